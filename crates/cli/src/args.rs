@@ -1,0 +1,79 @@
+//! The argument model: one enum of nouns; each verb's arguments stand in the verb's own file.
+//!
+//! Must not: have any option that takes a secret. Key options name where the key comes from.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::explain::ExplainArgs;
+use crate::help::tail;
+use crate::inspect::InspectArgs;
+use crate::key::KeyArgs;
+use crate::keyring::KeyringArgs;
+use crate::sqlite::SqliteArgs;
+use crate::verify::VerifyArgs;
+
+/// Keeps databases unreadable wherever they rest: keyrings, keys and sealed SQLite files.
+#[derive(Parser)]
+#[command(
+    name = "strongroom",
+    version,
+    after_help = tail!("  strongroom keyring init --provider passphrase\n  strongroom key create app\n  strongroom sqlite encrypt plain.db sealed.db --key-id app"),
+    propagate_version = true
+)]
+pub(crate) struct Cli {
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        help = "The keyring [default: STRONGROOM_KEYRING, else ~/.local/share/strongroom/keyring]"
+    )]
+    pub(crate) keyring: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Keyring(KeyringArgs),
+    Key(KeyArgs),
+    Sqlite(SqliteArgs),
+    Inspect(InspectArgs),
+    Verify(VerifyArgs),
+    Explain(ExplainArgs),
+}
+
+impl Command {
+    /// Whether standard output is to hold one JSON object.
+    pub(crate) fn wants_json(&self) -> bool {
+        match self {
+            Self::Keyring(args) => args.wants_json(),
+            Self::Key(args) => args.wants_json(),
+            Self::Inspect(args) => args.json,
+            Self::Verify(args) => args.json,
+            Self::Sqlite(_) | Self::Explain(_) => false,
+        }
+    }
+}
+
+/// Where the key comes from. At most one; secrets never stand on the command line.
+#[derive(Args, Clone)]
+#[group(required = false, multiple = false)]
+pub(crate) struct KeyOptions {
+    /// A key of the keyring, by name
+    #[arg(long, value_name = "NAME", help_heading = "Key options")]
+    pub(crate) key_id: Option<String>,
+    /// The environment variable that holds the key
+    #[arg(long, value_name = "VAR", help_heading = "Key options")]
+    pub(crate) key_env: Option<String>,
+    /// The file that holds the key
+    #[arg(long, value_name = "FILE", help_heading = "Key options")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// The command that prints the key on its standard output
+    #[arg(long, value_name = "CMD", help_heading = "Key options")]
+    pub(crate) key_command: Option<String>,
+    /// Ask for a passphrase on the terminal
+    #[arg(long, help_heading = "Key options")]
+    pub(crate) ask: bool,
+}

@@ -1,0 +1,197 @@
+//! Why a command failed, and how that is told: one code, what happened, what to do.
+//!
+//! Must not: carry a secret. Details name files, keys by id, and positions.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use strongroom_format::code::{self, Code};
+
+/// A command's failure.
+pub(crate) struct Failure {
+    code: &'static Code,
+    detail: String,
+    told: Told,
+}
+
+/// What has been reported already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    /// The result object on standard output has an `error` member.
+    Json,
+    /// Standard output was closed by its reader: nobody is listening.
+    Everything,
+}
+
+/// The `error` member of a JSON result. A stable contract: docs/reference/exit-codes.md.
+#[derive(Clone, Serialize)]
+pub(crate) struct ErrorJson {
+    code: String,
+    what: &'static str,
+    detail: String,
+    todo: &'static str,
+}
+
+#[derive(Serialize)]
+struct OnlyError {
+    error: ErrorJson,
+}
+
+impl Failure {
+    pub(crate) fn new(code: &'static Code, detail: impl Into<String>) -> Self {
+        Self {
+            code,
+            detail: detail.into(),
+            told: Told::Nothing,
+        }
+    }
+
+    /// A usage error in clap's words.
+    pub(crate) fn usage(text: &str) -> Self {
+        Self::new(&code::USAGE, text.trim_end())
+    }
+
+    /// SR-5001 for an operating system error on `path`.
+    pub(crate) fn io(path: &Path, error: &std::io::Error) -> Self {
+        Self::new(&code::IO, format!("{}: {error}", path.display()))
+    }
+
+    /// As [`Failure::io`], but a file that is not there is SR-1006.
+    pub(crate) fn open(path: &Path, error: &std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::NotFound {
+            Self::new(&code::NOT_FOUND, path.display().to_string())
+        } else {
+            Self::io(path, error)
+        }
+    }
+
+    /// Failure to write results.
+    pub(crate) fn output(error: &std::io::Error) -> Self {
+        let told = if error.kind() == std::io::ErrorKind::BrokenPipe {
+            Told::Everything
+        } else {
+            Told::Nothing
+        };
+        Self {
+            told,
+            ..Self::new(&code::IO, format!("standard output: {error}"))
+        }
+    }
+
+    /// Marks the failure as part of a JSON result that is already on standard output.
+    pub(crate) fn told_in_json(self) -> Self {
+        Self {
+            told: Told::Json,
+            ..self
+        }
+    }
+
+    /// Puts `prefix` before the detail.
+    pub(crate) fn within(self, prefix: &str) -> Self {
+        let detail = format!("{prefix}{}", self.detail);
+        Self { detail, ..self }
+    }
+
+    pub(crate) fn code(&self) -> &'static Code {
+        self.code
+    }
+
+    /// Whether the reader of standard output has gone, so that going on is useless.
+    pub(crate) fn is_closed_output(&self) -> bool {
+        self.told == Told::Everything
+    }
+
+    /// The `error` member for a JSON result.
+    pub(crate) fn json(&self) -> ErrorJson {
+        ErrorJson {
+            code: code_text(self.code),
+            what: self.code.what,
+            detail: self.detail.clone(),
+            todo: self.code.todo,
+        }
+    }
+
+    /// Writes the failure to standard error.
+    pub(crate) fn tell(&self) {
+        if self.told != Told::Everything {
+            message("error", self.code, &self.detail);
+        }
+    }
+
+    /// Reports the failure; returns the exit code of its class.
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
+        self.tell();
+        if json && self.told == Told::Nothing {
+            self.print_json();
+        }
+        ExitCode::from(self.code.class.exit_code())
+    }
+
+    /// As [`Failure::report`], with clap's text of several lines left as it is.
+    pub(crate) fn report_usage(&self, json: bool) -> ExitCode {
+        let text = format!("error[{}]: {}\n", code_text(self.code), self.detail);
+        to_stderr(&text);
+        if json {
+            self.print_json();
+        }
+        ExitCode::from(self.code.class.exit_code())
+    }
+
+    fn print_json(&self) {
+        let object = OnlyError { error: self.json() };
+        if let Ok(text) = serde_json::to_string(&object) {
+            // The exit code still tells; a closed standard output cannot be told about.
+            drop(writeln!(std::io::stdout(), "{text}"));
+        }
+    }
+}
+
+impl From<strongroom_keyring::Error> for Failure {
+    fn from(error: strongroom_keyring::Error) -> Self {
+        Self::new(error.code(), error.detail())
+    }
+}
+
+/// Writes a warning to standard error. The command goes on.
+pub(crate) fn warn(code: &Code, detail: &str) {
+    message("warning", code, detail);
+}
+
+/// Writes a remark to standard error.
+pub(crate) fn note(text: &str) {
+    to_stderr(&format!("note: {text}\n"));
+}
+
+/// `SR-nnnn`.
+pub(crate) fn code_text(code: &Code) -> String {
+    format!("SR-{:04}", code.number)
+}
+
+fn message(level: &str, code: &Code, detail: &str) {
+    let what = code.what;
+    let detail = if detail.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", printable(detail))
+    };
+    to_stderr(&format!(
+        "{level}[{}]: {what}{detail}\n  to do: {}\n",
+        code_text(code),
+        code.todo
+    ));
+}
+
+/// File names and SQL may hold control characters; a terminal must not obey them.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+/// Standard error may be closed; the exit code still tells.
+pub(crate) fn to_stderr(text: &str) {
+    drop(std::io::stderr().write_all(text.as_bytes()));
+}

@@ -1,0 +1,219 @@
+//! From a scan to a report: recognises the file by its first bytes and reads what stands there in clear.
+//!
+//! Must not: believe any of it. Sizes come from the file system, not from a header.
+
+use std::path::Path;
+
+use strongroom_format::FORMAT_VERSION;
+use strongroom_format::code;
+use strongroom_format::header::{Anchor, HEADER_LEN, Header, HeaderError, header_layout};
+use strongroom_format::layout;
+use strongroom_format::slot::SlotKind;
+use strongroom_format::sqlite::{AUX_MAGIC, AuxKind, Prologue, prologue_layout};
+
+use super::report::{
+    AnchorReport, Argon2Report, HeaderReport, LogReport, Report, SlotReport, SqliteReport,
+};
+use super::scan::Scan;
+use crate::failure::Failure;
+use crate::output::hex;
+use crate::paths::{Sort, sort_of};
+use crate::time::rfc3339;
+
+/// First bytes of a plain rollback journal (SQLite file format, section 3).
+const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+/// First bytes of a plain write-ahead log, without the last, which tells the checksums' byte order (section 4.1).
+const WAL_MAGIC: [u8; 3] = [0x37, 0x7f, 0x06];
+/// Length of a plain database's header (section 1.3).
+const SQLITE_HEADER_LEN: usize = 100;
+/// What Strongroom and SQLite put beside a database.
+const SUFFIXES: [&str; 4] = ["-wal", "-journal", "-shm", "-strongroom"];
+
+/// The report, and the problem found in a sealed file's header.
+pub(super) fn describe(path: &Path, scan: &Scan) -> (Report, Option<Failure>) {
+    let mut report = Report {
+        path: path.display().to_string(),
+        size_bytes: scan.size,
+        kind: "unknown",
+        sealed: false,
+        header: None,
+        log: None,
+        sqlite: None,
+        beside: beside(path),
+        entropy_bits_per_byte: scan.entropy(),
+        body_offset_bytes: 0,
+        body_entropy_bits_per_byte: None,
+        png: None,
+        error: None,
+    };
+    let (body, problem) = recognise(&mut report, path, &scan.head);
+    report.body_offset_bytes = body as u64;
+    report.body_entropy_bits_per_byte = scan.body_entropy(body);
+    report.error = problem.as_ref().map(Failure::json);
+    (report, problem)
+}
+
+/// Fills in what the first bytes tell. Returns the length of the header and what is wrong with it.
+fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Failure>) {
+    match sort_of(head) {
+        Sort::Empty => report.kind = "empty",
+        Sort::Sealed => {
+            report.sealed = true;
+            return (HEADER_LEN, sealed(report, path, head));
+        }
+        Sort::PlainSqlite => {
+            report.kind = "sqlite";
+            report.sqlite = plain_sqlite(head);
+            return (SQLITE_HEADER_LEN, None);
+        }
+        Sort::Other if head.starts_with(&AUX_MAGIC) => {
+            report.sealed = true;
+            return (prologue_layout::SIZE, sealed_log(report, path, head));
+        }
+        Sort::Other if head.starts_with(&JOURNAL_MAGIC) => report.kind = "sqlite-journal",
+        Sort::Other if head.starts_with(&WAL_MAGIC) => report.kind = "sqlite-wal",
+        Sort::Other => {}
+    }
+    (0, None)
+}
+
+fn sealed(report: &mut Report, path: &Path, head: &[u8]) -> Option<Failure> {
+    report.kind = "sealed-damaged";
+    let shown = path.display();
+    if head.len() < HEADER_LEN {
+        return Some(Failure::new(&code::HEADER_TRUNCATED, shown.to_string()));
+    }
+    match Header::parse(head) {
+        Ok(header) => {
+            report.kind = match header.kind.name() {
+                "sqlite" => "sealed-sqlite",
+                "keyring" => "sealed-keyring",
+                _ => "sealed-unknown",
+            };
+            let header = header_report(&header, head);
+            let checksum_ok = header.checksum_ok;
+            report.header = Some(header);
+            (!checksum_ok).then(|| {
+                let detail = format!("{shown}: the checksum does not match");
+                Failure::new(&code::HEADER_DAMAGED, detail)
+            })
+        }
+        Err(HeaderError::Newer(version)) => {
+            report.kind = "sealed-newer";
+            let detail =
+                format!("{shown}: format version {version}, this program reads {FORMAT_VERSION}");
+            Some(Failure::new(&code::NEWER_FORMAT, detail))
+        }
+        Err(HeaderError::Malformed(field)) => {
+            let detail = format!("{shown}: field {field}");
+            Some(Failure::new(&code::HEADER_DAMAGED, detail))
+        }
+        Err(_) => Some(Failure::new(&code::HEADER_TRUNCATED, shown.to_string())),
+    }
+}
+
+fn header_report(header: &Header, head: &[u8]) -> HeaderReport {
+    let anchors = [header_layout::ANCHOR_A, header_layout::ANCHOR_B];
+    let anchors = anchors
+        .into_iter()
+        .filter_map(|sector| Anchor::parse(layout::bytes(head, sector)?))
+        .map(|anchor| AnchorReport {
+            sequence: anchor.sequence,
+            epoch: anchor.epoch,
+            wal_generation: hex(&anchor.wal_generation),
+        });
+    let slots = header.slots.iter().enumerate();
+    HeaderReport {
+        version: layout::u16_at(head, header_layout::VERSION).unwrap_or_default(),
+        object_kind: header.kind.name(),
+        object_id: hex(&header.object_id),
+        created: rfc3339(header.created_unix_s),
+        created_unix_s: header.created_unix_s,
+        cipher: header.cipher.name(),
+        page_size: header.unit_size,
+        page_reserve: header.unit_reserve,
+        epoch: header.epoch,
+        previous_epoch: (header.previous_epoch != 0).then_some(header.previous_epoch),
+        rekey_under_way: header.previous_epoch != 0,
+        sequence: header.sequence,
+        checksum_ok: strongroom_keyring::inspect_checksum(head),
+        slots: slots
+            .map(|(index, slot)| slot_report(index, &slot.kind))
+            .collect(),
+        anchors: anchors.collect(),
+    }
+}
+
+fn slot_report(index: usize, kind: &SlotKind) -> SlotReport {
+    let mut report = SlotReport {
+        index,
+        kind: "unknown",
+        key_id: None,
+        key_version: None,
+        argon2id: None,
+    };
+    match kind {
+        SlotKind::Passphrase(cost) => {
+            report.kind = "passphrase";
+            report.argon2id = Some(Argon2Report {
+                memory_kib: cost.m_kib,
+                passes: cost.t,
+                lanes: cost.p,
+            });
+        }
+        SlotKind::Raw => report.kind = "raw",
+        SlotKind::Keyring { id, version } => {
+            report.kind = "keyring";
+            report.key_id = Some(id.clone());
+            report.key_version = Some(*version);
+        }
+        _ => {}
+    }
+    report
+}
+
+fn sealed_log(report: &mut Report, path: &Path, head: &[u8]) -> Option<Failure> {
+    report.kind = "sealed-log-damaged";
+    let record = head.get(..prologue_layout::SIZE).unwrap_or(head);
+    let Some(prologue) = Prologue::parse(record) else {
+        let detail = format!("{}: the prologue is damaged", path.display());
+        return Some(Failure::new(&code::HEADER_DAMAGED, detail));
+    };
+    report.kind = match prologue.kind {
+        AuxKind::Wal => "sealed-wal",
+        AuxKind::Journal => "sealed-journal",
+        AuxKind::SuperJournal => "sealed-super-journal",
+    };
+    report.log = Some(LogReport {
+        unit_bytes: prologue.unit,
+        epoch: prologue.epoch,
+        object_id: hex(&prologue.object_id),
+        generation: hex(&prologue.generation()),
+    });
+    None
+}
+
+/// Page size at offset 16, big-endian, 1 for 65536; reserved bytes at offset 20.
+fn plain_sqlite(head: &[u8]) -> Option<SqliteReport> {
+    let (high, low) = (u32::from(*head.get(16)?), u32::from(*head.get(17)?));
+    let page_size = match high * 256 + low {
+        1 => 65_536,
+        size => size,
+    };
+    Some(SqliteReport {
+        page_size,
+        page_reserve: *head.get(20)?,
+    })
+}
+
+fn beside(path: &Path) -> Vec<String> {
+    let names = SUFFIXES.iter().map(|suffix| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        name
+    });
+    names
+        .filter(|name| Path::new(name).exists())
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect()
+}

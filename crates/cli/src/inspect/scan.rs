@@ -1,0 +1,108 @@
+//! One pass over a file: its first 4096 bytes, how often each byte value occurs, and samples for the picture.
+//!
+//! Must not: hold more of the file than its head and the samples.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use strongroom_format::header::HEADER_LEN;
+
+use super::picture::Sampler;
+use crate::failure::Failure;
+use crate::progress::Progress;
+
+const CHUNK: usize = 1 << 18;
+
+/// What one pass found.
+pub(super) struct Scan {
+    /// Bytes read.
+    pub(super) size: u64,
+    /// The first 4096 bytes, or all of a shorter file.
+    pub(super) head: Vec<u8>,
+    /// Occurrences of each byte value.
+    pub(super) counts: [u64; 256],
+    /// Samples for the picture, if one is wanted.
+    pub(super) sampler: Option<Sampler>,
+}
+
+/// Reads `size` bytes of the file; if it is shorter by then, what there is.
+pub(super) fn scan(path: &Path, file: File, size: u64, picture: bool) -> Result<Scan, Failure> {
+    let mut scan = Scan {
+        size: 0,
+        head: Vec::new(),
+        counts: [0; 256],
+        sampler: picture.then(|| Sampler::new(size)),
+    };
+    let mut progress = Progress::new("reading");
+    let mut reader = file.take(size);
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let length = reader
+            .read(&mut buffer)
+            .map_err(|e| Failure::io(path, &e))?;
+        let Some(chunk) = buffer.get(..length).filter(|chunk| !chunk.is_empty()) else {
+            return Ok(scan);
+        };
+        scan.take(chunk);
+        progress.update(scan.size, size);
+    }
+}
+
+impl Scan {
+    fn take(&mut self, chunk: &[u8]) {
+        let wanted = HEADER_LEN.saturating_sub(self.head.len());
+        self.head.extend(chunk.iter().take(wanted));
+        for &byte in chunk {
+            self.counts[usize::from(byte)] += 1;
+        }
+        if let Some(sampler) = &mut self.sampler {
+            sampler.take(self.size, chunk);
+        }
+        self.size += chunk.len() as u64;
+    }
+
+    /// Shannon entropy of the whole file, in bits per byte; `None` when it is empty.
+    pub(super) fn entropy(&self) -> Option<f64> {
+        entropy(&self.counts)
+    }
+
+    /// Shannon entropy of what follows the first `header` bytes (at most 4096), in bits per byte.
+    pub(super) fn body_entropy(&self, header: usize) -> Option<f64> {
+        let mut counts = self.counts;
+        for &byte in self.head.iter().take(header) {
+            counts[usize::from(byte)] -= 1;
+        }
+        entropy(&counts)
+    }
+}
+
+/// Shannon, "A Mathematical Theory of Communication", section 6, with base 2.
+fn entropy(counts: &[u64; 256]) -> Option<f64> {
+    let total: u64 = counts.iter().sum();
+    if total == 0 {
+        return None;
+    }
+    let bits = counts.iter().filter(|&&count| count > 0).map(|&count| {
+        let share = count as f64 / total as f64;
+        -share * share.log2()
+    });
+    // A file of one value gives -0.0; show it as 0.
+    Some(bits.sum::<f64>().max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::entropy;
+
+    #[test]
+    fn entropy_of_known_distributions() {
+        assert_eq!(entropy(&[0; 256]), None);
+        assert_eq!(entropy(&[7; 256]), Some(8.0));
+        let mut two = [0; 256];
+        two[0] = 5;
+        assert_eq!(entropy(&two), Some(0.0));
+        two[255] = 5;
+        assert_eq!(entropy(&two), Some(1.0));
+    }
+}

@@ -1,0 +1,135 @@
+//! Inspect's result as text for people.
+//!
+//! Must not: be parsed by anything; `--json` is for that.
+
+use super::report::{HeaderReport, Report, SlotReport};
+use crate::failure::printable;
+
+pub(super) fn render(report: &Report) -> String {
+    let mut lines = Lines(String::new());
+    lines.put("file", &printable(&report.path));
+    lines.put("size", &format!("{} bytes", report.size_bytes));
+    lines.put("what", what(report.kind));
+    lines.put("sealed", if report.sealed { "yes" } else { "no" });
+    if let Some(header) = &report.header {
+        header_lines(&mut lines, header, report.size_bytes);
+    }
+    if let Some(log) = &report.log {
+        lines.put("object id", &log.object_id);
+        lines.put("key epoch", &log.epoch.to_string());
+        lines.put("unit", &format!("{} bytes", log.unit_bytes));
+        lines.put("generation", &log.generation);
+    }
+    if let Some(sqlite) = &report.sqlite {
+        let (size, reserve) = (sqlite.page_size, sqlite.page_reserve);
+        lines.put(
+            "page size",
+            &format!("{size} bytes, {reserve} of them reserved"),
+        );
+    }
+    for beside in &report.beside {
+        lines.put("beside it", &printable(beside));
+    }
+    if let Some(entropy) = report.entropy_bits_per_byte {
+        lines.put("entropy", &format!("{entropy:.4} bits per byte"));
+    }
+    if let (1.., Some(entropy)) = (report.body_offset_bytes, report.body_entropy_bits_per_byte) {
+        let from = report.body_offset_bytes;
+        lines.put(
+            "",
+            &format!("{entropy:.4} bits per byte from byte {from} on"),
+        );
+    }
+    if let Some(png) = &report.png {
+        let shown = format!(
+            "{}, {} x {} pixels, {} bytes per pixel",
+            printable(&png.path),
+            png.width,
+            png.height,
+            png.bytes_per_pixel
+        );
+        lines.put("picture", &shown);
+    }
+    lines.0
+}
+
+fn header_lines(lines: &mut Lines, header: &HeaderReport, size: u64) {
+    lines.put("object id", &header.object_id);
+    lines.put("created", &header.created);
+    lines.put("cipher", header.cipher);
+    if header.page_size > 0 {
+        let (page, reserve) = (header.page_size, header.page_reserve);
+        let body = size.saturating_sub(4096);
+        let pages = body / u64::from(page);
+        let text = format!("{page} bytes, {reserve} of them reserved; {pages} pages");
+        lines.put("page size", &text);
+    }
+    lines.put("key epoch", &header.epoch.to_string());
+    let rekey = match header.previous_epoch {
+        Some(from) => format!("under way, from epoch {from} to {}", header.epoch),
+        None => "none under way".to_owned(),
+    };
+    lines.put("rekey", &rekey);
+    let checksum = if header.checksum_ok {
+        "matches"
+    } else {
+        "DOES NOT MATCH"
+    };
+    lines.put(
+        "header",
+        &format!(
+            "version {}, sequence {}, checksum {checksum}; not authenticated",
+            header.version, header.sequence
+        ),
+    );
+    for slot in &header.slots {
+        lines.put(&format!("slot {}", slot.index), &slot_text(slot));
+    }
+    for anchor in &header.anchors {
+        let (sequence, epoch) = (anchor.sequence, anchor.epoch);
+        lines.put("anchor", &format!("sequence {sequence}, epoch {epoch}"));
+    }
+}
+
+fn slot_text(slot: &SlotReport) -> String {
+    match (&slot.key_id, slot.key_version, &slot.argon2id) {
+        (Some(id), Some(version), _) => format!("keyring key {}, version {version}", printable(id)),
+        (_, _, Some(cost)) => format!(
+            "passphrase, Argon2id with {} KiB, {} passes, {} lanes",
+            cost.memory_kib, cost.passes, cost.lanes
+        ),
+        _ => format!("{} key", slot.kind),
+    }
+}
+
+fn what(kind: &str) -> &str {
+    match kind {
+        "sealed-sqlite" => "sealed SQLite database",
+        "sealed-keyring" => "keyring",
+        "sealed-damaged" => "sealed object with a damaged header",
+        "sealed-newer" => "sealed object of a newer format",
+        "sealed-wal" => "sealed write-ahead log",
+        "sealed-journal" => "sealed rollback journal",
+        "sealed-super-journal" => "sealed super-journal",
+        "sealed-log-damaged" => "sealed log or journal with a damaged prologue",
+        "sqlite" => "plain SQLite database",
+        "sqlite-wal" => "plain SQLite write-ahead log",
+        "sqlite-journal" => "plain SQLite rollback journal",
+        "empty" => "empty file",
+        _ => "not known",
+    }
+}
+
+/// Lines of `label: value`, values aligned.
+struct Lines(String);
+
+impl Lines {
+    fn put(&mut self, label: &str, value: &str) {
+        let label = if label.is_empty() {
+            String::new()
+        } else {
+            format!("{label}:")
+        };
+        self.0.push_str(&format!("{label:<12}{value}\n"));
+    }
+}

@@ -1,0 +1,27 @@
+//! `strongroom key create NAME`.
+//!
+//! Must not: show the key.
+
+use clap::Args;
+use strongroom_keyring::Keyring;
+
+use crate::failure::Failure;
+use crate::help::tail;
+use crate::{Context, keyring};
+
+/// Make a new key.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom key create app"))]
+pub(super) struct CreateArgs {
+    /// The key's name: a-z, A-Z, 0-9, '.', '_', '-'
+    #[arg(value_name = "NAME")]
+    name: String,
+}
+
+impl CreateArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let mut keyring = Keyring::open(&keyring::path(context))?;
+        let key = keyring.create_key(&self.name)?;
+        super::made(context, &keyring, &key)
+    }
+}

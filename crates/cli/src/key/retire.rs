@@ -1,0 +1,27 @@
+//! `strongroom key retire NAME`.
+//!
+//! Must not: remove the key; what it sealed must still open.
+
+use clap::Args;
+use strongroom_keyring::Keyring;
+
+use crate::failure::Failure;
+use crate::help::tail;
+use crate::{Context, keyring};
+
+/// Retire a key: it still opens, but seals nothing new.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom key retire app"))]
+pub(super) struct RetireArgs {
+    /// The key's name
+    #[arg(value_name = "NAME")]
+    name: String,
+}
+
+impl RetireArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let mut keyring = Keyring::open(&keyring::path(context))?;
+        keyring.retire_key(&self.name)?;
+        context.output.line(&format!("key {} retired", self.name))
+    }
+}

@@ -1,0 +1,27 @@
+//! `strongroom key rotate NAME`.
+//!
+//! Must not: show the key.
+
+use clap::Args;
+use strongroom_keyring::Keyring;
+
+use crate::failure::Failure;
+use crate::help::tail;
+use crate::{Context, keyring};
+
+/// Make the next version of a key; older versions still open, but seal nothing new.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom key rotate app"))]
+pub(super) struct RotateArgs {
+    /// The key's name: a-z, A-Z, 0-9, '.', '_', '-'
+    #[arg(value_name = "NAME")]
+    name: String,
+}
+
+impl RotateArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let mut keyring = Keyring::open(&keyring::path(context))?;
+        let key = keyring.rotate_key(&self.name)?;
+        super::made(context, &keyring, &key)
+    }
+}

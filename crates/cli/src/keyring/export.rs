@@ -1,0 +1,41 @@
+//! `strongroom keyring export`: every key in a file of its own, sealed for a key outside the keyring.
+//!
+//! Must not: overwrite anything, write a key unsealed.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use strongroom_keyring::{Keyring, SourceContext};
+
+use crate::args::KeyOptions;
+use crate::failure::Failure;
+use crate::help::tail;
+use crate::{Context, keys, paths};
+
+/// Write every key to a new file, sealed for another key.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyring export --out /mnt/safe/keyring.export --ask"))]
+pub(super) struct ExportArgs {
+    /// The file to make
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    #[command(flatten)]
+    key: KeyOptions,
+}
+
+impl ExportArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let key = keys::required(self.key, "an export")?;
+        paths::check_new(&self.out)?;
+        let mut keyring = Keyring::open(&super::path(context))?;
+        let opener = key.opener(&SourceContext {
+            keyring: context.keyring.clone(),
+            creating: true,
+            prompt: "Passphrase for the export".to_owned(),
+        })?;
+        keyring.export(&self.out, &opener)?;
+        let count = keyring.list().len();
+        let line = format!("exported {count} key versions to {}", self.out.display());
+        context.output.line(&line)
+    }
+}

@@ -1,0 +1,51 @@
+//! `strongroom keyring import`: adds the keys of an export to the keyring, all or none.
+//!
+//! Must not: replace a key by another one.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use strongroom_keyring::{Keyring, SourceContext};
+
+use crate::args::KeyOptions;
+use crate::failure::Failure;
+use crate::help::tail;
+use crate::{Context, keys, paths};
+
+/// Add the keys of an export.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyring import /mnt/safe/keyring.export --ask"))]
+pub(super) struct ImportArgs {
+    /// The export
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    key: KeyOptions,
+}
+
+impl ImportArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let key = keys::required(self.key, "an import")?;
+        paths::sort(&self.file)?;
+        let mut keyring = Keyring::open(&super::path(context))?;
+        let opener = key.opener(&SourceContext {
+            keyring: context.keyring.clone(),
+            creating: false,
+            prompt: "Passphrase of the export".to_owned(),
+        })?;
+        let report = keyring.import(&self.file, &opener)?;
+        for key in &report.added {
+            let line = format!(
+                "added {} version {} ({})",
+                key.name,
+                key.version,
+                key.state.name()
+            );
+            context.output.line(&line)?;
+        }
+        let (added, unchanged) = (report.added.len(), report.unchanged);
+        context
+            .output
+            .line(&format!("{added} added, {unchanged} there already"))
+    }
+}

@@ -1,0 +1,31 @@
+//! `strongroom keyring init`: makes an empty keyring, sealed for the root key that a provider delivers.
+//!
+//! Must not: overwrite anything.
+
+use clap::Args;
+use strongroom_keyring::{Keyring, Provider};
+
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Make an empty keyring.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyring init --keyring ./team.keyring --provider env:TEAM_ROOT_KEY"))]
+pub(super) struct InitArgs {
+    #[arg(
+        long,
+        value_name = "PROVIDER",
+        help = "What delivers the root key: passphrase, env:VAR, file:PATH or command:CMD"
+    )]
+    provider: String,
+}
+
+impl InitArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let path = super::path(context);
+        let provider = Provider::parse(&self.provider)?;
+        Keyring::init(&path, &provider)?;
+        context.output.line(&format!("keyring {}", path.display()))
+    }
+}

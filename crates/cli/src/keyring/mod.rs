@@ -1,0 +1,59 @@
+//! `strongroom keyring`: one file per verb.
+//!
+//! Must not: touch a keyring but through strongroom-keyring.
+
+mod export;
+mod import;
+mod init;
+mod rotate_root;
+pub(crate) mod status;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use strongroom_keyring::Keyring;
+
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Make, show, rotate, export and import a keyring.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyring init --provider file:/etc/strongroom/root.key"))]
+pub(crate) struct KeyringArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Init(init::InitArgs),
+    Status(status::StatusArgs),
+    RotateRoot(rotate_root::RotateRootArgs),
+    Export(export::ExportArgs),
+    Import(import::ImportArgs),
+}
+
+impl KeyringArgs {
+    pub(crate) fn wants_json(&self) -> bool {
+        matches!(&self.verb, Verb::Status(args) if args.json)
+    }
+
+    pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        match self.verb {
+            Verb::Init(args) => args.run(context),
+            Verb::Status(args) => args.run(context),
+            Verb::RotateRoot(args) => args.run(context),
+            Verb::Export(args) => args.run(context),
+            Verb::Import(args) => args.run(context),
+        }
+    }
+}
+
+/// The keyring that the command works on.
+pub(crate) fn path(context: &Context) -> PathBuf {
+    context
+        .keyring
+        .clone()
+        .unwrap_or_else(Keyring::default_path)
+}

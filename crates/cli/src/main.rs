@@ -1,0 +1,104 @@
+//! The `strongroom` command: parses the command line, runs one subcommand, reports how it ended.
+//!
+//! Invariants:
+//! 1. Results go to standard output, everything else to standard error.
+//! 2. The exit code is the class of the error's code; see docs/reference/exit-codes.md.
+//! 3. With `--json`, standard output holds exactly one JSON object, also when the command fails.
+//! 4. Core dumps are switched off before anything else is done.
+//!
+//! Must not: seal or open anything itself, take a secret from the command line.
+#![deny(clippy::expect_used)]
+
+mod args;
+mod explain;
+mod failure;
+mod guard;
+mod help;
+mod inspect;
+mod key;
+mod keyring;
+mod keys;
+mod output;
+mod paths;
+mod progress;
+mod sqlite;
+mod time;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use clap::error::ErrorKind;
+use strongroom_format::code;
+
+use crate::args::{Cli, Command};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// What every subcommand needs: the keyring that was named and where results go.
+struct Context {
+    /// `--keyring`, or `STRONGROOM_KEYRING`; `None` for the default path.
+    keyring: Option<std::path::PathBuf>,
+    /// Standard output.
+    output: Output,
+}
+
+fn main() -> ExitCode {
+    // The tests' leak scans need core dumps to look into; nothing else should set this.
+    if std::env::var_os("STRONGROOM_ALLOW_CORE_DUMPS").is_none_or(|value| value != "1") {
+        strongroom_crypto::forbid_core_dumps();
+    }
+    let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    match Cli::try_parse_from(&arguments) {
+        Ok(cli) => run(cli),
+        Err(error) => refused_arguments(&error, &arguments),
+    }
+}
+
+fn run(cli: Cli) -> ExitCode {
+    let json = cli.command.wants_json();
+    let mut context = Context {
+        keyring: keys::keyring_path(cli.keyring),
+        output: Output::stdout(),
+    };
+    let result = dispatch(cli.command, &mut context);
+    let result = match (result, context.output.flush()) {
+        (Ok(()), Err(error)) => Err(error),
+        (result, _) => result,
+    };
+    if !strongroom_crypto::memory_is_locked() {
+        failure::warn(&code::MEMORY_NOT_LOCKED, "");
+    }
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(json),
+    }
+}
+
+fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
+    match command {
+        Command::Keyring(args) => args.run(context),
+        Command::Key(args) => args.run(context),
+        Command::Sqlite(args) => args.run(context),
+        Command::Inspect(args) => args.run(context),
+        Command::Verify(args) => args.run(context),
+        Command::Explain(args) => args.run(context),
+    }
+}
+
+/// Help and version are results; anything else clap has to say is a usage error, SR-1001.
+fn refused_arguments(error: &clap::Error, arguments: &[std::ffi::OsString]) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A closed standard output is the only way this fails, and then nobody reads the reason.
+            return match error.print() {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::from(code::IO.class.exit_code()),
+            };
+        }
+        _ => {}
+    }
+    let text = error.render().to_string();
+    let json = arguments.iter().any(|argument| argument == "--json");
+    Failure::usage(text.strip_prefix("error: ").unwrap_or(&text)).report_usage(json)
+}

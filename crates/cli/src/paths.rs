@@ -1,0 +1,90 @@
+//! What can be checked about files before any key is fetched: there, not the same, not in the way.
+//!
+//! These checks give early and clear messages. Races are settled later, by moving without overwriting.
+//! Must not: change anything.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use strongroom_format::{code, header};
+
+use crate::failure::Failure;
+
+/// First bytes of a plain SQLite database (SQLite file format, section 1.3).
+pub(crate) const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// What a file is by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    Empty,
+    Sealed,
+    PlainSqlite,
+    Other,
+}
+
+/// Input is there; output is not, and is not the input.
+pub(crate) fn check_copy(input: &Path, output: &Path) -> Result<(), Failure> {
+    let source = std::fs::metadata(input).map_err(|e| Failure::open(input, &e))?;
+    // symlink_metadata: a dangling link in the way is in the way too.
+    let Ok(target) = std::fs::symlink_metadata(output) else {
+        return Ok(());
+    };
+    let resolved = std::fs::metadata(output).unwrap_or(target);
+    if (source.dev(), source.ino()) == (resolved.dev(), resolved.ino()) {
+        return Err(Failure::new(&code::SAME_FILE, output.display().to_string()));
+    }
+    Err(Failure::new(&code::EXISTS, output.display().to_string()))
+}
+
+/// Refuses an output that exists.
+pub(crate) fn check_new(output: &Path) -> Result<(), Failure> {
+    if std::fs::symlink_metadata(output).is_ok() {
+        return Err(Failure::new(&code::EXISTS, output.display().to_string()));
+    }
+    Ok(())
+}
+
+/// Looks at the first bytes of a regular file.
+pub(crate) fn sort(path: &Path) -> Result<Sort, Failure> {
+    let (mut file, _) = open_to_read(path)?;
+    let mut first = Vec::new();
+    let read = file.by_ref().take(16).read_to_end(&mut first);
+    read.map_err(|e| Failure::io(path, &e))?;
+    Ok(sort_of(&first))
+}
+
+pub(crate) fn sort_of(first: &[u8]) -> Sort {
+    if first.is_empty() {
+        Sort::Empty
+    } else if header::is_sealed(first) {
+        Sort::Sealed
+    } else if first.starts_with(SQLITE_MAGIC) {
+        Sort::PlainSqlite
+    } else {
+        Sort::Other
+    }
+}
+
+/// Opens a regular file and returns its length in bytes. Opening a pipe would wait for a writer, so it is refused.
+pub(crate) fn open_to_read(path: &Path) -> Result<(File, u64), Failure> {
+    let about = std::fs::metadata(path).map_err(|e| Failure::open(path, &e))?;
+    if !about.is_file() {
+        let detail = format!("{}: not a regular file", path.display());
+        return Err(Failure::new(&code::IO, detail));
+    }
+    let file = File::open(path).map_err(|e| Failure::open(path, &e))?;
+    Ok((file, about.len()))
+}
+
+/// Writes a new file readable by all; never overwrites.
+pub(crate) fn create_new(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    strongroom_keyring::durable::create_new(path, bytes, 0o644).map_err(|e| {
+        if e.kind() == std::io::ErrorKind::AlreadyExists {
+            Failure::new(&code::EXISTS, path.display().to_string())
+        } else {
+            Failure::io(path, &e)
+        }
+    })
+}

@@ -1,0 +1,77 @@
+//! `strongroom sqlite encrypt PLAIN SEALED`: a sealed copy of a plain database.
+//!
+//! Must not: change or remove the plain database; overwrite anything; leave half a copy behind.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use strongroom_format::code;
+use strongroom_format::header::Cipher;
+
+use crate::args::KeyOptions;
+use crate::failure::{Failure, note, warn};
+use crate::help::tail;
+use crate::paths::{self, Sort};
+use crate::progress::Progress;
+use crate::{Context, guard, keys};
+
+/// Make a sealed copy of a plain database. The plain one stays as it is.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom sqlite encrypt plain.db sealed.db --key-id app"))]
+pub(super) struct EncryptArgs {
+    /// The plain database
+    #[arg(value_name = "PLAIN")]
+    plain: PathBuf,
+    /// The sealed database to make
+    #[arg(value_name = "SEALED")]
+    sealed: PathBuf,
+    #[command(flatten)]
+    key: KeyOptions,
+    /// gcm authenticates every page; ctr does not
+    #[arg(long, value_name = "gcm|ctr", default_value = "gcm", value_parser = cipher)]
+    cipher: Cipher,
+    /// Page size of the sealed database in bytes, 512 to 65536 [default: that of the plain one]
+    #[arg(long, value_name = "N", value_parser = page_size)]
+    page_size: Option<u32>,
+}
+
+impl EncryptArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let key = keys::required(self.key, "encrypt")?;
+        paths::check_copy(&self.plain, &self.sealed)?;
+        if paths::sort(&self.plain)? == Sort::Sealed {
+            let detail = format!("{} is sealed already", self.plain.display());
+            return Err(Failure::new(&code::WRONG_KIND, detail));
+        }
+        if self.cipher == Cipher::Aes256Ctr {
+            warn(&code::CTR_WARNING, &self.sealed.display().to_string());
+        }
+        let mut progress = Progress::new("encrypting");
+        let options = guard::options(key, context).cipher(self.cipher);
+        let options = match self.page_size {
+            Some(size) => options.page_size(size),
+            None => options,
+        };
+        let pages = options.encrypt(&self.plain, &self.sealed, &mut |done, all| {
+            progress.update(done, all);
+        })?;
+        drop(progress);
+        let (plain, sealed) = (self.plain.display(), self.sealed.display());
+        context
+            .output
+            .line(&format!("sealed {sealed}: {pages} pages"))?;
+        context.output.flush()?;
+        note(&format!("{plain} is still there, in plaintext"));
+        Ok(())
+    }
+}
+
+fn cipher(name: &str) -> Result<Cipher, String> {
+    Cipher::from_name(name).ok_or_else(|| "use gcm or ctr".to_owned())
+}
+
+fn page_size(text: &str) -> Result<u32, String> {
+    let size: Option<u32> = text.parse().ok();
+    size.filter(|size| size.is_power_of_two() && (512..=65536).contains(size))
+        .ok_or_else(|| "use a power of two from 512 to 65536".to_owned())
+}

@@ -1,0 +1,86 @@
+//! Names of the schema: what `.tables`, `.schema`, `.indexes`, completion and `.dump` need to know.
+//!
+//! Must not: change anything.
+
+use rusqlite::{Connection, Params};
+
+use crate::failure::Failure;
+use crate::guard;
+
+/// An identifier in SQL's quotes.
+pub(super) fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The first column of a query's rows, as text.
+pub(super) fn texts(
+    connection: &Connection,
+    sql: &str,
+    parameters: impl Params,
+) -> Result<Vec<String>, Failure> {
+    let failed = |e: rusqlite::Error| guard::sql_failure(&e);
+    let mut statement = connection.prepare(sql).map_err(failed)?;
+    let rows = statement
+        .query_map(parameters, |row| row.get(0))
+        .map_err(failed)?;
+    rows.collect::<Result<_, _>>().map_err(failed)
+}
+
+/// The schemas: `main`, `temp` if it is in use, and what is attached.
+pub(super) fn databases(connection: &Connection) -> Result<Vec<String>, Failure> {
+    texts(
+        connection,
+        "SELECT name FROM pragma_database_list ORDER BY seq",
+        [],
+    )
+}
+
+/// Names of one type in all schemas, by a LIKE pattern; those of other schemas than `main` with the schema's name.
+pub(super) fn names(
+    connection: &Connection,
+    condition: &str,
+    pattern: &str,
+) -> Result<Vec<String>, Failure> {
+    let mut all = Vec::new();
+    for database in databases(connection)? {
+        let sql = format!(
+            "SELECT name FROM {}.sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' \
+             AND {condition} ORDER BY name",
+            identifier(&database)
+        );
+        let found = texts(connection, &sql, [pattern])?;
+        all.extend(found.into_iter().map(|name| match database.as_str() {
+            "main" => name,
+            _ => format!("{database}.{name}"),
+        }));
+    }
+    Ok(all)
+}
+
+/// The SQL of tables, views, indexes and triggers whose name or table matches the LIKE pattern.
+pub(super) fn definitions(connection: &Connection, pattern: &str) -> Result<Vec<String>, Failure> {
+    let mut all = Vec::new();
+    for database in databases(connection)? {
+        let sql = format!(
+            "SELECT sql FROM {}.sqlite_schema WHERE sql IS NOT NULL \
+             AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND (name LIKE ?1 OR tbl_name LIKE ?1) \
+             ORDER BY rowid",
+            identifier(&database)
+        );
+        all.extend(texts(connection, &sql, [pattern])?);
+    }
+    Ok(all)
+}
+
+/// Columns of a table of the `main` schema that hold data (neither generated nor hidden), and whether that is all.
+pub(super) fn stored_columns(
+    connection: &Connection,
+    table: &str,
+) -> Result<(Vec<String>, bool), Failure> {
+    let sql = "SELECT name FROM pragma_table_xinfo(?1, 'main') WHERE hidden = 0 ORDER BY cid";
+    let stored = texts(connection, sql, [table])?;
+    let sql = "SELECT name FROM pragma_table_xinfo(?1, 'main')";
+    let all = texts(connection, sql, [table])?;
+    let only = all.len() == stored.len();
+    Ok((stored, only))
+}

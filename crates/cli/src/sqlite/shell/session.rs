@@ -1,0 +1,158 @@
+//! What a shell holds while it runs: the connection, the settings, and where results go.
+//!
+//! Must not: print messages; failures are returned and the caller tells them.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Instant;
+
+use rusqlite::fallible_iterator::FallibleIterator as _;
+use rusqlite::{Batch, Connection, Statement};
+use strongroom_format::code;
+
+use super::render::{self, Style};
+use super::{Mode, history};
+use crate::failure::{Failure, to_stderr};
+use crate::guard;
+use crate::output::Output;
+
+/// One shell.
+pub(super) struct Session<'a> {
+    pub(super) connection: Rc<Connection>,
+    pub(super) style: Style,
+    /// Whether to say how long each statement took.
+    pub(super) timer: bool,
+    /// How deep `.read` is nested.
+    pub(super) depth: u32,
+    output: &'a mut Output,
+    file: Option<(PathBuf, BufWriter<File>)>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(connection: Connection, output: &'a mut Output, mode: Mode) -> Self {
+        Self {
+            connection: Rc::new(connection),
+            style: Style::new(mode),
+            timer: false,
+            depth: 0,
+            output,
+            file: None,
+        }
+    }
+
+    /// Runs every statement of `sql`, in order, up to the first that fails.
+    pub(super) fn run_sql(&mut self, sql: &str) -> Result<(), Failure> {
+        let connection = Rc::clone(&self.connection);
+        let mut batch = Batch::new(&connection, sql);
+        loop {
+            let started = Instant::now();
+            let statement = batch.next().map_err(|e| refused(&e, sql))?;
+            let Some(mut statement) = statement else {
+                return Ok(());
+            };
+            self.run_statement(&mut statement)
+                .map_err(|e| withheld(e, sql))?;
+            if self.timer {
+                to_stderr(&format!("time: {:.3} s\n", started.elapsed().as_secs_f64()));
+            }
+        }
+    }
+
+    fn run_statement(&mut self, statement: &mut Statement<'_>) -> Result<(), Failure> {
+        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+        let mut rows = statement.raw_query();
+        if names.is_empty() {
+            while rows.next().map_err(|e| guard::sql_failure(&e))?.is_some() {}
+            return Ok(());
+        }
+        let style = self.style.clone();
+        let (writer, to_file) = self.writer();
+        let mut renderer = style.renderer(writer, &names);
+        let told = |error: std::io::Error| write_failure(to_file.as_deref(), &error);
+        let outcome = loop {
+            match rows.next() {
+                Ok(Some(row)) => {
+                    let cells = render::cells(row, names.len());
+                    let cells = cells.map_err(|e| guard::sql_failure(&e))?;
+                    renderer.row(&cells).map_err(told)?;
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(guard::sql_failure(&error)),
+            }
+        };
+        // Rows that came before an error are shown, and a JSON array is closed.
+        renderer.end().map_err(told)?;
+        outcome
+    }
+
+    /// Where results go, and the file's path if it is one.
+    pub(super) fn writer(&mut self) -> (&mut dyn Write, Option<PathBuf>) {
+        match &mut self.file {
+            Some((path, file)) => (file, Some(path.clone())),
+            None => (&mut *self.output, None),
+        }
+    }
+
+    /// Writes text to where results go.
+    pub(super) fn print(&mut self, text: &str) -> Result<(), Failure> {
+        let (writer, path) = self.writer();
+        let written = writer.write_all(text.as_bytes());
+        written.map_err(|e| write_failure(path.as_deref(), &e))
+    }
+
+    /// Sends results to a new file, or back to standard output. Never overwrites.
+    pub(super) fn redirect(&mut self, path: Option<&Path>) -> Result<(), Failure> {
+        self.flush()?;
+        self.file = None;
+        let Some(path) = path else {
+            return Ok(());
+        };
+        let mut options = File::options();
+        let opened = options.write(true).create_new(true).mode(0o600).open(path);
+        let file = opened.map_err(|e| match e.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                Failure::new(&code::EXISTS, path.display().to_string())
+            }
+            _ => Failure::open(path, &e),
+        })?;
+        self.file = Some((path.to_owned(), BufWriter::new(file)));
+        Ok(())
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        let (writer, path) = self.writer();
+        let flushed = writer.flush();
+        flushed.map_err(|e| write_failure(path.as_deref(), &e))
+    }
+
+    /// Flushes everything; the last chance to hear of a failed write.
+    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+        self.redirect(None)?;
+        self.flush()
+    }
+}
+
+/// A failure to write results.
+pub(super) fn write_failure(path: Option<&Path>, error: &std::io::Error) -> Failure {
+    match path {
+        Some(path) => Failure::io(path, error),
+        None => Failure::output(error),
+    }
+}
+
+/// SQLite's refusal of `sql`.
+fn refused(error: &rusqlite::Error, sql: &str) -> Failure {
+    withheld(guard::sql_failure(error), sql)
+}
+
+/// SQLite quotes the statement in its messages. Where that may be a key, the message is withheld.
+fn withheld(failure: Failure, sql: &str) -> Failure {
+    if failure.code() == &code::SQL && history::mentions_key(sql) {
+        let detail = "the statement names a key, so SQLite's message is not shown";
+        return Failure::new(&code::SQL, detail);
+    }
+    failure
+}

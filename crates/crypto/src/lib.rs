@@ -1,0 +1,49 @@
+//! Strongroom's cryptographic core: the only crate that names a primitive.
+//!
+//! It offers one authenticated cipher ([`GcmKey`]), one unauthenticated ([`CtrKey`]), one MAC
+//! ([`MacKey`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases), a nonce
+//! source that survives `fork` ([`nonce12`]), and memory that is locked, kept out of core dumps
+//! and wiped when freed ([`SecretKey`], [`SecretBytes`], [`Locked`]).
+//!
+//! Invariants C1 to C12 are listed in `docs/internals/crypto.md`; the comments cite them by number.
+//! In short: a key is never outside locked memory longer than the call that needs it, no key type
+//! can be printed, cloned by accident or serialised, and a failed opening leaves no plaintext.
+//!
+//! This crate must not know a file format, do file I/O, log, or read configuration. Every failure
+//! is an error value that carries no secret; nothing here panics on input from outside.
+
+mod aead;
+mod arena;
+mod ctr;
+mod error;
+mod harden;
+mod kdf;
+mod mac;
+mod mapping;
+mod matrix;
+mod nonce;
+mod random;
+mod secret;
+
+#[cfg(test)]
+mod vectors;
+
+pub use aead::GcmKey;
+pub use ctr::CtrKey;
+pub use error::{CryptoError, OpenError};
+pub use harden::{forbid_core_dumps, wipe_stack};
+pub use kdf::{Argon2Params, argon2id, hkdf};
+pub use mac::{MacKey, sha256};
+pub use nonce::nonce12;
+pub use random::{fill_random, random16, random32};
+pub use secret::{Locked, SecretBytes, SecretKey, memory_is_locked};
+
+/// Guards share keys between threads; a key type that stops being `Send + Sync` fails here.
+const fn shareable<T: Send + Sync>() {}
+const _: () = {
+    shareable::<SecretKey>();
+    shareable::<SecretBytes>();
+    shareable::<GcmKey>();
+    shareable::<CtrKey>();
+    shareable::<MacKey>();
+};

@@ -1,0 +1,109 @@
+//! Runs Wycheproof's JSON files, whose cases aim at the mistakes implementations have made.
+
+use serde_json::Value;
+
+use super::{GcmCase, Tally, fixed, from_hex};
+use crate::kdf::hkdf_into;
+use crate::{CryptoError, MacKey, SecretKey};
+
+/// All cases of a file with the group each belongs to; checks the file's own count.
+fn cases(text: &str, algorithm: &str) -> Vec<(Value, Value)> {
+    let file: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(file["algorithm"], algorithm);
+    let mut all = Vec::new();
+    for group in file["testGroups"].as_array().unwrap() {
+        for case in group["tests"].as_array().unwrap() {
+            all.push((group.clone(), case.clone()));
+        }
+    }
+    assert_eq!(file["numberOfTests"], all.len());
+    all
+}
+
+fn bytes(case: &Value, name: &str) -> Vec<u8> {
+    from_hex(case[name].as_str().unwrap())
+}
+
+fn is_valid(case: &Value) -> bool {
+    match case["result"].as_str().unwrap() {
+        "valid" => true,
+        "invalid" => false,
+        other => panic!("result {other}: decide what it means"),
+    }
+}
+
+pub(super) fn aes_gcm(text: &str) -> Tally {
+    let mut tally = Tally::default();
+    for (group, case) in cases(text, "AES-GCM") {
+        let offered = group["keySize"] == 256 && group["ivSize"] == 96 && group["tagSize"] == 128;
+        if !offered {
+            tally.not_offered += 1;
+            continue;
+        }
+        let gcm = GcmCase {
+            key: bytes(&case, "key"),
+            nonce: fixed(&bytes(&case, "iv")),
+            aad: bytes(&case, "aad"),
+            plain: is_valid(&case).then(|| bytes(&case, "msg")),
+            sealed: bytes(&case, "ct"),
+            tag: fixed(&bytes(&case, "tag")),
+        };
+        gcm.check(&mut tally, &case["tcId"].to_string());
+    }
+    tally
+}
+
+pub(super) fn hkdf_sha256(text: &str) -> Tally {
+    let mut tally = Tally::default();
+    for (group, case) in cases(text, "HKDF-SHA-256") {
+        let id = &case["tcId"];
+        let (ikm, salt, info) = (
+            bytes(&case, "ikm"),
+            bytes(&case, "salt"),
+            bytes(&case, "info"),
+        );
+        let mut okm = vec![0; usize::try_from(case["size"].as_u64().unwrap()).unwrap()];
+        let derived = hkdf_into(&ikm, &salt, &info, &mut okm);
+        if !is_valid(&case) {
+            assert_eq!(
+                derived,
+                Err(CryptoError::TooLong),
+                "case {id} must be refused"
+            );
+            tally.refused += 1;
+            continue;
+        }
+        assert_eq!(derived, Ok(()), "case {id}");
+        assert_eq!(okm, bytes(&case, "okm"), "case {id}");
+        if group["keySize"] == 256 {
+            // A shorter output of HKDF is a prefix of a longer one (RFC 5869, section 2.3).
+            let ikm = SecretKey::take(&mut fixed(&ikm)).unwrap();
+            let key = crate::hkdf(&ikm, &salt, &info).unwrap();
+            let common = okm.len().min(32);
+            assert_eq!(key.expose()[..common], okm[..common], "case {id}");
+        }
+        tally.accepted += 1;
+    }
+    tally
+}
+
+pub(super) fn hmac_sha256(text: &str) -> Tally {
+    let mut tally = Tally::default();
+    for (group, case) in cases(text, "HMACSHA256") {
+        if group["tagSize"] != 256 {
+            tally.not_offered += 1;
+            continue;
+        }
+        let id = &case["tcId"];
+        let key = MacKey::from_bytes(&bytes(&case, "key")).unwrap();
+        let (message, tag) = (bytes(&case, "msg"), fixed(&bytes(&case, "tag")));
+        assert_eq!(key.verify(&[&message], &tag), is_valid(&case), "case {id}");
+        if is_valid(&case) {
+            assert_eq!(key.mac(&[&message]), tag, "case {id}");
+            tally.accepted += 1;
+        } else {
+            tally.refused += 1;
+        }
+    }
+    tally
+}

@@ -1,0 +1,140 @@
+//! The stable error codes: number, what happened, what to do, and the exit code of the class.
+//!
+//! This table is the one source of docs/reference/errors.md (checked by `tests/spec.rs`) and of `strongroom explain`.
+//! A number is never reused. Must not: carry anything that varies, so nothing secret can be in it.
+
+/// Who has to act, which is also the exit code of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// The call was wrong. Exit code 2.
+    Usage,
+    /// A key is missing, wrong or out of reach. Exit code 3.
+    Key,
+    /// Bytes are damaged, forged, or not what they should be. Exit code 4.
+    Data,
+    /// The operating system refused. Exit code 5.
+    Io,
+    /// Refused to protect data. Exit code 6.
+    Refused,
+    /// A warning: nothing failed. Exit code 0.
+    Warning,
+    /// A defect in Strongroom. Exit code 70.
+    Bug,
+}
+
+impl Class {
+    /// The command's exit code.
+    #[must_use]
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Warning => 0,
+            Self::Usage => 2,
+            Self::Key => 3,
+            Self::Data => 4,
+            Self::Io => 5,
+            Self::Refused => 6,
+            Self::Bug => 70,
+        }
+    }
+}
+
+/// One stable error code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// Four digits, shown as `SR-nnnn`.
+    pub number: u16,
+    /// Who has to act.
+    pub class: Class,
+    /// What happened, one line.
+    pub what: &'static str,
+    /// What to do, one line.
+    pub todo: &'static str,
+}
+
+macro_rules! codes {
+    ($($name:ident = $number:literal, $class:ident, $what:literal, $todo:literal;)*) => {
+        $(
+            #[doc = $what]
+            pub const $name: Code = Code { number: $number, class: Class::$class, what: $what, todo: $todo };
+        )*
+        /// Every code, in order of number.
+        pub const ALL: &[Code] = &[$($name),*];
+    };
+}
+
+codes! {
+    USAGE = 1001, Usage, "the command line is not valid", "see the command's --help";
+    EXISTS = 1002, Refused, "the output exists already and would be overwritten", "choose another name, or move the existing file away first";
+    SAME_FILE = 1003, Usage, "input and output are the same file", "name a different output";
+    NO_TERMINAL = 1004, Usage, "a passphrase was to be asked for, but there is no terminal", "use --key-file, --key-env or --key-command";
+    SQL = 1005, Usage, "SQLite refused the statement", "correct the SQL; SQLite's own message stands before this line";
+    NOT_FOUND = 1006, Usage, "the file does not exist", "check the path";
+
+    NO_KEY = 2001, Key, "the object is sealed and no key was given", "give one of --key-id, --key-env, --key-file, --key-command or --ask (URI: key_id, key_env, key_file, key_command)";
+    WRONG_KEY = 2002, Key, "no key slot opens with the key that was given", "give the key that the object was sealed with; `strongroom inspect` lists its slots";
+    UNKNOWN_KEY_ID = 2003, Key, "the keyring holds no key of that id or version", "check the id with `strongroom key list`, or name the right keyring with --keyring";
+    KEYRING_MISSING = 2004, Key, "there is no keyring at that path", "create one with `strongroom keyring init`, or name yours with --keyring or STRONGROOM_KEYRING";
+    KEYRING_DAMAGED = 2005, Data, "the keyring is damaged", "restore it from an export or a backup; do not write to it";
+    KEYRING_WRONG_ROOT = 2006, Key, "the root key does not open the keyring", "check what the keyring's provider delivers: `strongroom keyring status` names it";
+    KEY_FILE = 2007, Key, "the key file cannot be read", "check that it exists and that this user may read it";
+    KEY_ENV = 2008, Key, "the environment variable that should hold the key is not set", "set it for this process, and for no other";
+    KEY_COMMAND = 2009, Key, "the key command failed", "run it by hand: it must exit with 0 and print the key on standard output";
+    KEY_COMMAND_TIMEOUT = 2010, Key, "the key command did not finish in time and was ended", "make it answer within 30 seconds, or set STRONGROOM_KEY_COMMAND_TIMEOUT (seconds)";
+    KEY_MALFORMED = 2011, Key, "the key material is empty, too long, or not in a form that is known", "give 64 hexadecimal digits, `encryptionkey=` and 64 hexadecimal digits, 32 raw bytes, or a passphrase";
+    KEY_RETIRED = 2012, Key, "the key is retired and may not seal anything new", "use an active key, or rotate this one: `strongroom key rotate NAME`";
+    KEY_NAME = 2013, Usage, "the key name is not valid", "use 1 to 128 characters of a-z, A-Z, 0-9, '.', '_', '-'";
+    KEY_EXISTS = 2014, Refused, "a key of that name exists already", "choose another name, or `strongroom key rotate NAME` for a new version";
+    KEYRING_EXISTS = 2015, Refused, "a keyring exists already at that path", "use it, or name another path; a keyring is never overwritten";
+    KEYRING_BUSY = 2016, Io, "the keyring is being changed by another process", "try again when that process has finished";
+    KEY_CHANGED = 2017, Key, "the object's key was changed by another process while it was open", "close it and open it again with the new key";
+    KEY_COMMAND_REFUSED = 2018, Refused, "a key command named in SQL was refused", "open the database by URI from the application, or set STRONGROOM_ATTACH_KEY_COMMAND=1 if every writer of SQL may run commands";
+    KEY_OPTION = 2019, Usage, "key options or URI parameters contradict each other or are not valid", "give exactly one source of the key";
+    PROVIDER = 2020, Usage, "the provider is not known or its argument is not valid", "use passphrase, env:VAR, file:PATH or command:CMD";
+    KEY_IN_USE = 2021, Refused, "the imported key differs from the one of the same name and version", "import into a fresh keyring and compare";
+    NOT_EXPORTED = 2022, Warning, "this keyring has keys that were never exported: lose it and the data is gone", "run `strongroom keyring export` and keep the copy elsewhere";
+    MEMORY_NOT_LOCKED = 2023, Warning, "memory for keys could not be locked and may be swapped out", "raise the memlock limit (ulimit -l) to at least 1024 KiB, or seal the swap";
+
+    NOT_SEALED = 3001, Data, "the file is not a sealed object", "check the path; `strongroom inspect` shows what it is";
+    NEWER_FORMAT = 3002, Data, "the object was written by a newer version of Strongroom", "open it with that version or a later one";
+    HEADER_DAMAGED = 3003, Data, "the object's header is damaged", "restore the file from a backup; the header holds the wrapped key, without it the data is gone";
+    HEADER_FORGED = 3004, Data, "the object's header was changed by someone without the key", "do not trust this file; restore it from a backup";
+    CANARY = 3005, Data, "the header's canary does not open: header and key do not belong together", "do not trust this file; restore it from a backup";
+    HEADER_TRUNCATED = 3006, Data, "the file ends within the header", "restore the file from a backup";
+    WRONG_KIND = 3007, Data, "the object is sealed, but is of another kind than expected", "`strongroom inspect` shows its kind";
+    PLAIN_FILE = 3008, Refused, "a key was given, but the file is a plain database", "seal it with `strongroom sqlite encrypt`, or open it without a key";
+    SLOTS_FULL = 3009, Refused, "the header has no room for another key slot", "remove a slot first";
+    ANCHOR = 3010, Data, "both anchors in the header are damaged", "restore the file from a backup; `strongroom verify` says what else is damaged";
+
+    PAGE = 4001, Data, "a page failed authentication", "the page is damaged, forged or from another place; `strongroom verify` names every such page; restore from a backup";
+    PAGE_TRUNCATED = 4002, Data, "the file ends within a page", "restore the file from a backup";
+    WAL_FRAME = 4003, Data, "a frame of the write-ahead log failed authentication", "`strongroom verify` names the frame; restore database and log together from a backup";
+    JOURNAL = 4004, Data, "the rollback journal failed authentication, or is cut short", "do not delete it: restore database and journal together from a backup";
+    SUPER_JOURNAL = 4005, Data, "the super-journal failed authentication or belongs to other databases", "open the other databases of that transaction in the same connection first";
+    WAL_STALE = 4006, Data, "the write-ahead log is not the one that belongs to this state of the database", "the log was put back from an older copy: remove it only if the database alone is what you want";
+    JOURNAL_STALE = 4007, Data, "the rollback journal is not the one that belongs to this state of the database", "the journal was put back from an older copy: remove it only if the database alone is what you want";
+    UNKNOWN_EPOCH = 4008, Data, "a page was sealed under a key epoch that the header does not know", "the page or the header is from another copy of the file; restore from a backup";
+    TEMP = 4009, Data, "a temporary file failed authentication", "someone writes to the temporary directory; the statement was stopped";
+    UNVERIFIED = 4010, Data, "not everything could be verified", "read the list of what was not checked";
+
+    IO = 5001, Io, "the operating system reported an error", "see its message; check disk space, permissions and the device";
+
+    RESERVE = 6001, Refused, "pages without the reserved bytes were to be written to a sealed database", "copy with VACUUM INTO or `strongroom sqlite encrypt`; the backup API cannot add reserved bytes";
+    PAGE_SIZE = 6002, Refused, "the page size of a sealed database cannot be changed in place", "use VACUUM INTO 'file:NEW?key_id=...&page_size=N'";
+    PLAINTEXT_COPY = 6003, Refused, "a sealed database was about to be copied into a plain file", "give the target a key, or add allow_plaintext=1 to its URI; or use `strongroom sqlite decrypt`";
+    ATTACH_KEY = 6004, Refused, "ATTACH ... KEY was used; SQLite ignores it and would have made a plain database", "give the key in the file name: ATTACH 'file:x.db?key_id=NAME'; or register it with strongroom_key()";
+    FOREIGN_VFS = 6005, Refused, "a sealed database was attached to a connection that keeps temporary files outside the guard", "open the connection itself through the guard: load the extension first, or add vfs=strongroom to its URI";
+    KEY_ON_PLAIN = 6006, Refused, "PRAGMA key was used on a plain database", "seal it with `strongroom sqlite encrypt` first";
+    HOST_TOO_OLD = 6007, Usage, "this SQLite library is too old for the guard", "use SQLite 3.37 or later";
+    CTR_WARNING = 6008, Warning, "AES-256-CTR does not authenticate: changed pages are not found", "use AES-256-GCM unless you have a reason not to";
+    URI = 6009, Usage, "a URI parameter is not valid", "see docs/reference/sqlite.md for the parameters";
+    BUSY = 6010, Io, "the database is in use by another connection", "close it there, or try again";
+    REKEY_NEEDED = 6011, Refused, "a rekey of this database was begun and not finished", "finish it with `strongroom sqlite rekey`";
+
+    BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
+}
+
+/// The code with this number.
+#[must_use]
+pub fn by_number(number: u16) -> Option<&'static Code> {
+    ALL.iter().find(|code| code.number == number)
+}

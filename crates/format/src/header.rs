@@ -1,0 +1,514 @@
+//! The 4 KiB object header: what every sealed object begins with. Specified in docs/spec/header.md.
+//!
+//! [`Header::parse`] checks structure only; nothing in a parsed header is to be believed until the MAC has been
+//! verified under the data key (strongroom-keyring does that). The anchors live in sectors of their own in the
+//! same 4 KiB and are not covered by the header's MAC: they change while the database is in use, the header does not.
+//!
+//! Must not: compute a checksum or a MAC, or know how a slot is opened.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::FORMAT_VERSION;
+use crate::layout::{array, bytes, is_zero, layout, put, u16_at, u32_at, u64_at, zero_at};
+use crate::slot::Slot;
+
+/// Length of the object header, in bytes. The object's data begins at this offset.
+pub const HEADER_LEN: usize = 4096;
+/// First bytes of every sealed object. The high first byte and the line ends show up a transfer in text mode.
+pub const MAGIC: [u8; 16] = *b"\x89STRONGROOM\r\n\x1a\n\0";
+/// The greatest number of key slots.
+pub const SLOTS_MAX: usize = 8;
+/// The value sealed in the canary.
+pub const CANARY_PLAINTEXT: [u8; 16] = *b"strongroom/canar";
+
+layout! {
+    /// Layout of the object header.
+    header_layout, 4096, {
+        MAGIC @ 0, 16;
+        VERSION @ 16, 2;
+        KIND @ 18, 2;
+        HEADER_LEN @ 20, 4;
+        OBJECT_ID @ 24, 16;
+        CREATED @ 40, 8;
+        CIPHER @ 48, 2;
+        AAD_MODE @ 50, 2;
+        UNIT_SIZE @ 52, 4;
+        UNIT_RESERVE @ 56, 4;
+        EPOCH @ 60, 4;
+        PREVIOUS_EPOCH @ 64, 4;
+        DATA_KDF @ 68, 2;
+        SLOT_COUNT @ 70, 2;
+        SEQUENCE @ 72, 8;
+        RESERVED_A @ 80, 48;
+        PREVIOUS_KEY @ 128, 60;
+        RESERVED_B @ 188, 4;
+        CANARY @ 192, 44;
+        RESERVED_C @ 236, 20;
+        SLOTS @ 256, 2752;
+        MAC @ 3008, 32;
+        CHECKSUM @ 3040, 32;
+        ANCHOR_A @ 3072, 512;
+        ANCHOR_B @ 3584, 512;
+    }
+}
+
+layout! {
+    /// Layout of a key wrapped with AES-256-GCM.
+    wrapped_layout, 60, {
+        NONCE @ 0, 12;
+        KEY @ 12, 32;
+        TAG @ 44, 16;
+    }
+}
+
+layout! {
+    /// Layout of the canary.
+    canary_layout, 44, {
+        NONCE @ 0, 12;
+        VALUE @ 12, 16;
+        TAG @ 28, 16;
+    }
+}
+
+layout! {
+    /// Layout of an anchor: state that changes with the database, in a sector of its own.
+    anchor_layout, 512, {
+        SEQUENCE @ 0, 8;
+        EPOCH @ 8, 4;
+        RESERVED_A @ 12, 4;
+        WAL_GENERATION @ 16, 16;
+        RESERVED_B @ 32, 448;
+        MAC @ 480, 32;
+    }
+}
+
+/// Offset up to which the MAC covers the header.
+pub const MAC_COVERS: usize = header_layout::MAC.offset;
+/// Offset up to which the checksum covers the header.
+pub const CHECKSUM_COVERS: usize = header_layout::CHECKSUM.offset;
+/// Length of the part that is rewritten when slots or keys change (all but the anchors).
+pub const FIXED_LEN: usize = header_layout::ANCHOR_A.offset;
+
+/// What kind of object the header belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ObjectKind {
+    /// A SQLite database file.
+    Sqlite,
+    /// A keyring.
+    Keyring,
+}
+
+impl ObjectKind {
+    /// The number in the header.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        match self {
+            Self::Sqlite => 1,
+            Self::Keyring => 2,
+        }
+    }
+
+    fn from_number(number: u16) -> Option<Self> {
+        [Self::Sqlite, Self::Keyring]
+            .into_iter()
+            .find(|kind| kind.number() == number)
+    }
+
+    /// The word used in output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Keyring => "keyring",
+        }
+    }
+}
+
+/// The cipher suite of an object's pages or chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cipher {
+    /// AES-256-GCM, random 96-bit nonces (NIST SP 800-38D).
+    Aes256Gcm,
+    /// AES-256-CTR (NIST SP 800-38A). Does not authenticate.
+    Aes256Ctr,
+}
+
+impl Cipher {
+    /// The number in the header and in associated data.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        match self {
+            Self::Aes256Gcm => 1,
+            Self::Aes256Ctr => 2,
+        }
+    }
+
+    fn from_number(number: u16) -> Option<Self> {
+        [Self::Aes256Gcm, Self::Aes256Ctr]
+            .into_iter()
+            .find(|cipher| cipher.number() == number)
+    }
+
+    /// The word used on the command line and in output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Aes256Gcm => "aes-256-gcm",
+            Self::Aes256Ctr => "aes-256-ctr",
+        }
+    }
+
+    /// The cipher named `gcm`, `ctr`, or by its full name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "gcm" | "aes-256-gcm" => Some(Self::Aes256Gcm),
+            "ctr" | "aes-256-ctr" => Some(Self::Aes256Ctr),
+            _ => None,
+        }
+    }
+}
+
+/// A 32-byte key wrapped with AES-256-GCM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrappedKey {
+    /// GCM nonce.
+    pub nonce: [u8; 12],
+    /// The wrapped key.
+    pub key: [u8; 32],
+    /// GCM tag.
+    pub tag: [u8; 16],
+}
+
+impl WrappedKey {
+    /// All zero: no key.
+    pub const NONE: Self = Self {
+        nonce: [0; 12],
+        key: [0; 32],
+        tag: [0; 16],
+    };
+
+    /// Reads a wrapped key from exactly its 60 bytes.
+    #[must_use]
+    pub fn parse(record: &[u8]) -> Option<Self> {
+        Some(Self {
+            nonce: array(record, wrapped_layout::NONCE)?,
+            key: array(record, wrapped_layout::KEY)?,
+            tag: array(record, wrapped_layout::TAG)?,
+        })
+    }
+
+    /// The 60 bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; wrapped_layout::SIZE] {
+        let mut out = [0; wrapped_layout::SIZE];
+        let done = [
+            put(&mut out, wrapped_layout::NONCE, &self.nonce),
+            put(&mut out, wrapped_layout::KEY, &self.key),
+            put(&mut out, wrapped_layout::TAG, &self.tag),
+        ];
+        assert!(done.iter().all(Option::is_some), "wrapped key layout");
+        out
+    }
+}
+
+/// The sealed canary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Canary {
+    /// GCM nonce.
+    pub nonce: [u8; 12],
+    /// [`CANARY_PLAINTEXT`], sealed.
+    pub value: [u8; 16],
+    /// GCM tag.
+    pub tag: [u8; 16],
+}
+
+/// Why bytes are not a header that this code reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeaderError {
+    /// The magic is not there: not a sealed object.
+    NotSealed,
+    /// Fewer than 4096 bytes.
+    Truncated,
+    /// Written by a newer version; the number is the version found.
+    Newer(u16),
+    /// A field has a value that no version writes; the name is the field's.
+    Malformed(&'static str),
+}
+
+/// A structurally valid object header. Not authenticated: see the module comment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the object is.
+    pub kind: ObjectKind,
+    /// Random id; also the salt of the data key's sub-keys.
+    pub object_id: [u8; 16],
+    /// Seconds since the Unix epoch.
+    pub created_unix_s: u64,
+    /// Cipher of pages or chunks.
+    pub cipher: Cipher,
+    /// Page size in bytes (SQLite), 0 where there is none.
+    pub unit_size: u32,
+    /// Bytes at the end of each page that hold nonce, tag and epoch.
+    pub unit_reserve: u32,
+    /// Key epoch of new writes, from 1.
+    pub epoch: u32,
+    /// The epoch being replaced while a rekey is under way, else 0.
+    pub previous_epoch: u32,
+    /// Raised by one at each rewrite of the header.
+    pub sequence: u64,
+    /// Data key of `previous_epoch`, wrapped under the current data key.
+    pub previous_key: WrappedKey,
+    /// A known value under the current data key.
+    pub canary: Canary,
+    /// Key slots, in order.
+    pub slots: Vec<Slot>,
+    /// HMAC-SHA256 over bytes `0..MAC_COVERS`.
+    pub mac: [u8; 32],
+    /// SHA-256 over bytes `0..CHECKSUM_COVERS`: tells damage from a wrong key.
+    pub checksum: [u8; 32],
+}
+
+/// Whether `bytes` begin with the magic of a sealed object.
+#[must_use]
+pub fn is_sealed(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
+impl Header {
+    /// Parses the first 4096 bytes of an object.
+    ///
+    /// # Errors
+    /// See [`HeaderError`]. The order of checks is: magic, length, version, then every other field.
+    pub fn parse(record: &[u8]) -> Result<Self, HeaderError> {
+        use header_layout as at;
+        if !is_sealed(record) {
+            return Err(HeaderError::NotSealed);
+        }
+        // Only the fixed part is needed: a redo copy of the header carries no anchors.
+        if record.len() < FIXED_LEN {
+            return Err(HeaderError::Truncated);
+        }
+        let version = u16_at(record, at::VERSION).ok_or(HeaderError::Truncated)?;
+        if version > FORMAT_VERSION {
+            return Err(HeaderError::Newer(version));
+        }
+        let bad = HeaderError::Malformed;
+        if version == 0 {
+            return Err(bad("VERSION"));
+        }
+        if u32_at(record, at::HEADER_LEN) != u32::try_from(HEADER_LEN).ok() {
+            return Err(bad("HEADER_LEN"));
+        }
+        for (name, value) in [("AAD_MODE", at::AAD_MODE), ("DATA_KDF", at::DATA_KDF)] {
+            if u16_at(record, value) != Some(1) {
+                return Err(bad(name));
+            }
+        }
+        for field in [at::RESERVED_A, at::RESERVED_B, at::RESERVED_C] {
+            if !zero_at(record, field) {
+                return Err(bad(field.name));
+            }
+        }
+        let kind = u16_at(record, at::KIND).and_then(ObjectKind::from_number);
+        let cipher = u16_at(record, at::CIPHER).and_then(Cipher::from_number);
+        let header = Self {
+            kind: kind.ok_or_else(|| bad("KIND"))?,
+            object_id: array(record, at::OBJECT_ID).ok_or(HeaderError::Truncated)?,
+            created_unix_s: u64_at(record, at::CREATED).ok_or(HeaderError::Truncated)?,
+            cipher: cipher.ok_or_else(|| bad("CIPHER"))?,
+            unit_size: u32_at(record, at::UNIT_SIZE).ok_or(HeaderError::Truncated)?,
+            unit_reserve: u32_at(record, at::UNIT_RESERVE).ok_or(HeaderError::Truncated)?,
+            epoch: u32_at(record, at::EPOCH).ok_or(HeaderError::Truncated)?,
+            previous_epoch: u32_at(record, at::PREVIOUS_EPOCH).ok_or(HeaderError::Truncated)?,
+            sequence: u64_at(record, at::SEQUENCE).ok_or(HeaderError::Truncated)?,
+            previous_key: bytes(record, at::PREVIOUS_KEY)
+                .and_then(WrappedKey::parse)
+                .ok_or(HeaderError::Truncated)?,
+            canary: bytes(record, at::CANARY)
+                .and_then(parse_canary)
+                .ok_or(HeaderError::Truncated)?,
+            slots: parse_slots(record)?,
+            mac: array(record, at::MAC).ok_or(HeaderError::Truncated)?,
+            checksum: array(record, at::CHECKSUM).ok_or(HeaderError::Truncated)?,
+        };
+        header.check()?;
+        Ok(header)
+    }
+
+    /// Rules that tie fields to one another.
+    fn check(&self) -> Result<(), HeaderError> {
+        let bad = HeaderError::Malformed;
+        if self.epoch == 0 {
+            return Err(bad("EPOCH"));
+        }
+        let rekeying = self.previous_epoch != 0;
+        if rekeying && self.previous_epoch.checked_add(1) != Some(self.epoch) {
+            return Err(bad("PREVIOUS_EPOCH"));
+        }
+        if rekeying == (self.previous_key == WrappedKey::NONE) {
+            return Err(bad("PREVIOUS_KEY"));
+        }
+        let sizes_ok = match self.kind {
+            ObjectKind::Sqlite => {
+                self.unit_size.is_power_of_two()
+                    && (512..=65536).contains(&self.unit_size)
+                    && self.unit_reserve == crate::sqlite::PAGE_RESERVE
+            }
+            ObjectKind::Keyring => self.unit_size == 0 && self.unit_reserve == 0,
+        };
+        if sizes_ok {
+            Ok(())
+        } else {
+            Err(bad("UNIT_SIZE"))
+        }
+    }
+
+    /// The fixed part of the header, `FIXED_LEN` bytes, with `mac` and `checksum` as they stand in `self`.
+    ///
+    /// # Errors
+    /// [`HeaderError::Malformed`] when the slots do not fit or there are more than [`SLOTS_MAX`].
+    pub fn to_bytes(&self) -> Result<Vec<u8>, HeaderError> {
+        use header_layout as at;
+        self.check()?;
+        let mut out = vec![0; FIXED_LEN];
+        let slots = self.slots_bytes()?;
+        let slot_count =
+            u16::try_from(self.slots.len()).map_err(|_| HeaderError::Malformed("SLOT_COUNT"))?;
+        let header_len = u32::try_from(HEADER_LEN).map_err(|_| HeaderError::Truncated)?;
+        let mut canary = [0; canary_layout::SIZE];
+        let written = [
+            put(&mut canary, canary_layout::NONCE, &self.canary.nonce),
+            put(&mut canary, canary_layout::VALUE, &self.canary.value),
+            put(&mut canary, canary_layout::TAG, &self.canary.tag),
+            put(&mut out, at::MAGIC, &MAGIC),
+            put(&mut out, at::VERSION, &FORMAT_VERSION.to_le_bytes()),
+            put(&mut out, at::KIND, &self.kind.number().to_le_bytes()),
+            put(&mut out, at::HEADER_LEN, &header_len.to_le_bytes()),
+            put(&mut out, at::OBJECT_ID, &self.object_id),
+            put(&mut out, at::CREATED, &self.created_unix_s.to_le_bytes()),
+            put(&mut out, at::CIPHER, &self.cipher.number().to_le_bytes()),
+            put(&mut out, at::AAD_MODE, &1_u16.to_le_bytes()),
+            put(&mut out, at::UNIT_SIZE, &self.unit_size.to_le_bytes()),
+            put(&mut out, at::UNIT_RESERVE, &self.unit_reserve.to_le_bytes()),
+            put(&mut out, at::EPOCH, &self.epoch.to_le_bytes()),
+            put(
+                &mut out,
+                at::PREVIOUS_EPOCH,
+                &self.previous_epoch.to_le_bytes(),
+            ),
+            put(&mut out, at::DATA_KDF, &1_u16.to_le_bytes()),
+            put(&mut out, at::SLOT_COUNT, &slot_count.to_le_bytes()),
+            put(&mut out, at::SEQUENCE, &self.sequence.to_le_bytes()),
+            put(&mut out, at::PREVIOUS_KEY, &self.previous_key.to_bytes()),
+            put(&mut out, at::CANARY, &canary),
+            put(&mut out, at::SLOTS, &slots),
+            put(&mut out, at::MAC, &self.mac),
+            put(&mut out, at::CHECKSUM, &self.checksum),
+        ];
+        assert!(written.iter().all(Option::is_some), "header layout");
+        Ok(out)
+    }
+
+    fn slots_bytes(&self) -> Result<Vec<u8>, HeaderError> {
+        if self.slots.len() > SLOTS_MAX {
+            return Err(HeaderError::Malformed("SLOT_COUNT"));
+        }
+        let mut out = Vec::new();
+        for slot in &self.slots {
+            out.extend_from_slice(&slot.to_bytes().ok_or(HeaderError::Malformed("SLOTS"))?);
+        }
+        if out.len() > header_layout::SLOTS.len {
+            return Err(HeaderError::Malformed("SLOTS"));
+        }
+        out.resize(header_layout::SLOTS.len, 0);
+        Ok(out)
+    }
+}
+
+fn parse_canary(record: &[u8]) -> Option<Canary> {
+    Some(Canary {
+        nonce: array(record, canary_layout::NONCE)?,
+        value: array(record, canary_layout::VALUE)?,
+        tag: array(record, canary_layout::TAG)?,
+    })
+}
+
+fn parse_slots(record: &[u8]) -> Result<Vec<Slot>, HeaderError> {
+    let bad = HeaderError::Malformed;
+    let count = u16_at(record, header_layout::SLOT_COUNT).ok_or(HeaderError::Truncated)?;
+    if usize::from(count) > SLOTS_MAX {
+        return Err(bad("SLOT_COUNT"));
+    }
+    let mut rest = bytes(record, header_layout::SLOTS).ok_or(HeaderError::Truncated)?;
+    let mut slots = Vec::new();
+    for _ in 0..count {
+        let (slot, tail) = Slot::parse(rest).ok_or_else(|| bad("SLOTS"))?;
+        slots.push(slot);
+        rest = tail;
+    }
+    // Canonical: whatever follows the last slot is zero.
+    if is_zero(rest) {
+        Ok(slots)
+    } else {
+        Err(bad("SLOTS"))
+    }
+}
+
+/// The changing state kept beside the header, in two alternating sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    /// The anchor with the higher sequence is in force.
+    pub sequence: u64,
+    /// Key epoch under which the MAC is made.
+    pub epoch: u32,
+    /// First 16 bytes of the write-ahead log's salt; zero when no log is valid.
+    pub wal_generation: [u8; 16],
+    /// HMAC-SHA256 over the anchor's first 480 bytes.
+    pub mac: [u8; 32],
+}
+
+impl Anchor {
+    /// Parses one sector. `None` when it was never written, or is not an anchor.
+    #[must_use]
+    pub fn parse(sector: &[u8]) -> Option<Self> {
+        use anchor_layout as at;
+        let canonical = zero_at(sector, at::RESERVED_A) && zero_at(sector, at::RESERVED_B);
+        let anchor = Self {
+            sequence: u64_at(sector, at::SEQUENCE)?,
+            epoch: u32_at(sector, at::EPOCH)?,
+            wal_generation: array(sector, at::WAL_GENERATION)?,
+            mac: array(sector, at::MAC)?,
+        };
+        (canonical && anchor.sequence > 0).then_some(anchor)
+    }
+
+    /// The sector's 512 bytes, with `mac` as it stands.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; anchor_layout::SIZE] {
+        use anchor_layout as at;
+        let mut out = [0; anchor_layout::SIZE];
+        let done = [
+            put(&mut out, at::SEQUENCE, &self.sequence.to_le_bytes()),
+            put(&mut out, at::EPOCH, &self.epoch.to_le_bytes()),
+            put(&mut out, at::WAL_GENERATION, &self.wal_generation),
+            put(&mut out, at::MAC, &self.mac),
+        ];
+        assert!(done.iter().all(Option::is_some), "anchor layout");
+        out
+    }
+
+    /// Offset, within the header, of the sector that an anchor of this sequence is written to.
+    #[must_use]
+    pub const fn offset(sequence: u64) -> usize {
+        if sequence % 2 == 1 {
+            header_layout::ANCHOR_A.offset
+        } else {
+            header_layout::ANCHOR_B.offset
+        }
+    }
+}

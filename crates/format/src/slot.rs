@@ -1,0 +1,223 @@
+//! Key slots: one wrapped copy of an object's data key for one opener. Specified in docs/spec/header.md, "Key slots".
+//!
+//! Slots are packed records of varying length, in order, padded to 8 bytes; bytes after the last are zero.
+//! Must not: derive or unwrap anything.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::layout::{Field, array, bytes, is_zero, layout, put, u16_at, u32_at};
+
+layout! {
+    /// Layout of a slot's fixed part; the wrapped key, then the id, follow it.
+    slot_layout, 72, {
+        KIND @ 0, 2;
+        LENGTH @ 2, 2;
+        KDF @ 4, 2;
+        ID_LENGTH @ 6, 2;
+        ARGON2_M_KIB @ 8, 4;
+        ARGON2_T @ 12, 4;
+        ARGON2_P @ 16, 4;
+        KEY_VERSION @ 20, 4;
+        SALT @ 24, 32;
+        WRAPPED_LENGTH @ 56, 2;
+        RESERVED @ 58, 2;
+        NONCE @ 60, 12;
+    }
+}
+
+/// Longest key id, in bytes of UTF-8.
+pub const ID_MAX: usize = 128;
+/// Length of a data key wrapped with AES-256-GCM: key and tag.
+pub const WRAPPED_GCM_LEN: usize = 48;
+
+/// Argon2id cost (RFC 9106). Public: it stands in clear in the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Argon2Cost {
+    /// Memory in KiB.
+    pub m_kib: u32,
+    /// Passes.
+    pub t: u32,
+    /// Lanes.
+    pub p: u32,
+}
+
+/// Who a slot is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SlotKind {
+    /// A passphrase, stretched with Argon2id.
+    Passphrase(Argon2Cost),
+    /// A raw 32-byte key, through HKDF.
+    Raw,
+    /// A key of a keyring, by id and version, through HKDF.
+    Keyring {
+        /// The key's name in the keyring.
+        id: String,
+        /// The key's version, from 1.
+        version: u32,
+    },
+}
+
+impl SlotKind {
+    /// The number in the slot.
+    #[must_use]
+    pub const fn number(&self) -> u16 {
+        match self {
+            Self::Passphrase(_) => 1,
+            Self::Raw => 2,
+            Self::Keyring { .. } => 3,
+        }
+    }
+
+    /// The word used in output.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Passphrase(_) => "passphrase",
+            Self::Raw => "raw",
+            Self::Keyring { .. } => "keyring",
+        }
+    }
+}
+
+/// One key slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Who it is for.
+    pub kind: SlotKind,
+    /// Salt of the key derivation, random per slot.
+    pub salt: [u8; 32],
+    /// GCM nonce of the wrap.
+    pub nonce: [u8; 12],
+    /// The wrapped data key with its tag.
+    pub wrapped: [u8; WRAPPED_GCM_LEN],
+}
+
+const KDF_ARGON2ID: u16 = 1;
+const KDF_HKDF_SHA256: u16 = 2;
+
+impl Slot {
+    /// Parses the slot at the start of `area`; returns it and what follows. `None` when it is not canonical.
+    #[must_use]
+    pub fn parse(area: &[u8]) -> Option<(Self, &[u8])> {
+        use slot_layout as at;
+        let length = usize::from(u16_at(area, at::LENGTH)?);
+        let (record, tail) = (area.get(..length)?, area.get(length..)?);
+        let id_length = usize::from(u16_at(record, at::ID_LENGTH)?);
+        let wrapped_length = usize::from(u16_at(record, at::WRAPPED_LENGTH)?);
+        if id_length > ID_MAX || wrapped_length != WRAPPED_GCM_LEN || length != len_of(id_length)? {
+            return None;
+        }
+        if u16_at(record, at::RESERVED)? != 0 {
+            return None;
+        }
+        let wrapped = array(record, wrapped_field())?;
+        let id = bytes(record, id_field(id_length)?)?;
+        let padding = record.get(id_field(id_length)?.offset.checked_add(id_length)?..)?;
+        let kind = parse_kind(record, id)?;
+        if !is_zero(padding) {
+            return None;
+        }
+        let slot = Self {
+            kind,
+            salt: array(record, at::SALT)?,
+            nonce: array(record, at::NONCE)?,
+            wrapped,
+        };
+        Some((slot, tail))
+    }
+
+    /// The slot's record. `None` when the id is longer than [`ID_MAX`] or empty.
+    #[must_use]
+    pub fn to_bytes(&self) -> Option<Vec<u8>> {
+        use slot_layout as at;
+        let zero = Argon2Cost {
+            m_kib: 0,
+            t: 0,
+            p: 0,
+        };
+        let (kdf, cost, id, version) = match &self.kind {
+            SlotKind::Passphrase(cost) => (KDF_ARGON2ID, *cost, "", 0),
+            SlotKind::Raw => (KDF_HKDF_SHA256, zero, "", 0),
+            SlotKind::Keyring { id, version } => (KDF_HKDF_SHA256, zero, id.as_str(), *version),
+        };
+        if id.len() > ID_MAX {
+            return None;
+        }
+        let mut out = vec![0; len_of(id.len())?];
+        let length = u16::try_from(out.len()).ok()?;
+        put(&mut out, at::KIND, &self.kind.number().to_le_bytes())?;
+        put(&mut out, at::LENGTH, &length.to_le_bytes())?;
+        put(&mut out, at::KDF, &kdf.to_le_bytes())?;
+        put(
+            &mut out,
+            at::ID_LENGTH,
+            &u16::try_from(id.len()).ok()?.to_le_bytes(),
+        )?;
+        put(&mut out, at::ARGON2_M_KIB, &cost.m_kib.to_le_bytes())?;
+        put(&mut out, at::ARGON2_T, &cost.t.to_le_bytes())?;
+        put(&mut out, at::ARGON2_P, &cost.p.to_le_bytes())?;
+        put(&mut out, at::KEY_VERSION, &version.to_le_bytes())?;
+        put(&mut out, at::SALT, &self.salt)?;
+        put(
+            &mut out,
+            at::WRAPPED_LENGTH,
+            &u16::try_from(WRAPPED_GCM_LEN).ok()?.to_le_bytes(),
+        )?;
+        put(&mut out, at::NONCE, &self.nonce)?;
+        put(&mut out, wrapped_field(), &self.wrapped)?;
+        put(&mut out, id_field(id.len())?, id.as_bytes())?;
+        Some(out)
+    }
+}
+
+fn parse_kind(record: &[u8], id: &[u8]) -> Option<SlotKind> {
+    use slot_layout as at;
+    let kdf = u16_at(record, at::KDF)?;
+    let version = u32_at(record, at::KEY_VERSION)?;
+    let cost = Argon2Cost {
+        m_kib: u32_at(record, at::ARGON2_M_KIB)?,
+        t: u32_at(record, at::ARGON2_T)?,
+        p: u32_at(record, at::ARGON2_P)?,
+    };
+    let no_cost = cost
+        == Argon2Cost {
+            m_kib: 0,
+            t: 0,
+            p: 0,
+        };
+    match (u16_at(record, at::KIND)?, kdf) {
+        (1, KDF_ARGON2ID) if id.is_empty() && version == 0 => Some(SlotKind::Passphrase(cost)),
+        (2, KDF_HKDF_SHA256) if id.is_empty() && version == 0 && no_cost => Some(SlotKind::Raw),
+        (3, KDF_HKDF_SHA256) if !id.is_empty() && version > 0 && no_cost => {
+            let id = String::from(core::str::from_utf8(id).ok()?);
+            Some(SlotKind::Keyring { id, version })
+        }
+        _ => None,
+    }
+}
+
+const fn wrapped_field() -> Field {
+    Field {
+        name: "WRAPPED",
+        offset: slot_layout::SIZE,
+        len: WRAPPED_GCM_LEN,
+    }
+}
+
+fn id_field(len: usize) -> Option<Field> {
+    Some(Field {
+        name: "ID",
+        offset: slot_layout::SIZE.checked_add(WRAPPED_GCM_LEN)?,
+        len,
+    })
+}
+
+fn len_of(id_length: usize) -> Option<usize> {
+    slot_layout::SIZE
+        .checked_add(WRAPPED_GCM_LEN)?
+        .checked_add(id_length)?
+        .checked_next_multiple_of(8)
+}

@@ -1,0 +1,213 @@
+//! Key material from a command: `/bin/sh -c COMMAND`, bounded in time and output.
+//!
+//! Standard input is `/dev/null`, standard error is the user's, standard output is read into locked memory. The
+//! command runs in a process group of its own, which is killed whole when the time is up; it must therefore not
+//! read from the terminal.
+//!
+//! Must not: show what the command printed, or the command line, in an error.
+
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process_group};
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+
+use crate::error::Error;
+use crate::source::{Collected, too_long};
+
+/// How long a command may take unless [`TIMEOUT_VARIABLE`] says otherwise.
+const TIMEOUT_S: u64 = 30;
+/// Longest timeout that may be asked for.
+const TIMEOUT_MAX_S: u64 = 3600;
+/// The variable that sets the timeout, in whole seconds.
+const TIMEOUT_VARIABLE: &str = "STRONGROOM_KEY_COMMAND_TIMEOUT";
+/// How often a command that closed its output is asked whether it has ended.
+const EXIT_POLL: Duration = Duration::from_millis(5);
+
+/// What the command prints. Errors: SR-2009, SR-2010, SR-2011 (too long), SR-2019 (the timeout is not a number).
+pub(crate) fn output(line: &str) -> Result<SecretBytes, Error> {
+    run(line, timeout()?)
+}
+
+fn timeout() -> Result<Duration, Error> {
+    let Some(text) = std::env::var_os(TIMEOUT_VARIABLE) else {
+        return Ok(Duration::from_secs(TIMEOUT_S));
+    };
+    let seconds = text.to_str().and_then(|text| text.parse::<u64>().ok());
+    match seconds {
+        Some(seconds @ 1..=TIMEOUT_MAX_S) => Ok(Duration::from_secs(seconds)),
+        _ => {
+            let detail = format!("{TIMEOUT_VARIABLE} must be 1 to {TIMEOUT_MAX_S} seconds");
+            Err(Error::new(&code::KEY_OPTION, detail))
+        }
+    }
+}
+
+fn run(line: &str, timeout: Duration) -> Result<SecretBytes, Error> {
+    let failed = |error| Error::caused(&code::KEY_COMMAND, "running it", error);
+    let mut child = Command::new("/bin/sh")
+        .arg("-c")
+        .arg(line)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .process_group(0)
+        .spawn()
+        .map_err(failed)?;
+    let outcome = collect(&mut child, timeout);
+    if outcome.is_err() {
+        end(&mut child);
+    }
+    let (material, status) = outcome?;
+    match (status.code(), status.signal()) {
+        (Some(0), _) => Ok(material),
+        (Some(number), _) => Err(Error::new(
+            &code::KEY_COMMAND,
+            format!("exit status {number}"),
+        )),
+        (None, signal) => {
+            let detail = format!("ended by signal {}", signal.unwrap_or_default());
+            Err(Error::new(&code::KEY_COMMAND, detail))
+        }
+    }
+}
+
+/// Reads to the end of the output, then waits for the exit, all before the deadline.
+fn collect(child: &mut Child, timeout: Duration) -> Result<(SecretBytes, ExitStatus), Error> {
+    let failed = |error| Error::caused(&code::KEY_COMMAND, "reading its output", error);
+    let start = Instant::now();
+    let left = || {
+        timeout
+            .checked_sub(start.elapsed())
+            .filter(|left| !left.is_zero())
+    };
+    let late = || {
+        Error::new(
+            &code::KEY_COMMAND_TIMEOUT,
+            format!("{} s", timeout.as_secs()),
+        )
+    };
+    let bug = || Error::new(&code::BUG, "no pipe to the key command");
+    let mut stdout: ChildStdout = child.stdout.take().ok_or_else(bug)?;
+    let mut collected = Collected::new()?;
+    loop {
+        if !wait_readable(&stdout, left().ok_or_else(late)?).map_err(failed)? {
+            continue;
+        }
+        if !collected.read_from(&mut stdout).map_err(failed)? {
+            break;
+        }
+        if collected.is_too_long() {
+            return Err(too_long());
+        }
+    }
+    loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            return Ok((collected.finish()?, status));
+        }
+        std::thread::sleep(EXIT_POLL.min(left().ok_or_else(late)?));
+    }
+}
+
+fn wait_readable(stdout: &ChildStdout, left: Duration) -> std::io::Result<bool> {
+    let wait = Timespec::try_from(left).map_err(std::io::Error::other)?;
+    let mut polled = [PollFd::new(stdout, PollFlags::IN)];
+    match poll(&mut polled, Some(&wait)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Kills the command and everything it started, and takes its exit status so that no zombie remains.
+fn end(child: &mut Child) {
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    // The group is gone already if the command ended by itself; there is nothing else to do about a failure.
+    let _ = group.map(|group| kill_process_group(group, Signal::KILL));
+    drop(child.wait());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn refused(line: &str, timeout: Duration) -> (u16, String) {
+        let error = run(line, timeout).err().expect("must be refused");
+        (error.code().number, error.detail().to_owned())
+    }
+
+    #[test]
+    fn output_is_taken_as_it_is() {
+        let material = run("printf 'a b\\n'", LONG).unwrap();
+        assert_eq!(material.as_slice(), b"a b\n");
+        assert!(run("true", LONG).unwrap().is_empty());
+        // The whole of 64 KiB, in several reads.
+        let most = run("head -c 65536 /dev/zero", LONG).unwrap();
+        assert_eq!(most.len(), 65536);
+        assert_eq!(refused("head -c 65537 /dev/zero", LONG).0, 2011);
+        assert_eq!(
+            refused("cat /dev/zero", LONG).0,
+            2011,
+            "endless output is cut off"
+        );
+    }
+
+    #[test]
+    fn standard_input_is_empty() {
+        assert!(run("cat", LONG).unwrap().is_empty());
+    }
+
+    #[test]
+    fn failures_carry_the_status_and_nothing_else() {
+        let (code, detail) = refused("printf hunter2; exit 7", LONG);
+        assert_eq!((code, detail.as_str()), (2009, "exit status 7"));
+        assert_eq!(
+            refused("/nonexistent/hunter2 2>/dev/null", LONG).1,
+            "exit status 127"
+        );
+        assert_eq!(refused("kill -TERM $$", LONG).1, "ended by signal 15");
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_ended_with_everything_it_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let pids = directory.path().join("pids");
+        let line = format!("sleep 600 & echo $! $$ > '{}'; wait", pids.display());
+        let start = Instant::now();
+        assert_eq!(refused(&line, Duration::from_millis(700)).0, 2010);
+        assert!(start.elapsed() < Duration::from_secs(10));
+        let text = std::fs::read_to_string(&pids).unwrap();
+        let pids: Vec<&str> = text.split_whitespace().collect();
+        assert_eq!(pids.len(), 2, "the command had started by then");
+        for pid in pids {
+            assert!(ends_soon(pid), "process {pid} is still there");
+        }
+    }
+
+    #[test]
+    fn closing_the_output_does_not_escape_the_deadline() {
+        let start = Instant::now();
+        assert_eq!(
+            refused("exec >&-; exec sleep 600", Duration::from_millis(300)).0,
+            2010
+        );
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+
+    /// Whether the process is gone, or a zombie that its new parent has yet to collect.
+    fn ends_soon(pid: &str) -> bool {
+        (0..200).any(|_| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            let ended = stat.map_or(true, |stat| stat.contains(") Z "));
+            if !ended {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            ended
+        })
+    }
+}

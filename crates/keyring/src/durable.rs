@@ -1,0 +1,113 @@
+//! Durable files: the only place that renames or replaces a file.
+//!
+//! Invariant K9: under `path` there is, at any time and after any crash, the whole old file or the whole new one.
+//! Order: write to a temporary file in the same directory, set its mode, fsync it, rename, fsync the directory.
+//! When the last step fails the new file is in place but may not survive a power cut; the error says so to
+//! callers by being one: they must not go on as if it were durable.
+//!
+//! Must not: know what is in the files. A temporary file is private (0600) until it is complete, and is removed
+//! on every failure.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+/// Replaces `path`, or creates it, with `bytes` and permission bits `mode`.
+///
+/// # Errors
+/// The system's error; `path` is then as it was, except after a failed fsync of the directory.
+pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let temp = Temp::written(path, bytes, mode)?;
+    rustix::fs::rename(&temp.0, path)?;
+    temp.moved();
+    sync_dir_of(path)
+}
+
+/// Creates `path` with `bytes` and permission bits `mode`; never overwrites.
+///
+/// # Errors
+/// `AlreadyExists` when there is a file (or anything else) at `path`, which is then untouched.
+pub fn create_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let temp = Temp::written(path, bytes, mode)?;
+    publish(&temp.0, path)?;
+    temp.moved();
+    Ok(())
+}
+
+/// Moves the finished file `temp` to `target`, durably and without overwriting. Both on one file system.
+///
+/// # Errors
+/// `AlreadyExists` when there is something at `target`. `temp` then remains, for the caller to remove.
+pub fn publish(temp: &Path, target: &Path) -> io::Result<()> {
+    File::open(temp)?.sync_all()?;
+    move_without_overwriting(temp, target)?;
+    sync_dir_of(target)
+}
+
+/// Makes the directory entry of `path` durable.
+///
+/// # Errors
+/// The system's error.
+pub fn sync_dir_of(path: &Path) -> io::Result<()> {
+    File::open(directory_of(path))?.sync_all()
+}
+
+fn move_without_overwriting(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // File systems without RENAME_NOREPLACE: a hard link does not overwrite either.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            std::fs::hard_link(from, to)?;
+            std::fs::remove_file(from)
+        }
+        other => other.map_err(io::Error::from),
+    }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// A temporary file that is removed unless it was moved away.
+struct Temp(PathBuf);
+
+impl Temp {
+    fn written(target: &Path, bytes: &[u8], mode: u32) -> io::Result<Self> {
+        let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let random = strongroom_crypto::random16().map_err(io::Error::other)?;
+        let mut temp_name = std::ffi::OsString::from(".");
+        // Room for the suffix within the 255 bytes that file systems allow.
+        let shown: String = name.to_string_lossy().chars().take(48).collect();
+        temp_name.push(format!("{shown}.{:032x}.tmp", u128::from_le_bytes(random)));
+        let path = directory_of(target).join(temp_name);
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
+        let temp = Self(path);
+        file.write_all(bytes)?;
+        file.set_permissions(Permissions::from_mode(mode))?;
+        file.sync_all()?;
+        Ok(temp)
+    }
+
+    fn moved(mut self) {
+        self.0 = PathBuf::new();
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        if !self.0.as_os_str().is_empty() {
+            // The failure that brought us here is the one to report.
+            drop(std::fs::remove_file(&self.0));
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The error of this crate and of the guards: a stable code, what it was about, and the system's error.
+//!
+//! Invariant K2: `detail` names files, variables, key ids and exit codes, never key material.
+
+use std::fmt;
+use std::io;
+
+use strongroom_crypto::CryptoError;
+use strongroom_format::code::{self, Code};
+
+/// A failure with a stable code. Shown as `SR-2002: <what happened> (<detail>)`.
+#[derive(Debug)]
+pub struct Error {
+    code: &'static Code,
+    detail: String,
+    source: Option<io::Error>,
+}
+
+impl Error {
+    /// An error of this code. `detail` must not hold a secret; it may be empty.
+    #[must_use]
+    pub fn new(code: &'static Code, detail: impl Into<String>) -> Self {
+        Self {
+            code,
+            detail: detail.into(),
+            source: None,
+        }
+    }
+
+    /// SR-5001 with the system's error; `context` says what was being done to what.
+    #[must_use]
+    pub fn io(context: impl Into<String>, error: io::Error) -> Self {
+        Self::caused(&code::IO, context, error)
+    }
+
+    /// An error of this code that the system's error explains.
+    #[must_use]
+    pub fn caused(code: &'static Code, context: impl Into<String>, error: io::Error) -> Self {
+        Self {
+            code,
+            detail: format!("{}: {error}", context.into()),
+            source: Some(error),
+        }
+    }
+
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> &'static Code {
+        self.code
+    }
+
+    /// What it was about. Never a secret; may be empty.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// The same failure told under another code; the first one is kept in the detail.
+    pub(crate) fn recoded(self, code: &'static Code) -> Self {
+        let detail = format!("{self}");
+        Self {
+            code,
+            detail,
+            source: self.source,
+        }
+    }
+
+    /// The same failure with `subject` in front of the detail.
+    pub(crate) fn about(self, subject: impl fmt::Display) -> Self {
+        let detail = match self.detail.as_str() {
+            "" => subject.to_string(),
+            detail => format!("{subject}: {detail}"),
+        };
+        Self {
+            code: self.code,
+            detail,
+            source: self.source,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SR-{:04}: {}", self.code.number, self.code.what)?;
+        if self.detail.is_empty() {
+            return Ok(());
+        }
+        write!(f, " ({})", self.detail)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|error| {
+            let error: &(dyn std::error::Error + 'static) = error;
+            error
+        })
+    }
+}
+
+impl From<CryptoError> for Error {
+    /// What the host refused is SR-5001; what callers of this crate must have checked before is SR-9001.
+    fn from(error: CryptoError) -> Self {
+        let code = match error {
+            CryptoError::Random | CryptoError::OutOfLockedMemory | CryptoError::OutOfMemory => {
+                &code::IO
+            }
+            _ => &code::BUG,
+        };
+        Self::new(code, error.to_string())
+    }
+}

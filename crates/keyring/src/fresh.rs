@@ -1,0 +1,52 @@
+//! Where ids, salts, keys, nonces and the time come from when a header is made: the system, or fixed inputs in
+//! the test of the known-answer vectors.
+//!
+//! Must not: be reachable from outside this crate, or a header could be made from chosen nonces.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use strongroom_crypto::SecretKey;
+
+use crate::error::Error;
+
+/// A supply of everything in a header that is not given by its caller.
+pub(crate) trait Fresh {
+    /// A random object id.
+    fn id(&mut self) -> Result<[u8; 16], Error>;
+    /// A random slot salt.
+    fn salt(&mut self) -> Result<[u8; 32], Error>;
+    /// A random data key.
+    fn key(&mut self) -> Result<SecretKey, Error>;
+    /// A random GCM nonce. Uniqueness under one key is this supply's duty.
+    fn nonce(&mut self) -> Result<[u8; 12], Error>;
+    /// Seconds since the Unix epoch.
+    fn now_unix_s(&mut self) -> u64;
+}
+
+/// The operating system.
+pub(crate) struct System;
+
+impl Fresh for System {
+    fn id(&mut self) -> Result<[u8; 16], Error> {
+        Ok(strongroom_crypto::random16()?)
+    }
+
+    fn salt(&mut self) -> Result<[u8; 32], Error> {
+        Ok(strongroom_crypto::random32()?)
+    }
+
+    fn key(&mut self) -> Result<SecretKey, Error> {
+        Ok(SecretKey::generate()?)
+    }
+
+    fn nonce(&mut self) -> Result<[u8; 12], Error> {
+        Ok(strongroom_crypto::nonce12()?)
+    }
+
+    fn now_unix_s(&mut self) -> u64 {
+        // A clock before 1970 is a wrong clock; the time is informative only.
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs())
+    }
+}

@@ -1,0 +1,530 @@
+//! The keyring: named, versioned keys, each wrapped under the keyring's data key, which a root key opens.
+//!
+//! Invariants: K11, a change takes the lock, reads the file again, and writes it whole; K13, of the versions of a
+//! key at most the newest is active, older ones open but do not seal; K14, a command that a keyring names is run
+//! only when nobody else may write to the file; K15, a key once in the keyring is never removed.
+//!
+//! Must not: hand out a key but to an opener or to the caller of [`Keyring::key`]; print a warning
+//! (see [`Keyring::unexported`]).
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use strongroom_crypto::SecretKey;
+use strongroom_format::aad::{Role, aad_layout};
+use strongroom_format::code;
+use strongroom_format::header::{Cipher, ObjectKind};
+use strongroom_format::keyring::{Body, ENTRIES_MAX, Entry, KeyState, NAME_MAX, PURPOSE_WRAP};
+
+use crate::durable;
+use crate::error::Error;
+use crate::fresh::{Fresh, System};
+use crate::object::{NewObject, Object};
+use crate::opener::{KeyVersion, Opener};
+use crate::provider::{self, Provider};
+use crate::purpose::Purpose;
+use crate::store::{self, Lock, damaged};
+use crate::wrap::{place, unwrap, wrap};
+
+/// What is known of one version of one key without its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyInfo {
+    /// The key's name.
+    pub name: String,
+    /// From 1, one more at each rotation.
+    pub version: u32,
+    /// Whether it seals, or only opens.
+    pub state: KeyState,
+    /// When this version was made, in seconds since the Unix epoch.
+    pub created_unix_s: u64,
+}
+
+/// What can be read of a keyring without its root key. Checksummed, not authenticated.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// The keyring's random id.
+    pub object_id: [u8; 16],
+    /// When the keyring was made, in seconds since the Unix epoch.
+    pub created_unix_s: u64,
+    /// The provider's word: `passphrase`, `env`, `file`, `command`; `export`, or `unknown`.
+    pub provider: &'static str,
+    /// The provider's argument. From the file, unauthenticated: escape it before showing it.
+    pub provider_argument: String,
+    /// Raised by one at each change.
+    pub generation: u64,
+    /// Every version of every key, in order of creation.
+    pub keys: Vec<KeyInfo>,
+    /// Whether there are keys that no export holds.
+    pub unexported: bool,
+}
+
+/// An open keyring.
+pub struct Keyring {
+    path: PathBuf,
+    pub(crate) object: Object,
+    pub(crate) body: Body,
+}
+
+/// Whether a change leaves the keys as the last export has them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// New keys: the last export lacks them.
+    NewKeys,
+    /// No new keys: what was exported is still exported.
+    SameKeys,
+    /// Every key is in an export now.
+    Exported,
+}
+
+impl Keyring {
+    /// Where the keyring is unless the user says otherwise: `$XDG_DATA_HOME/strongroom/keyring`,
+    /// `~/.local/share/strongroom/keyring`, or, for a service without a home, `/var/lib/strongroom/keyring`.
+    #[must_use]
+    pub fn default_path() -> PathBuf {
+        default_path_from(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"))
+    }
+
+    /// Makes an empty keyring, in a directory of mode 0700 if that has to be made, as a file of mode 0600.
+    ///
+    /// # Errors
+    /// SR-2015 when there is something at `path`; what the provider reports; SR-5001.
+    pub fn init(path: &Path, provider: &Provider) -> Result<Self, Error> {
+        let exists = || Error::new(&code::KEYRING_EXISTS, path.display().to_string());
+        // Before anything is asked for; the decision falls when the file is created.
+        if path.symlink_metadata().is_ok() {
+            return Err(exists());
+        }
+        let object = Object::create(&NEW_KEYRING, &provider.fetch(true)?)?;
+        let body = Body {
+            generation: 1,
+            exported_generation: 0,
+            provider: provider.number(),
+            provider_argument: provider.argument().to_owned(),
+            entries: Vec::new(),
+        };
+        store::make_directory(path)?;
+        durable::create_new(path, &store::file_bytes(&object, &body)?, store::MODE).map_err(
+            |error| match error.kind() {
+                ErrorKind::AlreadyExists => exists(),
+                _ => Error::io(format!("creating {}", path.display()), error),
+            },
+        )?;
+        Ok(Self {
+            path: resolved(path)?,
+            object,
+            body,
+        })
+    }
+
+    /// Opens the keyring with the root key that its provider delivers.
+    ///
+    /// # Errors
+    /// SR-2004 there is none; SR-3001, SR-3002, SR-3007 it is something else; SR-2005 damaged; SR-2020 a provider
+    /// that is not known, or a command in a file that others may write to; what the provider reports; SR-2006.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let path = resolved(path)?;
+        let unproven = store::read(&path)?;
+        let named = &unproven.body;
+        let provider = Provider::from_stored(named.provider, &named.provider_argument)?;
+        if provider.number() == provider::COMMAND && !store::is_private(&path)? {
+            let detail = format!(
+                "{} names a command, but others may write to it",
+                path.display()
+            );
+            return Err(Error::new(&code::PROVIDER, detail));
+        }
+        let root = provider.fetch(false)?;
+        let opened = unproven.proven(|bytes| Object::open(bytes, ObjectKind::Keyring, &root));
+        let (object, body) = opened.map_err(|error| match error.code().number {
+            number if number == code::WRONG_KEY.number => {
+                Error::new(&code::KEYRING_WRONG_ROOT, path.display().to_string())
+            }
+            _ => error.about(path.display()),
+        })?;
+        Ok(Self { path, object, body })
+    }
+
+    /// What can be read without the root key.
+    ///
+    /// # Errors
+    /// As [`Keyring::open`], without those of the provider.
+    pub fn status(path: &Path) -> Result<Status, Error> {
+        let unproven = store::read(&resolved(path)?)?;
+        Ok(Status {
+            object_id: unproven.header.object_id,
+            created_unix_s: unproven.header.created_unix_s,
+            provider: Provider::name_of(unproven.body.provider),
+            unexported: is_unexported(&unproven.body),
+            generation: unproven.body.generation,
+            keys: unproven.body.entries.iter().map(KeyInfo::of).collect(),
+            provider_argument: unproven.body.provider_argument,
+        })
+    }
+
+    /// Makes version 1 of a new key.
+    ///
+    /// # Errors
+    /// SR-2013, SR-2014; as for every change SR-2016, SR-2017 (the root was rotated meanwhile), SR-5001.
+    pub fn create_key(&mut self, name: &str) -> Result<KeyInfo, Error> {
+        check_name(name)?;
+        self.change(Effect::NewKeys, |object, body| {
+            if body.entries.iter().any(|entry| entry.name == name) {
+                return Err(Error::new(&code::KEY_EXISTS, name));
+            }
+            push_new(object, body, name, 1)
+        })
+    }
+
+    /// Makes the next version of a key; older versions then only open. A retired key becomes usable again by this.
+    ///
+    /// # Errors
+    /// SR-2003, and as [`Keyring::create_key`].
+    pub fn rotate_key(&mut self, name: &str) -> Result<KeyInfo, Error> {
+        self.change(Effect::NewKeys, |object, body| {
+            let newest = newest_version(body, name)?;
+            retire_all(object, body, name)?;
+            let next = newest.checked_add(1);
+            push_new(
+                object,
+                body,
+                name,
+                next.ok_or_else(|| full("key versions are used up"))?,
+            )
+        })
+    }
+
+    /// Retires every version of a key: it opens, but seals nothing new. No change if it is retired already.
+    ///
+    /// # Errors
+    /// As [`Keyring::rotate_key`].
+    pub fn retire_key(&mut self, name: &str) -> Result<(), Error> {
+        self.change(Effect::SameKeys, |object, body| {
+            newest_version(body, name)?;
+            retire_all(object, body, name)
+        })
+    }
+
+    /// Every version of every key, in order of creation.
+    #[must_use]
+    pub fn list(&self) -> Vec<KeyInfo> {
+        self.body.entries.iter().map(KeyInfo::of).collect()
+    }
+
+    /// The key itself, of this version or of the newest active one.
+    ///
+    /// # Errors
+    /// SR-2003; SR-2012 when no version is asked for and all are retired.
+    pub fn key(&self, name: &str, version: Option<u32>) -> Result<SecretKey, Error> {
+        let newest = newest_version(&self.body, name)?;
+        let wanted = |entry: &&Entry| match version {
+            Some(version) => entry.version == version,
+            None => entry.state == KeyState::Active,
+        };
+        let found = self
+            .versions(name)
+            .filter(wanted)
+            .max_by_key(|entry| entry.version);
+        match (found, version) {
+            (Some(entry), _) => unsealed(&self.object, entry),
+            (None, Some(version)) => {
+                let detail = format!("{name} version {version}; the newest is {newest}");
+                Err(Error::new(&code::UNKNOWN_KEY_ID, detail))
+            }
+            (None, None) => Err(Error::new(&code::KEY_RETIRED, name)),
+        }
+    }
+
+    /// An opener that holds every version of a key. `creating`: it must be able to seal.
+    ///
+    /// # Errors
+    /// SR-2003; SR-2012 when `creating` and every version is retired.
+    pub fn opener(&self, name: &str, creating: bool) -> Result<Opener, Error> {
+        newest_version(&self.body, name)?;
+        let held = |entry: &Entry| {
+            let active = entry.state == KeyState::Active;
+            let key = unsealed(&self.object, entry)?;
+            Ok(KeyVersion {
+                version: entry.version,
+                active,
+                key,
+            })
+        };
+        let versions: Vec<KeyVersion> = self
+            .versions(name)
+            .map(held)
+            .collect::<Result<_, Error>>()?;
+        if creating && !versions.iter().any(|version| version.active) {
+            return Err(Error::new(&code::KEY_RETIRED, name));
+        }
+        Ok(Opener::keyring(name.to_owned(), versions))
+    }
+
+    /// Rewraps the keyring: a new data key, every key wrapped under it, sealed for the root key that `new_provider`,
+    /// or else the present one, delivers now. Whether that root key is another one than before is the result.
+    ///
+    /// # Errors
+    /// What the provider reports; as for every change SR-2016, SR-2017, SR-5001.
+    pub fn rotate_root(&mut self, new_provider: Option<Provider>) -> Result<bool, Error> {
+        let provider = match new_provider {
+            Some(provider) => provider,
+            None => Provider::from_stored(self.body.provider, &self.body.provider_argument)?,
+        };
+        // Before the lock is taken: somebody may have to type.
+        let root = provider.fetch(true)?;
+        let lock = Lock::take(&self.path)?;
+        self.read_again()?;
+        let header = self.object.header();
+        let same = root
+            .open(&header.slots, header.epoch, header.object_id)
+            .is_ok();
+        let object = self.object.rekey_begun(&[&root])?.rekey_finished()?;
+        let mut body = self.body.clone();
+        for entry in &mut body.entries {
+            let key = unsealed(&self.object, entry)?;
+            seal_into(&object, entry, &key)?;
+        }
+        body.provider = provider.number();
+        provider.argument().clone_into(&mut body.provider_argument);
+        self.count_change(&mut body, Effect::SameKeys)?;
+        self.write(&object, &body)?;
+        (self.object, self.body) = (object, body);
+        drop(lock);
+        Ok(!same)
+    }
+
+    /// Whether there are keys that no export holds: lose the keyring, and what they seal is gone.
+    #[must_use]
+    pub fn unexported(&self) -> bool {
+        is_unexported(&self.body)
+    }
+
+    /// The file, with symbolic links resolved.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs one change under the lock, on what the file holds by then, and writes it. Nothing is written when `edit`
+    /// changes nothing or fails.
+    pub(crate) fn change<T>(
+        &mut self,
+        effect: Effect,
+        edit: impl FnOnce(&Object, &mut Body) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let lock = Lock::take(&self.path)?;
+        self.read_again()?;
+        let mut body = self.body.clone();
+        let result = edit(&self.object, &mut body)?;
+        if body != self.body || effect == Effect::Exported {
+            self.count_change(&mut body, effect)?;
+            self.write(&self.object, &body)?;
+            self.body = body;
+        }
+        drop(lock);
+        Ok(result)
+    }
+
+    fn versions(&self, name: &str) -> impl Iterator<Item = &Entry> {
+        self.body
+            .entries
+            .iter()
+            .filter(move |entry| entry.name == name)
+    }
+
+    fn read_again(&mut self) -> Result<(), Error> {
+        let unproven = store::read(&self.path)?;
+        let (object, body) = unproven.proven(|bytes| self.object.reload(bytes))?;
+        (self.object, self.body) = (object, body);
+        Ok(())
+    }
+
+    fn write(&self, object: &Object, body: &Body) -> Result<(), Error> {
+        let bytes = store::file_bytes(object, body)?;
+        durable::replace(&self.path, &bytes, store::MODE)
+            .map_err(|error| Error::io(format!("writing {}", self.path.display()), error))
+    }
+
+    /// Raises the generation of `body`, the successor of ours. What was exported, or had nothing to export, stays
+    /// exported unless there are new keys.
+    fn count_change(&self, body: &mut Body, effect: Effect) -> Result<(), Error> {
+        let next = body.generation.checked_add(1);
+        body.generation = next.ok_or_else(|| full("generations are used up"))?;
+        let still_exported = !self.unexported() && effect == Effect::SameKeys;
+        if still_exported || effect == Effect::Exported {
+            body.exported_generation = body.generation;
+        }
+        Ok(())
+    }
+}
+
+/// The header of every keyring and every export.
+pub(crate) const NEW_KEYRING: NewObject = NewObject {
+    kind: ObjectKind::Keyring,
+    cipher: Cipher::Aes256Gcm,
+    unit_size: 0,
+    unit_reserve: 0,
+};
+
+impl KeyInfo {
+    pub(crate) fn of(entry: &Entry) -> Self {
+        Self {
+            name: entry.name.clone(),
+            version: entry.version,
+            state: entry.state,
+            created_unix_s: entry.created_unix_s,
+        }
+    }
+}
+
+/// Whether a key may have this name: 1 to 128 characters of `a-z A-Z 0-9 . _ -`.
+pub(crate) fn name_is_valid(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+/// The key of an entry. Errors: SR-2005 when it does not authenticate.
+pub(crate) fn unsealed(object: &Object, entry: &Entry) -> Result<SecretKey, Error> {
+    let key = entry_key(object, &entry.name)?;
+    unwrap(&key, &entry_aad(object, entry), &entry.wrapped)?
+        .ok_or_else(|| damaged(&format!("key {} version {}", entry.name, entry.version)))
+}
+
+/// Wraps `key` into `entry`, bound to the entry's name, version, state and purpose as they stand.
+pub(crate) fn seal_into(object: &Object, entry: &mut Entry, key: &SecretKey) -> Result<(), Error> {
+    let wrapping = entry_key(object, &entry.name)?;
+    entry.wrapped = wrap(&wrapping, System.nonce()?, &entry_aad(object, entry), key)?;
+    Ok(())
+}
+
+/// Wraps an entry's key again, now as retired.
+pub(crate) fn retire(object: &Object, entry: &mut Entry) -> Result<(), Error> {
+    let key = unsealed(object, entry)?;
+    entry.state = KeyState::Retired;
+    seal_into(object, entry, &key)
+}
+
+/// Refuses what would not fit. Errors: SR-1001.
+pub(crate) fn check_room(body: &Body) -> Result<(), Error> {
+    match body.entries.len() < ENTRIES_MAX {
+        true => Ok(()),
+        false => Err(full("the keyring is full")),
+    }
+}
+
+/// One wrapping key per key name: the name does not fit into the associated data.
+fn entry_key(object: &Object, name: &str) -> Result<SecretKey, Error> {
+    object.derive(
+        object.epoch(),
+        Purpose::KeyringEntries,
+        &[0; 32],
+        name.as_bytes(),
+    )
+}
+
+/// Position = version, extra = purpose * 65536 + state (docs/spec/keyring.md, "Entries").
+fn entry_aad(object: &Object, entry: &Entry) -> [u8; aad_layout::SIZE] {
+    let extra = u64::from(entry.purpose) << 16 | u64::from(entry.state.number());
+    place(Role::KeyringEntry, object.epoch(), object.object_id())
+        .at_with(u64::from(entry.version), extra)
+}
+
+fn push_new(object: &Object, body: &mut Body, name: &str, version: u32) -> Result<KeyInfo, Error> {
+    check_room(body)?;
+    let mut entry = Entry {
+        name: name.to_owned(),
+        version,
+        state: KeyState::Active,
+        purpose: PURPOSE_WRAP,
+        created_unix_s: System.now_unix_s(),
+        wrapped: strongroom_format::header::WrappedKey::NONE,
+    };
+    seal_into(object, &mut entry, &SecretKey::generate()?)?;
+    let info = KeyInfo::of(&entry);
+    body.entries.push(entry);
+    Ok(info)
+}
+
+fn retire_all(object: &Object, body: &mut Body, name: &str) -> Result<(), Error> {
+    let active = |entry: &&mut Entry| entry.name == name && entry.state == KeyState::Active;
+    body.entries
+        .iter_mut()
+        .filter(active)
+        .try_for_each(|entry| retire(object, entry))
+}
+
+fn newest_version(body: &Body, name: &str) -> Result<u32, Error> {
+    let versions = body.entries.iter().filter(|entry| entry.name == name);
+    let newest = versions.map(|entry| entry.version).max();
+    newest.ok_or_else(|| {
+        // An invalid name is not repeated: it may be a secret in the wrong place (K2).
+        let shown = if name_is_valid(name) {
+            name
+        } else {
+            "not a key name"
+        };
+        Error::new(&code::UNKNOWN_KEY_ID, shown)
+    })
+}
+
+fn is_unexported(body: &Body) -> bool {
+    !body.entries.is_empty() && body.exported_generation < body.generation
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    match name_is_valid(name) {
+        true => Ok(()),
+        false => Err(Error::new(&code::KEY_NAME, "")),
+    }
+}
+
+fn full(detail: &str) -> Error {
+    Error::new(&code::USAGE, detail)
+}
+
+/// Symbolic links are followed once, so that replacing the keyring replaces the file and not the link to it.
+fn resolved(path: &Path) -> Result<PathBuf, Error> {
+    std::fs::canonicalize(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::new(&code::KEYRING_MISSING, path.display().to_string()),
+        _ => Error::io(format!("finding {}", path.display()), error),
+    })
+}
+
+fn default_path_from(data_home: Option<OsString>, home: Option<OsString>) -> PathBuf {
+    let usable = |value: Option<OsString>| value.map(PathBuf::from).filter(|p| p.is_absolute());
+    usable(data_home)
+        .or_else(|| usable(home).map(|home| home.join(".local/share")))
+        .unwrap_or_else(|| PathBuf::from("/var/lib"))
+        .join("strongroom/keyring")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_path_follows_the_environment() {
+        let path = |data_home: Option<&str>, home: Option<&str>| {
+            default_path_from(data_home.map(OsString::from), home.map(OsString::from))
+        };
+        assert_eq!(
+            path(Some("/d"), Some("/h")),
+            Path::new("/d/strongroom/keyring")
+        );
+        let in_home = Path::new("/h/.local/share/strongroom/keyring");
+        assert_eq!(path(None, Some("/h")), in_home);
+        assert_eq!(path(Some(""), Some("/h")), in_home);
+        assert_eq!(path(Some("relative"), Some("/h")), in_home);
+        assert_eq!(path(None, None), Path::new("/var/lib/strongroom/keyring"));
+    }
+
+    #[test]
+    fn key_names() {
+        for name in ["a", "app-1.prod_eu", &"x".repeat(128)] {
+            assert!(name_is_valid(name), "{name}");
+        }
+        for name in ["", "a b", "a/b", "é", "a\n", "a:b", &"x".repeat(129)] {
+            assert!(!name_is_valid(name), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Strongroom's keys: where they come from, which objects they open, and the keyring that keeps them.
+//!
+//! The way of a key: a [`KeySource`] (variable, file, command, terminal, keyring) yields an [`Opener`];
+//! an opener opens a key slot of an [`Object`] header; the object hands out sub-keys by [`Purpose`].
+//! A [`Keyring`] is itself such an object, opened by a root key that a [`Provider`] delivers.
+//!
+//! Invariants K1 to K16 are listed in `docs/internals/keyring.md`; the comments cite them by number.
+//! In short: secrets live in locked memory only (K1); a header is believed only after its MAC (K3);
+//! files are replaced whole or not at all (K9); a keyring changes only under its lock (K11).
+//!
+//! This crate must not name a cryptographic primitive, seal user data, print, or keep a secret in an error.
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+#![cfg_attr(
+    test,
+    expect(
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        reason = "a test that panics has failed, which is what it is for"
+    )
+)]
+
+mod command;
+pub mod durable;
+mod error;
+mod fresh;
+pub mod keyring;
+mod material;
+pub mod object;
+mod opener;
+pub mod provider;
+mod purpose;
+pub mod redo;
+mod rekey;
+pub mod source;
+mod store;
+mod terminal;
+mod transfer;
+mod wrap;
+
+#[cfg(test)]
+mod vectors;
+
+pub use error::Error;
+pub use keyring::{KeyInfo, Keyring, Status};
+pub use object::{NewObject, Object, inspect_checksum};
+pub use opener::Opener;
+pub use provider::{Provider, RootProvider};
+pub use purpose::Purpose;
+pub use source::{KeySource, SourceContext};
+pub use strongroom_crypto::Argon2Params;
+pub use transfer::ImportReport;
+
+/// Guards share these between threads; a type that stops being `Send + Sync` fails here.
+const fn shareable<T: Send + Sync>() {}
+const _: () = {
+    shareable::<Error>();
+    shareable::<KeySource>();
+    shareable::<Keyring>();
+    shareable::<Object>();
+    shareable::<Opener>();
+    shareable::<Provider>();
+};

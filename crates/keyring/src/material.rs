@@ -1,0 +1,198 @@
+//! The one rule that turns the bytes a user gave into a raw key or a passphrase, whatever they came from.
+//!
+//! 1. Exactly 32 bytes that end in a newline and are not UTF-8 are a raw key. (Without this step one random
+//!    key in 256 would lose its last byte to step 2.)
+//! 2. One trailing newline, `\n` or `\r\n`, is dropped. Nothing, or more than 64 KiB, is SR-2011.
+//! 3. 64 hexadecimal digits, alone, after `encryptionkey=`, or as `x'...'`, are a raw key. Anything else that
+//!    begins with `encryptionkey=`, or is `x'...'` around hexadecimal digits only, is SR-2011: a key cut short
+//!    must not become a passphrase.
+//! 4. Exactly 32 bytes, not all of them printable ASCII, are a raw key.
+//! 5. Everything else is a passphrase.
+//!
+//! Must not: leave a copy of the bytes outside locked memory.
+
+use strongroom_crypto::{SecretBytes, SecretKey};
+use strongroom_format::code;
+use zeroize::Zeroize;
+
+use crate::error::Error;
+use crate::opener::Opener;
+
+/// Most bytes of key material that any source may deliver.
+pub(crate) const MATERIAL_MAX: usize = 64 * 1024;
+
+const PREFIX: &[u8] = b"encryptionkey=";
+
+/// Applies the rule. `material` is wiped when it is dropped here.
+pub(crate) fn interpret(material: &SecretBytes) -> Result<Opener, Error> {
+    let whole = material.as_slice();
+    if whole.len() == 32 && whole.ends_with(b"\n") && std::str::from_utf8(whole).is_err() {
+        return raw_from(whole);
+    }
+    let bytes = without_newline(whole);
+    if bytes.is_empty() {
+        return Err(malformed("empty"));
+    }
+    if bytes.len() > MATERIAL_MAX {
+        return Err(malformed("longer than 64 KiB"));
+    }
+    if let Some(digits) = hex_part(bytes)? {
+        return raw_from_hex(digits);
+    }
+    if bytes.len() == 32 && !bytes.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+        return raw_from(bytes);
+    }
+    let mut passphrase = SecretBytes::with_capacity(bytes.len())?;
+    passphrase.as_mut_slice().copy_from_slice(bytes);
+    Ok(Opener::passphrase(passphrase))
+}
+
+fn malformed(detail: &str) -> Error {
+    Error::new(&code::KEY_MALFORMED, detail)
+}
+
+fn without_newline(bytes: &[u8]) -> &[u8] {
+    bytes
+        .strip_suffix(b"\r\n")
+        .or_else(|| bytes.strip_suffix(b"\n"))
+        .unwrap_or(bytes)
+}
+
+/// The 64 digits, if the bytes are one of the hexadecimal forms.
+fn hex_part(bytes: &[u8]) -> Result<Option<&[u8]>, Error> {
+    let all_hex = |digits: &[u8]| digits.iter().all(u8::is_ascii_hexdigit);
+    let quoted = bytes
+        .strip_prefix(b"x'")
+        .or_else(|| bytes.strip_prefix(b"X'"))
+        .and_then(|rest| rest.strip_suffix(b"'"))
+        .filter(|digits| all_hex(digits));
+    if let Some(digits) = bytes.strip_prefix(PREFIX).or(quoted) {
+        return match digits.len() == 64 && all_hex(digits) {
+            true => Ok(Some(digits)),
+            false => Err(malformed("a hexadecimal key must have 64 digits")),
+        };
+    }
+    Ok((bytes.len() == 64 && all_hex(bytes)).then_some(bytes))
+}
+
+fn raw_from(bytes: &[u8]) -> Result<Opener, Error> {
+    let mut key = [0; 32];
+    if bytes.len() != key.len() {
+        return Err(malformed("a raw key must have 32 bytes"));
+    }
+    key.copy_from_slice(bytes);
+    Ok(Opener::raw(SecretKey::take(&mut key)?))
+}
+
+fn raw_from_hex(digits: &[u8]) -> Result<Opener, Error> {
+    let mut key = [0; 32];
+    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+        let mut value = pair
+            .iter()
+            .fold(0_u8, |value, &digit| value << 4 | nibble(digit));
+        *byte = value;
+        value.zeroize();
+    }
+    Ok(Opener::raw(SecretKey::take(&mut key)?))
+}
+
+/// Value of a digit that was checked to be hexadecimal.
+fn nibble(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit.wrapping_sub(b'0'),
+        b'a'..=b'f' => digit.wrapping_sub(b'a').wrapping_add(10),
+        _ => digit.wrapping_sub(b'A').wrapping_add(10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEX: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191A1B1C1D1E1F";
+
+    fn kind(bytes: &[u8]) -> Result<&'static str, u16> {
+        let material = SecretBytes::take(&mut bytes.to_vec()).unwrap();
+        interpret(&material)
+            .map(|opener| opener.kind_name())
+            .map_err(|error| error.code().number)
+    }
+
+    fn raw_bytes(bytes: &[u8]) -> [u8; 32] {
+        let material = SecretBytes::take(&mut bytes.to_vec()).unwrap();
+        *interpret(&material)
+            .unwrap()
+            .raw_key()
+            .expect("a raw key")
+            .expose()
+    }
+
+    #[test]
+    fn every_hexadecimal_form_gives_the_same_key() {
+        let expected: [u8; 32] = std::array::from_fn(|at| u8::try_from(at).unwrap());
+        let lower = HEX.to_lowercase();
+        for text in [HEX, lower.as_str()] {
+            for form in [
+                text.to_owned(),
+                format!("{text}\n"),
+                format!("{text}\r\n"),
+                format!("encryptionkey={text}\n"),
+                format!("x'{text}'"),
+                format!("X'{text}'"),
+            ] {
+                assert_eq!(raw_bytes(form.as_bytes()), expected, "{form:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn raw_bytes_and_passphrases_are_told_apart() {
+        let mut binary = [b'a'; 32];
+        binary[7] = 0xff;
+        assert_eq!(kind(&binary), Ok("raw"));
+        assert_eq!(raw_bytes(&[binary.as_slice(), b"\n"].concat()), binary);
+        binary[31] = b'\n';
+        assert_eq!(raw_bytes(&binary), binary, "a raw key may end in a newline");
+
+        assert_eq!(kind(&[b'a'; 32]), Ok("passphrase"));
+        assert_eq!(
+            kind(&[[b'a'; 31].as_slice(), b"\n"].concat()),
+            Ok("passphrase")
+        );
+        assert_eq!(kind(&[0xff; 31]), Ok("passphrase"));
+        assert_eq!(kind(&[0xff; 33]), Ok("passphrase"));
+        assert_eq!(kind(&HEX.as_bytes()[1..]), Ok("passphrase"));
+        assert_eq!(kind(format!("{HEX}0").as_bytes()), Ok("passphrase"));
+        assert_eq!(kind(format!("{}g", &HEX[1..]).as_bytes()), Ok("passphrase"));
+        assert_eq!(kind(b"x'not hex'"), Ok("passphrase"));
+        assert_eq!(
+            kind(b"\n\n"),
+            Ok("passphrase"),
+            "only one newline is dropped"
+        );
+    }
+
+    #[test]
+    fn malformed_material_is_refused() {
+        for bytes in [
+            b"".as_slice(),
+            b"\n",
+            b"\r\n",
+            b"encryptionkey=",
+            b"x''",
+            b"x'00'",
+        ] {
+            assert_eq!(kind(bytes), Err(2011), "{bytes:?}");
+        }
+        assert_eq!(
+            kind(format!("encryptionkey={}", &HEX[1..]).as_bytes()),
+            Err(2011)
+        );
+        assert_eq!(kind(format!("encryptionkey={HEX}0").as_bytes()), Err(2011));
+        assert_eq!(
+            kind(format!("encryptionkey={}g", &HEX[1..]).as_bytes()),
+            Err(2011)
+        );
+        assert_eq!(kind(&vec![b'a'; MATERIAL_MAX]), Ok("passphrase"));
+    }
+}

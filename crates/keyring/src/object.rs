@@ -1,0 +1,393 @@
+//! An object header, opened and authenticated: what hands out the keys of one sealed object.
+//!
+//! Invariants: K3, nothing in a header is acted upon before its MAC has been verified, except what is needed to
+//! get there (slots, object id, epoch), and the MAC covers those too; K4, the order of checks is fixed, so that each
+//! kind of damage has one code; K7, a data key is only ever input to HKDF, with the object id and a label.
+//!
+//! Must not: do I/O (see [`crate::redo`]); expose a data key.
+
+use strongroom_crypto::{GcmKey, MacKey, SecretKey, hkdf, sha256, wipe_stack};
+use strongroom_format::aad::Role;
+use strongroom_format::code::{self, Code};
+use strongroom_format::header::{
+    Anchor, CANARY_PLAINTEXT, CHECKSUM_COVERS, Canary, Cipher, FIXED_LEN, HEADER_LEN, Header,
+    HeaderError, MAC_COVERS, ObjectKind, WrappedKey, anchor_layout, header_layout,
+};
+use strongroom_format::layout::{array, bytes};
+use strongroom_format::slot::SlotKind;
+
+use crate::error::Error;
+use crate::fresh::{Fresh, System};
+use crate::opener::{HeldSlot, Opened, Opener, costs_are_bounded};
+use crate::purpose::{Label, Purpose};
+use crate::wrap::{place, unwrap};
+
+/// What is chosen when an object is made.
+#[derive(Clone, Copy, Debug)]
+pub struct NewObject {
+    /// What the object is.
+    pub kind: ObjectKind,
+    /// Cipher of its pages.
+    pub cipher: Cipher,
+    /// Page size in bytes; 0 where there is none.
+    pub unit_size: u32,
+    /// Bytes at the end of each page for nonce, tag and epoch; 0 where there are no pages.
+    pub unit_reserve: u32,
+}
+
+/// An opened object: an authenticated header and the keys behind it.
+pub struct Object {
+    pub(crate) header: Header,
+    /// The header's fixed part, `FIXED_LEN` bytes, as authenticated or as made.
+    pub(crate) fixed: Vec<u8>,
+    pub(crate) data_key: SecretKey,
+    /// Data key of the previous epoch, while a rekey is under way.
+    pub(crate) previous: Option<SecretKey>,
+    pub(crate) held: HeldSlot,
+    /// Anchor A of a new file under the current epoch; empty for a keyring.
+    first_anchor: Vec<u8>,
+}
+
+impl Object {
+    /// Makes a new object: random id, random data key, epoch 1, one slot for `opener`.
+    ///
+    /// # Errors
+    /// SR-2012 when the opener's key is retired; SR-5001.
+    pub fn create(new: &NewObject, opener: &Opener) -> Result<Self, Error> {
+        Self::create_with(&mut System, new, opener)
+    }
+
+    /// Opens a header: at least its fixed part, as read from the start of the object.
+    ///
+    /// # Errors
+    /// In this order: SR-3001 not sealed, SR-3006 truncated, SR-3002 newer version, SR-3003 checksum or
+    /// structure, SR-3007 another kind, SR-2002 or SR-2003 no slot opens, SR-3004 MAC, SR-3005 canary or previous
+    /// key.
+    pub fn open(header: &[u8], kind: ObjectKind, opener: &Opener) -> Result<Self, Error> {
+        let parsed = parse(header)?;
+        if parsed.kind != kind {
+            let detail = format!("{} instead of {}", parsed.kind.name(), kind.name());
+            return Err(Error::new(&code::WRONG_KIND, detail));
+        }
+        let opened = opener.open(&parsed.slots, parsed.epoch, parsed.object_id)?;
+        Self::authenticated(parsed, header, opened)
+    }
+
+    /// The authenticated header.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The header's fixed part as on disk, `FIXED_LEN` (3072) bytes: all but the anchors.
+    #[must_use]
+    pub fn header_bytes(&self) -> Vec<u8> {
+        self.fixed.clone()
+    }
+
+    /// The whole header, `HEADER_LEN` (4096) bytes, for a file that does not exist yet. It holds the first anchor
+    /// (sequence 1, no log); a keyring has no anchors. Never to be written over an existing header.
+    #[must_use]
+    pub fn initial_bytes(&self) -> Vec<u8> {
+        let mut out = self.fixed.clone();
+        out.extend_from_slice(&self.first_anchor);
+        out.resize(HEADER_LEN, 0);
+        out
+    }
+
+    /// The object's random id.
+    #[must_use]
+    pub fn object_id(&self) -> [u8; 16] {
+        self.header.object_id
+    }
+
+    /// The epoch of new writes, from 1.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.header.epoch
+    }
+
+    /// The epoch being replaced, while a rekey is under way.
+    #[must_use]
+    pub fn previous_epoch(&self) -> Option<u32> {
+        (self.header.previous_epoch != 0).then_some(self.header.previous_epoch)
+    }
+
+    /// The slot that opened the object.
+    #[must_use]
+    pub fn opened_by(&self) -> &SlotKind {
+        &self.held.kind
+    }
+
+    /// The sub-key for `purpose`: HKDF-SHA256, salt = object id, info = the purpose's label.
+    ///
+    /// # Errors
+    /// SR-4008 when the header knows no such epoch; SR-5001.
+    pub fn subkey(&self, epoch: u32, purpose: Purpose) -> Result<SecretKey, Error> {
+        self.labelled(epoch, Label::For(purpose))
+    }
+
+    /// A key below a sub-key, for one file or one name: HKDF-SHA256 of the sub-key with `salt` and `info`.
+    ///
+    /// # Errors
+    /// As [`Object::subkey`].
+    pub fn derive(
+        &self,
+        epoch: u32,
+        purpose: Purpose,
+        salt: &[u8; 32],
+        info: &[u8],
+    ) -> Result<SecretKey, Error> {
+        Ok(hkdf(&self.subkey(epoch, purpose)?, salt, info)?)
+    }
+
+    /// The anchor in force: of the two in `header` (4096 bytes), the one with the higher sequence whose MAC holds.
+    ///
+    /// # Errors
+    /// SR-3006 when the header is cut short; SR-3010 when neither anchor is valid.
+    pub fn anchor(&self, header: &[u8]) -> Result<Anchor, Error> {
+        if header.len() < HEADER_LEN {
+            return Err(truncated(header));
+        }
+        let mut newest: Option<Anchor> = None;
+        for field in [header_layout::ANCHOR_A, header_layout::ANCHOR_B] {
+            let sector = bytes(header, field).unwrap_or_default();
+            let Some(anchor) = Anchor::parse(sector) else {
+                continue;
+            };
+            let newer = newest.is_none_or(|best| anchor.sequence > best.sequence);
+            // An anchor belongs into the sector of its sequence: a copy in the other one is no anchor.
+            let at_home = Anchor::offset(anchor.sequence) == field.offset;
+            if newer && at_home && self.anchor_is_authentic(&anchor, sector)? {
+                newest = Some(anchor);
+            }
+        }
+        newest.ok_or_else(|| Error::new(&code::ANCHOR, ""))
+    }
+
+    /// An anchor under the current epoch. The caller raises the sequence by one at each write and writes it to
+    /// [`Anchor::offset`].
+    ///
+    /// # Errors
+    /// SR-5001 when no memory for keys can be had.
+    pub fn seal_anchor(&self, sequence: u64, wal_generation: [u8; 16]) -> Result<Anchor, Error> {
+        let mut anchor = Anchor {
+            sequence,
+            epoch: self.epoch(),
+            wal_generation,
+            mac: [0; 32],
+        };
+        let key = MacKey::new(&self.labelled(anchor.epoch, Label::Anchor)?)?;
+        anchor.mac = key.mac(&[anchor_covered(&anchor.to_bytes())]);
+        Ok(anchor)
+    }
+
+    pub(crate) fn create_with(
+        fresh: &mut dyn Fresh,
+        new: &NewObject,
+        opener: &Opener,
+    ) -> Result<Self, Error> {
+        let object_id = fresh.id()?;
+        let data_key = fresh.key()?;
+        let (slot, held) = opener.seal(fresh, 1, object_id, &data_key)?;
+        let header = Header {
+            kind: new.kind,
+            object_id,
+            created_unix_s: fresh.now_unix_s(),
+            cipher: new.cipher,
+            unit_size: new.unit_size,
+            unit_reserve: new.unit_reserve,
+            epoch: 1,
+            previous_epoch: 0,
+            sequence: 1,
+            previous_key: WrappedKey::NONE,
+            canary: sealed_canary(fresh, &data_key, object_id, 1)?,
+            slots: vec![slot],
+            mac: [0; 32],
+            checksum: [0; 32],
+        };
+        Self::finished(header, data_key, None, held)
+    }
+
+    /// Computes MAC and checksum of a header that was made or changed here.
+    pub(crate) fn finished(
+        mut header: Header,
+        data_key: SecretKey,
+        previous: Option<SecretKey>,
+        held: HeldSlot,
+    ) -> Result<Self, Error> {
+        let bug = |_| Error::new(&code::BUG, "a header that cannot be written");
+        header.mac = header_mac(&data_key, &header, &header.to_bytes().map_err(bug)?)?;
+        let with_mac = header.to_bytes().map_err(bug)?;
+        header.checksum = sha256(&[with_mac.get(..CHECKSUM_COVERS).unwrap_or_default()]);
+        let fixed = header.to_bytes().map_err(bug)?;
+        Self::assembled(header, fixed, data_key, previous, held)
+    }
+
+    /// Believes a parsed header after its MAC, canary and previous key have been verified, in that order.
+    pub(crate) fn authenticated(
+        header: Header,
+        bytes: &[u8],
+        opened: Opened,
+    ) -> Result<Self, Error> {
+        let Opened { data_key, held } = opened;
+        let fixed = bytes
+            .get(..FIXED_LEN)
+            .ok_or_else(|| truncated(bytes))?
+            .to_vec();
+        let expected = MacKey::new(&under(&data_key, header.object_id, Label::HeaderMac)?)?;
+        if !expected.verify(&[mac_covered(&fixed)], &header.mac) {
+            return Err(Error::new(&code::HEADER_FORGED, ""));
+        }
+        if !canary_opens(&header, &data_key)? {
+            return Err(Error::new(&code::CANARY, ""));
+        }
+        let previous = opened_previous(&header, &data_key)?;
+        Self::assembled(header, fixed, data_key, previous, held)
+    }
+
+    fn assembled(
+        header: Header,
+        fixed: Vec<u8>,
+        data_key: SecretKey,
+        previous: Option<SecretKey>,
+        held: HeldSlot,
+    ) -> Result<Self, Error> {
+        let first_anchor = Vec::new();
+        let mut object = Self {
+            header,
+            fixed,
+            data_key,
+            previous,
+            held,
+            first_anchor,
+        };
+        if object.header.kind != ObjectKind::Keyring {
+            object.first_anchor = object.seal_anchor(1, [0; 16])?.to_bytes().to_vec();
+        }
+        wipe_stack();
+        Ok(object)
+    }
+
+    fn labelled(&self, epoch: u32, label: Label) -> Result<SecretKey, Error> {
+        let data_key = match (&self.previous, self.previous_epoch()) {
+            _ if epoch == self.epoch() => &self.data_key,
+            (Some(previous), Some(known)) if epoch == known => previous,
+            _ => return Err(Error::new(&code::UNKNOWN_EPOCH, format!("epoch {epoch}"))),
+        };
+        under(data_key, self.header.object_id, label)
+    }
+
+    fn anchor_is_authentic(&self, anchor: &Anchor, sector: &[u8]) -> Result<bool, Error> {
+        match self.labelled(anchor.epoch, Label::Anchor) {
+            Ok(key) => Ok(MacKey::new(&key)?.verify(&[anchor_covered(sector)], &anchor.mac)),
+            Err(error) if error.code() == &code::UNKNOWN_EPOCH => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether the header's checksum holds. Needs no key, and proves nothing against someone who changes bytes on
+/// purpose: it tells damage from a wrong key.
+#[must_use]
+pub fn inspect_checksum(header: &[u8]) -> bool {
+    match (
+        header.get(..CHECKSUM_COVERS),
+        array(header, header_layout::CHECKSUM),
+    ) {
+        (Some(covered), Some(checksum)) => sha256(&[covered]) == checksum,
+        _ => false,
+    }
+}
+
+/// Magic, length, version, checksum, structure: everything that can be checked without a key.
+pub(crate) fn parse(header: &[u8]) -> Result<Header, Error> {
+    let parsed = Header::parse(header);
+    let damaged = |detail: String| Error::new(&code::HEADER_DAMAGED, detail);
+    match parsed {
+        Err(HeaderError::NotSealed) => Err(Error::new(&code::NOT_SEALED, "")),
+        Err(HeaderError::Truncated) => Err(truncated(header)),
+        Err(HeaderError::Newer(version)) => Err(Error::new(
+            &code::NEWER_FORMAT,
+            format!("format version {version}"),
+        )),
+        // The checksum comes before structure: damage must not be reported as somebody's odd field.
+        _ if !inspect_checksum(header) => Err(damaged(String::from("checksum"))),
+        Ok(header) if !costs_are_bounded(&header.slots) => {
+            Err(damaged(String::from("Argon2 cost out of bounds")))
+        }
+        Ok(header) => Ok(header),
+        Err(HeaderError::Malformed(field)) => Err(damaged(format!("field {field}"))),
+        Err(_) => Err(damaged(String::from("structure"))),
+    }
+}
+
+/// Seals the canary under a new data key.
+pub(crate) fn sealed_canary(
+    fresh: &mut dyn Fresh,
+    data_key: &SecretKey,
+    object_id: [u8; 16],
+    epoch: u32,
+) -> Result<Canary, Error> {
+    let nonce = fresh.nonce()?;
+    let mut value = CANARY_PLAINTEXT;
+    let aad = place(Role::Canary, epoch, object_id).at(0);
+    let key = GcmKey::new(&under(data_key, object_id, Label::Canary)?)?;
+    let tag = key.seal(&nonce, &aad, &mut value)?;
+    Ok(Canary { nonce, value, tag })
+}
+
+/// HKDF-SHA256 of a data key: salt = object id, info = label (RFC 5869).
+pub(crate) fn under(
+    data_key: &SecretKey,
+    object_id: [u8; 16],
+    label: Label,
+) -> Result<SecretKey, Error> {
+    Ok(hkdf(data_key, &object_id, label.info())?)
+}
+
+fn truncated(header: &[u8]) -> Error {
+    let code: &'static Code = &code::HEADER_TRUNCATED;
+    Error::new(code, format!("{} of {HEADER_LEN} bytes", header.len()))
+}
+
+fn canary_opens(header: &Header, data_key: &SecretKey) -> Result<bool, Error> {
+    let Canary {
+        nonce,
+        mut value,
+        tag,
+    } = header.canary;
+    let aad = place(Role::Canary, header.epoch, header.object_id).at(0);
+    let key = GcmKey::new(&under(data_key, header.object_id, Label::Canary)?)?;
+    let opened = key.open(&nonce, &aad, &mut value, &tag);
+    Ok(opened.is_ok() && value == CANARY_PLAINTEXT)
+}
+
+fn opened_previous(header: &Header, data_key: &SecretKey) -> Result<Option<SecretKey>, Error> {
+    if header.previous_epoch == 0 {
+        return Ok(None);
+    }
+    let key = under(data_key, header.object_id, Label::PreviousKey)?;
+    let aad = place(Role::PreviousKey, header.epoch, header.object_id)
+        .at(u64::from(header.previous_epoch));
+    match unwrap(&key, &aad, &header.previous_key)? {
+        Some(previous) => Ok(Some(previous)),
+        None => Err(Error::new(
+            &code::CANARY,
+            "the previous epoch's key does not open",
+        )),
+    }
+}
+
+fn header_mac(data_key: &SecretKey, header: &Header, fixed: &[u8]) -> Result<[u8; 32], Error> {
+    let key = MacKey::new(&under(data_key, header.object_id, Label::HeaderMac)?)?;
+    Ok(key.mac(&[mac_covered(fixed)]))
+}
+
+fn mac_covered(fixed: &[u8]) -> &[u8] {
+    fixed.get(..MAC_COVERS).unwrap_or_default()
+}
+
+fn anchor_covered(sector: &[u8]) -> &[u8] {
+    sector.get(..anchor_layout::MAC.offset).unwrap_or_default()
+}

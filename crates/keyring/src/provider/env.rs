@@ -1,0 +1,47 @@
+//! Provider `env:VAR`: the root key is the value of an environment variable.
+
+use super::{Registered, RootProvider};
+use crate::error::Error;
+use crate::opener::Opener;
+use crate::source::{KeySource, SourceContext};
+
+/// The registry line of this provider.
+pub(super) const REGISTERED: Registered = Registered {
+    name: NAME,
+    number: NUMBER,
+    make,
+};
+
+const NAME: &str = "env";
+const NUMBER: u16 = 2;
+
+struct Env(String);
+
+fn make(argument: &str) -> Option<Box<dyn RootProvider>> {
+    if argument.is_empty() || argument.contains(['=']) {
+        return None;
+    }
+    Some(Box::new(Env(argument.to_owned())))
+}
+
+impl RootProvider for Env {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn number(&self) -> u16 {
+        NUMBER
+    }
+
+    fn argument(&self) -> &str {
+        &self.0
+    }
+
+    fn fetch(&self, creating: bool) -> Result<Opener, Error> {
+        let context = SourceContext {
+            creating,
+            ..SourceContext::default()
+        };
+        KeySource::Env(self.0.clone()).opener(&context)
+    }
+}

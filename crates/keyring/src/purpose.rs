@@ -1,0 +1,79 @@
+//! What a sub-key is for: each purpose has an HKDF label of its own, so no key is ever used for two things.
+//!
+//! Labels are part of the format (docs/spec/header.md, "Sub-keys"): a label is never changed or reused.
+
+/// What a sub-key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// Sealing a database's pages.
+    Page,
+    /// Deriving the initial counter blocks of pages under AES-256-CTR.
+    PageIv,
+    /// Deriving the file keys of write-ahead logs.
+    Wal,
+    /// Deriving the file keys of rollback journals.
+    Journal,
+    /// Wrapping the file keys of super-journals.
+    SuperJournal,
+    /// Deriving the keys that wrap a keyring's entries, one per key name.
+    KeyringEntries,
+    /// The MAC of a keyring's body.
+    KeyringBody,
+}
+
+/// Every label there is. The purposes that only this crate may ask for stand here and not in [`Purpose`].
+#[derive(Clone, Copy)]
+pub(crate) enum Label {
+    For(Purpose),
+    Canary,
+    HeaderMac,
+    Anchor,
+    PreviousKey,
+    Slot,
+}
+
+impl Label {
+    /// The HKDF `info` string.
+    pub(crate) const fn info(self) -> &'static [u8] {
+        match self {
+            Self::For(Purpose::Page) => b"strongroom/v1/page",
+            Self::For(Purpose::PageIv) => b"strongroom/v1/page-iv",
+            Self::For(Purpose::Wal) => b"strongroom/v1/wal",
+            Self::For(Purpose::Journal) => b"strongroom/v1/journal",
+            Self::For(Purpose::SuperJournal) => b"strongroom/v1/super-journal",
+            Self::For(Purpose::KeyringEntries) => b"strongroom/v1/keyring-entries",
+            Self::For(Purpose::KeyringBody) => b"strongroom/v1/keyring-body",
+            Self::Canary => b"strongroom/v1/canary",
+            Self::HeaderMac => b"strongroom/v1/header-mac",
+            Self::Anchor => b"strongroom/v1/anchor",
+            Self::PreviousKey => b"strongroom/v1/previous-key",
+            Self::Slot => b"strongroom/v1/slot",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_labels_are_equal() {
+        let all = [
+            Label::For(Purpose::Page),
+            Label::For(Purpose::PageIv),
+            Label::For(Purpose::Wal),
+            Label::For(Purpose::Journal),
+            Label::For(Purpose::SuperJournal),
+            Label::For(Purpose::KeyringEntries),
+            Label::For(Purpose::KeyringBody),
+            Label::Canary,
+            Label::HeaderMac,
+            Label::Anchor,
+            Label::PreviousKey,
+            Label::Slot,
+        ];
+        let unique: std::collections::BTreeSet<_> = all.iter().map(|label| label.info()).collect();
+        assert_eq!(unique.len(), all.len());
+    }
+}

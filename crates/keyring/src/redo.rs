@@ -1,0 +1,139 @@
+//! Rewriting a header in place, safely: the redo copy `<file>-strongroom`.
+//!
+//! Invariant K10. Order: (1) the new header's fixed part is made durable in the redo copy, by atomic replacement;
+//! (2) it is written over the old one in the file; (3) the file is fsynced; (4) the redo copy is removed. A crash
+//!
+//! - before (1) completes leaves the old header and no redo copy, or an older one that its sequence rules out;
+//! - between (1) and (3) leaves a file header that is old, new or torn: the redo copy replaces it on reading;
+//! - after (3) leaves the new header; a redo copy of the same sequence is ignored.
+//!
+//! The anchors are not part of this: they are written in place, alternately, by the guard.
+//! Whoever reads a header goes through [`newest_header`]. The redo copy is believed no more than the file: its MAC
+//! is verified by [`Object::open`].
+//!
+//! Must not: hold a key; decide anything about an object of a newer format version.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use strongroom_format::header::{FIXED_LEN, Header, HeaderError, is_sealed};
+
+use crate::durable;
+use crate::error::Error;
+use crate::object::{Object, inspect_checksum};
+
+/// What is appended to a file's name to make the name of its redo copy.
+pub const SUFFIX: &str = "-strongroom";
+
+/// The redo copy's path for the object at `path`.
+#[must_use]
+pub fn redo_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(SUFFIX);
+    PathBuf::from(name)
+}
+
+/// Writes `object`'s header over the one in `file`, which is open for writing and lies at `path`. The caller holds
+/// whatever lock keeps other writers of the header away.
+///
+/// # Errors
+/// SR-5001. The object can then still be opened, with its old or its new header.
+pub fn rewrite_header(path: &Path, file: &File, object: &Object) -> Result<(), Error> {
+    rewrite_header_through(path, object, &mut |fixed| {
+        let failed =
+            |error| Error::io(format!("rewriting the header of {}", path.display()), error);
+        file.write_all_at(fixed, 0)
+            .and_then(|()| file.sync_all())
+            .map_err(failed)
+    })
+}
+
+/// As [`rewrite_header`], for a caller that must not open the file by path, because closing it again would drop its
+/// process's POSIX locks on it (SQLite). `write_and_sync` writes the bytes at offset 0 and makes them durable.
+///
+/// # Errors
+/// As [`rewrite_header`], and those of `write_and_sync`.
+pub fn rewrite_header_through(
+    path: &Path,
+    object: &Object,
+    write_and_sync: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let redo = redo_path(path);
+    let failed = |error| Error::io(format!("rewriting the header of {}", path.display()), error);
+    std::fs::metadata(path)
+        .and_then(|about| write_redo(&redo, &about, &object.fixed))
+        .map_err(failed)?;
+    write_and_sync(&object.fixed)?;
+    std::fs::remove_file(&redo).map_err(failed)?;
+    // Not needed for safety (a redo copy of this sequence is ignored), but it must not come back as litter.
+    durable::sync_dir_of(path).map_err(failed)
+}
+
+/// The header to believe: the redo copy's fixed part with the anchors in place, when there is a redo copy that is
+/// whole, belongs to this object (or the header in place is torn) and is newer; otherwise `in_place`.
+#[must_use]
+pub fn newest_header(path: &Path, in_place: &[u8]) -> Vec<u8> {
+    match read_redo(&redo_path(path)) {
+        Some(redo) if supersedes(&redo, in_place) => {
+            let anchors = in_place.get(FIXED_LEN..).unwrap_or_default();
+            [redo.as_slice(), anchors].concat()
+        }
+        _ => in_place.to_vec(),
+    }
+}
+
+fn supersedes(redo: &[u8], in_place: &[u8]) -> bool {
+    let Some(redo) = whole_header(redo) else {
+        return false;
+    };
+    // The magic is the same before and after any rewrite: a file without it is not this object, torn or not.
+    if !is_sealed(in_place) || in_place.len() < FIXED_LEN {
+        return false;
+    }
+    if matches!(Header::parse(in_place), Err(HeaderError::Newer(_))) {
+        return false;
+    }
+    match whole_header(in_place) {
+        Some(known) => known.object_id == redo.object_id && redo.sequence > known.sequence,
+        None => true,
+    }
+}
+
+fn whole_header(bytes: &[u8]) -> Option<Header> {
+    if !inspect_checksum(bytes) {
+        return None;
+    }
+    Header::parse(bytes).ok()
+}
+
+fn read_redo(redo: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(FIXED_LEN).ok()?.checked_add(1)?;
+    File::open(redo)
+        .ok()?
+        .take(limit)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    (bytes.len() == FIXED_LEN).then_some(bytes)
+}
+
+fn write_redo(redo: &Path, about: &std::fs::Metadata, fixed: &[u8]) -> io::Result<()> {
+    durable::replace(redo, fixed, about.mode() & 0o777)?;
+    // Whoever may open the file must be able to read the redo copy, also when root did the rewriting.
+    let written = OpenOptions::new().read(true).open(redo)?;
+    let made = written.metadata()?;
+    if (made.uid(), made.gid()) != (about.uid(), about.gid()) {
+        std::os::unix::fs::fchown(&written, Some(about.uid()), Some(about.gid())).or_else(
+            |error| {
+                match error.kind() {
+                    // Same owner but a group that is not ours: the permission bits already say what they can.
+                    io::ErrorKind::PermissionDenied => Ok(()),
+                    _ => Err(error),
+                }
+            },
+        )?;
+    }
+    Ok(())
+}

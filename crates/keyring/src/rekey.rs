@@ -1,0 +1,224 @@
+//! Changing who may open an object, changing its data key, and following such a change made by another process.
+//!
+//! Every function returns a new [`Object`]; the caller makes its header durable ([`crate::redo`]) before it uses it.
+//! Order of a rekey (K8), which the guard that owns the data must keep:
+//! 1. `rekey_begun`, header durable: both epochs open, new writes use the new one.
+//! 2. Every unit sealed under the old epoch is rewritten, and an anchor under the new epoch is durable.
+//! 3. `rekey_finished`, header durable: the old key is gone. Anything still under it is lost.
+//!
+//! Must not: do I/O; drop an opener that the caller did not know about.
+
+use strongroom_crypto::SecretKey;
+use strongroom_format::aad::Role;
+use strongroom_format::code;
+use strongroom_format::header::{Header, SLOTS_MAX, WrappedKey};
+use strongroom_format::slot::Slot;
+
+use crate::error::Error;
+use crate::fresh::{Fresh, System};
+use crate::object::{Object, parse, sealed_canary, under};
+use crate::opener::{HeldSlot, Opened, Opener, open_slot};
+use crate::purpose::Label;
+use crate::wrap::{place, wrap};
+
+impl Object {
+    /// Opens a header that another process rewrote, with what this object retains: the KEK of the slot that opened
+    /// it, matched by the slot's salt, or its data keys.
+    ///
+    /// # Errors
+    /// SR-2017 when neither helps, or another object is in its place; SR-3004 when an older header was put back;
+    /// otherwise as [`Object::open`].
+    pub fn reload(&self, header: &[u8]) -> Result<Self, Error> {
+        let parsed = parse(header)?;
+        if parsed.kind != self.header.kind || parsed.object_id != self.header.object_id {
+            return Err(Error::new(
+                &code::KEY_CHANGED,
+                "another object is in its place",
+            ));
+        }
+        if parsed.sequence < self.header.sequence {
+            return Err(Error::new(
+                &code::HEADER_FORGED,
+                "an older header was put back",
+            ));
+        }
+        let opened = self.retained_key(&parsed)?;
+        Self::authenticated(parsed, header, opened)
+    }
+
+    /// The same data key, with slots for exactly these openers. The first one becomes the slot in use.
+    ///
+    /// # Errors
+    /// SR-2019 without openers; SR-2012; SR-3009 when the slots do not fit.
+    pub fn rewrapped(&self, openers: &[&Opener]) -> Result<Self, Error> {
+        self.rewrapped_with(&mut System, openers)
+    }
+
+    /// A new data key at the next epoch, with the present one wrapped under it. Without openers, the slot in use is
+    /// kept with its salt and KEK, so that other processes can follow by [`Object::reload`].
+    ///
+    /// # Errors
+    /// SR-6011 when a rekey is under way; SR-2019 when no opener is given and other slots would be lost; SR-2017 when
+    /// no opener is given and the slot in use is gone; SR-2012; SR-3009.
+    pub fn rekey_begun(&self, openers: &[&Opener]) -> Result<Self, Error> {
+        self.rekey_begun_with(&mut System, openers)
+    }
+
+    /// Forgets the previous epoch's key.
+    ///
+    /// # Errors
+    /// SR-9001 when no rekey is under way.
+    pub fn rekey_finished(&self) -> Result<Self, Error> {
+        if self.previous_epoch().is_none() {
+            return Err(Error::new(&code::BUG, "no rekey is under way"));
+        }
+        let mut header = self.next_header()?;
+        header.previous_epoch = 0;
+        header.previous_key = WrappedKey::NONE;
+        Self::finished(
+            header,
+            self.data_key.try_clone()?,
+            None,
+            self.held.try_clone()?,
+        )
+    }
+
+    pub(crate) fn rewrapped_with(
+        &self,
+        fresh: &mut dyn Fresh,
+        openers: &[&Opener],
+    ) -> Result<Self, Error> {
+        let mut header = self.next_header()?;
+        let (slots, held) = self.new_slots(fresh, header.epoch, &self.data_key, openers)?;
+        header.slots = slots;
+        Self::finished(
+            header,
+            self.data_key.try_clone()?,
+            self.cloned_previous()?,
+            held,
+        )
+    }
+
+    pub(crate) fn rekey_begun_with(
+        &self,
+        fresh: &mut dyn Fresh,
+        openers: &[&Opener],
+    ) -> Result<Self, Error> {
+        if self.previous_epoch().is_some() {
+            return Err(Error::new(&code::REKEY_NEEDED, ""));
+        }
+        let mut header = self.next_header()?;
+        let (object_id, old_epoch) = (header.object_id, header.epoch);
+        let epoch = old_epoch.checked_add(1);
+        header.epoch = epoch.ok_or_else(|| Error::new(&code::BUG, "key epochs are used up"))?;
+        header.previous_epoch = old_epoch;
+        let data_key = fresh.key()?;
+        let (slots, held) = match openers {
+            [] => self.kept_slot(fresh, header.epoch, &data_key)?,
+            _ => self.new_slots(fresh, header.epoch, &data_key, openers)?,
+        };
+        header.slots = slots;
+        let aad =
+            place(Role::PreviousKey, header.epoch, object_id).at(u64::from(header.previous_epoch));
+        let wrapping = under(&data_key, object_id, Label::PreviousKey)?;
+        header.previous_key = wrap(&wrapping, fresh.nonce()?, &aad, &self.data_key)?;
+        header.canary = sealed_canary(fresh, &data_key, object_id, header.epoch)?;
+        Self::finished(header, data_key, Some(self.data_key.try_clone()?), held)
+    }
+
+    /// The data key of a rewritten header, from what is retained.
+    fn retained_key(&self, parsed: &Header) -> Result<Opened, Error> {
+        let ours = |slot: &&Slot| slot.salt == self.held.salt && slot.kind == self.held.kind;
+        for slot in parsed.slots.iter().filter(ours) {
+            let opened = open_slot(slot, &self.held.kek, parsed.epoch, parsed.object_id)?;
+            if let Some(data_key) = opened {
+                return Ok(Opened {
+                    data_key,
+                    held: self.held.try_clone()?,
+                });
+            }
+        }
+        // Only the slots changed: the data key still belongs to the epoch, and the MAC will tell.
+        if parsed.epoch == self.header.epoch {
+            let data_key = self.data_key.try_clone()?;
+            return Ok(Opened {
+                data_key,
+                held: self.held.try_clone()?,
+            });
+        }
+        Err(Error::new(&code::KEY_CHANGED, ""))
+    }
+
+    fn next_header(&self) -> Result<Header, Error> {
+        let mut header = self.header.clone();
+        let sequence = header.sequence.checked_add(1);
+        header.sequence = sequence.ok_or_else(|| Error::new(&code::BUG, "sequence overflow"))?;
+        Ok(header)
+    }
+
+    fn cloned_previous(&self) -> Result<Option<SecretKey>, Error> {
+        Ok(self
+            .previous
+            .as_ref()
+            .map(SecretKey::try_clone)
+            .transpose()?)
+    }
+
+    fn new_slots(
+        &self,
+        fresh: &mut dyn Fresh,
+        epoch: u32,
+        data_key: &SecretKey,
+        openers: &[&Opener],
+    ) -> Result<(Vec<Slot>, HeldSlot), Error> {
+        if openers.len() > SLOTS_MAX {
+            return Err(Error::new(
+                &code::SLOTS_FULL,
+                format!("at most {SLOTS_MAX}"),
+            ));
+        }
+        let mut slots = Vec::new();
+        let mut first = None;
+        for opener in openers {
+            let (slot, held) = opener.seal(fresh, epoch, self.header.object_id, data_key)?;
+            slots.push(slot);
+            first.get_or_insert(held);
+        }
+        match first {
+            Some(held) => Ok((slots, held)),
+            None => Err(Error::new(
+                &code::KEY_OPTION,
+                "an object needs at least one key slot",
+            )),
+        }
+    }
+
+    fn kept_slot(
+        &self,
+        fresh: &mut dyn Fresh,
+        epoch: u32,
+        data_key: &SecretKey,
+    ) -> Result<(Vec<Slot>, HeldSlot), Error> {
+        let slots = &self.header.slots;
+        if slots.len() > 1 {
+            let detail = format!(
+                "the object has {} key slots: name a key for each",
+                slots.len()
+            );
+            return Err(Error::new(&code::KEY_OPTION, detail));
+        }
+        if !slots
+            .iter()
+            .any(|slot| slot.salt == self.held.salt && slot.kind == self.held.kind)
+        {
+            return Err(Error::new(
+                &code::KEY_CHANGED,
+                "the key slot in use is gone",
+            ));
+        }
+        let slot = self
+            .held
+            .slot(fresh, epoch, self.header.object_id, data_key)?;
+        Ok((vec![slot], self.held.try_clone()?))
+    }
+}

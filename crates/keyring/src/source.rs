@@ -1,0 +1,196 @@
+//! Where key material comes from: the common key options of every command and of every guard.
+//!
+//! Invariants: K1, what a source delivers goes straight into locked memory and is wiped when it has become an
+//! opener; K2, nothing here tells a value, only the name of its source.
+//!
+//! Must not: take a secret from argv; know an object.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+use zeroize::Zeroize;
+
+use crate::command;
+use crate::error::Error;
+use crate::keyring::Keyring;
+use crate::material::{MATERIAL_MAX, interpret};
+use crate::opener::Opener;
+use crate::terminal;
+
+/// Where key material comes from.
+pub enum KeySource {
+    /// A key of the keyring.
+    KeyId {
+        /// The key's name.
+        id: String,
+    },
+    /// The value of an environment variable.
+    Env(String),
+    /// The contents of a file.
+    File(PathBuf),
+    /// What a shell command prints on standard output.
+    Command(String),
+    /// A passphrase typed at the terminal; twice when something is created with it.
+    Ask,
+    /// Bytes that the application gave, as a bound parameter or by `PRAGMA`.
+    Given(SecretBytes),
+}
+
+/// What a source needs to know beside itself.
+#[derive(Clone, Debug, Default)]
+pub struct SourceContext {
+    /// The keyring; `None` means [`Keyring::default_path`].
+    pub keyring: Option<PathBuf>,
+    /// Whether something is created with the key: asks twice, and refuses a retired key.
+    pub creating: bool,
+    /// What a passphrase is asked for with, without the colon; empty means "Passphrase".
+    pub prompt: String,
+}
+
+impl KeySource {
+    /// Fetches the material and makes an opener of it.
+    ///
+    /// # Errors
+    /// SR-2003 to SR-2012 by source, SR-1004 without a terminal, SR-5001.
+    pub fn opener(&self, context: &SourceContext) -> Result<Opener, Error> {
+        match self {
+            Self::KeyId { id } => {
+                let path = context
+                    .keyring
+                    .clone()
+                    .unwrap_or_else(Keyring::default_path);
+                Keyring::open(&path)?.opener(id, context.creating)
+            }
+            Self::Env(variable) => interpret(&from_env(variable)?),
+            Self::File(path) => interpret(&from_file(path)?),
+            Self::Command(line) => interpret(&command::output(line)?),
+            Self::Ask => interpret(&terminal::ask(&context.prompt, context.creating)?),
+            Self::Given(bytes) => interpret(bytes),
+        }
+        .map_err(|error| match (self, error.code()) {
+            // Which of several sources delivered nonsense.
+            (Self::Env(_) | Self::File(_), code) if code == &code::KEY_MALFORMED => {
+                error.about(self.describe())
+            }
+            _ => error,
+        })
+    }
+
+    /// The source in words, without a secret. A command line is not shown: it may hold one.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self {
+            Self::KeyId { id } => format!("key-id:{id}"),
+            Self::Env(variable) => format!("env:{variable}"),
+            Self::File(path) => format!("file:{}", path.display()),
+            Self::Command(_) => String::from("command"),
+            Self::Ask => String::from("ask"),
+            Self::Given(_) => String::from("given"),
+        }
+    }
+}
+
+/// Whether a key file can be read by users other than its owner and group: worth a warning.
+///
+/// # Errors
+/// The system's error.
+pub fn is_readable_by_others(path: &Path) -> std::io::Result<bool> {
+    let about = std::fs::metadata(path)?;
+    Ok(about.is_file() && about.mode() & 0o004 != 0)
+}
+
+/// The variable's value. The process's own environment block keeps its copy: nobody but the user can change that.
+fn from_env(variable: &str) -> Result<SecretBytes, Error> {
+    let usable = !variable.is_empty() && !variable.contains(['=', '\0']);
+    let value = usable.then(|| std::env::var_os(variable)).flatten();
+    let mut bytes = value
+        .map(OsString::into_vec)
+        .ok_or_else(|| Error::new(&code::KEY_ENV, variable))?;
+    SecretBytes::take(&mut bytes).map_err(|_| too_long())
+}
+
+fn from_file(path: &Path) -> Result<SecretBytes, Error> {
+    let failed = |error| Error::caused(&code::KEY_FILE, path.display().to_string(), error);
+    let file = File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.is_dir() {
+        let detail = format!("{} is a directory", path.display());
+        return Err(Error::new(&code::KEY_FILE, detail));
+    }
+    let mut collected = Collected::new()?;
+    // `File` does not buffer: the kernel writes into locked memory. Reading ends at the limit at the latest.
+    while collected.read_from(&file).map_err(failed)? {
+        if collected.is_too_long() {
+            return Err(too_long());
+        }
+    }
+    collected.finish()
+}
+
+pub(crate) fn too_long() -> Error {
+    Error::new(&code::KEY_MALFORMED, "longer than 64 KiB")
+}
+
+/// Material being read: locked memory for all that is allowed, and one byte more that tells too much.
+pub(crate) struct Collected {
+    bytes: SecretBytes,
+    filled: usize,
+    beyond: bool,
+}
+
+impl Collected {
+    pub(crate) fn new() -> Result<Self, Error> {
+        Ok(Self {
+            bytes: SecretBytes::with_capacity(MATERIAL_MAX)?,
+            filled: 0,
+            beyond: false,
+        })
+    }
+
+    /// Reads once. False at the end of the input.
+    pub(crate) fn read_from(&mut self, mut input: impl Read) -> std::io::Result<bool> {
+        let mut probe = [0_u8; 1];
+        let free = self
+            .bytes
+            .as_mut_slice()
+            .get_mut(self.filled..)
+            .unwrap_or_default();
+        let full = free.is_empty();
+        let outcome = input.read(if full { &mut probe } else { free });
+        probe.zeroize();
+        match outcome {
+            Ok(0) => Ok(false),
+            Ok(_) if full => {
+                self.beyond = true;
+                Ok(true)
+            }
+            Ok(count) => {
+                self.filled = self.filled.saturating_add(count);
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.filled == 0
+    }
+
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.beyond
+    }
+
+    /// What was read, in a cell of its own size, so that 64 KiB of locked memory are free again.
+    pub(crate) fn finish(mut self) -> Result<SecretBytes, Error> {
+        self.bytes.truncate(self.filled);
+        let mut exact = SecretBytes::with_capacity(self.filled)?;
+        exact.as_mut_slice().copy_from_slice(self.bytes.as_slice());
+        Ok(exact)
+    }
+}

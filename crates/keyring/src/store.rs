@@ -1,0 +1,226 @@
+//! The keyring's file: reading, authenticating, writing and locking it.
+//!
+//! Invariants: K9, written whole by [`crate::durable`]; K11, written only under the lock, from what was read under
+//! the same lock; K12, every byte of the file is covered by the header's MAC, by the rule that a keyring's anchors
+//! are zero, or by the body's MAC.
+//!
+//! Must not: know what the entries mean (see [`crate::keyring`]).
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use strongroom_crypto::MacKey;
+use strongroom_format::code;
+use strongroom_format::header::{FIXED_LEN, HEADER_LEN, Header, ObjectKind};
+use strongroom_format::keyring::{
+    BODY_MAC_LEN, Body, ENTRIES_MAX, PROVIDER_ARGUMENT_MAX, body_layout, entry_layout,
+};
+use strongroom_format::layout::is_zero;
+
+use crate::error::Error;
+use crate::object::{Object, parse};
+use crate::purpose::Purpose;
+
+/// Only the owner may read a keyring.
+pub(crate) const MODE: u32 = 0o600;
+/// How long a change waits for another process's change.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+const LOCK_POLL: Duration = Duration::from_millis(20);
+/// Longest file that can be a keyring, in bytes.
+const FILE_MAX: usize = HEADER_LEN
+    + body_layout::SIZE
+    + PROVIDER_ARGUMENT_MAX
+    + ENTRIES_MAX * entry_layout::SIZE
+    + BODY_MAC_LEN;
+
+/// A keyring file whose structure is valid. Not authenticated.
+pub(crate) struct Unproven {
+    pub(crate) header: Header,
+    pub(crate) body: Body,
+    bytes: Vec<u8>,
+}
+
+/// Reads a file that should be a keyring. Errors: SR-2004 when it does not exist, and those of [`structure`].
+pub(crate) fn read(path: &Path) -> Result<Unproven, Error> {
+    let shown = path.display();
+    let failed = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound => Error::new(&code::KEYRING_MISSING, shown.to_string()),
+        _ => Error::io(format!("reading {shown}"), error),
+    };
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(FILE_MAX)
+        .unwrap_or(u64::MAX)
+        .saturating_add(1);
+    let file = File::open(path).map_err(failed)?;
+    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    structure(bytes).map_err(|error| error.about(shown))
+}
+
+/// Checks everything that needs no key. Errors: SR-3001, SR-3002, SR-3007; everything else is SR-2005.
+pub(crate) fn structure(bytes: Vec<u8>) -> Result<Unproven, Error> {
+    let header = parse(&bytes).map_err(as_damage)?;
+    if header.kind != ObjectKind::Keyring {
+        return Err(Error::new(&code::WRONG_KIND, header.kind.name()));
+    }
+    let anchors = bytes
+        .get(FIXED_LEN..HEADER_LEN)
+        .ok_or_else(|| damaged("cut short"))?;
+    if !is_zero(anchors) {
+        return Err(damaged("bytes where a keyring has none"));
+    }
+    let body = bytes.get(HEADER_LEN..).and_then(Body::parse);
+    let (body, _, _) = body.ok_or_else(|| damaged("body"))?;
+    check_entries(&body)?;
+    Ok(Unproven {
+        header,
+        body,
+        bytes,
+    })
+}
+
+impl Unproven {
+    /// Authenticates header and body. `open` opens the header: with an opener, or by what an older state retains.
+    /// Errors: those of `open`, with damage told as SR-2005; SR-2005.
+    pub(crate) fn proven(
+        self,
+        open: impl FnOnce(&[u8]) -> Result<Object, Error>,
+    ) -> Result<(Object, Body), Error> {
+        let object = open(&self.bytes).map_err(as_damage)?;
+        let body = self.bytes.get(HEADER_LEN..).and_then(Body::parse);
+        let (body, covered, mac) = body.ok_or_else(|| damaged("body"))?;
+        let mac: &[u8; BODY_MAC_LEN] = mac.try_into().map_err(|_| damaged("body"))?;
+        if !body_key(&object)?.verify(&[covered], mac) {
+            return Err(damaged("the body's MAC"));
+        }
+        Ok((object, body))
+    }
+}
+
+/// The whole file.
+pub(crate) fn file_bytes(object: &Object, body: &Body) -> Result<Vec<u8>, Error> {
+    let mut out = object.initial_bytes();
+    let covered = body
+        .to_bytes()
+        .ok_or_else(|| Error::new(&code::BUG, "keyring body"))?;
+    let mac = body_key(object)?.mac(&[&covered]);
+    out.extend_from_slice(&covered);
+    out.extend_from_slice(&mac);
+    Ok(out)
+}
+
+/// Makes the directories above `path`, private to the user, where there are none.
+pub(crate) fn make_directory(path: &Path) -> Result<(), Error> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(parent)
+            .map_err(|error| Error::io(format!("creating {}", parent.display()), error)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether nobody but the user, or root, may write to the file.
+pub(crate) fn is_private(path: &Path) -> Result<bool, Error> {
+    let about = std::fs::metadata(path)
+        .map_err(|error| Error::io(format!("examining {}", path.display()), error))?;
+    let user = rustix::process::geteuid().as_raw();
+    Ok(about.mode() & 0o022 == 0 && (about.uid() == user || about.uid() == 0))
+}
+
+/// Holds the keyring's lock until dropped. The lock file stays: removing it would let two processes lock two files.
+pub(crate) struct Lock(#[expect(dead_code, reason = "closing it releases the lock")] File);
+
+impl Lock {
+    /// Takes the lock. Errors: SR-2016 after ten seconds.
+    pub(crate) fn take(keyring: &Path) -> Result<Self, Error> {
+        Self::take_within(keyring, LOCK_WAIT)
+    }
+
+    fn take_within(keyring: &Path, wait: Duration) -> Result<Self, Error> {
+        let mut path = keyring.as_os_str().to_owned();
+        path.push(".lock");
+        let failed = |error| Error::io(format!("locking {}", keyring.display()), error);
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(MODE);
+        let file = options.open(&path).map_err(failed)?;
+        let start = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self(file)),
+                Err(TryLockError::WouldBlock) if start.elapsed() < wait => {
+                    std::thread::sleep(LOCK_POLL);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Error::new(
+                        &code::KEYRING_BUSY,
+                        keyring.display().to_string(),
+                    ));
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+        }
+    }
+}
+
+pub(crate) fn damaged(detail: &str) -> Error {
+    Error::new(&code::KEYRING_DAMAGED, detail)
+}
+
+/// Damage to the header of a keyring is damage to the keyring; the header's own code stays in the detail.
+fn as_damage(error: Error) -> Error {
+    let codes = [
+        &code::HEADER_DAMAGED,
+        &code::HEADER_FORGED,
+        &code::CANARY,
+        &code::HEADER_TRUNCATED,
+    ];
+    match codes.contains(&error.code()) {
+        true => error.recoded(&code::KEYRING_DAMAGED),
+        false => error,
+    }
+}
+
+/// Names are valid, and no version of a key is there twice.
+fn check_entries(body: &Body) -> Result<(), Error> {
+    let mut seen = std::collections::BTreeSet::new();
+    let fine = body.entries.iter().all(|entry| {
+        crate::keyring::name_is_valid(&entry.name)
+            && seen.insert((entry.name.as_str(), entry.version))
+    });
+    if fine {
+        Ok(())
+    } else {
+        Err(damaged("a key name or version"))
+    }
+}
+
+fn body_key(object: &Object) -> Result<MacKey, Error> {
+    Ok(MacKey::new(
+        &object.subkey(object.epoch(), Purpose::KeyringBody)?,
+    )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_held_lock_is_busy_and_a_dropped_one_is_free() {
+        let directory = tempfile::tempdir().unwrap();
+        let keyring = directory.path().join("keyring");
+        let held = Lock::take(&keyring).unwrap();
+        let refused = Lock::take_within(&keyring, Duration::from_millis(60));
+        assert_eq!(refused.err().unwrap().code().number, 2016);
+        drop(held);
+        assert!(Lock::take_within(&keyring, Duration::ZERO).is_ok());
+    }
+}

@@ -1,0 +1,205 @@
+//! A passphrase typed at the terminal, without echo.
+//!
+//! The terminal's settings are restored on every way out, control-C included: while the passphrase is read, signal
+//! keys end the line instead of the process, and then count as a cancellation.
+//!
+//! Must not: read standard input, which belongs to data; keep what was typed outside locked memory.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+
+use crate::error::Error;
+use crate::source::Collected;
+
+const TERMINAL: &str = "/dev/tty";
+/// How often two entries that differ are asked for again.
+const TRIES: usize = 3;
+/// Control-C and control-backslash, as they arrive when they raise no signal.
+const INTERRUPTS: [u8; 2] = [0x03, 0x1c];
+
+/// Asks at the controlling terminal; twice when `creating`. Errors: SR-1004, SR-2001 (cancelled), SR-2011 (differ).
+pub(crate) fn ask(prompt: &str, creating: bool) -> Result<SecretBytes, Error> {
+    ask_at(Path::new(TERMINAL), prompt, creating)
+}
+
+fn ask_at(terminal: &Path, prompt: &str, creating: bool) -> Result<SecretBytes, Error> {
+    let flags = i32::try_from(OFlags::NOCTTY.bits()).unwrap_or_default();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(flags)
+        .open(terminal);
+    let file = file.map_err(|error| Error::caused(&code::NO_TERMINAL, TERMINAL, error))?;
+    let prompt = match prompt {
+        "" => String::from("Passphrase"),
+        // A file name in the prompt must not send control sequences to the terminal.
+        text => text
+            .chars()
+            .map(|c| if c.is_control() { '?' } else { c })
+            .collect(),
+    };
+    for _ in 0..TRIES {
+        let first = read_line(&file, &format!("{prompt}: "))?;
+        if !creating {
+            return Ok(first);
+        }
+        let again = read_line(&file, &format!("{prompt} (again): "))?;
+        if first.as_slice() == again.as_slice() {
+            return Ok(first);
+        }
+        say(&file, "The two entries differ.\n")?;
+    }
+    Err(Error::new(&code::KEY_MALFORMED, "the two entries differ"))
+}
+
+fn read_line(terminal: &File, prompt: &str) -> Result<SecretBytes, Error> {
+    let silent = Silent::on(terminal)?;
+    say(terminal, prompt)?;
+    let mut collected = Collected::new()?;
+    let failed = |error| Error::io("reading the passphrase", error);
+    // The terminal hands over whole lines: one read, unless a signal interrupted it.
+    while collected.read_from(terminal).map_err(failed)? && collected.is_empty() {}
+    drop(silent);
+    let line = collected.finish()?;
+    match line.as_slice().last() {
+        Some(last) if INTERRUPTS.contains(last) => {
+            say(terminal, "\n")?;
+            Err(Error::new(&code::NO_KEY, "cancelled"))
+        }
+        _ => Ok(line),
+    }
+}
+
+fn say(mut terminal: &File, text: &str) -> Result<(), Error> {
+    let written = terminal.write_all(text.as_bytes());
+    written.map_err(|error| Error::io("writing to the terminal", error))
+}
+
+/// Echo off until dropped.
+struct Silent<'a> {
+    terminal: &'a File,
+    before: Termios,
+}
+
+impl<'a> Silent<'a> {
+    fn on(terminal: &'a File) -> Result<Self, Error> {
+        let refused = |error: rustix::io::Errno| {
+            Error::caused(&code::NO_TERMINAL, TERMINAL, std::io::Error::from(error))
+        };
+        let before = tcgetattr(terminal).map_err(refused)?;
+        let mut quiet = before.clone();
+        quiet
+            .local_modes
+            .remove(LocalModes::ECHO | LocalModes::ISIG);
+        quiet
+            .local_modes
+            .insert(LocalModes::ICANON | LocalModes::ECHONL);
+        let [interrupt, quit] = INTERRUPTS;
+        quiet.special_codes[SpecialCodeIndex::VEOL] = interrupt;
+        quiet.special_codes[SpecialCodeIndex::VEOL2] = quit;
+        // Flush: what was typed before the prompt stood there was meant for something else.
+        tcsetattr(terminal, OptionalActions::Flush, &quiet).map_err(refused)?;
+        Ok(Self { terminal, before })
+    }
+}
+
+impl Drop for Silent<'_> {
+    fn drop(&mut self) {
+        // A terminal that went away needs no restoring.
+        let _ = tcsetattr(self.terminal, OptionalActions::Now, &self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::ffi::OsStringExt;
+    use std::path::PathBuf;
+
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+    use super::*;
+
+    /// Plays a user at a pseudo-terminal: types each entry after its prompt. Returns the outcome, everything that
+    /// the terminal showed, and whether its settings are as before.
+    fn dialogue(creating: bool, entries: &[&str]) -> (Result<SecretBytes, Error>, String, bool) {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap().into_bytes();
+        let path = PathBuf::from(std::ffi::OsString::from_vec(name));
+        // Held open, so that the settings last and the master sees no hang-up.
+        let held = File::options().read(true).write(true).open(&path).unwrap();
+        let before = tcgetattr(&held).unwrap().local_modes;
+        let asking = std::thread::spawn(move || ask_at(&path, "Key of \x1b[2Jx", creating));
+        let mut master = File::from(master);
+        let mut shown = String::new();
+        for entry in entries {
+            while !shown.ends_with(": ") {
+                let mut byte = [0];
+                master.read_exact(&mut byte).unwrap();
+                shown.push(char::from(byte[0]));
+            }
+            shown.push('|');
+            master.write_all(entry.as_bytes()).unwrap();
+        }
+        let outcome = asking.join().unwrap();
+        let restored = tcgetattr(&held).unwrap().local_modes == before;
+        say(&held, "END").unwrap();
+        while !shown.ends_with("END") {
+            let mut byte = [0];
+            master.read_exact(&mut byte).unwrap();
+            shown.push(char::from(byte[0]));
+        }
+        (outcome, shown, restored)
+    }
+
+    #[test]
+    fn one_entry_without_echo() {
+        let (outcome, shown, restored) = dialogue(false, &["secret\n"]);
+        assert_eq!(outcome.ok().unwrap().as_slice(), b"secret\n");
+        assert_eq!(
+            shown, "Key of ?[2Jx: |\r\nEND",
+            "no echo, no control sequence"
+        );
+        assert!(restored);
+    }
+
+    #[test]
+    fn creating_asks_twice_and_again_when_they_differ() {
+        let (outcome, shown, restored) = dialogue(true, &["one\n", "two\n", "three\n", "three\n"]);
+        assert_eq!(outcome.ok().unwrap().as_slice(), b"three\n");
+        assert!(shown.contains("The two entries differ.") && !shown.contains("three") && restored);
+        let entries = ["a\n", "b\n", "a\n", "b\n", "a\n", "b\n"];
+        let (outcome, _, restored) = dialogue(true, &entries);
+        assert!(outcome.err().unwrap().code().number == 2011 && restored);
+    }
+
+    #[test]
+    fn control_c_cancels_and_restores() {
+        for key in ["abc\x03", "\x1c"] {
+            let (outcome, shown, restored) = dialogue(false, &[key]);
+            assert_eq!(outcome.err().unwrap().code().number, 2001);
+            assert!(!shown.contains("abc") && restored);
+        }
+    }
+
+    #[test]
+    fn no_terminal_is_said_so() {
+        let error = ask_at(Path::new("/nonexistent/tty"), "", false)
+            .err()
+            .unwrap();
+        assert_eq!(error.code().number, 1004);
+        let error = ask_at(Path::new("/dev/null"), "", false).err().unwrap();
+        assert_eq!(error.code().number, 1004, "not a terminal");
+    }
+}

@@ -1,0 +1,129 @@
+//! Key sources: what they deliver, what they refuse, and what they never tell.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use strongroom_crypto::SecretBytes;
+use strongroom_keyring::durable::replace;
+use strongroom_keyring::source::is_readable_by_others;
+use strongroom_keyring::{Error, KeySource, Opener, SourceContext};
+
+use crate::{code, new_object, open};
+
+const HEX: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+fn opener(source: &KeySource) -> Result<Opener, Error> {
+    source.opener(&SourceContext::default())
+}
+
+fn file(directory: &Path, bytes: &[u8]) -> KeySource {
+    let path = directory.join("key");
+    replace(&path, bytes, 0o600).expect("a key file");
+    KeySource::File(path)
+}
+
+fn given(text: &str) -> KeySource {
+    let bytes = SecretBytes::take(&mut text.as_bytes().to_vec());
+    KeySource::Given(bytes.expect("locked memory"))
+}
+
+#[test]
+fn one_key_from_every_source_opens_the_same_object() {
+    let directory = tempfile::tempdir().unwrap();
+    let header = new_object(&opener(&given(&format!("x'{HEX}'"))).unwrap()).header_bytes();
+    for source in [
+        given(HEX),
+        file(
+            directory.path(),
+            format!("encryptionkey={HEX}\r\n").as_bytes(),
+        ),
+        KeySource::Command(format!("echo encryptionkey={HEX}")),
+    ] {
+        let opened = opener(&source).unwrap();
+        assert_eq!(opened.kind_name(), "raw", "{}", source.describe());
+        assert_eq!(code(open(&header, &opened)), 0, "{}", source.describe());
+    }
+    let binary: Vec<u8> = (0..32).collect();
+    let from_file = opener(&file(directory.path(), &binary)).unwrap();
+    assert_eq!(code(open(&header, &from_file)), 0, "raw bytes");
+}
+
+#[test]
+fn the_environment() {
+    // PATH is set wherever tests run, and is no key in hexadecimal.
+    let opened = opener(&KeySource::Env("PATH".to_owned())).unwrap();
+    assert_eq!(opened.kind_name(), "passphrase");
+    for name in ["STRONGROOM_TEST_NO_SUCH_VARIABLE", "", "A=B", "A\0B"] {
+        assert_eq!(
+            code(opener(&KeySource::Env(name.to_owned()))),
+            2008,
+            "{name:?}"
+        );
+    }
+}
+
+#[test]
+fn key_files_that_cannot_be_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    for unreadable in [
+        path.join("absent"),
+        path.to_owned(),
+        // Opens, and then fails to read, also for root.
+        "/proc/self/mem".into(),
+    ] {
+        assert_eq!(
+            code(opener(&KeySource::File(unreadable.clone()))),
+            2007,
+            "{unreadable:?}"
+        );
+    }
+    assert_eq!(code(opener(&file(path, b""))), 2011);
+    assert_eq!(code(opener(&file(path, b"\n"))), 2011);
+    assert_eq!(code(opener(&file(path, &[b'a'; 65536]))), 0);
+    assert_eq!(code(opener(&file(path, &[b'a'; 65537]))), 2011);
+    assert_eq!(
+        code(opener(&KeySource::File("/dev/zero".into()))),
+        2011,
+        "endless"
+    );
+}
+
+#[test]
+fn commands_that_fail() {
+    let command = |line: &str| code(opener(&KeySource::Command(line.to_owned())));
+    assert_eq!(command("exit 3"), 2009);
+    assert_eq!(command("true"), 2011);
+    assert_eq!(command("echo encryptionkey=0123"), 2011);
+    assert_eq!(command("head -c 70000 /dev/zero"), 2011);
+}
+
+#[test]
+fn nothing_tells_the_secret() {
+    let secret = "encryptionkey=hunter2";
+    for source in [
+        given(secret),
+        KeySource::Command(format!("echo {secret}; exit 1")),
+    ] {
+        let error = opener(&source).err().unwrap();
+        let told = format!("{} {error} {error:?}", source.describe());
+        assert!(!told.contains("hunter2"), "{told}");
+    }
+    assert_eq!(KeySource::Env("V".to_owned()).describe(), "env:V");
+    assert_eq!(KeySource::File("/k".into()).describe(), "file:/k");
+    assert_eq!(
+        KeySource::KeyId { id: "n".to_owned() }.describe(),
+        "key-id:n"
+    );
+}
+
+#[test]
+fn exposed_key_files_can_be_warned_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("key");
+    replace(&path, b"x", 0o640).unwrap();
+    assert!(!is_readable_by_others(&path).unwrap());
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(is_readable_by_others(&path).unwrap());
+    assert!(is_readable_by_others(&directory.path().join("absent")).is_err());
+}

@@ -1,0 +1,41 @@
+//! `libstrongroom_sqlite.so`: the guard as a loadable extension for an unmodified SQLite, such as the distribution's
+//! `sqlite3` shell and Python's `sqlite3` module.
+//!
+//! Must not: contain anything but the two names under which SQLite looks for an entry point.
+#![expect(unsafe_code, reason = "symbols that SQLite looks up")]
+
+use std::ffi::{c_char, c_int, c_void};
+
+use strongroom_sqlite_vfs::{entry_point, sqlite3, to_stderr};
+
+/// The entry point that SQLite derives from the file's name.
+///
+/// # Safety
+/// Called by SQLite with its own arguments.
+// SAFETY: no other symbol of this name exists in a process that loads the extension once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sqlite3_strongroomsqlite_init(
+    connection: *mut sqlite3,
+    error: *mut *mut c_char,
+    routines: *const c_void,
+) -> c_int {
+    // SQLite's interface carries no text, so the extension says on standard error what went wrong.
+    to_stderr(std::env::var_os("STRONGROOM_LOG").is_none_or(|value| value != "off"));
+    // SAFETY: SQLite's own arguments.
+    unsafe { entry_point(connection, error, routines) }
+}
+
+/// The entry point for a renamed file.
+///
+/// # Safety
+/// As [`sqlite3_strongroomsqlite_init`].
+// SAFETY: resolved by SQLite through this library's own handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sqlite3_extension_init(
+    connection: *mut sqlite3,
+    error: *mut *mut c_char,
+    routines: *const c_void,
+) -> c_int {
+    // SAFETY: the same function under its other name.
+    unsafe { sqlite3_strongroomsqlite_init(connection, error, routines) }
+}

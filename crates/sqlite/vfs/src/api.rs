@@ -1,0 +1,115 @@
+//! The functions of SQLite that the guard calls, as one table, filled either from the routines that SQLite hands to
+//! a loadable extension or from a library that is linked in. The guard itself links to no SQLite.
+//!
+//! Invariant A1: the table is set once, before the VFS is registered, and never changes.
+//! Must not: call anything while the table is being filled but `sqlite3_libversion_number`.
+#![expect(unsafe_code, reason = "function pointers of a C library")]
+
+use std::ffi::{c_char, c_int, c_uchar, c_void};
+use std::sync::OnceLock;
+
+use crate::ffi::{
+    destructor, sqlite3, sqlite3_context, sqlite3_file, sqlite3_module, sqlite3_mutex,
+    sqlite3_stmt, sqlite3_value, sqlite3_vfs,
+};
+
+type ScalarFn = unsafe extern "C" fn(*mut sqlite3_context, c_int, *mut *mut sqlite3_value);
+type TraceFn = unsafe extern "C" fn(c_int, *mut c_void, *mut c_void, *mut c_void) -> c_int;
+
+macro_rules! api {
+    ($($name:ident @ $index:literal : fn($($arg:ty),* $(; $dots:tt)?) $(-> $ret:ty)?;)*) => {
+        /// SQLite's functions, by the names of `sqlite3_api_routines`.
+        #[expect(missing_docs, reason = "each is documented in sqlite3.h under sqlite3_ and its name")]
+        #[derive(Clone, Copy)]
+        pub struct Api {
+            $(pub $name: unsafe extern "C" fn($($arg),* $(, $dots)?) $(-> $ret)?,)*
+        }
+
+        /// Index of each function in `sqlite3_api_routines`, for the test that compares them with sqlite3ext.h.
+        pub const ROUTINES: &[(&str, usize)] = &[$((stringify!($name), $index)),*];
+
+        impl Api {
+            /// Takes the functions out of the routines that SQLite hands to an extension.
+            /// `None` when a function is missing, which no supported version does.
+            ///
+            /// # Safety
+            /// `routines` is the `sqlite3_api_routines` pointer given to an extension's entry point by a SQLite
+            /// of version 3.37 or later (checked by the caller through the first entries, which all versions have).
+            #[must_use]
+            pub unsafe fn from_routines(routines: *const c_void) -> Option<Self> {
+                let table = routines.cast::<Option<unsafe extern "C" fn()>>();
+                Some(Self {
+                    $($name: {
+                        // SAFETY: the table of 3.37 and later has more entries than the greatest index here.
+                        let entry = unsafe { table.add($index).read() }?;
+                        // SAFETY: the entry at this index has this type in every version of sqlite3ext.h: entries
+                        // are only ever appended.
+                        unsafe {
+                            std::mem::transmute::<
+                                unsafe extern "C" fn(),
+                                unsafe extern "C" fn($($arg),* $(, $dots)?) $(-> $ret)?,
+                            >(entry)
+                        }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+api! {
+    column_int64 @ 29: fn(*mut sqlite3_stmt, c_int) -> i64;
+    column_text @ 36: fn(*mut sqlite3_stmt, c_int) -> *const c_uchar;
+    declare_vtab @ 56: fn(*mut sqlite3, *const c_char) -> c_int;
+    errmsg @ 59: fn(*mut sqlite3) -> *const c_char;
+    exec @ 61: fn(*mut sqlite3, *const c_char, *const c_void, *mut c_void, *mut *mut c_char) -> c_int;
+    finalize @ 63: fn(*mut sqlite3_stmt) -> c_int;
+    free @ 64: fn(*mut c_void);
+    get_autocommit @ 66: fn(*mut sqlite3) -> c_int;
+    interruptx @ 70: fn(*mut sqlite3);
+    libversion_number @ 73: fn() -> c_int;
+    result_error @ 86: fn(*mut sqlite3_context, *const c_char, c_int);
+    result_int @ 88: fn(*mut sqlite3_context, c_int);
+    result_null @ 90: fn(*mut sqlite3_context);
+    result_text @ 91: fn(*mut sqlite3_context, *const c_char, c_int, destructor);
+    step @ 100: fn(*mut sqlite3_stmt) -> c_int;
+    value_blob @ 109: fn(*mut sqlite3_value) -> *const c_void;
+    value_bytes @ 110: fn(*mut sqlite3_value) -> c_int;
+    value_text @ 116: fn(*mut sqlite3_value) -> *const c_uchar;
+    value_type @ 120: fn(*mut sqlite3_value) -> c_int;
+    prepare_v2 @ 123: fn(*mut sqlite3, *const c_char, c_int, *mut *mut sqlite3_stmt, *mut *const c_char) -> c_int;
+    create_module_v2 @ 126: fn(*mut sqlite3, *const c_char, *const sqlite3_module, *mut c_void, destructor) -> c_int;
+    file_control @ 135: fn(*mut sqlite3, *const c_char, c_int, *mut c_void) -> c_int;
+    mutex_leave @ 141: fn(*mut sqlite3_mutex);
+    mutex_try @ 142: fn(*mut sqlite3_mutex) -> c_int;
+    vfs_find @ 149: fn(*const c_char) -> *mut sqlite3_vfs;
+    vfs_register @ 150: fn(*mut sqlite3_vfs, c_int) -> c_int;
+    result_error_code @ 154: fn(*mut sqlite3_context, c_int);
+    context_db_handle @ 157: fn(*mut sqlite3_context) -> *mut sqlite3;
+    next_stmt @ 160: fn(*mut sqlite3, *mut sqlite3_stmt) -> *mut sqlite3_stmt;
+    sql @ 161: fn(*mut sqlite3_stmt) -> *const c_char;
+    create_function_v2 @ 170: fn(*mut sqlite3, *const c_char, c_int, c_int, *mut c_void, Option<ScalarFn>, Option<ScalarFn>, Option<unsafe extern "C" fn(*mut sqlite3_context)>, destructor) -> c_int;
+    db_mutex @ 176: fn(*mut sqlite3) -> *mut sqlite3_mutex;
+    log @ 179: fn(c_int, *const c_char; ...);
+    stmt_busy @ 196: fn(*mut sqlite3_stmt) -> c_int;
+    uri_parameter @ 201: fn(*const c_char, *const c_char) -> *const c_char;
+    auto_extension @ 204: fn(Option<unsafe extern "C" fn()>) -> c_int;
+    malloc64 @ 209: fn(u64) -> *mut c_void;
+    trace_v2 @ 226: fn(*mut sqlite3, u32, Option<TraceFn>, *mut c_void) -> c_int;
+    uri_key @ 262: fn(*const c_char, c_int) -> *const c_char;
+    filename_database @ 263: fn(*const c_char) -> *const c_char;
+    database_file_object @ 268: fn(*const c_char) -> *mut sqlite3_file;
+}
+
+static API: OnceLock<Api> = OnceLock::new();
+
+/// Sets the table, once. A second call is ignored (A1).
+pub(crate) fn install(api: Api) {
+    API.get_or_init(|| api);
+}
+
+/// The table. `None` before [`install`].
+#[must_use]
+pub(crate) fn api() -> Option<&'static Api> {
+    API.get()
+}

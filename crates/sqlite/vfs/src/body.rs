@@ -1,0 +1,87 @@
+//! What every kind of open file does; the C entry points in `methods` call nothing else.
+//!
+//! Must not: touch a raw pointer, except to hand a file control's argument on.
+
+use std::ffi::{c_int, c_void};
+
+use crate::lower::{Lower, RcResult};
+use crate::main_file::MainFile;
+use crate::plain::PlainFile;
+
+/// One open file. The defaults hand everything to the file below.
+pub(crate) trait Body: Send {
+    /// The file below.
+    fn lower(&self) -> Lower;
+
+    /// Reads; see [`Lower::read`] for short reads.
+    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+        self.lower().read(out, at)
+    }
+
+    /// Writes.
+    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+        self.lower().write(data, at)
+    }
+
+    /// Truncates to SQLite's size.
+    fn truncate(&mut self, size: u64) -> RcResult<()> {
+        self.lower().truncate(size)
+    }
+
+    /// Makes what was written durable.
+    fn sync(&mut self, flags: c_int) -> RcResult<()> {
+        self.lower().sync(flags)
+    }
+
+    /// Size as SQLite is to see it.
+    fn size(&mut self) -> RcResult<u64> {
+        self.lower().size()
+    }
+
+    /// Takes a lock.
+    fn lock(&mut self, level: c_int) -> RcResult<()> {
+        self.lower().lock(level)
+    }
+
+    /// Gives a lock back.
+    fn unlock(&mut self, level: c_int) -> RcResult<()> {
+        self.lower().unlock(level)
+    }
+
+    /// A file control that the C side has not answered itself.
+    fn file_control(&mut self, op: c_int, argument: *mut c_void) -> RcResult<()> {
+        self.lower().file_control(op, argument)
+    }
+
+    /// `SQLITE_IOCAP_*`.
+    fn device_characteristics(&self) -> c_int {
+        self.lower().device_characteristics()
+    }
+
+    /// A lock in shared memory was taken or given back.
+    fn shm_lock_taken(&mut self) {}
+
+    /// What is still buffered goes down before the file is closed.
+    fn before_close(&mut self) -> RcResult<()> {
+        Ok(())
+    }
+
+    /// This file as a sealed database.
+    fn as_main(&mut self) -> Option<&mut MainFile> {
+        None
+    }
+
+    /// This file as a plain database.
+    fn as_plain(&mut self) -> Option<&mut PlainFile> {
+        None
+    }
+}
+
+/// A file that the guard has nothing to do with: a plain database's journal, for one.
+pub(crate) struct PassThrough(pub Lower);
+
+impl Body for PassThrough {
+    fn lower(&self) -> Lower {
+        self.0
+    }
+}

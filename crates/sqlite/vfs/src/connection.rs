@@ -1,0 +1,323 @@
+//! What the guard knows of SQLite's connections, and the traps that it closes there: `ATTACH ... KEY`, a sealed
+//! database attached to a connection whose temporary files go elsewhere, and the target of `VACUUM INTO`.
+//!
+//! Invariants:
+//! N1. A connection is in the list only while it is open: its functions' destructor, or its files' close, takes it out
+//!     under the list's lock.
+//! N2. Another thread's connection is never waited for: a connection whose mutex is taken is passed over, and the
+//!     statement that runs on this thread is by definition on a connection whose mutex this thread holds.
+//!
+//! Must not: execute SQL while the list is locked.
+#![expect(unsafe_code, reason = "calls SQLite")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use strongroom_format::code;
+use strongroom_format::sqlite::PAGE_RESERVE;
+
+use crate::api::api;
+use crate::ffi::{
+    SQLITE_FCNTL_FILE_POINTER, SQLITE_FCNTL_RESERVE_BYTES, SQLITE_FCNTL_VFS_POINTER, SQLITE_OK,
+    SQLITE_ROW, sqlite3, sqlite3_file, sqlite3_stmt, sqlite3_vfs,
+};
+use crate::handle::{is_ours, with};
+use crate::report::report;
+use crate::statement::{Attach, attach_key, vacuum_into};
+use crate::vfs;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Known {
+    connection: usize,
+    /// The file that brought it here, or 0 when its functions did.
+    file: usize,
+}
+
+static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+
+fn known() -> MutexGuard<'static, Vec<Known>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A connection has the guard's functions.
+pub(crate) fn remember(connection: *mut sqlite3) {
+    known().push(Known { connection: connection as usize, file: 0 });
+}
+
+/// The connection is being closed: the destructor of the guard's functions says so.
+pub(crate) fn forget_connection(connection: usize) {
+    known().retain(|entry| entry.connection != connection || entry.file != 0);
+}
+
+/// The file is being closed.
+pub(crate) fn forget(file: *mut sqlite3_file) {
+    known().retain(|entry| entry.file != file as usize);
+}
+
+/// The connection that `file` belongs to, once SQLite has said so.
+#[must_use]
+pub(crate) fn of_file(file: *mut sqlite3_file) -> Option<*mut sqlite3> {
+    let entry = known().iter().find(|entry| entry.file == file as usize).copied()?;
+    Some(entry.connection as *mut sqlite3)
+}
+
+/// The text of a statement that is running on `connection` and for which `wanted` has an answer.
+fn running<T>(connection: *mut sqlite3, wanted: impl Fn(&str) -> Option<T>) -> Option<T> {
+    let api = api()?;
+    let mut statement: *mut sqlite3_stmt = std::ptr::null_mut();
+    loop {
+        // SAFETY: the caller holds the connection's mutex, or SQLite does on this thread.
+        statement = unsafe { (api.next_stmt)(connection, statement) };
+        if statement.is_null() {
+            return None;
+        }
+        // SAFETY: a statement of this connection.
+        if unsafe { (api.stmt_busy)(statement) } == 0 {
+            continue;
+        }
+        // SAFETY: as above; null for a statement of the legacy interface.
+        let text = unsafe { (api.sql)(statement) };
+        if text.is_null() {
+            continue;
+        }
+        // SAFETY: SQLite's text ends with a zero byte and lives as long as the statement.
+        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+        if let Some(found) = wanted(&text) {
+            return Some(found);
+        }
+    }
+}
+
+/// As [`running`], on whichever connection of this process this thread is executing on (N2).
+fn running_here<T>(wanted: impl Fn(&str) -> Option<T>) -> Option<(*mut sqlite3, T)> {
+    let api = api()?;
+    let known = known();
+    for entry in known.iter() {
+        let connection = entry.connection as *mut sqlite3;
+        // SAFETY: N1: the connection is open while the list is locked.
+        let mutex = unsafe { (api.db_mutex)(connection) };
+        // SAFETY: the connection's own mutex; recursive, so this thread's own connection lets us in.
+        if unsafe { (api.mutex_try)(mutex) } != SQLITE_OK {
+            continue;
+        }
+        let found = running(connection, &wanted);
+        // SAFETY: taken just above.
+        unsafe { (api.mutex_leave)(mutex) };
+        if let Some(found) = found {
+            return Some((connection, found));
+        }
+    }
+    None
+}
+
+/// Whether an ATTACH or VACUUM INTO is what opens a file right now.
+#[must_use]
+pub(crate) fn opened_by_sql() -> bool {
+    running_here(|sql| (attach_key(sql) != Attach::NotAttach || vacuum_into(sql).is_some()).then_some(())).is_some()
+}
+
+/// If a VACUUM INTO is what opens a file right now: page size of its source. (`None` when it cannot be told.)
+#[must_use]
+pub(crate) fn vacuum_source_page_size() -> Option<Option<u32>> {
+    let (connection, schema) = running_here(vacuum_into)?;
+    Some(page_size_of(connection, &schema))
+}
+
+fn page_size_of(connection: *mut sqlite3, schema: &str) -> Option<u32> {
+    let file = file_of_schema(connection, schema)?;
+    if !is_ours(file) {
+        return None;
+    }
+    with(file, |open| {
+        if let Some(main) = open.body.as_main() {
+            return Ok(Some(main.page_size()));
+        }
+        let mut field = [0; 2];
+        let whole = open.body.lower().read_whole(&mut field, 16)?;
+        let size = (u32::from(field[0]) << 8) | u32::from(field[1]);
+        // SQLite's own format: 1 stands for 65536.
+        Ok(whole.then_some(if size == 1 { 65536 } else { size }))
+    })
+    .ok()
+    .flatten()
+}
+
+/// The file of an attached database.
+#[must_use]
+pub(crate) fn file_of_schema(connection: *mut sqlite3, schema: &str) -> Option<*mut sqlite3_file> {
+    let mut file: *mut sqlite3_file = std::ptr::null_mut();
+    control(connection, schema, SQLITE_FCNTL_FILE_POINTER, (&raw mut file).cast())?;
+    (!file.is_null()).then_some(file)
+}
+
+/// `sqlite3_file_control`. `None` when there is no such schema or the call fails.
+pub(crate) fn control(connection: *mut sqlite3, schema: &str, op: c_int, argument: *mut c_void) -> Option<()> {
+    let schema = CString::new(schema).ok()?;
+    // SAFETY: an open connection; `argument` fits `op` by the caller's word.
+    let rc = unsafe { (api()?.file_control)(connection, schema.as_ptr(), op, argument) };
+    (rc == SQLITE_OK).then_some(())
+}
+
+/// Asks SQLite to reserve bytes at the end of each page of a database that is still empty, or of its copies.
+#[must_use]
+pub(crate) fn reserve(connection: *mut sqlite3, schema: &str) -> Option<()> {
+    let mut bytes = c_int::try_from(PAGE_RESERVE).ok()?;
+    control(connection, schema, SQLITE_FCNTL_RESERVE_BYTES, (&raw mut bytes).cast())
+}
+
+/// The connection's own VFS, which is where its temporary files go. `None` while the connection is being opened.
+fn vfs_of(connection: *mut sqlite3) -> Option<*mut sqlite3_vfs> {
+    let mut found: *mut sqlite3_vfs = std::ptr::null_mut();
+    control(connection, "main", SQLITE_FCNTL_VFS_POINTER, (&raw mut found).cast())?;
+    Some(found)
+}
+
+/// Whether the connection's own files, and so its temporary ones, go through the guard. While a connection is being
+/// opened nothing can be said yet, and nothing needs to be: it is opened through the default VFS, which is the guard.
+#[must_use]
+pub(crate) fn uses_guard(connection: *mut sqlite3) -> bool {
+    vfs_of(connection).is_none_or(vfs::is_ours)
+}
+
+/// Names and paths of the databases attached to `connection`, in order.
+#[must_use]
+pub(crate) fn schemas(connection: *mut sqlite3) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let Some(api) = api() else { return found };
+    let mut statement: *mut sqlite3_stmt = std::ptr::null_mut();
+    // SAFETY: an open connection; the text ends with a zero byte.
+    unsafe {
+        (api.prepare_v2)(connection, c"PRAGMA database_list".as_ptr(), -1, &raw mut statement, std::ptr::null_mut());
+    }
+    if statement.is_null() {
+        return found;
+    }
+    // SAFETY: a statement made just now.
+    while unsafe { (api.step)(statement) } == SQLITE_ROW {
+        // SAFETY: the statement stands on a row; the text lives until the next step.
+        let text = |column| unsafe { text_of((api.column_text)(statement, column)) };
+        found.push((text(1), text(2)));
+    }
+    // SAFETY: made above, finalised once.
+    unsafe { (api.finalize)(statement) };
+    found
+}
+
+/// A text of SQLite's, or an empty one for null.
+///
+/// # Safety
+/// `text` is null or ends with a zero byte.
+pub(crate) unsafe fn text_of(text: *const u8) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's word.
+    unsafe { CStr::from_ptr(text.cast::<c_char>()) }.to_string_lossy().into_owned()
+}
+
+/// The name under which `file` is attached to `connection`.
+#[must_use]
+pub(crate) fn schema_of_file(connection: *mut sqlite3, file: *mut sqlite3_file) -> Option<String> {
+    let is_it = |name: &str| file_of_schema(connection, name) == Some(file);
+    if is_it("main") {
+        return Some("main".to_owned());
+    }
+    schemas(connection).into_iter().map(|(name, _)| name).find(|name| is_it(name))
+}
+
+/// Executes SQL that returns nothing of interest. The error is SQLite's message.
+pub(crate) fn execute(connection: *mut sqlite3, sql: &str) -> Result<(), String> {
+    let (Some(api), Ok(sql)) = (api(), CString::new(sql)) else { return Err("not initialised".to_owned()) };
+    let none = std::ptr::null_mut();
+    // SAFETY: an open connection; the text ends with a zero byte; no callback.
+    let rc = unsafe { (api.exec)(connection, sql.as_ptr(), std::ptr::null(), none, std::ptr::null_mut()) };
+    if rc == SQLITE_OK {
+        return Ok(());
+    }
+    // SAFETY: SQLite's text, valid until the next call on the connection.
+    Err(unsafe { text_of((api.errmsg)(connection).cast()) })
+}
+
+/// SQLite tells which connection a database file belongs to (`SQLITE_FCNTL_PDB`): the first moment at which the
+/// traps can be seen, and before anything is read or written through the file.
+///
+/// # Safety
+/// `argument` is what SQLite gave with the operation: a pointer to the connection.
+pub(crate) unsafe fn attached(file: *mut sqlite3_file, argument: *mut c_void) {
+    // SAFETY: the caller's word.
+    let connection = unsafe { argument.cast::<*mut sqlite3>().read() };
+    if connection.is_null() {
+        return;
+    }
+    forget(file);
+    known().push(Known { connection: connection as usize, file: file as usize });
+    let Some(own_vfs) = vfs_of(connection) else {
+        return; // The connection's first database: there is nothing that it could be attached to.
+    };
+    let clause = running(connection, |sql| match attach_key(sql) {
+        Attach::NotAttach => None,
+        other => Some(other),
+    });
+    let foreign = !vfs::is_ours(own_vfs);
+    let marked = with(file, |open| {
+        let key_clause = clause == Some(Attach::WithKey);
+        if let Some(main) = open.body.as_main() {
+            if key_clause {
+                main.refuse(&code::ATTACH_KEY);
+                report(&code::ATTACH_KEY, main.path());
+            } else if foreign {
+                main.refuse(&code::FOREIGN_VFS);
+                report(&code::FOREIGN_VFS, main.path());
+            }
+        } else if let Some(plain) = open.body.as_plain()
+            && key_clause
+        {
+            plain.refuse(&code::ATTACH_KEY);
+            report(&code::ATTACH_KEY, plain.path());
+        }
+        Ok(open.body.as_main().is_some_and(|main| !main.is_on_disk()))
+    });
+    if marked == Ok(true)
+        && let Some(schema) = running(connection, vacuum_into)
+    {
+        // A copy gets the source's reserve; a plain source must be told to leave room (it is not changed itself).
+        let reserved = reserve(connection, &schema);
+        if reserved.is_none() {
+            report(&code::RESERVE, schema);
+        }
+    }
+}
+
+/// Puts our name before the name of the VFS below (`SQLITE_FCNTL_VFSNAME`).
+///
+/// # Safety
+/// `argument` points to a string of SQLite's allocator, or to null.
+pub(crate) unsafe fn prefix_vfs_name(argument: *mut c_void) {
+    let Some(api) = api() else { return };
+    let place = argument.cast::<*mut c_char>();
+    // SAFETY: the caller's word.
+    let below = unsafe { place.read() };
+    // SAFETY: a string or null.
+    let text = format!("strongroom/{}", unsafe { text_of(below.cast::<u8>()) });
+    // SAFETY: allocated by SQLite, as the operation says.
+    unsafe { (api.free)(below.cast::<c_void>()) };
+    // SAFETY: `place` is writable.
+    unsafe { place.write(sqlite_string(&text)) };
+}
+
+/// A copy of `text` in SQLite's allocator; null when there is no memory.
+#[must_use]
+pub(crate) fn sqlite_string(text: &str) -> *mut c_char {
+    let Some(api) = api() else { return std::ptr::null_mut() };
+    let bytes = text.as_bytes();
+    // SAFETY: plain allocation.
+    let copy = unsafe { (api.malloc64)(bytes.len() as u64 + 1) }.cast::<u8>();
+    if copy.is_null() {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: `copy` has room for the text and the zero byte.
+    unsafe { copy.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    // SAFETY: within the allocation.
+    unsafe { copy.add(bytes.len()).write(0) };
+    copy.cast::<c_char>()
+}

@@ -1,0 +1,132 @@
+//! The entry point, one for both shapes of the guard: SQLite calls it when it loads the extension, and, registered with
+//! `sqlite3_auto_extension`, for every connection that is opened afterwards.
+//!
+//! Must not: fail half-way: either the VFS is registered and the connection has its functions, or an error is returned.
+#![expect(unsafe_code, reason = "called by SQLite")]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::panic::catch_unwind;
+
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+use crate::api::{Api, api, install};
+use crate::ffi::{SQLITE_ERROR, SQLITE_OK, SQLITE_OK_LOAD_PERMANENTLY, SQLITE_TRACE_STMT, sqlite3};
+use crate::statement::{Attach, attach_key};
+use crate::{connection, report, sql, vfs};
+
+/// The oldest SQLite that has all that is called: 3.37.0.
+const OLDEST: c_int = 3_037_000;
+/// `sqlite3_libversion_number` in `sqlite3_api_routines`.
+const LIBVERSION: usize = 73;
+
+/// What SQLite calls: `(connection, error, routines)`. Registers the VFS, the functions, and itself for connections to
+/// come. Returns `SQLITE_OK_LOAD_PERMANENTLY`: files of ours may outlive the connection that loaded us.
+///
+/// # Safety
+/// Called by SQLite with its own arguments.
+pub unsafe extern "C" fn entry_point(
+    connection: *mut sqlite3,
+    error: *mut *mut c_char,
+    routines: *const c_void,
+) -> c_int {
+    let outcome = catch_unwind(|| {
+        // SAFETY: the caller's word.
+        unsafe { take_routines(routines) }?;
+        enable(connection)
+    });
+    match outcome {
+        Ok(Ok(())) => SQLITE_OK_LOAD_PERMANENTLY,
+        Ok(Err(failed)) => {
+            report::report_error(&failed);
+            if !error.is_null() {
+                // SAFETY: SQLite gives a place for a text of its allocator.
+                unsafe { error.write(sql::error_text(&failed)) };
+            }
+            SQLITE_ERROR
+        }
+        Err(_) => SQLITE_ERROR,
+    }
+}
+
+/// # Safety
+/// `routines` came from SQLite.
+unsafe fn take_routines(routines: *const c_void) -> Result<(), Error> {
+    if api().is_some() {
+        return Ok(());
+    }
+    let too_old = || Error::new(&code::HOST_TOO_OLD, "");
+    if routines.is_null() {
+        return Err(too_old());
+    }
+    let entries = routines.cast::<Option<unsafe extern "C" fn() -> c_int>>();
+    // SAFETY: every SQLite since 3.3 has this entry, with this type.
+    let version = unsafe { entries.add(LIBVERSION).read() }.ok_or_else(too_old)?;
+    // SAFETY: a function of no arguments.
+    let version = unsafe { version() };
+    if version < OLDEST {
+        return Err(Error::new(&code::HOST_TOO_OLD, format!("{version}")));
+    }
+    // SAFETY: new enough, as just checked.
+    let table = unsafe { Api::from_routines(routines) };
+    install(table.ok_or_else(too_old)?);
+    Ok(())
+}
+
+/// Registers the VFS as the default, gives `connection` the functions, and does so for every later connection.
+///
+/// # Errors
+/// SR-9001 when SQLite refuses a registration.
+pub fn enable(connection: *mut sqlite3) -> Result<(), Error> {
+    vfs::register()?;
+    if connection.is_null() {
+        return Ok(());
+    }
+    sql::install(connection)?;
+    guard_foreign(connection);
+    let Some(api) = api() else { return Err(Error::new(&code::BUG, "not initialised")) };
+    // SAFETY: SQLite calls it back with the three arguments of an entry point; the same pointer is registered once.
+    let rc = unsafe {
+        (api.auto_extension)(Some(std::mem::transmute::<
+            unsafe extern "C" fn(*mut sqlite3, *mut *mut c_char, *const c_void) -> c_int,
+            unsafe extern "C" fn(),
+        >(auto_entry)))
+    };
+    if rc == SQLITE_OK { Ok(()) } else { Err(Error::new(&code::BUG, format!("sqlite3_auto_extension: {rc}"))) }
+}
+
+/// As [`entry_point`], for connections that are opened later; there "permanently" is not an answer that SQLite takes.
+unsafe extern "C" fn auto_entry(connection: *mut sqlite3, error: *mut *mut c_char, routines: *const c_void) -> c_int {
+    // SAFETY: SQLite's own arguments.
+    match unsafe { entry_point(connection, error, routines) } {
+        SQLITE_OK_LOAD_PERMANENTLY => SQLITE_OK,
+        rc => rc,
+    }
+}
+
+/// A connection that was opened before the guard was loaded attaches through its own VFS, where the guard sees nothing.
+/// There the statement itself is watched, so that `ATTACH ... KEY` does not make a plain database unnoticed.
+fn guard_foreign(connection: *mut sqlite3) {
+    let Some(api) = api() else { return };
+    if connection::uses_guard(connection) {
+        return;
+    }
+    // SAFETY: the callback keeps to SQLite's conventions. An application's own trace replaces it: docs/reference.
+    unsafe {
+        (api.trace_v2)(connection, SQLITE_TRACE_STMT.cast_unsigned(), Some(trace), connection.cast::<c_void>());
+    }
+}
+
+unsafe extern "C" fn trace(_event: c_int, data: *mut c_void, _statement: *mut c_void, text: *mut c_void) -> c_int {
+    // SAFETY: for this event SQLite gives the statement's text.
+    let text = unsafe { connection::text_of(text.cast::<u8>()) };
+    if attach_key(&text) == Attach::WithKey
+        && let Some(api) = api()
+    {
+        report::report(&code::ATTACH_KEY, "the statement was interrupted");
+        // SAFETY: the connection that the statement runs on. ATTACH reads the schema of what it attaches, which an
+        // interrupted connection does not; SQLite then detaches it again.
+        unsafe { (api.interruptx)(data.cast::<sqlite3>()) };
+    }
+    0
+}

@@ -1,0 +1,119 @@
+//! The object that SQLite holds for an open file: its method table first, as SQLite demands, then ours, then the
+//! file below in the same allocation (SQLite allocates `szOsFile` bytes).
+//!
+//! Invariants:
+//! H1. `body` is non-null from a successful open until close, and only SQLite's serialised calls reach it.
+//! H2. A panic inside a call becomes `SQLITE_IOERR` and the handle answers nothing but `SQLITE_IOERR` afterwards.
+//!
+//! Must not: be created elsewhere than in `vfs::open`.
+#![expect(unsafe_code, reason = "memory that SQLite allocates")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use strongroom_format::code;
+
+use crate::body::Body;
+use crate::ffi::{SQLITE_IOERR, SQLITE_OK, sqlite3_file};
+use crate::lower::{Rc, RcResult};
+use crate::methods::METHODS;
+use crate::report::report;
+
+/// What lies behind a handle.
+pub(crate) struct Open {
+    /// The file's behaviour; replaced when `PRAGMA key` turns an empty plain file into a sealed one.
+    pub body: Box<dyn Body>,
+    poisoned: bool,
+}
+
+/// SQLite's view of the file. See the module comment.
+#[repr(C)]
+pub(crate) struct Handle {
+    base: sqlite3_file,
+    open: *mut Open,
+}
+
+/// Offset of the file below within the allocation.
+pub(crate) const LOWER_OFFSET: usize = size_of::<Handle>();
+
+/// The file below, inside the allocation of `file`.
+///
+/// # Safety
+/// `file` was allocated with at least `LOWER_OFFSET` bytes before the file below.
+pub(crate) unsafe fn lower_of(file: *mut sqlite3_file) -> *mut sqlite3_file {
+    // SAFETY: within the allocation, by the caller's word.
+    unsafe { file.cast::<u8>().add(LOWER_OFFSET) }.cast::<sqlite3_file>()
+}
+
+/// Makes `file` ours.
+///
+/// # Safety
+/// `file` is the allocation that SQLite gave to `xOpen`.
+pub(crate) unsafe fn install(file: *mut sqlite3_file, body: Box<dyn Body>) {
+    let open = Box::into_raw(Box::new(Open { body, poisoned: false }));
+    let handle = file.cast::<Handle>();
+    // SAFETY: the allocation has room for a `Handle`; nothing in it has a destructor.
+    unsafe { handle.write(Handle { base: sqlite3_file { methods: &raw const METHODS }, open }) };
+}
+
+/// Whether `file` is open and is one of ours.
+#[must_use]
+pub(crate) fn is_ours(file: *mut sqlite3_file) -> bool {
+    if file.is_null() {
+        return false;
+    }
+    // SAFETY: SQLite only hands out files that it has allocated; `pMethods` is their first field.
+    let methods = unsafe { (*file).methods };
+    std::ptr::eq(methods, &raw const METHODS)
+}
+
+/// Runs `call` on the file's state; H2. For files of ours only.
+pub(crate) fn with<T>(file: *mut sqlite3_file, call: impl FnOnce(&mut Open) -> RcResult<T>) -> RcResult<T> {
+    if !is_ours(file) {
+        return Err(Rc(SQLITE_IOERR));
+    }
+    // SAFETY: the method table says that this is a `Handle`.
+    let open = unsafe { (*file.cast::<Handle>()).open };
+    // SAFETY: H1.
+    let Some(open) = (unsafe { open.as_mut() }) else { return Err(Rc(SQLITE_IOERR)) };
+    if open.poisoned {
+        return Err(Rc(SQLITE_IOERR));
+    }
+    match catch_unwind(AssertUnwindSafe(|| call(open))) {
+        Ok(result) => result,
+        Err(_) => {
+            // SAFETY: H1; the reference that was moved into the closure is gone.
+            if let Some(open) = unsafe { (*file.cast::<Handle>()).open.as_mut() } {
+                open.poisoned = true;
+            }
+            Err(report(&code::BUG, "a file operation panicked"))
+        }
+    }
+}
+
+/// As [`with`], as a C result.
+pub(crate) fn rc(result: RcResult<()>) -> std::ffi::c_int {
+    match result {
+        Ok(()) => SQLITE_OK,
+        Err(Rc(rc)) => rc,
+    }
+}
+
+/// Takes the state out of the handle and drops it. The file below is still open.
+///
+/// # Safety
+/// Called once, from `xClose`.
+pub(crate) unsafe fn uninstall(file: *mut sqlite3_file) {
+    let handle = file.cast::<Handle>();
+    // SAFETY: called from `xClose` of a file of ours.
+    let open = unsafe { std::mem::replace(&mut (*handle).open, std::ptr::null_mut()) };
+    if !open.is_null() {
+        // SAFETY: made by `Box::into_raw` in `install`, and taken out just now.
+        let open = unsafe { Box::from_raw(open) };
+        // A destructor that panics must not unwind into SQLite.
+        if catch_unwind(AssertUnwindSafe(|| drop(open))).is_err() {
+            report(&code::BUG, "closing a file panicked");
+        }
+    }
+    // SAFETY: as above; a null method table tells SQLite that the file is closed.
+    unsafe { (*handle).base.methods = std::ptr::null() };
+}

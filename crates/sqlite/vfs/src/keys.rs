@@ -1,0 +1,101 @@
+//! Where a database's key comes from: URI parameters, a key registered for a path, or PRAGMA key.
+//!
+//! Must not: keep key material elsewhere than in an `Opener` (locked memory), or put any into a message.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use strongroom_format::code;
+use strongroom_format::header::Cipher;
+use strongroom_keyring::{Error, KeySource, Opener, SourceContext};
+
+use crate::main_file::Wanted;
+
+/// The URI parameters that the guard reads.
+#[derive(Default)]
+pub(crate) struct Parameters {
+    /// `key_id`, `key_env`, `key_file` or `key_command`.
+    pub source: Option<KeySource>,
+    /// `keyring`.
+    pub keyring: Option<PathBuf>,
+    /// `cipher`.
+    pub cipher: Option<Cipher>,
+    /// `page_size`.
+    pub page_size: Option<u32>,
+    /// `allow_plaintext=1`.
+    pub allow_plaintext: bool,
+}
+
+impl Parameters {
+    /// Reads the parameters through `get`, which answers with a parameter's value if the URI has it.
+    pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
+        let sources = [
+            get("key_id").map(|id| KeySource::KeyId { id }),
+            get("key_env").map(KeySource::Env),
+            get("key_file").map(|path| KeySource::File(PathBuf::from(path))),
+            get("key_command").map(KeySource::Command),
+        ];
+        let mut sources = sources.into_iter().flatten();
+        let source = sources.next();
+        if sources.next().is_some() {
+            return Err(Error::new(&code::KEY_OPTION, "URI"));
+        }
+        let invalid = |name: &str| Error::new(&code::URI, name);
+        let cipher = get("cipher")
+            .map(|name| Cipher::from_name(&name).ok_or_else(|| invalid("cipher")))
+            .transpose()?;
+        let page_size = get("page_size")
+            .map(|text| text.parse().ok().and_then(valid_page_size).ok_or_else(|| invalid("page_size")))
+            .transpose()?;
+        let allow_plaintext = matches!(get("allow_plaintext").as_deref(), Some("1" | "on" | "true" | "yes"));
+        Ok(Self { source, keyring: get("keyring").map(PathBuf::from), cipher, page_size, allow_plaintext })
+    }
+
+    /// What a database created with these parameters is to be like; `page_size` where the URI has none.
+    pub(crate) fn wanted(&self, page_size: u32) -> Wanted {
+        Wanted {
+            cipher: self.cipher.unwrap_or(Cipher::Aes256Gcm),
+            page_size: self.page_size.unwrap_or(page_size),
+        }
+    }
+
+    /// The keyring named by the URI, by `STRONGROOM_KEYRING`, or `None` for the default one.
+    fn keyring(&self) -> Option<PathBuf> {
+        self.keyring.clone().or_else(|| std::env::var_os("STRONGROOM_KEYRING").map(PathBuf::from))
+    }
+
+    /// The opener for the database at `path`: from the URI, else from a registered key. `None`: no key given.
+    pub(crate) fn opener(&self, path: &str, creating: bool) -> Result<Option<Arc<Opener>>, Error> {
+        match &self.source {
+            Some(source) => {
+                let context = SourceContext { keyring: self.keyring(), creating, prompt: path.to_owned() };
+                Ok(Some(Arc::new(source.opener(&context)?)))
+            }
+            None => Ok(registered().get(path).map(Arc::clone)),
+        }
+    }
+}
+
+/// `size` if SQLite allows it as a page size and 32 bytes of it can be reserved.
+#[must_use]
+pub fn valid_page_size(size: u32) -> Option<u32> {
+    (size.is_power_of_two() && (512..=65536).contains(&size)).then_some(size)
+}
+
+type Registered = BTreeMap<String, Arc<Opener>>;
+static REGISTERED: Mutex<Registered> = Mutex::new(BTreeMap::new());
+
+fn registered() -> MutexGuard<'static, Registered> {
+    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Registers `opener` for every later open of `path` in this process. `path` is absolute, as SQLite makes it.
+pub fn register(path: String, opener: Arc<Opener>) {
+    registered().insert(path, opener);
+}
+
+/// Forgets the key registered for `path`. True if there was one.
+pub fn unregister(path: &str) -> bool {
+    registered().remove(path).is_some()
+}

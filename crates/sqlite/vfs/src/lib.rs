@@ -1,0 +1,45 @@
+//! Guard 1's VFS: SQLite files sealed page by page under an unmodified SQLite.
+//!
+//! The way of a call: SQLite -> `methods` (C entry points) -> a `Body` (`main_file`, `wal`, `journal`, `temp`,
+//! `super_journal`, `plain`) -> `seal` -> `lower` (the file of the VFS below). `vfs` decides which body a file gets,
+//! `connection` closes the traps that SQLite's interface leaves, `rekey` changes the data key of a database in use.
+//!
+//! The bytes are specified in docs/spec/sqlite.md; the invariants, by letter and number, in each file's header and
+//! together in docs/internals/sqlite-vfs.md.
+//!
+//! Must not: link to an SQLite. Everything goes through the table in `api`, filled by the host.
+
+mod api;
+mod body;
+mod connection;
+mod databases;
+mod entry;
+mod ffi;
+mod handle;
+mod journal;
+mod keys;
+mod lower;
+mod main_file;
+mod methods;
+mod plain;
+mod pragma;
+mod query;
+mod rekey;
+mod report;
+mod seal;
+mod sealed;
+mod sql;
+mod statement;
+mod super_journal;
+mod temp;
+mod vfs;
+mod wal;
+
+pub use api::ROUTINES;
+pub use entry::{enable, entry_point};
+pub use ffi::{CONSTANTS, sqlite3};
+pub use keys::{register as register_key, unregister as forget_key, valid_page_size};
+pub use rekey::{RekeyReport, rekey, rewrap};
+pub use report::{last_text, line, take_last, to_stderr};
+pub use seal::{PageCipher, PageError, UnitKey, parse_tail};
+pub use vfs::{NAME, absolute};

@@ -1,0 +1,174 @@
+//! The file below: a safe face on a `sqlite3_file` of the VFS that ours stands on.
+//!
+//! Invariant L1: a `Lower` is made only from a file that the VFS below has opened, and is not used after `close`.
+//! The handle that owns the file keeps this; copies of a `Lower` held elsewhere (a log's view of its database) are
+//! dropped before that, because SQLite closes logs and journals before the database they belong to.
+//! Must not: know anything of encryption.
+#![expect(unsafe_code, reason = "calls methods of a C object")]
+
+use std::ffi::{c_int, c_void};
+
+use crate::ffi::{
+    SQLITE_IOERR, SQLITE_IOERR_READ, SQLITE_IOERR_SHORT_READ, SQLITE_NOTFOUND, SQLITE_OK,
+    sqlite3_file, sqlite3_io_methods,
+};
+
+/// A SQLite result code other than `SQLITE_OK`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rc(pub c_int);
+
+/// What a VFS method returns.
+pub(crate) type RcResult<T> = Result<T, Rc>;
+
+/// Turns a C result into a `Result`.
+pub(crate) fn check(rc: c_int) -> RcResult<()> {
+    if rc == SQLITE_OK { Ok(()) } else { Err(Rc(rc)) }
+}
+
+/// The file below. See L1.
+#[derive(Clone, Copy)]
+pub(crate) struct Lower {
+    file: *mut sqlite3_file,
+}
+
+// SAFETY: SQLite serialises the use of one connection's files; nothing in `Lower` is bound to a thread.
+unsafe impl Send for Lower {}
+
+impl Lower {
+    /// Wraps an opened file.
+    ///
+    /// # Safety
+    /// `file` points to a `sqlite3_file` that was opened successfully and outlives every use (L1).
+    #[must_use]
+    pub(crate) unsafe fn new(file: *mut sqlite3_file) -> Self {
+        Self { file }
+    }
+
+    /// The C object.
+    #[must_use]
+    pub(crate) fn as_ptr(self) -> *mut sqlite3_file {
+        self.file
+    }
+
+    fn methods(self) -> RcResult<&'static sqlite3_io_methods> {
+        // SAFETY: L1: the file is open.
+        let methods = unsafe { (*self.file).methods };
+        // SAFETY: method tables are static in every VFS; a null pointer means that the file is closed.
+        unsafe { methods.as_ref() }.ok_or(Rc(SQLITE_IOERR))
+    }
+
+    /// Reads at `at`. Bytes past the end of the file are zero and the result is then `SQLITE_IOERR_SHORT_READ`.
+    pub(crate) fn read(self, out: &mut [u8], at: u64) -> RcResult<()> {
+        let call = self.methods()?.read.ok_or(Rc(SQLITE_IOERR))?;
+        let (amount, offset) = (amount(out.len())?, offset(at)?);
+        // SAFETY: `out` is writable for `amount` bytes.
+        check(unsafe { call(self.file, out.as_mut_ptr().cast::<c_void>(), amount, offset) })
+    }
+
+    /// As [`Self::read`], but says how whole the read was instead of failing short: true when all bytes were there.
+    pub(crate) fn read_whole(self, out: &mut [u8], at: u64) -> RcResult<bool> {
+        match self.read(out, at) {
+            Ok(()) => Ok(true),
+            Err(Rc(SQLITE_IOERR_SHORT_READ)) => Ok(false),
+            Err(rc) => Err(rc),
+        }
+    }
+
+    /// Writes at `at`.
+    pub(crate) fn write(self, data: &[u8], at: u64) -> RcResult<()> {
+        let call = self.methods()?.write.ok_or(Rc(SQLITE_IOERR))?;
+        let (amount, offset) = (amount(data.len())?, offset(at)?);
+        // SAFETY: `data` is readable for `amount` bytes.
+        check(unsafe { call(self.file, data.as_ptr().cast::<c_void>(), amount, offset) })
+    }
+
+    /// Truncates to `size` bytes.
+    pub(crate) fn truncate(self, size: u64) -> RcResult<()> {
+        let call = self.methods()?.truncate.ok_or(Rc(SQLITE_IOERR))?;
+        let size = offset(size)?;
+        // SAFETY: L1.
+        check(unsafe { call(self.file, size) })
+    }
+
+    /// Makes what was written durable; `flags` are SQLite's.
+    pub(crate) fn sync(self, flags: c_int) -> RcResult<()> {
+        let call = self.methods()?.sync.ok_or(Rc(SQLITE_IOERR))?;
+        // SAFETY: L1.
+        check(unsafe { call(self.file, flags) })
+    }
+
+    /// Size in bytes.
+    pub(crate) fn size(self) -> RcResult<u64> {
+        let call = self.methods()?.file_size.ok_or(Rc(SQLITE_IOERR))?;
+        let mut size = 0_i64;
+        // SAFETY: `size` is writable.
+        check(unsafe { call(self.file, &raw mut size) })?;
+        u64::try_from(size).map_err(|_| Rc(SQLITE_IOERR))
+    }
+
+    /// Takes a lock of SQLite's `level`.
+    pub(crate) fn lock(self, level: c_int) -> RcResult<()> {
+        let call = self.methods()?.lock.ok_or(Rc(SQLITE_IOERR))?;
+        // SAFETY: L1.
+        check(unsafe { call(self.file, level) })
+    }
+
+    /// Goes back to a lower lock.
+    pub(crate) fn unlock(self, level: c_int) -> RcResult<()> {
+        let call = self.methods()?.unlock.ok_or(Rc(SQLITE_IOERR))?;
+        // SAFETY: L1.
+        check(unsafe { call(self.file, level) })
+    }
+
+    /// Whether some connection holds a reserved lock.
+    pub(crate) fn check_reserved_lock(self) -> RcResult<c_int> {
+        let call = self.methods()?.check_reserved_lock.ok_or(Rc(SQLITE_IOERR))?;
+        let mut held = 0;
+        // SAFETY: `held` is writable.
+        check(unsafe { call(self.file, &raw mut held) })?;
+        Ok(held)
+    }
+
+    /// Passes a file control down.
+    pub(crate) fn file_control(self, op: c_int, argument: *mut c_void) -> RcResult<()> {
+        let call = self.methods()?.file_control.ok_or(Rc(SQLITE_NOTFOUND))?;
+        // SAFETY: `argument` came from SQLite together with `op`.
+        check(unsafe { call(self.file, op, argument) })
+    }
+
+    /// Sector size in bytes.
+    #[must_use]
+    pub(crate) fn sector_size(self) -> c_int {
+        let call = self.methods().ok().and_then(|methods| methods.sector_size);
+        // SAFETY: L1.
+        call.map_or(4096, |call| unsafe { call(self.file) })
+    }
+
+    /// `SQLITE_IOCAP_*` of the device.
+    #[must_use]
+    pub(crate) fn device_characteristics(self) -> c_int {
+        let call = self.methods().ok().and_then(|methods| methods.device_characteristics);
+        // SAFETY: L1.
+        call.map_or(0, |call| unsafe { call(self.file) })
+    }
+
+    /// Closes the file; nothing may be called after it.
+    pub(crate) fn close(self) -> RcResult<()> {
+        let call = self.methods()?.close.ok_or(Rc(SQLITE_IOERR))?;
+        // SAFETY: L1; the owner calls this once.
+        check(unsafe { call(self.file) })
+    }
+
+    /// The method table, for the shared-memory calls that are passed on unchanged.
+    pub(crate) fn raw_methods(self) -> RcResult<&'static sqlite3_io_methods> {
+        self.methods()
+    }
+}
+
+fn amount(len: usize) -> RcResult<c_int> {
+    c_int::try_from(len).map_err(|_| Rc(SQLITE_IOERR_READ))
+}
+
+fn offset(at: u64) -> RcResult<i64> {
+    i64::try_from(at).map_err(|_| Rc(SQLITE_IOERR))
+}

@@ -1,0 +1,531 @@
+//! The sealed database file: header in front, pages sealed in place. docs/spec/sqlite.md, "Database file".
+//!
+//! Invariants:
+//! M1. Every byte written past the header is part of a whole sealed page whose reserved bytes SQLite left zero.
+//! M2. No byte of a page that did not authenticate reaches SQLite.
+//! M3. A new database's header is on the disk, durably, before its first page.
+//! M4. The journal's buffered records reach the kernel before any page does.
+//! M5. Without a key, or once refused, nothing can be locked, so nothing is read, written or deleted by SQLite.
+//!
+//! Must not: keep a copy of a page longer than a call, except the 16 bytes of page 1 that SQLite asks for each time.
+
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use strongroom_crypto::nonce12;
+use strongroom_format::code::{self, Code};
+use strongroom_format::header::{Cipher, HEADER_LEN, ObjectKind};
+use strongroom_format::sqlite::{PAGE_RESERVE, page_offset};
+use strongroom_keyring::{NewObject, Object, Opener};
+
+use crate::body::Body;
+use crate::ffi::{
+    IOCAP_ATOMIC_ANY, SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, SQLITE_FCNTL_CHUNK_SIZE,
+    SQLITE_FCNTL_COMMIT_ATOMIC_WRITE, SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_FCNTL_SIZE_HINT,
+    SQLITE_IOCAP_BATCH_ATOMIC, SQLITE_IOCAP_POWERSAFE_OVERWRITE, SQLITE_IOCAP_SAFE_APPEND,
+    SQLITE_IOCAP_SUBPAGE_READ, SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE, SQLITE_LOCK_SHARED,
+    SQLITE_NOTFOUND, SQLITE_SYNC_FULL,
+};
+use crate::journal::JournalCore;
+use crate::lower::{Lower, Rc, RcResult};
+use crate::report::{report, report_error, warn};
+use crate::seal::{PageError, TAIL, crypto, parse_tail};
+use crate::sealed::{Keys, Sealed};
+
+/// What a new database is to be like.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Page cipher.
+    pub cipher: Cipher,
+    /// Page size in bytes.
+    pub page_size: u32,
+}
+
+/// The nonces that the running transaction gives page 1: eight bytes that its journal names, and a count.
+#[derive(Clone, Copy)]
+pub(crate) struct Page1Nonces {
+    /// First 8 bytes, random per journal.
+    pub prefix: [u8; 8],
+    /// Next value of the last 4 bytes. The top bit is kept for recovery, which starts at a random count.
+    pub count: u32,
+}
+
+/// What a database and its journal share.
+#[derive(Default)]
+pub(crate) struct Link {
+    /// Nonces for page 1 while a journal is in force.
+    pub page1: Mutex<Option<Page1Nonces>>,
+    /// The open journal, to be flushed before a page is written (M4).
+    pub journal: Mutex<Weak<Mutex<JournalCore>>>,
+}
+
+/// A database file that is sealed, or is to become so.
+pub(crate) struct MainFile {
+    lower: Lower,
+    path: String,
+    opener: Option<Arc<Opener>>,
+    sealed: Option<Arc<Sealed>>,
+    keys: Option<Arc<Keys>>,
+    page_size: u32,
+    /// The header is in the file. False for a database that is still to be created.
+    on_disk: bool,
+    /// SQLite is to choose the page size itself: the target of VACUUM INTO.
+    answer_empty: bool,
+    refused: Option<&'static Code>,
+    /// The header's sequence was looked at since the last lock or sync (O2).
+    fresh: bool,
+    /// Bytes 24..40 of page 1, valid while the page's tail is this.
+    change_counter: Option<([u8; TAIL], [u8; 16])>,
+    scratch: Vec<u8>,
+    link: Arc<Link>,
+}
+
+impl MainFile {
+    /// A file that begins with the sealed magic. Without `opener` it stays locked (M5) until [`Self::unlock`].
+    pub(crate) fn existing(lower: Lower, path: String, page_size: u32, opener: Option<Arc<Opener>>) -> RcResult<Self> {
+        let mut file = Self::new(lower, path, page_size);
+        file.on_disk = true;
+        if let Some(opener) = opener {
+            file.unlock(opener)?;
+        }
+        Ok(file)
+    }
+
+    /// An empty file that becomes a sealed database with its first page.
+    pub(crate) fn create(lower: Lower, path: String, wanted: Wanted, opener: Arc<Opener>, answer_empty: bool) -> RcResult<Self> {
+        let new = NewObject {
+            kind: ObjectKind::Sqlite,
+            cipher: wanted.cipher,
+            unit_size: wanted.page_size,
+            unit_reserve: PAGE_RESERVE,
+        };
+        let object = Object::create(&new, &opener).map_err(|error| report_error(&error))?;
+        let mut file = Self::new(lower, path, wanted.page_size);
+        file.answer_empty = answer_empty;
+        file.opener = Some(opener);
+        // Not shared yet: another connection may be creating the same file, and only one of them will.
+        let keys = Arc::new(Keys::new(object).map_err(|error| report_error(&error))?);
+        file.keys = Some(keys);
+        file.warn_of_ctr();
+        Ok(file)
+    }
+
+    fn new(lower: Lower, path: String, page_size: u32) -> Self {
+        Self {
+            lower,
+            path,
+            opener: None,
+            sealed: None,
+            keys: None,
+            page_size,
+            on_disk: false,
+            answer_empty: false,
+            refused: None,
+            fresh: false,
+            change_counter: None,
+            scratch: Vec::new(),
+            link: Arc::default(),
+        }
+    }
+
+    /// Opens the header with `opener`.
+    pub(crate) fn unlock(&mut self, opener: Arc<Opener>) -> RcResult<()> {
+        let sealed = Sealed::open(&self.path, self.lower, &opener)?;
+        let keys = sealed.keys();
+        self.page_size = keys.object.header().unit_size;
+        self.keys = Some(keys);
+        self.sealed = Some(sealed);
+        self.opener = Some(opener);
+        self.on_disk = true;
+        self.change_counter = None;
+        self.warn_of_ctr();
+        Ok(())
+    }
+
+    fn warn_of_ctr(&self) {
+        if self.keys.as_ref().is_some_and(|keys| keys.object.header().cipher == Cipher::Aes256Ctr) {
+            warn(&code::CTR_WARNING, &self.path);
+        }
+    }
+
+    /// Lets nothing through from now on (M5).
+    pub(crate) fn refuse(&mut self, code: &'static Code) {
+        self.refused = Some(code);
+    }
+
+    /// The header, once a key has opened it or when it is about to be created.
+    pub(crate) fn keys(&self) -> Option<&Arc<Keys>> {
+        self.keys.as_ref()
+    }
+
+    /// The shared object; `None` while locked and before the first page of a new database.
+    pub(crate) fn sealed(&self) -> Option<&Arc<Sealed>> {
+        self.sealed.as_ref()
+    }
+
+    /// The file below.
+    pub(crate) fn lower(&self) -> Lower {
+        self.lower
+    }
+
+    /// Path as SQLite made it absolute.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Page size in bytes.
+    pub(crate) fn page_size(&self) -> u32 {
+        self.page_size
+    }
+
+    /// Whether a key has been accepted, or the database is still to be created with one.
+    pub(crate) fn is_unlocked(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// Whether the file has a header on disk.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        self.on_disk
+    }
+
+    /// The opener, for a rekey in this connection.
+    pub(crate) fn opener(&self) -> Option<&Arc<Opener>> {
+        self.opener.as_ref()
+    }
+
+    /// What this file shares with its journal.
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    /// Drops what was remembered of the header, after this connection changed it.
+    pub(crate) fn header_changed(&mut self) -> RcResult<()> {
+        self.fresh = false;
+        self.ensure_fresh()
+    }
+
+    /// The sealed object for a log or journal of this database; creates the header if the database is new, so that
+    /// nothing can be sealed for an object that will not exist.
+    pub(crate) fn sealed_for_auxiliary(&mut self) -> RcResult<Arc<Sealed>> {
+        self.usable()?;
+        self.ensure_header()?;
+        self.sealed.clone().ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
+    }
+
+    fn usable(&self) -> RcResult<&Arc<Keys>> {
+        if let Some(code) = self.refused {
+            return Err(report(code, self.path.as_str()));
+        }
+        self.keys.as_ref().ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
+    }
+
+    /// Writes the header of a new database, or joins the one that another connection wrote first (M3). The caller
+    /// holds SQLite's reserved lock at least, which only one connection can.
+    fn ensure_header(&mut self) -> RcResult<()> {
+        if self.on_disk {
+            return Ok(());
+        }
+        if self.lower.size()? > 0 {
+            return self.join_created();
+        }
+        let keys = self.usable()?;
+        let bytes = keys.object.initial_bytes();
+        self.lower.write(&bytes, 0)?;
+        self.lower.sync(SQLITE_SYNC_FULL)?;
+        let opener = self.opener.clone().ok_or_else(|| report(&code::BUG, "new database without a key"))?;
+        self.sealed = Some(Sealed::open(&self.path, self.lower, &opener)?);
+        self.keys = self.sealed.as_ref().map(|sealed| sealed.keys());
+        self.on_disk = true;
+        Ok(())
+    }
+
+    /// Another connection created the database since this one opened the empty file.
+    fn join_created(&mut self) -> RcResult<()> {
+        let opener = self.opener.clone().ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))?;
+        let mine = self.page_size;
+        self.unlock(opener)?;
+        if self.page_size != mine {
+            return Err(report(&code::BUSY, "another connection created it with another page size"));
+        }
+        Ok(())
+    }
+
+    fn ensure_fresh(&mut self) -> RcResult<()> {
+        if self.fresh || !self.on_disk {
+            return Ok(());
+        }
+        if let Some(sealed) = &self.sealed {
+            self.keys = Some(sealed.refresh(self.lower)?);
+        }
+        self.fresh = true;
+        Ok(())
+    }
+
+    /// Answers what SQLite reads before a key can be known: page size and reserved bytes.
+    fn synthetic_header(&self) -> [u8; 100] {
+        let mut out = [0; 100];
+        out[..16].copy_from_slice(b"SQLite format 3\0");
+        // SQLite's own format: 65536 is written as 1, the other sizes as a big-endian number.
+        let size = u16::try_from(self.page_size).unwrap_or(1);
+        out[16] = u8::try_from(size >> 8).unwrap_or(0);
+        out[17] = u8::try_from(size & 0xff).unwrap_or(0);
+        out[18..24].copy_from_slice(&[1, 1, 32, 64, 32, 32]);
+        out
+    }
+
+    fn read_page(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
+        let at = page_offset(number, self.page_size);
+        if !self.lower.read_whole(page, at)? {
+            return self.short_page(number, at, page);
+        }
+        self.open_page(number, page)
+    }
+
+    /// The file ends before or within the page.
+    fn short_page(&self, number: u64, at: u64, page: &mut [u8]) -> RcResult<()> {
+        page.fill(0);
+        if self.lower.size()? > at {
+            return Err(report(&code::PAGE_TRUNCATED, format!("{}: page {number}", self.path)));
+        }
+        Err(Rc(SQLITE_IOERR_SHORT_READ))
+    }
+
+    fn open_page(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
+        let keys = self.usable()?;
+        match keys.current.open(number, page) {
+            Ok(()) => return Ok(()),
+            Err(PageError::Forged) => return Err(self.forged(number)),
+            Err(PageError::Epoch(_)) => {}
+        }
+        self.open_other_epoch(number, page)
+    }
+
+    /// A page of the epoch before, or of one that began since the header was read.
+    fn open_other_epoch(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
+        let tail = page.get(page.len().saturating_sub(TAIL)..).and_then(parse_tail);
+        let Some((_, _, epoch)) = tail else { return Err(self.forged(number)) };
+        let known = self.keys.as_ref().is_some_and(|keys| keys.cipher(epoch).is_some());
+        if !known && let Some(sealed) = &self.sealed {
+            self.keys = Some(sealed.refresh(self.lower)?);
+        }
+        let keys = self.usable()?;
+        let Some(cipher) = keys.cipher(epoch) else {
+            page.fill(0);
+            // An all-zero page, or noise, names an epoch that never was: call that what it is.
+            return Err(if epoch == 0 || epoch > keys.current.epoch().saturating_add(1) {
+                self.forged(number)
+            } else {
+                report(&code::UNKNOWN_EPOCH, format!("{}: page {number}, epoch {epoch}", self.path))
+            });
+        };
+        cipher.open(number, page).map_err(|_| self.forged(number))
+    }
+
+    fn forged(&self, number: u64) -> Rc {
+        let at = page_offset(number, self.page_size);
+        report(&code::PAGE, format!("{}: page {number}, offset {at}", self.path))
+    }
+
+    /// Bytes 24..40 of page 1: SQLite reads them at the start of each read transaction in rollback mode.
+    fn read_change_counter(&mut self, out: &mut [u8]) -> RcResult<()> {
+        let mut tail = [0; TAIL];
+        let at = page_offset(1, self.page_size).saturating_add(u64::from(self.page_size)).saturating_sub(TAIL as u64);
+        let whole = self.lower.read_whole(&mut tail, at)?;
+        if whole && let Some((known, bytes)) = &self.change_counter && *known == tail {
+            out.copy_from_slice(bytes);
+            return Ok(());
+        }
+        self.change_counter = None;
+        let mut page = std::mem::take(&mut self.scratch);
+        page.resize(self.page_size as usize, 0);
+        let result = self.read_page(1, &mut page);
+        if result.is_ok() {
+            let mut bytes = [0; 16];
+            bytes.copy_from_slice(&page[24..40]);
+            out.copy_from_slice(&bytes);
+            self.change_counter = Some((tail, bytes));
+        } else {
+            out.fill(0);
+        }
+        page.fill(0);
+        self.scratch = page;
+        result
+    }
+
+    /// A read that is not a whole page: tools and old versions make some.
+    fn read_part(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+        let size = u64::from(self.page_size);
+        let (number, within) = (at / size + 1, usize::try_from(at % size).map_err(|_| Rc(SQLITE_IOERR_SHORT_READ))?);
+        let Some(end) = within.checked_add(out.len()).filter(|end| *end <= self.page_size as usize) else {
+            return Err(report(&code::BUG, "read across pages"));
+        };
+        let mut page = vec![0; self.page_size as usize];
+        let result = self.read_page(number, &mut page);
+        out.copy_from_slice(&page[within..end]);
+        page.fill(0);
+        result
+    }
+
+    /// Nonce for a page: random, except that a transaction with a journal marks page 1 as its own.
+    fn nonce_for(&self, number: u64) -> RcResult<[u8; 12]> {
+        if number == 1 {
+            let mut page1 = self.link.page1.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(nonces) = page1.as_mut() {
+                let mut nonce = [0; 12];
+                nonce[..8].copy_from_slice(&nonces.prefix);
+                nonce[8..].copy_from_slice(&nonces.count.to_le_bytes());
+                nonces.count = nonces.count.wrapping_add(1);
+                return Ok(nonce);
+            }
+        }
+        nonce12().map_err(|error| report_error(&crypto(&error)))
+    }
+
+    /// M1: SQLite must have left the reserved bytes zero, and page 1 must say what the header says.
+    fn check_page(&self, number: u64, page: &[u8]) -> RcResult<()> {
+        let tail_is_zero = page[page.len() - TAIL..].iter().all(|&byte| byte == 0);
+        let synthetic = self.synthetic_header();
+        let sizes_agree = number != 1 || page[16..18] == synthetic[16..18];
+        if !sizes_agree {
+            return Err(report(&code::PAGE_SIZE, self.path.as_str()));
+        }
+        if !tail_is_zero || (number == 1 && u32::from(page[20]) != PAGE_RESERVE) {
+            return Err(report(&code::RESERVE, format!("{}: page {number}", self.path)));
+        }
+        Ok(())
+    }
+
+    fn flush_journal(&self) -> RcResult<()> {
+        let journal = self.link.journal.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        match journal {
+            Some(core) => core.lock().unwrap_or_else(PoisonError::into_inner).flush(),
+            None => Ok(()),
+        }
+    }
+
+    fn header_len_or_zero(&self) -> RcResult<u64> {
+        Ok(self.lower.size()?.saturating_sub(HEADER_LEN as u64))
+    }
+}
+
+impl Body for MainFile {
+    fn lower(&self) -> Lower {
+        self.lower
+    }
+
+    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+        let before_pages = self.answer_empty && !self.on_disk;
+        if at == 0 && out.len() == 100 && !before_pages {
+            out.copy_from_slice(&self.synthetic_header());
+            return Ok(());
+        }
+        if let Err(rc) = self.usable() {
+            out.fill(0);
+            return Err(rc);
+        }
+        if !self.on_disk {
+            out.fill(0);
+            return Err(Rc(SQLITE_IOERR_SHORT_READ));
+        }
+        let size = u64::from(self.page_size);
+        if out.len() == self.page_size as usize && at % size == 0 {
+            return self.read_page(at / size + 1, out);
+        }
+        if at == 24 && out.len() == 16 {
+            return self.read_change_counter(out);
+        }
+        self.read_part(out, at)
+    }
+
+    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+        self.usable()?;
+        let size = u64::from(self.page_size);
+        if data.len() != self.page_size as usize || at % size != 0 {
+            return Err(report(&code::PAGE_SIZE, self.path.as_str()));
+        }
+        let number = at / size + 1;
+        self.check_page(number, data)?;
+        self.flush_journal()?;
+        self.ensure_header()?;
+        self.ensure_fresh()?;
+        let nonce = self.nonce_for(number)?;
+        let mut page = std::mem::take(&mut self.scratch);
+        page.clear();
+        page.extend_from_slice(data);
+        let sealed = self.usable()?.current.seal(number, &nonce, &mut page).map_err(|error| report_error(&error));
+        let result = sealed.and_then(|()| self.lower.write(&page, page_offset(number, self.page_size)));
+        self.scratch = page;
+        result
+    }
+
+    fn truncate(&mut self, size: u64) -> RcResult<()> {
+        self.usable()?;
+        if !self.on_disk {
+            return Ok(());
+        }
+        if size % u64::from(self.page_size) != 0 {
+            return Err(Rc(SQLITE_IOERR_WRITE));
+        }
+        self.flush_journal()?;
+        self.lower.truncate(size.saturating_add(HEADER_LEN as u64))
+    }
+
+    fn sync(&mut self, flags: c_int) -> RcResult<()> {
+        self.fresh = false;
+        self.lower.sync(flags)
+    }
+
+    fn size(&mut self) -> RcResult<u64> {
+        self.header_len_or_zero()
+    }
+
+    fn lock(&mut self, level: c_int) -> RcResult<()> {
+        self.usable()?;
+        self.lower.lock(level)?;
+        self.fresh = false;
+        if level == SQLITE_LOCK_SHARED && !self.on_disk && self.lower.size()? > 0 {
+            let joined = self.join_created();
+            if joined.is_err() {
+                // The lock was taken for nothing; SQLite will not give it back after an error.
+                self.lower.unlock(0)?;
+            }
+            return joined;
+        }
+        Ok(())
+    }
+
+    fn unlock(&mut self, level: c_int) -> RcResult<()> {
+        self.fresh = false;
+        self.lower.unlock(level)
+    }
+
+    fn file_control(&mut self, op: c_int, argument: *mut c_void) -> RcResult<()> {
+        match op {
+            // Extending the file with zeros would make pages that were never sealed.
+            SQLITE_FCNTL_SIZE_HINT | SQLITE_FCNTL_CHUNK_SIZE => Ok(()),
+            SQLITE_FCNTL_BEGIN_ATOMIC_WRITE
+            | SQLITE_FCNTL_COMMIT_ATOMIC_WRITE
+            | SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE => Err(Rc(SQLITE_NOTFOUND)),
+            _ => self.lower.file_control(op, argument),
+        }
+    }
+
+    fn device_characteristics(&self) -> c_int {
+        sealed_characteristics(self.lower.device_characteristics())
+    }
+
+    fn shm_lock_taken(&mut self) {
+        self.fresh = false;
+    }
+
+    fn as_main(&mut self) -> Option<&mut MainFile> {
+        Some(self)
+    }
+}
+
+/// Device characteristics for sealed files: a sealed unit is not a device's atomic unit, an append is not safe before
+/// its size is, and part of a page cannot be authenticated; a seal unit does survive a power loss in its neighbour.
+pub(crate) fn sealed_characteristics(lower: c_int) -> c_int {
+    let cleared = IOCAP_ATOMIC_ANY | SQLITE_IOCAP_SAFE_APPEND | SQLITE_IOCAP_BATCH_ATOMIC | SQLITE_IOCAP_SUBPAGE_READ;
+    (lower & !cleared) | SQLITE_IOCAP_POWERSAFE_OVERWRITE
+}

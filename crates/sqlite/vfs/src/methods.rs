@@ -1,0 +1,186 @@
+//! `sqlite3_io_methods`: the C entry points of an open file. Each converts its arguments and calls the file's `Body`.
+//!
+//! Must not: decide anything, except that memory mapping is never offered (pages must be opened first).
+#![expect(unsafe_code, reason = "called by SQLite with raw pointers")]
+
+use std::ffi::{c_int, c_void};
+
+use crate::connection;
+use crate::ffi::{
+    SQLITE_FCNTL_PDB, SQLITE_FCNTL_PRAGMA, SQLITE_FCNTL_VFSNAME, SQLITE_IOERR, SQLITE_OK, sqlite3_file,
+    sqlite3_io_methods,
+};
+use crate::handle::{lower_of, rc, uninstall, with};
+use crate::lower::{Lower, Rc, RcResult, check};
+use crate::pragma;
+
+/// The one method table of every file of ours: its address tells our files from others.
+pub(crate) static METHODS: sqlite3_io_methods = sqlite3_io_methods {
+    version: 3,
+    close: Some(close),
+    read: Some(read),
+    write: Some(write),
+    truncate: Some(truncate),
+    sync: Some(sync),
+    file_size: Some(file_size),
+    lock: Some(lock),
+    unlock: Some(unlock),
+    check_reserved_lock: Some(check_reserved_lock),
+    file_control: Some(file_control),
+    sector_size: Some(sector_size),
+    device_characteristics: Some(device_characteristics),
+    shm_map: Some(shm_map),
+    shm_lock: Some(shm_lock),
+    shm_barrier: Some(shm_barrier),
+    shm_unmap: Some(shm_unmap),
+    fetch: Some(fetch),
+    unfetch: Some(unfetch),
+};
+
+fn at(offset: i64) -> RcResult<u64> {
+    u64::try_from(offset).map_err(|_| Rc(SQLITE_IOERR))
+}
+
+unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
+    connection::forget(file);
+    let flushed = with(file, |open| open.body.before_close());
+    // SAFETY: SQLite calls xClose once per file.
+    unsafe { uninstall(file) };
+    // SAFETY: our own file, whose allocation holds the file below.
+    let below = unsafe { lower_of(file) };
+    // SAFETY: it was opened when ours was, and nothing uses it any more.
+    let closed = unsafe { Lower::new(below) }.close();
+    rc(flushed.and(closed))
+}
+
+unsafe extern "C" fn read(file: *mut sqlite3_file, out: *mut c_void, amount: c_int, offset: i64) -> c_int {
+    let Ok(len) = usize::try_from(amount) else { return SQLITE_IOERR };
+    // SAFETY: SQLite gives a buffer of `amount` bytes, which it has initialised or will not read.
+    let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), len) };
+    rc(with(file, |open| open.body.read(out, at(offset)?)))
+}
+
+unsafe extern "C" fn write(file: *mut sqlite3_file, data: *const c_void, amount: c_int, offset: i64) -> c_int {
+    let Ok(len) = usize::try_from(amount) else { return SQLITE_IOERR };
+    // SAFETY: SQLite gives `amount` bytes.
+    let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) };
+    rc(with(file, |open| open.body.write(data, at(offset)?)))
+}
+
+unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
+    rc(with(file, |open| open.body.truncate(at(size)?)))
+}
+
+unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
+    rc(with(file, |open| open.body.sync(flags)))
+}
+
+unsafe extern "C" fn file_size(file: *mut sqlite3_file, size: *mut i64) -> c_int {
+    rc(with(file, |open| {
+        let bytes = i64::try_from(open.body.size()?).map_err(|_| Rc(SQLITE_IOERR))?;
+        // SAFETY: SQLite gives a place for the result.
+        unsafe { size.write(bytes) };
+        Ok(())
+    }))
+}
+
+unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
+    rc(with(file, |open| open.body.lock(level)))
+}
+
+unsafe extern "C" fn unlock(file: *mut sqlite3_file, level: c_int) -> c_int {
+    rc(with(file, |open| open.body.unlock(level)))
+}
+
+unsafe extern "C" fn check_reserved_lock(file: *mut sqlite3_file, held: *mut c_int) -> c_int {
+    rc(with(file, |open| {
+        let answer = open.body.lower().check_reserved_lock()?;
+        // SAFETY: SQLite gives a place for the result.
+        unsafe { held.write(answer) };
+        Ok(())
+    }))
+}
+
+unsafe extern "C" fn file_control(file: *mut sqlite3_file, op: c_int, argument: *mut c_void) -> c_int {
+    match op {
+        // SAFETY: with this op the argument is SQLite's array of strings.
+        SQLITE_FCNTL_PRAGMA => unsafe { pragma::control(file, argument) },
+        SQLITE_FCNTL_PDB => {
+            // SAFETY: with this op the argument points to the connection.
+            unsafe { connection::attached(file, argument) };
+            rc(with(file, |open| open.body.file_control(op, argument)))
+        }
+        SQLITE_FCNTL_VFSNAME => {
+            let below = rc(with(file, |open| open.body.file_control(op, argument)));
+            // SAFETY: with this op the argument points to a string of SQLite's allocator.
+            unsafe { connection::prefix_vfs_name(argument) };
+            below
+        }
+        _ => rc(with(file, |open| open.body.file_control(op, argument))),
+    }
+}
+
+unsafe extern "C" fn sector_size(file: *mut sqlite3_file) -> c_int {
+    with(file, |open| Ok(open.body.lower().sector_size())).unwrap_or(4096)
+}
+
+unsafe extern "C" fn device_characteristics(file: *mut sqlite3_file) -> c_int {
+    with(file, |open| Ok(open.body.device_characteristics())).unwrap_or(0)
+}
+
+unsafe extern "C" fn shm_map(
+    file: *mut sqlite3_file,
+    region: c_int,
+    size: c_int,
+    extend: c_int,
+    out: *mut *mut c_void,
+) -> c_int {
+    rc(with(file, |open| {
+        let below = open.body.lower();
+        let call = below.raw_methods()?.shm_map.ok_or(Rc(SQLITE_IOERR))?;
+        // SAFETY: the arguments are passed on unchanged.
+        check(unsafe { call(below.as_ptr(), region, size, extend, out) })
+    }))
+}
+
+unsafe extern "C" fn shm_lock(file: *mut sqlite3_file, offset: c_int, count: c_int, flags: c_int) -> c_int {
+    rc(with(file, |open| {
+        open.body.shm_lock_taken();
+        let below = open.body.lower();
+        let call = below.raw_methods()?.shm_lock.ok_or(Rc(SQLITE_IOERR))?;
+        // SAFETY: the arguments are passed on unchanged.
+        check(unsafe { call(below.as_ptr(), offset, count, flags) })
+    }))
+}
+
+unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
+    // Nothing can be reported from here; a handle that cannot answer has failed its other calls.
+    let passed = with(file, |open| {
+        let below = open.body.lower();
+        let call = below.raw_methods()?.shm_barrier.ok_or(Rc(SQLITE_IOERR))?;
+        // SAFETY: passed on unchanged.
+        unsafe { call(below.as_ptr()) };
+        Ok(())
+    });
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    drop(passed);
+}
+
+unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete: c_int) -> c_int {
+    rc(with(file, |open| {
+        let below = open.body.lower();
+        let call = below.raw_methods()?.shm_unmap.ok_or(Rc(SQLITE_IOERR))?;
+        // SAFETY: passed on unchanged.
+        check(unsafe { call(below.as_ptr(), delete) })
+    }))
+}
+
+unsafe extern "C" fn fetch(_file: *mut sqlite3_file, _offset: i64, _amount: c_int, out: *mut *mut c_void) -> c_int {
+    // SAFETY: SQLite gives a place for the result; null means "not mapped", and SQLite reads the page instead.
+    unsafe { out.write(std::ptr::null_mut()) };
+    SQLITE_OK
+}
+
+unsafe extern "C" fn unfetch(_file: *mut sqlite3_file, _offset: i64, _page: *mut c_void) -> c_int {
+    SQLITE_OK
+}

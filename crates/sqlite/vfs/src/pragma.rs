@@ -1,0 +1,128 @@
+//! PRAGMA key and PRAGMA rekey, as users of other products know them, and PRAGMA page_size, which a sealed database
+//! can follow only into a copy.
+//!
+//! The value of PRAGMA key stands in SQL text: `strongroom_key()` with a bound parameter is the better way.
+//! Must not: put the value into a message.
+#![expect(unsafe_code, reason = "SQLite's array of strings")]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::Arc;
+
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+use strongroom_format::header::Cipher;
+use strongroom_keyring::{KeySource, Opener, SourceContext};
+
+use crate::connection::{self, schema_of_file, sqlite_string};
+use crate::ffi::{SQLITE_ERROR, SQLITE_NOTFOUND, SQLITE_OK, sqlite3_file};
+use crate::handle::{rc, with};
+use crate::lower::{Rc, RcResult};
+use crate::main_file::{MainFile, Wanted};
+use crate::rekey;
+use crate::report::{last_text, report, report_error};
+use crate::seal::crypto;
+
+/// Handles `SQLITE_FCNTL_PRAGMA`.
+///
+/// # Safety
+/// `argument` is SQLite's array: result, name, value or null.
+pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> c_int {
+    let array = argument.cast::<*mut c_char>();
+    // SAFETY: the array has three entries.
+    let name = unsafe { array.add(1).read() };
+    // SAFETY: as above.
+    let value = unsafe { array.add(2).read() };
+    if name.is_null() {
+        return SQLITE_NOTFOUND;
+    }
+    // SAFETY: SQLite's text.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().to_ascii_lowercase();
+    let value = if value.is_null() {
+        None
+    } else {
+        // SAFETY: SQLite's text, which lives until this call returns.
+        Some(unsafe { CStr::from_ptr(value) }.to_bytes())
+    };
+    let answer = match (name.as_str(), value) {
+        ("key", Some(value)) => key(file, value),
+        ("rekey", Some(value)) => rekey_to(file, value),
+        _ => {
+            return rc(with(file, |open| {
+                open.body.file_control(crate::ffi::SQLITE_FCNTL_PRAGMA, argument)
+            }));
+        }
+    };
+    let (text, result) = match answer {
+        Ok(text) => (text, SQLITE_OK),
+        Err(Rc(code)) => {
+            // The pragma is the one place where SQLite shows our own words.
+            (last_text().unwrap_or_else(|| format!("error {code}")), SQLITE_ERROR)
+        }
+    };
+    // SAFETY: the first entry is the place for the result, which SQLite frees.
+    unsafe { array.write(sqlite_string(&text)) };
+    result
+}
+
+fn opener(value: &[u8], creating: bool) -> RcResult<Arc<Opener>> {
+    let mut copy = value.to_vec();
+    let given = SecretBytes::take(&mut copy).map_err(|error| report_error(&crypto(&error)))?;
+    let context = SourceContext { keyring: None, creating, prompt: String::new() };
+    KeySource::Given(given).opener(&context).map(Arc::new).map_err(|error| report_error(&error))
+}
+
+/// PRAGMA key: opens a sealed database, or makes an empty one sealed.
+fn key(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
+    let is_sealed = with(file, |open| Ok(open.body.as_main().is_some()))?;
+    if is_sealed {
+        return with(file, |open| {
+            let Some(main) = open.body.as_main() else { return Err(report(&code::BUG, "not sealed")) };
+            let opener = opener(value, !main.is_on_disk())?;
+            if main.is_on_disk() {
+                main.unlock(opener)?;
+            } else {
+                return Err(report(&code::KEY_OPTION, "the database has a key already"));
+            }
+            Ok("ok".to_owned())
+        });
+    }
+    seal_empty(file, value)
+}
+
+/// An empty database becomes a sealed one: SQLite is told to reserve the bytes that it has not yet laid out.
+fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
+    let (path, empty) = with(file, |open| {
+        let size = open.body.size()?;
+        let Some(plain) = open.body.as_plain() else { return Err(report(&code::BUG, "not a database")) };
+        Ok((plain.path().to_owned(), size == 0))
+    })?;
+    if !empty {
+        return Err(report(&code::KEY_ON_PLAIN, path));
+    }
+    let place = connection::of_file(file)
+        .and_then(|connection| Some((connection, schema_of_file(connection, file)?)));
+    let Some((connection, schema)) = place else { return Err(report(&code::BUG, "PRAGMA key without connection")) };
+    let page_size = rekey::pragma_number(connection, &schema, "page_size").unwrap_or(4096);
+    let opener = opener(value, true)?;
+    if connection::reserve(connection, &schema).is_none() {
+        return Err(report(&code::RESERVE, path));
+    }
+    with(file, |open| {
+        let page_size = u32::try_from(page_size).unwrap_or(4096);
+        let wanted = Wanted { cipher: Cipher::Aes256Gcm, page_size };
+        let lower = open.body.lower();
+        open.body = Box::new(MainFile::create(lower, path, wanted, opener, false)?);
+        Ok("ok".to_owned())
+    })
+}
+
+/// PRAGMA rekey: a new data key under a new opener, every page sealed again.
+fn rekey_to(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
+    let place = connection::of_file(file)
+        .and_then(|connection| Some((connection, schema_of_file(connection, file)?)));
+    let Some((connection, schema)) = place else { return Err(report(&code::BUG, "PRAGMA rekey without connection")) };
+    let opener = opener(value, true)?;
+    let report = rekey(connection, &schema, Some(&opener), &mut |_, _| {})
+        .map_err(|error| report_error(&error))?;
+    Ok(format!("ok: {} pages sealed again, key epoch {}", report.pages, report.epoch))
+}

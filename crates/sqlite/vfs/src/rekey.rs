@@ -1,0 +1,277 @@
+//! A new data key for a database in use: begun in the header, every page sealed again through SQLite's own
+//! transactions, finished in the header. docs/internals/rekey.md.
+//!
+//! Invariants:
+//! R1. From the header's "begun" to its "finished" both keys open pages, and everything written uses the new one.
+//! R2. A page is sealed again by a transaction of SQLite's, so a crash at any point leaves it whole under one of the keys.
+//! R3. The old key is erased from the header only when, under the write lock and with an empty log, no page of the
+//!     file names its epoch.
+//!
+//! Must not: write a page itself, or open the file by path (closing that would drop SQLite's locks).
+
+use std::path::Path;
+
+use strongroom_format::code;
+use strongroom_format::layout::u32_at;
+use strongroom_format::sqlite::{lock_byte_page, page_offset, tail_layout};
+use strongroom_keyring::{Error, Object, Opener, redo};
+
+use crate::connection::{execute, file_of_schema};
+use crate::databases::quoted;
+use crate::ffi::{SQLITE_SYNC_FULL, sqlite3};
+use crate::handle::with;
+use crate::lower::{Lower, Rc};
+use crate::main_file::MainFile;
+use crate::report::take_last;
+use crate::seal::TAIL;
+use crate::sealed::Keys;
+
+pub(crate) use crate::query::pragma_number;
+
+/// Pages per transaction while sweeping: long enough to be quick, short enough for others to get in between.
+const BATCH: u64 = 512;
+/// How often finishing is tried before other connections are said to be in the way.
+const FINISH_TRIES: u32 = 20;
+
+/// What a rekey did.
+#[derive(Clone, Copy, Debug)]
+pub struct RekeyReport {
+    /// Pages sealed again by this call.
+    pub pages: u64,
+    /// The key epoch now in force.
+    pub epoch: u32,
+    /// A rekey begun earlier was finished.
+    pub resumed: bool,
+}
+
+/// Gives the database a new data key, for `opener` or for the slot that it was opened with, and seals every page
+/// again. Goes on with a rekey that was begun and not finished. `progress` gets pages done and pages in all.
+///
+/// # Errors
+/// SR-6010 when other connections do not let it finish (call it again), SR-1005 within a transaction, and those of
+/// reading and writing. The database is usable in every case, with the old key before the first change of the
+/// header and with the new one after.
+pub fn rekey(
+    connection: *mut sqlite3,
+    schema: &str,
+    opener: Option<&Opener>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<RekeyReport, Error> {
+    let resumed = in_write_transaction(connection, schema, |main| {
+        let keys = fresh(main)?;
+        if keys.object.previous_epoch().is_some() {
+            return Ok(true);
+        }
+        let openers: Vec<&Opener> = opener.into_iter().collect();
+        replace_header(main, &keys.object.rekey_begun(&openers)?)?;
+        Ok(false)
+    })?;
+    let pages = sweep(connection, schema, progress)?;
+    let epoch = finish(connection, schema)?;
+    Ok(RekeyReport { pages, epoch, resumed })
+}
+
+/// Gives the same data key to `opener` alone: rewrites the header's slots and touches no page.
+///
+/// # Errors
+/// As [`rekey`].
+pub fn rewrap(connection: *mut sqlite3, schema: &str, opener: &Opener) -> Result<(), Error> {
+    in_write_transaction(connection, schema, |main| {
+        let keys = fresh(main)?;
+        replace_header(main, &keys.object.rewrapped(&[opener])?)
+    })
+}
+
+/// Runs `work` on the database file while the connection holds SQLite's write lock and has changed nothing.
+fn in_write_transaction<T>(
+    connection: *mut sqlite3,
+    schema: &str,
+    work: impl FnOnce(&mut MainFile) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let sql = |text: &str| execute(connection, text).map_err(|message| sql_error(&message));
+    // A read of the one database first: BEGIN IMMEDIATE alone would lock every attached database.
+    sql("BEGIN")?;
+    let locked = lock_schema(connection, schema);
+    let result = locked.and_then(|()| {
+        let file = file_of_schema(connection, schema).ok_or_else(|| Error::new(&code::BUG, "no such schema"))?;
+        let mut outcome = Err(Error::new(&code::NOT_SEALED, schema));
+        let called = with(file, |open| {
+            if let Some(main) = open.body.as_main() {
+                outcome = work(main);
+            }
+            Ok(())
+        });
+        called.map_err(rc_error).and(outcome)
+    });
+    // Nothing was written through SQLite; ending the transaction either way gives the lock back.
+    sql("ROLLBACK")?;
+    result
+}
+
+/// Takes the write lock of one schema: a write of what is already there.
+fn lock_schema(connection: *mut sqlite3, schema: &str) -> Result<(), Error> {
+    let name = quoted(schema);
+    let version = pragma_number(connection, &name, "user_version").unwrap_or(0);
+    execute(connection, &format!("PRAGMA {name}.user_version={version}")).map_err(|message| sql_error(&message))
+}
+
+fn fresh(main: &mut MainFile) -> Result<std::sync::Arc<Keys>, Error> {
+    main.header_changed().map_err(rc_error)?;
+    main.keys().cloned().ok_or_else(|| Error::new(&code::NO_KEY, ""))
+}
+
+/// Puts a new header in force, crash-safely, through SQLite's own file object.
+fn replace_header(main: &mut MainFile, object: &Object) -> Result<(), Error> {
+    let lower = main.lower();
+    let path = main.path().to_owned();
+    redo::rewrite_header_through(Path::new(&path), object, &mut |bytes| {
+        lower.write(bytes, 0).and_then(|()| lower.sync(SQLITE_SYNC_FULL)).map_err(rc_error)
+    })?;
+    main.header_changed().map_err(rc_error)
+}
+
+/// Seals every page again that still names an older epoch. Returns how many were.
+fn sweep(connection: *mut sqlite3, schema: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<u64, Error> {
+    let name = quoted(schema);
+    let count = |what| pragma_number(connection, &name, what).and_then(|pages| u64::try_from(pages).ok());
+    let total = count("page_count").unwrap_or(0);
+    if !has_page_table(connection) {
+        // SQLite's own way to write every page in one transaction.
+        execute(connection, &format!("VACUUM {name}")).map_err(|message| sql_error(&message))?;
+        let total = count("page_count").unwrap_or(total);
+        progress(total, total);
+        return Ok(total);
+    }
+    let mut done = 0;
+    let mut first = 1;
+    while first <= total {
+        let last = first.saturating_add(BATCH - 1).min(total);
+        let stale = stale_pages(connection, schema, first, last)?;
+        if stale > 0 {
+            rewrite(connection, schema, first, last)?;
+            done += stale;
+        }
+        progress(last, total);
+        first = last + 1;
+    }
+    Ok(done)
+}
+
+/// Whether this SQLite has `sqlite_dbpage`, through which single pages can be written in a transaction.
+fn has_page_table(connection: *mut sqlite3) -> bool {
+    crate::query::number(connection, "SELECT count(*) FROM pragma_module_list WHERE name='sqlite_dbpage'") == Some(1)
+}
+
+/// One transaction that writes pages `first..=last` as they are.
+fn rewrite(connection: *mut sqlite3, schema: &str, first: u64, last: u64) -> Result<(), Error> {
+    let page_size = page_size(connection, schema)?;
+    let skip = lock_byte_page(page_size);
+    let schema = schema.replace('\'', "''");
+    let sql = format!(
+        "UPDATE sqlite_dbpage SET data=data WHERE schema='{schema}' AND pgno BETWEEN {first} AND {last} AND pgno<>{skip}"
+    );
+    execute(connection, &sql).map_err(|message| sql_error(&message))
+}
+
+fn page_size(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
+    with_main(connection, schema, |main| Ok(main.page_size()))
+}
+
+fn with_main<T>(
+    connection: *mut sqlite3,
+    schema: &str,
+    work: impl FnOnce(&mut MainFile) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let file = file_of_schema(connection, schema).ok_or_else(|| Error::new(&code::BUG, "no such schema"))?;
+    let mut outcome = Err(Error::new(&code::NOT_SEALED, schema));
+    with(file, |open| {
+        if let Some(main) = open.body.as_main() {
+            outcome = work(main);
+        }
+        Ok(())
+    })
+    .map_err(rc_error)?;
+    outcome
+}
+
+/// How many pages of `first..=last` name another epoch than the current one in the file itself.
+fn stale_pages(connection: *mut sqlite3, schema: &str, first: u64, last: u64) -> Result<u64, Error> {
+    with_main(connection, schema, |main| {
+        let keys = fresh(main)?;
+        count_stale(main.lower(), keys.object.epoch(), main.page_size(), first, last)
+    })
+}
+
+fn count_stale(lower: Lower, epoch: u32, page_size: u32, first: u64, last: u64) -> Result<u64, Error> {
+    let mut stale = 0;
+    let mut tail = [0; TAIL];
+    for page in first..=last {
+        let at = page_offset(page + 1, page_size) - TAIL as u64;
+        let whole = lower.read_whole(&mut tail, at).map_err(rc_error)?;
+        let known = u32_at(&tail, tail_layout::EPOCH) == Some(epoch);
+        // A page that is only in the log so far, and the page of lock bytes, have nothing to go stale in the file.
+        if whole && !known && page != lock_byte_page(page_size) {
+            stale += 1;
+        }
+    }
+    Ok(stale)
+}
+
+/// R3. Returns the epoch in force.
+fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
+    let name = quoted(schema);
+    for _ in 0..FINISH_TRIES {
+        // In rollback mode this does nothing.
+        execute(connection, &format!("PRAGMA {name}.wal_checkpoint(TRUNCATE)")).map_err(|message| sql_error(&message))?;
+        let finished = in_write_transaction(connection, schema, |main| {
+            let keys = fresh(main)?;
+            if keys.object.previous_epoch().is_none() {
+                return Ok(Some(keys.object.epoch()));
+            }
+            let path = format!("{}-wal", main.path());
+            let log = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+            let size = main.lower().size().map_err(rc_error)?;
+            let pages = size.saturating_sub(page_offset(1, main.page_size())) / u64::from(main.page_size());
+            let stale = count_stale(main.lower(), keys.object.epoch(), main.page_size(), 1, pages)?;
+            if log > 0 || stale > 0 {
+                return Ok(None);
+            }
+            seal_anchors_again(main, &keys)?;
+            replace_header(main, &keys.object.rekey_finished()?)?;
+            Ok(Some(keys.object.epoch()))
+        })?;
+        if let Some(epoch) = finished {
+            return Ok(epoch);
+        }
+        sweep(connection, schema, &mut |_, _| {})?;
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    Err(Error::new(&code::BUSY, "the rekey is begun; other connections keep it from being finished"))
+}
+
+/// Both anchors carry a MAC of the current epoch before the older key is erased.
+fn seal_anchors_again(main: &MainFile, keys: &Keys) -> Result<(), Error> {
+    let Some(sealed) = main.sealed() else { return Err(Error::new(&code::NO_KEY, "")) };
+    assert!(keys.object.previous_epoch().is_some(), "only a rekey under way is finished");
+    for _ in 0..2 {
+        let generation = sealed.anchor(main.lower()).map_err(rc_error)?.wal_generation;
+        sealed.set_generation(main.lower(), generation).map_err(rc_error)?;
+    }
+    Ok(())
+}
+
+/// The guard's own error if it reported one, else SQLite's message.
+fn sql_error(message: &str) -> Error {
+    match take_last() {
+        Some((code, detail)) => Error::new(code, detail),
+        None if message.contains("locked") => Error::new(&code::BUSY, message),
+        None => Error::new(&code::SQL, message),
+    }
+}
+
+fn rc_error(rc: Rc) -> Error {
+    match take_last() {
+        Some((code, detail)) => Error::new(code, detail),
+        None => Error::new(&code::IO, format!("SQLite result code {}", rc.0)),
+    }
+}

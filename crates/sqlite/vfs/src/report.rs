@@ -1,0 +1,106 @@
+//! How an error leaves the guard: SQLite's interface carries a number only, so the text goes to SQLite's log, to the
+//! "last error" that the SQL function and the Rust library read, and, for the loadable extension, to standard error.
+//!
+//! Must not: be given anything secret; nothing here is redacted because nothing secret may reach it.
+#![expect(unsafe_code, reason = "calls sqlite3_log")]
+#![expect(clippy::print_stderr, reason = "the extension's only way to show a text; off in the library")]
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_int};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use strongroom_format::code::{self, Class, Code};
+use strongroom_keyring::Error;
+
+use crate::api::api;
+use crate::ffi::{
+    SQLITE_AUTH, SQLITE_CANTOPEN, SQLITE_CORRUPT, SQLITE_IOERR, SQLITE_IOERR_DATA, SQLITE_NOTADB,
+    SQLITE_WARNING,
+};
+use crate::lower::Rc;
+
+static TO_STDERR: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static LAST: RefCell<Option<(&'static Code, String)>> = const { RefCell::new(None) };
+}
+
+/// Whether texts also go to standard error. The extension turns it on unless `STRONGROOM_LOG=off`.
+pub fn to_stderr(on: bool) {
+    TO_STDERR.store(on, Ordering::Relaxed);
+}
+
+/// The last error that the guard reported on this thread, and forgets it.
+#[must_use]
+pub fn take_last() -> Option<(&'static Code, String)> {
+    LAST.with(|last| last.borrow_mut().take())
+}
+
+/// The last error that the guard reported on this thread, as one line.
+#[must_use]
+pub fn last_text() -> Option<String> {
+    LAST.with(|last| last.borrow().as_ref().map(|(code, detail)| line(code, detail)))
+}
+
+/// `SR-nnnn: what (detail)`.
+#[must_use]
+pub fn line(code: &Code, detail: &str) -> String {
+    let what = code.what;
+    let number = code.number;
+    if detail.is_empty() { format!("SR-{number}: {what}") } else { format!("SR-{number}: {what} ({detail})") }
+}
+
+/// The SQLite result code that stands for `code`.
+#[must_use]
+pub(crate) fn rc_of(code: &Code) -> Rc {
+    const PAGES: [u16; 8] = [
+        code::PAGE.number,
+        code::PAGE_TRUNCATED.number,
+        code::WAL_FRAME.number,
+        code::JOURNAL.number,
+        code::JOURNAL_STALE.number,
+        code::SUPER_JOURNAL.number,
+        code::UNKNOWN_EPOCH.number,
+        code::TEMP.number,
+    ];
+    if PAGES.contains(&code.number) {
+        return Rc(SQLITE_IOERR_DATA);
+    }
+    Rc(match code.class {
+        Class::Key if code.number == code::WRONG_KEY.number || code.number == code::NO_KEY.number => SQLITE_NOTADB,
+        Class::Key | Class::Usage => SQLITE_CANTOPEN,
+        Class::Data if code.number == code::NEWER_FORMAT.number => SQLITE_CANTOPEN,
+        Class::Data => SQLITE_CORRUPT,
+        Class::Io | Class::Bug => SQLITE_IOERR,
+        Class::Refused => SQLITE_AUTH,
+        Class::Warning => SQLITE_WARNING,
+    })
+}
+
+/// Reports `code` with what is known of the case, and returns the result code for SQLite.
+pub(crate) fn report(code: &'static Code, detail: impl Into<String>) -> Rc {
+    let detail = detail.into();
+    let rc = rc_of(code);
+    emit(rc.0, &line(code, &detail));
+    LAST.with(|last| last.borrow_mut().replace((code, detail)));
+    rc
+}
+
+/// As [`report`], for an error of the keyring crate.
+pub(crate) fn report_error(error: &Error) -> Rc {
+    report(error.code(), error.detail())
+}
+
+/// Says a warning. It does not become the last error.
+pub(crate) fn warn(code: &'static Code, detail: &str) {
+    emit(SQLITE_WARNING, &line(code, detail));
+}
+
+fn emit(rc: c_int, text: &str) {
+    if TO_STDERR.load(Ordering::Relaxed) {
+        eprintln!("strongroom: {text}");
+    }
+    let (Some(api), Ok(text)) = (api(), CString::new(text)) else { return };
+    // SAFETY: the format has one %s, and `text` is the one argument.
+    unsafe { (api.log)(rc, c"%s".as_ptr(), text.as_ptr()) };
+}

@@ -1,0 +1,218 @@
+//! Sealing and opening of pages and units: the one place where a byte of a database is encrypted.
+//!
+//! Invariants:
+//! S1. Every nonce is fresh: random, or a counter under a key that one handle made for itself.
+//! S2. Associated data names role, object, epoch and position; nothing is sealed without it.
+//! S3. On failure to open, the buffer holds no plaintext.
+//!
+//! Must not: do I/O, or decide what an error means.
+
+use strongroom_crypto::{CtrKey, GcmKey, MacKey, SecretKey, nonce12};
+use strongroom_format::aad::{Place, Role};
+use strongroom_format::header::Cipher;
+use strongroom_format::layout::{array, put};
+use strongroom_format::sqlite::tail_layout;
+use strongroom_keyring::{Error, Object, Purpose};
+
+/// Length of the reserved bytes at the end of a page.
+pub(crate) const TAIL: usize = tail_layout::SIZE;
+
+/// Why a page did not open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageError {
+    /// The tail names another epoch than this cipher's.
+    Epoch(u32),
+    /// The tag does not hold, or the tail is not canonical.
+    Forged,
+}
+
+enum Keys {
+    Gcm(GcmKey),
+    /// AES-256-CTR: the counter's start is a PRF of nonce and place, so that a moved page decrypts to noise.
+    Ctr { key: CtrKey, iv: MacKey },
+}
+
+/// The page cipher of one object under one key epoch.
+pub struct PageCipher {
+    keys: Keys,
+    place: Place,
+}
+
+impl PageCipher {
+    /// The cipher of `object`'s pages under `epoch`.
+    pub fn new(object: &Object, epoch: u32) -> Result<Self, Error> {
+        let header = object.header();
+        let page_key = object.subkey(epoch, Purpose::Page)?;
+        let keys = match header.cipher {
+            Cipher::Aes256Ctr => Keys::Ctr {
+                key: CtrKey::new(&page_key).map_err(|error| crypto(&error))?,
+                iv: MacKey::new(&object.subkey(epoch, Purpose::PageIv)?).map_err(|error| crypto(&error))?,
+            },
+            _ => Keys::Gcm(GcmKey::new(&page_key).map_err(|error| crypto(&error))?),
+        };
+        let place = Place {
+            role: Role::Page,
+            cipher: header.cipher.number(),
+            unit_size: header.unit_size,
+            epoch,
+            object_id: object.object_id(),
+        };
+        Ok(Self { keys, place })
+    }
+
+    /// Key epoch of this cipher.
+    pub fn epoch(&self) -> u32 {
+        self.place.epoch
+    }
+
+    /// Opens page `number` in place; its tail becomes zero, as SQLite wrote it.
+    pub fn open(&self, number: u64, page: &mut [u8]) -> Result<(), PageError> {
+        let at = page.len().checked_sub(TAIL).ok_or(PageError::Forged)?;
+        let (data, tail) = page.split_at_mut(at);
+        let (nonce, tag, epoch) = parse_tail(tail).ok_or(PageError::Forged)?;
+        if epoch != self.place.epoch {
+            return Err(PageError::Epoch(epoch));
+        }
+        let aad = self.place.at(number);
+        match &self.keys {
+            Keys::Gcm(key) => key.open(&nonce, &aad, data, &tag).map_err(|_| PageError::Forged)?,
+            Keys::Ctr { key, iv } => {
+                // A CTR page has no tag; a tail that is not canonical is the only damage that can be told.
+                if tag != [0; 16] {
+                    return Err(PageError::Forged);
+                }
+                key.apply(&counter(iv, &aad, &nonce), data);
+            }
+        }
+        tail.fill(0);
+        Ok(())
+    }
+
+    /// Seals page `number` in place; the last 32 bytes become nonce, tag and epoch. The caller gives a nonce that it
+    /// never gave before under this key (S1).
+    pub fn seal(&self, number: u64, nonce: &[u8; 12], page: &mut [u8]) -> Result<(), Error> {
+        let at = page.len().checked_sub(TAIL).ok_or_else(|| bug("page shorter than its tail"))?;
+        let (data, tail) = page.split_at_mut(at);
+        let aad = self.place.at(number);
+        let tag = match &self.keys {
+            Keys::Gcm(key) => key.seal(nonce, &aad, data).map_err(|error| crypto(&error))?,
+            Keys::Ctr { key, iv } => {
+                key.apply(&counter(iv, &aad, nonce), data);
+                [0; 16]
+            }
+        };
+        let done = [
+            put(tail, tail_layout::NONCE, nonce),
+            put(tail, tail_layout::TAG, &tag),
+            put(tail, tail_layout::EPOCH, &self.place.epoch.to_le_bytes()),
+        ];
+        assert!(done.iter().all(Option::is_some), "page tail layout");
+        Ok(())
+    }
+}
+
+fn counter(iv: &MacKey, aad: &[u8], nonce: &[u8; 12]) -> [u8; 16] {
+    let prf = iv.mac(&[aad, nonce]);
+    let mut out = [0; 16];
+    out.copy_from_slice(&prf[..16]);
+    out
+}
+
+/// Nonce, tag and epoch of a page's tail.
+pub fn parse_tail(tail: &[u8]) -> Option<([u8; 12], [u8; 16], u32)> {
+    Some((
+        array(tail, tail_layout::NONCE)?,
+        array(tail, tail_layout::TAG)?,
+        u32::from_le_bytes(array(tail, tail_layout::EPOCH)?),
+    ))
+}
+
+/// Seals units of a log, journal or temporary file: nonce 12, ciphertext, tag 16.
+pub struct UnitKey {
+    key: GcmKey,
+    place: Place,
+}
+
+impl UnitKey {
+    /// A cipher under a key of its own.
+    pub fn new(key: &SecretKey, place: Place) -> Result<Self, Error> {
+        Ok(Self { key: GcmKey::new(key).map_err(|error| crypto(&error))?, place })
+    }
+
+    /// The same key for units of another role in the same file.
+    fn place(&self, role: Role) -> Place {
+        Place { role, ..self.place }
+    }
+
+    /// Seals `plain` as unit `position` of `role` and appends nonce, ciphertext and tag to `out`. Random nonce (S1).
+    pub fn seal(&self, role: Role, position: u64, plain: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Error> {
+        let nonce = nonce12().map_err(|error| crypto(&error))?;
+        self.seal_with(&nonce, role, position, plain, out)
+    }
+
+    /// As [`Self::seal`], under a nonce that the caller never repeats for this key.
+    pub fn seal_with(
+        &self,
+        nonce: &[u8; 12],
+        role: Role,
+        position: u64,
+        plain: &[&[u8]],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        out.extend_from_slice(nonce);
+        let start = out.len();
+        for part in plain {
+            out.extend_from_slice(part);
+        }
+        let body = out.get_mut(start..).ok_or_else(|| bug("unit buffer"))?;
+        let aad = self.place(role).at(position);
+        let tag = self.key.seal(nonce, &aad, body).map_err(|error| crypto(&error))?;
+        out.extend_from_slice(&tag);
+        Ok(())
+    }
+
+    /// Seals `data` in place under a fresh `nonce`, with a word that is authenticated but not sealed.
+    pub fn seal_raw(
+        &self,
+        nonce: &[u8; 12],
+        role: Role,
+        position: u64,
+        extra: u64,
+        data: &mut [u8],
+    ) -> Result<[u8; 16], Error> {
+        let aad = self.place(role).at_with(position, extra);
+        self.key.seal(nonce, &aad, data).map_err(|error| crypto(&error))
+    }
+
+    /// Opens what [`Self::seal_raw`] sealed. `None`: not authentic.
+    pub fn open_raw(
+        &self,
+        nonce: &[u8; 12],
+        role: Role,
+        position: u64,
+        extra: u64,
+        data: &mut [u8],
+        tag: &[u8; 16],
+    ) -> Option<()> {
+        let aad = self.place(role).at_with(position, extra);
+        self.key.open(nonce, &aad, data, tag).ok()
+    }
+
+    /// Opens a sealed unit in place and returns its plaintext. `None`: not authentic, too short.
+    pub fn open<'unit>(&self, role: Role, position: u64, unit: &'unit mut [u8]) -> Option<&'unit mut [u8]> {
+        let (nonce, rest) = unit.split_first_chunk_mut::<12>()?;
+        let (body, tag) = rest.split_last_chunk_mut::<16>()?;
+        let aad = self.place(role).at(position);
+        self.key.open(nonce, &aad, body, tag).ok()?;
+        Some(body)
+    }
+}
+
+/// An error of the crypto crate, as the guard reports it.
+pub(crate) fn crypto(error: &strongroom_crypto::CryptoError) -> Error {
+    Error::new(&strongroom_format::code::IO, format!("cryptographic library: {error}"))
+}
+
+fn bug(detail: &'static str) -> Error {
+    Error::new(&strongroom_format::code::BUG, detail)
+}

@@ -1,0 +1,169 @@
+//! One sealed database as this process knows it: its opened header and the page ciphers of its key epochs, shared by
+//! every connection of the process that has the file open.
+//!
+//! Invariants:
+//! O1. The header in force is the newest one that authenticates, from the file or from its redo copy.
+//! O2. A write uses the current epoch of the newest header: whoever begins to write looks at the header's sequence first.
+//! O3. The anchor names the generation of the one write-ahead log that is valid, and is durable before that log's header.
+//!
+//! Must not: know SQLite's calls.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+
+use strongroom_format::code;
+use strongroom_format::header::{Anchor, FIXED_LEN, HEADER_LEN, ObjectKind, header_layout};
+use strongroom_format::layout::u64_at;
+use strongroom_keyring::{Error, Object, Opener, redo};
+
+use crate::ffi::SQLITE_SYNC_NORMAL;
+use crate::lower::{Lower, Rc, RcResult};
+use crate::report::{report, report_error};
+use crate::seal::PageCipher;
+
+/// Header and ciphers as of one header sequence.
+pub(crate) struct Keys {
+    /// The opened object.
+    pub object: Object,
+    /// Cipher of new writes.
+    pub current: PageCipher,
+    /// Cipher of the epoch that a rekey under way replaces.
+    pub previous: Option<PageCipher>,
+}
+
+impl Keys {
+    /// Derives the ciphers of an opened object.
+    pub(crate) fn new(object: Object) -> Result<Self, Error> {
+        let current = PageCipher::new(&object, object.epoch())?;
+        let previous = object.previous_epoch().map(|epoch| PageCipher::new(&object, epoch)).transpose()?;
+        Ok(Self { object, current, previous })
+    }
+
+    /// The cipher of `epoch`, if this header knows it.
+    pub(crate) fn cipher(&self, epoch: u32) -> Option<&PageCipher> {
+        if self.current.epoch() == epoch {
+            return Some(&self.current);
+        }
+        self.previous.as_ref().filter(|cipher| cipher.epoch() == epoch)
+    }
+
+    /// The header's sequence.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.object.header().sequence
+    }
+}
+
+/// A sealed database file. See the module comment.
+pub(crate) struct Sealed {
+    path: String,
+    keys: RwLock<Arc<Keys>>,
+}
+
+type Live = BTreeMap<(String, [u8; 16]), Weak<Sealed>>;
+static LIVE: Mutex<Live> = Mutex::new(BTreeMap::new());
+
+fn live() -> MutexGuard<'static, Live> {
+    // A panic while the map was locked leaves it whole: it is changed by single insertions and removals.
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sealed {
+    /// Opens the sealed file below with `opener`, or joins the other connections of this process that have it open.
+    pub(crate) fn open(path: &str, lower: Lower, opener: &Opener) -> RcResult<Arc<Self>> {
+        let header = read_header(path, lower)?;
+        let object = Object::open(&header, ObjectKind::Sqlite, opener).map_err(|error| report_error(&error))?;
+        Self::join(path, object).map_err(|error| report_error(&error))
+    }
+
+    /// Shares `object` with whoever has the same file open with the same header.
+    pub(crate) fn join(path: &str, object: Object) -> Result<Arc<Self>, Error> {
+        let id = (path.to_owned(), object.object_id());
+        let mut live = live();
+        live.retain(|_, weak| weak.strong_count() > 0);
+        if let Some(sealed) = live.get(&id).and_then(Weak::upgrade) {
+            // The key was proven by opening the header; only a newer header replaces what is shared.
+            if sealed.keys().sequence() >= object.header().sequence {
+                return Ok(sealed);
+            }
+        }
+        let keys = Arc::new(Keys::new(object)?);
+        if let Some(sealed) = live.get(&id).and_then(Weak::upgrade) {
+            sealed.replace(keys);
+            return Ok(sealed);
+        }
+        let sealed = Arc::new(Self { path: path.to_owned(), keys: RwLock::new(keys) });
+        live.insert(id, Arc::downgrade(&sealed));
+        Ok(sealed)
+    }
+
+    /// Every sealed database that this process has open.
+    pub(crate) fn all() -> Vec<Arc<Self>> {
+        live().values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Path as SQLite made it absolute.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Header and ciphers as last seen.
+    pub(crate) fn keys(&self) -> Arc<Keys> {
+        Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts newer keys in force for every connection of this process.
+    pub(crate) fn replace(&self, keys: Arc<Keys>) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+    }
+
+    /// Looks at the file's header sequence and, if it moved, opens the new header with what is retained (O1, O2).
+    pub(crate) fn refresh(&self, lower: Lower) -> RcResult<Arc<Keys>> {
+        let known = self.keys();
+        let mut sequence = [0; 8];
+        let at = header_layout::SEQUENCE.offset as u64;
+        if lower.read_whole(&mut sequence, at)? && u64::from_le_bytes(sequence) == known.sequence() {
+            return Ok(known);
+        }
+        let header = read_header(&self.path, lower)?;
+        if u64_at(&header, header_layout::SEQUENCE) == Some(known.sequence()) {
+            return Ok(known);
+        }
+        let object = known.object.reload(&header).map_err(|error| report_error(&error))?;
+        let keys = Arc::new(Keys::new(object).map_err(|error| report_error(&error))?);
+        self.replace(Arc::clone(&keys));
+        Ok(keys)
+    }
+
+    /// The anchor in force.
+    pub(crate) fn anchor(&self, lower: Lower) -> RcResult<Anchor> {
+        let mut header = vec![0; HEADER_LEN];
+        let (_, anchors) = header.split_at_mut(FIXED_LEN);
+        lower.read_whole(anchors, FIXED_LEN as u64)?;
+        match self.keys().object.anchor(&header) {
+            Ok(anchor) => Ok(anchor),
+            // Made under an epoch that began after our header was read.
+            Err(_) => self.refresh(lower)?.object.anchor(&header).map_err(|error| report_error(&error)),
+        }
+    }
+
+    /// Makes `generation` the one that the anchor names, durably (O3). The caller holds the database's write lock.
+    pub(crate) fn set_generation(&self, lower: Lower, generation: [u8; 16]) -> RcResult<()> {
+        let old = self.anchor(lower)?;
+        let keys = self.refresh(lower)?;
+        let sequence = old.sequence.checked_add(1).ok_or_else(|| report(&code::ANCHOR, "sequence is used up"))?;
+        let anchor = keys.object.seal_anchor(sequence, generation).map_err(|error| report_error(&error))?;
+        lower.write(&anchor.to_bytes(), Anchor::offset(sequence) as u64)?;
+        lower.sync(SQLITE_SYNC_NORMAL)
+    }
+}
+
+/// The header in force (O1): 4096 bytes, or fewer when the file is shorter.
+fn read_header(path: &str, lower: Lower) -> RcResult<Vec<u8>> {
+    let mut header = vec![0; HEADER_LEN];
+    if !lower.read_whole(&mut header, 0)? {
+        let size = usize::try_from(lower.size()?).map_err(|_| Rc(crate::ffi::SQLITE_IOERR))?;
+        header.truncate(size);
+    }
+    Ok(redo::newest_header(Path::new(path), &header))
+}

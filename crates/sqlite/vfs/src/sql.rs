@@ -1,0 +1,194 @@
+//! The guard's SQL surface: `strongroom_key()`, `strongroom_forget()`, `strongroom_last_error()`,
+//! `strongroom_version()`, and the table-valued function `strongroom_databases()`.
+//!
+//! Must not: return key material, or be callable from a view or trigger where it changes something.
+#![expect(unsafe_code, reason = "called by SQLite with raw pointers")]
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+use strongroom_keyring::{Error, KeySource, SourceContext};
+
+use crate::api::{Api, api};
+use crate::connection;
+use crate::ffi::{
+    SQLITE_BLOB, SQLITE_DIRECTONLY, SQLITE_OK, SQLITE_TEXT, SQLITE_UTF8, destructor, sqlite3,
+    sqlite3_context, sqlite3_value,
+};
+use crate::keys;
+use crate::report;
+use crate::seal::crypto;
+use crate::vfs;
+
+type Scalar = unsafe extern "C" fn(*mut sqlite3_context, c_int, *mut *mut sqlite3_value);
+
+/// Gives `connection` the functions. A second call on the same connection replaces them.
+pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
+    let Some(api) = api() else { return Err(Error::new(&code::BUG, "not initialised")) };
+    let functions: [(&std::ffi::CStr, c_int, Scalar); 4] = [
+        (c"strongroom_key", 2, register_key),
+        (c"strongroom_forget", 1, forget_key),
+        (c"strongroom_last_error", 0, last_error),
+        (c"strongroom_version", 0, version),
+    ];
+    for (name, arguments, call) in functions {
+        let flags = SQLITE_UTF8 | SQLITE_DIRECTONLY;
+        // SAFETY: static names; the functions below keep to SQLite's conventions.
+        let rc = unsafe {
+            (api.create_function_v2)(
+                connection, name.as_ptr(), arguments, flags, std::ptr::null_mut(), Some(call), None, None, None,
+            )
+        };
+        if rc != SQLITE_OK {
+            return Err(Error::new(&code::BUG, format!("sqlite3_create_function: {rc}")));
+        }
+    }
+    mark(api, connection)?;
+    crate::databases::install(connection)
+}
+
+/// A function of no use but that SQLite destroys it when the connection is closed, which is how we learn of it.
+fn mark(api: &Api, connection: *mut sqlite3) -> Result<(), Error> {
+    connection::remember(connection);
+    // SAFETY: as in `install`; the destructor gets the connection back as a number.
+    let rc = unsafe {
+        (api.create_function_v2)(
+            connection,
+            c"strongroom_connection".as_ptr(),
+            0,
+            SQLITE_UTF8 | SQLITE_DIRECTONLY,
+            connection.cast::<c_void>(),
+            Some(version),
+            None,
+            None,
+            Some(connection_closed),
+        )
+    };
+    if rc == SQLITE_OK { Ok(()) } else { Err(Error::new(&code::BUG, format!("sqlite3_create_function: {rc}"))) }
+}
+
+unsafe extern "C" fn connection_closed(connection: *mut c_void) {
+    connection::forget_connection(connection as usize);
+}
+
+/// `SQLITE_TRANSIENT`: SQLite copies the text.
+fn transient() -> destructor {
+    // SAFETY: SQLite compares the value and never calls it.
+    unsafe { std::mem::transmute::<isize, destructor>(-1) }
+}
+
+/// Gives a text, or NULL, as a function's result.
+pub(crate) fn result(context: *mut sqlite3_context, text: Option<&str>) {
+    let Some(api) = api() else { return };
+    match text.and_then(|text| CString::new(text).ok()) {
+        // SAFETY: a context that SQLite gave; the text is copied.
+        Some(text) => unsafe { (api.result_text)(context, text.as_ptr(), -1, transient()) },
+        // SAFETY: as above.
+        None => unsafe { (api.result_null)(context) },
+    }
+}
+
+/// Gives a number as a function's result.
+pub(crate) fn result_number(context: *mut sqlite3_context, number: i32) {
+    if let Some(api) = api() {
+        // SAFETY: a context that SQLite gave.
+        unsafe { (api.result_int)(context, number) };
+    }
+}
+
+fn fail(context: *mut sqlite3_context, error: &Error) {
+    report::report_error(error);
+    let (Some(api), Ok(text)) = (api(), CString::new(report::line(error.code(), error.detail()))) else { return };
+    // SAFETY: a context that SQLite gave; the text is copied.
+    unsafe { (api.result_error)(context, text.as_ptr(), -1) };
+}
+
+/// Runs `call`; neither an error nor a panic crosses into SQLite as anything but an error.
+fn answer(context: *mut sqlite3_context, call: impl FnOnce() -> Result<Option<String>, Error>) {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(text)) => result(context, text.as_deref()),
+        Ok(Err(error)) => fail(context, &error),
+        Err(_) => fail(context, &Error::new(&code::BUG, "an SQL function panicked")),
+    }
+}
+
+/// Argument `index` as text.
+///
+/// # Safety
+/// `arguments` has more than `index` values.
+unsafe fn text_argument(arguments: *mut *mut sqlite3_value, index: usize) -> String {
+    let Some(api) = api() else { return String::new() };
+    // SAFETY: the caller's word.
+    let value = unsafe { arguments.add(index).read() };
+    // SAFETY: a value that SQLite gave.
+    unsafe { connection::text_of((api.value_text)(value)) }
+}
+
+/// Argument `index` as secret bytes: a text's or a blob's. An empty one for anything else.
+///
+/// # Safety
+/// As [`text_argument`].
+unsafe fn secret_argument(arguments: *mut *mut sqlite3_value, index: usize) -> Result<SecretBytes, Error> {
+    let Some(api) = api() else { return Err(Error::new(&code::BUG, "not initialised")) };
+    // SAFETY: the caller's word.
+    let value = unsafe { arguments.add(index).read() };
+    // SAFETY: a value that SQLite gave.
+    let kind = unsafe { (api.value_type)(value) };
+    if kind != SQLITE_TEXT && kind != SQLITE_BLOB {
+        return Err(Error::new(&code::KEY_MALFORMED, "strongroom_key: neither text nor blob"));
+    }
+    // SAFETY: as above; before the length, as SQLite demands.
+    let bytes = unsafe { (api.value_blob)(value) }.cast::<u8>();
+    // SAFETY: as above.
+    let len = usize::try_from(unsafe { (api.value_bytes)(value) }).unwrap_or(0);
+    let mut copy = if bytes.is_null() {
+        Vec::new()
+    } else {
+        // SAFETY: SQLite's value has `len` bytes.
+        unsafe { std::slice::from_raw_parts(bytes, len) }.to_vec()
+    };
+    SecretBytes::take(&mut copy).map_err(|error| crypto(&error))
+}
+
+/// `strongroom_key(path, key)`: registers the key for every later open of `path` in this process.
+unsafe extern "C" fn register_key(context: *mut sqlite3_context, _count: c_int, arguments: *mut *mut sqlite3_value) {
+    // SAFETY: registered with two arguments.
+    let path = unsafe { text_argument(arguments, 0) };
+    // SAFETY: as above.
+    let secret = unsafe { secret_argument(arguments, 1) };
+    answer(context, || {
+        let path = absolute(&path)?;
+        let source = SourceContext { keyring: None, creating: true, prompt: path.clone() };
+        keys::register(path, Arc::new(KeySource::Given(secret?).opener(&source)?));
+        Ok(Some("ok".to_owned()))
+    });
+}
+
+/// `strongroom_forget(path)`: forgets the key registered for `path`.
+unsafe extern "C" fn forget_key(context: *mut sqlite3_context, _count: c_int, arguments: *mut *mut sqlite3_value) {
+    // SAFETY: registered with one argument.
+    let path = unsafe { text_argument(arguments, 0) };
+    answer(context, || Ok(keys::unregister(&absolute(&path)?).then(|| "ok".to_owned())));
+}
+
+fn absolute(path: &str) -> Result<String, Error> {
+    vfs::absolute(path).ok_or_else(|| Error::new(&code::URI, "strongroom_key: path"))
+}
+
+/// `strongroom_last_error()`: the guard's last error on this thread, or NULL.
+unsafe extern "C" fn last_error(context: *mut sqlite3_context, _count: c_int, _arguments: *mut *mut sqlite3_value) {
+    answer(context, || Ok(report::last_text()));
+}
+
+/// `strongroom_version()`.
+unsafe extern "C" fn version(context: *mut sqlite3_context, _count: c_int, _arguments: *mut *mut sqlite3_value) {
+    answer(context, || Ok(Some(env!("CARGO_PKG_VERSION").to_owned())));
+}
+
+/// Text of an error for an extension's entry point, in SQLite's allocator.
+pub(crate) fn error_text(error: &Error) -> *mut c_char {
+    connection::sqlite_string(&report::line(error.code(), error.detail()))
+}

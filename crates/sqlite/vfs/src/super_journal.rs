@@ -1,0 +1,280 @@
+//! The super-journal of a transaction over several databases: the names of their journals.
+//! docs/spec/sqlite.md, "Super-journal".
+//!
+//! Invariants:
+//! U1. When every participant is sealed, the names are sealed under a key of their own, wrapped once for each
+//!     participant, so that whichever of them is recovered first can read them.
+//! U2. When a plain database takes part the names stay in clear: its recovery, perhaps by an SQLite without the guard,
+//!     must be able to read them, or it would delete the super-journal and with it the other databases' rollback.
+//! U3. A sealed journal that cannot be opened here, but that the super-journal lists, is presumed to belong to it: the
+//!     super-journal is then kept, which loses nothing.
+//!
+//! Must not: be treated as absent when it cannot be read.
+
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use strongroom_crypto::{GcmKey, SecretKey, nonce12, random32};
+use strongroom_format::aad::{Place, Role};
+use strongroom_format::code;
+use strongroom_format::layout::{array, put};
+use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout, super_slot_layout as slot};
+use strongroom_keyring::{Error, Purpose};
+
+use crate::body::Body;
+use crate::ffi::SQLITE_IOERR_SHORT_READ;
+use crate::lower::{Lower, Rc, RcResult};
+use crate::report::{report, report_error};
+use crate::seal::crypto;
+use crate::sealed::Sealed;
+
+/// Most databases that take part: SQLite's own limit on attached databases, with room.
+const PARTICIPANTS_MAX: usize = 256;
+/// The end of a journal that belongs to a super-journal carries this (SQLite's `aJournalMagic`).
+const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+
+/// Names in the super-journals that this process is reading at the moment, for U3.
+static BEING_READ: Mutex<Vec<(String, Vec<u8>)>> = Mutex::new(Vec::new());
+
+/// A super-journal being written: gathered, then sealed at the first sync.
+pub(crate) struct SuperWriter {
+    lower: Lower,
+    names: Vec<u8>,
+    dirty: bool,
+}
+
+impl SuperWriter {
+    /// A new super-journal.
+    pub(crate) fn new(lower: Lower) -> Self {
+        Self { lower, names: Vec::new(), dirty: false }
+    }
+
+    fn flush(&mut self) -> RcResult<()> {
+        if !self.dirty {
+            return Ok(());
+        }
+        let bytes = match participants(&self.names) {
+            Some(sealed) => seal_names(&sealed, &self.names).map_err(|error| report_error(&error))?,
+            None => self.names.clone(),
+        };
+        self.lower.truncate(0)?;
+        self.lower.write(&bytes, 0)?;
+        self.dirty = false;
+        Ok(())
+    }
+}
+
+/// The sealed databases whose journals are named; `None` when a plain one is among them (U2).
+fn participants(names: &[u8]) -> Option<Vec<Arc<Sealed>>> {
+    let live = Sealed::all();
+    let mut found = Vec::new();
+    for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+        let database = name.strip_suffix(b"-journal")?;
+        found.push(Arc::clone(live.iter().find(|sealed| sealed.path().as_bytes() == database)?));
+    }
+    (!found.is_empty()).then_some(found)
+}
+
+fn body_place() -> Place {
+    Place { role: Role::SuperJournal, cipher: 1, unit_size: 0, epoch: 0, object_id: [0; 16] }
+}
+
+fn slot_place(object_id: [u8; 16], epoch: u32) -> Place {
+    Place { role: Role::SuperSlot, cipher: 1, unit_size: 0, epoch, object_id }
+}
+
+fn seal_names(participants: &[Arc<Sealed>], names: &[u8]) -> Result<Vec<u8>, Error> {
+    let file_key = SecretKey::generate().map_err(|error| crypto(&error))?;
+    let prologue = Prologue {
+        kind: AuxKind::SuperJournal,
+        unit: u32::try_from(participants.len()).unwrap_or(0),
+        epoch: 0,
+        object_id: [0; 16],
+        salt: random32().map_err(|error| crypto(&error))?,
+        page1_before: [0; 32],
+        page1_nonce: [0; 12],
+    };
+    let mut out = prologue.to_bytes().to_vec();
+    for sealed in participants {
+        let keys = sealed.keys();
+        let (id, epoch) = (keys.object.object_id(), keys.object.epoch());
+        let wrap = keys.object.derive(epoch, Purpose::SuperJournal, &prologue.salt, &prologue.to_bytes())?;
+        let nonce = nonce12().map_err(|error| crypto(&error))?;
+        let mut key = *file_key.expose();
+        let aad = slot_place(id, epoch).at(0);
+        let tag = GcmKey::new(&wrap)
+            .and_then(|wrap| wrap.seal(&nonce, &aad, &mut key))
+            .map_err(|error| crypto(&error))?;
+        let mut bytes = [0; slot::SIZE];
+        let done = [
+            put(&mut bytes, slot::OBJECT_ID, &id),
+            put(&mut bytes, slot::EPOCH, &epoch.to_le_bytes()),
+            put(&mut bytes, slot::NONCE, &nonce),
+            put(&mut bytes, slot::KEY, &key),
+            put(&mut bytes, slot::TAG, &tag),
+        ];
+        assert!(done.iter().all(Option::is_some), "super-journal slot layout");
+        out.extend_from_slice(&bytes);
+    }
+    let nonce = nonce12().map_err(|error| crypto(&error))?;
+    let mut body = names.to_vec();
+    let aad = body_place().at(0);
+    let tag = GcmKey::new(&file_key)
+        .and_then(|key| key.seal(&nonce, &aad, &mut body))
+        .map_err(|error| crypto(&error))?;
+    out.extend_from_slice(&nonce);
+    out.extend_from_slice(&body);
+    out.extend_from_slice(&tag);
+    Ok(out)
+}
+
+/// The names in a sealed super-journal, through any participant that this process has open.
+fn open_names(bytes: &[u8], prologue: &Prologue) -> Option<Vec<u8>> {
+    let count = usize::try_from(prologue.unit).ok().filter(|count| *count <= PARTICIPANTS_MAX)?;
+    let (slots, body) = bytes.get(prologue_layout::SIZE..)?.split_at_checked(count * slot::SIZE)?;
+    let live = Sealed::all();
+    for record in slots.chunks_exact(slot::SIZE) {
+        let id: [u8; 16] = array(record, slot::OBJECT_ID)?;
+        let epoch = u32::from_le_bytes(array(record, slot::EPOCH)?);
+        for sealed in live.iter().filter(|sealed| sealed.keys().object.object_id() == id) {
+            let keys = sealed.keys();
+            let Ok(wrap) =
+                keys.object.derive(epoch, Purpose::SuperJournal, &prologue.salt, &prologue.to_bytes())
+            else {
+                continue;
+            };
+            let mut key: [u8; 32] = array(record, slot::KEY)?;
+            let aad = slot_place(id, epoch).at(0);
+            let opened = GcmKey::new(&wrap)
+                .ok()?
+                .open(&array(record, slot::NONCE)?, &aad, &mut key, &array(record, slot::TAG)?);
+            if opened.is_err() {
+                continue;
+            }
+            let key = SecretKey::take(&mut key).ok()?;
+            let (nonce, rest) = body.split_first_chunk::<12>()?;
+            let (sealed_names, tag) = rest.split_last_chunk::<16>()?;
+            let mut names = sealed_names.to_vec();
+            GcmKey::new(&key).ok()?.open(nonce, &body_place().at(0), &mut names, tag).ok()?;
+            return Some(names);
+        }
+    }
+    None
+}
+
+impl Body for SuperWriter {
+    fn lower(&self) -> Lower {
+        self.lower
+    }
+
+    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+        read_image(&self.names, out, at)
+    }
+
+    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+        let Ok(at) = usize::try_from(at) else { return Err(report(&code::BUG, "super-journal offset")) };
+        if self.names.len() < at + data.len() {
+            self.names.resize(at + data.len(), 0);
+        }
+        self.names[at..at + data.len()].copy_from_slice(data);
+        self.dirty = true;
+        Ok(())
+    }
+
+    fn sync(&mut self, flags: c_int) -> RcResult<()> {
+        self.flush()?;
+        self.lower.sync(flags)
+    }
+
+    fn size(&mut self) -> RcResult<u64> {
+        Ok(self.names.len() as u64)
+    }
+
+    fn before_close(&mut self) -> RcResult<()> {
+        self.flush()
+    }
+}
+
+/// A super-journal, or a journal looked at as one, being read: an image in memory.
+pub(crate) struct SuperReader {
+    lower: Lower,
+    image: Vec<u8>,
+    path: String,
+}
+
+impl SuperReader {
+    /// Opens the names in `bytes`, the whole file. `path` is the file's own.
+    pub(crate) fn open(lower: Lower, path: String, bytes: &[u8]) -> RcResult<Self> {
+        let prologue = Prologue::parse(bytes).filter(|prologue| prologue.kind == AuxKind::SuperJournal);
+        let names = prologue.and_then(|prologue| open_names(bytes, &prologue));
+        let Some(image) = names else { return Err(report(&code::SUPER_JOURNAL, path)) };
+        being_read(|list| list.push((path.clone(), image.clone())));
+        Ok(Self { lower, image, path })
+    }
+
+    /// U3: a sealed journal of a database that is not open here. SQLite wants to know whether it names the
+    /// super-journal that is being read; the answer is yes if that one lists it.
+    pub(crate) fn presume(lower: Lower, path: String) -> RcResult<Self> {
+        let owner = being_read(|list| {
+            let lists = |names: &[u8]| names.split(|&byte| byte == 0).any(|name| name == path.as_bytes());
+            list.iter().find(|(_, names)| lists(names)).map(|(owner, _)| owner.clone())
+        });
+        let Some(owner) = owner else { return Err(report(&code::SUPER_JOURNAL, path)) };
+        Ok(Self { lower, image: pointer_to(&owner), path: String::new() })
+    }
+}
+
+/// The end of a journal that belongs to super-journal `name`: name, length, checksum, magic (SQLite's
+/// `writeSuperJournal`).
+#[expect(clippy::big_endian_bytes, reason = "SQLite's own journal format")]
+fn pointer_to(name: &str) -> Vec<u8> {
+    let mut image = name.as_bytes().to_vec();
+    // SQLite sums the bytes as signed characters.
+    let sum = name.bytes().fold(0_u32, |sum, byte| sum.wrapping_add_signed(i32::from(byte.cast_signed())));
+    image.extend_from_slice(&u32::try_from(name.len()).unwrap_or(0).to_be_bytes());
+    image.extend_from_slice(&sum.to_be_bytes());
+    image.extend_from_slice(&JOURNAL_MAGIC);
+    image
+}
+
+fn being_read<T>(with: impl FnOnce(&mut Vec<(String, Vec<u8>)>) -> T) -> T {
+    with(&mut BEING_READ.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn read_image(image: &[u8], out: &mut [u8], at: u64) -> RcResult<()> {
+    let at = usize::try_from(at).unwrap_or(usize::MAX);
+    let there = image.get(at..).unwrap_or_default();
+    let len = there.len().min(out.len());
+    let (head, tail) = out.split_at_mut(len);
+    head.copy_from_slice(&there[..len]);
+    tail.fill(0);
+    if tail.is_empty() { Ok(()) } else { Err(Rc(SQLITE_IOERR_SHORT_READ)) }
+}
+
+impl Body for SuperReader {
+    fn lower(&self) -> Lower {
+        self.lower
+    }
+
+    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+        read_image(&self.image, out, at)
+    }
+
+    fn write(&mut self, _data: &[u8], _at: u64) -> RcResult<()> {
+        Err(Rc(crate::ffi::SQLITE_READONLY))
+    }
+
+    fn size(&mut self) -> RcResult<u64> {
+        Ok(self.image.len() as u64)
+    }
+}
+
+impl Drop for SuperReader {
+    fn drop(&mut self) {
+        being_read(|list| {
+            if let Some(at) = list.iter().position(|(path, _)| *path == self.path) {
+                list.swap_remove(at);
+            }
+        });
+    }
+}

@@ -1,0 +1,241 @@
+//! A sealed temporary file: sorter runs, transient tables, statement journals, the copy that VACUUM makes.
+//!
+//! Invariants:
+//! T1. The key is made for the handle and dies with it; nothing of it is written anywhere.
+//! T2. Nonces are a counter under that key.
+//! T3. What was never written reads as zero because the handle remembers it, not because the file says so.
+//!
+//! Must not: be readable by anyone after the handle is closed.
+
+use std::ffi::c_int;
+
+use strongroom_crypto::SecretKey;
+use strongroom_format::aad::{Place, Role};
+use strongroom_format::code;
+
+use crate::body::Body;
+use crate::ffi::SQLITE_IOERR_SHORT_READ;
+use crate::lower::{Lower, Rc, RcResult};
+use crate::main_file::sealed_characteristics;
+use crate::report::{report, report_error};
+use crate::seal::{UnitKey, crypto};
+
+/// Logical bytes per chunk: SQLite's default page, and the unit in which sorters read and write.
+const CHUNK: usize = 4096;
+/// Nonce and tag.
+const SEALED: usize = CHUNK + 28;
+
+/// A temporary file. See the module comment.
+pub(crate) struct TempFile {
+    lower: Lower,
+    key: UnitKey,
+    nonce: u64,
+    size: u64,
+    /// Which chunks were ever written (T3).
+    written: Vec<bool>,
+    /// The chunk last touched, in clear, and whether the file has it so.
+    chunk: Box<[u8; CHUNK]>,
+    chunk_index: Option<u64>,
+    dirty: bool,
+    sealed: Vec<u8>,
+}
+
+impl TempFile {
+    /// A new temporary file.
+    pub(crate) fn new(lower: Lower) -> RcResult<Self> {
+        let key = SecretKey::generate().map_err(|error| report_error(&crypto(&error)))?;
+        let place = Place { role: Role::Temp, cipher: 1, unit_size: 4096, epoch: 0, object_id: [0; 16] };
+        Ok(Self {
+            lower,
+            key: UnitKey::new(&key, place).map_err(|error| report_error(&error))?,
+            nonce: 0,
+            size: 0,
+            written: Vec::new(),
+            chunk: Box::new([0; CHUNK]),
+            chunk_index: None,
+            dirty: false,
+            sealed: Vec::new(),
+        })
+    }
+
+    fn next_nonce(&mut self) -> [u8; 12] {
+        let mut nonce = [0; 12];
+        nonce[..8].copy_from_slice(&self.nonce.to_le_bytes());
+        self.nonce += 1;
+        nonce
+    }
+
+    fn mark_written(&mut self, index: u64) -> RcResult<()> {
+        let index = usize::try_from(index).map_err(|_| report(&code::BUG, "temporary file size"))?;
+        if self.written.len() <= index {
+            self.written.resize(index + 1, false);
+        }
+        self.written[index] = true;
+        Ok(())
+    }
+
+    fn is_written(&self, index: u64) -> bool {
+        usize::try_from(index).ok().and_then(|index| self.written.get(index)).copied().unwrap_or(false)
+    }
+
+    /// Writes the chunk in hand down if the file does not have it.
+    fn flush(&mut self) -> RcResult<()> {
+        let Some(index) = self.chunk_index.filter(|_| self.dirty) else { return Ok(()) };
+        let nonce = self.next_nonce();
+        let mut out = std::mem::take(&mut self.sealed);
+        out.clear();
+        let sealed = self
+            .key
+            .seal_with(&nonce, Role::Temp, index, &[&self.chunk[..]], &mut out)
+            .map_err(|error| report_error(&error));
+        let result = sealed.and_then(|()| self.lower.write(&out, index * SEALED as u64));
+        self.sealed = out;
+        result?;
+        self.dirty = false;
+        self.mark_written(index)
+    }
+
+    /// Takes chunk `index` in hand.
+    fn take(&mut self, index: u64) -> RcResult<()> {
+        if self.chunk_index == Some(index) {
+            return Ok(());
+        }
+        self.flush()?;
+        self.chunk_index = None;
+        if self.is_written(index) {
+            let mut sealed = std::mem::take(&mut self.sealed);
+            sealed.resize(SEALED, 0);
+            let whole = self.lower.read_whole(&mut sealed, index * SEALED as u64)?;
+            let opened = whole.then(|| self.key.open(Role::Temp, index, &mut sealed)).flatten();
+            let ok = match opened {
+                Some(plain) => {
+                    self.chunk.copy_from_slice(plain);
+                    plain.fill(0);
+                    true
+                }
+                None => false,
+            };
+            self.sealed = sealed;
+            if !ok {
+                return Err(report(&code::TEMP, format!("chunk {index}")));
+            }
+        } else {
+            self.chunk.fill(0);
+        }
+        self.chunk_index = Some(index);
+        Ok(())
+    }
+
+    /// A whole chunk is about to be replaced: its old content need not be read.
+    fn take_for_overwrite(&mut self, index: u64) -> RcResult<()> {
+        if self.chunk_index != Some(index) {
+            self.flush()?;
+            self.chunk_index = Some(index);
+        }
+        Ok(())
+    }
+}
+
+/// Splits `at..at+len` into (chunk index, start within it, length).
+fn parts(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        if done == len {
+            return None;
+        }
+        let position = at + done as u64;
+        let within = usize::try_from(position % CHUNK as u64).ok()?;
+        let take = (CHUNK - within).min(len - done);
+        done += take;
+        Some((position / CHUNK as u64, within, take))
+    })
+}
+
+impl Body for TempFile {
+    fn lower(&self) -> Lower {
+        self.lower
+    }
+
+    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+        let end = at.saturating_add(out.len() as u64);
+        let short = end > self.size;
+        let available = usize::try_from(self.size.saturating_sub(at)).unwrap_or(usize::MAX).min(out.len());
+        let (there, beyond) = out.split_at_mut(available);
+        beyond.fill(0);
+        let mut done = 0;
+        for (index, within, len) in parts(at, there.len()) {
+            if let Err(rc) = self.take(index) {
+                there.fill(0);
+                return Err(rc);
+            }
+            there[done..done + len].copy_from_slice(&self.chunk[within..within + len]);
+            done += len;
+        }
+        if short { Err(Rc(SQLITE_IOERR_SHORT_READ)) } else { Ok(()) }
+    }
+
+    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+        let mut done = 0;
+        for (index, within, len) in parts(at, data.len()) {
+            if len == CHUNK {
+                self.take_for_overwrite(index)?;
+            } else {
+                self.take(index)?;
+            }
+            self.chunk[within..within + len].copy_from_slice(&data[done..done + len]);
+            self.dirty = true;
+            done += len;
+        }
+        self.size = self.size.max(at.saturating_add(data.len() as u64));
+        Ok(())
+    }
+
+    fn truncate(&mut self, size: u64) -> RcResult<()> {
+        if size < self.size {
+            // What is cut off must read as zero if the file grows again.
+            if size % CHUNK as u64 != 0 {
+                self.take(size / CHUNK as u64)?;
+                let keep = usize::try_from(size % CHUNK as u64).unwrap_or(0);
+                self.chunk[keep..].fill(0);
+                self.dirty = true;
+            }
+            let chunks = size.div_ceil(CHUNK as u64);
+            if self.chunk_index.is_some_and(|index| index >= chunks) {
+                self.chunk_index = None;
+                self.dirty = false;
+            }
+            self.written.truncate(usize::try_from(chunks).unwrap_or(usize::MAX));
+            self.flush()?;
+            self.lower.truncate(chunks * SEALED as u64)?;
+        }
+        self.size = size;
+        Ok(())
+    }
+
+    fn sync(&mut self, _flags: c_int) -> RcResult<()> {
+        // Nothing of a temporary file is needed after a crash, and without its key nothing of it can be used.
+        Ok(())
+    }
+
+    fn size(&mut self) -> RcResult<u64> {
+        Ok(self.size)
+    }
+
+    fn file_control(&mut self, op: c_int, argument: *mut std::ffi::c_void) -> RcResult<()> {
+        match op {
+            crate::ffi::SQLITE_FCNTL_SIZE_HINT | crate::ffi::SQLITE_FCNTL_CHUNK_SIZE => Ok(()),
+            _ => self.lower.file_control(op, argument),
+        }
+    }
+
+    fn device_characteristics(&self) -> c_int {
+        sealed_characteristics(self.lower.device_characteristics())
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        self.chunk.fill(0);
+    }
+}
+

@@ -1,0 +1,366 @@
+//! The VFS "strongroom": decides, when SQLite opens a file, which `Body` it gets. Everything else goes to the VFS below.
+//!
+//! Invariants:
+//! V1. A file that begins with the sealed magic is never given to SQLite as a plain one.
+//! V2. A temporary file is always sealed: SQLite does not say which database its rows come from.
+//! V3. The log or journal of a sealed database is sealed, or not opened at all.
+//!
+//! Must not: replace a method that the VFS below already answers correctly.
+#![expect(unsafe_code, reason = "called by SQLite with raw pointers")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use strongroom_format::code;
+use strongroom_format::header::{HEADER_LEN, Header, HeaderError, ObjectKind, is_sealed};
+use strongroom_format::sqlite::{AUX_MAGIC, AuxKind, Prologue};
+use strongroom_keyring::{Error, KeySource, inspect_checksum, redo};
+
+use crate::api::api;
+use crate::body::{Body, PassThrough};
+use crate::connection;
+use crate::ffi::{
+    SQLITE_CANTOPEN, SQLITE_ERROR, SQLITE_IOERR, SQLITE_OK, SQLITE_OPEN_MAIN_DB,
+    SQLITE_OPEN_MAIN_JOURNAL, SQLITE_OPEN_READONLY, SQLITE_OPEN_SUBJOURNAL, SQLITE_OPEN_SUPER_JOURNAL,
+    SQLITE_OPEN_TEMP_DB, SQLITE_OPEN_TEMP_JOURNAL, SQLITE_OPEN_TRANSIENT_DB, SQLITE_OPEN_WAL, any_fn,
+    sqlite3_file, sqlite3_vfs,
+};
+use crate::handle::{self, LOWER_OFFSET, lower_of, with};
+use crate::journal::{JournalFile, JournalOf};
+use crate::keys::Parameters;
+use crate::lower::{Lower, Rc, RcResult, check};
+use crate::main_file::MainFile;
+use crate::plain::PlainFile;
+use crate::report::{report, report_error};
+use crate::super_journal::{SuperReader, SuperWriter};
+use crate::temp::TempFile;
+use crate::wal::WalFile;
+
+/// The VFS's name, for `?vfs=` and `sqlite3_vfs_find`.
+pub const NAME: &CStr = c"strongroom";
+const TEMPORARY: c_int =
+    SQLITE_OPEN_TEMP_DB | SQLITE_OPEN_TRANSIENT_DB | SQLITE_OPEN_TEMP_JOURNAL | SQLITE_OPEN_SUBJOURNAL;
+
+struct Registered(*mut sqlite3_vfs);
+// SAFETY: written once, before SQLite can use it; SQLite itself shares VFS objects between threads.
+unsafe impl Send for Registered {}
+// SAFETY: as above.
+unsafe impl Sync for Registered {}
+static REGISTERED: OnceLock<Registered> = OnceLock::new();
+
+/// Whether `vfs` is this one.
+#[must_use]
+pub(crate) fn is_ours(vfs: *mut sqlite3_vfs) -> bool {
+    REGISTERED.get().is_some_and(|ours| std::ptr::eq(ours.0, vfs))
+}
+
+/// Registers the VFS over the default one, and makes it the default. Idempotent.
+pub(crate) fn register() -> Result<(), Error> {
+    let Some(api) = api() else { return Err(Error::new(&code::BUG, "SQLite's functions are not known")) };
+    if REGISTERED.get().is_some() {
+        return Ok(());
+    }
+    // SAFETY: null asks for the default VFS.
+    let below = unsafe { (api.vfs_find)(std::ptr::null()) };
+    // SAFETY: a registered VFS lives as long as the process.
+    let Some(model) = (unsafe { below.as_ref() }) else {
+        return Err(Error::new(&code::BUG, "SQLite has no default VFS"));
+    };
+    let ours = Box::new(sqlite3_vfs {
+        version: model.version.min(3),
+        os_file_size: model.os_file_size.saturating_add(c_int::try_from(LOWER_OFFSET).unwrap_or(64)),
+        max_pathname: model.max_pathname,
+        next: std::ptr::null_mut(),
+        name: NAME.as_ptr(),
+        app_data: below.cast::<c_void>(),
+        open: Some(open),
+        delete: Some(delete),
+        access: Some(access),
+        full_pathname: Some(full_pathname),
+        dl_open: Some(dl_open),
+        dl_error: Some(dl_error),
+        dl_sym: Some(dl_sym),
+        dl_close: Some(dl_close),
+        randomness: Some(randomness),
+        sleep: Some(sleep),
+        current_time: Some(current_time),
+        last_error: Some(last_error),
+        current_time_int64: Some(current_time_int64),
+        set_system_call: Some(set_system_call),
+        get_system_call: Some(get_system_call),
+        next_system_call: Some(next_system_call),
+    });
+    let ours = Box::into_raw(ours);
+    if REGISTERED.set(Registered(ours)).is_err() {
+        return Ok(());
+    }
+    // SAFETY: `ours` is never freed.
+    let rc = unsafe { (api.vfs_register)(ours, 1) };
+    if rc == SQLITE_OK { Ok(()) } else { Err(Error::new(&code::BUG, format!("sqlite3_vfs_register: {rc}"))) }
+}
+
+fn below_of(vfs: *mut sqlite3_vfs) -> *mut sqlite3_vfs {
+    // SAFETY: SQLite calls with our own VFS object, whose app_data is the VFS below.
+    unsafe { (*vfs).app_data }.cast::<sqlite3_vfs>()
+}
+
+/// What SQLite asked to open.
+struct Request {
+    name: *const c_char,
+    path: String,
+    flags: c_int,
+    lower: Lower,
+}
+
+impl Request {
+    fn parameter(&self, key: &str) -> Option<String> {
+        let key = CString::new(key).ok()?;
+        // SAFETY: `name` is a file name from SQLite's core, which is what the function asks for.
+        let value = unsafe { (api()?.uri_parameter)(self.name, key.as_ptr()) };
+        if value.is_null() {
+            return None;
+        }
+        // SAFETY: a text of SQLite's.
+        Some(unsafe { connection::text_of(value.cast()) })
+    }
+}
+
+unsafe extern "C" fn open(
+    vfs: *mut sqlite3_vfs,
+    name: *const c_char,
+    file: *mut sqlite3_file,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    // SAFETY: the allocation that SQLite made for us; a null table says that nothing needs closing.
+    unsafe { (*file).methods = std::ptr::null() };
+    let below_vfs = below_of(vfs);
+    // SAFETY: the allocation has our part first.
+    let below = unsafe { lower_of(file) };
+    // SAFETY: the VFS below is registered, so it has this method.
+    let Some(call) = (unsafe { (*below_vfs).open }) else { return SQLITE_CANTOPEN };
+    // SAFETY: the arguments are SQLite's own.
+    let rc = unsafe { call(below_vfs, name, below, flags, out_flags) };
+    if rc != SQLITE_OK {
+        // SAFETY: a VFS that failed may have left a table that wants closing; SQLite would close our file only.
+        if unsafe { !(*below).methods.is_null() } {
+            // SAFETY: it has a method table, so it is open as far as it got.
+            close_quietly(unsafe { Lower::new(below) });
+        }
+        return rc;
+    }
+    // SAFETY: opened just now.
+    let lower = unsafe { Lower::new(below) };
+    let path = if name.is_null() {
+        String::new()
+    } else {
+        // SAFETY: SQLite's file name.
+        unsafe { connection::text_of(name.cast()) }
+    };
+    let request = Request { name, path, flags, lower };
+    let chosen = catch_unwind(AssertUnwindSafe(|| choose(&request)))
+        .unwrap_or_else(|_| Err(report(&code::BUG, "opening a file panicked")));
+    match chosen {
+        Ok(body) => {
+            // SAFETY: the allocation that SQLite made for us.
+            unsafe { handle::install(file, body) };
+            SQLITE_OK
+        }
+        Err(Rc(rc)) => {
+            close_quietly(lower);
+            rc
+        }
+    }
+}
+
+fn close_quietly(lower: Lower) {
+    if lower.close().is_err() {
+        report(&code::IO, "closing a file that could not be used");
+    }
+}
+
+fn choose(request: &Request) -> RcResult<Box<dyn Body>> {
+    let lower = request.lower;
+    if request.flags & TEMPORARY != 0 {
+        return Ok(Box::new(TempFile::new(lower)?));
+    }
+    if request.flags & SQLITE_OPEN_MAIN_DB != 0 {
+        return choose_main(request);
+    }
+    if request.flags & SQLITE_OPEN_MAIN_JOURNAL != 0 {
+        return choose_auxiliary(request, |main, sealed| {
+            let of = JournalOf { sealed, main: main.lower(), link: Arc::clone(main.link()) };
+            Box::new(JournalFile::new(lower, of))
+        });
+    }
+    if request.flags & SQLITE_OPEN_WAL != 0 {
+        return choose_auxiliary(request, |main, sealed| Box::new(WalFile::new(lower, main.lower(), sealed)));
+    }
+    if request.flags & SQLITE_OPEN_SUPER_JOURNAL != 0 {
+        return choose_super(request);
+    }
+    Ok(Box::new(PassThrough(lower)))
+}
+
+/// A main database: sealed, plain, or new.
+fn choose_main(request: &Request) -> RcResult<Box<dyn Body>> {
+    let parameters =
+        Parameters::read(|key| request.parameter(key)).map_err(|error| report_error(&error))?;
+    let mut header = vec![0; HEADER_LEN];
+    let size = request.lower.size()?;
+    let whole = request.lower.read_whole(&mut header, 0)?;
+    if size > 0 && is_sealed(&header) {
+        if !whole {
+            return Err(report(&code::HEADER_TRUNCATED, request.path.as_str()));
+        }
+        return open_sealed(request, &parameters, &header);
+    }
+    let key = opener(request, &parameters, size == 0)?;
+    match key {
+        None => Ok(Box::new(PlainFile::new(
+            request.lower,
+            request.path.clone(),
+            size == 0,
+            parameters.allow_plaintext,
+        ))),
+        Some(opener) if size == 0 => {
+            let source = connection::vacuum_source_page_size();
+            let wanted = parameters.wanted(source.flatten().unwrap_or(4096));
+            let main = MainFile::create(request.lower, request.path.clone(), wanted, opener, source.is_some())?;
+            Ok(Box::new(main))
+        }
+        Some(_) => {
+            let plain = header.starts_with(b"SQLite format 3\0");
+            Err(report(if plain { &code::PLAIN_FILE } else { &code::NOT_SEALED }, request.path.as_str()))
+        }
+    }
+}
+
+/// V1: structure is checked before a key is asked for, so that damage is told apart from a wrong key.
+fn open_sealed(request: &Request, parameters: &Parameters, in_place: &[u8]) -> RcResult<Box<dyn Body>> {
+    let header = redo::newest_header(Path::new(&request.path), in_place);
+    let path = request.path.as_str();
+    let parsed = match Header::parse(&header) {
+        Err(HeaderError::Newer(version)) => {
+            return Err(report(&code::NEWER_FORMAT, format!("{path}: version {version}")));
+        }
+        Ok(parsed) if inspect_checksum(&header) => parsed,
+        _ => return Err(report(&code::HEADER_DAMAGED, path)),
+    };
+    if parsed.kind != ObjectKind::Sqlite {
+        return Err(report(&code::WRONG_KIND, format!("{path}: {}", parsed.kind.name())));
+    }
+    let opener = opener(request, parameters, false)?;
+    Ok(Box::new(MainFile::existing(request.lower, request.path.clone(), parsed.unit_size, opener)?))
+}
+
+fn opener(
+    request: &Request,
+    parameters: &Parameters,
+    creating: bool,
+) -> RcResult<Option<Arc<strongroom_keyring::Opener>>> {
+    // Whoever can make an application run ATTACH must not thereby be able to make it run a command.
+    let is_command = matches!(parameters.source, Some(KeySource::Command(_)));
+    let allowed = std::env::var_os("STRONGROOM_ATTACH_KEY_COMMAND").is_some_and(|value| value == "1");
+    if is_command && !allowed && connection::opened_by_sql() {
+        return Err(report(&code::KEY_COMMAND_REFUSED, request.path.as_str()));
+    }
+    parameters.opener(&request.path, creating).map_err(|error| report_error(&error))
+}
+
+/// V3: the log or journal of a database: sealed when the database is.
+fn choose_auxiliary(
+    request: &Request,
+    sealed_body: impl FnOnce(&mut MainFile, Arc<crate::sealed::Sealed>) -> Box<dyn Body>,
+) -> RcResult<Box<dyn Body>> {
+    let Some(api) = api() else { return Err(Rc(SQLITE_IOERR)) };
+    // SAFETY: SQLite opens journals and logs with names that it made itself, as the function demands.
+    let main = unsafe { (api.database_file_object)(request.name) };
+    if !handle::is_ours(main) {
+        // Another VFS stands above this one and the database is hidden in its file object.
+        let database = request.path.strip_suffix("-journal").or_else(|| request.path.strip_suffix("-wal"));
+        let sealed = crate::sealed::Sealed::all();
+        if sealed.iter().any(|sealed| Some(sealed.path()) == database) {
+            return Err(report(&code::FOREIGN_VFS, request.path.as_str()));
+        }
+        return Ok(Box::new(PassThrough(request.lower)));
+    }
+    let mut sealed_body = Some(sealed_body);
+    let body = with(main, |open| {
+        let Some(main) = open.body.as_main() else { return Ok(None) };
+        let sealed = main.sealed_for_auxiliary()?;
+        Ok(sealed_body.take().map(|make| make(main, sealed)))
+    })?;
+    Ok(body.unwrap_or_else(|| Box::new(PassThrough(request.lower))))
+}
+
+/// A super-journal, or a journal that recovery looks at as one.
+fn choose_super(request: &Request) -> RcResult<Box<dyn Body>> {
+    let lower = request.lower;
+    if request.flags & SQLITE_OPEN_READONLY == 0 {
+        return Ok(Box::new(SuperWriter::new(lower)));
+    }
+    let size = usize::try_from(lower.size()?.min(1 << 20)).map_err(|_| Rc(SQLITE_IOERR))?;
+    let mut bytes = vec![0; size];
+    lower.read_whole(&mut bytes, 0)?;
+    if !bytes.starts_with(&AUX_MAGIC) {
+        return Ok(Box::new(PassThrough(lower)));
+    }
+    let Some(prologue) = Prologue::parse(&bytes) else {
+        return Err(report(&code::SUPER_JOURNAL, request.path.as_str()));
+    };
+    if prologue.kind == AuxKind::SuperJournal {
+        return Ok(Box::new(SuperReader::open(lower, request.path.clone(), &bytes)?));
+    }
+    Ok(Box::new(SuperReader::presume(lower, request.path.clone())?))
+}
+
+macro_rules! pass_on {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $ret:ty = $missing:expr;)*) => {
+        $(
+            unsafe extern "C" fn $name(vfs: *mut sqlite3_vfs, $($arg: $type),*) -> $ret {
+                let below = below_of(vfs);
+                // SAFETY: a registered VFS.
+                match unsafe { (*below).$name } {
+                    // SAFETY: the arguments are passed on unchanged.
+                    Some(call) => unsafe { call(below, $($arg),*) },
+                    None => $missing,
+                }
+            }
+        )*
+    };
+}
+
+pass_on! {
+    delete(name: *const c_char, sync_dir: c_int) -> c_int = SQLITE_IOERR;
+    access(name: *const c_char, flags: c_int, out: *mut c_int) -> c_int = SQLITE_IOERR;
+    full_pathname(name: *const c_char, size: c_int, out: *mut c_char) -> c_int = SQLITE_IOERR;
+    dl_open(name: *const c_char) -> *mut c_void = std::ptr::null_mut();
+    dl_error(size: c_int, out: *mut c_char) -> () = ();
+    dl_sym(library: *mut c_void, name: *const c_char) -> any_fn = None;
+    dl_close(library: *mut c_void) -> () = ();
+    randomness(size: c_int, out: *mut c_char) -> c_int = 0;
+    sleep(microseconds: c_int) -> c_int = 0;
+    current_time(out: *mut f64) -> c_int = SQLITE_ERROR;
+    last_error(size: c_int, out: *mut c_char) -> c_int = 0;
+    current_time_int64(out: *mut i64) -> c_int = SQLITE_ERROR;
+    set_system_call(name: *const c_char, call: any_fn) -> c_int = SQLITE_ERROR;
+    get_system_call(name: *const c_char) -> any_fn = None;
+    next_system_call(name: *const c_char) -> *const c_char = std::ptr::null();
+}
+
+/// `path` as SQLite makes it absolute, which is how databases are known here.
+pub fn absolute(path: &str) -> Option<String> {
+    let ours = REGISTERED.get()?.0;
+    // SAFETY: registered and never freed.
+    let size = unsafe { (*ours).max_pathname }.saturating_add(1);
+    let name = CString::new(path).ok()?;
+    let mut out = vec![0_u8; usize::try_from(size).ok()?];
+    // SAFETY: `out` has room for `size` bytes.
+    let rc = unsafe { full_pathname(ours, name.as_ptr(), size, out.as_mut_ptr().cast()) };
+    // A symbolic link is resolved and reported as such (SQLITE_OK_SYMLINK).
+    check(rc & 0xff).ok()?;
+    CStr::from_bytes_until_nul(&out).ok()?.to_str().ok().map(str::to_owned)
+}

@@ -1,0 +1,362 @@
+//! The sealed write-ahead log. docs/spec/sqlite.md, "Write-ahead log".
+//!
+//! Invariants:
+//! W1. A generation is one prologue, one key, one pair of SQLite's salts. A header with other salts begins a new one.
+//! W2. A frame is one seal over header and page, bound to generation and index; SQLite's running checksum inside the
+//!     sealed headers binds the order.
+//! W3. Only the log whose generation the anchor names is read; any other counts as empty (its frames were
+//!     checkpointed before the anchor moved on).
+//! W4. A frame that does not authenticate ends the log for recovery, as a bad checksum does in SQLite; for a reader
+//!     that has the frame in its snapshot it is an error.
+//!
+//! Must not: let SQLite's checksums, which are sums over plaintext, reach the file.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use strongroom_crypto::random32;
+use strongroom_format::aad::{Place, Role};
+use strongroom_format::code;
+use strongroom_format::sqlite::{
+    AuxKind, PROLOGUE_LEN, Prologue, WAL_FRAME_HEADER, WAL_FRAMES, WAL_HEADER, WalGeometry,
+    prologue_layout,
+};
+use strongroom_keyring::Purpose;
+
+use crate::body::Body;
+use crate::ffi::{SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE};
+use crate::lower::{Lower, Rc, RcResult};
+use crate::main_file::sealed_characteristics;
+use crate::report::{report, report_error, warn};
+use crate::seal::{UnitKey, crypto};
+use crate::sealed::Sealed;
+
+/// SQLite's salts: bytes 16..24 of the log's header and 8..16 of every frame's.
+type Salts = [u8; 8];
+
+struct Generation {
+    prologue: Prologue,
+    key: UnitKey,
+    header: [u8; WAL_HEADER],
+}
+
+impl Generation {
+    fn salts(&self) -> Salts {
+        let mut salts = [0; 8];
+        salts.copy_from_slice(&self.header[16..24]);
+        salts
+    }
+}
+
+/// A write-ahead log of a sealed database.
+pub(crate) struct WalFile {
+    lower: Lower,
+    main: Lower,
+    sealed: Arc<Sealed>,
+    geometry: WalGeometry,
+    generation: Option<Generation>,
+    /// A frame header that SQLite has written and whose page it has not: they go down as one.
+    pending: Option<(u64, [u8; WAL_FRAME_HEADER])>,
+    /// Frames that this handle has written in this generation: none of them may be taken for the end of the log.
+    written: u64,
+    frame: Vec<u8>,
+    warned: bool,
+}
+
+impl WalFile {
+    /// A log as opened, of the database `sealed` whose file below is `main`.
+    pub(crate) fn new(lower: Lower, main: Lower, sealed: Arc<Sealed>) -> Self {
+        let page_size = sealed.keys().object.header().unit_size;
+        Self {
+            lower,
+            main,
+            sealed,
+            geometry: WalGeometry { page_size },
+            generation: None,
+            pending: None,
+            written: 0,
+            frame: Vec::new(),
+            warned: false,
+        }
+    }
+
+    fn path(&self) -> String {
+        format!("{}-wal", self.sealed.path())
+    }
+
+    /// Reads prologue and header from the file. Afterwards `generation` is the valid one, or `None`: the log is empty.
+    fn load(&mut self) -> RcResult<()> {
+        let mut bytes = [0; WAL_FRAMES as usize];
+        self.generation = None;
+        if !self.lower.read_whole(&mut bytes, 0)? {
+            return Ok(());
+        }
+        let Some(prologue) = Prologue::parse(&bytes[..prologue_layout::SIZE]) else { return Ok(()) };
+        let keys = self.sealed.refresh(self.main)?;
+        let ours = prologue.kind == AuxKind::Wal
+            && prologue.unit == self.geometry.page_size
+            && prologue.object_id == keys.object.object_id()
+            && keys.cipher(prologue.epoch).is_some();
+        if !ours || self.sealed.anchor(self.main)?.wal_generation != prologue.generation() {
+            if !self.warned {
+                // Also what a crash between anchor and header leaves: nothing is lost then (O3, W3).
+                warn(&code::WAL_STALE, &self.path());
+                self.warned = true;
+            }
+            return Ok(());
+        }
+        let key = self.derive(&prologue)?;
+        let mut header = [0; WAL_HEADER];
+        let Some(plain) = key.open(Role::WalHeader, 0, &mut bytes[PROLOGUE_LEN as usize..]) else {
+            return Ok(());
+        };
+        header.copy_from_slice(plain);
+        self.generation = Some(Generation { prologue, key, header });
+        Ok(())
+    }
+
+    fn derive(&self, prologue: &Prologue) -> RcResult<UnitKey> {
+        let place = Place {
+            role: Role::WalFrame,
+            cipher: 1,
+            unit_size: prologue.unit,
+            epoch: prologue.epoch,
+            object_id: prologue.object_id,
+        };
+        self.sealed
+            .keys()
+            .object
+            .derive(prologue.epoch, Purpose::Wal, &prologue.salt, &prologue.to_bytes())
+            .and_then(|key| UnitKey::new(&key, place))
+            .map_err(|error| report_error(&error))
+    }
+
+    /// SQLite starts the log, or writes its header again. The caller holds SQLite's write lock on the log.
+    fn write_header(&mut self, header: &[u8; WAL_HEADER]) -> RcResult<()> {
+        self.pending = None;
+        self.load()?;
+        let same = self.generation.as_ref().is_some_and(|generation| generation.salts() == header[16..24]);
+        if !same {
+            self.begin()?;
+        }
+        let Some(generation) = &mut self.generation else { return Err(Rc(SQLITE_IOERR_WRITE)) };
+        generation.header = *header;
+        let mut out = generation.prologue.to_bytes().to_vec();
+        generation.key.seal(Role::WalHeader, 0, &[header], &mut out).map_err(|error| report_error(&error))?;
+        self.lower.write(&out, 0)
+    }
+
+    /// W1: a new generation, named by the anchor before anything of it is in the log (O3).
+    fn begin(&mut self) -> RcResult<()> {
+        let keys = self.sealed.refresh(self.main)?;
+        let prologue = Prologue {
+            kind: AuxKind::Wal,
+            unit: self.geometry.page_size,
+            epoch: keys.object.epoch(),
+            object_id: keys.object.object_id(),
+            salt: random32().map_err(|error| report_error(&crypto(&error)))?,
+            page1_before: [0; 32],
+            page1_nonce: [0; 12],
+        };
+        self.sealed.set_generation(self.main, prologue.generation())?;
+        let key = self.derive(&prologue)?;
+        self.generation = Some(Generation { prologue, key, header: [0; WAL_HEADER] });
+        self.written = 0;
+        Ok(())
+    }
+
+    /// Writes a frame as one sealed unit.
+    fn put_frame(&mut self, index: u64, header: &[u8], page: &[u8]) -> RcResult<()> {
+        let Some(generation) = &self.generation else { return Err(Rc(SQLITE_IOERR_WRITE)) };
+        let mut out = std::mem::take(&mut self.frame);
+        out.clear();
+        let sealed = generation
+            .key
+            .seal(Role::WalFrame, index, &[header, page], &mut out)
+            .map_err(|error| report_error(&error));
+        let result = sealed.and_then(|()| self.lower.write(&out, self.geometry.frame_offset(index)));
+        self.frame = out;
+        self.written = self.written.max(index + 1);
+        result
+    }
+
+    /// Reads and opens frame `index` into `self.frame`, whose plaintext then begins at byte 12. False: not authentic.
+    fn get_frame(&mut self, index: u64) -> RcResult<bool> {
+        for reloaded in [false, true] {
+            if reloaded || self.generation.is_none() {
+                // The log may have been started again by another process since it was last looked at.
+                self.load()?;
+            }
+            let Some(generation) = &self.generation else { return Ok(false) };
+            self.frame.clear();
+            self.frame.resize(usize::try_from(self.geometry.frame_physical()).map_err(|_| Rc(SQLITE_IOERR_WRITE))?, 0);
+            if !self.lower.read_whole(&mut self.frame, self.geometry.frame_offset(index))? {
+                return Ok(false);
+            }
+            if generation.key.open(Role::WalFrame, index, &mut self.frame).is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Changes part of a frame that is already in the log: SQLite does so within a transaction.
+    fn patch_frame(&mut self, index: u64, within: usize, data: &[u8]) -> RcResult<()> {
+        if !self.get_frame(index)? {
+            return Err(self.damaged(index));
+        }
+        let mut plain = self.frame[12..self.frame.len() - 16].to_vec();
+        let Some(target) = plain.get_mut(within..within + data.len()) else {
+            return Err(report(&code::BUG, "write across frames"));
+        };
+        target.copy_from_slice(data);
+        let result = self.put_frame(index, &plain, &[]);
+        plain.fill(0);
+        result
+    }
+
+    fn flush_pending(&mut self) -> RcResult<()> {
+        match self.pending.take() {
+            Some((index, header)) => self.patch_frame(index, 0, &header),
+            None => Ok(()),
+        }
+    }
+
+    fn damaged(&self, index: u64) -> Rc {
+        report(&code::WAL_FRAME, format!("{}: frame {}", self.path(), index.saturating_add(1)))
+    }
+
+    /// W1: the generation that a frame header's salts belong to must be the one at hand.
+    fn match_generation(&mut self, header: &[u8]) -> RcResult<()> {
+        let salts = &header[8..16];
+        if self.generation.as_ref().is_some_and(|generation| generation.salts() == salts) {
+            return Ok(());
+        }
+        self.load()?;
+        if self.generation.as_ref().is_some_and(|generation| generation.salts() == salts) {
+            return Ok(());
+        }
+        Err(report(&code::WAL_STALE, self.path()))
+    }
+
+    fn write_frame(&mut self, index: u64, within: usize, data: &[u8]) -> RcResult<()> {
+        if within == 0 && data.len() == WAL_FRAME_HEADER {
+            self.flush_pending()?;
+            self.match_generation(data)?;
+            let mut header = [0; WAL_FRAME_HEADER];
+            header.copy_from_slice(data);
+            self.pending = Some((index, header));
+            return Ok(());
+        }
+        if within == WAL_FRAME_HEADER && data.len() == self.geometry.page_size as usize {
+            if let Some((pending, header)) = self.pending.take() {
+                if pending == index {
+                    return self.put_frame(index, &header, data);
+                }
+                self.pending = Some((pending, header));
+            }
+        }
+        self.flush_pending()?;
+        self.patch_frame(index, within, data)
+    }
+
+    fn read_header(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+        self.load()?;
+        let size = self.geometry.logical_size(self.lower.size()?);
+        let start = usize::try_from(at).map_err(|_| Rc(SQLITE_IOERR_SHORT_READ))?;
+        match &self.generation {
+            Some(generation) if start + out.len() <= WAL_HEADER => {
+                out.copy_from_slice(&generation.header[start..start + out.len()]);
+                Ok(())
+            }
+            _ if size < at.saturating_add(out.len() as u64) => Err(Rc(SQLITE_IOERR_SHORT_READ)),
+            // Zeros are no WAL header: the log is empty (W3).
+            _ => Ok(()),
+        }
+    }
+
+    fn read_frame(&mut self, out: &mut [u8], index: u64, within: usize) -> RcResult<()> {
+        let end = self.geometry.frame_offset(index + 1);
+        if self.lower.size()? < end {
+            return Err(Rc(SQLITE_IOERR_SHORT_READ));
+        }
+        if self.get_frame(index)? {
+            let plain = &mut self.frame[12..];
+            let Some(part) = plain.get(within..within + out.len()).filter(|_| within + out.len() + 16 <= plain.len())
+            else {
+                return Err(report(&code::BUG, "read across frames"));
+            };
+            out.copy_from_slice(part);
+            plain.fill(0);
+            return Ok(());
+        }
+        // W4: recovery reads from the frame's header on, a reader of a snapshot reads the page alone.
+        if within == WAL_FRAME_HEADER || index < self.written { Err(self.damaged(index)) } else { Ok(()) }
+    }
+}
+
+impl Body for WalFile {
+    fn lower(&self) -> Lower {
+        self.lower
+    }
+
+    fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+        self.flush_pending()?;
+        out.fill(0);
+        match self.geometry.frame_at(at) {
+            None => self.read_header(out, at),
+            Some((index, within)) => {
+                let within = usize::try_from(within).map_err(|_| Rc(SQLITE_IOERR_SHORT_READ))?;
+                self.read_frame(out, index, within)
+            }
+        }
+    }
+
+    fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
+        match self.geometry.frame_at(at) {
+            Some((index, within)) => {
+                let within = usize::try_from(within).map_err(|_| Rc(SQLITE_IOERR_WRITE))?;
+                self.write_frame(index, within, data)
+            }
+            None => match <&[u8; WAL_HEADER]>::try_from(data) {
+                Ok(header) if at == 0 => self.write_header(header),
+                _ => Err(report(&code::BUG, "write into the log's header")),
+            },
+        }
+    }
+
+    fn truncate(&mut self, size: u64) -> RcResult<()> {
+        self.flush_pending()?;
+        if size == 0 {
+            self.generation = None;
+            self.written = 0;
+        }
+        self.lower.truncate(self.geometry.physical_size(size))
+    }
+
+    fn sync(&mut self, flags: c_int) -> RcResult<()> {
+        self.flush_pending()?;
+        self.lower.sync(flags)
+    }
+
+    fn size(&mut self) -> RcResult<u64> {
+        self.flush_pending()?;
+        Ok(self.geometry.logical_size(self.lower.size()?))
+    }
+
+    fn file_control(&mut self, op: c_int, argument: *mut std::ffi::c_void) -> RcResult<()> {
+        match op {
+            // SQLite's sizes are not the file's.
+            crate::ffi::SQLITE_FCNTL_SIZE_HINT | crate::ffi::SQLITE_FCNTL_CHUNK_SIZE => Ok(()),
+            _ => self.lower.file_control(op, argument),
+        }
+    }
+
+    fn device_characteristics(&self) -> c_int {
+        sealed_characteristics(self.lower.device_characteristics())
+    }
+
+    fn before_close(&mut self) -> RcResult<()> {
+        self.flush_pending()
+    }
+}
