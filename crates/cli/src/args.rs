@@ -19,8 +19,7 @@ use crate::verify::VerifyArgs;
 #[command(
     name = "strongroom",
     version,
-    after_help = tail!("  strongroom keyring init --provider passphrase\n  strongroom key create app\n  strongroom sqlite encrypt plain.db sealed.db --key-id app"),
-    propagate_version = true
+    after_help = tail!("  strongroom keyring init --provider passphrase\n  strongroom key create app\n  strongroom sqlite encrypt plain.db sealed.db --key-id app")
 )]
 pub(crate) struct Cli {
     #[arg(

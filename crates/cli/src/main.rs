@@ -96,6 +96,10 @@ fn refused_arguments(error: &clap::Error, arguments: &[std::ffi::OsString]) -> E
                 Err(_) => ExitCode::from(code::IO.class.exit_code()),
             };
         }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            failure::to_stderr(&format!("{}\n", error.render()));
+            return Failure::usage("a command is missing").report_usage(false);
+        }
         _ => {}
     }
     let text = error.render().to_string();

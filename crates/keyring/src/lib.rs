@@ -20,7 +20,6 @@
     expect(
         clippy::indexing_slicing,
         clippy::arithmetic_side_effects,
-        clippy::expect_used,
         reason = "a test that panics has failed, which is what it is for"
     )
 )]

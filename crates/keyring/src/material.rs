@@ -111,16 +111,18 @@ mod tests {
 
     const HEX: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191A1B1C1D1E1F";
 
+    fn secret(bytes: &[u8]) -> SecretBytes {
+        SecretBytes::take(&mut bytes.to_vec()).unwrap()
+    }
+
     fn kind(bytes: &[u8]) -> Result<&'static str, u16> {
-        let material = SecretBytes::take(&mut bytes.to_vec()).unwrap();
-        interpret(&material)
+        interpret(&secret(bytes))
             .map(|opener| opener.kind_name())
             .map_err(|error| error.code().number)
     }
 
     fn raw_bytes(bytes: &[u8]) -> [u8; 32] {
-        let material = SecretBytes::take(&mut bytes.to_vec()).unwrap();
-        *interpret(&material)
+        *interpret(&secret(bytes))
             .unwrap()
             .raw_key()
             .expect("a raw key")

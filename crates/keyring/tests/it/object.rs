@@ -37,7 +37,7 @@ fn every_flipped_bit_is_damage_or_not_this_format() {
                 expected,
                 "byte {offset} bit {bit}"
             );
-            assert_eq!(inspect_checksum(&bad), false, "byte {offset} bit {bit}");
+            assert!(!inspect_checksum(&bad), "byte {offset} bit {bit}");
         }
     }
     assert!(inspect_checksum(&good));
@@ -340,7 +340,7 @@ fn the_newest_valid_anchor_is_in_force() {
         assert_eq!(code(object.anchor(&damaged)), 3010, "byte {byte}");
     }
     // A sector copied into the other one is no anchor, nor is another object's.
-    let mut copied = header.clone();
+    let mut copied = header;
     copied.copy_within(
         at::ANCHOR_A.offset..at::ANCHOR_B.offset,
         at::ANCHOR_B.offset,

@@ -18,7 +18,7 @@ use crate::{connection, report, sql, vfs};
 /// The oldest SQLite that has all that is called: 3.37.0.
 const OLDEST: c_int = 3_037_000;
 /// `sqlite3_libversion_number` in `sqlite3_api_routines`.
-const LIBVERSION: usize = 73;
+const LIBVERSION: usize = 67;
 
 /// What SQLite calls: `(connection, error, routines)`. Registers the VFS, the functions, and itself for connections to
 /// come. Returns `SQLITE_OK_LOAD_PERMANENTLY`: files of ours may outlive the connection that loaded us.

@@ -201,7 +201,9 @@ impl JournalCore {
     }
 
     fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
-        if at == 0 && data.starts_with(&SEGMENT_MAGIC) && data.len() >= JOURNAL_CHUNK {
+        // SQLite writes a whole sector here, at first without the magic (`writeJournalHdr`); the 28 zeros that end a
+        // transaction in PERSIST mode are no new journal.
+        if at == 0 && data.len() == JOURNAL_CHUNK {
             self.begin()?;
         } else if !self.load()? {
             return Err(report(&code::JOURNAL, self.path()));
@@ -314,8 +316,10 @@ impl JournalCore {
         if header_probe && at == 0 && out.len() == 8 && loaded {
             self.check_state()?;
         }
-        // The last 8 bytes name the super-journal's magic; nothing there would turn a commit into a rollback.
-        let lenient = self.uncounted || (header_probe && (end != size || at == 0));
+        // The look for a super-journal's name at the file's end (`readSuperJournal`). Where there is one, SQLite cut the
+        // file behind it; in PERSIST mode older transactions' chunks may stand there, under keys that are gone.
+        let name_probe = matches!((size - at, out.len()), (16 | 12, 4) | (8, 8));
+        let lenient = self.uncounted || header_probe || name_probe;
         self.read_chunks(out, at, lenient, loaded)?;
         self.note_header(out, at);
         Ok(())
