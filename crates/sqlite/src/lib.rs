@@ -1,1 +1,21 @@
-//! x
+//! Guard 1 as a Rust library on rusqlite: open sealed databases, and encrypt, decrypt, rekey and verify them.
+//!
+//! ```no_run
+//! use strongroom_sqlite::{KeySource, OpenOptions};
+//!
+//! let key = KeySource::KeyId { id: "accounts".to_owned() };
+//! let options = OpenOptions { key: Some(key), create: true, ..OpenOptions::default() };
+//! let connection = strongroom_sqlite::open("accounts.db".as_ref(), &options)?;
+//! connection.execute_batch("CREATE TABLE IF NOT EXISTS account(id INTEGER PRIMARY KEY, balance INTEGER)")
+//!     .map_err(strongroom_sqlite::explain)?;
+//! # Ok::<(), strongroom_sqlite::Error>(())
+//! ```
+//!
+//! Must not: hold a key elsewhere than in the keyring crate's types.
+
+mod open;
+pub mod ops;
+
+pub use open::{OpenOptions, explain, open, register};
+pub use strongroom_format::header::Cipher;
+pub use strongroom_keyring::{Error, KeySource};

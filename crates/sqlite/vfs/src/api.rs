@@ -19,9 +19,8 @@ type TraceFn = unsafe extern "C" fn(c_int, *mut c_void, *mut c_void, *mut c_void
 macro_rules! api {
     ($($name:ident @ $index:literal : fn($($arg:ty),* $(; $dots:tt)?) $(-> $ret:ty)?;)*) => {
         /// SQLite's functions, by the names of `sqlite3_api_routines`.
-        #[expect(missing_docs, reason = "each is documented in sqlite3.h under sqlite3_ and its name")]
         #[derive(Clone, Copy)]
-        pub struct Api {
+        pub(crate) struct Api {
             $(pub $name: unsafe extern "C" fn($($arg),* $(, $dots)?) $(-> $ret)?,)*
         }
 
@@ -36,7 +35,7 @@ macro_rules! api {
             /// `routines` is the `sqlite3_api_routines` pointer given to an extension's entry point by a SQLite
             /// of version 3.37 or later (checked by the caller through the first entries, which all versions have).
             #[must_use]
-            pub unsafe fn from_routines(routines: *const c_void) -> Option<Self> {
+            pub(crate) unsafe fn from_routines(routines: *const c_void) -> Option<Self> {
                 let table = routines.cast::<Option<unsafe extern "C" fn()>>();
                 Some(Self {
                     $($name: {
@@ -65,9 +64,7 @@ api! {
     exec @ 55: fn(*mut sqlite3, *const c_char, *const c_void, *mut c_void, *mut *mut c_char) -> c_int;
     finalize @ 57: fn(*mut sqlite3_stmt) -> c_int;
     free @ 58: fn(*mut c_void);
-    get_autocommit @ 60: fn(*mut sqlite3) -> c_int;
     interruptx @ 64: fn(*mut sqlite3);
-    libversion_number @ 67: fn() -> c_int;
     result_error @ 80: fn(*mut sqlite3_context, *const c_char, c_int);
     result_int @ 82: fn(*mut sqlite3_context, c_int);
     result_null @ 84: fn(*mut sqlite3_context);
@@ -84,8 +81,6 @@ api! {
     mutex_try @ 134: fn(*mut sqlite3_mutex) -> c_int;
     vfs_find @ 141: fn(*const c_char) -> *mut sqlite3_vfs;
     vfs_register @ 142: fn(*mut sqlite3_vfs, c_int) -> c_int;
-    result_error_code @ 146: fn(*mut sqlite3_context, c_int);
-    context_db_handle @ 149: fn(*mut sqlite3_context) -> *mut sqlite3;
     next_stmt @ 152: fn(*mut sqlite3, *mut sqlite3_stmt) -> *mut sqlite3_stmt;
     sql @ 153: fn(*mut sqlite3_stmt) -> *const c_char;
     create_function_v2 @ 162: fn(*mut sqlite3, *const c_char, c_int, c_int, *mut c_void, Option<ScalarFn>, Option<ScalarFn>, Option<unsafe extern "C" fn(*mut sqlite3_context)>, destructor) -> c_int;
@@ -96,8 +91,6 @@ api! {
     auto_extension @ 192: fn(Option<unsafe extern "C" fn()>) -> c_int;
     malloc64 @ 197: fn(u64) -> *mut c_void;
     trace_v2 @ 214: fn(*mut sqlite3, u32, Option<TraceFn>, *mut c_void) -> c_int;
-    uri_key @ 245: fn(*const c_char, c_int) -> *const c_char;
-    filename_database @ 246: fn(*const c_char) -> *const c_char;
     database_file_object @ 251: fn(*const c_char) -> *mut sqlite3_file;
 }
 

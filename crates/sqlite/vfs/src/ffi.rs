@@ -3,9 +3,8 @@
 //! Layouts and values are those of `sqlite3.h`; `tests/header.rs` compares the values with the installed header.
 //! Must not: contain logic.
 #![expect(non_camel_case_types, reason = "the names are SQLite's own")]
-#![expect(missing_docs, reason = "documented in sqlite3.h, whose names these are")]
 
-use std::ffi::{c_char, c_int, c_uchar, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 /// `sqlite3`: a connection, opaque.
 pub enum sqlite3 {}
@@ -164,7 +163,7 @@ pub(crate) type destructor = Option<unsafe extern "C" fn(*mut c_void)>;
 
 macro_rules! constants {
     ($($name:ident = $value:expr;)*) => {
-        $(pub const $name: c_int = $value;)*
+        $(pub(crate) const $name: c_int = $value;)*
         /// Every constant with its name, for the test that compares them with sqlite3.h.
         pub const CONSTANTS: &[(&str, c_int)] = &[$((stringify!($name), $name)),*];
     };
@@ -238,5 +237,3 @@ constants! {
 pub(crate) const IOCAP_ATOMIC_ANY: c_int = 0x1ff;
 /// `SQLITE_IOCAP_SUBPAGE_READ` (3.48 and later).
 pub(crate) const SQLITE_IOCAP_SUBPAGE_READ: c_int = 0x8000;
-/// The type of the byte strings that SQLite gives to functions.
-pub(crate) type bytes_ptr = *const c_uchar;

@@ -14,7 +14,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use strongroom_crypto::{fill_random, nonce12, random32};
-use strongroom_format::aad::{Place, Role};
+use strongroom_format::aad::Role;
 use strongroom_format::code;
 use strongroom_format::layout::{array, put, u16_at, zero_at};
 use strongroom_format::sqlite::{
@@ -28,7 +28,7 @@ use crate::ffi::{SQLITE_IOERR_SHORT_READ, SQLITE_SYNC_NORMAL};
 use crate::lower::{Lower, Rc, RcResult};
 use crate::main_file::{Link, Page1Nonces, sealed_characteristics};
 use crate::report::{report, report_error};
-use crate::seal::{TAIL, UnitKey, crypto};
+use crate::seal::{TAIL, UnitKey, crypto, unit_key};
 use crate::sealed::Sealed;
 
 const CHUNK: u64 = JOURNAL_CHUNK as u64;
@@ -128,20 +128,7 @@ impl JournalCore {
     }
 
     fn derive(&self, prologue: Prologue) -> RcResult<InForce> {
-        let keys = self.of.sealed.keys();
-        let key = keys
-            .object
-            .derive(prologue.epoch, Purpose::Journal, &prologue.salt, &prologue.to_bytes())
-            .and_then(|key| {
-                let place = Place {
-                    role: Role::Journal,
-                    cipher: 1,
-                    unit_size: prologue.unit,
-                    epoch: prologue.epoch,
-                    object_id: prologue.object_id,
-                };
-                UnitKey::new(&key, place)
-            })
+        let key = unit_key(&self.of.sealed.keys().object, &prologue, Role::Journal, Purpose::Journal)
             .map_err(|error| report_error(&error))?;
         Ok(InForce { key, prologue })
     }
@@ -417,7 +404,7 @@ fn seal_slot(key: &UnitKey, index: u64, chunk: &[u8], out: &mut Vec<u8>) -> RcRe
 }
 
 /// The chunk in a slot, without its padding. `None`: not authentic.
-fn open_slot(key: &UnitKey, index: u64, bytes: &mut [u8]) -> Option<Vec<u8>> {
+pub(crate) fn open_slot(key: &UnitKey, index: u64, bytes: &mut [u8]) -> Option<Vec<u8>> {
     let nonce = array(bytes, slot::NONCE)?;
     let tag = array(bytes, slot::TAG)?;
     let length = u16_at(bytes, slot::LENGTH)?;

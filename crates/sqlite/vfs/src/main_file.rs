@@ -178,19 +178,9 @@ impl MainFile {
         self.page_size
     }
 
-    /// Whether a key has been accepted, or the database is still to be created with one.
-    pub(crate) fn is_unlocked(&self) -> bool {
-        self.keys.is_some()
-    }
-
     /// Whether the file has a header on disk.
     pub(crate) fn is_on_disk(&self) -> bool {
         self.on_disk
-    }
-
-    /// The opener, for a rekey in this connection.
-    pub(crate) fn opener(&self) -> Option<&Arc<Opener>> {
-        self.opener.as_ref()
     }
 
     /// What this file shares with its journal.

@@ -154,7 +154,6 @@ unsafe extern "C" fn shm_lock(file: *mut sqlite3_file, offset: c_int, count: c_i
 }
 
 unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
-    // Nothing can be reported from here; a handle that cannot answer has failed its other calls.
     let passed = with(file, |open| {
         let below = open.body.lower();
         let call = below.raw_methods()?.shm_barrier.ok_or(Rc(SQLITE_IOERR))?;
@@ -162,8 +161,10 @@ unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
         unsafe { call(below.as_ptr()) };
         Ok(())
     });
-    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-    drop(passed);
+    if passed.is_err() {
+        // Nothing can be reported from here; the handle's other calls have failed or will. The barrier must hold.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    }
 }
 
 unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete: c_int) -> c_int {

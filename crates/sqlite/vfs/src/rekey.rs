@@ -10,6 +10,7 @@
 //! Must not: write a page itself, or open the file by path (closing that would drop SQLite's locks).
 
 use std::path::Path;
+use std::sync::Arc;
 
 use strongroom_format::code;
 use strongroom_format::layout::u32_at;
@@ -63,7 +64,7 @@ pub fn rekey(
             return Ok(true);
         }
         let openers: Vec<&Opener> = opener.into_iter().collect();
-        replace_header(main, &keys.object.rekey_begun(&openers)?)?;
+        replace_header(main, keys.object.rekey_begun(&openers)?)?;
         Ok(false)
     })?;
     let pages = sweep(connection, schema, progress)?;
@@ -78,7 +79,7 @@ pub fn rekey(
 pub fn rewrap(connection: *mut sqlite3, schema: &str, opener: &Opener) -> Result<(), Error> {
     in_write_transaction(connection, schema, |main| {
         let keys = fresh(main)?;
-        replace_header(main, &keys.object.rewrapped(&[opener])?)
+        replace_header(main, keys.object.rewrapped(&[opener])?)
     })
 }
 
@@ -115,18 +116,21 @@ fn lock_schema(connection: *mut sqlite3, schema: &str) -> Result<(), Error> {
     execute(connection, &format!("PRAGMA {name}.user_version={version}")).map_err(|message| sql_error(&message))
 }
 
-fn fresh(main: &mut MainFile) -> Result<std::sync::Arc<Keys>, Error> {
+fn fresh(main: &mut MainFile) -> Result<Arc<Keys>, Error> {
     main.header_changed().map_err(rc_error)?;
     main.keys().cloned().ok_or_else(|| Error::new(&code::NO_KEY, ""))
 }
 
 /// Puts a new header in force, crash-safely, through SQLite's own file object.
-fn replace_header(main: &mut MainFile, object: &Object) -> Result<(), Error> {
+fn replace_header(main: &mut MainFile, object: Object) -> Result<(), Error> {
     let lower = main.lower();
     let path = main.path().to_owned();
-    redo::rewrite_header_through(Path::new(&path), object, &mut |bytes| {
+    redo::rewrite_header_through(Path::new(&path), &object, &mut |bytes| {
         lower.write(bytes, 0).and_then(|()| lower.sync(SQLITE_SYNC_FULL)).map_err(rc_error)
     })?;
+    let Some(sealed) = main.sealed() else { return Err(Error::new(&code::NO_KEY, path)) };
+    // Handed over rather than read back: what the old header retains may not open the new one.
+    sealed.replace(Arc::new(Keys::new(object)?));
     main.header_changed().map_err(rc_error)
 }
 
@@ -237,7 +241,7 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
                 return Ok(None);
             }
             seal_anchors_again(main, &keys)?;
-            replace_header(main, &keys.object.rekey_finished()?)?;
+            replace_header(main, keys.object.rekey_finished()?)?;
             Ok(Some(keys.object.epoch()))
         })?;
         if let Some(epoch) = finished {

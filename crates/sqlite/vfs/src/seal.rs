@@ -11,7 +11,7 @@ use strongroom_crypto::{CtrKey, GcmKey, MacKey, SecretKey, nonce12};
 use strongroom_format::aad::{Place, Role};
 use strongroom_format::header::Cipher;
 use strongroom_format::layout::{array, put};
-use strongroom_format::sqlite::tail_layout;
+use strongroom_format::sqlite::{Prologue, tail_layout};
 use strongroom_keyring::{Error, Object, Purpose};
 
 /// Length of the reserved bytes at the end of a page.
@@ -19,7 +19,7 @@ pub(crate) const TAIL: usize = tail_layout::SIZE;
 
 /// Why a page did not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageError {
+pub(crate) enum PageError {
     /// The tail names another epoch than this cipher's.
     Epoch(u32),
     /// The tag does not hold, or the tail is not canonical.
@@ -33,14 +33,14 @@ enum Keys {
 }
 
 /// The page cipher of one object under one key epoch.
-pub struct PageCipher {
+pub(crate) struct PageCipher {
     keys: Keys,
     place: Place,
 }
 
 impl PageCipher {
     /// The cipher of `object`'s pages under `epoch`.
-    pub fn new(object: &Object, epoch: u32) -> Result<Self, Error> {
+    pub(crate) fn new(object: &Object, epoch: u32) -> Result<Self, Error> {
         let header = object.header();
         let page_key = object.subkey(epoch, Purpose::Page)?;
         let keys = match header.cipher {
@@ -61,12 +61,12 @@ impl PageCipher {
     }
 
     /// Key epoch of this cipher.
-    pub fn epoch(&self) -> u32 {
+    pub(crate) fn epoch(&self) -> u32 {
         self.place.epoch
     }
 
     /// Opens page `number` in place; its tail becomes zero, as SQLite wrote it.
-    pub fn open(&self, number: u64, page: &mut [u8]) -> Result<(), PageError> {
+    pub(crate) fn open(&self, number: u64, page: &mut [u8]) -> Result<(), PageError> {
         let at = page.len().checked_sub(TAIL).ok_or(PageError::Forged)?;
         let (data, tail) = page.split_at_mut(at);
         let (nonce, tag, epoch) = parse_tail(tail).ok_or(PageError::Forged)?;
@@ -90,7 +90,7 @@ impl PageCipher {
 
     /// Seals page `number` in place; the last 32 bytes become nonce, tag and epoch. The caller gives a nonce that it
     /// never gave before under this key (S1).
-    pub fn seal(&self, number: u64, nonce: &[u8; 12], page: &mut [u8]) -> Result<(), Error> {
+    pub(crate) fn seal(&self, number: u64, nonce: &[u8; 12], page: &mut [u8]) -> Result<(), Error> {
         let at = page.len().checked_sub(TAIL).ok_or_else(|| bug("page shorter than its tail"))?;
         let (data, tail) = page.split_at_mut(at);
         let aad = self.place.at(number);
@@ -119,7 +119,7 @@ fn counter(iv: &MacKey, aad: &[u8], nonce: &[u8; 12]) -> [u8; 16] {
 }
 
 /// Nonce, tag and epoch of a page's tail.
-pub fn parse_tail(tail: &[u8]) -> Option<([u8; 12], [u8; 16], u32)> {
+pub(crate) fn parse_tail(tail: &[u8]) -> Option<([u8; 12], [u8; 16], u32)> {
     Some((
         array(tail, tail_layout::NONCE)?,
         array(tail, tail_layout::TAG)?,
@@ -128,14 +128,14 @@ pub fn parse_tail(tail: &[u8]) -> Option<([u8; 12], [u8; 16], u32)> {
 }
 
 /// Seals units of a log, journal or temporary file: nonce 12, ciphertext, tag 16.
-pub struct UnitKey {
+pub(crate) struct UnitKey {
     key: GcmKey,
     place: Place,
 }
 
 impl UnitKey {
     /// A cipher under a key of its own.
-    pub fn new(key: &SecretKey, place: Place) -> Result<Self, Error> {
+    pub(crate) fn new(key: &SecretKey, place: Place) -> Result<Self, Error> {
         Ok(Self { key: GcmKey::new(key).map_err(|error| crypto(&error))?, place })
     }
 
@@ -145,13 +145,13 @@ impl UnitKey {
     }
 
     /// Seals `plain` as unit `position` of `role` and appends nonce, ciphertext and tag to `out`. Random nonce (S1).
-    pub fn seal(&self, role: Role, position: u64, plain: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Error> {
+    pub(crate) fn seal(&self, role: Role, position: u64, plain: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Error> {
         let nonce = nonce12().map_err(|error| crypto(&error))?;
         self.seal_with(&nonce, role, position, plain, out)
     }
 
     /// As [`Self::seal`], under a nonce that the caller never repeats for this key.
-    pub fn seal_with(
+    pub(crate) fn seal_with(
         &self,
         nonce: &[u8; 12],
         role: Role,
@@ -172,7 +172,7 @@ impl UnitKey {
     }
 
     /// Seals `data` in place under a fresh `nonce`, with a word that is authenticated but not sealed.
-    pub fn seal_raw(
+    pub(crate) fn seal_raw(
         &self,
         nonce: &[u8; 12],
         role: Role,
@@ -185,7 +185,7 @@ impl UnitKey {
     }
 
     /// Opens what [`Self::seal_raw`] sealed. `None`: not authentic.
-    pub fn open_raw(
+    pub(crate) fn open_raw(
         &self,
         nonce: &[u8; 12],
         role: Role,
@@ -199,13 +199,31 @@ impl UnitKey {
     }
 
     /// Opens a sealed unit in place and returns its plaintext. `None`: not authentic, too short.
-    pub fn open<'unit>(&self, role: Role, position: u64, unit: &'unit mut [u8]) -> Option<&'unit mut [u8]> {
+    pub(crate) fn open<'unit>(&self, role: Role, position: u64, unit: &'unit mut [u8]) -> Option<&'unit mut [u8]> {
         let (nonce, rest) = unit.split_first_chunk_mut::<12>()?;
         let (body, tag) = rest.split_last_chunk_mut::<16>()?;
         let aad = self.place(role).at(position);
         self.key.open(nonce, &aad, body, tag).ok()?;
         Some(body)
     }
+}
+
+/// The key of a log's or journal's units: derived from the data key, the file's salt and its whole prologue.
+pub(crate) fn unit_key(
+    object: &Object,
+    prologue: &Prologue,
+    role: Role,
+    purpose: Purpose,
+) -> Result<UnitKey, Error> {
+    let key = object.derive(prologue.epoch, purpose, &prologue.salt, &prologue.to_bytes())?;
+    let place = Place {
+        role,
+        cipher: Cipher::Aes256Gcm.number(),
+        unit_size: prologue.unit,
+        epoch: prologue.epoch,
+        object_id: prologue.object_id,
+    };
+    UnitKey::new(&key, place)
 }
 
 /// An error of the crypto crate, as the guard reports it.

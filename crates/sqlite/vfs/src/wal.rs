@@ -15,7 +15,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use strongroom_crypto::random32;
-use strongroom_format::aad::{Place, Role};
+use strongroom_format::aad::Role;
 use strongroom_format::code;
 use strongroom_format::sqlite::{
     AuxKind, PROLOGUE_LEN, Prologue, WAL_FRAME_HEADER, WAL_FRAMES, WAL_HEADER, WalGeometry,
@@ -28,7 +28,7 @@ use crate::ffi::{SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE};
 use crate::lower::{Lower, Rc, RcResult};
 use crate::main_file::sealed_characteristics;
 use crate::report::{report, report_error, warn};
-use crate::seal::{UnitKey, crypto};
+use crate::seal::{UnitKey, crypto, unit_key};
 use crate::sealed::Sealed;
 
 /// SQLite's salts: bytes 16..24 of the log's header and 8..16 of every frame's.
@@ -116,18 +116,7 @@ impl WalFile {
     }
 
     fn derive(&self, prologue: &Prologue) -> RcResult<UnitKey> {
-        let place = Place {
-            role: Role::WalFrame,
-            cipher: 1,
-            unit_size: prologue.unit,
-            epoch: prologue.epoch,
-            object_id: prologue.object_id,
-        };
-        self.sealed
-            .keys()
-            .object
-            .derive(prologue.epoch, Purpose::Wal, &prologue.salt, &prologue.to_bytes())
-            .and_then(|key| UnitKey::new(&key, place))
+        unit_key(&self.sealed.keys().object, prologue, Role::WalFrame, Purpose::Wal)
             .map_err(|error| report_error(&error))
     }
 

@@ -1,0 +1,207 @@
+//! Opening a database, sealed or plain, through the guard.
+//!
+//! Invariant: a key given to [`open`] is known to the guard for the time of the call only.
+//! Must not: put key material into a URI.
+#![expect(unsafe_code, reason = "registers an entry point with the bundled SQLite")]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Once, PoisonError};
+
+use rusqlite::{Connection, OpenFlags};
+use strongroom_format::code;
+use strongroom_format::header::Cipher;
+use strongroom_keyring::{Error, KeySource, Opener, SourceContext};
+use strongroom_sqlite_vfs as vfs;
+
+/// How a database is to be opened.
+pub struct OpenOptions {
+    /// Where the key comes from; `None` for a plain database.
+    pub key: Option<KeySource>,
+    /// The keyring for [`KeySource::KeyId`]; `None` for `STRONGROOM_KEYRING` or the default path.
+    pub keyring: Option<PathBuf>,
+    /// Page cipher of a database that is created.
+    pub cipher: Cipher,
+    /// Page size in bytes of a database that is created; 0 for 4096, or for the source's when one is copied.
+    pub page_size: u32,
+    /// Opens for reading only.
+    pub read_only: bool,
+    /// Creates the database if it does not exist.
+    pub create: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            key: None,
+            keyring: None,
+            cipher: Cipher::Aes256Gcm,
+            page_size: 0,
+            read_only: false,
+            create: false,
+        }
+    }
+}
+
+impl OpenOptions {
+    /// The opener that these options name. `None` when no key is given.
+    pub(crate) fn opener(&self, path: &Path, creating: bool) -> Result<Option<Arc<Opener>>, Error> {
+        self.key.as_ref().map(|source| opener_of(source, self, path, creating)).transpose()
+    }
+}
+
+/// The opener that `source` yields.
+pub(crate) fn opener_of(
+    source: &KeySource,
+    options: &OpenOptions,
+    path: &Path,
+    creating: bool,
+) -> Result<Arc<Opener>, Error> {
+    let keyring =
+        options.keyring.clone().or_else(|| std::env::var_os("STRONGROOM_KEYRING").map(PathBuf::from));
+    let prompt = path.display().to_string();
+    source.opener(&SourceContext { keyring, creating, prompt }).map(Arc::new)
+}
+
+/// Registers the guard with the bundled SQLite as its default VFS. Idempotent; [`open`] does it itself.
+///
+/// # Errors
+/// SR-9001 when SQLite refuses.
+pub fn register() -> Result<(), Error> {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: SQLite calls the entry point back, for each new connection, with an entry point's arguments.
+        unsafe {
+            rusqlite::ffi::sqlite3_auto_extension(Some(entry));
+        }
+    });
+    // The first connection makes the guard the default VFS; it must not be the one that is to use it.
+    let first = Connection::open_in_memory().map_err(explain)?;
+    drop(first);
+    vfs::enable(std::ptr::null_mut())
+}
+
+unsafe extern "C" fn entry(
+    connection: *mut rusqlite::ffi::sqlite3,
+    error: *mut *mut c_char,
+    routines: *const rusqlite::ffi::sqlite3_api_routines,
+) -> c_int {
+    // SAFETY: SQLite's own arguments; the two names of its connection are the same opaque type.
+    let rc = unsafe { vfs::entry_point(connection.cast::<vfs::sqlite3>(), error, routines.cast::<c_void>()) };
+    if rc == rusqlite::ffi::SQLITE_OK_LOAD_PERMANENTLY { rusqlite::ffi::SQLITE_OK } else { rc }
+}
+
+/// Opens the database at `path`.
+///
+/// # Errors
+/// Every error of the key (SR-2xxx), of the header (SR-3xxx) and of page 1 (SR-4001) shows here, not at the first
+/// statement; SR-1006 when the file does not exist and is not to be created.
+pub fn open(path: &Path, options: &OpenOptions) -> Result<Connection, Error> {
+    register()?;
+    let exists = std::fs::metadata(path).map(|metadata| metadata.len() > 0).unwrap_or(false);
+    if !exists && !options.create && !path.exists() {
+        return Err(Error::new(&code::NOT_FOUND, path.display().to_string()));
+    }
+    let opener = options.opener(path, !exists)?;
+    open_with(path, options, opener)
+}
+
+/// As [`open`], with an opener at hand.
+pub(crate) fn open_with(
+    path: &Path,
+    options: &OpenOptions,
+    opener: Option<Arc<Opener>>,
+) -> Result<Connection, Error> {
+    register()?;
+    let access = if options.read_only {
+        OpenFlags::SQLITE_OPEN_READ_ONLY
+    } else if options.create {
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
+    } else {
+        OpenFlags::SQLITE_OPEN_READ_WRITE
+    };
+    let flags = access | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut parameters = vec![("cipher", options.cipher.name().to_owned())];
+    if options.page_size != 0 {
+        parameters.push(("page_size", options.page_size.to_string()));
+    }
+    let uri = uri(path, &parameters)?;
+    let connection = with_key(path, opener, || Connection::open_with_flags(&uri, flags).map_err(explain))?;
+    let settled = connection.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0));
+    settled.map_err(explain)?;
+    Ok(connection)
+}
+
+/// Runs `call` while the guard knows `opener` as the key of `path`.
+pub(crate) fn with_key<T>(
+    path: &Path,
+    opener: Option<Arc<Opener>>,
+    call: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
+    // Two threads that open one path with different keys take turns.
+    static TURN: Mutex<()> = Mutex::new(());
+    let Some(opener) = opener else { return call() };
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let absolute = vfs::absolute(text(path)?)
+        .ok_or_else(|| Error::new(&code::NOT_FOUND, path.display().to_string()))?;
+    vfs::register_key(absolute.clone(), opener);
+    let result = call();
+    vfs::forget_key(&absolute);
+    drop(turn);
+    result
+}
+
+fn text(path: &Path) -> Result<&str, Error> {
+    path.to_str().ok_or_else(|| Error::new(&code::URI, "the path is not UTF-8"))
+}
+
+/// `path` as a URI through the guard, with `parameters`.
+pub(crate) fn uri(path: &Path, parameters: &[(&str, String)]) -> Result<String, Error> {
+    let mut uri = String::from("file:");
+    escape(text(path)?, &mut uri);
+    uri.push_str("?vfs=strongroom");
+    for (name, value) in parameters {
+        uri.push('&');
+        uri.push_str(name);
+        uri.push('=');
+        escape(value, &mut uri);
+    }
+    Ok(uri)
+}
+
+/// Percent-encodes what SQLite's URI parser would take for syntax.
+fn escape(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"/._-~:".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let written = write!(out, "%{byte:02X}");
+            assert!(written.is_ok(), "formatting into a string");
+        }
+    }
+}
+
+/// The guard's own error behind one of SQLite's, if it reported one on this thread; else SQLite's, as SR-1005, SR-6010
+/// or SR-5001.
+#[must_use]
+pub fn explain(error: rusqlite::Error) -> Error {
+    if let Some((code, detail)) = vfs::take_last() {
+        return Error::new(code, detail);
+    }
+    let text = error.to_string();
+    let code = match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => &code::BUSY,
+        Some(
+            rusqlite::ErrorCode::SystemIoFailure
+            | rusqlite::ErrorCode::DiskFull
+            | rusqlite::ErrorCode::CannotOpen
+            | rusqlite::ErrorCode::ReadOnly
+            | rusqlite::ErrorCode::PermissionDenied,
+        ) => &code::IO,
+        Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt) => &code::NOT_SEALED,
+        _ => &code::SQL,
+    };
+    Error::new(code, text)
+}

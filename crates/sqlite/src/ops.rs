@@ -1,0 +1,288 @@
+//! What is done to a whole database: encrypt, decrypt, rekey, verify.
+//!
+//! Invariants:
+//! Q1. An output appears under its name only when it is whole and durable; until then it is a temporary file beside it,
+//!     removed on failure. An existing file is never overwritten.
+//! Q2. The source of a copy is not changed.
+//!
+//! Must not: write a plaintext page anywhere but in the output that `decrypt` was asked for.
+#![expect(unsafe_code, reason = "the raw connection is handed to the guard's rekey")]
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use strongroom_format::code;
+use strongroom_format::header::is_sealed;
+use strongroom_keyring::{Error, KeySource, durable};
+use strongroom_sqlite_vfs as vfs;
+
+use crate::open::{OpenOptions, explain, open, open_with, opener_of, uri, with_key};
+
+pub use strongroom_sqlite_vfs::{Bad, RekeyReport, UnitKind, VerifyReport};
+
+/// What [`encrypt`] or [`decrypt`] wrote.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    /// Pages of the output.
+    pub pages: u64,
+    /// Page size of the output, in bytes.
+    pub page_size: u32,
+    /// Length of the output, in bytes.
+    pub bytes: u64,
+}
+
+/// Writes a sealed copy of the plain database `plain` to `sealed`, with the key, cipher and page size of `options`
+/// (page size 0: the source's). `progress` gets pages done and pages in all.
+///
+/// # Errors
+/// SR-1002, SR-1003, SR-1006 for the names; SR-1001 when the source is sealed already; SR-2001 without a key.
+pub fn encrypt(
+    plain: &Path,
+    sealed: &Path,
+    options: &OpenOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Report, Error> {
+    check_names(plain, sealed)?;
+    if sealed_at(plain)? {
+        return Err(Error::new(&code::USAGE, format!("{} is sealed already", plain.display())));
+    }
+    if options.page_size != 0 && vfs::valid_page_size(options.page_size).is_none() {
+        return Err(Error::new(&code::USAGE, format!("page size {}", options.page_size)));
+    }
+    let opener = options
+        .opener(sealed, true)?
+        .ok_or_else(|| Error::new(&code::NO_KEY, sealed.display().to_string()))?;
+    let mut source = open_source(plain, &OpenOptions::default())?;
+    let page_size = match options.page_size {
+        0 => number(&source, "page_size")?,
+        size => i64::from(size),
+    };
+    // The standard way to have VACUUM INTO write another page size; the source keeps its own.
+    source.pragma_update(None, "page_size", page_size).map_err(explain)?;
+    let temporary = Temporary::beside(sealed)?;
+    let parameters = [("cipher", options.cipher.name().to_owned()), ("page_size", page_size.to_string())];
+    let target = uri(&temporary.path, &parameters)?;
+    with_key(&temporary.path, Some(opener.clone()), || copy(&mut source, &target, &temporary.path, progress))?;
+    let finished = OpenOptions { page_size: 0, ..OpenOptions::default() };
+    let result = open_with(&temporary.path, &finished, Some(opener))?;
+    finish(plain, &source, result, temporary, sealed)
+}
+
+/// Writes a plain copy of the sealed database `sealed` to `plain`.
+///
+/// # Errors
+/// As [`encrypt`]; SR-3001 when the source is not sealed.
+pub fn decrypt(
+    sealed: &Path,
+    plain: &Path,
+    options: &OpenOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Report, Error> {
+    check_names(sealed, plain)?;
+    if !sealed_at(sealed)? {
+        return Err(Error::new(&code::NOT_SEALED, sealed.display().to_string()));
+    }
+    let opener = options
+        .opener(sealed, false)?
+        .ok_or_else(|| Error::new(&code::NO_KEY, sealed.display().to_string()))?;
+    let mut source = open_with(sealed, &OpenOptions::default(), Some(opener))?;
+    let temporary = Temporary::beside(plain)?;
+    let target = uri(&temporary.path, &[("allow_plaintext", "1".to_owned())])?;
+    copy(&mut source, &target, &temporary.path, progress)?;
+    let result = open_with(&temporary.path, &OpenOptions::default(), None)?;
+    finish(sealed, &source, result, temporary, plain)
+}
+
+/// Gives the database a new data key and seals every page again (`slots_only`: only rewraps the key it has). Without
+/// `new_key` the slot stays as it is. Goes on with a rekey that was interrupted, also when only the new key still opens.
+///
+/// # Errors
+/// SR-2019 for `slots_only` without a new key; SR-6010 when other connections keep it from finishing; those of `open`.
+pub fn rekey(
+    sealed: &Path,
+    options: &OpenOptions,
+    new_key: Option<&KeySource>,
+    slots_only: bool,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<RekeyReport, Error> {
+    if !sealed_at(sealed)? {
+        return Err(Error::new(&code::NOT_SEALED, sealed.display().to_string()));
+    }
+    if slots_only && new_key.is_none() {
+        return Err(Error::new(&code::KEY_OPTION, "--slots-only needs a new key"));
+    }
+    if options.key.is_none() {
+        return Err(Error::new(&code::NO_KEY, sealed.display().to_string()));
+    }
+    let new = new_key.map(|source| opener_of(source, options, sealed, true)).transpose()?;
+    let connection = match open(sealed, options) {
+        // Interrupted after the header was rewritten: only the new key opens now.
+        Err(error) if error.code().number == code::WRONG_KEY.number && new.is_some() => {
+            let resumed = open_with(sealed, &OpenOptions::default(), new.clone());
+            match resumed {
+                Ok(connection) if under_way(sealed)? => connection,
+                _ => return Err(error),
+            }
+        }
+        other => other?,
+    };
+    connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(explain)?;
+    // SAFETY: the connection outlives the call, which neither closes nor keeps it.
+    let raw = unsafe { connection.handle() }.cast::<vfs::sqlite3>();
+    if slots_only {
+        let Some(new) = new else { return Err(Error::new(&code::KEY_OPTION, "")) };
+        vfs::rewrap(raw, "main", &new)?;
+        return Ok(RekeyReport { pages: 0, epoch: 0, resumed: false });
+    }
+    vfs::rekey(raw, "main", new.as_deref(), progress)
+}
+
+/// Authenticates every page, log frame and journal slot. Changes nothing.
+///
+/// # Errors
+/// Those of opening the header. What is damaged is in the report.
+pub fn verify(
+    sealed: &Path,
+    options: &OpenOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<VerifyReport, Error> {
+    if !sealed_at(sealed)? {
+        return Err(Error::new(&code::NOT_SEALED, sealed.display().to_string()));
+    }
+    let opener = options
+        .opener(sealed, false)?
+        .ok_or_else(|| Error::new(&code::NO_KEY, sealed.display().to_string()))?;
+    vfs::verify(sealed, &opener, progress)
+}
+
+fn open_source(path: &Path, options: &OpenOptions) -> Result<Connection, Error> {
+    match open_with(path, options, None) {
+        // A database on a read-only medium can still be copied.
+        Err(error) if error.code().number == code::IO.number => {
+            open_with(path, &OpenOptions { read_only: true, ..OpenOptions::default() }, None)
+        }
+        other => other,
+    }
+}
+
+fn check_names(source: &Path, target: &Path) -> Result<(), Error> {
+    let original = source
+        .canonicalize()
+        .map_err(|_| Error::new(&code::NOT_FOUND, source.display().to_string()))?;
+    if target.canonicalize().is_ok_and(|target| target == original) {
+        return Err(Error::new(&code::SAME_FILE, target.display().to_string()));
+    }
+    if target.symlink_metadata().is_ok() {
+        return Err(Error::new(&code::EXISTS, target.display().to_string()));
+    }
+    Ok(())
+}
+
+/// Whether the file begins with the sealed magic.
+fn sealed_at(path: &Path) -> Result<bool, Error> {
+    Ok(is_sealed(&head(path)?))
+}
+
+/// The first 4096 bytes, or as many as there are. Opens the file only while no connection has it open: closing it
+/// would drop SQLite's locks.
+fn head(path: &Path) -> Result<Vec<u8>, Error> {
+    use std::io::Read as _;
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::new(&code::NOT_FOUND, path.display().to_string()),
+        _ => Error::io(path.display().to_string(), error),
+    };
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let mut bytes = Vec::new();
+    file.take(4096).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+fn under_way(path: &Path) -> Result<bool, Error> {
+    let header = strongroom_keyring::redo::newest_header(path, &head(path)?);
+    Ok(strongroom_format::header::Header::parse(&header).is_ok_and(|header| header.previous_epoch != 0))
+}
+
+fn number(connection: &Connection, pragma: &str) -> Result<i64, Error> {
+    connection.pragma_query_value(None, pragma, |row| row.get(0)).map_err(explain)
+}
+
+/// VACUUM INTO, with progress by the growing size of its target.
+fn copy(
+    source: &mut Connection,
+    target: &str,
+    target_path: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), Error> {
+    let page_size = u64::try_from(number(source, "page_size")?).unwrap_or(4096).max(1);
+    let total = u64::try_from(number(source, "page_count")?).unwrap_or(0);
+    progress(0, total);
+    std::thread::scope(|scope| {
+        // The guard's error text belongs to the thread that ran the statement.
+        let work = scope.spawn(move || source.execute("VACUUM INTO ?1", [target]).map_err(explain));
+        while !work.is_finished() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            // Looking at a file's size opens nothing, so it drops no lock.
+            let bytes = std::fs::metadata(target_path).map_or(0, |metadata| metadata.len());
+            progress((bytes / page_size).min(total), total);
+        }
+        work.join().unwrap_or_else(|_| Err(Error::new(&code::BUG, "copying panicked")))
+    })?;
+    progress(total, total);
+    Ok(())
+}
+
+/// Carries the journal mode over, closes both, and gives the output its name.
+fn finish(
+    source_path: &Path,
+    source: &Connection,
+    result: Connection,
+    temporary: Temporary,
+    target: &Path,
+) -> Result<Report, Error> {
+    let mode: String =
+        source.pragma_query_value(None, "journal_mode", |row| row.get(0)).map_err(explain)?;
+    if mode.eq_ignore_ascii_case("wal") {
+        result.pragma_update(None, "journal_mode", "wal").map_err(explain)?;
+    }
+    let pages = u64::try_from(number(&result, "page_count")?).unwrap_or(0);
+    let page_size = u32::try_from(number(&result, "page_size")?).unwrap_or(0);
+    result.close().map_err(|(_, error)| explain(error))?;
+    let failed = |error| Error::io(target.display().to_string(), error);
+    let permissions = std::fs::metadata(source_path).map_err(failed)?.permissions();
+    std::fs::set_permissions(&temporary.path, permissions).map_err(failed)?;
+    let bytes = std::fs::metadata(&temporary.path).map_err(failed)?.len();
+    durable::publish(&temporary.path, target).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Error::new(&code::EXISTS, target.display().to_string()),
+        _ => failed(error),
+    })?;
+    Ok(Report { pages, page_size, bytes })
+}
+
+/// An output under way; removed, with what SQLite put beside it, unless it was published.
+struct Temporary {
+    path: PathBuf,
+}
+
+impl Temporary {
+    fn beside(target: &Path) -> Result<Self, Error> {
+        let name = target.file_name().ok_or_else(|| Error::new(&code::USAGE, target.display().to_string()))?;
+        let random = strongroom_crypto::random16().map_err(|error| Error::new(&code::IO, error.to_string()))?;
+        let tag: String = random.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let mut temporary = std::ffi::OsString::from(".");
+        temporary.push(name);
+        temporary.push(format!(".{tag}.part"));
+        Ok(Self { path: target.with_file_name(temporary) })
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        for suffix in ["", "-journal", "-wal", "-shm", "-strongroom"] {
+            let mut path = self.path.clone().into_os_string();
+            path.push(suffix);
+            // Best effort: after a success there is nothing of these, after a failure the error is told already.
+            let removed = std::fs::remove_file(path);
+            drop(removed);
+        }
+    }
+}

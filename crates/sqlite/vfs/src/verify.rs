@@ -1,0 +1,387 @@
+//! Authenticates every page, log frame and journal slot of a sealed database, without SQLite and without changing
+//! anything: a hot journal stays as it is.
+//!
+//! Invariants:
+//! Y1. A unit counts as good only if its tag holds (AES-256-GCM); pages of an AES-256-CTR database are never "ok".
+//! Y2. What could not be checked is said, not left out.
+//!
+//! Must not: write, or judge the contents of a page beyond the size that page 1 names.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use strongroom_format::aad::Role;
+use strongroom_format::code::{self, Code};
+use strongroom_format::header::{Cipher, FIXED_LEN, HEADER_LEN, Header, ObjectKind};
+use strongroom_format::sqlite::{
+    AuxKind, PROLOGUE_LEN, Prologue, WAL_FRAMES, WalGeometry, journal_slot_layout, journal_slot_offset,
+    journal_slots, lock_byte_page, page_offset, prologue_layout,
+};
+use strongroom_keyring::{Error, Object, Opener, Purpose, redo};
+
+use crate::journal::open_slot;
+use crate::seal::{PageError, unit_key};
+use crate::sealed::Keys;
+
+/// What a unit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitKind {
+    /// A page of the database; numbered from 1.
+    Page,
+    /// A frame of the write-ahead log; numbered from 1.
+    WalFrame,
+    /// A slot of the rollback journal; numbered from 1.
+    JournalSlot,
+}
+
+impl UnitKind {
+    /// The word used in output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Page => "page",
+            Self::WalFrame => "wal-frame",
+            Self::JournalSlot => "journal-slot",
+        }
+    }
+}
+
+/// A unit that did not verify.
+#[derive(Clone, Copy, Debug)]
+pub struct Bad {
+    /// What it is.
+    pub kind: UnitKind,
+    /// Its number, from 1.
+    pub index: u64,
+    /// Where it begins in its file, in bytes.
+    pub offset: u64,
+    /// What is wrong with it.
+    pub code: &'static Code,
+}
+
+/// What was verified.
+#[derive(Clone, Debug, Default)]
+pub struct VerifyReport {
+    /// Pages in the file.
+    pub pages: u64,
+    /// Pages whose tag holds.
+    pub pages_ok: u64,
+    /// Log frames whose tag holds.
+    pub frames_ok: u64,
+    /// Journal slots whose tag holds.
+    pub slots_ok: u64,
+    /// Everything that did not verify, in order.
+    pub bad: Vec<Bad>,
+    /// What was not checked, and why.
+    pub not_checked: Vec<String>,
+    /// Cipher suite of the pages.
+    pub cipher: &'static str,
+    /// A rekey was begun and is not finished.
+    pub rekey_under_way: bool,
+}
+
+/// How often a page is read again before it counts as bad, while another process may be writing it.
+const READS: u32 = 3;
+/// Pages read at once.
+const RUN: u64 = 64;
+
+/// Verifies the database at `path`. `progress` gets pages done and pages in all.
+///
+/// # Errors
+/// Those of opening the header, SR-6010 while another process writes, SR-5001. Bad units are no error: they are in
+/// the report.
+pub fn verify(
+    path: &Path,
+    opener: &Opener,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<VerifyReport, Error> {
+    let file = File::open(path).map_err(|error| Error::io(path.display().to_string(), error))?;
+    crate::readlock::shared(&file, path)?;
+    let keys = open_header(path, &file, opener)?;
+    let mut report = VerifyReport {
+        cipher: keys.object.header().cipher.name(),
+        rekey_under_way: keys.object.previous_epoch().is_some(),
+        ..VerifyReport::default()
+    };
+    let anchor = check_anchor(&file, &keys, &mut report)?;
+    let wal = beside(path, "-wal");
+    verify_pages(path, &file, &keys, opener, &mut report, progress)?;
+    verify_wal(&wal, &keys, anchor, &mut report)?;
+    verify_journal(&beside(path, "-journal"), &keys, &mut report)?;
+    report.not_checked.push(
+        "freshness: an older copy of a page, of the log's end or of the whole file carries valid tags".to_owned(),
+    );
+    Ok(report)
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn open_header(path: &Path, file: &File, opener: &Opener) -> Result<Keys, Error> {
+    let failed = |error| Error::io(path.display().to_string(), error);
+    let mut header = vec![0; HEADER_LEN];
+    let len = read_up_to(file, &mut header, 0).map_err(failed)?;
+    header.truncate(len);
+    let header = redo::newest_header(path, &header);
+    // The redo copy carries no anchors; structure is checked before the key, as when the file is opened.
+    if header.len() >= FIXED_LEN && Header::parse(&header).is_ok() && header.len() < HEADER_LEN {
+        return Err(Error::new(&code::HEADER_TRUNCATED, path.display().to_string()));
+    }
+    Keys::new(Object::open(&header, ObjectKind::Sqlite, opener)?)
+}
+
+fn check_anchor(file: &File, keys: &Keys, report: &mut VerifyReport) -> Result<Option<[u8; 16]>, Error> {
+    let mut header = vec![0; HEADER_LEN];
+    read_up_to(file, &mut header, 0).map_err(|error| Error::io("header", error))?;
+    match keys.object.anchor(&header) {
+        Ok(anchor) => Ok(Some(anchor.wal_generation)),
+        Err(error) if error.code().number == code::ANCHOR.number => {
+            report.bad.push(Bad { kind: UnitKind::Page, index: 0, offset: FIXED_LEN as u64, code: &code::ANCHOR });
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn verify_pages(
+    path: &Path,
+    file: &File,
+    keys: &Keys,
+    opener: &Opener,
+    report: &mut VerifyReport,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), Error> {
+    let failed = |error| Error::io(path.display().to_string(), error);
+    let size = keys.object.header().unit_size;
+    let unit = size as usize;
+    let length = file.metadata().map_err(failed)?.len();
+    let body = length.saturating_sub(page_offset(1, size));
+    report.pages = body / u64::from(size);
+    let authenticates = keys.object.header().cipher != Cipher::Aes256Ctr;
+    let mut buffer = vec![0; unit * usize::try_from(RUN).unwrap_or(1)];
+    let mut first = 1;
+    while first <= report.pages {
+        let count = RUN.min(report.pages - first + 1);
+        let run = buffer.get_mut(..unit * usize::try_from(count).unwrap_or(0)).unwrap_or_default();
+        file.read_exact_at(run, page_offset(first, size)).map_err(failed)?;
+        for (number, page) in (first..).zip(run.chunks_exact_mut(unit)) {
+            if number == lock_byte_page(size) {
+                report.not_checked.push(format!("page {number}: SQLite never writes the page of its lock bytes"));
+                continue;
+            }
+            match open_page(path, file, keys, opener, number, page)? {
+                None => {
+                    report.pages_ok += u64::from(authenticates);
+                    if number == 1 {
+                        check_length(page, report, size);
+                    }
+                }
+                Some(code) => report.bad.push(Bad {
+                    kind: UnitKind::Page,
+                    index: number,
+                    offset: page_offset(number, size),
+                    code,
+                }),
+            }
+        }
+        run.fill(0);
+        first += count;
+        progress(first - 1, report.pages);
+    }
+    if body % u64::from(size) != 0 {
+        let index = report.pages + 1;
+        report.bad.push(Bad {
+            kind: UnitKind::Page,
+            index,
+            offset: page_offset(index, size),
+            code: &code::PAGE_TRUNCATED,
+        });
+    }
+    if !authenticates {
+        report.not_checked.push(format!("{} pages: AES-256-CTR does not authenticate", report.pages));
+    }
+    Ok(())
+}
+
+/// Opens one page; reads it again while it may be in the middle of being written. `None`: its tag holds.
+fn open_page(
+    path: &Path,
+    file: &File,
+    keys: &Keys,
+    opener: &Opener,
+    number: u64,
+    page: &mut [u8],
+) -> Result<Option<&'static Code>, Error> {
+    let size = keys.object.header().unit_size;
+    let raw = page.to_vec();
+    let mut outcome = try_page(keys, number, page);
+    for _ in 1..READS {
+        if outcome.is_none() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        file.read_exact_at(page, page_offset(number, size))
+            .map_err(|error| Error::io(path.display().to_string(), error))?;
+        if page == raw {
+            // Nobody is writing it: it is bad, unless a rekey began meanwhile.
+            let newer = open_header(path, file, opener)?;
+            outcome = try_page(&newer, number, page);
+            break;
+        }
+        outcome = try_page(keys, number, page);
+    }
+    Ok(outcome)
+}
+
+fn try_page(keys: &Keys, number: u64, page: &mut [u8]) -> Option<&'static Code> {
+    let first = match keys.current.open(number, page) {
+        Ok(()) => return None,
+        Err(error) => error,
+    };
+    let PageError::Epoch(epoch) = first else { return Some(&code::PAGE) };
+    match keys.cipher(epoch) {
+        Some(cipher) => cipher.open(number, page).is_err().then_some(&code::PAGE),
+        None if epoch == 0 || epoch > keys.current.epoch().saturating_add(1) => Some(&code::PAGE),
+        None => Some(&code::UNKNOWN_EPOCH),
+    }
+}
+
+/// Page 1 says how many pages the database has (SQLite file format, section 1.3.7), when it vouches for the number.
+#[expect(clippy::big_endian_bytes, reason = "SQLite's own format")]
+fn check_length(page1: &[u8], report: &mut VerifyReport, size: u32) {
+    let word = |at: usize| page1.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
+    let (Some(change), Some(pages), Some(valid_for)) = (word(24), word(28), word(92)) else { return };
+    if change == valid_for && u64::from(pages) > report.pages {
+        let index = report.pages + 1;
+        report.bad.push(Bad {
+            kind: UnitKind::Page,
+            index,
+            offset: page_offset(index, size),
+            code: &code::PAGE_TRUNCATED,
+        });
+    }
+}
+
+fn verify_wal(path: &Path, keys: &Keys, anchor: Option<[u8; 16]>, report: &mut VerifyReport) -> Result<(), Error> {
+    let Some((file, length)) = open_beside(path)? else { return Ok(()) };
+    let failed = |error| Error::io(path.display().to_string(), error);
+    let mut head = [0; WAL_FRAMES as usize];
+    if read_up_to(&file, &mut head, 0).map_err(failed)? < head.len() {
+        report.not_checked.push("the write-ahead log is cut short within its header: it holds nothing".to_owned());
+        return Ok(());
+    }
+    let id = keys.object.object_id();
+    let prologue = Prologue::parse(&head[..prologue_layout::SIZE])
+        .filter(|prologue| prologue.kind == AuxKind::Wal && prologue.object_id == id);
+    let bad_header = Bad { kind: UnitKind::WalFrame, index: 0, offset: 0, code: &code::WAL_FRAME };
+    let Some(prologue) = prologue else {
+        report.bad.push(bad_header);
+        return Ok(());
+    };
+    if anchor != Some(prologue.generation()) {
+        report.not_checked.push("the write-ahead log belongs to an earlier state (SR-4006): SQLite ignores it".to_owned());
+        return Ok(());
+    }
+    let key = unit_key(&keys.object, &prologue, Role::WalFrame, Purpose::Wal)?;
+    let body = usize::try_from(PROLOGUE_LEN).unwrap_or(0);
+    if key.open(Role::WalHeader, 0, &mut head[body..]).is_none() {
+        report.bad.push(bad_header);
+        return Ok(());
+    }
+    let geometry = WalGeometry { page_size: prologue.unit };
+    let frames = length.saturating_sub(WAL_FRAMES) / geometry.frame_physical();
+    let mut failures = Vec::new();
+    let mut good_up_to = 0;
+    let mut frame = vec![0; usize::try_from(geometry.frame_physical()).unwrap_or(0)];
+    for index in 0..frames {
+        file.read_exact_at(&mut frame, geometry.frame_offset(index)).map_err(failed)?;
+        if key.open(Role::WalFrame, index, &mut frame).is_some() {
+            report.frames_ok += 1;
+            good_up_to = index + 1;
+        } else {
+            let offset = geometry.frame_offset(index);
+            failures.push(Bad { kind: UnitKind::WalFrame, index: index + 1, offset, code: &code::WAL_FRAME });
+        }
+        frame.fill(0);
+    }
+    split_failures(failures, good_up_to, "frame", report);
+    Ok(())
+}
+
+/// A failure before a good unit is damage; behind the last good one stands what an earlier log or transaction left,
+/// or what was being written when the power went, or damage: that cannot be told.
+fn split_failures(failures: Vec<Bad>, good_up_to: u64, what: &str, report: &mut VerifyReport) {
+    let (damaged, trailing): (Vec<Bad>, Vec<Bad>) = failures.into_iter().partition(|bad| bad.index <= good_up_to);
+    report.bad.extend(damaged);
+    if let Some(first) = trailing.first() {
+        report.not_checked.push(format!(
+            "{} {what}s from {what} {} on are not of this {what}s' run: left by an earlier one, cut off while being written, or damaged",
+            trailing.len(),
+            first.index,
+        ));
+    }
+}
+
+fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result<(), Error> {
+    let Some((file, length)) = open_beside(path)? else { return Ok(()) };
+    let failed = |error| Error::io(path.display().to_string(), error);
+    let mut head = [0; prologue_layout::SIZE];
+    let read = read_up_to(&file, &mut head, 0).map_err(failed)?;
+    let id = keys.object.object_id();
+    let prologue = Prologue::parse(head.get(..read).unwrap_or_default())
+        .filter(|prologue| prologue.kind == AuxKind::Journal && prologue.object_id == id)
+        .filter(|prologue| keys.cipher(prologue.epoch).is_some());
+    let Some(prologue) = prologue else {
+        report.bad.push(Bad { kind: UnitKind::JournalSlot, index: 0, offset: 0, code: &code::JOURNAL });
+        return Ok(());
+    };
+    let key = unit_key(&keys.object, &prologue, Role::Journal, Purpose::Journal)?;
+    let mut slot = vec![0; journal_slot_layout::SIZE];
+    let mut failures = Vec::new();
+    let mut good_up_to = 0;
+    for index in 0..journal_slots(length) {
+        let offset = journal_slot_offset(index);
+        file.read_exact_at(&mut slot, offset).map_err(failed)?;
+        if open_slot(&key, index, &mut slot).is_some() {
+            report.slots_ok += 1;
+            good_up_to = index + 1;
+        } else {
+            failures.push(Bad { kind: UnitKind::JournalSlot, index: index + 1, offset, code: &code::JOURNAL });
+        }
+    }
+    split_failures(failures, good_up_to, "journal slot", report);
+    Ok(())
+}
+
+/// The file and its length; `None` when it is not there or empty.
+fn open_beside(path: &Path) -> Result<Option<(File, u64)>, Error> {
+    let failed = |error| Error::io(path.display().to_string(), error);
+    match File::open(path) {
+        Ok(file) => {
+            let length = file.metadata().map_err(failed)?.len();
+            Ok((length > 0).then_some((file, length)))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn read_up_to(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < out.len() {
+        let rest = out.get_mut(done..).unwrap_or_default();
+        match file.read_at(rest, at + done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
