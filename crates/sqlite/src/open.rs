@@ -2,7 +2,10 @@
 //!
 //! Invariant: a key given to [`open`] is known to the guard for the time of the call only.
 //! Must not: put key material into a URI.
-#![expect(unsafe_code, reason = "registers an entry point with the bundled SQLite")]
+#![expect(
+    unsafe_code,
+    reason = "registers an entry point with the bundled SQLite"
+)]
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt::Write as _;
@@ -47,7 +50,10 @@ impl Default for OpenOptions {
 impl OpenOptions {
     /// The opener that these options name. `None` when no key is given.
     pub(crate) fn opener(&self, path: &Path, creating: bool) -> Result<Option<Arc<Opener>>, Error> {
-        self.key.as_ref().map(|source| opener_of(source, self, path, creating)).transpose()
+        self.key
+            .as_ref()
+            .map(|source| opener_of(source, self, path, creating))
+            .transpose()
     }
 }
 
@@ -58,10 +64,18 @@ pub(crate) fn opener_of(
     path: &Path,
     creating: bool,
 ) -> Result<Arc<Opener>, Error> {
-    let keyring =
-        options.keyring.clone().or_else(|| std::env::var_os("STRONGROOM_KEYRING").map(PathBuf::from));
+    let keyring = options
+        .keyring
+        .clone()
+        .or_else(|| std::env::var_os("STRONGROOM_KEYRING").map(PathBuf::from));
     let prompt = path.display().to_string();
-    source.opener(&SourceContext { keyring, creating, prompt }).map(Arc::new)
+    source
+        .opener(&SourceContext {
+            keyring,
+            creating,
+            prompt,
+        })
+        .map(Arc::new)
 }
 
 /// Registers the guard with the bundled SQLite as its default VFS. Idempotent; [`open`] does it itself.
@@ -88,8 +102,18 @@ unsafe extern "C" fn entry(
     routines: *const rusqlite::ffi::sqlite3_api_routines,
 ) -> c_int {
     // SAFETY: SQLite's own arguments; the two names of its connection are the same opaque type.
-    let rc = unsafe { vfs::entry_point(connection.cast::<vfs::sqlite3>(), error, routines.cast::<c_void>()) };
-    if rc == rusqlite::ffi::SQLITE_OK_LOAD_PERMANENTLY { rusqlite::ffi::SQLITE_OK } else { rc }
+    let rc = unsafe {
+        vfs::entry_point(
+            connection.cast::<vfs::sqlite3>(),
+            error,
+            routines.cast::<c_void>(),
+        )
+    };
+    if rc == rusqlite::ffi::SQLITE_OK_LOAD_PERMANENTLY {
+        rusqlite::ffi::SQLITE_OK
+    } else {
+        rc
+    }
 }
 
 /// Opens the database at `path`.
@@ -99,7 +123,9 @@ unsafe extern "C" fn entry(
 /// statement; SR-1006 when the file does not exist and is not to be created.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Connection, Error> {
     register()?;
-    let exists = std::fs::metadata(path).map(|metadata| metadata.len() > 0).unwrap_or(false);
+    let exists = std::fs::metadata(path)
+        .map(|metadata| metadata.len() > 0)
+        .unwrap_or(false);
     if !exists && !options.create && !path.exists() {
         return Err(Error::new(&code::NOT_FOUND, path.display().to_string()));
     }
@@ -127,7 +153,9 @@ pub(crate) fn open_with(
         parameters.push(("page_size", options.page_size.to_string()));
     }
     let uri = uri(path, &parameters)?;
-    let connection = with_key(path, opener, || Connection::open_with_flags(&uri, flags).map_err(explain))?;
+    let connection = with_key(path, opener, || {
+        Connection::open_with_flags(&uri, flags).map_err(explain)
+    })?;
     let settled = connection.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0));
     settled.map_err(explain)?;
     Ok(connection)
@@ -153,7 +181,8 @@ pub(crate) fn with_key<T>(
 }
 
 fn text(path: &Path) -> Result<&str, Error> {
-    path.to_str().ok_or_else(|| Error::new(&code::URI, "the path is not UTF-8"))
+    path.to_str()
+        .ok_or_else(|| Error::new(&code::URI, "the path is not UTF-8"))
 }
 
 /// `path` as a URI through the guard, with `parameters`.
@@ -187,12 +216,17 @@ fn escape(text: &str, out: &mut String) {
 /// or SR-5001.
 #[must_use]
 pub fn explain(error: rusqlite::Error) -> Error {
-    if let Some((code, detail)) = vfs::take_last() {
+    let rc = error
+        .sqlite_error()
+        .map_or(rusqlite::ffi::SQLITE_ERROR, |error| error.extended_code);
+    if let Some((code, detail)) = vfs::take_last_for(rc) {
         return Error::new(code, detail);
     }
     let text = error.to_string();
     let code = match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => &code::BUSY,
+        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => {
+            &code::BUSY
+        }
         Some(
             rusqlite::ErrorCode::SystemIoFailure
             | rusqlite::ErrorCode::DiskFull
@@ -200,7 +234,9 @@ pub fn explain(error: rusqlite::Error) -> Error {
             | rusqlite::ErrorCode::ReadOnly
             | rusqlite::ErrorCode::PermissionDenied,
         ) => &code::IO,
-        Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt) => &code::NOT_SEALED,
+        Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt) => {
+            &code::NOT_SEALED
+        }
         _ => &code::SQL,
     };
     Error::new(code, text)

@@ -6,7 +6,10 @@
 //! Q2. The source of a copy is not changed.
 //!
 //! Must not: write a plaintext page anywhere but in the output that `decrypt` was asked for.
-#![expect(unsafe_code, reason = "the raw connection is handed to the guard's rekey")]
+#![expect(
+    unsafe_code,
+    reason = "the raw connection is handed to the guard's rekey"
+)]
 
 use std::path::{Path, PathBuf};
 
@@ -44,10 +47,16 @@ pub fn encrypt(
 ) -> Result<Report, Error> {
     check_names(plain, sealed)?;
     if sealed_at(plain)? {
-        return Err(Error::new(&code::USAGE, format!("{} is sealed already", plain.display())));
+        return Err(Error::new(
+            &code::USAGE,
+            format!("{} is sealed already", plain.display()),
+        ));
     }
     if options.page_size != 0 && vfs::valid_page_size(options.page_size).is_none() {
-        return Err(Error::new(&code::USAGE, format!("page size {}", options.page_size)));
+        return Err(Error::new(
+            &code::USAGE,
+            format!("page size {}", options.page_size),
+        ));
     }
     let opener = options
         .opener(sealed, true)?
@@ -58,12 +67,22 @@ pub fn encrypt(
         size => i64::from(size),
     };
     // The standard way to have VACUUM INTO write another page size; the source keeps its own.
-    source.pragma_update(None, "page_size", page_size).map_err(explain)?;
+    source
+        .pragma_update(None, "page_size", page_size)
+        .map_err(explain)?;
     let temporary = Temporary::beside(sealed)?;
-    let parameters = [("cipher", options.cipher.name().to_owned()), ("page_size", page_size.to_string())];
+    let parameters = [
+        ("cipher", options.cipher.name().to_owned()),
+        ("page_size", page_size.to_string()),
+    ];
     let target = uri(&temporary.path, &parameters)?;
-    with_key(&temporary.path, Some(opener.clone()), || copy(&mut source, &target, &temporary.path, progress))?;
-    let finished = OpenOptions { page_size: 0, ..OpenOptions::default() };
+    with_key(&temporary.path, Some(opener.clone()), || {
+        copy(&mut source, &target, &temporary.path, progress)
+    })?;
+    let finished = OpenOptions {
+        page_size: 0,
+        ..OpenOptions::default()
+    };
     let result = open_with(&temporary.path, &finished, Some(opener))?;
     finish(plain, &source, result, temporary, sealed)
 }
@@ -109,12 +128,17 @@ pub fn rekey(
         return Err(Error::new(&code::NOT_SEALED, sealed.display().to_string()));
     }
     if slots_only && new_key.is_none() {
-        return Err(Error::new(&code::KEY_OPTION, "--slots-only needs a new key"));
+        return Err(Error::new(
+            &code::KEY_OPTION,
+            "--slots-only needs a new key",
+        ));
     }
     if options.key.is_none() {
         return Err(Error::new(&code::NO_KEY, sealed.display().to_string()));
     }
-    let new = new_key.map(|source| opener_of(source, options, sealed, true)).transpose()?;
+    let new = new_key
+        .map(|source| opener_of(source, options, sealed, true))
+        .transpose()?;
     let connection = match open(sealed, options) {
         // Interrupted after the header was rewritten: only the new key opens now.
         Err(error) if error.code().number == code::WRONG_KEY.number && new.is_some() => {
@@ -126,13 +150,21 @@ pub fn rekey(
         }
         other => other?,
     };
-    connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(explain)?;
+    connection
+        .busy_timeout(std::time::Duration::from_secs(5))
+        .map_err(explain)?;
     // SAFETY: the connection outlives the call, which neither closes nor keeps it.
     let raw = unsafe { connection.handle() }.cast::<vfs::sqlite3>();
     if slots_only {
-        let Some(new) = new else { return Err(Error::new(&code::KEY_OPTION, "")) };
+        let Some(new) = new else {
+            return Err(Error::new(&code::KEY_OPTION, ""));
+        };
         vfs::rewrap(raw, "main", &new)?;
-        return Ok(RekeyReport { pages: 0, epoch: 0, resumed: false });
+        return Ok(RekeyReport {
+            pages: 0,
+            epoch: 0,
+            resumed: false,
+        });
     }
     vfs::rekey(raw, "main", new.as_deref(), progress)
 }
@@ -158,9 +190,14 @@ pub fn verify(
 fn open_source(path: &Path, options: &OpenOptions) -> Result<Connection, Error> {
     match open_with(path, options, None) {
         // A database on a read-only medium can still be copied.
-        Err(error) if error.code().number == code::IO.number => {
-            open_with(path, &OpenOptions { read_only: true, ..OpenOptions::default() }, None)
-        }
+        Err(error) if error.code().number == code::IO.number => open_with(
+            path,
+            &OpenOptions {
+                read_only: true,
+                ..OpenOptions::default()
+            },
+            None,
+        ),
         other => other,
     }
 }
@@ -199,11 +236,14 @@ fn head(path: &Path) -> Result<Vec<u8>, Error> {
 
 fn under_way(path: &Path) -> Result<bool, Error> {
     let header = strongroom_keyring::redo::newest_header(path, &head(path)?);
-    Ok(strongroom_format::header::Header::parse(&header).is_ok_and(|header| header.previous_epoch != 0))
+    Ok(strongroom_format::header::Header::parse(&header)
+        .is_ok_and(|header| header.previous_epoch != 0))
 }
 
 fn number(connection: &Connection, pragma: &str) -> Result<i64, Error> {
-    connection.pragma_query_value(None, pragma, |row| row.get(0)).map_err(explain)
+    connection
+        .pragma_query_value(None, pragma, |row| row.get(0))
+        .map_err(explain)
 }
 
 /// VACUUM INTO, with progress by the growing size of its target.
@@ -213,7 +253,9 @@ fn copy(
     target_path: &Path,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), Error> {
-    let page_size = u64::try_from(number(source, "page_size")?).unwrap_or(4096).max(1);
+    let page_size = u64::try_from(number(source, "page_size")?)
+        .unwrap_or(4096)
+        .max(1);
     let total = u64::try_from(number(source, "page_count")?).unwrap_or(0);
     progress(0, total);
     std::thread::scope(|scope| {
@@ -225,7 +267,8 @@ fn copy(
             let bytes = std::fs::metadata(target_path).map_or(0, |metadata| metadata.len());
             progress((bytes / page_size).min(total), total);
         }
-        work.join().unwrap_or_else(|_| Err(Error::new(&code::BUG, "copying panicked")))
+        work.join()
+            .unwrap_or_else(|_| Err(Error::new(&code::BUG, "copying panicked")))
     })?;
     progress(total, total);
     Ok(())
@@ -239,23 +282,34 @@ fn finish(
     temporary: Temporary,
     target: &Path,
 ) -> Result<Report, Error> {
-    let mode: String =
-        source.pragma_query_value(None, "journal_mode", |row| row.get(0)).map_err(explain)?;
+    let mode: String = source
+        .pragma_query_value(None, "journal_mode", |row| row.get(0))
+        .map_err(explain)?;
     if mode.eq_ignore_ascii_case("wal") {
-        result.pragma_update(None, "journal_mode", "wal").map_err(explain)?;
+        result
+            .pragma_update(None, "journal_mode", "wal")
+            .map_err(explain)?;
     }
     let pages = u64::try_from(number(&result, "page_count")?).unwrap_or(0);
     let page_size = u32::try_from(number(&result, "page_size")?).unwrap_or(0);
     result.close().map_err(|(_, error)| explain(error))?;
     let failed = |error| Error::io(target.display().to_string(), error);
-    let permissions = std::fs::metadata(source_path).map_err(failed)?.permissions();
+    let permissions = std::fs::metadata(source_path)
+        .map_err(failed)?
+        .permissions();
     std::fs::set_permissions(&temporary.path, permissions).map_err(failed)?;
     let bytes = std::fs::metadata(&temporary.path).map_err(failed)?.len();
     durable::publish(&temporary.path, target).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => Error::new(&code::EXISTS, target.display().to_string()),
+        std::io::ErrorKind::AlreadyExists => {
+            Error::new(&code::EXISTS, target.display().to_string())
+        }
         _ => failed(error),
     })?;
-    Ok(Report { pages, page_size, bytes })
+    Ok(Report {
+        pages,
+        page_size,
+        bytes,
+    })
 }
 
 /// An output under way; removed, with what SQLite put beside it, unless it was published.
@@ -265,13 +319,22 @@ struct Temporary {
 
 impl Temporary {
     fn beside(target: &Path) -> Result<Self, Error> {
-        let name = target.file_name().ok_or_else(|| Error::new(&code::USAGE, target.display().to_string()))?;
-        let random = strongroom_crypto::random16().map_err(|error| Error::new(&code::IO, error.to_string()))?;
-        let tag: String = random.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let name = target
+            .file_name()
+            .ok_or_else(|| Error::new(&code::USAGE, target.display().to_string()))?;
+        let random = strongroom_crypto::random16()
+            .map_err(|error| Error::new(&code::IO, error.to_string()))?;
+        let tag: String = random
+            .iter()
+            .take(6)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let mut temporary = std::ffi::OsString::from(".");
         temporary.push(name);
         temporary.push(format!(".{tag}.part"));
-        Ok(Self { path: target.with_file_name(temporary) })
+        Ok(Self {
+            path: target.with_file_name(temporary),
+        })
     }
 }
 

@@ -11,14 +11,25 @@ fn given(text: &str) -> KeySource {
 }
 
 fn options(text: &str) -> OpenOptions {
-    OpenOptions { key: Some(given(text)), create: true, ..OpenOptions::default() }
+    OpenOptions {
+        key: Some(given(text)),
+        create: true,
+        ..OpenOptions::default()
+    }
 }
 
 const RAW: &str = "1111111111111111111111111111111111111111111111111111111111111111";
 const OTHER: &str = "2222222222222222222222222222222222222222222222222222222222222222";
 
 fn plain(path: &Path) {
-    let connection = open(path, &OpenOptions { create: true, ..OpenOptions::default() }).unwrap();
+    let connection = open(
+        path,
+        &OpenOptions {
+            create: true,
+            ..OpenOptions::default()
+        },
+    )
+    .unwrap();
     connection
         .execute_batch(
             "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); CREATE INDEX i ON t(b);
@@ -30,37 +41,81 @@ fn plain(path: &Path) {
 
 fn sum(connection: &rusqlite::Connection) -> (i64, i64) {
     connection
-        .query_row("SELECT count(*), sum(length(b)) FROM t", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row("SELECT count(*), sum(length(b)) FROM t", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
         .unwrap()
 }
 
 #[test]
 fn encrypt_rekey_decrypt_round_trip() {
-    for (cipher, page_size) in [(Cipher::Aes256Gcm, 0), (Cipher::Aes256Ctr, 8192), (Cipher::Aes256Gcm, 512)] {
+    for (cipher, page_size) in [
+        (Cipher::Aes256Gcm, 0),
+        (Cipher::Aes256Ctr, 8192),
+        (Cipher::Aes256Gcm, 512),
+    ] {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         plain(&at("plain.db"));
-        let encrypt = OpenOptions { cipher, page_size, ..options(RAW) };
+        let encrypt = OpenOptions {
+            cipher,
+            page_size,
+            ..options(RAW)
+        };
         ops::encrypt(&at("plain.db"), &at("sealed.db"), &encrypt, &mut |_, _| {}).unwrap();
         let bytes = std::fs::read(at("sealed.db")).unwrap();
         assert!(!bytes.windows(7).any(|window| window == b"CANARY-"));
         let report = ops::verify(&at("sealed.db"), &options(RAW), &mut |_, _| {}).unwrap();
         assert!(report.bad.is_empty(), "{:?}", report.bad);
         let before = sum(&open(&at("sealed.db"), &options(RAW)).unwrap());
-        let done = ops::rekey(&at("sealed.db"), &options(RAW), Some(&given(OTHER)), false, &mut |_, _| {}).unwrap();
+        let done = ops::rekey(
+            &at("sealed.db"),
+            &options(RAW),
+            Some(&given(OTHER)),
+            false,
+            &mut |_, _| {},
+        )
+        .unwrap();
         assert_eq!((done.epoch, done.resumed), (2, false));
         assert!(done.pages > 1);
-        assert_eq!(open(&at("sealed.db"), &options(RAW)).unwrap_err().code().number, 2002);
-        assert_eq!(sum(&open(&at("sealed.db"), &options(OTHER)).unwrap()), before);
+        assert_eq!(
+            open(&at("sealed.db"), &options(RAW))
+                .unwrap_err()
+                .code()
+                .number,
+            2002
+        );
+        assert_eq!(
+            sum(&open(&at("sealed.db"), &options(OTHER)).unwrap()),
+            before
+        );
         let report = ops::verify(&at("sealed.db"), &options(OTHER), &mut |_, _| {}).unwrap();
         assert!(report.bad.is_empty() && !report.rekey_under_way);
-        ops::rekey(&at("sealed.db"), &options(OTHER), Some(&given("a passphrase")), true, &mut |_, _| {}).unwrap();
-        ops::decrypt(&at("sealed.db"), &at("back.db"), &options("a passphrase"), &mut |_, _| {}).unwrap();
+        ops::rekey(
+            &at("sealed.db"),
+            &options(OTHER),
+            Some(&given("a passphrase")),
+            true,
+            &mut |_, _| {},
+        )
+        .unwrap();
+        ops::decrypt(
+            &at("sealed.db"),
+            &at("back.db"),
+            &options("a passphrase"),
+            &mut |_, _| {},
+        )
+        .unwrap();
         let back = rusqlite::Connection::open(at("back.db")).unwrap();
         assert_eq!(sum(&back), before);
-        let ok: String = back.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        let ok: String = back
+            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+            .unwrap();
         assert_eq!(ok, "ok");
-        let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let left: Vec<_> = std::fs::read_dir(directory.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         assert_eq!(left.len(), 3, "{left:?}");
     }
 }
@@ -80,7 +135,9 @@ fn rekey_with_wal_and_second_connection() {
     let before = sum(&connection);
     ops::rekey(&path, &options(RAW), None, false, &mut |_, _| {}).unwrap();
     assert_eq!(sum(&connection), before);
-    connection.execute("UPDATE t SET b=b||'x' WHERE a<10", []).unwrap();
+    connection
+        .execute("UPDATE t SET b=b||'x' WHERE a<10", [])
+        .unwrap();
     drop(connection);
     let connection = open(&path, &options(RAW)).unwrap();
     assert_eq!(sum(&connection).1, before.1 + 9);

@@ -22,7 +22,7 @@ use crate::ffi::{
     SQLITE_ROW, sqlite3, sqlite3_file, sqlite3_stmt, sqlite3_vfs,
 };
 use crate::handle::{is_ours, with};
-use crate::report::report;
+use crate::report::{report, take_last};
 use crate::statement::{Attach, attach_key, vacuum_into};
 use crate::vfs;
 
@@ -41,7 +41,10 @@ fn known() -> MutexGuard<'static, Vec<Known>> {
 
 /// A connection has the guard's functions.
 pub(crate) fn remember(connection: *mut sqlite3) {
-    known().push(Known { connection: connection as usize, file: 0 });
+    known().push(Known {
+        connection: connection as usize,
+        file: 0,
+    });
 }
 
 /// The connection is being closed: the destructor of the guard's functions says so.
@@ -57,7 +60,10 @@ pub(crate) fn forget(file: *mut sqlite3_file) {
 /// The connection that `file` belongs to, once SQLite has said so.
 #[must_use]
 pub(crate) fn of_file(file: *mut sqlite3_file) -> Option<*mut sqlite3> {
-    let entry = known().iter().find(|entry| entry.file == file as usize).copied()?;
+    let entry = known()
+        .iter()
+        .find(|entry| entry.file == file as usize)
+        .copied()?;
     Some(entry.connection as *mut sqlite3)
 }
 
@@ -113,7 +119,10 @@ fn running_here<T>(wanted: impl Fn(&str) -> Option<T>) -> Option<(*mut sqlite3, 
 /// Whether an ATTACH or VACUUM INTO is what opens a file right now.
 #[must_use]
 pub(crate) fn opened_by_sql() -> bool {
-    running_here(|sql| (attach_key(sql) != Attach::NotAttach || vacuum_into(sql).is_some()).then_some(())).is_some()
+    running_here(|sql| {
+        (attach_key(sql) != Attach::NotAttach || vacuum_into(sql).is_some()).then_some(())
+    })
+    .is_some()
 }
 
 /// If a VACUUM INTO is what opens a file right now: page size of its source. (`None` when it cannot be told.)
@@ -146,12 +155,22 @@ fn page_size_of(connection: *mut sqlite3, schema: &str) -> Option<u32> {
 #[must_use]
 pub(crate) fn file_of_schema(connection: *mut sqlite3, schema: &str) -> Option<*mut sqlite3_file> {
     let mut file: *mut sqlite3_file = std::ptr::null_mut();
-    control(connection, schema, SQLITE_FCNTL_FILE_POINTER, (&raw mut file).cast())?;
+    control(
+        connection,
+        schema,
+        SQLITE_FCNTL_FILE_POINTER,
+        (&raw mut file).cast(),
+    )?;
     (!file.is_null()).then_some(file)
 }
 
 /// `sqlite3_file_control`. `None` when there is no such schema or the call fails.
-pub(crate) fn control(connection: *mut sqlite3, schema: &str, op: c_int, argument: *mut c_void) -> Option<()> {
+pub(crate) fn control(
+    connection: *mut sqlite3,
+    schema: &str,
+    op: c_int,
+    argument: *mut c_void,
+) -> Option<()> {
     let schema = CString::new(schema).ok()?;
     // SAFETY: an open connection; `argument` fits `op` by the caller's word.
     let rc = unsafe { (api()?.file_control)(connection, schema.as_ptr(), op, argument) };
@@ -162,13 +181,23 @@ pub(crate) fn control(connection: *mut sqlite3, schema: &str, op: c_int, argumen
 #[must_use]
 pub(crate) fn reserve(connection: *mut sqlite3, schema: &str) -> Option<()> {
     let mut bytes = c_int::try_from(PAGE_RESERVE).ok()?;
-    control(connection, schema, SQLITE_FCNTL_RESERVE_BYTES, (&raw mut bytes).cast())
+    control(
+        connection,
+        schema,
+        SQLITE_FCNTL_RESERVE_BYTES,
+        (&raw mut bytes).cast(),
+    )
 }
 
 /// The connection's own VFS, which is where its temporary files go. `None` while the connection is being opened.
 fn vfs_of(connection: *mut sqlite3) -> Option<*mut sqlite3_vfs> {
     let mut found: *mut sqlite3_vfs = std::ptr::null_mut();
-    control(connection, "main", SQLITE_FCNTL_VFS_POINTER, (&raw mut found).cast())?;
+    control(
+        connection,
+        "main",
+        SQLITE_FCNTL_VFS_POINTER,
+        (&raw mut found).cast(),
+    )?;
     Some(found)
 }
 
@@ -187,7 +216,13 @@ pub(crate) fn schemas(connection: *mut sqlite3) -> Vec<(String, String)> {
     let mut statement: *mut sqlite3_stmt = std::ptr::null_mut();
     // SAFETY: an open connection; the text ends with a zero byte.
     unsafe {
-        (api.prepare_v2)(connection, c"PRAGMA database_list".as_ptr(), -1, &raw mut statement, std::ptr::null_mut());
+        (api.prepare_v2)(
+            connection,
+            c"PRAGMA database_list".as_ptr(),
+            -1,
+            &raw mut statement,
+            std::ptr::null_mut(),
+        );
     }
     if statement.is_null() {
         return found;
@@ -212,7 +247,9 @@ pub(crate) unsafe fn text_of(text: *const u8) -> String {
         return String::new();
     }
     // SAFETY: the caller's word.
-    unsafe { CStr::from_ptr(text.cast::<c_char>()) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(text.cast::<c_char>()) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// The name under which `file` is attached to `connection`.
@@ -222,15 +259,30 @@ pub(crate) fn schema_of_file(connection: *mut sqlite3, file: *mut sqlite3_file) 
     if is_it("main") {
         return Some("main".to_owned());
     }
-    schemas(connection).into_iter().map(|(name, _)| name).find(|name| is_it(name))
+    schemas(connection)
+        .into_iter()
+        .map(|(name, _)| name)
+        .find(|name| is_it(name))
 }
 
 /// Executes SQL that returns nothing of interest. The error is SQLite's message.
 pub(crate) fn execute(connection: *mut sqlite3, sql: &str) -> Result<(), String> {
-    let (Some(api), Ok(sql)) = (api(), CString::new(sql)) else { return Err("not initialised".to_owned()) };
+    let (Some(api), Ok(sql)) = (api(), CString::new(sql)) else {
+        return Err("not initialised".to_owned());
+    };
+    // What is reported from here on belongs to this statement.
+    drop(take_last());
     let none = std::ptr::null_mut();
     // SAFETY: an open connection; the text ends with a zero byte; no callback.
-    let rc = unsafe { (api.exec)(connection, sql.as_ptr(), std::ptr::null(), none, std::ptr::null_mut()) };
+    let rc = unsafe {
+        (api.exec)(
+            connection,
+            sql.as_ptr(),
+            std::ptr::null(),
+            none,
+            std::ptr::null_mut(),
+        )
+    };
     if rc == SQLITE_OK {
         return Ok(());
     }
@@ -250,7 +302,10 @@ pub(crate) unsafe fn attached(file: *mut sqlite3_file, argument: *mut c_void) {
         return;
     }
     forget(file);
-    known().push(Known { connection: connection as usize, file: file as usize });
+    known().push(Known {
+        connection: connection as usize,
+        file: file as usize,
+    });
     let Some(own_vfs) = vfs_of(connection) else {
         return; // The connection's first database: there is nothing that it could be attached to.
     };
@@ -308,7 +363,9 @@ pub(crate) unsafe fn prefix_vfs_name(argument: *mut c_void) {
 /// A copy of `text` in SQLite's allocator; null when there is no memory.
 #[must_use]
 pub(crate) fn sqlite_string(text: &str) -> *mut c_char {
-    let Some(api) = api() else { return std::ptr::null_mut() };
+    let Some(api) = api() else {
+        return std::ptr::null_mut();
+    };
     let bytes = text.as_bytes();
     // SAFETY: plain allocation.
     let copy = unsafe { (api.malloc64)(bytes.len() as u64 + 1) }.cast::<u8>();

@@ -13,8 +13,8 @@ use strongroom_keyring::Error;
 use crate::api::api;
 use crate::connection::{file_of_schema, schemas};
 use crate::ffi::{
-    SQLITE_NOMEM, SQLITE_OK, sqlite3, sqlite3_context, sqlite3_index_info, sqlite3_module, sqlite3_value,
-    sqlite3_vtab, sqlite3_vtab_cursor,
+    SQLITE_NOMEM, SQLITE_OK, sqlite3, sqlite3_context, sqlite3_index_info, sqlite3_module,
+    sqlite3_value, sqlite3_vtab, sqlite3_vtab_cursor,
 };
 use crate::handle::{is_ours, with};
 use crate::rekey::pragma_number;
@@ -63,36 +63,63 @@ struct Cursor {
 
 /// Gives `connection` the table-valued function.
 pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
-    let Some(api) = api() else { return Err(Error::new(&code::BUG, "not initialised")) };
+    let Some(api) = api() else {
+        return Err(Error::new(&code::BUG, "not initialised"));
+    };
     // SAFETY: static name and module.
     let rc = unsafe {
         (api.create_module_v2)(
-            connection, c"strongroom_databases".as_ptr(), &raw const MODULE, std::ptr::null_mut(), None,
+            connection,
+            c"strongroom_databases".as_ptr(),
+            &raw const MODULE,
+            std::ptr::null_mut(),
+            None,
         )
     };
-    if rc == SQLITE_OK { Ok(()) } else { Err(Error::new(&code::BUG, format!("sqlite3_create_module: {rc}"))) }
+    if rc == SQLITE_OK {
+        Ok(())
+    } else {
+        Err(Error::new(
+            &code::BUG,
+            format!("sqlite3_create_module: {rc}"),
+        ))
+    }
 }
 
 fn rows(connection: *mut sqlite3) -> Vec<Row> {
     let describe = |(name, path): (String, String)| {
         let page_size = pragma_number(connection, &quoted(&name), "page_size");
-        let sealed = file_of_schema(connection, &name).filter(|file| is_ours(*file)).and_then(|file| {
-            with(file, |open| {
-                Ok(open.body.as_main().map(|main| {
-                    let keys = main.keys();
-                    let cipher = keys.map(|keys| keys.object.header().cipher.name().to_owned());
-                    (cipher, keys.map(|keys| key_id(keys.object.opened_by())))
-                }))
-            })
-            .ok()
-            .flatten()
-        });
+        let sealed = file_of_schema(connection, &name)
+            .filter(|file| is_ours(*file))
+            .and_then(|file| {
+                with(file, |open| {
+                    Ok(open.body.as_main().map(|main| {
+                        let keys = main.keys();
+                        let cipher = keys.map(|keys| keys.object.header().cipher.name().to_owned());
+                        (cipher, keys.map(|keys| key_id(keys.object.opened_by())))
+                    }))
+                })
+                .ok()
+                .flatten()
+            });
         match sealed {
             Some((cipher, key_id)) => {
                 let cipher = Some(cipher.unwrap_or_else(|| "locked".to_owned()));
-                Row { name, path, cipher, key_id, page_size }
+                Row {
+                    name,
+                    path,
+                    cipher,
+                    key_id,
+                    page_size,
+                }
             }
-            None => Row { name, path, cipher: None, key_id: None, page_size },
+            None => Row {
+                name,
+                path,
+                cipher: None,
+                key_id: None,
+                page_size,
+            },
         }
     };
     schemas(connection).into_iter().map(describe).collect()
@@ -119,11 +146,17 @@ unsafe extern "C" fn connect(
     out: *mut *mut sqlite3_vtab,
     _error: *mut *mut c_char,
 ) -> c_int {
-    let Some(api) = api() else { return SQLITE_NOMEM };
+    let Some(api) = api() else {
+        return SQLITE_NOMEM;
+    };
     // SAFETY: SQLite is connecting this table.
     let rc = unsafe { (api.declare_vtab)(connection, DECLARATION.as_ptr()) };
     if rc == SQLITE_OK {
-        let base = sqlite3_vtab { module: &raw const MODULE, references: 0, error_message: std::ptr::null_mut() };
+        let base = sqlite3_vtab {
+            module: &raw const MODULE,
+            references: 0,
+            error_message: std::ptr::null_mut(),
+        };
         let table = Box::into_raw(Box::new(Table { base, connection }));
         // SAFETY: SQLite gives a place for the table.
         unsafe { out.write(table.cast::<sqlite3_vtab>()) };
@@ -144,8 +177,14 @@ unsafe extern "C" fn best_index(_table: *mut sqlite3_vtab, info: *mut sqlite3_in
 }
 
 unsafe extern "C" fn open(_table: *mut sqlite3_vtab, out: *mut *mut sqlite3_vtab_cursor) -> c_int {
-    let base = sqlite3_vtab_cursor { vtab: std::ptr::null_mut() };
-    let cursor = Box::into_raw(Box::new(Cursor { base, rows: Vec::new(), at: 0 }));
+    let base = sqlite3_vtab_cursor {
+        vtab: std::ptr::null_mut(),
+    };
+    let cursor = Box::into_raw(Box::new(Cursor {
+        base,
+        rows: Vec::new(),
+        at: 0,
+    }));
     // SAFETY: SQLite gives a place for the cursor.
     unsafe { out.write(cursor.cast::<sqlite3_vtab_cursor>()) };
     SQLITE_OK
@@ -186,10 +225,16 @@ unsafe extern "C" fn eof(cursor: *mut sqlite3_vtab_cursor) -> c_int {
     c_int::from(cursor.at >= cursor.rows.len())
 }
 
-unsafe extern "C" fn column(cursor: *mut sqlite3_vtab_cursor, context: *mut sqlite3_context, index: c_int) -> c_int {
+unsafe extern "C" fn column(
+    cursor: *mut sqlite3_vtab_cursor,
+    context: *mut sqlite3_context,
+    index: c_int,
+) -> c_int {
     // SAFETY: made by `open`.
     let cursor = unsafe { &*cursor.cast::<Cursor>() };
-    let Some(row) = cursor.rows.get(cursor.at) else { return SQLITE_OK };
+    let Some(row) = cursor.rows.get(cursor.at) else {
+        return SQLITE_OK;
+    };
     match index {
         0 => result(context, Some(&row.name)),
         1 => result(context, Some(&row.path)),

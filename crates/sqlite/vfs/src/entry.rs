@@ -84,7 +84,9 @@ pub fn enable(connection: *mut sqlite3) -> Result<(), Error> {
     }
     sql::install(connection)?;
     guard_foreign(connection);
-    let Some(api) = api() else { return Err(Error::new(&code::BUG, "not initialised")) };
+    let Some(api) = api() else {
+        return Err(Error::new(&code::BUG, "not initialised"));
+    };
     // SAFETY: SQLite calls it back with the three arguments of an entry point; the same pointer is registered once.
     let rc = unsafe {
         (api.auto_extension)(Some(std::mem::transmute::<
@@ -92,11 +94,22 @@ pub fn enable(connection: *mut sqlite3) -> Result<(), Error> {
             unsafe extern "C" fn(),
         >(auto_entry)))
     };
-    if rc == SQLITE_OK { Ok(()) } else { Err(Error::new(&code::BUG, format!("sqlite3_auto_extension: {rc}"))) }
+    if rc == SQLITE_OK {
+        Ok(())
+    } else {
+        Err(Error::new(
+            &code::BUG,
+            format!("sqlite3_auto_extension: {rc}"),
+        ))
+    }
 }
 
 /// As [`entry_point`], for connections that are opened later; there "permanently" is not an answer that SQLite takes.
-unsafe extern "C" fn auto_entry(connection: *mut sqlite3, error: *mut *mut c_char, routines: *const c_void) -> c_int {
+unsafe extern "C" fn auto_entry(
+    connection: *mut sqlite3,
+    error: *mut *mut c_char,
+    routines: *const c_void,
+) -> c_int {
     // SAFETY: SQLite's own arguments.
     match unsafe { entry_point(connection, error, routines) } {
         SQLITE_OK_LOAD_PERMANENTLY => SQLITE_OK,
@@ -113,11 +126,21 @@ fn guard_foreign(connection: *mut sqlite3) {
     }
     // SAFETY: the callback keeps to SQLite's conventions. An application's own trace replaces it: docs/reference.
     unsafe {
-        (api.trace_v2)(connection, SQLITE_TRACE_STMT.cast_unsigned(), Some(trace), connection.cast::<c_void>());
+        (api.trace_v2)(
+            connection,
+            SQLITE_TRACE_STMT.cast_unsigned(),
+            Some(trace),
+            connection.cast::<c_void>(),
+        );
     }
 }
 
-unsafe extern "C" fn trace(_event: c_int, data: *mut c_void, _statement: *mut c_void, text: *mut c_void) -> c_int {
+unsafe extern "C" fn trace(
+    _event: c_int,
+    data: *mut c_void,
+    _statement: *mut c_void,
+    text: *mut c_void,
+) -> c_int {
     // SAFETY: for this event SQLite gives the statement's text.
     let text = unsafe { connection::text_of(text.cast::<u8>()) };
     if attach_key(&text) == Attach::WithKey

@@ -3,6 +3,7 @@
 //! Layouts and values are those of `sqlite3.h`; `tests/header.rs` compares the values with the installed header.
 //! Must not: contain logic.
 #![expect(non_camel_case_types, reason = "the names are SQLite's own")]
+#![expect(clippy::use_self, reason = "signatures stand as in sqlite3.h")]
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -71,9 +72,8 @@ pub(crate) struct sqlite3_vfs {
     pub delete: Option<unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int) -> c_int>,
     pub access:
         Option<unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int, *mut c_int) -> c_int>,
-    pub full_pathname: Option<
-        unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int, *mut c_char) -> c_int,
-    >,
+    pub full_pathname:
+        Option<unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int, *mut c_char) -> c_int>,
     pub dl_open: Option<unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char) -> *mut c_void>,
     pub dl_error: Option<unsafe extern "C" fn(*mut sqlite3_vfs, c_int, *mut c_char)>,
     pub dl_sym:

@@ -49,10 +49,20 @@ pub(crate) unsafe fn lower_of(file: *mut sqlite3_file) -> *mut sqlite3_file {
 /// # Safety
 /// `file` is the allocation that SQLite gave to `xOpen`.
 pub(crate) unsafe fn install(file: *mut sqlite3_file, body: Box<dyn Body>) {
-    let open = Box::into_raw(Box::new(Open { body, poisoned: false }));
+    let open = Box::into_raw(Box::new(Open {
+        body,
+        poisoned: false,
+    }));
     let handle = file.cast::<Handle>();
     // SAFETY: the allocation has room for a `Handle`; nothing in it has a destructor.
-    unsafe { handle.write(Handle { base: sqlite3_file { methods: &raw const METHODS }, open }) };
+    unsafe {
+        handle.write(Handle {
+            base: sqlite3_file {
+                methods: &raw const METHODS,
+            },
+            open,
+        })
+    };
 }
 
 /// Whether `file` is open and is one of ours.
@@ -67,14 +77,19 @@ pub(crate) fn is_ours(file: *mut sqlite3_file) -> bool {
 }
 
 /// Runs `call` on the file's state; H2. For files of ours only.
-pub(crate) fn with<T>(file: *mut sqlite3_file, call: impl FnOnce(&mut Open) -> RcResult<T>) -> RcResult<T> {
+pub(crate) fn with<T>(
+    file: *mut sqlite3_file,
+    call: impl FnOnce(&mut Open) -> RcResult<T>,
+) -> RcResult<T> {
     if !is_ours(file) {
         return Err(Rc(SQLITE_IOERR));
     }
     // SAFETY: the method table says that this is a `Handle`.
     let open = unsafe { (*file.cast::<Handle>()).open };
     // SAFETY: H1.
-    let Some(open) = (unsafe { open.as_mut() }) else { return Err(Rc(SQLITE_IOERR)) };
+    let Some(open) = (unsafe { open.as_mut() }) else {
+        return Err(Rc(SQLITE_IOERR));
+    };
     if open.poisoned {
         return Err(Rc(SQLITE_IOERR));
     }

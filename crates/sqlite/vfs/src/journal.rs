@@ -128,8 +128,13 @@ impl JournalCore {
     }
 
     fn derive(&self, prologue: Prologue) -> RcResult<InForce> {
-        let key = unit_key(&self.of.sealed.keys().object, &prologue, Role::Journal, Purpose::Journal)
-            .map_err(|error| report_error(&error))?;
+        let key = unit_key(
+            &self.of.sealed.keys().object,
+            &prologue,
+            Role::Journal,
+            Purpose::Journal,
+        )
+        .map_err(|error| report_error(&error))?;
         Ok(InForce { key, prologue })
     }
 
@@ -137,7 +142,11 @@ impl JournalCore {
     fn page1_tail(&self, page_size: u32) -> RcResult<[u8; TAIL]> {
         let mut tail = [0; TAIL];
         let end = page_offset(2, page_size);
-        if !self.of.main.read_whole(&mut tail, end.saturating_sub(TAIL as u64))? {
+        if !self
+            .of
+            .main
+            .read_whole(&mut tail, end.saturating_sub(TAIL as u64))?
+        {
             tail = [0; TAIL];
         }
         Ok(tail)
@@ -153,7 +162,9 @@ impl JournalCore {
             return Ok(false);
         }
         let keys = self.of.sealed.refresh(self.of.main)?;
-        let Some(prologue) = Prologue::parse(&bytes) else { return Ok(false) };
+        let Some(prologue) = Prologue::parse(&bytes) else {
+            return Ok(false);
+        };
         let ours = prologue.kind == AuxKind::Journal
             && prologue.object_id == keys.object.object_id()
             && keys.cipher(prologue.epoch).is_some();
@@ -168,7 +179,9 @@ impl JournalCore {
         if self.checked {
             return Ok(());
         }
-        let Some(in_force) = &self.in_force else { return Ok(()) };
+        let Some(in_force) = &self.in_force else {
+            return Ok(());
+        };
         let page_size = self.of.sealed.keys().object.header().unit_size;
         let now = self.page1_tail(page_size)?;
         let prefix: [u8; 8] = array(&in_force.prologue.page1_nonce, PREFIX).unwrap_or_default();
@@ -213,7 +226,11 @@ impl JournalCore {
             self.splice(data, at)?;
         }
         self.dirty = true;
-        if self.buffer.len() >= BUFFER_MAX { self.flush() } else { Ok(()) }
+        if self.buffer.len() >= BUFFER_MAX {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     /// A write elsewhere than at the end: the buffer moves to the chunks that it touches.
@@ -244,7 +261,9 @@ impl JournalCore {
         if !self.dirty {
             return Ok(());
         }
-        let Some(in_force) = &self.in_force else { return Err(report(&code::BUG, "journal without key")) };
+        let Some(in_force) = &self.in_force else {
+            return Err(report(&code::BUG, "journal without key"));
+        };
         let mut out = std::mem::take(&mut self.slots);
         out.clear();
         let mut physical = journal_slot_offset(self.buffer_at / CHUNK);
@@ -271,9 +290,14 @@ impl JournalCore {
 
     /// A chunk from the file. `None` when its slot is not there or not authentic.
     fn read_chunk(&mut self, index: u64) -> RcResult<Option<Vec<u8>>> {
-        let Some(in_force) = &self.in_force else { return Ok(None) };
+        let Some(in_force) = &self.in_force else {
+            return Ok(None);
+        };
         let mut bytes = vec![0; slot::SIZE];
-        if !self.lower.read_whole(&mut bytes, journal_slot_offset(index))? {
+        if !self
+            .lower
+            .read_whole(&mut bytes, journal_slot_offset(index))?
+        {
             return Ok(None);
         }
         Ok(open_slot(&in_force.key, index, &mut bytes))
@@ -282,9 +306,14 @@ impl JournalCore {
     fn size(&mut self) -> RcResult<u64> {
         self.flush()?;
         let slots = journal_slots(self.lower.size()?);
-        let Some(last) = slots.checked_sub(1) else { return Ok(0) };
+        let Some(last) = slots.checked_sub(1) else {
+            return Ok(0);
+        };
         let mut length = [0; 2];
-        self.lower.read(&mut length, journal_slot_offset(last) + slot::LENGTH.offset as u64)?;
+        self.lower.read(
+            &mut length,
+            journal_slot_offset(last) + slot::LENGTH.offset as u64,
+        )?;
         Ok(last * CHUNK + u64::from(u16::from_le_bytes(length)).min(CHUNK))
     }
 
@@ -294,11 +323,16 @@ impl JournalCore {
         let size = self.size()?;
         let end = at.saturating_add(out.len() as u64);
         // The look at a segment's header: SQLite expects "nothing there" for whatever is not a header.
-        let header_probe = (out.len() == 8 && at.is_multiple_of(CHUNK)) || (out.len() == 1 && at == 0);
+        let header_probe =
+            (out.len() == 8 && at.is_multiple_of(CHUNK)) || (out.len() == 1 && at == 0);
         let loaded = self.load()?;
         if end > size {
             let may_end_here = header_probe || self.uncounted || size == 0;
-            return Err(if may_end_here { Rc(SQLITE_IOERR_SHORT_READ) } else { self.damaged(at, "cut short") });
+            return Err(if may_end_here {
+                Rc(SQLITE_IOERR_SHORT_READ)
+            } else {
+                self.damaged(at, "cut short")
+            });
         }
         if header_probe && at == 0 && out.len() == 8 && loaded {
             self.check_state()?;
@@ -312,14 +346,21 @@ impl JournalCore {
         Ok(())
     }
 
-    fn read_chunks(&mut self, out: &mut [u8], at: u64, lenient: bool, loaded: bool) -> RcResult<()> {
+    fn read_chunks(
+        &mut self,
+        out: &mut [u8],
+        at: u64,
+        lenient: bool,
+        loaded: bool,
+    ) -> RcResult<()> {
         let first = at / CHUNK;
         let end = at.saturating_add(out.len() as u64);
         let count = usize_of(end.div_ceil(CHUNK) - first)?;
         let mut slots = std::mem::take(&mut self.slots);
         slots.clear();
         slots.resize(count * slot::SIZE, 0);
-        self.lower.read_whole(&mut slots, journal_slot_offset(first))?;
+        self.lower
+            .read_whole(&mut slots, journal_slot_offset(first))?;
         let mut failed = None;
         for (index, bytes) in (first..).zip(slots.chunks_exact_mut(slot::SIZE)) {
             let chunk = match &self.in_force {
@@ -347,13 +388,18 @@ impl JournalCore {
     fn note_header(&mut self, out: &[u8], at: u64) {
         if out.len() == 8 && at.is_multiple_of(CHUNK) {
             self.probed_at = (*out == SEGMENT_MAGIC).then_some(at);
-        } else if out.len() == 4 && self.probed_at.and_then(|probe| probe.checked_add(8)) == Some(at) {
+        } else if out.len() == 4
+            && self.probed_at.and_then(|probe| probe.checked_add(8)) == Some(at)
+        {
             self.uncounted = *out == [0xff; 4];
         }
     }
 
     fn damaged(&self, at: u64, how: &str) -> Rc {
-        report(&code::JOURNAL, format!("{}: {how} at byte {at}", self.path()))
+        report(
+            &code::JOURNAL,
+            format!("{}: {how} at byte {at}", self.path()),
+        )
     }
 
     fn truncate(&mut self, size: u64) -> RcResult<()> {
@@ -379,8 +425,11 @@ impl JournalCore {
     }
 }
 
-const PREFIX: strongroom_format::layout::Field =
-    strongroom_format::layout::Field { name: "PREFIX", offset: 0, len: 8 };
+const PREFIX: strongroom_format::layout::Field = strongroom_format::layout::Field {
+    name: "PREFIX",
+    offset: 0,
+    len: 8,
+};
 
 /// Appends the slot of one chunk: its length in clear but authenticated, its data padded with zeros.
 fn seal_slot(key: &UnitKey, index: u64, chunk: &[u8], out: &mut Vec<u8>) -> RcResult<()> {
@@ -420,9 +469,11 @@ pub(crate) fn open_slot(key: &UnitKey, index: u64, bytes: &mut [u8]) -> Option<V
 fn copy_overlap(out: &mut [u8], at: u64, chunk: &[u8], chunk_at: u64) {
     let start = at.max(chunk_at);
     let end = (at + out.len() as u64).min(chunk_at + chunk.len() as u64);
-    if let (Ok(to), Ok(from), Some(len)) =
-        (usize::try_from(start - at), usize::try_from(start - chunk_at), end.checked_sub(start))
-        && let Ok(len) = usize::try_from(len)
+    if let (Ok(to), Ok(from), Some(len)) = (
+        usize::try_from(start - at),
+        usize::try_from(start - chunk_at),
+        end.checked_sub(start),
+    ) && let Ok(len) = usize::try_from(len)
     {
         out[to..to + len].copy_from_slice(&chunk[from..from + len]);
     }
@@ -481,7 +532,11 @@ impl Body for JournalFile {
         lock(&self.core).size()
     }
 
-    fn file_control(&mut self, op: std::ffi::c_int, argument: *mut std::ffi::c_void) -> RcResult<()> {
+    fn file_control(
+        &mut self,
+        op: std::ffi::c_int,
+        argument: *mut std::ffi::c_void,
+    ) -> RcResult<()> {
         match op {
             // SQLite's sizes are not the file's.
             crate::ffi::SQLITE_FCNTL_SIZE_HINT | crate::ffi::SQLITE_FCNTL_CHUNK_SIZE => Ok(()),
@@ -497,4 +552,3 @@ impl Body for JournalFile {
         lock(&self.core).flush()
     }
 }
-

@@ -46,10 +46,24 @@ impl Parameters {
             .map(|name| Cipher::from_name(&name).ok_or_else(|| invalid("cipher")))
             .transpose()?;
         let page_size = get("page_size")
-            .map(|text| text.parse().ok().and_then(valid_page_size).ok_or_else(|| invalid("page_size")))
+            .map(|text| {
+                text.parse()
+                    .ok()
+                    .and_then(valid_page_size)
+                    .ok_or_else(|| invalid("page_size"))
+            })
             .transpose()?;
-        let allow_plaintext = matches!(get("allow_plaintext").as_deref(), Some("1" | "on" | "true" | "yes"));
-        Ok(Self { source, keyring: get("keyring").map(PathBuf::from), cipher, page_size, allow_plaintext })
+        let allow_plaintext = matches!(
+            get("allow_plaintext").as_deref(),
+            Some("1" | "on" | "true" | "yes")
+        );
+        Ok(Self {
+            source,
+            keyring: get("keyring").map(PathBuf::from),
+            cipher,
+            page_size,
+            allow_plaintext,
+        })
     }
 
     /// What a database created with these parameters is to be like; `page_size` where the URI has none.
@@ -62,14 +76,20 @@ impl Parameters {
 
     /// The keyring named by the URI, by `STRONGROOM_KEYRING`, or `None` for the default one.
     fn keyring(&self) -> Option<PathBuf> {
-        self.keyring.clone().or_else(|| std::env::var_os("STRONGROOM_KEYRING").map(PathBuf::from))
+        self.keyring
+            .clone()
+            .or_else(|| std::env::var_os("STRONGROOM_KEYRING").map(PathBuf::from))
     }
 
     /// The opener for the database at `path`: from the URI, else from a registered key. `None`: no key given.
     pub(crate) fn opener(&self, path: &str, creating: bool) -> Result<Option<Arc<Opener>>, Error> {
         match &self.source {
             Some(source) => {
-                let context = SourceContext { keyring: self.keyring(), creating, prompt: path.to_owned() };
+                let context = SourceContext {
+                    keyring: self.keyring(),
+                    creating,
+                    prompt: path.to_owned(),
+                };
                 Ok(Some(Arc::new(source.opener(&context)?)))
             }
             None => Ok(registered().get(path).map(Arc::clone)),

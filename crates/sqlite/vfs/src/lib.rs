@@ -42,6 +42,6 @@ pub use entry::{enable, entry_point};
 pub use ffi::{CONSTANTS, sqlite3};
 pub use keys::{register as register_key, unregister as forget_key, valid_page_size};
 pub use rekey::{RekeyReport, rekey, rewrap};
-pub use report::{last_text, line, take_last, to_stderr};
+pub use report::{last_text, line, take_last, take_last_for, to_stderr};
 pub use verify::{Bad, UnitKind, VerifyReport, verify};
 pub use vfs::{NAME, absolute};

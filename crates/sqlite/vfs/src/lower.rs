@@ -122,7 +122,10 @@ impl Lower {
 
     /// Whether some connection holds a reserved lock.
     pub(crate) fn check_reserved_lock(self) -> RcResult<c_int> {
-        let call = self.methods()?.check_reserved_lock.ok_or(Rc(SQLITE_IOERR))?;
+        let call = self
+            .methods()?
+            .check_reserved_lock
+            .ok_or(Rc(SQLITE_IOERR))?;
         let mut held = 0;
         // SAFETY: `held` is writable.
         check(unsafe { call(self.file, &raw mut held) })?;
@@ -147,7 +150,10 @@ impl Lower {
     /// `SQLITE_IOCAP_*` of the device.
     #[must_use]
     pub(crate) fn device_characteristics(self) -> c_int {
-        let call = self.methods().ok().and_then(|methods| methods.device_characteristics);
+        let call = self
+            .methods()
+            .ok()
+            .and_then(|methods| methods.device_characteristics);
         // SAFETY: L1.
         call.map_or(0, |call| unsafe { call(self.file) })
     }

@@ -82,7 +82,12 @@ pub(crate) struct MainFile {
 
 impl MainFile {
     /// A file that begins with the sealed magic. Without `opener` it stays locked (M5) until [`Self::unlock`].
-    pub(crate) fn existing(lower: Lower, path: String, page_size: u32, opener: Option<Arc<Opener>>) -> RcResult<Self> {
+    pub(crate) fn existing(
+        lower: Lower,
+        path: String,
+        page_size: u32,
+        opener: Option<Arc<Opener>>,
+    ) -> RcResult<Self> {
         let mut file = Self::new(lower, path, page_size);
         file.on_disk = true;
         if let Some(opener) = opener {
@@ -92,7 +97,13 @@ impl MainFile {
     }
 
     /// An empty file that becomes a sealed database with its first page.
-    pub(crate) fn create(lower: Lower, path: String, wanted: Wanted, opener: Arc<Opener>, answer_empty: bool) -> RcResult<Self> {
+    pub(crate) fn create(
+        lower: Lower,
+        path: String,
+        wanted: Wanted,
+        opener: Arc<Opener>,
+        answer_empty: bool,
+    ) -> RcResult<Self> {
         let new = NewObject {
             kind: ObjectKind::Sqlite,
             cipher: wanted.cipher,
@@ -143,7 +154,11 @@ impl MainFile {
     }
 
     fn warn_of_ctr(&self) {
-        if self.keys.as_ref().is_some_and(|keys| keys.object.header().cipher == Cipher::Aes256Ctr) {
+        if self
+            .keys
+            .as_ref()
+            .is_some_and(|keys| keys.object.header().cipher == Cipher::Aes256Ctr)
+        {
             warn(&code::CTR_WARNING, &self.path);
         }
     }
@@ -199,14 +214,18 @@ impl MainFile {
     pub(crate) fn sealed_for_auxiliary(&mut self) -> RcResult<Arc<Sealed>> {
         self.usable()?;
         self.ensure_header()?;
-        self.sealed.clone().ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
+        self.sealed
+            .clone()
+            .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
     }
 
     fn usable(&self) -> RcResult<&Arc<Keys>> {
         if let Some(code) = self.refused {
             return Err(report(code, self.path.as_str()));
         }
-        self.keys.as_ref().ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
+        self.keys
+            .as_ref()
+            .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))
     }
 
     /// Writes the header of a new database, or joins the one that another connection wrote first (M3). The caller
@@ -222,7 +241,10 @@ impl MainFile {
         let bytes = keys.object.initial_bytes();
         self.lower.write(&bytes, 0)?;
         self.lower.sync(SQLITE_SYNC_FULL)?;
-        let opener = self.opener.clone().ok_or_else(|| report(&code::BUG, "new database without a key"))?;
+        let opener = self
+            .opener
+            .clone()
+            .ok_or_else(|| report(&code::BUG, "new database without a key"))?;
         self.sealed = Some(Sealed::open(&self.path, self.lower, &opener)?);
         self.keys = self.sealed.as_ref().map(|sealed| sealed.keys());
         self.on_disk = true;
@@ -231,11 +253,17 @@ impl MainFile {
 
     /// Another connection created the database since this one opened the empty file.
     fn join_created(&mut self) -> RcResult<()> {
-        let opener = self.opener.clone().ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))?;
+        let opener = self
+            .opener
+            .clone()
+            .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))?;
         let mine = self.page_size;
         self.unlock(opener)?;
         if self.page_size != mine {
-            return Err(report(&code::BUSY, "another connection created it with another page size"));
+            return Err(report(
+                &code::BUSY,
+                "another connection created it with another page size",
+            ));
         }
         Ok(())
     }
@@ -275,7 +303,10 @@ impl MainFile {
     fn short_page(&self, number: u64, at: u64, page: &mut [u8]) -> RcResult<()> {
         page.fill(0);
         if self.lower.size()? > at {
-            return Err(report(&code::PAGE_TRUNCATED, format!("{}: page {number}", self.path)));
+            return Err(report(
+                &code::PAGE_TRUNCATED,
+                format!("{}: page {number}", self.path),
+            ));
         }
         Err(Rc(SQLITE_IOERR_SHORT_READ))
     }
@@ -292,9 +323,16 @@ impl MainFile {
 
     /// A page of the epoch before, or of one that began since the header was read.
     fn open_other_epoch(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
-        let tail = page.get(page.len().saturating_sub(TAIL)..).and_then(parse_tail);
-        let Some((_, _, epoch)) = tail else { return Err(self.forged(number)) };
-        let known = self.keys.as_ref().is_some_and(|keys| keys.cipher(epoch).is_some());
+        let tail = page
+            .get(page.len().saturating_sub(TAIL)..)
+            .and_then(parse_tail);
+        let Some((_, _, epoch)) = tail else {
+            return Err(self.forged(number));
+        };
+        let known = self
+            .keys
+            .as_ref()
+            .is_some_and(|keys| keys.cipher(epoch).is_some());
         if !known && let Some(sealed) = &self.sealed {
             self.keys = Some(sealed.refresh(self.lower)?);
         }
@@ -302,26 +340,39 @@ impl MainFile {
         let Some(cipher) = keys.cipher(epoch) else {
             page.fill(0);
             // An all-zero page, or noise, names an epoch that never was: call that what it is.
-            return Err(if epoch == 0 || epoch > keys.current.epoch().saturating_add(1) {
-                self.forged(number)
-            } else {
-                report(&code::UNKNOWN_EPOCH, format!("{}: page {number}, epoch {epoch}", self.path))
-            });
+            return Err(
+                if epoch == 0 || epoch > keys.current.epoch().saturating_add(1) {
+                    self.forged(number)
+                } else {
+                    report(
+                        &code::UNKNOWN_EPOCH,
+                        format!("{}: page {number}, epoch {epoch}", self.path),
+                    )
+                },
+            );
         };
         cipher.open(number, page).map_err(|_| self.forged(number))
     }
 
     fn forged(&self, number: u64) -> Rc {
         let at = page_offset(number, self.page_size);
-        report(&code::PAGE, format!("{}: page {number}, offset {at}", self.path))
+        report(
+            &code::PAGE,
+            format!("{}: page {number}, offset {at}", self.path),
+        )
     }
 
     /// Bytes 24..40 of page 1: SQLite reads them at the start of each read transaction in rollback mode.
     fn read_change_counter(&mut self, out: &mut [u8]) -> RcResult<()> {
         let mut tail = [0; TAIL];
-        let at = page_offset(1, self.page_size).saturating_add(u64::from(self.page_size)).saturating_sub(TAIL as u64);
+        let at = page_offset(1, self.page_size)
+            .saturating_add(u64::from(self.page_size))
+            .saturating_sub(TAIL as u64);
         let whole = self.lower.read_whole(&mut tail, at)?;
-        if whole && let Some((known, bytes)) = &self.change_counter && *known == tail {
+        if whole
+            && let Some((known, bytes)) = &self.change_counter
+            && *known == tail
+        {
             out.copy_from_slice(bytes);
             return Ok(());
         }
@@ -345,8 +396,14 @@ impl MainFile {
     /// A read that is not a whole page: tools and old versions make some.
     fn read_part(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
         let size = u64::from(self.page_size);
-        let (number, within) = (at / size + 1, usize::try_from(at % size).map_err(|_| Rc(SQLITE_IOERR_SHORT_READ))?);
-        let Some(end) = within.checked_add(out.len()).filter(|end| *end <= self.page_size as usize) else {
+        let (number, within) = (
+            at / size + 1,
+            usize::try_from(at % size).map_err(|_| Rc(SQLITE_IOERR_SHORT_READ))?,
+        );
+        let Some(end) = within
+            .checked_add(out.len())
+            .filter(|end| *end <= self.page_size as usize)
+        else {
             return Err(report(&code::BUG, "read across pages"));
         };
         let mut page = vec![0; self.page_size as usize];
@@ -359,7 +416,11 @@ impl MainFile {
     /// Nonce for a page: random, except that a transaction with a journal marks page 1 as its own.
     fn nonce_for(&self, number: u64) -> RcResult<[u8; 12]> {
         if number == 1 {
-            let mut page1 = self.link.page1.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut page1 = self
+                .link
+                .page1
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             if let Some(nonces) = page1.as_mut() {
                 let mut nonce = [0; 12];
                 nonce[..8].copy_from_slice(&nonces.prefix);
@@ -380,13 +441,21 @@ impl MainFile {
             return Err(report(&code::PAGE_SIZE, self.path.as_str()));
         }
         if !tail_is_zero || (number == 1 && u32::from(page[20]) != PAGE_RESERVE) {
-            return Err(report(&code::RESERVE, format!("{}: page {number}", self.path)));
+            return Err(report(
+                &code::RESERVE,
+                format!("{}: page {number}", self.path),
+            ));
         }
         Ok(())
     }
 
     fn flush_journal(&self) -> RcResult<()> {
-        let journal = self.link.journal.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        let journal = self
+            .link
+            .journal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .upgrade();
         match journal {
             Some(core) => core.lock().unwrap_or_else(PoisonError::into_inner).flush(),
             None => Ok(()),
@@ -442,8 +511,13 @@ impl Body for MainFile {
         let mut page = std::mem::take(&mut self.scratch);
         page.clear();
         page.extend_from_slice(data);
-        let sealed = self.usable()?.current.seal(number, &nonce, &mut page).map_err(|error| report_error(&error));
-        let result = sealed.and_then(|()| self.lower.write(&page, page_offset(number, self.page_size)));
+        let sealed = self
+            .usable()?
+            .current
+            .seal(number, &nonce, &mut page)
+            .map_err(|error| report_error(&error));
+        let result =
+            sealed.and_then(|()| self.lower.write(&page, page_offset(number, self.page_size)));
         self.scratch = page;
         result
     }
@@ -516,6 +590,9 @@ impl Body for MainFile {
 /// Device characteristics for sealed files: a sealed unit is not a device's atomic unit, an append is not safe before
 /// its size is, and part of a page cannot be authenticated; a seal unit does survive a power loss in its neighbour.
 pub(crate) fn sealed_characteristics(lower: c_int) -> c_int {
-    let cleared = IOCAP_ATOMIC_ANY | SQLITE_IOCAP_SAFE_APPEND | SQLITE_IOCAP_BATCH_ATOMIC | SQLITE_IOCAP_SUBPAGE_READ;
+    let cleared = IOCAP_ATOMIC_ANY
+        | SQLITE_IOCAP_SAFE_APPEND
+        | SQLITE_IOCAP_BATCH_ATOMIC
+        | SQLITE_IOCAP_SUBPAGE_READ;
     (lower & !cleared) | SQLITE_IOCAP_POWERSAFE_OVERWRITE
 }

@@ -7,8 +7,8 @@ use std::ffi::{c_int, c_void};
 
 use crate::connection;
 use crate::ffi::{
-    SQLITE_FCNTL_PDB, SQLITE_FCNTL_PRAGMA, SQLITE_FCNTL_VFSNAME, SQLITE_IOERR, SQLITE_OK, sqlite3_file,
-    sqlite3_io_methods,
+    SQLITE_FCNTL_PDB, SQLITE_FCNTL_PRAGMA, SQLITE_FCNTL_VFSNAME, SQLITE_IOERR, SQLITE_OK,
+    sqlite3_file, sqlite3_io_methods,
 };
 use crate::handle::{lower_of, rc, uninstall, with};
 use crate::lower::{Lower, Rc, RcResult, check};
@@ -53,15 +53,29 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     rc(flushed.and(closed))
 }
 
-unsafe extern "C" fn read(file: *mut sqlite3_file, out: *mut c_void, amount: c_int, offset: i64) -> c_int {
-    let Ok(len) = usize::try_from(amount) else { return SQLITE_IOERR };
+unsafe extern "C" fn read(
+    file: *mut sqlite3_file,
+    out: *mut c_void,
+    amount: c_int,
+    offset: i64,
+) -> c_int {
+    let Ok(len) = usize::try_from(amount) else {
+        return SQLITE_IOERR;
+    };
     // SAFETY: SQLite gives a buffer of `amount` bytes, which it has initialised or will not read.
     let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), len) };
     rc(with(file, |open| open.body.read(out, at(offset)?)))
 }
 
-unsafe extern "C" fn write(file: *mut sqlite3_file, data: *const c_void, amount: c_int, offset: i64) -> c_int {
-    let Ok(len) = usize::try_from(amount) else { return SQLITE_IOERR };
+unsafe extern "C" fn write(
+    file: *mut sqlite3_file,
+    data: *const c_void,
+    amount: c_int,
+    offset: i64,
+) -> c_int {
+    let Ok(len) = usize::try_from(amount) else {
+        return SQLITE_IOERR;
+    };
     // SAFETY: SQLite gives `amount` bytes.
     let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) };
     rc(with(file, |open| open.body.write(data, at(offset)?)))
@@ -101,7 +115,11 @@ unsafe extern "C" fn check_reserved_lock(file: *mut sqlite3_file, held: *mut c_i
     }))
 }
 
-unsafe extern "C" fn file_control(file: *mut sqlite3_file, op: c_int, argument: *mut c_void) -> c_int {
+unsafe extern "C" fn file_control(
+    file: *mut sqlite3_file,
+    op: c_int,
+    argument: *mut c_void,
+) -> c_int {
     match op {
         // SAFETY: with this op the argument is SQLite's array of strings.
         SQLITE_FCNTL_PRAGMA => unsafe { pragma::control(file, argument) },
@@ -143,7 +161,12 @@ unsafe extern "C" fn shm_map(
     }))
 }
 
-unsafe extern "C" fn shm_lock(file: *mut sqlite3_file, offset: c_int, count: c_int, flags: c_int) -> c_int {
+unsafe extern "C" fn shm_lock(
+    file: *mut sqlite3_file,
+    offset: c_int,
+    count: c_int,
+    flags: c_int,
+) -> c_int {
     rc(with(file, |open| {
         open.body.shm_lock_taken();
         let below = open.body.lower();
@@ -176,7 +199,12 @@ unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete: c_int) -> c_int 
     }))
 }
 
-unsafe extern "C" fn fetch(_file: *mut sqlite3_file, _offset: i64, _amount: c_int, out: *mut *mut c_void) -> c_int {
+unsafe extern "C" fn fetch(
+    _file: *mut sqlite3_file,
+    _offset: i64,
+    _amount: c_int,
+    out: *mut *mut c_void,
+) -> c_int {
     // SAFETY: SQLite gives a place for the result; null means "not mapped", and SQLite reads the page instead.
     unsafe { out.write(std::ptr::null_mut()) };
     SQLITE_OK

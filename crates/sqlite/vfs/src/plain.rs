@@ -26,7 +26,13 @@ pub(crate) struct PlainFile {
 impl PlainFile {
     /// A plain file as opened.
     pub(crate) fn new(lower: Lower, path: String, born_empty: bool, allow_plaintext: bool) -> Self {
-        Self { lower, path, born_empty, allow_plaintext, refused: None }
+        Self {
+            lower,
+            path,
+            born_empty,
+            allow_plaintext,
+            refused: None,
+        }
     }
 
     /// Path as SQLite made it absolute.
@@ -47,7 +53,11 @@ impl Body for PlainFile {
 
     fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
         let guarded = self.born_empty && !self.allow_plaintext && at == 0;
-        if guarded && data.get(20).is_some_and(|&reserve| u32::from(reserve) == PAGE_RESERVE) {
+        if guarded
+            && data
+                .get(20)
+                .is_some_and(|&reserve| u32::from(reserve) == PAGE_RESERVE)
+        {
             return Err(report(&code::PLAINTEXT_COPY, self.path.as_str()));
         }
         self.lower.write(data, at)

@@ -36,7 +36,9 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
         return SQLITE_NOTFOUND;
     }
     // SAFETY: SQLite's text.
-    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().to_ascii_lowercase();
+    let name = unsafe { CStr::from_ptr(name) }
+        .to_string_lossy()
+        .to_ascii_lowercase();
     let value = if value.is_null() {
         None
     } else {
@@ -48,7 +50,8 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
         ("rekey", Some(value)) => rekey_to(file, value),
         _ => {
             return rc(with(file, |open| {
-                open.body.file_control(crate::ffi::SQLITE_FCNTL_PRAGMA, argument)
+                open.body
+                    .file_control(crate::ffi::SQLITE_FCNTL_PRAGMA, argument)
             }));
         }
     };
@@ -56,7 +59,10 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
         Ok(text) => (text, SQLITE_OK),
         Err(Rc(code)) => {
             // The pragma is the one place where SQLite shows our own words.
-            (last_text().unwrap_or_else(|| format!("error {code}")), SQLITE_ERROR)
+            (
+                last_text().unwrap_or_else(|| format!("error {code}")),
+                SQLITE_ERROR,
+            )
         }
     };
     // SAFETY: the first entry is the place for the result, which SQLite frees.
@@ -67,8 +73,15 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
 fn opener(value: &[u8], creating: bool) -> RcResult<Arc<Opener>> {
     let mut copy = value.to_vec();
     let given = SecretBytes::take(&mut copy).map_err(|error| report_error(&crypto(&error)))?;
-    let context = SourceContext { keyring: None, creating, prompt: String::new() };
-    KeySource::Given(given).opener(&context).map(Arc::new).map_err(|error| report_error(&error))
+    let context = SourceContext {
+        keyring: None,
+        creating,
+        prompt: String::new(),
+    };
+    KeySource::Given(given)
+        .opener(&context)
+        .map(Arc::new)
+        .map_err(|error| report_error(&error))
 }
 
 /// PRAGMA key: opens a sealed database, or makes an empty one sealed.
@@ -76,7 +89,9 @@ fn key(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
     let is_sealed = with(file, |open| Ok(open.body.as_main().is_some()))?;
     if is_sealed {
         return with(file, |open| {
-            let Some(main) = open.body.as_main() else { return Err(report(&code::BUG, "not sealed")) };
+            let Some(main) = open.body.as_main() else {
+                return Err(report(&code::BUG, "not sealed"));
+            };
             let opener = opener(value, !main.is_on_disk())?;
             if main.is_on_disk() {
                 main.unlock(opener)?;
@@ -93,7 +108,9 @@ fn key(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
 fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
     let (path, empty) = with(file, |open| {
         let size = open.body.size()?;
-        let Some(plain) = open.body.as_plain() else { return Err(report(&code::BUG, "not a database")) };
+        let Some(plain) = open.body.as_plain() else {
+            return Err(report(&code::BUG, "not a database"));
+        };
         Ok((plain.path().to_owned(), size == 0))
     })?;
     if !empty {
@@ -101,7 +118,9 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
     }
     let place = connection::of_file(file)
         .and_then(|connection| Some((connection, schema_of_file(connection, file)?)));
-    let Some((connection, schema)) = place else { return Err(report(&code::BUG, "PRAGMA key without connection")) };
+    let Some((connection, schema)) = place else {
+        return Err(report(&code::BUG, "PRAGMA key without connection"));
+    };
     let page_size = rekey::pragma_number(connection, &schema, "page_size").unwrap_or(4096);
     let opener = opener(value, true)?;
     if connection::reserve(connection, &schema).is_none() {
@@ -109,7 +128,10 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
     }
     with(file, |open| {
         let page_size = u32::try_from(page_size).unwrap_or(4096);
-        let wanted = Wanted { cipher: Cipher::Aes256Gcm, page_size };
+        let wanted = Wanted {
+            cipher: Cipher::Aes256Gcm,
+            page_size,
+        };
         let lower = open.body.lower();
         open.body = Box::new(MainFile::create(lower, path, wanted, opener, false)?);
         Ok("ok".to_owned())
@@ -120,9 +142,14 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
 fn rekey_to(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
     let place = connection::of_file(file)
         .and_then(|connection| Some((connection, schema_of_file(connection, file)?)));
-    let Some((connection, schema)) = place else { return Err(report(&code::BUG, "PRAGMA rekey without connection")) };
+    let Some((connection, schema)) = place else {
+        return Err(report(&code::BUG, "PRAGMA rekey without connection"));
+    };
     let opener = opener(value, true)?;
     let report = rekey(connection, &schema, Some(&opener), &mut |_, _| {})
         .map_err(|error| report_error(&error))?;
-    Ok(format!("ok: {} pages sealed again, key epoch {}", report.pages, report.epoch))
+    Ok(format!(
+        "ok: {} pages sealed again, key epoch {}",
+        report.pages, report.epoch
+    ))
 }

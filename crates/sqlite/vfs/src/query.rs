@@ -15,7 +15,15 @@ pub(crate) fn number(connection: *mut sqlite3, sql: &str) -> Option<i64> {
     let sql = CString::new(sql).ok()?;
     let mut statement: *mut sqlite3_stmt = std::ptr::null_mut();
     // SAFETY: an open connection; the text ends with a zero byte.
-    unsafe { (api.prepare_v2)(connection, sql.as_ptr(), -1, &raw mut statement, std::ptr::null_mut()) };
+    unsafe {
+        (api.prepare_v2)(
+            connection,
+            sql.as_ptr(),
+            -1,
+            &raw mut statement,
+            std::ptr::null_mut(),
+        )
+    };
     if statement.is_null() {
         return None;
     }

@@ -69,7 +69,11 @@ pub fn rekey(
     })?;
     let pages = sweep(connection, schema, progress)?;
     let epoch = finish(connection, schema)?;
-    Ok(RekeyReport { pages, epoch, resumed })
+    Ok(RekeyReport {
+        pages,
+        epoch,
+        resumed,
+    })
 }
 
 /// Gives the same data key to `opener` alone: rewrites the header's slots and touches no page.
@@ -94,7 +98,8 @@ fn in_write_transaction<T>(
     sql("BEGIN")?;
     let locked = lock_schema(connection, schema);
     let result = locked.and_then(|()| {
-        let file = file_of_schema(connection, schema).ok_or_else(|| Error::new(&code::BUG, "no such schema"))?;
+        let file = file_of_schema(connection, schema)
+            .ok_or_else(|| Error::new(&code::BUG, "no such schema"))?;
         let mut outcome = Err(Error::new(&code::NOT_SEALED, schema));
         let called = with(file, |open| {
             if let Some(main) = open.body.as_main() {
@@ -113,12 +118,15 @@ fn in_write_transaction<T>(
 fn lock_schema(connection: *mut sqlite3, schema: &str) -> Result<(), Error> {
     let name = quoted(schema);
     let version = pragma_number(connection, &name, "user_version").unwrap_or(0);
-    execute(connection, &format!("PRAGMA {name}.user_version={version}")).map_err(|message| sql_error(&message))
+    execute(connection, &format!("PRAGMA {name}.user_version={version}"))
+        .map_err(|message| sql_error(&message))
 }
 
 fn fresh(main: &mut MainFile) -> Result<Arc<Keys>, Error> {
     main.header_changed().map_err(rc_error)?;
-    main.keys().cloned().ok_or_else(|| Error::new(&code::NO_KEY, ""))
+    main.keys()
+        .cloned()
+        .ok_or_else(|| Error::new(&code::NO_KEY, ""))
 }
 
 /// Puts a new header in force, crash-safely, through SQLite's own file object.
@@ -126,18 +134,28 @@ fn replace_header(main: &mut MainFile, object: Object) -> Result<(), Error> {
     let lower = main.lower();
     let path = main.path().to_owned();
     redo::rewrite_header_through(Path::new(&path), &object, &mut |bytes| {
-        lower.write(bytes, 0).and_then(|()| lower.sync(SQLITE_SYNC_FULL)).map_err(rc_error)
+        lower
+            .write(bytes, 0)
+            .and_then(|()| lower.sync(SQLITE_SYNC_FULL))
+            .map_err(rc_error)
     })?;
-    let Some(sealed) = main.sealed() else { return Err(Error::new(&code::NO_KEY, path)) };
+    let Some(sealed) = main.sealed() else {
+        return Err(Error::new(&code::NO_KEY, path));
+    };
     // Handed over rather than read back: what the old header retains may not open the new one.
     sealed.replace(Arc::new(Keys::new(object)?));
     main.header_changed().map_err(rc_error)
 }
 
 /// Seals every page again that still names an older epoch. Returns how many were.
-fn sweep(connection: *mut sqlite3, schema: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<u64, Error> {
+fn sweep(
+    connection: *mut sqlite3,
+    schema: &str,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<u64, Error> {
     let name = quoted(schema);
-    let count = |what| pragma_number(connection, &name, what).and_then(|pages| u64::try_from(pages).ok());
+    let count =
+        |what| pragma_number(connection, &name, what).and_then(|pages| u64::try_from(pages).ok());
     let total = count("page_count").unwrap_or(0);
     if !has_page_table(connection) {
         // SQLite's own way to write every page in one transaction.
@@ -163,7 +181,10 @@ fn sweep(connection: *mut sqlite3, schema: &str, progress: &mut dyn FnMut(u64, u
 
 /// Whether this SQLite has `sqlite_dbpage`, through which single pages can be written in a transaction.
 fn has_page_table(connection: *mut sqlite3) -> bool {
-    crate::query::number(connection, "SELECT count(*) FROM pragma_module_list WHERE name='sqlite_dbpage'") == Some(1)
+    crate::query::number(
+        connection,
+        "SELECT count(*) FROM pragma_module_list WHERE name='sqlite_dbpage'",
+    ) == Some(1)
 }
 
 /// One transaction that writes pages `first..=last` as they are.
@@ -186,7 +207,8 @@ fn with_main<T>(
     schema: &str,
     work: impl FnOnce(&mut MainFile) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let file = file_of_schema(connection, schema).ok_or_else(|| Error::new(&code::BUG, "no such schema"))?;
+    let file = file_of_schema(connection, schema)
+        .ok_or_else(|| Error::new(&code::BUG, "no such schema"))?;
     let mut outcome = Err(Error::new(&code::NOT_SEALED, schema));
     with(file, |open| {
         if let Some(main) = open.body.as_main() {
@@ -199,14 +221,31 @@ fn with_main<T>(
 }
 
 /// How many pages of `first..=last` name another epoch than the current one in the file itself.
-fn stale_pages(connection: *mut sqlite3, schema: &str, first: u64, last: u64) -> Result<u64, Error> {
+fn stale_pages(
+    connection: *mut sqlite3,
+    schema: &str,
+    first: u64,
+    last: u64,
+) -> Result<u64, Error> {
     with_main(connection, schema, |main| {
         let keys = fresh(main)?;
-        count_stale(main.lower(), keys.object.epoch(), main.page_size(), first, last)
+        count_stale(
+            main.lower(),
+            keys.object.epoch(),
+            main.page_size(),
+            first,
+            last,
+        )
     })
 }
 
-fn count_stale(lower: Lower, epoch: u32, page_size: u32, first: u64, last: u64) -> Result<u64, Error> {
+fn count_stale(
+    lower: Lower,
+    epoch: u32,
+    page_size: u32,
+    first: u64,
+    last: u64,
+) -> Result<u64, Error> {
     let mut stale = 0;
     let mut tail = [0; TAIL];
     for page in first..=last {
@@ -226,7 +265,11 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
     let name = quoted(schema);
     for _ in 0..FINISH_TRIES {
         // In rollback mode this does nothing.
-        execute(connection, &format!("PRAGMA {name}.wal_checkpoint(TRUNCATE)")).map_err(|message| sql_error(&message))?;
+        execute(
+            connection,
+            &format!("PRAGMA {name}.wal_checkpoint(TRUNCATE)"),
+        )
+        .map_err(|message| sql_error(&message))?;
         let finished = in_write_transaction(connection, schema, |main| {
             let keys = fresh(main)?;
             if keys.object.previous_epoch().is_none() {
@@ -235,8 +278,15 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
             let path = format!("{}-wal", main.path());
             let log = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
             let size = main.lower().size().map_err(rc_error)?;
-            let pages = size.saturating_sub(page_offset(1, main.page_size())) / u64::from(main.page_size());
-            let stale = count_stale(main.lower(), keys.object.epoch(), main.page_size(), 1, pages)?;
+            let pages =
+                size.saturating_sub(page_offset(1, main.page_size())) / u64::from(main.page_size());
+            let stale = count_stale(
+                main.lower(),
+                keys.object.epoch(),
+                main.page_size(),
+                1,
+                pages,
+            )?;
             if log > 0 || stale > 0 {
                 return Ok(None);
             }
@@ -250,16 +300,29 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
         sweep(connection, schema, &mut |_, _| {})?;
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    Err(Error::new(&code::BUSY, "the rekey is begun; other connections keep it from being finished"))
+    Err(Error::new(
+        &code::BUSY,
+        "the rekey is begun; other connections keep it from being finished",
+    ))
 }
 
 /// Both anchors carry a MAC of the current epoch before the older key is erased.
 fn seal_anchors_again(main: &MainFile, keys: &Keys) -> Result<(), Error> {
-    let Some(sealed) = main.sealed() else { return Err(Error::new(&code::NO_KEY, "")) };
-    assert!(keys.object.previous_epoch().is_some(), "only a rekey under way is finished");
+    let Some(sealed) = main.sealed() else {
+        return Err(Error::new(&code::NO_KEY, ""));
+    };
+    assert!(
+        keys.object.previous_epoch().is_some(),
+        "only a rekey under way is finished"
+    );
     for _ in 0..2 {
-        let generation = sealed.anchor(main.lower()).map_err(rc_error)?.wal_generation;
-        sealed.set_generation(main.lower(), generation).map_err(rc_error)?;
+        let generation = sealed
+            .anchor(main.lower())
+            .map_err(rc_error)?
+            .wal_generation;
+        sealed
+            .set_generation(main.lower(), generation)
+            .map_err(rc_error)?;
     }
     Ok(())
 }

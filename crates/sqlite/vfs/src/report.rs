@@ -3,7 +3,10 @@
 //!
 //! Must not: be given anything secret; nothing here is redacted because nothing secret may reach it.
 #![expect(unsafe_code, reason = "calls sqlite3_log")]
-#![expect(clippy::print_stderr, reason = "the extension's only way to show a text; off in the library")]
+#![expect(
+    clippy::print_stderr,
+    reason = "the extension's only way to show a text; off in the library"
+)]
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_int};
@@ -36,10 +39,20 @@ pub fn take_last() -> Option<(&'static Code, String)> {
     LAST.with(|last| last.borrow_mut().take())
 }
 
+/// As [`take_last`], if that error is what SQLite's result code `rc` stands for; an older one is dropped.
+#[must_use]
+pub fn take_last_for(rc: c_int) -> Option<(&'static Code, String)> {
+    take_last().filter(|(code, _)| rc_of(code).0 & 0xff == rc & 0xff)
+}
+
 /// The last error that the guard reported on this thread, as one line.
 #[must_use]
 pub fn last_text() -> Option<String> {
-    LAST.with(|last| last.borrow().as_ref().map(|(code, detail)| line(code, detail)))
+    LAST.with(|last| {
+        last.borrow()
+            .as_ref()
+            .map(|(code, detail)| line(code, detail))
+    })
 }
 
 /// `SR-nnnn: what (detail)`.
@@ -47,7 +60,11 @@ pub fn last_text() -> Option<String> {
 pub fn line(code: &Code, detail: &str) -> String {
     let what = code.what;
     let number = code.number;
-    if detail.is_empty() { format!("SR-{number}: {what}") } else { format!("SR-{number}: {what} ({detail})") }
+    if detail.is_empty() {
+        format!("SR-{number}: {what}")
+    } else {
+        format!("SR-{number}: {what} ({detail})")
+    }
 }
 
 /// The SQLite result code that stands for `code`.
@@ -67,7 +84,11 @@ pub(crate) fn rc_of(code: &Code) -> Rc {
         return Rc(SQLITE_IOERR_DATA);
     }
     Rc(match code.class {
-        Class::Key if code.number == code::WRONG_KEY.number || code.number == code::NO_KEY.number => SQLITE_NOTADB,
+        Class::Key
+            if code.number == code::WRONG_KEY.number || code.number == code::NO_KEY.number =>
+        {
+            SQLITE_NOTADB
+        }
         Class::Key | Class::Usage => SQLITE_CANTOPEN,
         Class::Data if code.number == code::NEWER_FORMAT.number => SQLITE_CANTOPEN,
         Class::Data => SQLITE_CORRUPT,
@@ -100,7 +121,9 @@ fn emit(rc: c_int, text: &str) {
     if TO_STDERR.load(Ordering::Relaxed) {
         eprintln!("strongroom: {text}");
     }
-    let (Some(api), Ok(text)) = (api(), CString::new(text)) else { return };
+    let (Some(api), Ok(text)) = (api(), CString::new(text)) else {
+        return;
+    };
     // SAFETY: the format has one %s, and `text` is the one argument.
     unsafe { (api.log)(rc, c"%s".as_ptr(), text.as_ptr()) };
 }

@@ -29,7 +29,10 @@ pub(crate) enum PageError {
 enum Keys {
     Gcm(GcmKey),
     /// AES-256-CTR: the counter's start is a PRF of nonce and place, so that a moved page decrypts to noise.
-    Ctr { key: CtrKey, iv: MacKey },
+    Ctr {
+        key: CtrKey,
+        iv: MacKey,
+    },
 }
 
 /// The page cipher of one object under one key epoch.
@@ -46,7 +49,8 @@ impl PageCipher {
         let keys = match header.cipher {
             Cipher::Aes256Ctr => Keys::Ctr {
                 key: CtrKey::new(&page_key).map_err(|error| crypto(&error))?,
-                iv: MacKey::new(&object.subkey(epoch, Purpose::PageIv)?).map_err(|error| crypto(&error))?,
+                iv: MacKey::new(&object.subkey(epoch, Purpose::PageIv)?)
+                    .map_err(|error| crypto(&error))?,
             },
             _ => Keys::Gcm(GcmKey::new(&page_key).map_err(|error| crypto(&error))?),
         };
@@ -75,7 +79,9 @@ impl PageCipher {
         }
         let aad = self.place.at(number);
         match &self.keys {
-            Keys::Gcm(key) => key.open(&nonce, &aad, data, &tag).map_err(|_| PageError::Forged)?,
+            Keys::Gcm(key) => key
+                .open(&nonce, &aad, data, &tag)
+                .map_err(|_| PageError::Forged)?,
             Keys::Ctr { key, iv } => {
                 // A CTR page has no tag; a tail that is not canonical is the only damage that can be told.
                 if tag != [0; 16] {
@@ -91,11 +97,16 @@ impl PageCipher {
     /// Seals page `number` in place; the last 32 bytes become nonce, tag and epoch. The caller gives a nonce that it
     /// never gave before under this key (S1).
     pub(crate) fn seal(&self, number: u64, nonce: &[u8; 12], page: &mut [u8]) -> Result<(), Error> {
-        let at = page.len().checked_sub(TAIL).ok_or_else(|| bug("page shorter than its tail"))?;
+        let at = page
+            .len()
+            .checked_sub(TAIL)
+            .ok_or_else(|| bug("page shorter than its tail"))?;
         let (data, tail) = page.split_at_mut(at);
         let aad = self.place.at(number);
         let tag = match &self.keys {
-            Keys::Gcm(key) => key.seal(nonce, &aad, data).map_err(|error| crypto(&error))?,
+            Keys::Gcm(key) => key
+                .seal(nonce, &aad, data)
+                .map_err(|error| crypto(&error))?,
             Keys::Ctr { key, iv } => {
                 key.apply(&counter(iv, &aad, nonce), data);
                 [0; 16]
@@ -136,7 +147,10 @@ pub(crate) struct UnitKey {
 impl UnitKey {
     /// A cipher under a key of its own.
     pub(crate) fn new(key: &SecretKey, place: Place) -> Result<Self, Error> {
-        Ok(Self { key: GcmKey::new(key).map_err(|error| crypto(&error))?, place })
+        Ok(Self {
+            key: GcmKey::new(key).map_err(|error| crypto(&error))?,
+            place,
+        })
     }
 
     /// The same key for units of another role in the same file.
@@ -145,7 +159,13 @@ impl UnitKey {
     }
 
     /// Seals `plain` as unit `position` of `role` and appends nonce, ciphertext and tag to `out`. Random nonce (S1).
-    pub(crate) fn seal(&self, role: Role, position: u64, plain: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Error> {
+    pub(crate) fn seal(
+        &self,
+        role: Role,
+        position: u64,
+        plain: &[&[u8]],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
         let nonce = nonce12().map_err(|error| crypto(&error))?;
         self.seal_with(&nonce, role, position, plain, out)
     }
@@ -166,7 +186,10 @@ impl UnitKey {
         }
         let body = out.get_mut(start..).ok_or_else(|| bug("unit buffer"))?;
         let aad = self.place(role).at(position);
-        let tag = self.key.seal(nonce, &aad, body).map_err(|error| crypto(&error))?;
+        let tag = self
+            .key
+            .seal(nonce, &aad, body)
+            .map_err(|error| crypto(&error))?;
         out.extend_from_slice(&tag);
         Ok(())
     }
@@ -181,7 +204,9 @@ impl UnitKey {
         data: &mut [u8],
     ) -> Result<[u8; 16], Error> {
         let aad = self.place(role).at_with(position, extra);
-        self.key.seal(nonce, &aad, data).map_err(|error| crypto(&error))
+        self.key
+            .seal(nonce, &aad, data)
+            .map_err(|error| crypto(&error))
     }
 
     /// Opens what [`Self::seal_raw`] sealed. `None`: not authentic.
@@ -199,7 +224,12 @@ impl UnitKey {
     }
 
     /// Opens a sealed unit in place and returns its plaintext. `None`: not authentic, too short.
-    pub(crate) fn open<'unit>(&self, role: Role, position: u64, unit: &'unit mut [u8]) -> Option<&'unit mut [u8]> {
+    pub(crate) fn open<'unit>(
+        &self,
+        role: Role,
+        position: u64,
+        unit: &'unit mut [u8],
+    ) -> Option<&'unit mut [u8]> {
         let (nonce, rest) = unit.split_first_chunk_mut::<12>()?;
         let (body, tag) = rest.split_last_chunk_mut::<16>()?;
         let aad = self.place(role).at(position);
@@ -215,7 +245,12 @@ pub(crate) fn unit_key(
     role: Role,
     purpose: Purpose,
 ) -> Result<UnitKey, Error> {
-    let key = object.derive(prologue.epoch, purpose, &prologue.salt, &prologue.to_bytes())?;
+    let key = object.derive(
+        prologue.epoch,
+        purpose,
+        &prologue.salt,
+        &prologue.to_bytes(),
+    )?;
     let place = Place {
         role,
         cipher: Cipher::Aes256Gcm.number(),
@@ -228,7 +263,10 @@ pub(crate) fn unit_key(
 
 /// An error of the crypto crate, as the guard reports it.
 pub(crate) fn crypto(error: &strongroom_crypto::CryptoError) -> Error {
-    Error::new(&strongroom_format::code::IO, format!("cryptographic library: {error}"))
+    Error::new(
+        &strongroom_format::code::IO,
+        format!("cryptographic library: {error}"),
+    )
 }
 
 fn bug(detail: &'static str) -> Error {

@@ -36,8 +36,15 @@ impl Keys {
     /// Derives the ciphers of an opened object.
     pub(crate) fn new(object: Object) -> Result<Self, Error> {
         let current = PageCipher::new(&object, object.epoch())?;
-        let previous = object.previous_epoch().map(|epoch| PageCipher::new(&object, epoch)).transpose()?;
-        Ok(Self { object, current, previous })
+        let previous = object
+            .previous_epoch()
+            .map(|epoch| PageCipher::new(&object, epoch))
+            .transpose()?;
+        Ok(Self {
+            object,
+            current,
+            previous,
+        })
     }
 
     /// The cipher of `epoch`, if this header knows it.
@@ -45,7 +52,9 @@ impl Keys {
         if self.current.epoch() == epoch {
             return Some(&self.current);
         }
-        self.previous.as_ref().filter(|cipher| cipher.epoch() == epoch)
+        self.previous
+            .as_ref()
+            .filter(|cipher| cipher.epoch() == epoch)
     }
 
     /// The header's sequence.
@@ -72,7 +81,8 @@ impl Sealed {
     /// Opens the sealed file below with `opener`, or joins the other connections of this process that have it open.
     pub(crate) fn open(path: &str, lower: Lower, opener: &Opener) -> RcResult<Arc<Self>> {
         let header = read_header(path, lower)?;
-        let object = Object::open(&header, ObjectKind::Sqlite, opener).map_err(|error| report_error(&error))?;
+        let object = Object::open(&header, ObjectKind::Sqlite, opener)
+            .map_err(|error| report_error(&error))?;
         Self::join(path, object).map_err(|error| report_error(&error))
     }
 
@@ -92,7 +102,10 @@ impl Sealed {
             sealed.replace(keys);
             return Ok(sealed);
         }
-        let sealed = Arc::new(Self { path: path.to_owned(), keys: RwLock::new(keys) });
+        let sealed = Arc::new(Self {
+            path: path.to_owned(),
+            keys: RwLock::new(keys),
+        });
         live.insert(id, Arc::downgrade(&sealed));
         Ok(sealed)
     }
@@ -122,14 +135,18 @@ impl Sealed {
         let known = self.keys();
         let mut sequence = [0; 8];
         let at = header_layout::SEQUENCE.offset as u64;
-        if lower.read_whole(&mut sequence, at)? && u64::from_le_bytes(sequence) == known.sequence() {
+        if lower.read_whole(&mut sequence, at)? && u64::from_le_bytes(sequence) == known.sequence()
+        {
             return Ok(known);
         }
         let header = read_header(&self.path, lower)?;
         if u64_at(&header, header_layout::SEQUENCE) == Some(known.sequence()) {
             return Ok(known);
         }
-        let object = known.object.reload(&header).map_err(|error| report_error(&error))?;
+        let object = known
+            .object
+            .reload(&header)
+            .map_err(|error| report_error(&error))?;
         let keys = Arc::new(Keys::new(object).map_err(|error| report_error(&error))?);
         self.replace(Arc::clone(&keys));
         Ok(keys)
@@ -143,7 +160,11 @@ impl Sealed {
         match self.keys().object.anchor(&header) {
             Ok(anchor) => Ok(anchor),
             // Made under an epoch that began after our header was read.
-            Err(_) => self.refresh(lower)?.object.anchor(&header).map_err(|error| report_error(&error)),
+            Err(_) => self
+                .refresh(lower)?
+                .object
+                .anchor(&header)
+                .map_err(|error| report_error(&error)),
         }
     }
 
@@ -151,8 +172,14 @@ impl Sealed {
     pub(crate) fn set_generation(&self, lower: Lower, generation: [u8; 16]) -> RcResult<()> {
         let old = self.anchor(lower)?;
         let keys = self.refresh(lower)?;
-        let sequence = old.sequence.checked_add(1).ok_or_else(|| report(&code::ANCHOR, "sequence is used up"))?;
-        let anchor = keys.object.seal_anchor(sequence, generation).map_err(|error| report_error(&error))?;
+        let sequence = old
+            .sequence
+            .checked_add(1)
+            .ok_or_else(|| report(&code::ANCHOR, "sequence is used up"))?;
+        let anchor = keys
+            .object
+            .seal_anchor(sequence, generation)
+            .map_err(|error| report_error(&error))?;
         lower.write(&anchor.to_bytes(), Anchor::offset(sequence) as u64)?;
         lower.sync(SQLITE_SYNC_NORMAL)
     }

@@ -27,7 +27,9 @@ type Scalar = unsafe extern "C" fn(*mut sqlite3_context, c_int, *mut *mut sqlite
 
 /// Gives `connection` the functions. A second call on the same connection replaces them.
 pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
-    let Some(api) = api() else { return Err(Error::new(&code::BUG, "not initialised")) };
+    let Some(api) = api() else {
+        return Err(Error::new(&code::BUG, "not initialised"));
+    };
     let functions: [(&std::ffi::CStr, c_int, Scalar); 4] = [
         (c"strongroom_key", 2, register_key),
         (c"strongroom_forget", 1, forget_key),
@@ -39,11 +41,22 @@ pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
         // SAFETY: static names; the functions below keep to SQLite's conventions.
         let rc = unsafe {
             (api.create_function_v2)(
-                connection, name.as_ptr(), arguments, flags, std::ptr::null_mut(), Some(call), None, None, None,
+                connection,
+                name.as_ptr(),
+                arguments,
+                flags,
+                std::ptr::null_mut(),
+                Some(call),
+                None,
+                None,
+                None,
             )
         };
         if rc != SQLITE_OK {
-            return Err(Error::new(&code::BUG, format!("sqlite3_create_function: {rc}")));
+            return Err(Error::new(
+                &code::BUG,
+                format!("sqlite3_create_function: {rc}"),
+            ));
         }
     }
     mark(api, connection)?;
@@ -67,7 +80,14 @@ fn mark(api: &Api, connection: *mut sqlite3) -> Result<(), Error> {
             Some(connection_closed),
         )
     };
-    if rc == SQLITE_OK { Ok(()) } else { Err(Error::new(&code::BUG, format!("sqlite3_create_function: {rc}"))) }
+    if rc == SQLITE_OK {
+        Ok(())
+    } else {
+        Err(Error::new(
+            &code::BUG,
+            format!("sqlite3_create_function: {rc}"),
+        ))
+    }
 }
 
 unsafe extern "C" fn connection_closed(connection: *mut c_void) {
@@ -101,7 +121,12 @@ pub(crate) fn result_number(context: *mut sqlite3_context, number: i32) {
 
 fn fail(context: *mut sqlite3_context, error: &Error) {
     report::report_error(error);
-    let (Some(api), Ok(text)) = (api(), CString::new(report::line(error.code(), error.detail()))) else { return };
+    let (Some(api), Ok(text)) = (
+        api(),
+        CString::new(report::line(error.code(), error.detail())),
+    ) else {
+        return;
+    };
     // SAFETY: a context that SQLite gave; the text is copied.
     unsafe { (api.result_error)(context, text.as_ptr(), -1) };
 }
@@ -120,7 +145,9 @@ fn answer(context: *mut sqlite3_context, call: impl FnOnce() -> Result<Option<St
 /// # Safety
 /// `arguments` has more than `index` values.
 unsafe fn text_argument(arguments: *mut *mut sqlite3_value, index: usize) -> String {
-    let Some(api) = api() else { return String::new() };
+    let Some(api) = api() else {
+        return String::new();
+    };
     // SAFETY: the caller's word.
     let value = unsafe { arguments.add(index).read() };
     // SAFETY: a value that SQLite gave.
@@ -131,14 +158,22 @@ unsafe fn text_argument(arguments: *mut *mut sqlite3_value, index: usize) -> Str
 ///
 /// # Safety
 /// As [`text_argument`].
-unsafe fn secret_argument(arguments: *mut *mut sqlite3_value, index: usize) -> Result<SecretBytes, Error> {
-    let Some(api) = api() else { return Err(Error::new(&code::BUG, "not initialised")) };
+unsafe fn secret_argument(
+    arguments: *mut *mut sqlite3_value,
+    index: usize,
+) -> Result<SecretBytes, Error> {
+    let Some(api) = api() else {
+        return Err(Error::new(&code::BUG, "not initialised"));
+    };
     // SAFETY: the caller's word.
     let value = unsafe { arguments.add(index).read() };
     // SAFETY: a value that SQLite gave.
     let kind = unsafe { (api.value_type)(value) };
     if kind != SQLITE_TEXT && kind != SQLITE_BLOB {
-        return Err(Error::new(&code::KEY_MALFORMED, "strongroom_key: neither text nor blob"));
+        return Err(Error::new(
+            &code::KEY_MALFORMED,
+            "strongroom_key: neither text nor blob",
+        ));
     }
     // SAFETY: as above; before the length, as SQLite demands.
     let bytes = unsafe { (api.value_blob)(value) }.cast::<u8>();
@@ -154,24 +189,38 @@ unsafe fn secret_argument(arguments: *mut *mut sqlite3_value, index: usize) -> R
 }
 
 /// `strongroom_key(path, key)`: registers the key for every later open of `path` in this process.
-unsafe extern "C" fn register_key(context: *mut sqlite3_context, _count: c_int, arguments: *mut *mut sqlite3_value) {
+unsafe extern "C" fn register_key(
+    context: *mut sqlite3_context,
+    _count: c_int,
+    arguments: *mut *mut sqlite3_value,
+) {
     // SAFETY: registered with two arguments.
     let path = unsafe { text_argument(arguments, 0) };
     // SAFETY: as above.
     let secret = unsafe { secret_argument(arguments, 1) };
     answer(context, || {
         let path = absolute(&path)?;
-        let source = SourceContext { keyring: None, creating: true, prompt: path.clone() };
+        let source = SourceContext {
+            keyring: None,
+            creating: true,
+            prompt: path.clone(),
+        };
         keys::register(path, Arc::new(KeySource::Given(secret?).opener(&source)?));
         Ok(Some("ok".to_owned()))
     });
 }
 
 /// `strongroom_forget(path)`: forgets the key registered for `path`.
-unsafe extern "C" fn forget_key(context: *mut sqlite3_context, _count: c_int, arguments: *mut *mut sqlite3_value) {
+unsafe extern "C" fn forget_key(
+    context: *mut sqlite3_context,
+    _count: c_int,
+    arguments: *mut *mut sqlite3_value,
+) {
     // SAFETY: registered with one argument.
     let path = unsafe { text_argument(arguments, 0) };
-    answer(context, || Ok(keys::unregister(&absolute(&path)?).then(|| "ok".to_owned())));
+    answer(context, || {
+        Ok(keys::unregister(&absolute(&path)?).then(|| "ok".to_owned()))
+    });
 }
 
 fn absolute(path: &str) -> Result<String, Error> {
@@ -179,12 +228,20 @@ fn absolute(path: &str) -> Result<String, Error> {
 }
 
 /// `strongroom_last_error()`: the guard's last error on this thread, or NULL.
-unsafe extern "C" fn last_error(context: *mut sqlite3_context, _count: c_int, _arguments: *mut *mut sqlite3_value) {
+unsafe extern "C" fn last_error(
+    context: *mut sqlite3_context,
+    _count: c_int,
+    _arguments: *mut *mut sqlite3_value,
+) {
     answer(context, || Ok(report::last_text()));
 }
 
 /// `strongroom_version()`.
-unsafe extern "C" fn version(context: *mut sqlite3_context, _count: c_int, _arguments: *mut *mut sqlite3_value) {
+unsafe extern "C" fn version(
+    context: *mut sqlite3_context,
+    _count: c_int,
+    _arguments: *mut *mut sqlite3_value,
+) {
     answer(context, || Ok(Some(env!("CARGO_PKG_VERSION").to_owned())));
 }
 

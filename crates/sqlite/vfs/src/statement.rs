@@ -28,7 +28,10 @@ enum Token<'sql> {
 #[must_use]
 pub(crate) fn attach_key(sql: &str) -> Attach {
     let tokens: Vec<Token<'_>> = tokens(sql).collect();
-    if !tokens.first().is_some_and(|token| is_word(*token, "attach")) {
+    if !tokens
+        .first()
+        .is_some_and(|token| is_word(*token, "attach"))
+    {
         return Attach::NotAttach;
     }
     let mut depth = 0_u32;
@@ -45,7 +48,11 @@ pub(crate) fn attach_key(sql: &str) -> Attach {
             Token::Word(_) if depth == 0 && schema_seen && is_word(*token, "key") => {
                 let empty = matches!(tokens.get(at + 1), Some(Token::Quoted("''")));
                 let last = matches!(tokens.get(at + 2), None | Some(Token::Other(';')));
-                return if empty && last { Attach::Plain } else { Attach::WithKey };
+                return if empty && last {
+                    Attach::Plain
+                } else {
+                    Attach::WithKey
+                };
             }
             _ => {}
         }
@@ -76,7 +83,9 @@ fn unquote(token: Token<'_>) -> String {
         Token::Word(text) => text.to_owned(),
         Token::Other(other) => other.to_string(),
         Token::Quoted(text) => {
-            let inner = text.get(1..text.len().saturating_sub(1)).unwrap_or_default();
+            let inner = text
+                .get(1..text.len().saturating_sub(1))
+                .unwrap_or_default();
             match text.chars().next() {
                 Some('[') | None => inner.to_owned(),
                 Some(quote) => inner.replace(&format!("{quote}{quote}"), &quote.to_string()),
@@ -177,8 +186,14 @@ mod tests {
     #[test]
     fn vacuum_into_names_its_source() {
         assert_eq!(vacuum_into("VACUUM INTO 'x'").as_deref(), Some("main"));
-        assert_eq!(vacuum_into("vacuum \"a\"\"b\" into ?").as_deref(), Some("a\"b"));
-        assert_eq!(vacuum_into("VACUUM/*c*/aux INTO 'y'").as_deref(), Some("aux"));
+        assert_eq!(
+            vacuum_into("vacuum \"a\"\"b\" into ?").as_deref(),
+            Some("a\"b")
+        );
+        assert_eq!(
+            vacuum_into("VACUUM/*c*/aux INTO 'y'").as_deref(),
+            Some("aux")
+        );
         assert_eq!(vacuum_into("VACUUM"), None);
         assert_eq!(vacuum_into("VACUUM main"), None);
     }

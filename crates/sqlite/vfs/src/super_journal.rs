@@ -46,7 +46,11 @@ pub(crate) struct SuperWriter {
 impl SuperWriter {
     /// A new super-journal.
     pub(crate) fn new(lower: Lower) -> Self {
-        Self { lower, names: Vec::new(), dirty: false }
+        Self {
+            lower,
+            names: Vec::new(),
+            dirty: false,
+        }
     }
 
     fn flush(&mut self) -> RcResult<()> {
@@ -54,7 +58,9 @@ impl SuperWriter {
             return Ok(());
         }
         let bytes = match participants(&self.names) {
-            Some(sealed) => seal_names(&sealed, &self.names).map_err(|error| report_error(&error))?,
+            Some(sealed) => {
+                seal_names(&sealed, &self.names).map_err(|error| report_error(&error))?
+            }
             None => self.names.clone(),
         };
         self.lower.truncate(0)?;
@@ -68,19 +74,37 @@ impl SuperWriter {
 fn participants(names: &[u8]) -> Option<Vec<Arc<Sealed>>> {
     let live = Sealed::all();
     let mut found = Vec::new();
-    for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+    for name in names
+        .split(|&byte| byte == 0)
+        .filter(|name| !name.is_empty())
+    {
         let database = name.strip_suffix(b"-journal")?;
-        found.push(Arc::clone(live.iter().find(|sealed| sealed.path().as_bytes() == database)?));
+        found.push(Arc::clone(
+            live.iter()
+                .find(|sealed| sealed.path().as_bytes() == database)?,
+        ));
     }
     (!found.is_empty()).then_some(found)
 }
 
 fn body_place() -> Place {
-    Place { role: Role::SuperJournal, cipher: 1, unit_size: 0, epoch: 0, object_id: [0; 16] }
+    Place {
+        role: Role::SuperJournal,
+        cipher: 1,
+        unit_size: 0,
+        epoch: 0,
+        object_id: [0; 16],
+    }
 }
 
 fn slot_place(object_id: [u8; 16], epoch: u32) -> Place {
-    Place { role: Role::SuperSlot, cipher: 1, unit_size: 0, epoch, object_id }
+    Place {
+        role: Role::SuperSlot,
+        cipher: 1,
+        unit_size: 0,
+        epoch,
+        object_id,
+    }
 }
 
 fn seal_names(participants: &[Arc<Sealed>], names: &[u8]) -> Result<Vec<u8>, Error> {
@@ -98,7 +122,12 @@ fn seal_names(participants: &[Arc<Sealed>], names: &[u8]) -> Result<Vec<u8>, Err
     for sealed in participants {
         let keys = sealed.keys();
         let (id, epoch) = (keys.object.object_id(), keys.object.epoch());
-        let wrap = keys.object.derive(epoch, Purpose::SuperJournal, &prologue.salt, &prologue.to_bytes())?;
+        let wrap = keys.object.derive(
+            epoch,
+            Purpose::SuperJournal,
+            &prologue.salt,
+            &prologue.to_bytes(),
+        )?;
         let nonce = nonce12().map_err(|error| crypto(&error))?;
         let mut key = *file_key.expose();
         let aad = slot_place(id, epoch).at(0);
@@ -113,7 +142,10 @@ fn seal_names(participants: &[Arc<Sealed>], names: &[u8]) -> Result<Vec<u8>, Err
             put(&mut bytes, slot::KEY, &key),
             put(&mut bytes, slot::TAG, &tag),
         ];
-        assert!(done.iter().all(Option::is_some), "super-journal slot layout");
+        assert!(
+            done.iter().all(Option::is_some),
+            "super-journal slot layout"
+        );
         out.extend_from_slice(&bytes);
     }
     let nonce = nonce12().map_err(|error| crypto(&error))?;
@@ -130,24 +162,37 @@ fn seal_names(participants: &[Arc<Sealed>], names: &[u8]) -> Result<Vec<u8>, Err
 
 /// The names in a sealed super-journal, through any participant that this process has open.
 fn open_names(bytes: &[u8], prologue: &Prologue) -> Option<Vec<u8>> {
-    let count = usize::try_from(prologue.unit).ok().filter(|count| *count <= PARTICIPANTS_MAX)?;
-    let (slots, body) = bytes.get(prologue_layout::SIZE..)?.split_at_checked(count * slot::SIZE)?;
+    let count = usize::try_from(prologue.unit)
+        .ok()
+        .filter(|count| *count <= PARTICIPANTS_MAX)?;
+    let (slots, body) = bytes
+        .get(prologue_layout::SIZE..)?
+        .split_at_checked(count * slot::SIZE)?;
     let live = Sealed::all();
     for record in slots.chunks_exact(slot::SIZE) {
         let id: [u8; 16] = array(record, slot::OBJECT_ID)?;
         let epoch = u32::from_le_bytes(array(record, slot::EPOCH)?);
-        for sealed in live.iter().filter(|sealed| sealed.keys().object.object_id() == id) {
+        for sealed in live
+            .iter()
+            .filter(|sealed| sealed.keys().object.object_id() == id)
+        {
             let keys = sealed.keys();
-            let Ok(wrap) =
-                keys.object.derive(epoch, Purpose::SuperJournal, &prologue.salt, &prologue.to_bytes())
-            else {
+            let Ok(wrap) = keys.object.derive(
+                epoch,
+                Purpose::SuperJournal,
+                &prologue.salt,
+                &prologue.to_bytes(),
+            ) else {
                 continue;
             };
             let mut key: [u8; 32] = array(record, slot::KEY)?;
             let aad = slot_place(id, epoch).at(0);
-            let opened = GcmKey::new(&wrap)
-                .ok()?
-                .open(&array(record, slot::NONCE)?, &aad, &mut key, &array(record, slot::TAG)?);
+            let opened = GcmKey::new(&wrap).ok()?.open(
+                &array(record, slot::NONCE)?,
+                &aad,
+                &mut key,
+                &array(record, slot::TAG)?,
+            );
             if opened.is_err() {
                 continue;
             }
@@ -155,7 +200,10 @@ fn open_names(bytes: &[u8], prologue: &Prologue) -> Option<Vec<u8>> {
             let (nonce, rest) = body.split_first_chunk::<12>()?;
             let (sealed_names, tag) = rest.split_last_chunk::<16>()?;
             let mut names = sealed_names.to_vec();
-            GcmKey::new(&key).ok()?.open(nonce, &body_place().at(0), &mut names, tag).ok()?;
+            GcmKey::new(&key)
+                .ok()?
+                .open(nonce, &body_place().at(0), &mut names, tag)
+                .ok()?;
             return Some(names);
         }
     }
@@ -172,7 +220,9 @@ impl Body for SuperWriter {
     }
 
     fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
-        let Ok(at) = usize::try_from(at) else { return Err(report(&code::BUG, "super-journal offset")) };
+        let Ok(at) = usize::try_from(at) else {
+            return Err(report(&code::BUG, "super-journal offset"));
+        };
         if self.names.len() < at + data.len() {
             self.names.resize(at + data.len(), 0);
         }
@@ -205,9 +255,12 @@ pub(crate) struct SuperReader {
 impl SuperReader {
     /// Opens the names in `bytes`, the whole file. `path` is the file's own.
     pub(crate) fn open(lower: Lower, path: String, bytes: &[u8]) -> RcResult<Self> {
-        let prologue = Prologue::parse(bytes).filter(|prologue| prologue.kind == AuxKind::SuperJournal);
+        let prologue =
+            Prologue::parse(bytes).filter(|prologue| prologue.kind == AuxKind::SuperJournal);
         let names = prologue.and_then(|prologue| open_names(bytes, &prologue));
-        let Some(image) = names else { return Err(report(&code::SUPER_JOURNAL, path)) };
+        let Some(image) = names else {
+            return Err(report(&code::SUPER_JOURNAL, path));
+        };
         being_read(|list| list.push((path.clone(), image.clone())));
         Ok(Self { lower, image, path })
     }
@@ -216,11 +269,23 @@ impl SuperReader {
     /// super-journal that is being read; the answer is yes if that one lists it.
     pub(crate) fn presume(lower: Lower, path: String) -> RcResult<Self> {
         let owner = being_read(|list| {
-            let lists = |names: &[u8]| names.split(|&byte| byte == 0).any(|name| name == path.as_bytes());
-            list.iter().find(|(_, names)| lists(names)).map(|(owner, _)| owner.clone())
+            let lists = |names: &[u8]| {
+                names
+                    .split(|&byte| byte == 0)
+                    .any(|name| name == path.as_bytes())
+            };
+            list.iter()
+                .find(|(_, names)| lists(names))
+                .map(|(owner, _)| owner.clone())
         });
-        let Some(owner) = owner else { return Err(report(&code::SUPER_JOURNAL, path)) };
-        Ok(Self { lower, image: pointer_to(&owner), path: String::new() })
+        let Some(owner) = owner else {
+            return Err(report(&code::SUPER_JOURNAL, path));
+        };
+        Ok(Self {
+            lower,
+            image: pointer_to(&owner),
+            path: String::new(),
+        })
     }
 }
 
@@ -230,7 +295,9 @@ impl SuperReader {
 fn pointer_to(name: &str) -> Vec<u8> {
     let mut image = name.as_bytes().to_vec();
     // SQLite sums the bytes as signed characters.
-    let sum = name.bytes().fold(0_u32, |sum, byte| sum.wrapping_add_signed(i32::from(byte.cast_signed())));
+    let sum = name.bytes().fold(0_u32, |sum, byte| {
+        sum.wrapping_add_signed(i32::from(byte.cast_signed()))
+    });
     image.extend_from_slice(&u32::try_from(name.len()).unwrap_or(0).to_be_bytes());
     image.extend_from_slice(&sum.to_be_bytes());
     image.extend_from_slice(&JOURNAL_MAGIC);
@@ -248,7 +315,11 @@ fn read_image(image: &[u8], out: &mut [u8], at: u64) -> RcResult<()> {
     let (head, tail) = out.split_at_mut(len);
     head.copy_from_slice(&there[..len]);
     tail.fill(0);
-    if tail.is_empty() { Ok(()) } else { Err(Rc(SQLITE_IOERR_SHORT_READ)) }
+    if tail.is_empty() {
+        Ok(())
+    } else {
+        Err(Rc(SQLITE_IOERR_SHORT_READ))
+    }
 }
 
 impl Body for SuperReader {

@@ -44,7 +44,13 @@ impl TempFile {
     /// A new temporary file.
     pub(crate) fn new(lower: Lower) -> RcResult<Self> {
         let key = SecretKey::generate().map_err(|error| report_error(&crypto(&error)))?;
-        let place = Place { role: Role::Temp, cipher: 1, unit_size: 4096, epoch: 0, object_id: [0; 16] };
+        let place = Place {
+            role: Role::Temp,
+            cipher: 1,
+            unit_size: 4096,
+            epoch: 0,
+            object_id: [0; 16],
+        };
         Ok(Self {
             lower,
             key: UnitKey::new(&key, place).map_err(|error| report_error(&error))?,
@@ -66,7 +72,8 @@ impl TempFile {
     }
 
     fn mark_written(&mut self, index: u64) -> RcResult<()> {
-        let index = usize::try_from(index).map_err(|_| report(&code::BUG, "temporary file size"))?;
+        let index =
+            usize::try_from(index).map_err(|_| report(&code::BUG, "temporary file size"))?;
         if self.written.len() <= index {
             self.written.resize(index + 1, false);
         }
@@ -75,12 +82,18 @@ impl TempFile {
     }
 
     fn is_written(&self, index: u64) -> bool {
-        usize::try_from(index).ok().and_then(|index| self.written.get(index)).copied().unwrap_or(false)
+        usize::try_from(index)
+            .ok()
+            .and_then(|index| self.written.get(index))
+            .copied()
+            .unwrap_or(false)
     }
 
     /// Writes the chunk in hand down if the file does not have it.
     fn flush(&mut self) -> RcResult<()> {
-        let Some(index) = self.chunk_index.filter(|_| self.dirty) else { return Ok(()) };
+        let Some(index) = self.chunk_index.filter(|_| self.dirty) else {
+            return Ok(());
+        };
         let nonce = self.next_nonce();
         let mut out = std::mem::take(&mut self.sealed);
         out.clear();
@@ -106,7 +119,9 @@ impl TempFile {
             let mut sealed = std::mem::take(&mut self.sealed);
             sealed.resize(SEALED, 0);
             let whole = self.lower.read_whole(&mut sealed, index * SEALED as u64)?;
-            let opened = whole.then(|| self.key.open(Role::Temp, index, &mut sealed)).flatten();
+            let opened = whole
+                .then(|| self.key.open(Role::Temp, index, &mut sealed))
+                .flatten();
             let ok = match opened {
                 Some(plain) => {
                     self.chunk.copy_from_slice(plain);
@@ -159,7 +174,9 @@ impl Body for TempFile {
     fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
         let end = at.saturating_add(out.len() as u64);
         let short = end > self.size;
-        let available = usize::try_from(self.size.saturating_sub(at)).unwrap_or(usize::MAX).min(out.len());
+        let available = usize::try_from(self.size.saturating_sub(at))
+            .unwrap_or(usize::MAX)
+            .min(out.len());
         let (there, beyond) = out.split_at_mut(available);
         beyond.fill(0);
         let mut done = 0;
@@ -171,7 +188,11 @@ impl Body for TempFile {
             there[done..done + len].copy_from_slice(&self.chunk[within..within + len]);
             done += len;
         }
-        if short { Err(Rc(SQLITE_IOERR_SHORT_READ)) } else { Ok(()) }
+        if short {
+            Err(Rc(SQLITE_IOERR_SHORT_READ))
+        } else {
+            Ok(())
+        }
     }
 
     fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
@@ -204,7 +225,8 @@ impl Body for TempFile {
                 self.chunk_index = None;
                 self.dirty = false;
             }
-            self.written.truncate(usize::try_from(chunks).unwrap_or(usize::MAX));
+            self.written
+                .truncate(usize::try_from(chunks).unwrap_or(usize::MAX));
             self.flush()?;
             self.lower.truncate(chunks * SEALED as u64)?;
         }
@@ -238,4 +260,3 @@ impl Drop for TempFile {
         self.chunk.fill(0);
     }
 }
-

@@ -17,8 +17,8 @@ use strongroom_format::aad::Role;
 use strongroom_format::code::{self, Code};
 use strongroom_format::header::{Cipher, FIXED_LEN, HEADER_LEN, Header, ObjectKind};
 use strongroom_format::sqlite::{
-    AuxKind, PROLOGUE_LEN, Prologue, WAL_FRAMES, WalGeometry, journal_slot_layout, journal_slot_offset,
-    journal_slots, lock_byte_page, page_offset, prologue_layout,
+    AuxKind, PROLOGUE_LEN, Prologue, WAL_FRAMES, WalGeometry, journal_slot_layout,
+    journal_slot_offset, journal_slots, lock_byte_page, page_offset, prologue_layout,
 };
 use strongroom_keyring::{Error, Object, Opener, Purpose, redo};
 
@@ -131,18 +131,30 @@ fn open_header(path: &Path, file: &File, opener: &Opener) -> Result<Keys, Error>
     let header = redo::newest_header(path, &header);
     // The redo copy carries no anchors; structure is checked before the key, as when the file is opened.
     if header.len() >= FIXED_LEN && Header::parse(&header).is_ok() && header.len() < HEADER_LEN {
-        return Err(Error::new(&code::HEADER_TRUNCATED, path.display().to_string()));
+        return Err(Error::new(
+            &code::HEADER_TRUNCATED,
+            path.display().to_string(),
+        ));
     }
     Keys::new(Object::open(&header, ObjectKind::Sqlite, opener)?)
 }
 
-fn check_anchor(file: &File, keys: &Keys, report: &mut VerifyReport) -> Result<Option<[u8; 16]>, Error> {
+fn check_anchor(
+    file: &File,
+    keys: &Keys,
+    report: &mut VerifyReport,
+) -> Result<Option<[u8; 16]>, Error> {
     let mut header = vec![0; HEADER_LEN];
     read_up_to(file, &mut header, 0).map_err(|error| Error::io("header", error))?;
     match keys.object.anchor(&header) {
         Ok(anchor) => Ok(Some(anchor.wal_generation)),
         Err(error) if error.code().number == code::ANCHOR.number => {
-            report.bad.push(Bad { kind: UnitKind::Page, index: 0, offset: FIXED_LEN as u64, code: &code::ANCHOR });
+            report.bad.push(Bad {
+                kind: UnitKind::Page,
+                index: 0,
+                offset: FIXED_LEN as u64,
+                code: &code::ANCHOR,
+            });
             Ok(None)
         }
         Err(error) => Err(error),
@@ -168,11 +180,16 @@ fn verify_pages(
     let mut first = 1;
     while first <= report.pages {
         let count = RUN.min(report.pages - first + 1);
-        let run = buffer.get_mut(..unit * usize::try_from(count).unwrap_or(0)).unwrap_or_default();
-        file.read_exact_at(run, page_offset(first, size)).map_err(failed)?;
+        let run = buffer
+            .get_mut(..unit * usize::try_from(count).unwrap_or(0))
+            .unwrap_or_default();
+        file.read_exact_at(run, page_offset(first, size))
+            .map_err(failed)?;
         for (number, page) in (first..).zip(run.chunks_exact_mut(unit)) {
             if number == lock_byte_page(size) {
-                report.not_checked.push(format!("page {number}: SQLite never writes the page of its lock bytes"));
+                report.not_checked.push(format!(
+                    "page {number}: SQLite never writes the page of its lock bytes"
+                ));
                 continue;
             }
             match open_page(path, file, keys, opener, number, page)? {
@@ -204,7 +221,10 @@ fn verify_pages(
         });
     }
     if !authenticates {
-        report.not_checked.push(format!("{} pages: AES-256-CTR does not authenticate", report.pages));
+        report.not_checked.push(format!(
+            "{} pages: AES-256-CTR does not authenticate",
+            report.pages
+        ));
     }
     Ok(())
 }
@@ -244,7 +264,9 @@ fn try_page(keys: &Keys, number: u64, page: &mut [u8]) -> Option<&'static Code> 
         Ok(()) => return None,
         Err(error) => error,
     };
-    let PageError::Epoch(epoch) = first else { return Some(&code::PAGE) };
+    let PageError::Epoch(epoch) = first else {
+        return Some(&code::PAGE);
+    };
     match keys.cipher(epoch) {
         Some(cipher) => cipher.open(number, page).is_err().then_some(&code::PAGE),
         None if epoch == 0 || epoch > keys.current.epoch().saturating_add(1) => Some(&code::PAGE),
@@ -255,8 +277,15 @@ fn try_page(keys: &Keys, number: u64, page: &mut [u8]) -> Option<&'static Code> 
 /// Page 1 says how many pages the database has (SQLite file format, section 1.3.7), when it vouches for the number.
 #[expect(clippy::big_endian_bytes, reason = "SQLite's own format")]
 fn check_length(page1: &[u8], report: &mut VerifyReport, size: u32) {
-    let word = |at: usize| page1.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
-    let (Some(change), Some(pages), Some(valid_for)) = (word(24), word(28), word(92)) else { return };
+    let word = |at: usize| {
+        page1
+            .get(at..at + 4)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map(u32::from_be_bytes)
+    };
+    let (Some(change), Some(pages), Some(valid_for)) = (word(24), word(28), word(92)) else {
+        return;
+    };
     if change == valid_for && u64::from(pages) > report.pages {
         let index = report.pages + 1;
         report.bad.push(Bad {
@@ -268,24 +297,41 @@ fn check_length(page1: &[u8], report: &mut VerifyReport, size: u32) {
     }
 }
 
-fn verify_wal(path: &Path, keys: &Keys, anchor: Option<[u8; 16]>, report: &mut VerifyReport) -> Result<(), Error> {
-    let Some((file, length)) = open_beside(path)? else { return Ok(()) };
+fn verify_wal(
+    path: &Path,
+    keys: &Keys,
+    anchor: Option<[u8; 16]>,
+    report: &mut VerifyReport,
+) -> Result<(), Error> {
+    let Some((file, length)) = open_beside(path)? else {
+        return Ok(());
+    };
     let failed = |error| Error::io(path.display().to_string(), error);
     let mut head = [0; WAL_FRAMES as usize];
     if read_up_to(&file, &mut head, 0).map_err(failed)? < head.len() {
-        report.not_checked.push("the write-ahead log is cut short within its header: it holds nothing".to_owned());
+        report.not_checked.push(
+            "the write-ahead log is cut short within its header: it holds nothing".to_owned(),
+        );
         return Ok(());
     }
     let id = keys.object.object_id();
     let prologue = Prologue::parse(&head[..prologue_layout::SIZE])
         .filter(|prologue| prologue.kind == AuxKind::Wal && prologue.object_id == id);
-    let bad_header = Bad { kind: UnitKind::WalFrame, index: 0, offset: 0, code: &code::WAL_FRAME };
+    let bad_header = Bad {
+        kind: UnitKind::WalFrame,
+        index: 0,
+        offset: 0,
+        code: &code::WAL_FRAME,
+    };
     let Some(prologue) = prologue else {
         report.bad.push(bad_header);
         return Ok(());
     };
     if anchor != Some(prologue.generation()) {
-        report.not_checked.push("the write-ahead log belongs to an earlier state (SR-4006): SQLite ignores it".to_owned());
+        report.not_checked.push(
+            "the write-ahead log belongs to an earlier state (SR-4006): SQLite ignores it"
+                .to_owned(),
+        );
         return Ok(());
     }
     let key = unit_key(&keys.object, &prologue, Role::WalFrame, Purpose::Wal)?;
@@ -294,19 +340,27 @@ fn verify_wal(path: &Path, keys: &Keys, anchor: Option<[u8; 16]>, report: &mut V
         report.bad.push(bad_header);
         return Ok(());
     }
-    let geometry = WalGeometry { page_size: prologue.unit };
+    let geometry = WalGeometry {
+        page_size: prologue.unit,
+    };
     let frames = length.saturating_sub(WAL_FRAMES) / geometry.frame_physical();
     let mut failures = Vec::new();
     let mut good_up_to = 0;
     let mut frame = vec![0; usize::try_from(geometry.frame_physical()).unwrap_or(0)];
     for index in 0..frames {
-        file.read_exact_at(&mut frame, geometry.frame_offset(index)).map_err(failed)?;
+        file.read_exact_at(&mut frame, geometry.frame_offset(index))
+            .map_err(failed)?;
         if key.open(Role::WalFrame, index, &mut frame).is_some() {
             report.frames_ok += 1;
             good_up_to = index + 1;
         } else {
             let offset = geometry.frame_offset(index);
-            failures.push(Bad { kind: UnitKind::WalFrame, index: index + 1, offset, code: &code::WAL_FRAME });
+            failures.push(Bad {
+                kind: UnitKind::WalFrame,
+                index: index + 1,
+                offset,
+                code: &code::WAL_FRAME,
+            });
         }
         frame.fill(0);
     }
@@ -317,7 +371,9 @@ fn verify_wal(path: &Path, keys: &Keys, anchor: Option<[u8; 16]>, report: &mut V
 /// A failure before a good unit is damage; behind the last good one stands what an earlier log or transaction left,
 /// or what was being written when the power went, or damage: that cannot be told.
 fn split_failures(failures: Vec<Bad>, good_up_to: u64, what: &str, report: &mut VerifyReport) {
-    let (damaged, trailing): (Vec<Bad>, Vec<Bad>) = failures.into_iter().partition(|bad| bad.index <= good_up_to);
+    let (damaged, trailing): (Vec<Bad>, Vec<Bad>) = failures
+        .into_iter()
+        .partition(|bad| bad.index <= good_up_to);
     report.bad.extend(damaged);
     if let Some(first) = trailing.first() {
         report.not_checked.push(format!(
@@ -329,7 +385,9 @@ fn split_failures(failures: Vec<Bad>, good_up_to: u64, what: &str, report: &mut 
 }
 
 fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result<(), Error> {
-    let Some((file, length)) = open_beside(path)? else { return Ok(()) };
+    let Some((file, length)) = open_beside(path)? else {
+        return Ok(());
+    };
     let failed = |error| Error::io(path.display().to_string(), error);
     let mut head = [0; prologue_layout::SIZE];
     let read = read_up_to(&file, &mut head, 0).map_err(failed)?;
@@ -338,7 +396,12 @@ fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result
         .filter(|prologue| prologue.kind == AuxKind::Journal && prologue.object_id == id)
         .filter(|prologue| keys.cipher(prologue.epoch).is_some());
     let Some(prologue) = prologue else {
-        report.bad.push(Bad { kind: UnitKind::JournalSlot, index: 0, offset: 0, code: &code::JOURNAL });
+        report.bad.push(Bad {
+            kind: UnitKind::JournalSlot,
+            index: 0,
+            offset: 0,
+            code: &code::JOURNAL,
+        });
         return Ok(());
     };
     let key = unit_key(&keys.object, &prologue, Role::Journal, Purpose::Journal)?;
@@ -352,7 +415,12 @@ fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result
             report.slots_ok += 1;
             good_up_to = index + 1;
         } else {
-            failures.push(Bad { kind: UnitKind::JournalSlot, index: index + 1, offset, code: &code::JOURNAL });
+            failures.push(Bad {
+                kind: UnitKind::JournalSlot,
+                index: index + 1,
+                offset,
+                code: &code::JOURNAL,
+            });
         }
     }
     split_failures(failures, good_up_to, "journal slot", report);

@@ -23,9 +23,9 @@ use crate::body::{Body, PassThrough};
 use crate::connection;
 use crate::ffi::{
     SQLITE_CANTOPEN, SQLITE_ERROR, SQLITE_IOERR, SQLITE_OK, SQLITE_OPEN_MAIN_DB,
-    SQLITE_OPEN_MAIN_JOURNAL, SQLITE_OPEN_READONLY, SQLITE_OPEN_SUBJOURNAL, SQLITE_OPEN_SUPER_JOURNAL,
-    SQLITE_OPEN_TEMP_DB, SQLITE_OPEN_TEMP_JOURNAL, SQLITE_OPEN_TRANSIENT_DB, SQLITE_OPEN_WAL, any_fn,
-    sqlite3_file, sqlite3_vfs,
+    SQLITE_OPEN_MAIN_JOURNAL, SQLITE_OPEN_READONLY, SQLITE_OPEN_SUBJOURNAL,
+    SQLITE_OPEN_SUPER_JOURNAL, SQLITE_OPEN_TEMP_DB, SQLITE_OPEN_TEMP_JOURNAL,
+    SQLITE_OPEN_TRANSIENT_DB, SQLITE_OPEN_WAL, any_fn, sqlite3_file, sqlite3_vfs,
 };
 use crate::handle::{self, LOWER_OFFSET, lower_of, with};
 use crate::journal::{JournalFile, JournalOf};
@@ -40,8 +40,10 @@ use crate::wal::WalFile;
 
 /// The VFS's name, for `?vfs=` and `sqlite3_vfs_find`.
 pub const NAME: &CStr = c"strongroom";
-const TEMPORARY: c_int =
-    SQLITE_OPEN_TEMP_DB | SQLITE_OPEN_TRANSIENT_DB | SQLITE_OPEN_TEMP_JOURNAL | SQLITE_OPEN_SUBJOURNAL;
+const TEMPORARY: c_int = SQLITE_OPEN_TEMP_DB
+    | SQLITE_OPEN_TRANSIENT_DB
+    | SQLITE_OPEN_TEMP_JOURNAL
+    | SQLITE_OPEN_SUBJOURNAL;
 
 struct Registered(*mut sqlite3_vfs);
 // SAFETY: written once, before SQLite can use it; SQLite itself shares VFS objects between threads.
@@ -53,12 +55,16 @@ static REGISTERED: OnceLock<Registered> = OnceLock::new();
 /// Whether `vfs` is this one.
 #[must_use]
 pub(crate) fn is_ours(vfs: *mut sqlite3_vfs) -> bool {
-    REGISTERED.get().is_some_and(|ours| std::ptr::eq(ours.0, vfs))
+    REGISTERED
+        .get()
+        .is_some_and(|ours| std::ptr::eq(ours.0, vfs))
 }
 
 /// Registers the VFS over the default one, and makes it the default. Idempotent.
 pub(crate) fn register() -> Result<(), Error> {
-    let Some(api) = api() else { return Err(Error::new(&code::BUG, "SQLite's functions are not known")) };
+    let Some(api) = api() else {
+        return Err(Error::new(&code::BUG, "SQLite's functions are not known"));
+    };
     if REGISTERED.get().is_some() {
         return Ok(());
     }
@@ -70,7 +76,9 @@ pub(crate) fn register() -> Result<(), Error> {
     };
     let ours = Box::new(sqlite3_vfs {
         version: model.version.min(3),
-        os_file_size: model.os_file_size.saturating_add(c_int::try_from(LOWER_OFFSET).unwrap_or(64)),
+        os_file_size: model
+            .os_file_size
+            .saturating_add(c_int::try_from(LOWER_OFFSET).unwrap_or(64)),
         max_pathname: model.max_pathname,
         next: std::ptr::null_mut(),
         name: NAME.as_ptr(),
@@ -98,7 +106,14 @@ pub(crate) fn register() -> Result<(), Error> {
     }
     // SAFETY: `ours` is never freed.
     let rc = unsafe { (api.vfs_register)(ours, 1) };
-    if rc == SQLITE_OK { Ok(()) } else { Err(Error::new(&code::BUG, format!("sqlite3_vfs_register: {rc}"))) }
+    if rc == SQLITE_OK {
+        Ok(())
+    } else {
+        Err(Error::new(
+            &code::BUG,
+            format!("sqlite3_vfs_register: {rc}"),
+        ))
+    }
 }
 
 fn below_of(vfs: *mut sqlite3_vfs) -> *mut sqlite3_vfs {
@@ -140,7 +155,9 @@ unsafe extern "C" fn open(
     // SAFETY: the allocation has our part first.
     let below = unsafe { lower_of(file) };
     // SAFETY: the VFS below is registered, so it has this method.
-    let Some(call) = (unsafe { (*below_vfs).open }) else { return SQLITE_CANTOPEN };
+    let Some(call) = (unsafe { (*below_vfs).open }) else {
+        return SQLITE_CANTOPEN;
+    };
     // SAFETY: the arguments are SQLite's own.
     let rc = unsafe { call(below_vfs, name, below, flags, out_flags) };
     if rc != SQLITE_OK {
@@ -159,7 +176,12 @@ unsafe extern "C" fn open(
         // SAFETY: SQLite's file name.
         unsafe { connection::text_of(name.cast()) }
     };
-    let request = Request { name, path, flags, lower };
+    let request = Request {
+        name,
+        path,
+        flags,
+        lower,
+    };
     let chosen = catch_unwind(AssertUnwindSafe(|| choose(&request)))
         .unwrap_or_else(|_| Err(report(&code::BUG, "opening a file panicked")));
     match chosen {
@@ -191,12 +213,18 @@ fn choose(request: &Request) -> RcResult<Box<dyn Body>> {
     }
     if request.flags & SQLITE_OPEN_MAIN_JOURNAL != 0 {
         return choose_auxiliary(request, |main, sealed| {
-            let of = JournalOf { sealed, main: main.lower(), link: Arc::clone(main.link()) };
+            let of = JournalOf {
+                sealed,
+                main: main.lower(),
+                link: Arc::clone(main.link()),
+            };
             Box::new(JournalFile::new(lower, of))
         });
     }
     if request.flags & SQLITE_OPEN_WAL != 0 {
-        return choose_auxiliary(request, |main, sealed| Box::new(WalFile::new(lower, main.lower(), sealed)));
+        return choose_auxiliary(request, |main, sealed| {
+            Box::new(WalFile::new(lower, main.lower(), sealed))
+        });
     }
     if request.flags & SQLITE_OPEN_SUPER_JOURNAL != 0 {
         return choose_super(request);
@@ -228,32 +256,60 @@ fn choose_main(request: &Request) -> RcResult<Box<dyn Body>> {
         Some(opener) if size == 0 => {
             let source = connection::vacuum_source_page_size();
             let wanted = parameters.wanted(source.flatten().unwrap_or(4096));
-            let main = MainFile::create(request.lower, request.path.clone(), wanted, opener, source.is_some())?;
+            let main = MainFile::create(
+                request.lower,
+                request.path.clone(),
+                wanted,
+                opener,
+                source.is_some(),
+            )?;
             Ok(Box::new(main))
         }
         Some(_) => {
             let plain = header.starts_with(b"SQLite format 3\0");
-            Err(report(if plain { &code::PLAIN_FILE } else { &code::NOT_SEALED }, request.path.as_str()))
+            Err(report(
+                if plain {
+                    &code::PLAIN_FILE
+                } else {
+                    &code::NOT_SEALED
+                },
+                request.path.as_str(),
+            ))
         }
     }
 }
 
 /// V1: structure is checked before a key is asked for, so that damage is told apart from a wrong key.
-fn open_sealed(request: &Request, parameters: &Parameters, in_place: &[u8]) -> RcResult<Box<dyn Body>> {
+fn open_sealed(
+    request: &Request,
+    parameters: &Parameters,
+    in_place: &[u8],
+) -> RcResult<Box<dyn Body>> {
     let header = redo::newest_header(Path::new(&request.path), in_place);
     let path = request.path.as_str();
     let parsed = match Header::parse(&header) {
         Err(HeaderError::Newer(version)) => {
-            return Err(report(&code::NEWER_FORMAT, format!("{path}: version {version}")));
+            return Err(report(
+                &code::NEWER_FORMAT,
+                format!("{path}: version {version}"),
+            ));
         }
         Ok(parsed) if inspect_checksum(&header) => parsed,
         _ => return Err(report(&code::HEADER_DAMAGED, path)),
     };
     if parsed.kind != ObjectKind::Sqlite {
-        return Err(report(&code::WRONG_KIND, format!("{path}: {}", parsed.kind.name())));
+        return Err(report(
+            &code::WRONG_KIND,
+            format!("{path}: {}", parsed.kind.name()),
+        ));
     }
     let opener = opener(request, parameters, false)?;
-    Ok(Box::new(MainFile::existing(request.lower, request.path.clone(), parsed.unit_size, opener)?))
+    Ok(Box::new(MainFile::existing(
+        request.lower,
+        request.path.clone(),
+        parsed.unit_size,
+        opener,
+    )?))
 }
 
 fn opener(
@@ -263,11 +319,14 @@ fn opener(
 ) -> RcResult<Option<Arc<strongroom_keyring::Opener>>> {
     // Whoever can make an application run ATTACH must not thereby be able to make it run a command.
     let is_command = matches!(parameters.source, Some(KeySource::Command(_)));
-    let allowed = std::env::var_os("STRONGROOM_ATTACH_KEY_COMMAND").is_some_and(|value| value == "1");
+    let allowed =
+        std::env::var_os("STRONGROOM_ATTACH_KEY_COMMAND").is_some_and(|value| value == "1");
     if is_command && !allowed && connection::opened_by_sql() {
         return Err(report(&code::KEY_COMMAND_REFUSED, request.path.as_str()));
     }
-    parameters.opener(&request.path, creating).map_err(|error| report_error(&error))
+    parameters
+        .opener(&request.path, creating)
+        .map_err(|error| report_error(&error))
 }
 
 /// V3: the log or journal of a database: sealed when the database is.
@@ -275,12 +334,17 @@ fn choose_auxiliary(
     request: &Request,
     sealed_body: impl FnOnce(&mut MainFile, Arc<crate::sealed::Sealed>) -> Box<dyn Body>,
 ) -> RcResult<Box<dyn Body>> {
-    let Some(api) = api() else { return Err(Rc(SQLITE_IOERR)) };
+    let Some(api) = api() else {
+        return Err(Rc(SQLITE_IOERR));
+    };
     // SAFETY: SQLite opens journals and logs with names that it made itself, as the function demands.
     let main = unsafe { (api.database_file_object)(request.name) };
     if !handle::is_ours(main) {
         // Another VFS stands above this one and the database is hidden in its file object.
-        let database = request.path.strip_suffix("-journal").or_else(|| request.path.strip_suffix("-wal"));
+        let database = request
+            .path
+            .strip_suffix("-journal")
+            .or_else(|| request.path.strip_suffix("-wal"));
         let sealed = crate::sealed::Sealed::all();
         if sealed.iter().any(|sealed| Some(sealed.path()) == database) {
             return Err(report(&code::FOREIGN_VFS, request.path.as_str()));
@@ -289,7 +353,9 @@ fn choose_auxiliary(
     }
     let mut sealed_body = Some(sealed_body);
     let body = with(main, |open| {
-        let Some(main) = open.body.as_main() else { return Ok(None) };
+        let Some(main) = open.body.as_main() else {
+            return Ok(None);
+        };
         let sealed = main.sealed_for_auxiliary()?;
         Ok(sealed_body.take().map(|make| make(main, sealed)))
     })?;
@@ -312,7 +378,11 @@ fn choose_super(request: &Request) -> RcResult<Box<dyn Body>> {
         return Err(report(&code::SUPER_JOURNAL, request.path.as_str()));
     };
     if prologue.kind == AuxKind::SuperJournal {
-        return Ok(Box::new(SuperReader::open(lower, request.path.clone(), &bytes)?));
+        return Ok(Box::new(SuperReader::open(
+            lower,
+            request.path.clone(),
+            &bytes,
+        )?));
     }
     Ok(Box::new(SuperReader::presume(lower, request.path.clone())?))
 }
@@ -362,5 +432,9 @@ pub fn absolute(path: &str) -> Option<String> {
     let rc = unsafe { full_pathname(ours, name.as_ptr(), size, out.as_mut_ptr().cast()) };
     // A symbolic link is resolved and reported as such (SQLITE_OK_SYMLINK).
     check(rc & 0xff).ok()?;
-    CStr::from_bytes_until_nul(&out).ok()?.to_str().ok().map(str::to_owned)
+    CStr::from_bytes_until_nul(&out)
+        .ok()?
+        .to_str()
+        .ok()
+        .map(str::to_owned)
 }

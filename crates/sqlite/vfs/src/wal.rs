@@ -91,7 +91,9 @@ impl WalFile {
         if !self.lower.read_whole(&mut bytes, 0)? {
             return Ok(());
         }
-        let Some(prologue) = Prologue::parse(&bytes[..prologue_layout::SIZE]) else { return Ok(()) };
+        let Some(prologue) = Prologue::parse(&bytes[..prologue_layout::SIZE]) else {
+            return Ok(());
+        };
         let keys = self.sealed.refresh(self.main)?;
         let ours = prologue.kind == AuxKind::Wal
             && prologue.unit == self.geometry.page_size
@@ -111,27 +113,44 @@ impl WalFile {
             return Ok(());
         };
         header.copy_from_slice(plain);
-        self.generation = Some(Generation { prologue, key, header });
+        self.generation = Some(Generation {
+            prologue,
+            key,
+            header,
+        });
         Ok(())
     }
 
     fn derive(&self, prologue: &Prologue) -> RcResult<UnitKey> {
-        unit_key(&self.sealed.keys().object, prologue, Role::WalFrame, Purpose::Wal)
-            .map_err(|error| report_error(&error))
+        unit_key(
+            &self.sealed.keys().object,
+            prologue,
+            Role::WalFrame,
+            Purpose::Wal,
+        )
+        .map_err(|error| report_error(&error))
     }
 
     /// SQLite starts the log, or writes its header again. The caller holds SQLite's write lock on the log.
     fn write_header(&mut self, header: &[u8; WAL_HEADER]) -> RcResult<()> {
         self.pending = None;
         self.load()?;
-        let same = self.generation.as_ref().is_some_and(|generation| generation.salts() == header[16..24]);
+        let same = self
+            .generation
+            .as_ref()
+            .is_some_and(|generation| generation.salts() == header[16..24]);
         if !same {
             self.begin()?;
         }
-        let Some(generation) = &mut self.generation else { return Err(Rc(SQLITE_IOERR_WRITE)) };
+        let Some(generation) = &mut self.generation else {
+            return Err(Rc(SQLITE_IOERR_WRITE));
+        };
         generation.header = *header;
         let mut out = generation.prologue.to_bytes().to_vec();
-        generation.key.seal(Role::WalHeader, 0, &[header], &mut out).map_err(|error| report_error(&error))?;
+        generation
+            .key
+            .seal(Role::WalHeader, 0, &[header], &mut out)
+            .map_err(|error| report_error(&error))?;
         self.lower.write(&out, 0)
     }
 
@@ -147,23 +166,31 @@ impl WalFile {
             page1_before: [0; 32],
             page1_nonce: [0; 12],
         };
-        self.sealed.set_generation(self.main, prologue.generation())?;
+        self.sealed
+            .set_generation(self.main, prologue.generation())?;
         let key = self.derive(&prologue)?;
-        self.generation = Some(Generation { prologue, key, header: [0; WAL_HEADER] });
+        self.generation = Some(Generation {
+            prologue,
+            key,
+            header: [0; WAL_HEADER],
+        });
         self.written = 0;
         Ok(())
     }
 
     /// Writes a frame as one sealed unit.
     fn put_frame(&mut self, index: u64, header: &[u8], page: &[u8]) -> RcResult<()> {
-        let Some(generation) = &self.generation else { return Err(Rc(SQLITE_IOERR_WRITE)) };
+        let Some(generation) = &self.generation else {
+            return Err(Rc(SQLITE_IOERR_WRITE));
+        };
         let mut out = std::mem::take(&mut self.frame);
         out.clear();
         let sealed = generation
             .key
             .seal(Role::WalFrame, index, &[header, page], &mut out)
             .map_err(|error| report_error(&error));
-        let result = sealed.and_then(|()| self.lower.write(&out, self.geometry.frame_offset(index)));
+        let result =
+            sealed.and_then(|()| self.lower.write(&out, self.geometry.frame_offset(index)));
         self.frame = out;
         self.written = self.written.max(index + 1);
         result
@@ -176,13 +203,26 @@ impl WalFile {
                 // The log may have been started again by another process since it was last looked at.
                 self.load()?;
             }
-            let Some(generation) = &self.generation else { return Ok(false) };
+            let Some(generation) = &self.generation else {
+                return Ok(false);
+            };
             self.frame.clear();
-            self.frame.resize(usize::try_from(self.geometry.frame_physical()).map_err(|_| Rc(SQLITE_IOERR_WRITE))?, 0);
-            if !self.lower.read_whole(&mut self.frame, self.geometry.frame_offset(index))? {
+            self.frame.resize(
+                usize::try_from(self.geometry.frame_physical())
+                    .map_err(|_| Rc(SQLITE_IOERR_WRITE))?,
+                0,
+            );
+            if !self
+                .lower
+                .read_whole(&mut self.frame, self.geometry.frame_offset(index))?
+            {
                 return Ok(false);
             }
-            if generation.key.open(Role::WalFrame, index, &mut self.frame).is_some() {
+            if generation
+                .key
+                .open(Role::WalFrame, index, &mut self.frame)
+                .is_some()
+            {
                 return Ok(true);
             }
         }
@@ -212,7 +252,10 @@ impl WalFile {
     }
 
     fn damaged(&self, index: u64) -> Rc {
-        report(&code::WAL_FRAME, format!("{}: frame {}", self.path(), index.saturating_add(1)))
+        report(
+            &code::WAL_FRAME,
+            format!("{}: frame {}", self.path(), index.saturating_add(1)),
+        )
     }
 
     /// W1: the generation that a frame header's salts belong to must be the one at hand.
@@ -223,11 +266,19 @@ impl WalFile {
         if self.generation.is_some() && header[8..24] == [0; 16] {
             return Ok(());
         }
-        if self.generation.as_ref().is_some_and(|generation| generation.salts() == salts) {
+        if self
+            .generation
+            .as_ref()
+            .is_some_and(|generation| generation.salts() == salts)
+        {
             return Ok(());
         }
         self.load()?;
-        if self.generation.as_ref().is_some_and(|generation| generation.salts() == salts) {
+        if self
+            .generation
+            .as_ref()
+            .is_some_and(|generation| generation.salts() == salts)
+        {
             return Ok(());
         }
         Err(report(&code::WAL_STALE, self.path()))
@@ -276,7 +327,9 @@ impl WalFile {
         }
         if self.get_frame(index)? {
             let plain = &mut self.frame[12..];
-            let Some(part) = plain.get(within..within + out.len()).filter(|_| within + out.len() + 16 <= plain.len())
+            let Some(part) = plain
+                .get(within..within + out.len())
+                .filter(|_| within + out.len() + 16 <= plain.len())
             else {
                 return Err(report(&code::BUG, "read across frames"));
             };
@@ -285,7 +338,11 @@ impl WalFile {
             return Ok(());
         }
         // W4: recovery reads from the frame's header on, a reader of a snapshot reads the page alone.
-        if within == WAL_FRAME_HEADER || index < self.written { Err(self.damaged(index)) } else { Ok(()) }
+        if within == WAL_FRAME_HEADER || index < self.written {
+            Err(self.damaged(index))
+        } else {
+            Ok(())
+        }
     }
 }
 
