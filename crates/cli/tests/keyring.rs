@@ -1,10 +1,6 @@
 //! The life of a keyring and its keys on the command line.
 //!
 //! Method: the real binary with an environment provider; JSON shapes member by member.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that panics has failed, which is what it is for"
-)]
 
 mod common;
 

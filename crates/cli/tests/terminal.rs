@@ -95,8 +95,33 @@ impl Typist {
         }
     }
 
-    fn ends(mut self) -> i32 {
-        self.child.wait().unwrap().code().unwrap()
+    /// Ctrl-D at the prompt. (Before the prompt the terminal itself would take it.)
+    #[track_caller]
+    fn leaves(mut self) {
+        self.sees("strongroom> ");
+        self.types("\x04");
+        self.ends();
+    }
+
+    #[track_caller]
+    fn ends(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                assert_eq!(status.code(), Some(0));
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("the shell did not end");
+    }
+}
+
+impl Drop for Typist {
+    fn drop(&mut self) {
+        // Fails when the shell has ended, as it should have.
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 
@@ -120,9 +145,7 @@ fn statements_errors_and_an_orderly_end() {
     typist.sees("strongroom> ");
     typist.types("SELECT 'after' AS x;\r");
     typist.sees("-----\r\nafter\r\n");
-    // Ctrl-D leaves.
-    typist.types("\x04");
-    assert_eq!(typist.ends(), 0);
+    typist.leaves();
 }
 
 #[test]
@@ -140,7 +163,7 @@ fn history_is_private_and_holds_no_key() {
     typist.types("SELECT strongroom_key('a', 'hunter2');\r");
     typist.sees("strongroom> ");
     typist.types(".quit\r");
-    assert_eq!(typist.ends(), 0);
+    typist.ends();
 
     let history = place.path("state/strongroom/history");
     let text = std::fs::read_to_string(&history).unwrap();
@@ -155,8 +178,7 @@ fn history_is_private_and_holds_no_key() {
     typist.sees("strongroom> ");
     typist.types("\x1b[A\x1b[A\r");
     typist.sees("1 |   2\r\n");
-    typist.types("\x04");
-    assert_eq!(typist.ends(), 0);
+    typist.leaves();
 }
 
 #[test]
@@ -176,8 +198,7 @@ fn tab_completes_names() {
     typist.sees("strongroom> ");
     typist.types("sel\t count(citiz\t) AS n from custo\t;\r");
     typist.sees("n\r\n-\r\n0\r\n");
-    typist.types("\x04");
-    assert_eq!(typist.ends(), 0);
+    typist.leaves();
 }
 
 #[test]
@@ -205,6 +226,5 @@ fn an_interrupt_stops_the_statement_and_not_the_shell() {
     typist.sees("strongroom> ");
     typist.types("SELECT 'alive' AS x;\r");
     typist.sees("-----\r\nalive\r\n");
-    typist.types("\x04");
-    assert_eq!(typist.ends(), 0);
+    typist.leaves();
 }

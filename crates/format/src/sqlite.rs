@@ -171,6 +171,9 @@ pub struct WalGeometry {
 pub const WAL_HEADER_SEALED: u64 = 60;
 /// Physical offset of frame 0.
 pub const WAL_FRAMES: u64 = PROLOGUE_LEN + WAL_HEADER_SEALED;
+/// Length of what stands before frame 0: prologue and sealed header.
+pub const WAL_HEAD: usize = prologue_layout::SIZE + 60;
+const _: () = assert!(WAL_HEAD as u64 == WAL_FRAMES, "WAL head");
 
 impl WalGeometry {
     /// Logical length of a frame: header and page.

@@ -175,7 +175,7 @@ pub(crate) fn with_key<T>(
         .ok_or_else(|| Error::new(&code::NOT_FOUND, path.display().to_string()))?;
     vfs::register_key(absolute.clone(), opener);
     let result = call();
-    vfs::forget_key(&absolute);
+    let _known = vfs::forget_key(&absolute);
     drop(turn);
     result
 }

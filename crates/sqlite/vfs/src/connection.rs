@@ -120,7 +120,7 @@ fn running_here<T>(wanted: impl Fn(&str) -> Option<T>) -> Option<(*mut sqlite3, 
 #[must_use]
 pub(crate) fn opened_by_sql() -> bool {
     running_here(|sql| {
-        (attach_key(sql) != Attach::NotAttach || vacuum_into(sql).is_some()).then_some(())
+        (attach_key(sql) != Attach::Other || vacuum_into(sql).is_some()).then_some(())
     })
     .is_some()
 }
@@ -310,7 +310,7 @@ pub(crate) unsafe fn attached(file: *mut sqlite3_file, argument: *mut c_void) {
         return; // The connection's first database: there is nothing that it could be attached to.
     };
     let clause = running(connection, |sql| match attach_key(sql) {
-        Attach::NotAttach => None,
+        Attach::Other => None,
         other => Some(other),
     });
     let foreign = !vfs::is_ours(own_vfs);

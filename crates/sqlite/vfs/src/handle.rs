@@ -61,7 +61,7 @@ pub(crate) unsafe fn install(file: *mut sqlite3_file, body: Box<dyn Body>) {
                 methods: &raw const METHODS,
             },
             open,
-        })
+        });
     };
 }
 

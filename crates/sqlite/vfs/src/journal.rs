@@ -271,10 +271,9 @@ impl JournalCore {
             out.extend_from_slice(&in_force.prologue.to_bytes());
             physical = 0;
         }
-        let mut index = self.buffer_at / CHUNK;
-        for chunk in self.buffer.chunks(JOURNAL_CHUNK) {
+        let first = self.buffer_at / CHUNK;
+        for (index, chunk) in (first..).zip(self.buffer.chunks(JOURNAL_CHUNK)) {
             seal_slot(&in_force.key, index, chunk, &mut out)?;
-            index += 1;
         }
         let written = self.lower.write(&out, physical);
         self.slots = out;

@@ -116,6 +116,7 @@ pub fn register(path: String, opener: Arc<Opener>) {
 }
 
 /// Forgets the key registered for `path`. True if there was one.
+#[must_use]
 pub fn unregister(path: &str) -> bool {
     registered().remove(path).is_some()
 }

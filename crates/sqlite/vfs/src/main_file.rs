@@ -487,7 +487,7 @@ impl Body for MainFile {
             return Err(Rc(SQLITE_IOERR_SHORT_READ));
         }
         let size = u64::from(self.page_size);
-        if out.len() == self.page_size as usize && at % size == 0 {
+        if out.len() == self.page_size as usize && at.is_multiple_of(size) {
             return self.read_page(at / size + 1, out);
         }
         if at == 24 && out.len() == 16 {
@@ -499,7 +499,7 @@ impl Body for MainFile {
     fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
         self.usable()?;
         let size = u64::from(self.page_size);
-        if data.len() != self.page_size as usize || at % size != 0 {
+        if data.len() != self.page_size as usize || !at.is_multiple_of(size) {
             return Err(report(&code::PAGE_SIZE, self.path.as_str()));
         }
         let number = at / size + 1;
@@ -527,7 +527,7 @@ impl Body for MainFile {
         if !self.on_disk {
             return Ok(());
         }
-        if size % u64::from(self.page_size) != 0 {
+        if !size.is_multiple_of(u64::from(self.page_size)) {
             return Err(Rc(SQLITE_IOERR_WRITE));
         }
         self.flush_journal()?;

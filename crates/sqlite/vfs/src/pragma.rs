@@ -1,4 +1,4 @@
-//! PRAGMA key and PRAGMA rekey, as users of other products know them, and PRAGMA page_size, which a sealed database
+//! PRAGMA key and PRAGMA rekey, as users of other products know them, and PRAGMA `page_size`, which a sealed database
 //! can follow only into a copy.
 //!
 //! The value of PRAGMA key stands in SQL text: `strongroom_key()` with a bound parameter is the better way.

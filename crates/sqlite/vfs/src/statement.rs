@@ -7,7 +7,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attach {
     /// Another statement.
-    NotAttach,
+    Other,
     /// Without a KEY clause, or with the empty string, which says "plain" in other products.
     Plain,
     /// With a KEY clause.
@@ -32,7 +32,7 @@ pub(crate) fn attach_key(sql: &str) -> Attach {
         .first()
         .is_some_and(|token| is_word(*token, "attach"))
     {
-        return Attach::NotAttach;
+        return Attach::Other;
     }
     let mut depth = 0_u32;
     let mut after_as = false;
@@ -179,7 +179,7 @@ mod tests {
             assert_eq!(attach_key(sql), Attach::Plain, "{sql}");
         }
         for sql in ["SELECT 1", "", "-- ATTACH 'a' AS a KEY 'b'", "DETACH a"] {
-            assert_eq!(attach_key(sql), Attach::NotAttach, "{sql}");
+            assert_eq!(attach_key(sql), Attach::Other, "{sql}");
         }
     }
 

@@ -214,7 +214,7 @@ impl Body for TempFile {
     fn truncate(&mut self, size: u64) -> RcResult<()> {
         if size < self.size {
             // What is cut off must read as zero if the file grows again.
-            if size % CHUNK as u64 != 0 {
+            if !size.is_multiple_of(CHUNK as u64) {
                 self.take(size / CHUNK as u64)?;
                 let keep = usize::try_from(size % CHUNK as u64).unwrap_or(0);
                 self.chunk[keep..].fill(0);

@@ -17,8 +17,8 @@ use strongroom_format::aad::Role;
 use strongroom_format::code::{self, Code};
 use strongroom_format::header::{Cipher, FIXED_LEN, HEADER_LEN, Header, ObjectKind};
 use strongroom_format::sqlite::{
-    AuxKind, PROLOGUE_LEN, Prologue, WAL_FRAMES, WalGeometry, journal_slot_layout,
-    journal_slot_offset, journal_slots, lock_byte_page, page_offset, prologue_layout,
+    AuxKind, Prologue, WAL_FRAMES, WAL_HEAD, WalGeometry, journal_slot_layout, journal_slot_offset,
+    journal_slots, lock_byte_page, page_offset, prologue_layout,
 };
 use strongroom_keyring::{Error, Object, Opener, Purpose, redo};
 
@@ -275,7 +275,6 @@ fn try_page(keys: &Keys, number: u64, page: &mut [u8]) -> Option<&'static Code> 
 }
 
 /// Page 1 says how many pages the database has (SQLite file format, section 1.3.7), when it vouches for the number.
-#[expect(clippy::big_endian_bytes, reason = "SQLite's own format")]
 fn check_length(page1: &[u8], report: &mut VerifyReport, size: u32) {
     let word = |at: usize| {
         page1
@@ -307,7 +306,7 @@ fn verify_wal(
         return Ok(());
     };
     let failed = |error| Error::io(path.display().to_string(), error);
-    let mut head = [0; WAL_FRAMES as usize];
+    let mut head = [0; WAL_HEAD];
     if read_up_to(&file, &mut head, 0).map_err(failed)? < head.len() {
         report.not_checked.push(
             "the write-ahead log is cut short within its header: it holds nothing".to_owned(),
@@ -335,8 +334,10 @@ fn verify_wal(
         return Ok(());
     }
     let key = unit_key(&keys.object, &prologue, Role::WalFrame, Purpose::Wal)?;
-    let body = usize::try_from(PROLOGUE_LEN).unwrap_or(0);
-    if key.open(Role::WalHeader, 0, &mut head[body..]).is_none() {
+    if key
+        .open(Role::WalHeader, 0, &mut head[prologue_layout::SIZE..])
+        .is_none()
+    {
         report.bad.push(bad_header);
         return Ok(());
     }

@@ -18,8 +18,7 @@ use strongroom_crypto::random32;
 use strongroom_format::aad::Role;
 use strongroom_format::code;
 use strongroom_format::sqlite::{
-    AuxKind, PROLOGUE_LEN, Prologue, WAL_FRAME_HEADER, WAL_FRAMES, WAL_HEADER, WalGeometry,
-    prologue_layout,
+    AuxKind, Prologue, WAL_FRAME_HEADER, WAL_HEAD, WAL_HEADER, WalGeometry, prologue_layout,
 };
 use strongroom_keyring::Purpose;
 
@@ -86,7 +85,7 @@ impl WalFile {
 
     /// Reads prologue and header from the file. Afterwards `generation` is the valid one, or `None`: the log is empty.
     fn load(&mut self) -> RcResult<()> {
-        let mut bytes = [0; WAL_FRAMES as usize];
+        let mut bytes = [0; WAL_HEAD];
         self.generation = None;
         if !self.lower.read_whole(&mut bytes, 0)? {
             return Ok(());
@@ -109,7 +108,7 @@ impl WalFile {
         }
         let key = self.derive(&prologue)?;
         let mut header = [0; WAL_HEADER];
-        let Some(plain) = key.open(Role::WalHeader, 0, &mut bytes[PROLOGUE_LEN as usize..]) else {
+        let Some(plain) = key.open(Role::WalHeader, 0, &mut bytes[prologue_layout::SIZE..]) else {
             return Ok(());
         };
         header.copy_from_slice(plain);
@@ -293,13 +292,14 @@ impl WalFile {
             self.pending = Some((index, header));
             return Ok(());
         }
-        if within == WAL_FRAME_HEADER && data.len() == self.geometry.page_size as usize {
-            if let Some((pending, header)) = self.pending.take() {
-                if pending == index {
-                    return self.put_frame(index, &header, data);
-                }
-                self.pending = Some((pending, header));
+        if within == WAL_FRAME_HEADER
+            && data.len() == self.geometry.page_size as usize
+            && let Some((pending, header)) = self.pending.take()
+        {
+            if pending == index {
+                return self.put_frame(index, &header, data);
             }
+            self.pending = Some((pending, header));
         }
         self.flush_pending()?;
         self.patch_frame(index, within, data)

@@ -1,0 +1,41 @@
+# Strongroom's front door: each target installs what it needs on a Debian machine that has a Rust toolchain.
+#   make demo     build, then the tour: every line that it prints is a check
+#   make test     every test
+#   make lint     formatting, clippy, documentation links
+#   make bench    the guard beside stock SQLite, interleaved
+SHELL := /bin/bash
+CARGO ?= cargo
+TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
+
+.PHONY: demo test lint bench deps deps-test build clean
+
+# What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, and a debugger
+# for core dumps. Nothing is installed when everything is there.
+deps:
+	@packaging/install-debian gcc:cc libc6-dev:/usr/include/stdio.h
+
+deps-test: deps
+	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb
+
+build: deps
+	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext
+
+demo: build
+	$(CARGO) build --locked --release -p strongroom-benches --bin strongroom-tour
+	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-tour
+
+test: deps-test
+	$(CARGO) build --locked --release -p strongroom-sqlite-ext -p strongroom-cli
+	STRONGROOM_EXT=$(abspath $(TARGET)/release/libstrongroom_sqlite.so) $(CARGO) test --locked --workspace
+
+lint: deps
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+
+bench: deps
+	$(CARGO) run --locked --release -p strongroom-benches --bin strongroom-bench -- --rounds 7
+
+clean:
+	$(CARGO) clean
+	rm -rf demo-out
