@@ -19,7 +19,7 @@ use strongroom_format::header::is_sealed;
 use strongroom_keyring::{Error, KeySource, durable};
 use strongroom_sqlite_vfs as vfs;
 
-use crate::open::{OpenOptions, explain, open, open_with, opener_of, uri, with_key};
+use crate::open::{OpenOptions, explain, open, open_with, opener_of, register, uri, with_key};
 
 pub use strongroom_sqlite_vfs::{Bad, RekeyReport, UnitKind, VerifyReport};
 
@@ -217,27 +217,14 @@ fn check_names(source: &Path, target: &Path) -> Result<(), Error> {
 
 /// Whether the file begins with the sealed magic.
 fn sealed_at(path: &Path) -> Result<bool, Error> {
-    Ok(is_sealed(&head(path)?))
-}
-
-/// The first 4096 bytes, or as many as there are. Opens the file only while no connection has it open: closing it
-/// would drop SQLite's locks.
-fn head(path: &Path) -> Result<Vec<u8>, Error> {
-    use std::io::Read as _;
-    let failed = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::new(&code::NOT_FOUND, path.display().to_string()),
-        _ => Error::io(path.display().to_string(), error),
-    };
-    let file = std::fs::File::open(path).map_err(failed)?;
-    let mut bytes = Vec::new();
-    file.take(4096).read_to_end(&mut bytes).map_err(failed)?;
-    Ok(bytes)
+    register()?;
+    Ok(is_sealed(&vfs::head(path, 4096)?))
 }
 
 fn under_way(path: &Path) -> Result<bool, Error> {
-    let header = strongroom_keyring::redo::newest_header(path, &head(path)?);
-    Ok(strongroom_format::header::Header::parse(&header)
-        .is_ok_and(|header| header.previous_epoch != 0))
+    let header = strongroom_keyring::redo::newest_header(path, &vfs::head(path, 4096)?);
+    let parsed = strongroom_format::header::Header::parse(&header);
+    Ok(parsed.is_ok_and(|header| header.previous_epoch != 0))
 }
 
 fn number(connection: &Connection, pragma: &str) -> Result<i64, Error> {

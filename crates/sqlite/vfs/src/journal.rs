@@ -116,8 +116,12 @@ impl JournalCore {
             page1_before: self.page1_tail(page_size)?,
             page1_nonce,
         };
+        // A random start: the prefix alone would repeat too soon (2^32 journals) for a GCM nonce.
+        let mut start = [0; 4];
+        fill_random(&mut start).map_err(|error| report_error(&crypto(&error)))?;
+        let count = u32::from_le_bytes(start) & 0x7fff_ffff;
         self.in_force = Some(self.derive(prologue)?);
-        *lock(&self.of.link.page1) = Some(Page1Nonces { prefix, count: 0 });
+        *lock(&self.of.link.page1) = Some(Page1Nonces { prefix, count });
         self.mine = true;
         self.checked = true;
         self.prologue_dirty = true;

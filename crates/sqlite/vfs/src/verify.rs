@@ -23,6 +23,7 @@ use strongroom_format::sqlite::{
 use strongroom_keyring::{Error, Object, Opener, Purpose, redo};
 
 use crate::journal::open_slot;
+use crate::peek::Peek;
 use crate::seal::{PageError, unit_key};
 use crate::sealed::Keys;
 
@@ -98,8 +99,8 @@ pub fn verify(
     opener: &Opener,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<VerifyReport, Error> {
-    let file = File::open(path).map_err(|error| Error::io(path.display().to_string(), error))?;
-    crate::readlock::shared(&file, path)?;
+    let file = Peek::open(path)?;
+    file.lock()?;
     let keys = open_header(path, &file, opener)?;
     let mut report = VerifyReport {
         cipher: keys.object.header().cipher.name(),
@@ -123,12 +124,8 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn open_header(path: &Path, file: &File, opener: &Opener) -> Result<Keys, Error> {
-    let failed = |error| Error::io(path.display().to_string(), error);
-    let mut header = vec![0; HEADER_LEN];
-    let len = read_up_to(file, &mut header, 0).map_err(failed)?;
-    header.truncate(len);
-    let header = redo::newest_header(path, &header);
+fn open_header(path: &Path, file: &Peek, opener: &Opener) -> Result<Keys, Error> {
+    let header = redo::newest_header(path, &file.head(HEADER_LEN)?);
     // The redo copy carries no anchors; structure is checked before the key, as when the file is opened.
     if header.len() >= FIXED_LEN && Header::parse(&header).is_ok() && header.len() < HEADER_LEN {
         return Err(Error::new(
@@ -140,13 +137,11 @@ fn open_header(path: &Path, file: &File, opener: &Opener) -> Result<Keys, Error>
 }
 
 fn check_anchor(
-    file: &File,
+    file: &Peek,
     keys: &Keys,
     report: &mut VerifyReport,
 ) -> Result<Option<[u8; 16]>, Error> {
-    let mut header = vec![0; HEADER_LEN];
-    read_up_to(file, &mut header, 0).map_err(|error| Error::io("header", error))?;
-    match keys.object.anchor(&header) {
+    match keys.object.anchor(&file.head(HEADER_LEN)?) {
         Ok(anchor) => Ok(Some(anchor.wal_generation)),
         Err(error) if error.code().number == code::ANCHOR.number => {
             report.bad.push(Bad {
@@ -163,16 +158,15 @@ fn check_anchor(
 
 fn verify_pages(
     path: &Path,
-    file: &File,
+    file: &Peek,
     keys: &Keys,
     opener: &Opener,
     report: &mut VerifyReport,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), Error> {
-    let failed = |error| Error::io(path.display().to_string(), error);
     let size = keys.object.header().unit_size;
     let unit = size as usize;
-    let length = file.metadata().map_err(failed)?.len();
+    let length = file.size()?;
     let body = length.saturating_sub(page_offset(1, size));
     report.pages = body / u64::from(size);
     let authenticates = keys.object.header().cipher != Cipher::Aes256Ctr;
@@ -183,8 +177,7 @@ fn verify_pages(
         let run = buffer
             .get_mut(..unit * usize::try_from(count).unwrap_or(0))
             .unwrap_or_default();
-        file.read_exact_at(run, page_offset(first, size))
-            .map_err(failed)?;
+        file.read(run, page_offset(first, size))?;
         for (number, page) in (first..).zip(run.chunks_exact_mut(unit)) {
             if number == lock_byte_page(size) {
                 report.not_checked.push(format!(
@@ -232,7 +225,7 @@ fn verify_pages(
 /// Opens one page; reads it again while it may be in the middle of being written. `None`: its tag holds.
 fn open_page(
     path: &Path,
-    file: &File,
+    file: &Peek,
     keys: &Keys,
     opener: &Opener,
     number: u64,
@@ -246,8 +239,7 @@ fn open_page(
             break;
         }
         std::thread::sleep(Duration::from_millis(5));
-        file.read_exact_at(page, page_offset(number, size))
-            .map_err(|error| Error::io(path.display().to_string(), error))?;
+        file.read(page, page_offset(number, size))?;
         if page == raw {
             // Nobody is writing it: it is bad, unless a rekey began meanwhile.
             let newer = open_header(path, file, opener)?;

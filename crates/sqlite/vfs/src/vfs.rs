@@ -116,6 +116,11 @@ pub(crate) fn register() -> Result<(), Error> {
     }
 }
 
+/// The VFS that this one stands on. `None` before [`register`].
+pub(crate) fn below() -> Option<*mut sqlite3_vfs> {
+    REGISTERED.get().map(|ours| below_of(ours.0))
+}
+
 fn below_of(vfs: *mut sqlite3_vfs) -> *mut sqlite3_vfs {
     // SAFETY: SQLite calls with our own VFS object, whose app_data is the VFS below.
     unsafe { (*vfs).app_data }.cast::<sqlite3_vfs>()

@@ -47,6 +47,17 @@ impl Generation {
     }
 }
 
+/// How a frame was found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Frame {
+    /// Authentic; its plaintext is at hand.
+    Open,
+    /// There, but not authentic.
+    Forged,
+    /// Beyond the end of the file, or cut short by it.
+    Absent,
+}
+
 /// A write-ahead log of a sealed database.
 pub(crate) struct WalFile {
     lower: Lower,
@@ -195,42 +206,38 @@ impl WalFile {
         result
     }
 
-    /// Reads and opens frame `index` into `self.frame`, whose plaintext then begins at byte 12. False: not authentic.
-    fn get_frame(&mut self, index: u64) -> RcResult<bool> {
+    /// Reads and opens frame `index` into `self.frame`, whose plaintext then begins at byte 12.
+    fn get_frame(&mut self, index: u64) -> RcResult<Frame> {
         for reloaded in [false, true] {
             if reloaded || self.generation.is_none() {
                 // The log may have been started again by another process since it was last looked at.
                 self.load()?;
             }
-            let Some(generation) = &self.generation else {
-                return Ok(false);
-            };
-            self.frame.clear();
-            self.frame.resize(
-                usize::try_from(self.geometry.frame_physical())
-                    .map_err(|_| Rc(SQLITE_IOERR_WRITE))?,
-                0,
-            );
-            if !self
+            let physical = usize::try_from(self.geometry.frame_physical()).unwrap_or(0);
+            self.frame.resize(physical, 0);
+            let whole = self
                 .lower
-                .read_whole(&mut self.frame, self.geometry.frame_offset(index))?
-            {
-                return Ok(false);
+                .read_whole(&mut self.frame, self.geometry.frame_offset(index))?;
+            let Some(generation) = &self.generation else {
+                return Ok(if whole { Frame::Forged } else { Frame::Absent });
+            };
+            if !whole {
+                return Ok(Frame::Absent);
             }
             if generation
                 .key
                 .open(Role::WalFrame, index, &mut self.frame)
                 .is_some()
             {
-                return Ok(true);
+                return Ok(Frame::Open);
             }
         }
-        Ok(false)
+        Ok(Frame::Forged)
     }
 
     /// Changes part of a frame that is already in the log: SQLite does so within a transaction.
     fn patch_frame(&mut self, index: u64, within: usize, data: &[u8]) -> RcResult<()> {
-        if !self.get_frame(index)? {
+        if self.get_frame(index)? != Frame::Open {
             return Err(self.damaged(index));
         }
         let mut plain = self.frame[12..self.frame.len() - 16].to_vec();
@@ -321,11 +328,11 @@ impl WalFile {
     }
 
     fn read_frame(&mut self, out: &mut [u8], index: u64, within: usize) -> RcResult<()> {
-        let end = self.geometry.frame_offset(index + 1);
-        if self.lower.size()? < end {
+        let frame = self.get_frame(index)?;
+        if frame == Frame::Absent {
             return Err(Rc(SQLITE_IOERR_SHORT_READ));
         }
-        if self.get_frame(index)? {
+        if frame == Frame::Open {
             let plain = &mut self.frame[12..];
             let Some(part) = plain
                 .get(within..within + out.len())

@@ -1,0 +1,19 @@
+//! What the benchmark and the tour share: the TPC-H tables and queries, ways to open a database, and statistics.
+//!
+//! Invariants:
+//! B1. Every comparison runs on one SQLite library, the bundled one; the peers differ in nothing but the VFS and,
+//!     from it, the 32 reserved bytes of a sealed page.
+//! B2. No figure is printed for a piece of work whose result was not compared with its peers'.
+//!
+//! Must not: be published, or be linked into anything that is.
+
+pub mod hex;
+pub mod machine;
+pub mod report;
+pub mod splice;
+pub mod stats;
+pub mod tpch;
+pub mod variant;
+
+/// What can go wrong in a benchmark or in the tour: something that the operating system, SQLite or the guard said.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;

@@ -1,0 +1,158 @@
+//! A database file opened for reading through the VFS below, without SQLite and without a key.
+//!
+//! POSIX locks belong to a process: closing any descriptor of a file drops all of them. The VFS below keeps account of
+//! that; `std::fs::File` does not. So whoever in this process looks at a database that a connection may have open
+//! looks through here. Must not: write.
+#![expect(unsafe_code, reason = "opens a C object")]
+
+use std::ffi::c_int;
+use std::path::Path;
+use std::time::Duration;
+
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+use crate::ffi::{
+    SQLITE_BUSY, SQLITE_LOCK_SHARED, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_READONLY, sqlite3_file,
+};
+use crate::lower::{Lower, Rc};
+use crate::vfs;
+
+/// How often the shared lock is tried, 50 ms apart.
+const TRIES: u32 = 100;
+
+/// A file open for reading; closed on drop.
+pub(crate) struct Peek {
+    lower: Lower,
+    path: String,
+    /// The file object's memory, at an address that does not move.
+    _memory: Vec<u64>,
+    /// The name that the VFS below keeps a pointer to.
+    _name: Vec<u8>,
+}
+
+impl Peek {
+    /// Opens `path`.
+    ///
+    /// # Errors
+    /// SR-1006 when it does not exist, SR-5001.
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        let text = path
+            .to_str()
+            .ok_or_else(|| Error::new(&code::URI, "the path is not UTF-8"))?;
+        if !path.exists() {
+            return Err(Error::new(&code::NOT_FOUND, text));
+        }
+        let absolute = vfs::absolute(text).ok_or_else(|| Error::new(&code::NOT_FOUND, text))?;
+        let below =
+            vfs::below().ok_or_else(|| Error::new(&code::BUG, "the guard is not registered"))?;
+        // SQLite's form of a file name: four zero bytes before it, and an empty list of parameters behind it.
+        let mut name = vec![0; 4];
+        name.extend_from_slice(absolute.as_bytes());
+        name.extend_from_slice(&[0; 4]);
+        // SAFETY: a registered VFS.
+        let (size, open) = unsafe { ((*below).os_file_size, (*below).open) };
+        let words = usize::try_from(size).unwrap_or(0).div_ceil(8).max(8);
+        let mut memory = vec![0_u64; words];
+        let file = memory.as_mut_ptr().cast::<sqlite3_file>();
+        let open = open.ok_or_else(|| Error::new(&code::BUG, "VFS without xOpen"))?;
+        let flags = SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_READONLY;
+        let mut granted: c_int = 0;
+        // SAFETY: `file` has the size that the VFS asks for; the name is in SQLite's form and outlives the file.
+        let rc = unsafe {
+            open(
+                below,
+                name.as_ptr().add(4).cast(),
+                file,
+                flags,
+                &raw mut granted,
+            )
+        };
+        if rc != 0 {
+            let error = std::io::Error::last_os_error();
+            return Err(Error::io(absolute, error));
+        }
+        // SAFETY: opened just now; closed in `drop`, before its memory goes.
+        let lower = unsafe { Lower::new(file) };
+        Ok(Self {
+            lower,
+            path: absolute,
+            _memory: memory,
+            _name: name,
+        })
+    }
+
+    /// Takes SQLite's shared lock, so that no writer changes pages meanwhile. Waits up to 5 seconds.
+    ///
+    /// # Errors
+    /// SR-6010 when a writer keeps it.
+    pub(crate) fn lock(&self) -> Result<(), Error> {
+        for _ in 0..TRIES {
+            match self.lower.lock(SQLITE_LOCK_SHARED) {
+                Ok(()) => return Ok(()),
+                Err(Rc(rc)) if rc & 0xff == SQLITE_BUSY => {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                Err(rc) => return Err(self.failed(rc)),
+            }
+        }
+        Err(Error::new(&code::BUSY, self.path.as_str()))
+    }
+
+    /// Length in bytes.
+    ///
+    /// # Errors
+    /// SR-5001.
+    pub(crate) fn size(&self) -> Result<u64, Error> {
+        self.lower.size().map_err(|rc| self.failed(rc))
+    }
+
+    /// Reads exactly `out`.
+    ///
+    /// # Errors
+    /// SR-5001, also when the file is shorter.
+    pub(crate) fn read(&self, out: &mut [u8], at: u64) -> Result<(), Error> {
+        self.lower.read(out, at).map_err(|rc| self.failed(rc))
+    }
+
+    /// The first `len` bytes, or as many as there are.
+    ///
+    /// # Errors
+    /// SR-5001.
+    pub(crate) fn head(&self, len: usize) -> Result<Vec<u8>, Error> {
+        let mut head = vec![0; len];
+        if !self
+            .lower
+            .read_whole(&mut head, 0)
+            .map_err(|rc| self.failed(rc))?
+        {
+            head.truncate(usize::try_from(self.size()?).unwrap_or(len));
+        }
+        Ok(head)
+    }
+
+    fn failed(&self, rc: Rc) -> Error {
+        Error::new(
+            &code::IO,
+            format!("{}: SQLite result code {}", self.path, rc.0),
+        )
+    }
+}
+
+impl Drop for Peek {
+    fn drop(&mut self) {
+        // Nothing was written, so there is nothing that a failure could lose.
+        let closed = self.lower.unlock(0).and_then(|()| self.lower.close());
+        if closed.is_err() {
+            crate::report::report(&code::IO, self.path.as_str());
+        }
+    }
+}
+
+/// The first `len` bytes of the file at `path`, or as many as there are.
+///
+/// # Errors
+/// SR-1006, SR-5001.
+pub fn head(path: &Path, len: usize) -> Result<Vec<u8>, Error> {
+    Peek::open(path)?.head(len)
+}
