@@ -57,7 +57,7 @@ impl Command {
 }
 
 /// Where the key comes from. At most one; secrets never stand on the command line.
-#[derive(Args, Clone)]
+#[derive(Args)]
 #[group(required = false, multiple = false)]
 pub(crate) struct KeyOptions {
     /// A key of the keyring, by name

@@ -6,96 +6,188 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 use strongroom_format::code;
-use strongroom_format::header::Cipher;
-use strongroom_keyring::KeySource;
+use strongroom_format::header::ObjectKind;
+use strongroom_keyring::{KeySource, Keyring};
+use strongroom_sqlite::ops::{self, RekeyReport, Report, UnitKind, VerifyReport};
+use strongroom_sqlite::{Cipher, OpenOptions};
 
 use crate::Context;
-use crate::failure::Failure;
-use crate::verify::Verified;
+use crate::failure::{Failure, code_text};
+use crate::progress::Progress;
+use crate::verify::{BadUnit, Checked, Verified};
 
-pub(crate) struct Options;
-type Progress<'a> = &'a mut dyn FnMut(u64, u64);
-pub(crate) fn options(_key: KeySource, _context: &Context) -> Options {
-    Options
-}
-fn todo() -> Failure {
-    Failure::new(&code::BUG, "not wired")
-}
-impl Options {
-    pub(crate) fn cipher(self, _: Cipher) -> Self {
-        self
-    }
-    pub(crate) fn page_size(self, _: u32) -> Self {
-        self
-    }
-    pub(crate) fn encrypt(self, _: &Path, _: &Path, _: Progress<'_>) -> Result<u64, Failure> {
-        Err(todo())
-    }
-    pub(crate) fn decrypt(self, _: &Path, _: &Path, _: Progress<'_>) -> Result<u64, Failure> {
-        Err(todo())
-    }
-    pub(crate) fn rekey(
-        self,
-        _: &Path,
-        _: Option<&KeySource>,
-        _: bool,
-        _: Progress<'_>,
-    ) -> Result<String, Failure> {
-        Err(todo())
-    }
-    pub(crate) fn verify(
-        self,
-        _: &Path,
-        _: Progress<'_>,
-    ) -> Result<(Verified, Option<Failure>), Failure> {
-        Err(todo())
+/// URI parameters that name a key.
+const KEY_PARAMETERS: [&str; 4] = ["key_id=", "key_env=", "key_file=", "key_command="];
+
+/// The options that every operation on a database has in common.
+pub(crate) fn options(key: Option<KeySource>, context: &Context) -> OpenOptions {
+    OpenOptions {
+        key,
+        keyring: Some(keyring(context.keyring.clone())),
+        ..OpenOptions::default()
     }
 }
+
+/// Never left to the guard: it knows the environment, but not `--keyring`.
+fn keyring(named: Option<PathBuf>) -> PathBuf {
+    named.unwrap_or_else(Keyring::default_path)
+}
+
+pub(crate) fn encrypt(
+    plain: &Path,
+    sealed: &Path,
+    options: OpenOptions,
+    cipher: Cipher,
+    page_size: Option<u32>,
+) -> Result<Report, Failure> {
+    let options = OpenOptions {
+        cipher,
+        page_size: page_size.unwrap_or(0),
+        ..options
+    };
+    let mut progress = Progress::new("encrypting");
+    let done = ops::encrypt(plain, sealed, &options, &mut |n, all| {
+        progress.update(n, all);
+    });
+    Ok(done?)
+}
+
+pub(crate) fn decrypt(
+    sealed: &Path,
+    plain: &Path,
+    options: &OpenOptions,
+) -> Result<Report, Failure> {
+    let mut progress = Progress::new("decrypting");
+    let done = ops::decrypt(sealed, plain, options, &mut |n, all| {
+        progress.update(n, all);
+    });
+    Ok(done?)
+}
+
+pub(crate) fn rekey(
+    sealed: &Path,
+    options: &OpenOptions,
+    new_key: Option<&KeySource>,
+    slots_only: bool,
+) -> Result<RekeyReport, Failure> {
+    let mut progress = Progress::new("rekeying");
+    let done = ops::rekey(sealed, options, new_key, slots_only, &mut |n, all| {
+        progress.update(n, all);
+    });
+    Ok(done?)
+}
+
+/// The result of verifying a database, and the failure that it amounts to.
+pub(crate) fn verify(
+    sealed: &Path,
+    options: &OpenOptions,
+) -> Result<(Verified, Option<Failure>), Failure> {
+    let mut progress = Progress::new("verifying");
+    let report = ops::verify(sealed, options, &mut |n, all| progress.update(n, all))?;
+    drop(progress);
+    let failure = report.bad.first().map(|first| {
+        let (count, kind) = (report.bad.len(), first.kind.name());
+        let shown = sealed.display();
+        let detail = format!("{shown}: {count} bad, the first is {kind} {}", first.index);
+        Failure::new(first.code, detail)
+    });
+    Ok((verified(sealed, report), failure))
+}
+
+fn verified(path: &Path, report: VerifyReport) -> Verified {
+    let bad_of = |kind: UnitKind| report.bad.iter().filter(|bad| bad.kind == kind).count() as u64;
+    let log = |kind, good: u64| Checked {
+        kind: kind.name(),
+        count: good + bad_of(kind),
+        good,
+    };
+    let page = Checked {
+        kind: UnitKind::Page.name(),
+        count: report.pages,
+        good: report.pages_ok,
+    };
+    let checked = vec![
+        page,
+        log(UnitKind::WalFrame, report.frames_ok),
+        log(UnitKind::JournalSlot, report.slots_ok),
+    ];
+    let bad = report.bad.iter().map(|bad| BadUnit {
+        kind: bad.kind.name(),
+        index: bad.index,
+        offset_bytes: bad.offset,
+        code: code_text(bad.code),
+    });
+    Verified {
+        path: path.display().to_string(),
+        kind: ObjectKind::Sqlite.name(),
+        ok: report.bad.is_empty(),
+        cipher: report.cipher,
+        rekey_under_way: report.rekey_under_way,
+        checked,
+        bad: bad.collect(),
+        not_checked: report.not_checked,
+        error: None,
+    }
+}
+
+/// Opens a database for the shell. With a key, one that does not exist is made.
 pub(crate) fn open(
     path: &Path,
-    _key: Option<KeySource>,
-    _keyring: Option<PathBuf>,
+    key: Option<KeySource>,
+    named_keyring: Option<PathBuf>,
     read_only: bool,
 ) -> Result<Connection, Failure> {
-    if crate::paths::sort(path)? == crate::paths::Sort::Sealed {
-        return Err(Failure::new(&code::NO_KEY, path.display().to_string()));
-    }
-    let flags = if read_only {
-        OpenFlags::SQLITE_OPEN_READ_ONLY
-    } else {
-        OpenFlags::SQLITE_OPEN_READ_WRITE
+    let create = key.is_some() && !read_only;
+    let options = OpenOptions {
+        key,
+        keyring: Some(keyring(named_keyring)),
+        read_only,
+        create,
+        ..OpenOptions::default()
     };
-    Connection::open_with_flags(path, flags).map_err(|e| sql_failure(&e))
-}
-pub(crate) fn open_uri(
-    uri: &str,
-    _keyring: Option<PathBuf>,
-    _read_only: bool,
-) -> Result<Connection, Failure> {
-    Connection::open(uri).map_err(|e| sql_failure(&e))
+    Ok(strongroom_sqlite::open(path, &options)?)
 }
 
-/// SQLite's error as one of ours, with SQLite's own message and without the statement.
-pub(crate) fn sql_failure(error: &rusqlite::Error) -> Failure {
-    use rusqlite::ErrorCode;
-    let (inner, message) = match error {
-        rusqlite::Error::SqliteFailure(inner, message) => (Some(inner), message.clone()),
-        rusqlite::Error::SqlInputError { error, msg, .. } => (Some(error), Some(msg.clone())),
-        _ => (None, None),
+/// Opens what a URI names, with the guard's parameters in it.
+pub(crate) fn open_uri(
+    uri: &str,
+    named_keyring: Option<PathBuf>,
+    read_only: bool,
+) -> Result<Connection, Failure> {
+    let (_, query) = uri.split_once('?').unwrap_or((uri, ""));
+    let names_key = query
+        .split('&')
+        .any(|item| KEY_PARAMETERS.iter().any(|name| item.starts_with(name)));
+    let names_keyring = query.split('&').any(|item| item.starts_with("keyring="));
+    if named_keyring.is_some() && names_key && !names_keyring {
+        // --keyring and STRONGROOM_KEYRING look alike here, and the guard reads only the variable.
+        if std::env::var_os("STRONGROOM_KEYRING").map(PathBuf::from) != named_keyring {
+            let detail = "--keyring goes with a file name; in a URI write keyring=FILE";
+            return Err(Failure::new(&code::KEY_OPTION, detail));
+        }
+    }
+    strongroom_sqlite::register()?;
+    let access = match (read_only, names_key) {
+        (true, _) => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        (false, true) => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        (false, false) => OpenFlags::SQLITE_OPEN_READ_WRITE,
     };
-    let message = message.unwrap_or_else(|| match inner {
-        Some(inner) => inner.to_string(),
-        None => error.to_string(),
-    });
-    let code = match inner.map(|inner| inner.code) {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => &code::BUSY,
-        Some(
-            ErrorCode::SystemIoFailure
-            | ErrorCode::DiskFull
-            | ErrorCode::CannotOpen
-            | ErrorCode::OutOfMemory,
-        ) => &code::IO,
-        _ => &code::SQL,
+    let flags = access | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(uri, flags).map_err(sql_failure)?;
+    // Wrong keys and damage show now, not at the first statement.
+    let settled = connection.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0));
+    settled.map_err(sql_failure)?;
+    Ok(connection)
+}
+
+/// The guard's error behind one of SQLite's, or SQLite's own, without the statement that it was about.
+pub(crate) fn sql_failure(error: rusqlite::Error) -> Failure {
+    let error = match error {
+        // Its text repeats the statement.
+        rusqlite::Error::SqlInputError { error, msg, .. } => {
+            rusqlite::Error::SqliteFailure(error, Some(msg))
+        }
+        other => other,
     };
-    Failure::new(code, message)
+    strongroom_sqlite::explain(error).into()
 }

@@ -8,14 +8,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use strongroom_format::code;
-use strongroom_format::header::{HEADER_LEN, Header, HeaderError, ObjectKind};
+use strongroom_format::header::{Cipher, HEADER_LEN, Header, HeaderError, ObjectKind};
 use strongroom_keyring::Keyring;
 
 use crate::args::KeyOptions;
 use crate::failure::{ErrorJson, Failure, printable};
 use crate::help::tail;
 use crate::paths::{self, Sort};
-use crate::progress::Progress;
 use crate::{Context, guard, keys};
 
 /// Check that every part of a sealed database, or a keyring, is authentic.
@@ -40,6 +39,8 @@ pub(crate) struct Verified {
     pub(crate) path: String,
     pub(crate) kind: &'static str,
     pub(crate) ok: bool,
+    pub(crate) cipher: &'static str,
+    pub(crate) rekey_under_way: bool,
     /// What was checked, and how many of it were good.
     pub(crate) checked: Vec<Checked>,
     pub(crate) bad: Vec<BadUnit>,
@@ -58,7 +59,7 @@ pub(crate) struct Checked {
 /// One unit that failed.
 #[derive(Serialize)]
 pub(crate) struct BadUnit {
-    pub(crate) kind: String,
+    pub(crate) kind: &'static str,
     pub(crate) index: u64,
     pub(crate) offset_bytes: u64,
     pub(crate) code: String,
@@ -69,7 +70,10 @@ impl VerifyArgs {
         let kind = sealed_kind(&self.file)?;
         let (mut report, failure) = match kind {
             ObjectKind::Keyring => (verify_keyring(&self.file)?, None),
-            _ => self.verify_database(context)?,
+            _ => {
+                let options = guard::options(keys::source(self.key), context);
+                guard::verify(&self.file, &options)?
+            }
         };
         report.error = failure.as_ref().map(Failure::json);
         if self.json {
@@ -82,14 +86,6 @@ impl VerifyArgs {
             Some(failure) => Err(failure),
             None => Ok(()),
         }
-    }
-
-    fn verify_database(&self, context: &Context) -> Result<(Verified, Option<Failure>), Failure> {
-        let key = keys::source(self.key.clone());
-        let key =
-            key.ok_or_else(|| Failure::new(&code::NO_KEY, self.file.display().to_string()))?;
-        let mut progress = Progress::new("verifying");
-        guard::options(key, context).verify(&self.file, &mut |done, all| progress.update(done, all))
     }
 }
 
@@ -125,6 +121,8 @@ fn verify_keyring(path: &Path) -> Result<Verified, Failure> {
         path: path.display().to_string(),
         kind: ObjectKind::Keyring.name(),
         ok: true,
+        cipher: Cipher::Aes256Gcm.name(),
+        rekey_under_way: false,
         checked: vec![Checked {
             kind: "key",
             count,
@@ -140,6 +138,9 @@ fn text(report: &Verified) -> String {
     let mut out = format!("{}: {}\n", printable(&report.path), report.kind);
     for Checked { kind, count, good } in &report.checked {
         out.push_str(&format!("  {kind}: {good} of {count} authentic\n"));
+    }
+    if report.rekey_under_way {
+        out.push_str("  a rekey was begun and not finished\n");
     }
     for bad in &report.bad {
         let BadUnit {

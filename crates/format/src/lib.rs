@@ -19,6 +19,8 @@ extern crate alloc;
 
 pub mod aad;
 pub mod code;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod header;
 pub mod keyring;
 pub mod layout;

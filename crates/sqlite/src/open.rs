@@ -147,7 +147,8 @@ pub(crate) fn open_with(
     } else {
         OpenFlags::SQLITE_OPEN_READ_WRITE
     };
-    let flags = access | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // With its mutex, so that the guard can tell which statement opens a file (VACUUM INTO, ATTACH).
+    let flags = access | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_FULL_MUTEX;
     let mut parameters = vec![("cipher", options.cipher.name().to_owned())];
     if options.page_size != 0 {
         parameters.push(("page_size", options.page_size.to_string()));

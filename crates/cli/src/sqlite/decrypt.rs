@@ -5,14 +5,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use strongroom_format::code;
 
 use crate::args::KeyOptions;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::paths::{self, Sort};
-use crate::progress::Progress;
-use crate::{Context, guard, keys};
+use crate::{Context, guard, keys, paths};
 
 /// Make a plain copy of a sealed database. Whoever can read the copy can read the data.
 #[derive(Args)]
@@ -31,22 +28,11 @@ pub(super) struct DecryptArgs {
 impl DecryptArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         paths::check_copy(&self.sealed, &self.plain)?;
-        if paths::sort(&self.sealed)? != Sort::Sealed {
-            let detail = self.sealed.display().to_string();
-            return Err(Failure::new(&code::NOT_SEALED, detail));
-        }
-        let key = keys::source(self.key);
-        let key =
-            key.ok_or_else(|| Failure::new(&code::NO_KEY, self.sealed.display().to_string()))?;
-        let mut progress = Progress::new("decrypting");
-        let pages =
-            guard::options(key, context).decrypt(&self.sealed, &self.plain, &mut |done, all| {
-                progress.update(done, all);
-            })?;
-        drop(progress);
+        let options = guard::options(keys::source(self.key), context);
+        let report = guard::decrypt(&self.sealed, &self.plain, &options)?;
         let plain = self.plain.display();
         context
             .output
-            .line(&format!("plaintext {plain}: {pages} pages"))
+            .line(&format!("plaintext {plain}: {} pages", report.pages))
     }
 }

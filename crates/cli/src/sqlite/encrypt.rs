@@ -11,9 +11,7 @@ use strongroom_format::header::Cipher;
 use crate::args::KeyOptions;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
-use crate::paths::{self, Sort};
-use crate::progress::Progress;
-use crate::{Context, guard, keys};
+use crate::{Context, guard, keys, paths};
 
 /// Make a sealed copy of a plain database. The plain one stays as it is.
 #[derive(Args)]
@@ -39,27 +37,21 @@ impl EncryptArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let key = keys::required(self.key, "encrypt")?;
         paths::check_copy(&self.plain, &self.sealed)?;
-        if paths::sort(&self.plain)? == Sort::Sealed {
-            let detail = format!("{} is sealed already", self.plain.display());
-            return Err(Failure::new(&code::WRONG_KIND, detail));
-        }
         if self.cipher == Cipher::Aes256Ctr {
             warn(&code::CTR_WARNING, &self.sealed.display().to_string());
         }
-        let mut progress = Progress::new("encrypting");
-        let options = guard::options(key, context).cipher(self.cipher);
-        let options = match self.page_size {
-            Some(size) => options.page_size(size),
-            None => options,
-        };
-        let pages = options.encrypt(&self.plain, &self.sealed, &mut |done, all| {
-            progress.update(done, all);
-        })?;
-        drop(progress);
+        let options = guard::options(Some(key), context);
+        let report = guard::encrypt(
+            &self.plain,
+            &self.sealed,
+            options,
+            self.cipher,
+            self.page_size,
+        )?;
         let (plain, sealed) = (self.plain.display(), self.sealed.display());
         context
             .output
-            .line(&format!("sealed {sealed}: {pages} pages"))?;
+            .line(&format!("sealed {sealed}: {} pages", report.pages))?;
         context.output.flush()?;
         note(&format!("{plain} is still there, in plaintext"));
         Ok(())

@@ -5,14 +5,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use strongroom_format::code;
 use strongroom_keyring::KeySource;
 
 use crate::args::KeyOptions;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::paths::{self, Sort};
-use crate::progress::Progress;
 use crate::{Context, guard, keys};
 
 /// Seal a database under a new data key, and if wanted for another key.
@@ -69,22 +66,23 @@ impl NewKeyOptions {
 
 impl RekeyArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        if paths::sort(&self.sealed)? != Sort::Sealed {
-            let detail = self.sealed.display().to_string();
-            return Err(Failure::new(&code::NOT_SEALED, detail));
-        }
-        let key = keys::source(self.key);
-        let key =
-            key.ok_or_else(|| Failure::new(&code::NO_KEY, self.sealed.display().to_string()))?;
         let new_key = self.new.source();
-        let mut progress = Progress::new("rekeying");
-        let text = guard::options(key, context).rekey(
-            &self.sealed,
-            new_key.as_ref(),
-            self.slots_only,
-            &mut |done, all| progress.update(done, all),
-        )?;
-        drop(progress);
-        context.output.line(&text)
+        let options = guard::options(keys::source(self.key), context);
+        let report = guard::rekey(&self.sealed, &options, new_key.as_ref(), self.slots_only)?;
+        let sealed = self.sealed.display();
+        let line = if self.slots_only {
+            format!("rewrapped {sealed}")
+        } else {
+            let begun = if report.resumed {
+                "finished the rekey of"
+            } else {
+                "rekeyed"
+            };
+            format!(
+                "{begun} {sealed}: {} pages, key epoch {}",
+                report.pages, report.epoch
+            )
+        };
+        context.output.line(&line)
     }
 }

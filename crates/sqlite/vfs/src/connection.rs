@@ -4,8 +4,9 @@
 //! Invariants:
 //! N1. A connection is in the list only while it is open: its functions' destructor, or its files' close, takes it out
 //!     under the list's lock.
-//! N2. Another thread's connection is never waited for: a connection whose mutex is taken is passed over, and the
-//!     statement that runs on this thread is by definition on a connection whose mutex this thread holds.
+//! N2. Another thread's connection is never waited for, nor looked into while it works: a connection whose mutex is
+//!     taken is passed over, and the statement that runs on this thread is by definition on a connection whose mutex
+//!     this thread holds. A connection without a mutex (`SQLITE_OPEN_NOMUTEX`) is never looked into from here.
 //!
 //! Must not: execute SQL while the list is locked.
 #![expect(unsafe_code, reason = "calls SQLite")]
@@ -102,6 +103,9 @@ fn running_here<T>(wanted: impl Fn(&str) -> Option<T>) -> Option<(*mut sqlite3, 
         let connection = entry.connection as *mut sqlite3;
         // SAFETY: N1: the connection is open while the list is locked.
         let mutex = unsafe { (api.db_mutex)(connection) };
+        if mutex.is_null() {
+            continue;
+        }
         // SAFETY: the connection's own mutex; recursive, so this thread's own connection lets us in.
         if unsafe { (api.mutex_try)(mutex) } != SQLITE_OK {
             continue;
@@ -116,13 +120,25 @@ fn running_here<T>(wanted: impl Fn(&str) -> Option<T>) -> Option<(*mut sqlite3, 
     None
 }
 
-/// Whether an ATTACH or VACUUM INTO is what opens a file right now.
+/// Whether an ATTACH or VACUUM INTO is, or may be, what opens a file right now (N2).
 #[must_use]
 pub(crate) fn opened_by_sql() -> bool {
+    if any_without_mutex() {
+        return true;
+    }
     running_here(|sql| {
         (attach_key(sql) != Attach::Other || vacuum_into(sql).is_some()).then_some(())
     })
     .is_some()
+}
+
+/// Whether there is a connection of which nobody can say what it is doing.
+fn any_without_mutex() -> bool {
+    let Some(api) = api() else { return false };
+    // SAFETY: N1: the connections are open while the list is locked.
+    known()
+        .iter()
+        .any(|entry| unsafe { (api.db_mutex)(entry.connection as *mut sqlite3) }.is_null())
 }
 
 /// If a VACUUM INTO is what opens a file right now: page size of its source. (`None` when it cannot be told.)

@@ -25,10 +25,16 @@ fn member(routine: &str) -> &str {
 }
 
 fn program() -> String {
-    let mut text = String::from("#include <stdio.h>\n#include <stddef.h>\n#include <sqlite3ext.h>\nint main(void){\n");
+    let mut text = String::from(
+        "#include <stdio.h>\n#include <stddef.h>\n#include <sqlite3ext.h>\nint main(void){\n",
+    );
     text.push_str("printf(\"version %d\\n\", SQLITE_VERSION_NUMBER);\n");
     for (name, _) in CONSTANTS {
-        writeln!(text, "#ifdef {name}\nprintf(\"{name} %ld\\n\", (long){name});\n#endif").unwrap();
+        writeln!(
+            text,
+            "#ifdef {name}\nprintf(\"{name} %ld\\n\", (long){name});\n#endif"
+        )
+        .unwrap();
     }
     for (name, _) in ROUTINES {
         let member = member(name);
@@ -38,7 +44,11 @@ fn program() -> String {
         )
         .unwrap();
     }
-    for (name, kind) in [("sqlite3_vfs", "vfs"), ("sqlite3_io_methods", "io"), ("sqlite3_module", "module")] {
+    for (name, kind) in [
+        ("sqlite3_vfs", "vfs"),
+        ("sqlite3_io_methods", "io"),
+        ("sqlite3_module", "module"),
+    ] {
         writeln!(text, "printf(\"sizeof_{kind} %zu\\n\", sizeof({name}));").unwrap();
     }
     text.push_str("return 0;}\n");
@@ -50,10 +60,17 @@ fn of_headers(directory: &Path) -> BTreeMap<String, i64> {
     let source = directory.join("constants.c");
     let binary = directory.join("constants");
     strongroom_keyring::durable::replace(&source, program().as_bytes(), 0o600).unwrap();
-    let built = Command::new("cc").arg("-o").arg(&binary).arg(&source).output();
+    let built = Command::new("cc")
+        .arg("-o")
+        .arg(&binary)
+        .arg(&source)
+        .output();
     let built = built.expect("a C compiler is needed: apt install gcc libsqlite3-dev");
     let errors = String::from_utf8_lossy(&built.stderr);
-    assert!(built.status.success(), "the headers are needed: apt install libsqlite3-dev\n{errors}");
+    assert!(
+        built.status.success(),
+        "the headers are needed: apt install libsqlite3-dev\n{errors}"
+    );
     let run = Command::new(&binary).output().unwrap();
     assert!(run.status.success());
     let text = String::from_utf8(run.stdout).unwrap();
@@ -78,17 +95,24 @@ fn constants_and_routines_are_those_of_the_installed_headers() {
             None if NOT_IN_EVERY_HEADER.contains(name) => {}
             None => wrong.push(format!("{name}: not in the headers of {version}")),
             Some(theirs) if *theirs == i64::from(*value) => {}
-            Some(theirs) => wrong.push(format!("{name}: {value} here, {theirs} in the headers of {version}")),
+            Some(theirs) => wrong.push(format!(
+                "{name}: {value} here, {theirs} in the headers of {version}"
+            )),
         }
     }
     for (name, index) in ROUTINES {
         let theirs = found[*name];
         if theirs != i64::try_from(*index).unwrap() {
-            wrong.push(format!("{name}: index {index} here, {theirs} in the headers of {version}"));
+            wrong.push(format!(
+                "{name}: index {index} here, {theirs} in the headers of {version}"
+            ));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    assert!(CONSTANTS.len() > 40 && ROUTINES.len() > 30, "the tables have been emptied");
+    assert!(
+        CONSTANTS.len() > 40 && ROUTINES.len() > 30,
+        "the tables have been emptied"
+    );
     // The guard's structures are private; their sizes follow from their fields, which are all word-sized or paired ints.
     assert_eq!(found["sizeof_vfs"], 168, "sqlite3_vfs of {version}");
     assert_eq!(found["sizeof_io"], 152, "sqlite3_io_methods of {version}");

@@ -18,7 +18,7 @@ use crate::guard;
 /// Writes the tables LIKE `pattern` and what belongs to them.
 pub(super) fn run(session: &mut Session<'_>, pattern: &str) -> Result<(), Failure> {
     let connection = std::rc::Rc::clone(&session.connection);
-    let failed = |e: rusqlite::Error| guard::sql_failure(&e);
+    let failed = guard::sql_failure;
     // One read transaction: the dump is one state of the database.
     connection
         .execute_batch("SAVEPOINT strongroom_dump")
@@ -107,7 +107,7 @@ impl Dump<'_> {
     }
 
     fn rows(&mut self, table: &str) -> Result<(), Failure> {
-        let failed = |e: rusqlite::Error| guard::sql_failure(&e);
+        let failed = guard::sql_failure;
         let (columns, all) = schema::stored_columns(self.connection, table)?;
         let quoted: Vec<String> = columns
             .iter()

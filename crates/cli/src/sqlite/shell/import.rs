@@ -24,7 +24,7 @@ pub(super) fn run(
     let mut reader = csv::ReaderBuilder::new();
     let reader = reader.has_headers(false).flexible(true).from_reader(file);
     let connection = std::rc::Rc::clone(&session.connection);
-    let failed = |e: rusqlite::Error| guard::sql_failure(&e);
+    let failed = guard::sql_failure;
     connection
         .execute_batch("SAVEPOINT strongroom_import")
         .map_err(failed)?;
@@ -67,7 +67,7 @@ impl Import<'_> {
             columns = record.iter().map(str::to_owned).collect();
             self.create(&columns)?;
         }
-        let failed = |e: rusqlite::Error| guard::sql_failure(&e);
+        let failed = guard::sql_failure;
         let names: Vec<String> = columns
             .iter()
             .map(|name| schema::identifier(name))
@@ -103,7 +103,7 @@ impl Import<'_> {
         let table = schema::identifier(self.table);
         let sql = format!("CREATE TABLE main.{table}({})", names.join(", "));
         let created = self.connection.execute_batch(&sql);
-        created.map_err(|e| guard::sql_failure(&e))
+        created.map_err(guard::sql_failure)
     }
 
     fn read(

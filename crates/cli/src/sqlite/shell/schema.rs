@@ -18,7 +18,7 @@ pub(super) fn texts(
     sql: &str,
     parameters: impl Params,
 ) -> Result<Vec<String>, Failure> {
-    let failed = |e: rusqlite::Error| guard::sql_failure(&e);
+    let failed = guard::sql_failure;
     let mut statement = connection.prepare(sql).map_err(failed)?;
     let rows = statement
         .query_map(parameters, |row| row.get(0))

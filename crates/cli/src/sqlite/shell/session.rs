@@ -49,7 +49,7 @@ impl<'a> Session<'a> {
         let mut batch = Batch::new(&connection, sql);
         loop {
             let started = Instant::now();
-            let statement = batch.next().map_err(|e| refused(&e, sql))?;
+            let statement = batch.next().map_err(|e| refused(e, sql))?;
             let Some(mut statement) = statement else {
                 return Ok(());
             };
@@ -65,7 +65,7 @@ impl<'a> Session<'a> {
         let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut rows = statement.raw_query();
         if names.is_empty() {
-            while rows.next().map_err(|e| guard::sql_failure(&e))?.is_some() {}
+            while rows.next().map_err(guard::sql_failure)?.is_some() {}
             return Ok(());
         }
         let style = self.style.clone();
@@ -76,11 +76,11 @@ impl<'a> Session<'a> {
             match rows.next() {
                 Ok(Some(row)) => {
                     let cells = render::cells(row, names.len());
-                    let cells = cells.map_err(|e| guard::sql_failure(&e))?;
+                    let cells = cells.map_err(guard::sql_failure)?;
                     renderer.row(&cells).map_err(told)?;
                 }
                 Ok(None) => break Ok(()),
-                Err(error) => break Err(guard::sql_failure(&error)),
+                Err(error) => break Err(guard::sql_failure(error)),
             }
         };
         // Rows that came before an error are shown, and a JSON array is closed.
@@ -144,7 +144,7 @@ pub(super) fn write_failure(path: Option<&Path>, error: &std::io::Error) -> Fail
 }
 
 /// SQLite's refusal of `sql`.
-fn refused(error: &rusqlite::Error, sql: &str) -> Failure {
+fn refused(error: rusqlite::Error, sql: &str) -> Failure {
     withheld(guard::sql_failure(error), sql)
 }
 
