@@ -96,7 +96,7 @@ pub(crate) fn verify(
 
 fn verified(path: &Path, report: VerifyReport) -> Verified {
     let bad_of = |kind: UnitKind| report.bad.iter().filter(|bad| bad.kind == kind).count() as u64;
-    let log = |kind, good: u64| Checked {
+    let log = |kind: UnitKind, good: u64| Checked {
         kind: kind.name(),
         count: good + bad_of(kind),
         good,
