@@ -30,7 +30,7 @@ pub fn splice_file(path: &Path, figures: &str) -> Result<(), Failure> {
     let document = std::fs::read_to_string(path)?;
     let spliced = splice(&document, figures)
         .ok_or_else(|| format!("{}: the markers of the figures are not there", path.display()))?;
-    strongroom_keyring::durable::replace(path, spliced.as_bytes())?;
+    strongroom_keyring::durable::replace(path, spliced.as_bytes(), 0o644)?;
     Ok(())
 }
 

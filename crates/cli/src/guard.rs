@@ -33,6 +33,11 @@ fn keyring(named: Option<PathBuf>) -> PathBuf {
     named.unwrap_or_else(Keyring::default_path)
 }
 
+/// A copy gets its source's permissions when it is complete; until then nobody else may read it.
+fn keep_private() {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+}
+
 pub(crate) fn encrypt(
     plain: &Path,
     sealed: &Path,
@@ -45,6 +50,7 @@ pub(crate) fn encrypt(
         page_size: page_size.unwrap_or(0),
         ..options
     };
+    keep_private();
     let mut progress = Progress::new("encrypting");
     let done = ops::encrypt(plain, sealed, &options, &mut |n, all| {
         progress.update(n, all);
@@ -57,6 +63,7 @@ pub(crate) fn decrypt(
     plain: &Path,
     options: &OpenOptions,
 ) -> Result<Report, Failure> {
+    keep_private();
     let mut progress = Progress::new("decrypting");
     let done = ops::decrypt(sealed, plain, options, &mut |n, all| {
         progress.update(n, all);

@@ -216,11 +216,13 @@ fn verify_opens_a_keyring_and_finds_damage() {
     let shape = [
         "bad",
         "checked",
+        "cipher",
         "error",
         "kind",
         "not_checked",
         "ok",
         "path",
+        "rekey_under_way",
     ];
     assert_eq!(members(&report), shape);
     assert_eq!(

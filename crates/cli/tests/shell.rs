@@ -245,6 +245,27 @@ fn csv_can_be_imported() {
 }
 
 #[test]
+fn the_open_database_is_not_read_as_text() {
+    // Opening and closing it once more would drop the locks of the whole process.
+    let place = sample();
+    std::fs::hard_link(place.path("a.db"), place.path("same.db")).unwrap();
+    for line in [
+        ".read a.db",
+        ".read same.db",
+        ".import a.db t",
+        ".read ./a.db",
+    ] {
+        let err = script(&place, &format!("{line}\n")).failed(2, "SR-1003");
+        assert!(err.contains("open in this shell"), "{err}");
+    }
+    let err = script(
+        &place,
+        "PRAGMA journal_mode = wal; CREATE TABLE w(x);\n.read a.db-shm\n",
+    );
+    err.failed(2, "SR-1003");
+}
+
+#[test]
 fn output_goes_to_new_files_only() {
     use std::os::unix::fs::PermissionsExt as _;
     let place = sample();
@@ -287,7 +308,7 @@ fn files_can_be_read_and_may_not_nest_for_ever() {
 fn read_only_is_read_only() {
     let place = sample();
     let before = place.read("a.db");
-    shell(&place, &["--read-only", "-c", "DELETE FROM t"]).failed(2, "SR-1005");
+    shell(&place, &["--read-only", "-c", "DELETE FROM t"]).failed(5, "SR-5001");
     let out = shell(
         &place,
         &["--read-only", "-c", "SELECT count(*) AS n FROM t"],
@@ -303,7 +324,7 @@ fn a_missing_database_is_not_made_by_a_typing_error() {
     shell(&place, &["-c", "SELECT 1"]).failed(2, "SR-1006");
     place
         .run(&["sqlite", "shell", "file:a.db", "-c", "SELECT 1"])
-        .failed(2, "SR-1006");
+        .failed(5, "SR-5001");
     assert!(place.names().is_empty());
     let out = place
         .run(&["sqlite", "shell", ":memory:", "-c", "SELECT 1 AS a"])

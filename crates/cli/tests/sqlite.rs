@@ -71,6 +71,49 @@ fn there_and_back() {
 }
 
 #[test]
+fn a_copy_under_way_is_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::new();
+    place.with_key();
+    place.plain_database("plain.db", 500_000);
+    place
+        .run(&["sqlite", "encrypt", "plain.db", "s.db", "--key-id", "app"])
+        .succeeded();
+    let mut command = place.command();
+    command.args(["sqlite", "decrypt", "s.db", "out.db", "--key-id", "app"]);
+    let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut modes = Vec::new();
+    while child.try_wait().unwrap().is_none() {
+        for name in place
+            .names()
+            .iter()
+            .filter(|name| name.starts_with(".out.db."))
+        {
+            // It may be gone by now.
+            if let Ok(about) = std::fs::metadata(place.path(name)) {
+                let under_way = !place.path("out.db").exists();
+                modes.push((under_way, about.permissions().mode() & 0o777));
+            }
+        }
+    }
+    assert!(modes.contains(&(true, 0o600)), "{modes:?}");
+    // Just before it gets its name it gets its source's permissions.
+    let mode_of = |name| {
+        std::fs::metadata(place.path(name))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777
+    };
+    let last = mode_of("s.db");
+    assert_eq!(mode_of("out.db"), last);
+    assert!(
+        modes.iter().all(|(_, mode)| [0o600, last].contains(mode)),
+        "{modes:?}"
+    );
+}
+
+#[test]
 fn every_key_option_seals_and_opens() {
     let raw = "aa".repeat(32);
     for (right, wrong) in [
@@ -201,10 +244,9 @@ fn ctr_is_offered_with_a_warning() {
 }
 
 #[test]
-fn verify_names_every_damaged_page() {
+fn verify_finds_a_sealed_database_authentic() {
     let place = sealed(&["--key-id", "app"]);
-    let verify = ["verify", "sealed.db", "--key-id", "app", "--json"];
-    let run = place.run(&verify);
+    let run = place.run(&VERIFY);
     let report = run.json();
     let shape = [
         "bad",
@@ -228,13 +270,18 @@ fn verify_names_every_damaged_page() {
     assert!(pages["count"].as_u64().is_some_and(|count| count > 5));
     assert_eq!(pages["count"], pages["good"]);
     run.succeeded();
+}
 
-    let good = place.read("sealed.db");
-    let mut bytes = good.clone();
+const VERIFY: [&str; 5] = ["verify", "sealed.db", "--key-id", "app", "--json"];
+
+#[test]
+fn damaged_pages_are_named_and_never_shown() {
+    let place = sealed(&["--key-id", "app"]);
+    let mut bytes = place.read("sealed.db");
     bytes[4096 + 2 * 4096 + 100] ^= 1; // page 3
     bytes[4096 + 5 * 4096 - 1] ^= 1; // page 5, its last byte
     place.write("sealed.db", &bytes);
-    let run = place.run(&verify);
+    let run = place.run(&VERIFY);
     let report = run.json();
     assert_eq!(report["ok"], false);
     let bad = report["bad"].as_array().map(|bad| {
@@ -284,15 +331,20 @@ fn verify_names_every_damaged_page() {
     ];
     place.run(&decrypt).failed(4, "SR-4001");
     assert!(!place.names().iter().any(|name| name.contains("out.db")));
+}
 
+#[test]
+fn a_damaged_header_is_told_apart_from_damaged_pages() {
+    let place = sealed(&["--key-id", "app"]);
+    let good = place.read("sealed.db");
     let mut bytes = good.clone();
     bytes[45] ^= 1;
     place.write("sealed.db", &bytes);
-    let run = place.run(&verify);
+    let run = place.run(&VERIFY);
     assert_eq!(members(&run.json()), ["error"]);
     run.failed(4, "SR-3003");
     place.write("sealed.db", &good[..4000]);
-    place.run(&verify).failed(4, "SR-3006");
+    place.run(&VERIFY).failed(4, "SR-3006");
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub(super) fn render(report: &Report) -> String {
     }
     if let Some(png) = &report.png {
         let shown = format!(
-            "{}, {} x {} pixels, {} bytes per pixel",
+            "{}, {} x {} pixels, {} byte(s) per pixel",
             printable(&png.path),
             png.width,
             png.height,

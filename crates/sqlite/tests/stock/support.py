@@ -77,14 +77,18 @@ def last_error():
     return loader.execute("select strongroom_last_error()").fetchone()[0]
 
 
-def expect(number, call, *arguments):
-    """`call` fails, and the guard says SR-`number` of it. Returns SQLite's message."""
+def fresh_last_error():
+    """Something else becomes the last error, so that an old one is not taken for a new one."""
     try:
-        # Something else becomes the last error, so that an old one is not taken for the new one.
         loader.execute("select strongroom_key('/marker', 1)").fetchone()
     except sqlite3.OperationalError:
         pass
     assert "neither text nor blob" in last_error(), last_error()
+
+
+def expect(number, call, *arguments):
+    """`call` fails, and the guard says SR-`number` of it. Returns SQLite's message."""
+    fresh_last_error()
     try:
         call(*arguments)
     except sqlite3.Error as error:

@@ -212,6 +212,10 @@ impl JournalCore {
         } else if !self.load()? {
             return Err(report(&code::JOURNAL, self.path()));
         }
+        if at == 0 && data.len() < JOURNAL_CHUNK && data.iter().all(|&byte| byte == 0) {
+            // PERSIST mode ends a transaction so: page 1 is no longer this journal's.
+            *lock(&self.of.link.page1) = None;
+        }
         let patches_count = data.len() == 12 && at.is_multiple_of(CHUNK);
         if patches_count && (self.unsynced || self.dirty) {
             // J3. With synchronous=FULL SQLite has just done this itself, and nothing is left to do.
@@ -552,6 +556,8 @@ impl Body for JournalFile {
     }
 
     fn before_close(&mut self) -> RcResult<()> {
-        lock(&self.core).flush()
+        let mut core = lock(&self.core);
+        *lock(&core.of.link.page1) = None;
+        core.flush()
     }
 }

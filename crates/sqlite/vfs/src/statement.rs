@@ -96,7 +96,11 @@ fn unquote(token: Token<'_>) -> String {
 
 /// Tokens without white space and comments.
 fn tokens(sql: &str) -> impl Iterator<Item = Token<'_>> {
-    let mut rest = sql;
+    let mut rest = skip_blank(sql);
+    // SQLite's grammar lets empty statements stand before the one that is prepared, and keeps them in its text.
+    while let Some(after) = rest.strip_prefix(';') {
+        rest = skip_blank(after);
+    }
     std::iter::from_fn(move || {
         rest = skip_blank(rest);
         let first = rest.chars().next()?;
@@ -135,7 +139,9 @@ fn quoted_len(text: &str, quote: char) -> usize {
 
 fn skip_blank(mut text: &str) -> &str {
     loop {
-        let trimmed = text.trim_start();
+        // SQLite's tokenizer takes a byte-order mark for white space, wherever it stands between tokens.
+        let trimmed =
+            text.trim_start_matches(|next: char| next.is_whitespace() || next == '\u{feff}');
         let after = if let Some(comment) = trimmed.strip_prefix("--") {
             comment.find('\n').map_or("", |at| &comment[at..])
         } else if let Some(comment) = trimmed.strip_prefix("/*") {
@@ -157,6 +163,8 @@ mod tests {
             "ATTACH 'a.db' AS a KEY 'secret'",
             "attach database 'a.db' as a key 'secret';",
             "ATTACH/**/'a' AS/* x */b--\n KEY ?1",
+            ";; /* c */ ; ATTACH 'a.db' AS a KEY 'secret'",
+            "\u{feff}ATTACH 'a.db' AS a \u{feff}KEY 'secret'",
             "ATTACH 'it''s AS x' AS [k e y] KEY x'00'",
             "ATTACH lower('A') AS key KEY 'k'",
             "ATTACH 'a' AS a KEY ''||'x'",
@@ -186,6 +194,7 @@ mod tests {
     #[test]
     fn vacuum_into_names_its_source() {
         assert_eq!(vacuum_into("VACUUM INTO 'x'").as_deref(), Some("main"));
+        assert_eq!(vacuum_into(";VACUUM INTO 'x'").as_deref(), Some("main"));
         assert_eq!(
             vacuum_into("vacuum \"a\"\"b\" into ?").as_deref(),
             Some("a\"b")

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use strongroom_format::code;
 use strongroom_format::header::{HEADER_LEN, Header, HeaderError, ObjectKind, is_sealed};
 use strongroom_format::sqlite::{AUX_MAGIC, AuxKind, Prologue};
-use strongroom_keyring::{Error, KeySource, inspect_checksum, redo};
+use strongroom_keyring::{Error, KeySource, Keyring, inspect_checksum, redo};
 
 use crate::api::api;
 use crate::body::{Body, PassThrough};
@@ -322,11 +322,17 @@ fn opener(
     parameters: &Parameters,
     creating: bool,
 ) -> RcResult<Option<Arc<strongroom_keyring::Opener>>> {
-    // Whoever can make an application run ATTACH must not thereby be able to make it run a command.
-    let is_command = matches!(parameters.source, Some(KeySource::Command(_)));
+    // Whoever can make an application run ATTACH must not thereby be able to make it run a command: neither one in
+    // the URI, nor one that a keyring named in the URI has for its provider.
+    let is_command = matches!(parameters.source, Some(KeySource::Command(_)))
+        || parameters.keyring.as_deref().is_some_and(|path| {
+            Keyring::status(path).is_ok_and(|about| about.provider == "command")
+        });
     let allowed =
         std::env::var_os("STRONGROOM_ATTACH_KEY_COMMAND").is_some_and(|value| value == "1");
-    if is_command && !allowed && connection::opened_by_sql() {
+    // A connection older than the guard reaches it only through this parameter, and is not known to it.
+    let by_sql = || request.parameter("vfs").is_some() || connection::opened_by_sql();
+    if is_command && !allowed && by_sql() {
         return Err(report(&code::KEY_COMMAND_REFUSED, request.path.as_str()));
     }
     parameters

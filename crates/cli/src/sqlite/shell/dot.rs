@@ -134,6 +134,7 @@ fn read(session: &mut Session<'_>, path: &Path) -> Result<Flow, Failure> {
     if session.depth == READ_DEPTH_MAX {
         return Err(usage(".read is nested too deeply"));
     }
+    schema::refuse_open_file(&session.connection, path)?;
     let (file, _) = paths::open_to_read(path)?;
     session.depth += 1;
     let outcome = feed::run_script(session, BufReader::new(file), &path.display().to_string());

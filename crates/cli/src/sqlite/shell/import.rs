@@ -20,6 +20,7 @@ pub(super) fn run(
     table: &str,
     skip: u64,
 ) -> Result<(), Failure> {
+    schema::refuse_open_file(&session.connection, path)?;
     let (file, size) = paths::open_to_read(path)?;
     let mut reader = csv::ReaderBuilder::new();
     let reader = reader.has_headers(false).flexible(true).from_reader(file);

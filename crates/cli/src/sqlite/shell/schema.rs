@@ -2,7 +2,11 @@
 //!
 //! Must not: change anything.
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
 use rusqlite::{Connection, Params};
+use strongroom_format::code;
 
 use crate::failure::Failure;
 use crate::guard;
@@ -33,6 +37,25 @@ pub(super) fn databases(connection: &Connection) -> Result<Vec<String>, Failure>
         "SELECT name FROM pragma_database_list ORDER BY seq",
         [],
     )
+}
+
+/// Refuses a file that the connection has open: whoever opens and closes it once more drops the process's locks on it
+/// (POSIX advisory locks; SQLite, "How To Corrupt", section 2.2).
+pub(super) fn refuse_open_file(connection: &Connection, path: &Path) -> Result<(), Failure> {
+    let Ok(about) = std::fs::metadata(path) else {
+        return Ok(());
+    };
+    let sql = "SELECT file FROM pragma_database_list WHERE file <> ''";
+    for file in texts(connection, sql, [])? {
+        for suffix in ["", "-wal", "-journal", "-shm"] {
+            let open = std::fs::metadata(format!("{file}{suffix}"));
+            if open.is_ok_and(|open| (open.dev(), open.ino()) == (about.dev(), about.ino())) {
+                let detail = format!("{} is open in this shell", path.display());
+                return Err(Failure::new(&code::SAME_FILE, detail));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Names of one type in all schemas, by a LIKE pattern; those of other schemas than `main` with the schema's name.
