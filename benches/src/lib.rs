@@ -7,6 +7,7 @@
 //!
 //! Must not: be published, or be linked into anything that is.
 
+pub mod bytes;
 pub mod hex;
 pub mod machine;
 pub mod report;

@@ -32,10 +32,11 @@ pub fn install() -> Result<(), c_int> {
     };
     type Call = unsafe extern "C" fn();
     // SAFETY: SQLite keeps these as untyped pointers and calls each with the signature that belongs to its name.
-    let calls: [(&CStr, Call); 4] = unsafe {
+    let calls: [(&CStr, Call); 5] = unsafe {
         [
             (c"write", std::mem::transmute::<*const c_void, Call>(write as *const c_void)),
             (c"pwrite64", std::mem::transmute::<*const c_void, Call>(pwrite64 as *const c_void)),
+            (c"pwrite", std::mem::transmute::<*const c_void, Call>(pwrite64 as *const c_void)),
             (c"ftruncate", std::mem::transmute::<*const c_void, Call>(ftruncate as *const c_void)),
             (c"unlink", std::mem::transmute::<*const c_void, Call>(unlink as *const c_void)),
         ]

@@ -38,6 +38,12 @@ fn keep_private() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
+/// Ctrl-C, or being asked to end, stops a copy in such a way that nothing of it is left behind.
+fn stop_on_signal() -> Result<(), Failure> {
+    ctrlc::set_handler(ops::cancel)
+        .map_err(|error| Failure::new(&code::IO, format!("signal handler: {error}")))
+}
+
 pub(crate) fn encrypt(
     plain: &Path,
     sealed: &Path,
@@ -51,6 +57,7 @@ pub(crate) fn encrypt(
         ..options
     };
     keep_private();
+    stop_on_signal()?;
     let mut progress = Progress::new("encrypting");
     let done = ops::encrypt(plain, sealed, &options, &mut |n, all| {
         progress.update(n, all);
@@ -64,6 +71,7 @@ pub(crate) fn decrypt(
     options: &OpenOptions,
 ) -> Result<Report, Failure> {
     keep_private();
+    stop_on_signal()?;
     let mut progress = Progress::new("decrypting");
     let done = ops::decrypt(sealed, plain, options, &mut |n, all| {
         progress.update(n, all);
@@ -179,7 +187,7 @@ pub(crate) fn open_uri(
         (false, true) => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         (false, false) => OpenFlags::SQLITE_OPEN_READ_WRITE,
     };
-    let flags = access | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = access | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_FULL_MUTEX;
     let connection = Connection::open_with_flags(uri, flags).map_err(sql_failure)?;
     // Wrong keys and damage show now, not at the first statement.
     let settled = connection.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0));

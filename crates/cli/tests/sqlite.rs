@@ -172,9 +172,7 @@ fn what_is_in_the_way_or_not_there() {
     run(&["sqlite", "rekey", "plain.db"]).failed(4, "SR-3001");
     run(&["sqlite", "rekey", "gone.db"]).failed(2, "SR-1006");
     run(&["verify", "plain.db"]).failed(4, "SR-3001");
-    let err = run(&["sqlite", "encrypt", "sealed.db", "new.db"]);
-    assert!(err.err.contains("sealed already"), "{}", err.err);
-    assert_ne!(err.code, 0);
+    run(&["sqlite", "encrypt", "sealed.db", "new.db"]).failed(6, "SR-3011");
     place.write("noise", common::noise(9000, 5));
     assert_ne!(run(&["sqlite", "encrypt", "noise", "new.db"]).code, 0);
     place
@@ -480,4 +478,62 @@ fn no_plaintext_beside_a_sealed_database() {
     for name in place.names() {
         assert!(!holds(&place, &name, b"canary"), "{name}");
     }
+}
+
+/// A decryption that was stopped by Ctrl-C once left its plaintext behind under a temporary name.
+#[test]
+fn stopped_copy_leaves_nothing_behind() {
+    let place = Place::new();
+    place.with_key();
+    place.plain_database("plain.db", 1_500_000);
+    place
+        .run(&[
+            "sqlite",
+            "encrypt",
+            "plain.db",
+            "sealed.db",
+            "--key-id",
+            "app",
+        ])
+        .succeeded();
+    let before = place.names();
+    let mut command = place.command();
+    command.args([
+        "sqlite",
+        "decrypt",
+        "sealed.db",
+        "out.db",
+        "--key-id",
+        "app",
+    ]);
+    let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    // Until the copy has begun.
+    let part = || {
+        place
+            .names()
+            .into_iter()
+            .find(|name| name.ends_with(".part"))
+    };
+    let begun = loop {
+        if let Some(name) = part() {
+            break name;
+        }
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "it ended before it was seen"
+        );
+        std::thread::yield_now();
+    };
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(place.path(&begun)).unwrap().permissions(),
+    );
+    assert_eq!(
+        mode & 0o077,
+        0,
+        "nobody else may read a decryption under way"
+    );
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert!(!child.wait().unwrap().success());
+    assert_eq!(place.names(), before);
 }

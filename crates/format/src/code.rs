@@ -67,7 +67,7 @@ codes! {
     EXISTS = 1002, Refused, "the output exists already and would be overwritten", "choose another name, or move the existing file away first";
     SAME_FILE = 1003, Usage, "input and output are the same file", "name a different output";
     NO_TERMINAL = 1004, Usage, "a passphrase was to be asked for, but there is no terminal", "use --key-file, --key-env or --key-command";
-    SQL = 1005, Usage, "SQLite refused the statement", "correct the SQL; SQLite's own message stands before this line";
+    SQL = 1005, Usage, "SQLite refused the statement", "correct the SQL; SQLite's own message is shown with this error";
     NOT_FOUND = 1006, Usage, "the file does not exist", "check the path";
 
     NO_KEY = 2001, Key, "the object is sealed and no key was given", "give one of --key-id, --key-env, --key-file, --key-command or --ask (URI: key_id, key_env, key_file, key_command)";
@@ -93,6 +93,7 @@ codes! {
     KEY_IN_USE = 2021, Refused, "the imported key differs from the one of the same name and version", "import into a fresh keyring and compare";
     NOT_EXPORTED = 2022, Warning, "this keyring has keys that were never exported: lose it and the data is gone", "run `strongroom keyring export` and keep the copy elsewhere";
     MEMORY_NOT_LOCKED = 2023, Warning, "memory for keys could not be locked and may be swapped out", "raise the memlock limit (ulimit -l) to at least 1024 KiB, or seal the swap";
+    KEYRING_FULL = 2024, Refused, "the keyring holds as many keys as it can", "make a second keyring; a keyring holds 65536 versions of keys";
 
     NOT_SEALED = 3001, Data, "the file is not a sealed object", "check the path; `strongroom inspect` shows what it is";
     NEWER_FORMAT = 3002, Data, "the object was written by a newer version of Strongroom", "open it with that version or a later one";
@@ -104,6 +105,7 @@ codes! {
     PLAIN_FILE = 3008, Refused, "a key was given, but the file is a plain database", "seal it with `strongroom sqlite encrypt`, or open it without a key";
     SLOTS_FULL = 3009, Refused, "the header has no room for another key slot", "remove a slot first";
     ANCHOR = 3010, Data, "both anchors in the header are damaged", "restore the file from a backup; `strongroom verify` says what else is damaged";
+    ALREADY_SEALED = 3011, Refused, "the file is sealed already", "to change its key use `strongroom sqlite rekey`; to seal it anew, decrypt it first";
 
     PAGE = 4001, Data, "a page failed authentication", "the page is damaged, forged or from another place; `strongroom verify` names every such page; restore from a backup";
     PAGE_TRUNCATED = 4002, Data, "the file ends within a page", "restore the file from a backup";
@@ -119,7 +121,7 @@ codes! {
     IO = 5001, Io, "the operating system reported an error", "see its message; check disk space, permissions and the device";
 
     RESERVE = 6001, Refused, "pages without the reserved bytes were to be written to a sealed database", "copy with VACUUM INTO or `strongroom sqlite encrypt`; the backup API cannot add reserved bytes";
-    PAGE_SIZE = 6002, Refused, "the page size of a sealed database cannot be changed in place", "use VACUUM INTO 'file:NEW?key_id=...&page_size=N'";
+    PAGE_SIZE = 6002, Refused, "the page size of a sealed database cannot be changed in place", "PRAGMA page_size=N; VACUUM INTO 'file:NEW?key_id=...&page_size=N'";
     PLAINTEXT_COPY = 6003, Refused, "a sealed database was about to be copied into a plain file", "give the target a key, or add allow_plaintext=1 to its URI; or use `strongroom sqlite decrypt`";
     ATTACH_KEY = 6004, Refused, "ATTACH ... KEY was used; SQLite ignores it and would have made a plain database", "give the key in the file name: ATTACH 'file:x.db?key_id=NAME'; or register it with strongroom_key()";
     FOREIGN_VFS = 6005, Refused, "a sealed database was attached to a connection that keeps temporary files outside the guard", "open the connection itself through the guard: load the extension first, or add vfs=strongroom to its URI";

@@ -404,11 +404,11 @@ pub(crate) fn retire(object: &Object, entry: &mut Entry) -> Result<(), Error> {
     seal_into(object, entry, &key)
 }
 
-/// Refuses what would not fit. Errors: SR-1001.
+/// Refuses what would not fit. Errors: SR-2024.
 pub(crate) fn check_room(body: &Body) -> Result<(), Error> {
     match body.entries.len() < ENTRIES_MAX {
         true => Ok(()),
-        false => Err(full("the keyring is full")),
+        false => Err(Error::new(&code::KEYRING_FULL, "")),
     }
 }
 

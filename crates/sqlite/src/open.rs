@@ -67,7 +67,7 @@ pub(crate) fn opener_of(
     let keyring = options
         .keyring
         .clone()
-        .or_else(|| std::env::var_os("STRONGROOM_KEYRING").map(PathBuf::from));
+        .or_else(|| keyring_from_environment());
     let prompt = path.display().to_string();
     source
         .opener(&SourceContext {
@@ -76,6 +76,13 @@ pub(crate) fn opener_of(
             prompt,
         })
         .map(Arc::new)
+}
+
+/// `STRONGROOM_KEYRING`, unless it is empty.
+fn keyring_from_environment() -> Option<PathBuf> {
+    std::env::var_os("STRONGROOM_KEYRING")
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
 }
 
 /// Registers the guard with the bundled SQLite as its default VFS. Idempotent; [`open`] does it itself.
@@ -223,7 +230,11 @@ pub fn explain(error: rusqlite::Error) -> Error {
     if let Some((code, detail)) = vfs::take_last_for(rc) {
         return Error::new(code, detail);
     }
-    let text = error.to_string();
+    let text = match &error {
+        // The whole statement stands in the other form, and a statement may hold a key.
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        other => other.to_string(),
+    };
     let code = match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => {
             &code::BUSY

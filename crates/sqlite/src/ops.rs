@@ -11,7 +11,9 @@
     reason = "the raw connection is handed to the guard's rekey"
 )]
 
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::Connection;
 use strongroom_format::code;
@@ -22,6 +24,14 @@ use strongroom_sqlite_vfs as vfs;
 use crate::open::{OpenOptions, explain, open, open_with, opener_of, register, uri, with_key};
 
 pub use strongroom_sqlite_vfs::{Bad, RekeyReport, UnitKind, VerifyReport};
+
+static CANCELLED: AtomicBool = AtomicBool::new(false);
+
+/// Stops the [`encrypt`] or [`decrypt`] that is running in this process; it fails with SR-1005 and leaves nothing
+/// behind. Only sets a flag, so a signal handler may call it.
+pub fn cancel() {
+    CANCELLED.store(true, Ordering::Relaxed);
+}
 
 /// What [`encrypt`] or [`decrypt`] wrote.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +48,7 @@ pub struct Report {
 /// (page size 0: the source's). `progress` gets pages done and pages in all.
 ///
 /// # Errors
-/// SR-1002, SR-1003, SR-1006 for the names; SR-1001 when the source is sealed already; SR-2001 without a key.
+/// SR-1002, SR-1003, SR-1006 for the names; SR-3011 when the source is sealed already; SR-2001 without a key.
 pub fn encrypt(
     plain: &Path,
     sealed: &Path,
@@ -48,8 +58,8 @@ pub fn encrypt(
     check_names(plain, sealed)?;
     if sealed_at(plain)? {
         return Err(Error::new(
-            &code::USAGE,
-            format!("{} is sealed already", plain.display()),
+            &code::ALREADY_SEALED,
+            plain.display().to_string(),
         ));
     }
     if options.page_size != 0 && vfs::valid_page_size(options.page_size).is_none() {
@@ -245,11 +255,15 @@ fn copy(
         .max(1);
     let total = u64::try_from(number(source, "page_count")?).unwrap_or(0);
     progress(0, total);
+    let interrupt = source.get_interrupt_handle();
     std::thread::scope(|scope| {
         // The guard's error text belongs to the thread that ran the statement.
         let work = scope.spawn(move || source.execute("VACUUM INTO ?1", [target]).map_err(explain));
         while !work.is_finished() {
             std::thread::sleep(std::time::Duration::from_millis(20));
+            if CANCELLED.load(Ordering::Relaxed) {
+                interrupt.interrupt();
+            }
             // Looking at a file's size opens nothing, so it drops no lock.
             let bytes = std::fs::metadata(target_path).map_or(0, |metadata| metadata.len());
             progress((bytes / page_size).min(total), total);
@@ -257,6 +271,9 @@ fn copy(
         work.join()
             .unwrap_or_else(|_| Err(Error::new(&code::BUG, "copying panicked")))
     })?;
+    if CANCELLED.load(Ordering::Relaxed) {
+        return Err(Error::new(&code::SQL, "interrupted"));
+    }
     progress(total, total);
     Ok(())
 }
@@ -319,9 +336,16 @@ impl Temporary {
         let mut temporary = std::ffi::OsString::from(".");
         temporary.push(name);
         temporary.push(format!(".{tag}.part"));
-        Ok(Self {
-            path: target.with_file_name(temporary),
-        })
+        let path = target.with_file_name(temporary);
+        CANCELLED.store(false, Ordering::Relaxed);
+        // Made before SQLite opens it, so that nobody else can read a decryption under way.
+        std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|error| Error::io(path.display().to_string(), error))?;
+        Ok(Self { path })
     }
 }
 

@@ -1,2 +1,118 @@
-//! placeholder
-fn main() {}
+//! `strongroom-tour`: what the guard does, shown on the TPC-H tables with the real command.
+//!
+//! Invariants:
+//! 1. Every numbered line is a check that can fail; the exit code is 0 only if none did.
+//! 2. Wherever the command can do a thing, the command does it; the library serves for timing and for looking on.
+//! 3. Everything is made in ./demo-out, which is removed first. The keys in it are made for the tour.
+//!
+//! Must not: touch anything outside ./demo-out, or use a key or keyring of the user's.
+
+mod checks;
+mod command;
+mod data;
+mod evidence;
+mod keys;
+mod spill;
+mod tamper;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use rusqlite::Connection;
+use strongroom_benches::Failure;
+use strongroom_benches::variant;
+use strongroom_sqlite::{Cipher, KeySource};
+
+use crate::checks::Checks;
+use crate::command::Strongroom;
+
+/// Where everything is made.
+const OUT: &str = "demo-out";
+/// TPC-H scale factor.
+const SCALE: f64 = 0.1;
+/// The keys of the tour's keyring: the database's first key, the one it gets later, and one that never fits.
+const KEY: &str = "ledger";
+const NEXT_KEY: &str = "ledger-2027";
+const OTHER_KEY: &str = "payroll";
+/// Texts that stand in the tables: a column of few values, and words of the comments.
+const KNOWN: [&str; 8] = [
+    "DELIVER IN PERSON",
+    "TAKE BACK RETURN",
+    "COLLECT COD",
+    "furiously",
+    "carefully",
+    "regular accounts",
+    "pending deposits",
+    "express requests",
+];
+
+/// The tour's place and its tools.
+struct Tour {
+    out: PathBuf,
+    strongroom: Strongroom,
+    checks: Checks,
+}
+
+impl Tour {
+    fn path(&self, name: &str) -> PathBuf {
+        self.out.join(name)
+    }
+
+    fn plain(&self) -> PathBuf {
+        self.path("plain.db")
+    }
+
+    fn sealed(&self) -> PathBuf {
+        self.path("sealed.db")
+    }
+
+    /// The plain database on stock SQLite's own VFS.
+    fn open_plain(&self) -> Result<Connection, Failure> {
+        variant::stock(&self.plain())
+    }
+
+    /// A sealed database through the guard.
+    fn open_sealed(&self, path: &Path, key: &str) -> Result<Connection, Failure> {
+        let source = KeySource::KeyId { id: key.to_owned() };
+        variant::sealed(path, source, Some(&self.path("keyring")), Cipher::Aes256Gcm)
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            // When standard error is closed there is nobody to tell.
+            let written = writeln!(std::io::stderr(), "strongroom-tour: {error}");
+            drop(written);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<bool, Failure> {
+    let begin = Instant::now();
+    let out = Path::new(OUT);
+    let strongroom = Strongroom::find(out.join("keyring"))?;
+    match std::fs::remove_dir_all(out) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        _ => std::fs::create_dir(out)?,
+    }
+    let mut tour = Tour { out: out.to_path_buf(), strongroom, checks: Checks::default() };
+    writeln!(std::io::stdout(), "Strongroom: the TPC-H tables at scale {SCALE}, plain and sealed, in ./{OUT}")?;
+    keys::make(&mut tour)?;
+    data::load(&mut tour)?;
+    data::queries(&mut tour)?;
+    spill::run(&mut tour)?;
+    evidence::pictures(&mut tour)?;
+    tamper::run(&mut tour)?;
+    keys::wrong(&mut tour)?;
+    keys::rekey(&mut tour)?;
+    keys::rotate_root(&mut tour)?;
+    evidence::back(&mut tour)?;
+    evidence::leaks(&mut tour)?;
+    tour.checks.summary(begin.elapsed().as_secs())
+}

@@ -6,7 +6,8 @@
 //!     under the list's lock.
 //! N2. Another thread's connection is never waited for, nor looked into while it works: a connection whose mutex is
 //!     taken is passed over, and the statement that runs on this thread is by definition on a connection whose mutex
-//!     this thread holds. A connection without a mutex (`SQLITE_OPEN_NOMUTEX`) is never looked into from here.
+//!     this thread holds. A connection without a mutex (`SQLITE_OPEN_NOMUTEX`) is never looked into from here, unless the
+//!     process has no other thread: the `sqlite3` shell opens all its connections so.
 //!
 //! Must not: execute SQL while the list is locked.
 #![expect(unsafe_code, reason = "calls SQLite")]
@@ -103,7 +104,7 @@ fn running_here<T>(wanted: impl Fn(&str) -> Option<T>) -> Option<(*mut sqlite3, 
         let connection = entry.connection as *mut sqlite3;
         // SAFETY: N1: the connection is open while the list is locked.
         let mutex = unsafe { (api.db_mutex)(connection) };
-        if mutex.is_null() {
+        if mutex.is_null() && !single_threaded() {
             continue;
         }
         // SAFETY: the connection's own mutex; recursive, so this thread's own connection lets us in.
@@ -135,10 +136,18 @@ pub(crate) fn opened_by_sql() -> bool {
 /// Whether there is a connection of which nobody can say what it is doing.
 fn any_without_mutex() -> bool {
     let Some(api) = api() else { return false };
+    if single_threaded() {
+        return false;
+    }
     // SAFETY: N1: the connections are open while the list is locked.
     known()
         .iter()
         .any(|entry| unsafe { (api.db_mutex)(entry.connection as *mut sqlite3) }.is_null())
+}
+
+/// Whether this process has one thread, so that nobody else can be using a connection. False when it cannot be told.
+fn single_threaded() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.take(2).count() == 1)
 }
 
 /// If a VACUUM INTO is what opens a file right now: page size of its source. (`None` when it cannot be told.)

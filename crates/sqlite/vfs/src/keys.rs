@@ -78,7 +78,9 @@ impl Parameters {
     fn keyring(&self) -> Option<PathBuf> {
         self.keyring
             .clone()
-            .or_else(|| std::env::var_os("STRONGROOM_KEYRING").map(PathBuf::from))
+            .or_else(|| std::env::var_os("STRONGROOM_KEYRING")
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from))
     }
 
     /// The opener for the database at `path`: from the URI, else from a registered key. `None`: no key given.

@@ -6,6 +6,8 @@
 //! M3. A new database's header is on the disk, durably, before its first page.
 //! M4. The journal's buffered records reach the kernel before any page does.
 //! M5. Without a key, or once refused, nothing can be locked, so nothing is read, written or deleted by SQLite.
+//! M6. Every page up to the file's end is sealed. SQLite never writes a page that was freed in the transaction that
+//!     made it, but may write one behind it, and later reads both.
 //!
 //! Must not: keep a copy of a page longer than a call, except the 16 bytes of page 1 that SQLite asks for each time.
 
@@ -15,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use strongroom_crypto::nonce12;
 use strongroom_format::code::{self, Code};
 use strongroom_format::header::{Cipher, HEADER_LEN, ObjectKind};
-use strongroom_format::sqlite::{PAGE_RESERVE, page_offset};
+use strongroom_format::sqlite::{PAGE_RESERVE, lock_byte_page, page_offset};
 use strongroom_keyring::{NewObject, Object, Opener};
 
 use crate::body::Body;
@@ -74,6 +76,8 @@ pub(crate) struct MainFile {
     refused: Option<&'static Code>,
     /// The header's sequence was looked at since the last lock or sync (O2).
     fresh: bool,
+    /// Pages that the file had then, or that this file has written since.
+    pages: u64,
     /// Bytes 24..40 of page 1, valid while the page's tail is this.
     change_counter: Option<([u8; TAIL], [u8; 16])>,
     scratch: Vec<u8>,
@@ -133,6 +137,7 @@ impl MainFile {
             answer_empty: false,
             refused: None,
             fresh: false,
+            pages: 0,
             change_counter: None,
             scratch: Vec::new(),
             link: Arc::default(),
@@ -239,8 +244,12 @@ impl MainFile {
         }
         let keys = self.usable()?;
         let bytes = keys.object.initial_bytes();
-        self.lower.write(&bytes, 0)?;
-        self.lower.sync(SQLITE_SYNC_FULL)?;
+        let written = self
+            .lower
+            .write(&bytes, 0)
+            .and_then(|()| self.lower.sync(SQLITE_SYNC_FULL));
+        // Half a header would be a damaged database for ever; the file was empty, and is again (a full disk).
+        written.or_else(|rc| self.lower.truncate(0).and(Err(rc)))?;
         let opener = self
             .opener
             .clone()
@@ -275,6 +284,7 @@ impl MainFile {
         if let Some(sealed) = &self.sealed {
             self.keys = Some(sealed.refresh(self.lower)?);
         }
+        self.pages = self.header_len_or_zero()? / u64::from(self.page_size);
         self.fresh = true;
         Ok(())
     }
@@ -449,6 +459,34 @@ impl MainFile {
         Ok(())
     }
 
+    /// M6: whatever lies between the file's end and page `number` becomes pages of zeros first.
+    fn seal_gap(&mut self, number: u64) -> RcResult<()> {
+        let first = self.pages.saturating_add(1);
+        if first < number {
+            let zeros = vec![0; self.page_size as usize];
+            let skip = lock_byte_page(self.page_size);
+            (first..number).filter(|gap| *gap != skip).try_for_each(|gap| self.write_page(gap, &zeros))?;
+        }
+        self.pages = self.pages.max(number);
+        Ok(())
+    }
+
+    fn write_page(&mut self, number: u64, data: &[u8]) -> RcResult<()> {
+        let nonce = self.nonce_for(number)?;
+        let mut page = std::mem::take(&mut self.scratch);
+        page.clear();
+        page.extend_from_slice(data);
+        let sealed = self
+            .usable()?
+            .current
+            .seal(number, &nonce, &mut page)
+            .map_err(|error| report_error(&error));
+        let result =
+            sealed.and_then(|()| self.lower.write(&page, page_offset(number, self.page_size)));
+        self.scratch = page;
+        result
+    }
+
     fn flush_journal(&self) -> RcResult<()> {
         let journal = self
             .link
@@ -507,19 +545,8 @@ impl Body for MainFile {
         self.flush_journal()?;
         self.ensure_header()?;
         self.ensure_fresh()?;
-        let nonce = self.nonce_for(number)?;
-        let mut page = std::mem::take(&mut self.scratch);
-        page.clear();
-        page.extend_from_slice(data);
-        let sealed = self
-            .usable()?
-            .current
-            .seal(number, &nonce, &mut page)
-            .map_err(|error| report_error(&error));
-        let result =
-            sealed.and_then(|()| self.lower.write(&page, page_offset(number, self.page_size)));
-        self.scratch = page;
-        result
+        self.seal_gap(number)?;
+        self.write_page(number, data)
     }
 
     fn truncate(&mut self, size: u64) -> RcResult<()> {
@@ -531,6 +558,7 @@ impl Body for MainFile {
             return Err(Rc(SQLITE_IOERR_WRITE));
         }
         self.flush_journal()?;
+        self.fresh = false;
         self.lower.truncate(size.saturating_add(HEADER_LEN as u64))
     }
 

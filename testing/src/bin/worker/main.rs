@@ -41,6 +41,7 @@ fn main() -> Result<(), Failure> {
     let pairs = arguments.filter_map(|pair| pair.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())));
     let given = Given(pairs.collect());
     strongroom_sqlite::register()?;
+    strongroom_sqlite_vfs::to_stderr(true);
     match task.as_str() {
         "session" => session::run(),
         "ledger" => writer::ledger(&given),

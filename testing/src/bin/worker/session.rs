@@ -13,7 +13,6 @@ use crate::{Failure, say};
 
 /// Answers requests until `quit`.
 pub(crate) fn run() -> Result<(), Failure> {
-    strongroom_sqlite_vfs::to_stderr(true);
     intercept::install().map_err(|rc| format!("system calls: {rc}"))?;
     let mut connection = None;
     // Kept as long as the process, so that a search for it can be seen to work.
@@ -33,7 +32,7 @@ pub(crate) fn run() -> Result<(), Failure> {
                 Ok(held.len().to_string())
             }
             "removals" => {
-                intercept::before_removal((rest != "0").then_some(stop as fn()));
+                intercept::before_removal((rest != "0").then(|| -> fn() { stop }));
                 Ok(String::new())
             }
             "open" => open(&mut connection, || uri(rest)),

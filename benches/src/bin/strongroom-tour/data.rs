@@ -1,0 +1,116 @@
+//! Loading the tables twice, and asking both the same questions.
+//!
+//! Must not: print a time for an answer that was not compared.
+
+use rusqlite::Connection;
+use strongroom_benches::Failure;
+use strongroom_benches::report::{duration, mebibytes};
+use strongroom_benches::stats::{Samples, timed};
+use strongroom_benches::tpch::{self, Answer, QUERIES, Query, TABLES, answer};
+
+use crate::checks::found;
+use crate::{KEY, SCALE, Tour};
+
+/// Rounds of each query; the line shows medians.
+const ROUNDS: u32 = 3;
+/// The guard may take this much longer for all queries together; more would be a defect, also on a busy machine.
+const RATIO_MAX: f64 = 2.0;
+
+/// Loads a plain and a sealed database, batch by batch in turn.
+pub(crate) fn load(tour: &mut Tour) -> Result<(), Failure> {
+    tour.checks.heading("The same rows, plain and sealed")?;
+    let plain = tour.open_plain()?;
+    let sealed_path = tour.sealed();
+    let sealed = tour.open_sealed(&sealed_path, KEY)?;
+    tour.checks.check("load into both, with indexes", || {
+        let spent = tpch::load(&[&plain, &sealed], SCALE)?;
+        let seconds: Vec<f64> = spent.iter().map(std::time::Duration::as_secs_f64).collect();
+        let [plain, sealed] = seconds[..] else { return Err("two connections".into()) };
+        found(plain > 0.0, compared(plain, sealed))
+    })?;
+    tour.checks.check("rows", || {
+        let (plain, sealed) = (count(&plain)?, count(&sealed)?);
+        found(plain == sealed && plain > 800_000, format!("{plain} plain, {sealed} sealed, 8 tables"))
+    })?;
+    drop(sealed);
+    let (plain_path, strongroom) = (tour.plain(), &tour.strongroom);
+    tour.checks.check("sizes", || {
+        let (plain, sealed) = (std::fs::metadata(&plain_path)?.len(), std::fs::metadata(&sealed_path)?.len());
+        let larger = sealed as f64 / plain as f64 - 1.0;
+        let text = format!("{} plain, {} sealed, {:+.1} %", mebibytes(plain), mebibytes(sealed), larger * 100.0);
+        found((0.0..0.05).contains(&larger), text)
+    })?;
+    let copy = tour.path("encrypted.db");
+    tour.checks.check("sqlite encrypt of the plain one", || {
+        let paths = [plain_path.display().to_string(), copy.display().to_string()];
+        let arguments = ["sqlite", "encrypt", &paths[0], &paths[1], "--key-id", KEY];
+        let (duration, _) = timed(|| strongroom.succeed(&arguments))?;
+        let verified = strongroom.verify(&copy, KEY)?;
+        std::fs::remove_file(&copy)?;
+        found(verified.clean(), format!("{:.1} s; {}", duration.as_secs_f64(), verified.shown()))
+    })
+}
+
+fn count(connection: &Connection) -> Result<i64, Failure> {
+    let count = |table: &tpch::Table| {
+        connection.query_row(&format!("SELECT count(*) FROM {}", table.name), [], |row| row.get::<_, i64>(0))
+    };
+    Ok(TABLES.iter().map(count).sum::<Result<i64, _>>()?)
+}
+
+/// The queries, in turn on both databases.
+pub(crate) fn queries(tour: &mut Tour) -> Result<(), Failure> {
+    tour.checks.heading("The same TPC-H queries: median of 3, page cache 2000 KiB, same rows or FAILED")?;
+    let plain = tour.open_plain()?;
+    let path = tour.sealed();
+    let sealed = tour.open_sealed(&path, KEY)?;
+    for connection in [&plain, &sealed] {
+        connection.pragma_update(None, "cache_size", -2000)?;
+    }
+    let (mut all_plain, mut all_sealed) = (0.0, 0.0);
+    for query in QUERIES {
+        let name = format!("{:<4}{}", query.name, query.title);
+        tour.checks.check(&name, || {
+            let both = compare(&plain, &sealed, query)?;
+            all_plain += both.plain.median();
+            all_sealed += both.sealed.median();
+            found(both.same && both.rows > 0, compared(both.plain.median(), both.sealed.median()))
+        })?;
+    }
+    tour.checks.check("all of them", || {
+        let text = compared(all_plain, all_sealed);
+        found(all_plain > 0.0 && all_sealed / all_plain < RATIO_MAX, text)
+    })
+}
+
+/// Both sides of one query.
+struct Both {
+    plain: Samples,
+    sealed: Samples,
+    rows: usize,
+    same: bool,
+}
+
+fn compare(plain: &Connection, sealed: &Connection, query: &Query) -> Result<Both, Failure> {
+    let mut both = Both { plain: Samples::default(), sealed: Samples::default(), rows: 0, same: true };
+    for round in 0..ROUNDS {
+        let one = |connection| timed(|| answer(connection, query.sql));
+        // Who begins alternates.
+        let ((plain_time, plain_rows), (sealed_time, sealed_rows)): ((_, Answer), (_, Answer)) = if round % 2 == 0 {
+            let first = one(plain)?;
+            (first, one(sealed)?)
+        } else {
+            let first = one(sealed)?;
+            (one(plain)?, first)
+        };
+        both.plain.push(plain_time);
+        both.sealed.push(sealed_time);
+        both.rows = plain_rows.rows();
+        both.same &= plain_rows == sealed_rows;
+    }
+    Ok(both)
+}
+
+fn compared(plain: f64, sealed: f64) -> String {
+    format!("{:>8} plain {:>8} sealed   ratio {:.2}", duration(plain), duration(sealed), sealed / plain)
+}
