@@ -44,15 +44,18 @@ pub fn work(connection: &Connection, id: u32, rounds: u64, seed: u64) -> rusqlit
         let amount = random.below(50).cast_signed();
         for sign in [-1, 1] {
             let account = 1 + random.below(ACCOUNTS).cast_signed();
-            connection.execute("UPDATE account SET v=v+?1 WHERE id=?2", [sign * amount, account])?;
+            connection.execute(
+                "UPDATE account SET v=v+?1 WHERE id=?2",
+                [sign * amount, account],
+            )?;
         }
         if random.once_in(5) {
             // Moves a row, so that pages split and merge.
             let account = 1 + random.below(ACCOUNTS).cast_signed();
-            connection.execute("UPDATE account SET note=printf('%.*c', ?1, 'm') WHERE id=?2", [
-                random.below(1500).cast_signed(),
-                account,
-            ])?;
+            connection.execute(
+                "UPDATE account SET note=printf('%.*c', ?1, 'm') WHERE id=?2",
+                [random.below(1500).cast_signed(), account],
+            )?;
         }
         connection.execute("UPDATE counter SET c=c+1 WHERE id=?1", [id])?;
         connection.execute_batch("COMMIT")?;
@@ -65,11 +68,17 @@ pub fn work(connection: &Connection, id: u32, rounds: u64, seed: u64) -> rusqlit
 /// # Errors
 /// SQLite's, or what did not add up.
 pub fn look(connection: &Connection) -> Result<(), String> {
-    connection.busy_timeout(BUSY).map_err(|error| error.to_string())?;
+    connection
+        .busy_timeout(BUSY)
+        .map_err(|error| error.to_string())?;
     let sql = "SELECT (SELECT sum(v) FROM account NOT INDEXED), (SELECT sum(v) FROM account INDEXED BY account_v),
                (SELECT count(*) FROM account)";
     let seen: (i64, i64, i64) = connection
         .query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .map_err(|error| error.to_string())?;
-    if seen == (TOTAL, TOTAL, ACCOUNTS.cast_signed()) { Ok(()) } else { Err(format!("saw {seen:?}")) }
+    if seen == (TOTAL, TOTAL, ACCOUNTS.cast_signed()) {
+        Ok(())
+    } else {
+        Err(format!("saw {seen:?}"))
+    }
 }

@@ -24,7 +24,10 @@ impl Worker {
     /// # Errors
     /// Those of starting a process.
     pub fn start(mut command: Command, room: &Path) -> std::io::Result<Self> {
-        let log = File::options().create(true).append(true).open(room.join("stderr"))?;
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(room.join("stderr"))?;
         let mut child = command
             .env("SQLITE_TMPDIR", room.join("tmp"))
             .env("TMPDIR", room.join("tmp"))
@@ -35,7 +38,11 @@ impl Worker {
             .spawn()?;
         let requests = child.stdin.take().ok_or(ErrorKind::BrokenPipe)?;
         let answers = child.stdout.take().ok_or(ErrorKind::BrokenPipe)?;
-        Ok(Self { child, requests, answers: BufReader::new(answers) })
+        Ok(Self {
+            child,
+            requests,
+            answers: BufReader::new(answers),
+        })
     }
 
     /// Its process id.
@@ -48,7 +55,11 @@ impl Worker {
     ///
     /// # Errors
     /// The worker's own error, as `CODE TEXT`, or that of talking to it.
-    pub fn ask_with(&mut self, request: &str, mut stopped: impl FnMut(u32)) -> std::io::Result<String> {
+    pub fn ask_with(
+        &mut self,
+        request: &str,
+        mut stopped: impl FnMut(u32),
+    ) -> std::io::Result<String> {
         assert!(!request.contains('\n'), "one line per request");
         writeln!(self.requests, "{request}")?;
         loop {
@@ -63,7 +74,9 @@ impl Worker {
             } else if let Some(answer) = line.strip_prefix("ok") {
                 return Ok(answer.trim_start().to_owned());
             } else {
-                return Err(Error::other(line.strip_prefix("error ").unwrap_or(line).to_owned()));
+                return Err(Error::other(
+                    line.strip_prefix("error ").unwrap_or(line).to_owned(),
+                ));
             }
         }
     }
@@ -83,7 +96,11 @@ impl Worker {
     pub fn finish(mut self) -> std::io::Result<()> {
         writeln!(self.requests, "quit")?;
         let status = self.child.wait()?;
-        if status.success() { Ok(()) } else { Err(Error::other(format!("worker: {status}"))) }
+        if status.success() {
+            Ok(())
+        } else {
+            Err(Error::other(format!("worker: {status}")))
+        }
     }
 
     /// Kills it with SIGKILL.

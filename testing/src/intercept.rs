@@ -6,7 +6,10 @@
 //! I2. Installed once per process, before the first database is opened.
 //!
 //! Must not: be installed in a test's own process.
-#![expect(unsafe_code, reason = "replaces entries in SQLite's table of system calls")]
+#![expect(
+    unsafe_code,
+    reason = "replaces entries in SQLite's table of system calls"
+)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,11 +37,26 @@ pub fn install() -> Result<(), c_int> {
     // SAFETY: SQLite keeps these as untyped pointers and calls each with the signature that belongs to its name.
     let calls: [(&CStr, Call); 5] = unsafe {
         [
-            (c"write", std::mem::transmute::<*const c_void, Call>(write as *const c_void)),
-            (c"pwrite64", std::mem::transmute::<*const c_void, Call>(pwrite64 as *const c_void)),
-            (c"pwrite", std::mem::transmute::<*const c_void, Call>(pwrite64 as *const c_void)),
-            (c"ftruncate", std::mem::transmute::<*const c_void, Call>(ftruncate as *const c_void)),
-            (c"unlink", std::mem::transmute::<*const c_void, Call>(unlink as *const c_void)),
+            (
+                c"write",
+                std::mem::transmute::<*const c_void, Call>(write as *const c_void),
+            ),
+            (
+                c"pwrite64",
+                std::mem::transmute::<*const c_void, Call>(pwrite64 as *const c_void),
+            ),
+            (
+                c"pwrite",
+                std::mem::transmute::<*const c_void, Call>(pwrite64 as *const c_void),
+            ),
+            (
+                c"ftruncate",
+                std::mem::transmute::<*const c_void, Call>(ftruncate as *const c_void),
+            ),
+            (
+                c"unlink",
+                std::mem::transmute::<*const c_void, Call>(unlink as *const c_void),
+            ),
         ]
     };
     for (name, call) in calls {
@@ -67,7 +85,9 @@ pub fn calls() -> u64 {
 
 /// `look` is called before each file is removed or cut.
 pub fn before_removal(look: Option<fn()>) {
-    *BEFORE_REMOVAL.lock().unwrap_or_else(PoisonError::into_inner) = look;
+    *BEFORE_REMOVAL
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = look;
 }
 
 fn is_the_last() -> bool {
@@ -76,7 +96,9 @@ fn is_the_last() -> bool {
 }
 
 fn look() {
-    let look = *BEFORE_REMOVAL.lock().unwrap_or_else(PoisonError::into_inner);
+    let look = *BEFORE_REMOVAL
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     if let Some(look) = look {
         look();
     }
@@ -91,7 +113,11 @@ fn die() -> ! {
 }
 
 fn half(len: usize) -> usize {
-    if TORN.load(Ordering::SeqCst) { len / 2 } else { 0 }
+    if TORN.load(Ordering::SeqCst) {
+        len / 2
+    } else {
+        0
+    }
 }
 
 unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: usize) -> isize {

@@ -38,13 +38,23 @@ pub const fn schemas(both: bool) -> &'static [&'static str] {
 /// # Errors
 /// SQLite's.
 pub fn prepare(connection: &Connection, schema: &str, shape: &Shape) -> rusqlite::Result<()> {
-    let Shape { journal, synchronous, auto_vacuum } = shape;
+    let Shape {
+        journal,
+        synchronous,
+        auto_vacuum,
+    } = shape;
+    create(connection, schema, auto_vacuum)?;
     connection.execute_batch(&format!(
-        "PRAGMA {schema}.auto_vacuum={auto_vacuum};
-         PRAGMA {schema}.journal_mode={journal};
+        "PRAGMA {schema}.journal_mode={journal};
          PRAGMA {schema}.synchronous={synchronous};
          PRAGMA {schema}.cache_size=8;
-         PRAGMA cache_spill=1;
+         PRAGMA cache_spill=1;"
+    ))
+}
+
+fn create(connection: &Connection, schema: &str, auto_vacuum: &str) -> rusqlite::Result<()> {
+    connection.execute_batch(&format!(
+        "PRAGMA {schema}.auto_vacuum={auto_vacuum};
          BEGIN;
          CREATE TABLE IF NOT EXISTS {schema}.log(n INTEGER PRIMARY KEY, rows INT, bytes INT);
          CREATE TABLE IF NOT EXISTS {schema}.item(n INT, i INT, body TEXT, PRIMARY KEY(n, i)) WITHOUT ROWID;
@@ -53,6 +63,14 @@ pub fn prepare(connection: &Connection, schema: &str, shape: &Shape) -> rusqlite
          WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c WHERE x<{ACCOUNTS})
          INSERT OR IGNORE INTO {schema}.account SELECT x, 0 FROM c;
          COMMIT;"
+    ))?;
+    let number = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+    let in_force = connection.query_row(&format!("PRAGMA {schema}.auto_vacuum"), [], number)?;
+    if in_force.to_string() == auto_vacuum {
+        return Ok(());
+    }
+    connection.execute_batch(&format!(
+        "PRAGMA {schema}.auto_vacuum={auto_vacuum}; VACUUM {schema}"
     ))
 }
 
@@ -61,14 +79,23 @@ pub fn prepare(connection: &Connection, schema: &str, shape: &Shape) -> rusqlite
 /// # Errors
 /// SQLite's.
 pub fn last(connection: &Connection, schema: &str) -> rusqlite::Result<i64> {
-    connection.query_row(&format!("SELECT coalesce(max(n),0) FROM {schema}.log"), [], |row| row.get(0))
+    connection.query_row(
+        &format!("SELECT coalesce(max(n),0) FROM {schema}.log"),
+        [],
+        |row| row.get(0),
+    )
 }
 
 /// Commits transaction `n` in all of `schemas`, after a rolled back one every now and then.
 ///
 /// # Errors
 /// SQLite's.
-pub fn transact(connection: &Connection, schemas: &[&str], seed: u64, n: i64) -> rusqlite::Result<()> {
+pub fn transact(
+    connection: &Connection,
+    schemas: &[&str],
+    seed: u64,
+    n: i64,
+) -> rusqlite::Result<()> {
     let mut random = Random::new(seed ^ n.unsigned_abs().wrapping_mul(0x1000_0001));
     if random.once_in(4) {
         connection.execute_batch("BEGIN IMMEDIATE")?;
@@ -84,7 +111,12 @@ pub fn transact(connection: &Connection, schemas: &[&str], seed: u64, n: i64) ->
     connection.execute_batch("COMMIT")
 }
 
-fn write(connection: &Connection, schema: &str, random: &mut Random, n: i64) -> rusqlite::Result<()> {
+fn write(
+    connection: &Connection,
+    schema: &str,
+    random: &mut Random,
+    n: i64,
+) -> rusqlite::Result<()> {
     let sql = format!("INSERT INTO {schema}.item VALUES(?1, ?2, ?3)");
     let mut insert = connection.prepare_cached(&sql)?;
     let rows = 5 + random.below(40);
@@ -102,11 +134,23 @@ fn write(connection: &Connection, schema: &str, random: &mut Random, n: i64) -> 
             "SAVEPOINT s; UPDATE {schema}.item SET body=body||'undone'; DELETE FROM {schema}.log; ROLLBACK TO s; RELEASE s"
         ))?;
     }
-    connection.execute(&format!("DELETE FROM {schema}.item WHERE n>0 AND n<=?1-{KEPT}"), [n.abs()])?;
+    connection.execute(
+        &format!("DELETE FROM {schema}.item WHERE n>0 AND n<=?1-{KEPT}"),
+        [n.abs()],
+    )?;
     let amount = random.below(1000).cast_signed();
-    let (from, to) = (1 + random.below(ACCOUNTS).cast_signed(), 1 + random.below(ACCOUNTS).cast_signed());
-    connection.execute(&format!("UPDATE {schema}.account SET v=v-?1 WHERE id=?2"), [amount, from])?;
-    connection.execute(&format!("UPDATE {schema}.account SET v=v+?1 WHERE id=?2"), [amount, to])?;
+    let (from, to) = (
+        1 + random.below(ACCOUNTS).cast_signed(),
+        1 + random.below(ACCOUNTS).cast_signed(),
+    );
+    connection.execute(
+        &format!("UPDATE {schema}.account SET v=v-?1 WHERE id=?2"),
+        [amount, from],
+    )?;
+    connection.execute(
+        &format!("UPDATE {schema}.account SET v=v+?1 WHERE id=?2"),
+        [amount, to],
+    )?;
     let log = format!("INSERT INTO {schema}.log VALUES(?1, ?2, ?3)");
     connection.execute(&log, params![n, rows.cast_signed(), bytes.cast_signed()])?;
     Ok(())
@@ -118,13 +162,21 @@ fn write(connection: &Connection, schema: &str, random: &mut Random, n: i64) -> 
 /// What is wrong, in words.
 pub fn check(connection: &Connection, schema: &str) -> Result<i64, String> {
     let number = |sql: &str| -> Result<i64, String> {
-        let sql = sql.replace("{schema}", schema).replace("{KEPT}", &KEPT.to_string());
-        connection.query_row(&sql, [], |row| row.get(0)).map_err(|error| format!("{sql}: {error}"))
+        let sql = sql
+            .replace("{schema}", schema)
+            .replace("{KEPT}", &KEPT.to_string());
+        connection
+            .query_row(&sql, [], |row| row.get(0))
+            .map_err(|error| format!("{sql}: {error}"))
     };
     let last = number("SELECT coalesce(max(n),0) FROM {schema}.log")?;
     let expect = |sql: &str, expected: i64| -> Result<(), String> {
         let found = number(sql)?;
-        if found == expected { Ok(()) } else { Err(format!("after {last}: {sql} is {found}, not {expected}")) }
+        if found == expected {
+            Ok(())
+        } else {
+            Err(format!("after {last}: {sql} is {found}, not {expected}"))
+        }
     };
     expect("SELECT count(*) FROM {schema}.log", last)?;
     expect("SELECT coalesce(min(n),1) FROM {schema}.log", 1)?;
@@ -140,7 +192,12 @@ pub fn check(connection: &Connection, schema: &str) -> Result<i64, String> {
         0,
     )?;
     let sql = format!("PRAGMA {schema}.integrity_check");
-    let integrity: String =
-        connection.query_row(&sql, [], |row| row.get(0)).map_err(|error| format!("{sql}: {error}"))?;
-    if integrity == "ok" { Ok(last) } else { Err(format!("after {last}: {integrity}")) }
+    let integrity: String = connection
+        .query_row(&sql, [], |row| row.get(0))
+        .map_err(|error| format!("{sql}: {error}"))?;
+    if integrity == "ok" {
+        Ok(last)
+    } else {
+        Err(format!("after {last}: {integrity}"))
+    }
 }

@@ -46,10 +46,18 @@ pub fn mappings(pid: u32) -> std::io::Result<Vec<Mapping>> {
         if let Some(range) = range_of(first) {
             let permissions = words.next().unwrap_or_default().to_owned();
             let name = words.skip(3).collect::<Vec<_>>().join(" ");
-            found.push(Mapping { range, permissions, name, locked_kb: 0, flags: Vec::new() });
+            found.push(Mapping {
+                range,
+                permissions,
+                name,
+                locked_kb: 0,
+                flags: Vec::new(),
+            });
         } else if let Some(mapping) = found.last_mut() {
             match first {
-                "Locked:" => mapping.locked_kb = words.next().and_then(|kb| kb.parse().ok()).unwrap_or(0),
+                "Locked:" => {
+                    mapping.locked_kb = words.next().and_then(|kb| kb.parse().ok()).unwrap_or(0);
+                }
                 "VmFlags:" => mapping.flags = words.map(str::to_owned).collect(),
                 _ => {}
             }
@@ -71,7 +79,12 @@ pub fn environment(pid: u32) -> std::io::Result<Range<u64>> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     // The first field after the name is number 3.
-    let field = |number: usize| fields.split_whitespace().nth(number - 3).and_then(|text| text.parse().ok());
+    let field = |number: usize| {
+        fields
+            .split_whitespace()
+            .nth(number - 3)
+            .and_then(|text| text.parse().ok())
+    };
     Ok(field(50).unwrap_or(0)..field(51).unwrap_or(0))
 }
 
@@ -94,7 +107,10 @@ pub fn contents(pid: u32, mapping: &Mapping) -> Vec<u8> {
 /// Those of reading `/proc`.
 pub fn find(pid: u32, needle: &[u8]) -> std::io::Result<Vec<(u64, String)>> {
     let mut found = Vec::new();
-    for mapping in mappings(pid)?.iter().filter(|mapping| mapping.permissions.starts_with('r')) {
+    for mapping in mappings(pid)?
+        .iter()
+        .filter(|mapping| mapping.permissions.starts_with('r'))
+    {
         let bytes = contents(pid, mapping);
         let at = memmem::find_iter(&bytes, needle).map(|at| mapping.range.start + at as u64);
         found.extend(at.map(|at| (at, format!("{} {}", mapping.name, mapping.permissions))));
@@ -111,7 +127,11 @@ pub fn secrets(pid: u32) -> std::io::Result<BTreeSet<Vec<u8>>> {
     for mapping in mappings(pid)?.iter().filter(|mapping| mapping.is_vault()) {
         let bytes = contents(pid, mapping);
         let pieces = bytes.windows(32).step_by(16);
-        found.extend(pieces.filter(|piece| distinct(piece) >= 22).map(<[u8]>::to_vec));
+        found.extend(
+            pieces
+                .filter(|piece| distinct(piece) >= 22)
+                .map(<[u8]>::to_vec),
+        );
     }
     Ok(found)
 }
@@ -123,5 +143,8 @@ fn distinct(piece: &[u8]) -> usize {
 /// The pieces of `pieces` that occur in `haystack`, at any offset.
 #[must_use]
 pub fn pieces_in<'a>(pieces: &'a BTreeSet<Vec<u8>>, haystack: &[u8]) -> Vec<&'a Vec<u8>> {
-    pieces.iter().filter(|piece| memmem::find(haystack, piece).is_some()).collect()
+    pieces
+        .iter()
+        .filter(|piece| memmem::find(haystack, piece).is_some())
+        .collect()
 }

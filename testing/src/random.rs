@@ -37,24 +37,28 @@ impl Random {
     }
 
     /// One of `items`, which are not empty.
-    pub fn one_of<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+    pub fn one_of<T: Copy>(&mut self, items: &[T]) -> T {
         let index = usize::try_from(self.below(items.len() as u64)).unwrap_or(0);
-        &items[index]
+        items[index]
     }
 
     /// A text of `len` letters and digits.
     pub fn text(&mut self, len: usize) -> String {
         const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
-        (0..len).map(|_| char::from(*self.one_of(LETTERS))).collect()
+        (0..len).map(|_| char::from(self.one_of(LETTERS))).collect()
     }
 }
 
 /// The seed of a test run: `STRONGROOM_SEED`, or the clock. Print it.
 #[must_use]
 pub fn seed() -> u64 {
-    let given = std::env::var("STRONGROOM_SEED").ok().and_then(|text| text.parse().ok());
+    let given = std::env::var("STRONGROOM_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok());
     given.unwrap_or_else(|| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         u64::try_from(now.as_nanos() % 1_000_000_007).unwrap_or(1)
     })
 }
@@ -62,5 +66,8 @@ pub fn seed() -> u64 {
 /// How often something is to be done: the number in the environment variable `name`, or `default`.
 #[must_use]
 pub fn times(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(default)
 }

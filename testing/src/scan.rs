@@ -42,7 +42,8 @@ impl Place {
             Self::Shm
         } else if name.contains(".db-mj") {
             Self::Super
-        } else if name.contains("/tmp/etilqs_") {
+        } else if name.contains("/tmp/etilqs_") || name.contains("/tmp/#") {
+            // SQLite's own name, or the kernel's for a file that never had one (O_TMPFILE).
             Self::Temp
         } else if name.ends_with(".db") {
             Self::Main
@@ -109,14 +110,19 @@ impl Found {
     pub fn search_process(&mut self, pid: u32, needle: &[u8]) -> std::io::Result<()> {
         for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
             let link = entry?.path();
-            let Ok(target) = std::fs::read_link(&link) else { continue };
+            let Ok(target) = std::fs::read_link(&link) else {
+                continue;
+            };
             let target = target.to_string_lossy().into_owned();
             // The database and its named companions are searched by name.
             if !target.ends_with(" (deleted)") {
                 continue;
             }
             let mut bytes = Vec::new();
-            if File::open(&link).and_then(|mut file| file.read_to_end(&mut bytes)).is_ok() {
+            if File::open(&link)
+                .and_then(|mut file| file.read_to_end(&mut bytes))
+                .is_ok()
+            {
                 self.look(&target, &bytes, needle);
             }
         }

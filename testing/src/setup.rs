@@ -55,7 +55,11 @@ impl Room {
     #[must_use]
     pub fn sealed_uri(&self, name: &str, more: &str) -> String {
         let (database, key) = (self.at(name), self.at("keys/first"));
-        format!("file:{}?key_file={}{more}", database.display(), key.display())
+        format!(
+            "file:{}?key_file={}{more}",
+            database.display(),
+            key.display()
+        )
     }
 
     /// The URI of the plain database `name` on SQLite's own VFS.
@@ -68,7 +72,11 @@ impl Room {
     #[must_use]
     pub fn options(&self, key: &str) -> OpenOptions {
         let file = self.at("keys").join(key);
-        OpenOptions { key: Some(KeySource::File(file)), create: true, ..OpenOptions::default() }
+        OpenOptions {
+            key: Some(KeySource::File(file)),
+            create: true,
+            ..OpenOptions::default()
+        }
     }
 }
 
@@ -90,11 +98,22 @@ pub fn extension() -> &'static Path {
         }
         // <target>/debug/deps/<test>
         let test = std::env::current_exe().expect("a running program has a path");
-        let profile = test.ancestors().nth(2).expect("tests run in <target>/<profile>/deps");
-        let target = profile.parent().expect("a profile lies in a target directory");
+        let profile = test
+            .ancestors()
+            .nth(2)
+            .expect("tests run in <target>/<profile>/deps");
+        let target = profile
+            .parent()
+            .expect("a profile lies in a target directory");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
-            .args(["build", "--quiet", "-p", "strongroom-sqlite-ext", "--manifest-path"])
+            .args([
+                "build",
+                "--quiet",
+                "-p",
+                "strongroom-sqlite-ext",
+                "--manifest-path",
+            ])
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"))
             .env("CARGO_TARGET_DIR", target)
             .status()
@@ -107,5 +126,6 @@ pub fn extension() -> &'static Path {
 /// A Python whose `sqlite3` module can load extensions: the distribution's. `STRONGROOM_PYTHON` names another.
 #[must_use]
 pub fn python() -> PathBuf {
-    std::env::var_os("STRONGROOM_PYTHON").map_or_else(|| PathBuf::from("/usr/bin/python3"), PathBuf::from)
+    std::env::var_os("STRONGROOM_PYTHON")
+        .map_or_else(|| PathBuf::from("/usr/bin/python3"), PathBuf::from)
 }

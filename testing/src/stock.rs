@@ -1,5 +1,8 @@
 //! Connections to SQLite's own VFS, as unlike the guard's as they can be while their results stay comparable.
-#![expect(unsafe_code, reason = "sqlite3_file_control has no safe form in rusqlite")]
+#![expect(
+    unsafe_code,
+    reason = "sqlite3_file_control has no safe form in rusqlite"
+)]
 
 use std::ffi::{CStr, c_int};
 
@@ -21,5 +24,9 @@ pub fn reserve(connection: &Connection, schema: &CStr) -> rusqlite::Result<()> {
             (&raw mut bytes).cast(),
         )
     };
-    if rc == ffi::SQLITE_OK { Ok(()) } else { Err(rusqlite::Error::SqliteFailure(ffi::Error::new(rc), None)) }
+    if rc == ffi::SQLITE_OK {
+        Ok(())
+    } else {
+        Err(rusqlite::Error::SqliteFailure(ffi::Error::new(rc), None))
+    }
 }

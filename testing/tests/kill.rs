@@ -6,6 +6,11 @@
 //! database is then opened, checked, verified page by page, and the next worker goes on with it. The same for a rekey
 //! and for encrypting and decrypting. `STRONGROOM_KILLS` sets the kills per mode, `STRONGROOM_SEED` repeats a run.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(
+    clippy::print_stdout,
+    clippy::use_debug,
+    reason = "seeds and counts are for whoever runs it"
+)]
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -90,8 +95,14 @@ fn check(room: &Room, name: &str, other: Option<&str>) -> i64 {
     let connection = open(&room.at(name), &room.options("first")).unwrap();
     let last = ledger::check(&connection, "main").unwrap();
     if let Some(other) = other {
-        connection.execute("ATTACH ?1 AS other", [room.sealed_uri(other, "")]).unwrap();
-        assert_eq!(ledger::check(&connection, "other").unwrap(), last, "both or neither");
+        connection
+            .execute("ATTACH ?1 AS other", [room.sealed_uri(other, "")])
+            .unwrap();
+        assert_eq!(
+            ledger::check(&connection, "other").unwrap(),
+            last,
+            "both or neither"
+        );
     }
     drop(connection);
     verify(room, name, "first");
@@ -101,7 +112,10 @@ fn check(room: &Room, name: &str, other: Option<&str>) -> i64 {
 fn verify(room: &Room, name: &str, key: &str) {
     let report = ops::verify(&room.at(name), &room.options(key), &mut |_, _| {}).unwrap();
     assert!(report.bad.is_empty(), "{name}: {:?}", report.bad);
-    assert!(report.pages_ok > 0 && report.pages_ok == report.pages, "{name}: {report:?}");
+    assert!(
+        report.pages_ok > 0 && report.pages_ok == report.pages,
+        "{name}: {report:?}"
+    );
 }
 
 /// Kills a worker at random times, `kills` times, on one database.
@@ -116,21 +130,33 @@ fn kill_at_random(label: &str, shape: &Shape, both: bool, kills: u64) {
     }
     let (mut acknowledged, mut in_midst) = (0, 0);
     for kill in 0..kills {
-        let said = run(&arguments, Some(Duration::from_micros(200 + random.below(200_000))));
+        let said = run(
+            &arguments,
+            Some(Duration::from_micros(200 + random.below(200_000))),
+        );
         assert!(said.killed, "without a limit it ends by being killed only");
         acknowledged = said.last_number().unwrap_or(acknowledged);
         in_midst += u64::from(has_leftovers(room.path()));
         // Recovery begins with either of the two databases.
-        let (first, second) = if kill % 2 == 0 { ("a.db", "b.db") } else { ("b.db", "a.db") };
+        let (first, second) = if kill % 2 == 0 {
+            ("a.db", "b.db")
+        } else {
+            ("b.db", "a.db")
+        };
         let last = match both {
             true => check(&room, first, Some(second)),
             false => check(&room, "a.db", None),
         };
         let committed = [acknowledged, acknowledged + 1];
-        assert!(committed.contains(&last), "seed {seed}, kill {kill}: said {acknowledged}, found {last}");
+        assert!(
+            committed.contains(&last),
+            "seed {seed}, kill {kill}: said {acknowledged}, found {last}"
+        );
         acknowledged = last;
     }
-    println!("{label} {shape:?}: {acknowledged} transactions, {in_midst} of {kills} kills left a journal or log");
+    println!(
+        "{label} {shape:?}: {acknowledged} transactions, {in_midst} of {kills} kills left a journal or log"
+    );
     assert!(acknowledged > 0, "nothing was ever committed");
     assert!(in_midst > 0, "no kill hit a transaction");
 }
@@ -159,14 +185,24 @@ fn random_kills_delete() {
 #[test]
 fn random_kills_truncate() {
     for synchronous in ["FULL", "NORMAL", "OFF"] {
-        kill_at_random("random", &shape("TRUNCATE", synchronous, 0), false, kills(20));
+        kill_at_random(
+            "random",
+            &shape("TRUNCATE", synchronous, 0),
+            false,
+            kills(20),
+        );
     }
 }
 
 #[test]
 fn random_kills_persist() {
     for synchronous in ["FULL", "NORMAL", "OFF"] {
-        kill_at_random("random", &shape("PERSIST", synchronous, 0), false, kills(20));
+        kill_at_random(
+            "random",
+            &shape("PERSIST", synchronous, 0),
+            false,
+            kills(20),
+        );
     }
 }
 
@@ -181,7 +217,12 @@ fn random_kills_wal() {
 fn random_kills_auto_vacuum() {
     for journal in ["DELETE", "WAL", "PERSIST"] {
         for auto_vacuum in [1, 2] {
-            kill_at_random("auto_vacuum", &shape(journal, "NORMAL", auto_vacuum), false, kills(10));
+            kill_at_random(
+                "auto_vacuum",
+                &shape(journal, "NORMAL", auto_vacuum),
+                false,
+                kills(10),
+            );
         }
     }
 }
@@ -212,15 +253,21 @@ fn kill_at_each_call(shape: &Shape, both: bool, deaths: u64) {
         arguments.push(format!("die_at={at}"));
         arguments.push(format!("torn={}", at % 2));
         let said = run(&arguments, None);
-        assert!(said.killed, "seed {seed}: call {at} of {calls} was not reached");
+        assert!(
+            said.killed,
+            "seed {seed}: call {at} of {calls} was not reached"
+        );
         let acknowledged = said.last_number().unwrap_or(0);
-        let last = match (both, at % 3 == 0) {
+        let last = match (both, at.is_multiple_of(3)) {
             (true, true) => check(&room, "b.db", Some("a.db")),
             (true, false) => check(&room, "a.db", Some("b.db")),
             (false, _) => check(&room, "a.db", None),
         };
         let committed = [acknowledged, acknowledged + 1];
-        assert!(committed.contains(&last), "seed {seed}, call {at}: said {acknowledged}, found {last}");
+        assert!(
+            committed.contains(&last),
+            "seed {seed}, call {at}: said {acknowledged}, found {last}"
+        );
         at += stride;
     }
 }
@@ -282,14 +329,21 @@ fn kills_during_rekey() {
                 interrupted += u64::from(said.killed);
                 assert_one_key_opens(&room, old, new, last);
                 if said.lines.last().is_some_and(|line| line == "refused") {
-                    assert!(open(&path, &room.options(new)).is_ok(), "refused, so it was finished");
+                    assert!(
+                        open(&path, &room.options(new)).is_ok(),
+                        "refused, so it was finished"
+                    );
                 }
             }
             if let Some(finished) = finish_rekey(&room, old, new) {
                 calls = finished.calls().unwrap_or(calls).max(20);
             }
             let refused = open(&path, &room.options(old)).unwrap_err();
-            assert_eq!(refused.code().number, 2002, "the old key opens nothing any more");
+            assert_eq!(
+                refused.code().number,
+                2002,
+                "the old key opens nothing any more"
+            );
             let connection = open(&path, &room.options(new)).unwrap();
             assert_eq!(ledger::check(&connection, "main").unwrap(), last);
             drop(connection);
@@ -313,7 +367,9 @@ fn rekey_arguments(room: &Room, old: &str, new: &str) -> Vec<String> {
 /// After a kill the contents are there, under the old key or under the new one.
 fn assert_one_key_opens(room: &Room, old: &str, new: &str, last: i64) {
     let path = room.at("a.db");
-    let connection = open(&path, &room.options(old)).or_else(|_| open(&path, &room.options(new))).unwrap();
+    let connection = open(&path, &room.options(old))
+        .or_else(|_| open(&path, &room.options(new)))
+        .unwrap();
     assert_eq!(ledger::check(&connection, "main").unwrap(), last);
 }
 
@@ -322,9 +378,18 @@ fn finish_rekey(room: &Room, old: &str, new: &str) -> Option<Said> {
     match open(&room.at("a.db"), &room.options(old)) {
         Err(error) if error.code().number == 2002 => {
             let new_key = room.options(new).key;
-            let again = ops::rekey(&room.at("a.db"), &room.options(old), new_key.as_ref(), false, &mut |_, _| {});
+            let again = ops::rekey(
+                &room.at("a.db"),
+                &room.options(old),
+                new_key.as_ref(),
+                false,
+                &mut |_, _| {},
+            );
             match again {
-                Ok(report) => assert!(report.resumed, "only a begun rekey accepts the new key alone"),
+                Ok(report) => assert!(
+                    report.resumed,
+                    "only a begun rekey accepts the new key alone"
+                ),
                 Err(error) => assert_eq!(error.code().number, 2002),
             }
             None
@@ -344,11 +409,22 @@ fn kills_during_encrypt_and_decrypt() {
     println!("copies: STRONGROOM_SEED={seed}");
     let mut random = Random::new(seed);
     let room = Room::new(&mut random).unwrap();
-    let plain = Connection::open_with_flags(room.plain_uri("plain.db"), rusqlite::OpenFlags::default()).unwrap();
+    let plain =
+        Connection::open_with_flags(room.plain_uri("plain.db"), rusqlite::OpenFlags::default())
+            .unwrap();
     let last = fill(&plain, "DELETE", 40);
     drop(plain);
-    ops::encrypt(&room.at("plain.db"), &room.at("sealed.db"), &room.options("first"), &mut |_, _| {}).unwrap();
-    for (task, from, to) in [("encrypt", "plain.db", "out1.db"), ("decrypt", "sealed.db", "out2.db")] {
+    ops::encrypt(
+        &room.at("plain.db"),
+        &room.at("sealed.db"),
+        &room.options("first"),
+        &mut |_, _| {},
+    )
+    .unwrap();
+    for (task, from, to) in [
+        ("encrypt", "plain.db", "out1.db"),
+        ("decrypt", "sealed.db", "out2.db"),
+    ] {
         let source = std::fs::read(room.at(from)).unwrap();
         let (mut whole, mut none) = (0, 0);
         let mut calls = 0;
@@ -370,7 +446,11 @@ fn kills_during_encrypt_and_decrypt() {
                 none += 1;
                 assert!(said.killed);
             }
-            assert_eq!(std::fs::read(room.at(from)).unwrap(), source, "{task} changed its source");
+            assert_eq!(
+                std::fs::read(room.at(from)).unwrap(),
+                source,
+                "{task} changed its source"
+            );
         }
         println!("{task}: {calls} calls; {none} kills left no output, {whole} runs a whole one");
         assert!(none > 0 && whole > 0);
@@ -389,7 +469,8 @@ fn copy_arguments(room: &Room, task: &str, from: &str, to: &str) -> Vec<String> 
 fn check_copy(room: &Room, task: &str, name: &str) -> i64 {
     let connection = match task {
         "encrypt" => open(&room.at(name), &room.options("first")).unwrap(),
-        _ => Connection::open_with_flags(room.plain_uri(name), rusqlite::OpenFlags::default()).unwrap(),
+        _ => Connection::open_with_flags(room.plain_uri(name), rusqlite::OpenFlags::default())
+            .unwrap(),
     };
     let last = ledger::check(&connection, "main").unwrap();
     drop(connection);

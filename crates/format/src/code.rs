@@ -121,7 +121,7 @@ codes! {
     IO = 5001, Io, "the operating system reported an error", "see its message; check disk space, permissions and the device";
 
     RESERVE = 6001, Refused, "pages without the reserved bytes were to be written to a sealed database", "copy with VACUUM INTO or `strongroom sqlite encrypt`; the backup API cannot add reserved bytes";
-    PAGE_SIZE = 6002, Refused, "the page size of a sealed database cannot be changed in place", "PRAGMA page_size=N; VACUUM INTO 'file:NEW?key_id=...&page_size=N'";
+    PAGE_SIZE = 6002, Refused, "the page size of a sealed database cannot be changed in place", "use PRAGMA page_size=N and then VACUUM INTO 'file:NEW?key_id=...&page_size=N'";
     PLAINTEXT_COPY = 6003, Refused, "a sealed database was about to be copied into a plain file", "give the target a key, or add allow_plaintext=1 to its URI; or use `strongroom sqlite decrypt`";
     ATTACH_KEY = 6004, Refused, "ATTACH ... KEY was used; SQLite ignores it and would have made a plain database", "give the key in the file name: ATTACH 'file:x.db?key_id=NAME'; or register it with strongroom_key()";
     FOREIGN_VFS = 6005, Refused, "a sealed database was attached to a connection that keeps temporary files outside the guard", "open the connection itself through the guard: load the extension first, or add vfs=strongroom to its URI";

@@ -1,6 +1,6 @@
 //! The workloads: each makes ready outside the clock, works under it, and returns what its peers must return too.
 //!
-//! Must not: let one round's work change another's: updates set what depends on the round only, loads go to new files.
+//! Must not: let one round's work change another's: updates set a value of their own, loads go to new files.
 
 use rusqlite::Connection;
 use rusqlite::types::Value;
@@ -18,6 +18,20 @@ const POINT_READS: u32 = 20_000;
 /// Rows updated in one round of a workload with one transaction.
 const UPDATES: u32 = 5_000;
 
+/// Statements whose temporary files hold tens of megabytes: sorted runs that are written and merged in order, and a
+/// transient index that is written and read at random.
+const SPILLS: [(&str, &str); 2] = [
+    (
+        "sort of lineitem",
+        "SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY l_comment, l_partkey) AS n, * FROM lineitem)",
+    ),
+    (
+        "distinct rows of a quarter of lineitem",
+        "SELECT count(*) FROM (SELECT DISTINCT l_comment, l_partkey, l_orderkey, l_linenumber FROM lineitem
+         WHERE l_orderkey < (SELECT max(l_orderkey) / 4 FROM lineitem))",
+    ),
+];
+
 /// What a workload does.
 enum Work {
     Query(&'static str),
@@ -33,6 +47,8 @@ struct Updates {
     synchronous: &'static str,
     count: u32,
     one_transaction: bool,
+    /// Which of these workloads it is: part of the value that is set.
+    number: u32,
 }
 
 /// A workload and its rounds.
@@ -59,10 +75,9 @@ pub(crate) fn all(databases: &Databases, options: &Options) -> Result<Vec<Worklo
         let line = Line::new("TPC-H queries", format!("{} {}", query.name, query.title), 1, "");
         all.push(Workload::new(line, Work::Query(query.sql)));
     }
-    all.push(Workload::new(
-        Line::new("TPC-H queries", "sort of lineitem that spills", 1, ""),
-        Work::Query("SELECT count(*) FROM (SELECT * FROM lineitem ORDER BY l_comment, l_partkey LIMIT -1 OFFSET 1)"),
-    ));
+    for (name, sql) in SPILLS {
+        all.push(Workload::new(Line::new("Temporary files", name, 1, ""), Work::Query(sql)));
+    }
     all.extend(updates());
     let table = tpch::table("lineitem").ok_or("no lineitem")?;
     let rows_to_load = tpch::rows(table, options.scale / 5.0)?.collect::<Result<Vec<_>, _>>()?;
@@ -86,9 +101,9 @@ fn updates() -> impl Iterator<Item = Workload> {
         ("rollback journal, synchronous=OFF, a transaction each", "delete", "OFF", 2000, false),
         ("rollback journal, synchronous=FULL, one transaction", "delete", "FULL", UPDATES, true),
     ];
-    kinds.into_iter().map(|(name, journal, synchronous, count, one_transaction)| {
+    kinds.into_iter().zip(1..).map(|((name, journal, synchronous, count, one_transaction), number)| {
         let line = Line::new("Writing", format!("updates, {name}"), count, "update");
-        Workload::new(line, Work::Updates(Updates { journal, synchronous, count, one_transaction }))
+        Workload::new(line, Work::Updates(Updates { journal, synchronous, count, one_transaction, number }))
     })
 }
 
@@ -161,11 +176,12 @@ fn point_reads(connection: &Connection, one: bool, rows: i64, round: u32) -> Res
     Ok(sum)
 }
 
-/// Sets a column of random rows to what the round says; in WAL mode the log is checkpointed under the clock as well.
+/// Sets a column of random rows to a value that no row has: SQLite does not write a page that an update leaves as it
+/// was. In WAL mode the log is checkpointed under the clock as well.
 fn update(connection: &Connection, how: Updates, rows: i64, round: u32) -> Result<(), Failure> {
     let mut numbers = Numbers::new(u64::from(round));
     let mut statement = connection.prepare("UPDATE lineitem SET l_tax = ?2 WHERE rowid = ?1")?;
-    let tax = f64::from(round % 9) / 100.0;
+    let tax = f64::from(how.number) + f64::from(round) / 1024.0;
     if how.one_transaction {
         connection.execute_batch("BEGIN IMMEDIATE")?;
     }

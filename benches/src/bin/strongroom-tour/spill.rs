@@ -1,9 +1,10 @@
 //! What SQLite puts into temporary files, looked at from outside while the statement runs.
 //!
-//! SQLite unlinks a temporary file as soon as it is open, so that no name leads to it; /proc/self/fd still does, as it
-//! would for anyone with the process's rights, and the blocks are on the disk.
+//! A temporary file of SQLite's has no name: it is made without one (O_TMPFILE), or unlinked as soon as it is open. The
+//! process's /proc/self/fd still leads to it, and its blocks are on the disk.
 //! Must not: read the files through SQLite.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use rusqlite::Connection;
@@ -19,9 +20,13 @@ const ENTROPY_MIN: f64 = 7.9;
 /// Less than this was no spill.
 const SPILL_MIN: usize = 1 << 20;
 
+/// Nameless files that are open before a statement runs: not SQLite's.
+type Before = BTreeSet<PathBuf>;
+
 /// A sort and a temporary table on both databases.
 pub(crate) fn run(tour: &mut Tour) -> Result<(), Failure> {
     tour.checks.heading("Temporary files, found through /proc/self/fd")?;
+    let before: Before = nameless()?;
     let plain = tour.open_plain()?;
     let path = tour.sealed();
     let sealed = tour.open_sealed(&path, KEY)?;
@@ -29,40 +34,47 @@ pub(crate) fn run(tour: &mut Tour) -> Result<(), Failure> {
         connection.pragma_update(None, "cache_size", -1000)?;
         connection.pragma_update(None, "temp_store", "FILE")?;
     }
-    tour.checks.check("plain: a sort that spills", || judge(&sort(&plain)?, false))?;
-    tour.checks.check("sealed: the same sort", || judge(&sort(&sealed)?, true))?;
+    tour.checks.check("plain: a sort that spills", || judge(&sort(&plain, &before)?, false))?;
+    tour.checks.check("sealed: the same sort", || judge(&sort(&sealed, &before)?, true))?;
     // The files of one connection must not be taken for the other's.
-    tour.checks.check("plain: a temporary table", || judge(&temporary_table(&plain)?, false))?;
+    tour.checks.check("plain: a temporary table", || judge(&temporary_table(&plain, &before)?, false))?;
     drop(plain);
-    tour.checks.check("sealed: the same temporary table", || judge(&temporary_table(&sealed)?, true))
+    tour.checks.check("sealed: the same temporary table", || judge(&temporary_table(&sealed, &before)?, true))
 }
 
 /// Steps part of the way through a sort of the largest table; what its temporary files hold then.
-fn sort(connection: &Connection) -> Result<Vec<u8>, Failure> {
+fn sort(connection: &Connection, before: &Before) -> Result<Vec<u8>, Failure> {
     let mut statement = connection.prepare("SELECT * FROM lineitem ORDER BY l_comment")?;
     let mut rows = statement.query([])?;
     for _ in 0..1000 {
         rows.next()?.ok_or("the table ended")?;
     }
-    temporary_files()
+    temporary_files(before)
 }
 
-fn temporary_table(connection: &Connection) -> Result<Vec<u8>, Failure> {
+fn temporary_table(connection: &Connection, before: &Before) -> Result<Vec<u8>, Failure> {
     connection.execute_batch("CREATE TEMP TABLE copy AS SELECT * FROM lineitem LIMIT 100000")?;
-    temporary_files()
+    temporary_files(before)
 }
 
-/// The bytes of every open file that SQLite made and unlinked.
-fn temporary_files() -> Result<Vec<u8>, Failure> {
-    let mut all = Vec::new();
+/// Descriptors of this process that lead to a file without a name.
+fn nameless() -> Result<BTreeSet<PathBuf>, Failure> {
+    let mut found = BTreeSet::new();
     for entry in std::fs::read_dir("/proc/self/fd")? {
-        let path: PathBuf = entry?.path();
+        let path = entry?.path();
         // The directory's own descriptor is gone by the time that it is looked at.
-        let Ok(target) = std::fs::read_link(&path) else { continue };
-        let target = target.to_string_lossy();
-        if target.contains("etilqs_") && target.ends_with(" (deleted)") {
-            all.extend(std::fs::read(&path)?);
+        if std::fs::read_link(&path).is_ok_and(|target| target.to_string_lossy().ends_with(" (deleted)")) {
+            found.insert(path);
         }
+    }
+    Ok(found)
+}
+
+/// The bytes of every nameless file that was not open before.
+fn temporary_files(before: &Before) -> Result<Vec<u8>, Failure> {
+    let mut all = Vec::new();
+    for path in nameless()?.difference(before) {
+        all.extend(std::fs::read(path)?);
     }
     Ok(all)
 }

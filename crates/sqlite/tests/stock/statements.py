@@ -21,7 +21,7 @@ ATTACH_KEY = [
     "attach ('%s') as x key ('se'||'cret')",
     "attach '%s' as key key 'secret'",
     "attach '%s' as 'x' key \"secret\"",
-    "attach lower('%s') as x key 'secret'",
+    "attach trim('%s') as x key 'secret'",
     ";; attach '%s' as x key 'secret'",
     "\ufeffattach '%s' as x key 'secret'",
     "attach '%s' as x key ''||'secret'",

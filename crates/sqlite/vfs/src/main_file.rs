@@ -65,6 +65,7 @@ pub(crate) struct Link {
 pub(crate) struct MainFile {
     lower: Lower,
     path: String,
+    /// What the header of a database that does not exist yet is to be made for.
     opener: Option<Arc<Opener>>,
     sealed: Option<Arc<Sealed>>,
     keys: Option<Arc<Keys>>,
@@ -95,7 +96,7 @@ impl MainFile {
         let mut file = Self::new(lower, path, page_size);
         file.on_disk = true;
         if let Some(opener) = opener {
-            file.unlock(opener)?;
+            file.unlock(&opener)?;
         }
         Ok(file)
     }
@@ -145,13 +146,14 @@ impl MainFile {
     }
 
     /// Opens the header with `opener`.
-    pub(crate) fn unlock(&mut self, opener: Arc<Opener>) -> RcResult<()> {
-        let sealed = Sealed::open(&self.path, self.lower, &opener)?;
+    pub(crate) fn unlock(&mut self, opener: &Opener) -> RcResult<()> {
+        let sealed = Sealed::open(&self.path, self.lower, opener)?;
         let keys = sealed.keys();
         self.page_size = keys.object.header().unit_size;
         self.keys = Some(keys);
         self.sealed = Some(sealed);
-        self.opener = Some(opener);
+        // The header keeps what it needs of it; what the user gave is wiped with the last reference.
+        self.opener = None;
         self.on_disk = true;
         self.change_counter = None;
         self.warn_of_ctr();
@@ -257,6 +259,7 @@ impl MainFile {
         self.sealed = Some(Sealed::open(&self.path, self.lower, &opener)?);
         self.keys = self.sealed.as_ref().map(|sealed| sealed.keys());
         self.on_disk = true;
+        self.opener = None;
         Ok(())
     }
 
@@ -267,7 +270,7 @@ impl MainFile {
             .clone()
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))?;
         let mine = self.page_size;
-        self.unlock(opener)?;
+        self.unlock(&opener)?;
         if self.page_size != mine {
             return Err(report(
                 &code::BUSY,
@@ -465,9 +468,10 @@ impl MainFile {
         if first < number {
             let zeros = vec![0; self.page_size as usize];
             let skip = lock_byte_page(self.page_size);
-            (first..number).filter(|gap| *gap != skip).try_for_each(|gap| self.write_page(gap, &zeros))?;
+            (first..number)
+                .filter(|gap| *gap != skip)
+                .try_for_each(|gap| self.write_page(gap, &zeros))?;
         }
-        self.pages = self.pages.max(number);
         Ok(())
     }
 
@@ -546,7 +550,9 @@ impl Body for MainFile {
         self.ensure_header()?;
         self.ensure_fresh()?;
         self.seal_gap(number)?;
-        self.write_page(number, data)
+        self.write_page(number, data)?;
+        self.pages = self.pages.max(number);
+        Ok(())
     }
 
     fn truncate(&mut self, size: u64) -> RcResult<()> {

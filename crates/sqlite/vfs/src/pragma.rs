@@ -94,7 +94,7 @@ fn key(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
             };
             let opener = opener(value, !main.is_on_disk())?;
             if main.is_on_disk() {
-                main.unlock(opener)?;
+                main.unlock(&opener)?;
             } else {
                 return Err(report(&code::KEY_OPTION, "the database has a key already"));
             }

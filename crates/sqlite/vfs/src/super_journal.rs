@@ -265,6 +265,12 @@ impl SuperReader {
         Ok(Self { lower, image, path })
     }
 
+    /// Names in clear, because a plain database takes part (U2): known while they are being read, for U3.
+    pub(crate) fn clear(lower: Lower, path: String, image: Vec<u8>) -> Self {
+        being_read(|list| list.push((path.clone(), image.clone())));
+        Self { lower, image, path }
+    }
+
     /// U3: a sealed journal of a database that is not open here. SQLite wants to know whether it names the
     /// super-journal that is being read; the answer is yes if that one lists it.
     pub(crate) fn presume(lower: Lower, path: String) -> RcResult<Self> {

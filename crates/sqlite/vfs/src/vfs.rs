@@ -383,7 +383,17 @@ fn choose_super(request: &Request) -> RcResult<Box<dyn Body>> {
     let mut bytes = vec![0; size];
     lower.read_whole(&mut bytes, 0)?;
     if !bytes.starts_with(&AUX_MAGIC) {
-        return Ok(Box::new(PassThrough(lower)));
+        return match bytes.first() {
+            // Names in clear: SQLite writes absolute paths.
+            Some(b'/') => Ok(Box::new(SuperReader::clear(
+                lower,
+                request.path.clone(),
+                bytes,
+            ))),
+            // A plain database's journal: empty, ended (zeros), or beginning as SQLite's do.
+            None | Some(0 | 0xd9) => Ok(Box::new(PassThrough(lower))),
+            Some(_) => Err(report(&code::SUPER_JOURNAL, request.path.as_str())),
+        };
     }
     let Some(prologue) = Prologue::parse(&bytes) else {
         return Err(report(&code::SUPER_JOURNAL, request.path.as_str()));

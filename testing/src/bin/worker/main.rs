@@ -18,7 +18,10 @@ struct Given(BTreeMap<String, String>);
 
 impl Given {
     fn text(&self, name: &str) -> Result<&str, Failure> {
-        self.0.get(name).map(String::as_str).ok_or_else(|| format!("no {name}").into())
+        self.0
+            .get(name)
+            .map(String::as_str)
+            .ok_or_else(|| format!("no {name}").into())
     }
 
     fn path(&self, name: &str) -> Result<PathBuf, Failure> {
@@ -26,19 +29,28 @@ impl Given {
     }
 
     fn number(&self, name: &str) -> Result<u64, Failure> {
-        self.0.get(name).map_or(Ok(0), |text| text.parse().map_err(Failure::from))
+        self.0
+            .get(name)
+            .map_or(Ok(0), |text| text.parse().map_err(Failure::from))
     }
 
     fn options(&self, key: &str) -> Result<OpenOptions, Failure> {
         let key = KeySource::File(self.path(key)?);
-        Ok(OpenOptions { key: Some(key), create: true, ..OpenOptions::default() })
+        Ok(OpenOptions {
+            key: Some(key),
+            create: true,
+            ..OpenOptions::default()
+        })
     }
 }
 
 fn main() -> Result<(), Failure> {
     let mut arguments = std::env::args().skip(1);
     let task = arguments.next().unwrap_or_default();
-    let pairs = arguments.filter_map(|pair| pair.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let pairs = arguments.filter_map(|pair| {
+        pair.split_once('=')
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    });
     let given = Given(pairs.collect());
     strongroom_sqlite::register()?;
     strongroom_sqlite_vfs::to_stderr(true);

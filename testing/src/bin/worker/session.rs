@@ -32,7 +32,8 @@ pub(crate) fn run() -> Result<(), Failure> {
                 Ok(held.len().to_string())
             }
             "removals" => {
-                intercept::before_removal((rest != "0").then(|| -> fn() { stop }));
+                let look: fn() = stop;
+                intercept::before_removal((rest != "0").then_some(look));
                 Ok(String::new())
             }
             "open" => open(&mut connection, || uri(rest)),
@@ -66,10 +67,14 @@ fn open(
 }
 
 fn uri(uri: &str) -> Result<Connection, String> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_URI;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(uri, flags).map_err(described)?;
     // What is wrong with the key or the header shows at the first read.
-    connection.query_row("PRAGMA schema_version", [], |_| Ok(())).map_err(described)?;
+    connection
+        .query_row("PRAGMA schema_version", [], |_| Ok(()))
+        .map_err(described)?;
     Ok(connection)
 }
 
@@ -77,7 +82,11 @@ fn uri(uri: &str) -> Result<Connection, String> {
 fn library(rest: &str) -> Result<Connection, String> {
     let (path, key) = rest.split_once(' ').ok_or("0 two paths")?;
     let key = Some(KeySource::File(key.into()));
-    let options = OpenOptions { key, create: true, ..OpenOptions::default() };
+    let options = OpenOptions {
+        key,
+        create: true,
+        ..OpenOptions::default()
+    };
     strongroom_sqlite::open(Path::new(path), &options).map_err(|error| format!("0 {error}"))
 }
 
@@ -87,7 +96,10 @@ fn every(connection: Option<&mut Connection>, steps: &str) -> Result<String, Str
         stop();
         false
     });
-    connection.ok_or("0 nothing is open")?.progress_handler(steps, handler).map_err(described)?;
+    connection
+        .ok_or("0 nothing is open")?
+        .progress_handler(steps, handler)
+        .map_err(described)?;
     Ok(String::new())
 }
 
@@ -99,7 +111,12 @@ fn sql(connection: Option<&Connection>, text: &str) -> Result<String, String> {
     let mut first = None;
     while let Some(row) = rows.next().map_err(described)? {
         if first.is_none() {
-            first = Some(row.get_ref(0).map_err(described)?.as_str().map(str::to_owned).unwrap_or_default());
+            // A row may have no columns, and a column no text.
+            let text = row
+                .get_ref(0)
+                .ok()
+                .and_then(|value| value.as_str().ok().map(str::to_owned));
+            first = Some(text.unwrap_or_default());
         }
     }
     Ok(first.unwrap_or_default())

@@ -58,7 +58,12 @@ pub(crate) fn ledger(given: &Given) -> Result<(), Failure> {
 pub(crate) fn bank(given: &Given) -> Result<(), Failure> {
     let connection = open(given)?;
     let id = u32::try_from(given.number("id")?)?;
-    money::work(&connection, id, given.number("rounds")?, given.number("seed")?)?;
+    money::work(
+        &connection,
+        id,
+        given.number("rounds")?,
+        given.number("seed")?,
+    )?;
     Ok(())
 }
 
@@ -84,13 +89,23 @@ pub(crate) fn rekey(given: &Given) -> Result<(), Failure> {
     intercept::die_at(given.number("die_at")?, false);
     say("ready")?;
     let new = given.options("new")?.key;
-    let outcome = ops::rekey(&given.path("db")?, &given.options("key")?, new.as_ref(), false, &mut |_, _| {});
+    let outcome = ops::rekey(
+        &given.path("db")?,
+        &given.options("key")?,
+        new.as_ref(),
+        false,
+        &mut |_, _| {},
+    );
     let report = match outcome {
         // What a finished rekey answers when it is asked for again.
         Err(error) if error.code().number == 2002 => return Ok(say("refused")?),
         other => other?,
     };
-    say(&format!("done {} calls {}", report.epoch, intercept::calls()))?;
+    say(&format!(
+        "done {} calls {}",
+        report.epoch,
+        intercept::calls()
+    ))?;
     Ok(())
 }
 
@@ -115,7 +130,12 @@ fn copy(given: &Given, operation: Copy) -> Result<(), Failure> {
     intercept::install().map_err(|rc| format!("system calls: {rc}"))?;
     intercept::die_at(given.number("die_at")?, false);
     say("ready")?;
-    operation(&given.path("from")?, &given.path("to")?, &given.options("key")?, &mut |_, _| {})?;
+    operation(
+        &given.path("from")?,
+        &given.path("to")?,
+        &given.options("key")?,
+        &mut |_, _| {},
+    )?;
     say(&format!("done 1 calls {}", intercept::calls()))?;
     Ok(())
 }

@@ -1,0 +1,116 @@
+//! Goal: the loadable extension does on the distribution's SQLite what the library does on the bundled one, and no
+//! statement, connection or crash there leaves plaintext behind or serves rows that were never committed together.
+//!
+//! Method: the Python scripts beside this file, run with the distribution's Python (`/usr/bin/python3`, which has the
+//! distribution's SQLite) and `/usr/bin/sqlite3`, each in a directory of its own. The extension is the one named by
+//! `STRONGROOM_EXT`, else it is built. A host that cannot load extensions fails the tests with the package to install.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+const PYTHON: &str = "/usr/bin/python3";
+const SHELL: &str = "/usr/bin/sqlite3";
+
+/// The extension's path.
+fn extension() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| match std::env::var_os("STRONGROOM_EXT") {
+        Some(path) => PathBuf::from(path),
+        None => build(),
+    })
+}
+
+/// Builds the extension with the profile and in the target directory of this test. Always: an old one would be tested.
+fn build() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().and_then(Path::parent).unwrap();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "-p", "strongroom-sqlite-ext"])
+        .env("CARGO_TARGET_DIR", profile.parent().unwrap());
+    if profile.ends_with("release") {
+        command.arg("--release");
+    }
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let library = profile.join("libstrongroom_sqlite.so");
+    assert!(library.exists(), "{} was not built", library.display());
+    library
+}
+
+/// The host has what the scripts need.
+fn check_host() {
+    for (path, package) in [(PYTHON, "python3"), (SHELL, "sqlite3")] {
+        assert!(
+            Path::new(path).exists(),
+            "{path} is needed: apt install {package}"
+        );
+    }
+    let code = "import sqlite3; sqlite3.connect(':memory:').enable_load_extension(True)";
+    let output = Command::new(PYTHON).args(["-c", code]).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{PYTHON} cannot load SQLite extensions: apt install python3 libpython3-stdlib libsqlite3-0\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn run(script: &str) {
+    check_host();
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stock");
+    let scratch = tempfile::tempdir().unwrap();
+    let output = Command::new(PYTHON)
+        .arg(scripts.join(script))
+        .current_dir(&scripts)
+        .env("STRONGROOM_EXT", extension())
+        .env("STRONGROOM_SCRATCH", scratch.path())
+        .env("STRONGROOM_LOG", "off")
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env_remove("STRONGROOM_KEYRING")
+        .env_remove("STRONGROOM_ATTACH_KEY_COMMAND")
+        .output()
+        .unwrap();
+    let (out, errors) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success(),
+        "{}\n{out}\n{errors}",
+        output.status
+    );
+    assert!(out.contains("ok test_"), "{script} ran no test:\n{out}");
+}
+
+#[test]
+fn keys() {
+    run("keys.py");
+}
+
+#[test]
+fn statements() {
+    run("statements.py");
+}
+
+#[test]
+fn processes() {
+    run("processes.py");
+}
+
+#[test]
+fn super_journal() {
+    run("super_journal.py");
+}
+
+#[test]
+#[ignore = "an SQLite without the guard still deletes a sealed log or hot journal that it finds"]
+fn unguarded() {
+    run("unguarded.py");
+}
