@@ -427,7 +427,7 @@ fn attached_to_a_connection_on_another_vfs() {
         let mut refused = 0;
         for statement in statements {
             let answer = worker.ask_with(statement, |pid| {
-                found.search_process(pid, needle.as_bytes()).unwrap()
+                found.search_process(pid, needle.as_bytes()).unwrap();
             });
             refused += u32::from(answer.is_err());
             found

@@ -4,12 +4,11 @@
 //! Method: seeded random SQL (see `workload`), each statement executed on a plain database on SQLite's own VFS and on a
 //! sealed one, everything compared. The plain one reserves the same 32 bytes per page, so that even the number of
 //! pages and of free pages must agree. The same statements again on the distribution's SQLite with the extension. Then
-//! several processes, of both SQLites, in one database: a constant sum, exact counts. `STRONGROOM_SEED` repeats a run,
+//! several processes, of both kinds of SQLite, in one database: a constant sum, exact counts. `STRONGROOM_SEED` repeats a run,
 //! `STRONGROOM_WORKLOADS` sets how many are run.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(
     clippy::print_stdout,
-    clippy::use_debug,
     reason = "seeds and counts are for whoever runs it"
 )]
 
@@ -280,6 +279,29 @@ fn the_same_statements_on_the_distributions_sqlite() {
 const ROUNDS: u64 = 60;
 const WORKERS: u32 = 4;
 
+/// A worker process on the bundled SQLite.
+fn start(room: &Room, task: &str, more: &[String]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_worker"))
+        .arg(task)
+        .arg(format!("db={}", room.at("a.db").display()))
+        .arg(format!("key={}", room.at("keys/first").display()))
+        .args(more)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// A worker process on the distribution's SQLite.
+fn start_stock(room: &Room, id: u32, seed: u64) -> Child {
+    Command::new(python())
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/drivers/bank.py"))
+        .arg(extension())
+        .arg(room.sealed_uri("a.db", ""))
+        .args([id.to_string(), ROUNDS.to_string(), seed.to_string()])
+        .spawn()
+        .unwrap()
+}
+
 /// Workers 1 to 3 of the bundled SQLite and worker 4 of the distribution's, with two onlookers.
 fn several_processes(journal: &str) {
     let seed = seed();
@@ -287,41 +309,19 @@ fn several_processes(journal: &str) {
     let room = Room::new(&mut Random::new(seed)).unwrap();
     let connection = open(&room.at("a.db"), &room.options("first")).unwrap();
     bank::create(&connection, journal, WORKERS).unwrap();
-    let arguments = |task: &str, more: &[String]| -> Child {
-        Command::new(env!("CARGO_BIN_EXE_worker"))
-            .arg(task)
-            .arg(format!("db={}", room.at("a.db").display()))
-            .arg(format!("key={}", room.at("keys/first").display()))
-            .args(more)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap()
+    let stop = vec![format!("stop={}", room.at("stop").display())];
+    let onlookers: Vec<Child> = (0..2).map(|_| start(&room, "watch", &stop)).collect();
+    let round = |id| {
+        vec![
+            format!("id={id}"),
+            format!("rounds={ROUNDS}"),
+            format!("seed={seed}"),
+        ]
     };
-    let stop = room.at("stop");
-    let onlookers: Vec<Child> = (0..2)
-        .map(|_| arguments("watch", &[format!("stop={}", stop.display())]))
-        .collect();
     let mut workers: Vec<Child> = (1..WORKERS)
-        .map(|id| {
-            arguments(
-                "bank",
-                &[
-                    format!("id={id}"),
-                    format!("rounds={ROUNDS}"),
-                    format!("seed={seed}"),
-                ],
-            )
-        })
+        .map(|id| start(&room, "bank", &round(id)))
         .collect();
-    workers.push(
-        Command::new(python())
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/drivers/bank.py"))
-            .arg(extension())
-            .arg(room.sealed_uri("a.db", ""))
-            .args([WORKERS.to_string(), ROUNDS.to_string(), seed.to_string()])
-            .spawn()
-            .unwrap(),
-    );
+    workers.push(start_stock(&room, WORKERS, seed));
     for mut worker in workers {
         assert!(
             worker.wait().unwrap().success(),
@@ -341,6 +341,10 @@ fn several_processes(journal: &str) {
             .unwrap();
         assert!(looks > 5, "{looks}");
     }
+    nothing_is_lost(&room, connection, journal);
+}
+
+fn nothing_is_lost(room: &Room, connection: Connection, journal: &str) {
     bank::look(&connection).unwrap();
     for id in 1..=WORKERS {
         let count = execute(&connection, &format!("SELECT c FROM counter WHERE id={id}")).unwrap();
@@ -350,10 +354,8 @@ fn several_processes(journal: &str) {
             "{journal}: worker {id}"
         );
     }
-    assert_eq!(
-        execute(&connection, "PRAGMA integrity_check").unwrap(),
-        [[Value::Text("ok".to_owned())]]
-    );
+    let integrity = execute(&connection, "PRAGMA integrity_check").unwrap();
+    assert_eq!(integrity, [[Value::Text("ok".to_owned())]]);
     drop(connection);
     let report = ops::verify(&room.at("a.db"), &room.options("first"), &mut |_, _| {}).unwrap();
     assert!(report.bad.is_empty(), "{:?}", report.bad);

@@ -11,7 +11,6 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(
     clippy::print_stdout,
-    clippy::use_debug,
     reason = "seeds and counts are for whoever runs it"
 )]
 
@@ -149,7 +148,7 @@ fn ways(random: &mut Random) -> Vec<Way> {
         library,
     };
     let passphrase = || b"quite a long passphrase: ".to_vec();
-    let mut pass = |random: &mut Random| [passphrase(), random.text(20).into_bytes()].concat();
+    let pass = |random: &mut Random| [passphrase(), random.text(20).into_bytes()].concat();
     let hex = |random: &mut Random| raw_key(random).into_bytes();
     vec![
         way(

@@ -67,7 +67,7 @@ pub(crate) fn opener_of(
     let keyring = options
         .keyring
         .clone()
-        .or_else(|| keyring_from_environment());
+        .or_else(keyring_from_environment);
     let prompt = path.display().to_string();
     source
         .opener(&SourceContext {

@@ -107,14 +107,25 @@ def test_sealed_attached_to_a_foreign_connection():
     expect(6005, lambda: before.execute("attach '%s&vfs=strongroom' as s" % uri("f.db", key_env="K")))
     expect(6005, lambda: before.execute("attach '%s&vfs=strongroom' as s" % uri("f-new.db", key_env="K")))
     assert "not a database" in refused(lambda: before.execute("attach '%s' as s" % uri("f.db", key_env="K")))
-    # Nor does a key in the URI make a plain file there without a word.
-    try:
-        before.execute("attach '%s' as s" % uri("f-clear.db", key_env="K"))
-        before.execute("create table s.t as select '%s' as v" % NEEDLE)
-        before.execute("detach s")
-        print("  note: a connection opened before the load, without vfs=strongroom, ignores key_env: plaintext")
-    except sqlite3.Error:
-        pass
+
+
+def test_key_in_a_uri_on_the_connection_that_loaded():
+    """It was opened before the guard was there; its own VFS would ignore the key and make a plain database."""
+    for index, sql in enumerate(("attach '%s' as s", "ATTACH ? AS s", "vacuum into '%s'", "; vacuum into ?")):
+        target = uri("loader-%d.db" % index, key_env="K")
+        arguments = (sql, (target,)) if "?" in sql else (sql % target,)
+        expect(6005, lambda: loader.execute(*arguments))
+        assert not leftover("loader-%d" % index), sql
+    script = ".load %s\nATTACH '%s' AS x;\nCREATE TABLE x.t AS SELECT '%s' AS v;\n" % (
+        EXT, uri("loader-sh.db", key_env="K"), NEEDLE)
+    run = subprocess.run(["/usr/bin/sqlite3", at("loader-plain.db")], input=script, capture_output=True, text=True,
+                         env={**os.environ, "STRONGROOM_LOG": "on"})
+    assert "SR-6005" in run.stderr, run
+    assert not leftover("loader-sh")
+    # Without a key these are what they always were.
+    loader.execute("attach '%s' as s" % at("loader-clear.db"))
+    loader.execute("create table s.t(x)")
+    loader.execute("detach s")
 
 
 def test_vacuum_into():

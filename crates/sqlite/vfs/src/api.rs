@@ -91,6 +91,7 @@ api! {
     auto_extension @ 192: fn(Option<unsafe extern "C" fn()>) -> c_int;
     malloc64 @ 197: fn(u64) -> *mut c_void;
     trace_v2 @ 214: fn(*mut sqlite3, u32, Option<TraceFn>, *mut c_void) -> c_int;
+    expanded_sql @ 215: fn(*mut sqlite3_stmt) -> *mut c_char;
     database_file_object @ 251: fn(*const c_char) -> *mut sqlite3_file;
 }
 

@@ -11,8 +11,10 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 
 use crate::api::{Api, api, install};
-use crate::ffi::{SQLITE_ERROR, SQLITE_OK, SQLITE_OK_LOAD_PERMANENTLY, SQLITE_TRACE_STMT, sqlite3};
-use crate::statement::{Attach, attach_key};
+use crate::ffi::{
+    SQLITE_ERROR, SQLITE_OK, SQLITE_OK_LOAD_PERMANENTLY, SQLITE_TRACE_STMT, sqlite3, sqlite3_stmt,
+};
+use crate::statement::{Attach, attach_key, vacuum_into};
 use crate::{connection, report, sql, vfs};
 
 /// The oldest SQLite that has all that is called: 3.37.0.
@@ -138,18 +140,37 @@ fn guard_foreign(connection: *mut sqlite3) {
 unsafe extern "C" fn trace(
     _event: c_int,
     data: *mut c_void,
-    _statement: *mut c_void,
+    statement: *mut c_void,
     text: *mut c_void,
 ) -> c_int {
     // SAFETY: for this event SQLite gives the statement's text.
     let text = unsafe { connection::text_of(text.cast::<u8>()) };
-    if attach_key(&text) == Attach::WithKey
-        && let Some(api) = api()
-    {
-        report::report(&code::ATTACH_KEY, "the statement was interrupted");
+    let attach = attach_key(&text);
+    let refused = match attach {
+        Attach::WithKey => Some(&code::ATTACH_KEY),
+        Attach::Other if vacuum_into(&text).is_none() => None,
+        // The VFS of this connection would ignore the key, and make a plain database.
+        _ => names_a_key(statement).then_some(&code::FOREIGN_VFS),
+    };
+    if let (Some(refused), Some(api)) = (refused, api()) {
+        report::report(refused, "the statement was interrupted");
         // SAFETY: the connection that the statement runs on. ATTACH reads the schema of what it attaches, which an
         // interrupted connection does not; SQLite then detaches it again.
         unsafe { (api.interruptx)(data.cast::<sqlite3>()) };
     }
     0
+}
+
+/// Whether a URI with a key stands in an ATTACH or VACUUM INTO, also as a bound parameter.
+fn names_a_key(statement: *mut c_void) -> bool {
+    let Some(api) = api() else { return false };
+    // SAFETY: the statement that SQLite is tracing.
+    let text = unsafe { (api.expanded_sql)(statement.cast::<sqlite3_stmt>()) };
+    // SAFETY: null, or SQLite's text, ended by a zero byte.
+    let expanded = unsafe { connection::text_of(text.cast::<u8>()) };
+    // SAFETY: allocated by SQLite for us; null is allowed.
+    unsafe { (api.free)(text.cast::<c_void>()) };
+    ["key_id=", "key_env=", "key_file=", "key_command="]
+        .iter()
+        .any(|parameter| expanded.contains(parameter))
 }
