@@ -25,8 +25,8 @@ use strongroom_keyring::Purpose;
 
 use crate::body::Body;
 use crate::ffi::{SQLITE_IOERR_SHORT_READ, SQLITE_SYNC_NORMAL};
+use crate::link::{Link, Page1Nonces, sealed_characteristics};
 use crate::lower::{Lower, Rc, RcResult};
-use crate::main_file::{Link, Page1Nonces, sealed_characteristics};
 use crate::report::{report, report_error};
 use crate::seal::{TAIL, UnitKey, crypto, unit_key};
 use crate::sealed::Sealed;

@@ -76,11 +76,11 @@ impl Parameters {
 
     /// The keyring named by the URI, by `STRONGROOM_KEYRING`, or `None` for the default one.
     fn keyring(&self) -> Option<PathBuf> {
-        self.keyring
-            .clone()
-            .or_else(|| std::env::var_os("STRONGROOM_KEYRING")
+        self.keyring.clone().or_else(|| {
+            std::env::var_os("STRONGROOM_KEYRING")
                 .filter(|value| !value.is_empty())
-                .map(PathBuf::from))
+                .map(PathBuf::from)
+        })
     }
 
     /// The opener for the database at `path`: from the URI, else from a registered key. `None`: no key given.

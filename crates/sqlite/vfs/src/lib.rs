@@ -18,6 +18,7 @@ mod ffi;
 mod handle;
 mod journal;
 mod keys;
+mod link;
 mod lower;
 mod main_file;
 mod methods;

@@ -12,7 +12,7 @@
 //! Must not: keep a copy of a page longer than a call, except the 16 bytes of page 1 that SQLite asks for each time.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError};
 
 use strongroom_crypto::nonce12;
 use strongroom_format::code::{self, Code};
@@ -22,13 +22,11 @@ use strongroom_keyring::{NewObject, Object, Opener};
 
 use crate::body::Body;
 use crate::ffi::{
-    IOCAP_ATOMIC_ANY, SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, SQLITE_FCNTL_CHUNK_SIZE,
-    SQLITE_FCNTL_COMMIT_ATOMIC_WRITE, SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_FCNTL_SIZE_HINT,
-    SQLITE_IOCAP_BATCH_ATOMIC, SQLITE_IOCAP_POWERSAFE_OVERWRITE, SQLITE_IOCAP_SAFE_APPEND,
-    SQLITE_IOCAP_SUBPAGE_READ, SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE, SQLITE_LOCK_SHARED,
-    SQLITE_NOTFOUND, SQLITE_SYNC_FULL,
+    SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, SQLITE_FCNTL_CHUNK_SIZE, SQLITE_FCNTL_COMMIT_ATOMIC_WRITE,
+    SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_FCNTL_SIZE_HINT, SQLITE_IOERR_SHORT_READ,
+    SQLITE_IOERR_WRITE, SQLITE_LOCK_SHARED, SQLITE_NOTFOUND, SQLITE_SYNC_FULL,
 };
-use crate::journal::JournalCore;
+use crate::link::{Link, sealed_characteristics};
 use crate::lower::{Lower, Rc, RcResult};
 use crate::report::{report, report_error, warn};
 use crate::seal::{PageError, TAIL, crypto, parse_tail};
@@ -41,24 +39,6 @@ pub(crate) struct Wanted {
     pub cipher: Cipher,
     /// Page size in bytes.
     pub page_size: u32,
-}
-
-/// The nonces that the running transaction gives page 1: eight bytes that its journal names, and a count.
-#[derive(Clone, Copy)]
-pub(crate) struct Page1Nonces {
-    /// First 8 bytes, random per journal.
-    pub prefix: [u8; 8],
-    /// Next value of the last 4 bytes. The top bit is kept for recovery, which starts at a random count.
-    pub count: u32,
-}
-
-/// What a database and its journal share.
-#[derive(Default)]
-pub(crate) struct Link {
-    /// Nonces for page 1 while a journal is in force.
-    pub page1: Mutex<Option<Page1Nonces>>,
-    /// The open journal, to be flushed before a page is written (M4).
-    pub journal: Mutex<Weak<Mutex<JournalCore>>>,
 }
 
 /// A database file that is sealed, or is to become so.
@@ -406,41 +386,32 @@ impl MainFile {
         result
     }
 
-    /// A read that is not a whole page: tools and old versions make some.
+    /// A read that is not a whole page: tools make some, across pages too.
     fn read_part(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
         let size = u64::from(self.page_size);
-        let (number, within) = (
-            at / size + 1,
-            usize::try_from(at % size).map_err(|_| Rc(SQLITE_IOERR_SHORT_READ))?,
-        );
-        let Some(end) = within
-            .checked_add(out.len())
-            .filter(|end| *end <= self.page_size as usize)
-        else {
-            return Err(report(&code::BUG, "read across pages"));
-        };
         let mut page = vec![0; self.page_size as usize];
-        let result = self.read_page(number, &mut page);
-        out.copy_from_slice(&page[within..end]);
+        let mut done = 0;
+        while done < out.len() {
+            let position = at.saturating_add(done as u64);
+            let within = usize::try_from(position % size).unwrap_or(0);
+            let take = (page.len() - within).min(out.len() - done);
+            if let Err(rc) = self.read_page(position / size + 1, &mut page) {
+                out[done..].fill(0);
+                return Err(rc);
+            }
+            out[done..done + take].copy_from_slice(&page[within..within + take]);
+            done += take;
+        }
         page.fill(0);
-        result
+        Ok(())
     }
 
     /// Nonce for a page: random, except that a transaction with a journal marks page 1 as its own.
     fn nonce_for(&self, number: u64) -> RcResult<[u8; 12]> {
-        if number == 1 {
-            let mut page1 = self
-                .link
-                .page1
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            if let Some(nonces) = page1.as_mut() {
-                let mut nonce = [0; 12];
-                nonce[..8].copy_from_slice(&nonces.prefix);
-                nonce[8..].copy_from_slice(&nonces.count.to_le_bytes());
-                nonces.count = nonces.count.wrapping_add(1);
-                return Ok(nonce);
-            }
+        if number == 1
+            && let Some(nonce) = self.link.next_page1_nonce()
+        {
+            return Ok(nonce);
         }
         nonce12().map_err(|error| report_error(&crypto(&error)))
     }
@@ -619,14 +590,4 @@ impl Body for MainFile {
     fn as_main(&mut self) -> Option<&mut MainFile> {
         Some(self)
     }
-}
-
-/// Device characteristics for sealed files: a sealed unit is not a device's atomic unit, an append is not safe before
-/// its size is, and part of a page cannot be authenticated; a seal unit does survive a power loss in its neighbour.
-pub(crate) fn sealed_characteristics(lower: c_int) -> c_int {
-    let cleared = IOCAP_ATOMIC_ANY
-        | SQLITE_IOCAP_SAFE_APPEND
-        | SQLITE_IOCAP_BATCH_ATOMIC
-        | SQLITE_IOCAP_SUBPAGE_READ;
-    (lower & !cleared) | SQLITE_IOCAP_POWERSAFE_OVERWRITE
 }

@@ -15,8 +15,8 @@ use strongroom_format::code;
 
 use crate::body::Body;
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
+use crate::link::sealed_characteristics;
 use crate::lower::{Lower, Rc, RcResult};
-use crate::main_file::sealed_characteristics;
 use crate::report::{report, report_error};
 use crate::seal::{UnitKey, crypto};
 

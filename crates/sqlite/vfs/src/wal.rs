@@ -24,8 +24,8 @@ use strongroom_keyring::Purpose;
 
 use crate::body::Body;
 use crate::ffi::{SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE};
+use crate::link::sealed_characteristics;
 use crate::lower::{Lower, Rc, RcResult};
-use crate::main_file::sealed_characteristics;
 use crate::report::{report, report_error, warn};
 use crate::seal::{UnitKey, crypto, unit_key};
 use crate::sealed::Sealed;

@@ -1,0 +1,53 @@
+//! What a sealed database shares with its journal, and what both say of the device.
+//!
+//! Must not: do I/O.
+
+use std::ffi::c_int;
+use std::sync::{Mutex, PoisonError, Weak};
+
+use crate::ffi::{
+    IOCAP_ATOMIC_ANY, SQLITE_IOCAP_BATCH_ATOMIC, SQLITE_IOCAP_POWERSAFE_OVERWRITE,
+    SQLITE_IOCAP_SAFE_APPEND, SQLITE_IOCAP_SUBPAGE_READ,
+};
+use crate::journal::JournalCore;
+
+/// The nonces that the running transaction gives page 1: eight bytes that its journal names, and a count.
+#[derive(Clone, Copy)]
+pub(crate) struct Page1Nonces {
+    /// First 8 bytes, random per journal.
+    pub prefix: [u8; 8],
+    /// Next value of the last 4 bytes; begins at random, so that the whole nonce is. The top bit is recovery's.
+    pub count: u32,
+}
+
+/// What a database and its journal share.
+#[derive(Default)]
+pub(crate) struct Link {
+    /// Nonces for page 1 while a journal is in force.
+    pub page1: Mutex<Option<Page1Nonces>>,
+    /// The open journal, to be flushed before a page is written (M4).
+    pub journal: Mutex<Weak<Mutex<JournalCore>>>,
+}
+
+impl Link {
+    /// The next nonce of page 1, while a journal is in force.
+    pub(crate) fn next_page1_nonce(&self) -> Option<[u8; 12]> {
+        let mut page1 = self.page1.lock().unwrap_or_else(PoisonError::into_inner);
+        let nonces = page1.as_mut()?;
+        let mut nonce = [0; 12];
+        nonce[..8].copy_from_slice(&nonces.prefix);
+        nonce[8..].copy_from_slice(&nonces.count.to_le_bytes());
+        nonces.count = nonces.count.wrapping_add(1);
+        Some(nonce)
+    }
+}
+
+/// Device characteristics for sealed files: a sealed unit is not a device's atomic unit, an append is not safe before
+/// its size is, and part of a page cannot be authenticated; a seal unit does survive a power loss in its neighbour.
+pub(crate) fn sealed_characteristics(lower: c_int) -> c_int {
+    let cleared = IOCAP_ATOMIC_ANY
+        | SQLITE_IOCAP_SAFE_APPEND
+        | SQLITE_IOCAP_BATCH_ATOMIC
+        | SQLITE_IOCAP_SUBPAGE_READ;
+    (lower & !cleared) | SQLITE_IOCAP_POWERSAFE_OVERWRITE
+}
