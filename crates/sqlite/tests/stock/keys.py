@@ -7,8 +7,8 @@ import sqlite3
 import time
 
 from support import (
-    EXT, NEEDLE, OTHER, RAW, at, before, child, connect, count, expect, fill, last_error, loader, main, make,
-    no_plaintext, refused, sound, uri,
+    NEEDLE, OTHER, RAW, at, before, child, connect, count, expect, fill, last_error, loader, main, make, no_plaintext,
+    refused, uri,
 )
 
 

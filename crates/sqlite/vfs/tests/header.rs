@@ -15,15 +15,6 @@ use strongroom_sqlite_vfs::{CONSTANTS, ROUTINES};
 /// Constants that newer headers than those of 3.37 define. None of the table's is, at present.
 const NOT_IN_EVERY_HEADER: &[&str] = &[];
 
-/// Members whose name in sqlite3ext.h differs from the function's.
-fn member(routine: &str) -> &str {
-    match routine {
-        // The C name without its prefix is a word that some compilers reserve.
-        "interruptx" => "interruptx",
-        other => other,
-    }
-}
-
 fn program() -> String {
     let mut text = String::from(
         "#include <stdio.h>\n#include <stddef.h>\n#include <sqlite3ext.h>\nint main(void){\n",
@@ -37,10 +28,9 @@ fn program() -> String {
         .unwrap();
     }
     for (name, _) in ROUTINES {
-        let member = member(name);
         writeln!(
             text,
-            "printf(\"{name} %zu\\n\", offsetof(struct sqlite3_api_routines, {member})/sizeof(void(*)(void)));"
+            "printf(\"{name} %zu\\n\", offsetof(struct sqlite3_api_routines, {name})/sizeof(void(*)(void)));"
         )
         .unwrap();
     }
