@@ -5,14 +5,12 @@
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
-use serde::Serialize;
 use strongroom_sqlite::{Cipher, KeySource, OpenOptions};
 
 use crate::Failure;
 
 /// Who runs the work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     /// The bundled SQLite on its own VFS, "unix": nothing is sealed.
     Stock,
@@ -36,6 +34,12 @@ impl Variant {
         }
     }
 
+    /// The peer of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|variant| variant.name() == name)
+    }
+
     /// Opens `path`, which is created if it does not exist; `key` is for the guard.
     ///
     /// # Errors
@@ -49,7 +53,7 @@ impl Variant {
     }
 }
 
-/// Opens `path` on SQLite's own VFS, also when the guard is the process's default.
+/// Opens `path` on SQLite's own VFS, also when the guard is the process's default. See [`guard_is_registered`].
 ///
 /// # Errors
 /// SQLite's, or a path that is not UTF-8.
@@ -62,6 +66,15 @@ pub fn stock(path: &Path) -> Result<Connection, Failure> {
         | OpenFlags::SQLITE_OPEN_URI
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Ok(Connection::open_with_flags(format!("file:{escaped}?vfs=unix"), flags)?)
+}
+
+/// Whether this process has registered the guard. It then watches the statements of stock connections too (for
+/// `ATTACH ... KEY`), which costs them time: a stock peer is measured where this is false.
+#[must_use]
+pub fn guard_is_registered() -> bool {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_URI;
+    // SQLite refuses a VFS that it does not know.
+    Connection::open_with_flags("file::memory:?vfs=strongroom", flags).is_ok()
 }
 
 /// Opens `path` through the guard.
@@ -82,4 +95,25 @@ pub fn sealed(
         ..OpenOptions::default()
     };
     Ok(strongroom_sqlite::open(path, &options)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Variant, guard_is_registered};
+    use strongroom_sqlite::KeySource;
+
+    #[test]
+    fn stock_leaves_the_guard_out_of_the_process_and_a_sealed_peer_brings_it_in() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = directory.path().join("key");
+        crate::hex::new_key_file(&key).unwrap();
+        let open = |variant: Variant| {
+            variant.open(&directory.path().join(variant.name()), KeySource::File(key.clone())).unwrap()
+        };
+        // Only this test of the crate opens a sealed database.
+        drop(open(Variant::Stock));
+        assert!(!guard_is_registered());
+        drop(open(Variant::Gcm));
+        assert!(guard_is_registered());
+    }
 }

@@ -7,6 +7,7 @@ use rusqlite::Connection;
 use rusqlite::types::Value;
 
 use crate::Failure;
+use crate::hex::hex;
 
 /// One query.
 pub struct Query {
@@ -29,6 +30,28 @@ impl Answer {
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows.len()
+    }
+
+    /// SHA-256 over every value, its type and its place, as hexadecimal digits: for peers in other processes.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let mut bytes = Vec::new();
+        for row in &self.rows {
+            for value in row {
+                let (kind, data) = match value {
+                    Value::Null => (0, Vec::new()),
+                    Value::Integer(number) => (1, number.to_le_bytes().to_vec()),
+                    Value::Real(number) => (2, number.to_bits().to_le_bytes().to_vec()),
+                    Value::Text(text) => (3, text.as_bytes().to_vec()),
+                    Value::Blob(blob) => (4, blob.clone()),
+                };
+                bytes.push(kind);
+                bytes.extend((data.len() as u64).to_le_bytes());
+                bytes.extend(data);
+            }
+            bytes.push(255);
+        }
+        hex(&strongroom_crypto::sha256(&[&bytes]))
     }
 }
 

@@ -3,12 +3,14 @@
 //! Invariants:
 //! 1. Rounds are interleaved: each workload runs on all three peers before its next round, and who begins rotates.
 //! 2. A round counts only if all peers gave the same result (B2).
+//! 3. Every round of every peer is a process of its own; the stock peer's never registers the guard (B1).
 //!
 //! Must not: leave anything behind, or measure in memory-backed storage without saying so (the report names the file
 //! system).
 
 mod latency;
 mod setup;
+mod worker;
 mod workloads;
 
 use std::io::Write as _;
@@ -18,11 +20,11 @@ use std::process::ExitCode;
 use clap::Parser;
 use strongroom_benches::Failure;
 use strongroom_benches::machine::Machine;
-use strongroom_benches::report::Report;
+use strongroom_benches::report::{Line, Report};
 use strongroom_benches::splice::splice_file;
 use strongroom_benches::variant::Variant;
 
-use crate::setup::Databases;
+use crate::setup::{Databases, Place};
 
 /// Guard 1 beside stock SQLite: scans, TPC-H queries, point reads, updates, bulk load, open latency.
 #[derive(Parser)]
@@ -49,15 +51,15 @@ struct Options {
     /// Also put the table between the markers of this document
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// One peer's open latency: what this command runs itself as
-    #[arg(long, hide = true, num_args = 3, value_names = ["PEER", "DATABASE", "KEY"])]
-    open_latency: Option<Vec<String>>,
+    /// One round of one peer: what this command runs itself as
+    #[arg(long, hide = true, num_args = 3, value_names = ["PEER", "WORKLOAD", "ROUND"])]
+    worker: Option<Vec<String>>,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let result = match &options.open_latency {
-        Some(arguments) => latency::measure_here(arguments),
+    let result = match &options.worker {
+        Some(arguments) => worker::work(arguments, &options),
         None => run(&options),
     };
     match result {
@@ -80,22 +82,15 @@ fn run(options: &Options) -> Result<(), Failure> {
     let mut machine = Machine::here(&options.directory);
     let databases = Databases::make(options)?;
     let mut lines = Vec::new();
-    for mut workload in workloads::all(&databases, options)? {
-        if !workload.line.name.contains(&options.only) {
-            continue;
-        }
-        note(&workload.line.name);
-        for round in 0..options.rounds {
-            workload.round(&databases, round)?;
-        }
-        lines.push(workload.line);
-    }
-    for mut line in latency::lines() {
+    for workload in workloads::all() {
+        let mut line = workload.line();
         if !line.name.contains(&options.only) {
             continue;
         }
         note(&line.name);
-        latency::run(&mut line, &databases, options.rounds)?;
+        for round in 0..options.rounds {
+            rotate(&mut line, &databases.place, workload.name, round, options)?;
+        }
         lines.push(line);
     }
     machine.finished();
@@ -115,9 +110,20 @@ fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// The peers in the order of round `round`: who begins rotates.
-fn order(round: u32) -> impl Iterator<Item = Variant> {
-    let first = usize::try_from(round).unwrap_or(0);
-    let count = Variant::ALL.len();
-    Variant::ALL.into_iter().cycle().skip(first % count).take(count)
+/// One round on all peers, in the order of the round: who begins rotates.
+fn rotate(line: &mut Line, place: &Place, workload: &str, round: u32, options: &Options) -> Result<(), Failure> {
+    let first = usize::try_from(round).unwrap_or(0) % Variant::ALL.len();
+    let mut agreed: Option<String> = None;
+    for variant in Variant::ALL.into_iter().cycle().skip(first).take(Variant::ALL.len()) {
+        let done = worker::start(place, variant, workload, round, options)?;
+        line.push(variant, done.duration);
+        match &agreed {
+            Some(digest) if *digest != done.digest => {
+                return Err(format!("{}: {} returned something else", line.name, variant.name()).into());
+            }
+            Some(_) => {}
+            None => agreed = Some(done.digest),
+        }
+    }
+    Ok(())
 }

@@ -2,66 +2,43 @@
 //!
 //! Must not: be inside a measurement.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 use strongroom_benches::Failure;
 use strongroom_benches::hex::new_key_file;
-use strongroom_benches::tpch;
 use strongroom_benches::variant::Variant;
 use strongroom_keyring::{Keyring, Provider};
 use strongroom_sqlite::KeySource;
 use tempfile::TempDir;
 
-use crate::{Options, note};
+use crate::{Options, note, worker};
 
-/// A directory with one loaded database per peer, gone when dropped.
-pub(crate) struct Databases {
-    directory: TempDir,
+/// Where the databases and their keys are, and how they are opened.
+pub(crate) struct Place {
+    directory: PathBuf,
     cache_kib: u32,
-    /// File sizes in bytes: stock, GCM, CTR.
-    pub(crate) sizes: [u64; 3],
 }
 
-impl Databases {
-    /// Makes and loads them.
-    pub(crate) fn make(options: &Options) -> Result<Self, Failure> {
-        let directory =
-            tempfile::Builder::new().prefix("strongroom-bench-").tempdir_in(&options.directory)?;
-        let mut databases = Self { directory, cache_kib: options.cache_kib, sizes: [0; 3] };
-        new_key_file(&databases.key_file())?;
-        databases.make_keyring()?;
-        note(&format!("loading TPC-H at scale {}", options.scale));
-        let connections = Variant::ALL
-            .iter()
-            .map(|variant| databases.open(*variant))
-            .collect::<Result<Vec<_>, _>>()?;
-        let borrowed: Vec<&Connection> = connections.iter().collect();
-        tpch::load(&borrowed, options.scale)?;
-        drop(connections);
-        for (size, variant) in databases.sizes.iter_mut().zip(Variant::ALL) {
-            *size = std::fs::metadata(databases.directory.path().join(file_name(variant)))?.len();
-        }
-        Ok(databases)
+impl Place {
+    /// In `directory`, with a page cache of `cache_kib` for each connection.
+    pub(crate) fn at(directory: PathBuf, cache_kib: u32) -> Self {
+        Self { directory, cache_kib }
     }
 
-    fn make_keyring(&self) -> Result<(), Failure> {
-        let root = self.directory.path().join("root.key");
-        new_key_file(&root)?;
-        let provider = Provider::parse(&format!("file:{}", root.display()))?;
-        Keyring::init(&self.keyring(), &provider)?;
-        Keyring::open(&self.keyring())?.create_key("bench")?;
-        Ok(())
+    /// The directory.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// A path in the directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+        self.directory.join(name)
     }
 
     /// The database of `variant`.
     pub(crate) fn database(&self, variant: Variant) -> PathBuf {
-        self.path(file_name(variant))
+        self.path(&format!("{}.db", variant.name()))
     }
 
     /// The raw key of the sealed databases.
@@ -80,7 +57,7 @@ impl Databases {
     }
 
     /// Opens another database as `variant`, with the same settings.
-    pub(crate) fn open_at(&self, variant: Variant, path: &std::path::Path) -> Result<Connection, Failure> {
+    pub(crate) fn open_at(&self, variant: Variant, path: &Path) -> Result<Connection, Failure> {
         let connection = variant.open(path, KeySource::File(self.key_file()))?;
         connection.pragma_update(None, "cache_size", -i64::from(self.cache_kib))?;
         connection.pragma_update(None, "temp_store", "FILE")?;
@@ -88,10 +65,37 @@ impl Databases {
     }
 }
 
-fn file_name(variant: Variant) -> &'static str {
-    match variant {
-        Variant::Stock => "stock.db",
-        Variant::Gcm => "gcm.db",
-        Variant::Ctr => "ctr.db",
+/// One loaded database per peer, gone when dropped.
+pub(crate) struct Databases {
+    pub(crate) place: Place,
+    /// File sizes in bytes: stock, GCM, CTR.
+    pub(crate) sizes: [u64; 3],
+    _directory: TempDir,
+}
+
+impl Databases {
+    /// Makes and loads them, each in its peer's process.
+    pub(crate) fn make(options: &Options) -> Result<Self, Failure> {
+        let directory =
+            tempfile::Builder::new().prefix("strongroom-bench-").tempdir_in(&options.directory)?;
+        let place = Place::at(directory.path().canonicalize()?, options.cache_kib);
+        new_key_file(&place.key_file())?;
+        make_keyring(&place)?;
+        note(&format!("loading TPC-H at scale {}", options.scale));
+        let mut sizes = [0; 3];
+        for (size, variant) in sizes.iter_mut().zip(Variant::ALL) {
+            worker::start(&place, variant, worker::SETUP, 0, options)?;
+            *size = std::fs::metadata(place.database(variant))?.len();
+        }
+        Ok(Self { place, sizes, _directory: directory })
     }
+}
+
+fn make_keyring(place: &Place) -> Result<(), Failure> {
+    let root = place.path("root.key");
+    new_key_file(&root)?;
+    let provider = Provider::parse(&format!("file:{}", root.display()))?;
+    Keyring::init(&place.keyring(), &provider)?;
+    Keyring::open(&place.keyring())?.create_key("bench")?;
+    Ok(())
 }

@@ -2,16 +2,17 @@
 //!
 //! Must not: let one round's work change another's: updates set a value of their own, loads go to new files.
 
+use std::time::Duration;
+
 use rusqlite::Connection;
-use rusqlite::types::Value;
 use strongroom_benches::Failure;
 use strongroom_benches::report::Line;
 use strongroom_benches::stats::{Numbers, timed};
-use strongroom_benches::tpch::{self, QUERIES, Table, answer};
+use strongroom_benches::tpch::{self, Answer, QUERIES, answer};
 use strongroom_benches::variant::Variant;
 
-use crate::setup::Databases;
-use crate::{Options, order};
+use crate::setup::Place;
+use crate::{Options, latency};
 
 /// Rows read by key in one round.
 const POINT_READS: u32 = 20_000;
@@ -33,11 +34,13 @@ const SPILLS: [(&str, &str); 2] = [
 ];
 
 /// What a workload does.
+#[derive(Clone, Copy)]
 enum Work {
     Query(&'static str),
     PointReads { one_transaction: bool },
     Updates(Updates),
-    Load { table: &'static Table, rows: Vec<Vec<Value>> },
+    Load,
+    Open { by_keyring: bool },
 }
 
 /// How rows are updated.
@@ -51,112 +54,106 @@ struct Updates {
     number: u32,
 }
 
-/// A workload and its rounds.
+/// A workload.
+#[derive(Clone, Copy)]
 pub(crate) struct Workload {
-    pub(crate) line: Line,
+    group: &'static str,
+    pub(crate) name: &'static str,
+    title: &'static str,
     work: Work,
-    /// Rows of lineitem.
-    rows: i64,
 }
 
 /// Every workload, in the table's order.
-pub(crate) fn all(databases: &Databases, options: &Options) -> Result<Vec<Workload>, Failure> {
-    let connection = databases.open(Variant::Stock)?;
-    let rows = connection.query_row("SELECT max(rowid) FROM lineitem", [], |row| row.get(0))?;
-    let mut all = vec![Workload::new(
-        Line::new("Reading", "full scan of lineitem", 1, ""),
-        Work::Query("SELECT count(*), sum(l_quantity), sum(length(l_comment)) FROM lineitem NOT INDEXED"),
-    )];
-    for (name, one_transaction) in [("point reads, a transaction each", false), ("point reads, one transaction", true)] {
-        let line = Line::new("Reading", name, POINT_READS, "read");
-        all.push(Workload::new(line, Work::PointReads { one_transaction }));
-    }
-    for query in QUERIES {
-        let line = Line::new("TPC-H queries", format!("{} {}", query.name, query.title), 1, "");
-        all.push(Workload::new(line, Work::Query(query.sql)));
-    }
-    for (name, sql) in SPILLS {
-        all.push(Workload::new(Line::new("Temporary files", name, 1, ""), Work::Query(sql)));
-    }
-    all.extend(updates());
-    let table = tpch::table("lineitem").ok_or("no lineitem")?;
-    let rows_to_load = tpch::rows(table, options.scale / 5.0)?.collect::<Result<Vec<_>, _>>()?;
-    let count = u32::try_from(rows_to_load.len())?;
-    all.push(Workload::new(
-        Line::new("Writing", "bulk load of lineitem at a fifth of the scale, two indexes", count, "row"),
-        Work::Load { table, rows: rows_to_load },
-    ));
-    for workload in &mut all {
-        workload.rows = rows;
-    }
-    Ok(all)
+pub(crate) fn all() -> Vec<Workload> {
+    let of = |group, name, work| Workload { group, name, title: "", work };
+    let scan = "SELECT count(*), sum(l_quantity), sum(length(l_comment)) FROM lineitem NOT INDEXED";
+    let mut all = vec![
+        of("Reading", "full scan of lineitem", Work::Query(scan)),
+        of("Reading", "point reads, a transaction each", Work::PointReads { one_transaction: false }),
+        of("Reading", "point reads, one transaction", Work::PointReads { one_transaction: true }),
+    ];
+    all.extend(QUERIES.iter().map(|query| Workload {
+        group: "TPC-H queries",
+        name: query.name,
+        title: query.title,
+        work: Work::Query(query.sql),
+    }));
+    all.extend(SPILLS.map(|(name, sql)| of("Temporary files", name, Work::Query(sql))));
+    all.extend(UPDATE_KINDS.iter().zip(1..).map(|(kind, number)| {
+        let (name, journal, synchronous, count, one_transaction) = *kind;
+        of("Writing", name, Work::Updates(Updates { journal, synchronous, count, one_transaction, number }))
+    }));
+    all.push(of("Writing", "bulk load of lineitem at a fifth of the scale, two indexes", Work::Load));
+    all.push(of("Opening", "open, key from a file", Work::Open { by_keyring: false }));
+    all.push(of("Opening", "open, key from a keyring", Work::Open { by_keyring: true }));
+    all
 }
 
-fn updates() -> impl Iterator<Item = Workload> {
-    let kinds = [
-        ("WAL, synchronous=NORMAL, a transaction each", "wal", "NORMAL", 2000, false),
-        ("WAL, synchronous=FULL, a transaction each", "wal", "FULL", 200, false),
-        ("WAL, synchronous=NORMAL, one transaction", "wal", "NORMAL", UPDATES, true),
-        ("rollback journal, synchronous=FULL, a transaction each", "delete", "FULL", 100, false),
-        ("rollback journal, synchronous=OFF, a transaction each", "delete", "OFF", 2000, false),
-        ("rollback journal, synchronous=FULL, one transaction", "delete", "FULL", UPDATES, true),
-    ];
-    kinds.into_iter().zip(1..).map(|((name, journal, synchronous, count, one_transaction), number)| {
-        let line = Line::new("Writing", format!("updates, {name}"), count, "update");
-        Workload::new(line, Work::Updates(Updates { journal, synchronous, count, one_transaction, number }))
-    })
+/// The workload of that name.
+pub(crate) fn named(name: &str) -> Result<Workload, Failure> {
+    all().into_iter().find(|workload| workload.name == name).ok_or_else(|| format!("no workload {name}").into())
 }
+
+/// Name, journal mode, synchronous, updates, all in one transaction.
+const UPDATE_KINDS: [(&str, &str, &str, u32, bool); 6] = [
+    ("updates, WAL, synchronous=NORMAL, a transaction each", "wal", "NORMAL", 2000, false),
+    ("updates, WAL, synchronous=FULL, a transaction each", "wal", "FULL", 200, false),
+    ("updates, WAL, synchronous=NORMAL, one transaction", "wal", "NORMAL", UPDATES, true),
+    ("updates, rollback journal, synchronous=FULL, a transaction each", "delete", "FULL", 100, false),
+    ("updates, rollback journal, synchronous=OFF, a transaction each", "delete", "OFF", 2000, false),
+    ("updates, rollback journal, synchronous=FULL, one transaction", "delete", "FULL", UPDATES, true),
+];
 
 impl Workload {
-    fn new(line: Line, work: Work) -> Self {
-        Self { line, work, rows: 0 }
+    /// Its line of the table, without rounds.
+    pub(crate) fn line(&self) -> Line {
+        let (operations, operation) = match self.work {
+            Work::Query(_) | Work::Load | Work::Open { .. } => (1, ""),
+            Work::PointReads { .. } => (POINT_READS, "read"),
+            Work::Updates(how) => (how.count, "update"),
+        };
+        let name = format!("{} {}", self.name, self.title);
+        Line::new(self.group, name.trim_end(), operations, operation)
     }
 
-    /// One round on all peers.
-    pub(crate) fn round(&mut self, databases: &Databases, round: u32) -> Result<(), Failure> {
-        let mut first: Option<tpch::Answer> = None;
-        for variant in order(round) {
-            let (duration, result) = self.once(databases, variant, round)?;
-            self.line.push(variant, duration);
-            match &first {
-                Some(first) if *first != result => {
-                    return Err(format!("{}: {} returned something else", self.line.name, variant.name()).into());
-                }
-                Some(_) => {}
-                None => first = Some(result),
-            }
-        }
-        Ok(())
-    }
-
-    fn once(
+    /// One round of one peer: how long it took, and what its peers must return too.
+    pub(crate) fn once(
         &self,
-        databases: &Databases,
+        place: &Place,
         variant: Variant,
         round: u32,
-    ) -> Result<(std::time::Duration, tpch::Answer), Failure> {
-        match &self.work {
+        options: &Options,
+    ) -> Result<(Duration, Answer), Failure> {
+        match self.work {
             Work::Query(sql) => {
-                let connection = databases.open(variant)?;
+                let connection = place.open(variant)?;
                 timed(|| answer(&connection, sql))
             }
             Work::PointReads { one_transaction } => {
-                let connection = databases.open(variant)?;
-                let (duration, sum) = timed(|| point_reads(&connection, *one_transaction, self.rows, round))?;
+                let connection = place.open(variant)?;
+                let rows = rows(&connection)?;
+                let (duration, sum) = timed(|| point_reads(&connection, one_transaction, rows, round))?;
                 Ok((duration, answer(&connection, &format!("SELECT {sum}"))?))
             }
             Work::Updates(how) => {
-                let connection = databases.open(variant)?;
+                let connection = place.open(variant)?;
+                let rows = rows(&connection)?;
                 connection.pragma_update(None, "journal_mode", how.journal)?;
                 connection.pragma_update(None, "synchronous", how.synchronous)?;
-                let (duration, ()) = timed(|| update(&connection, *how, self.rows, round))?;
+                let (duration, ()) = timed(|| update(&connection, how, rows, round))?;
                 let changed = answer(&connection, "SELECT sum(l_tax) FROM lineitem NOT INDEXED")?;
                 connection.pragma_update(None, "journal_mode", "delete")?;
                 Ok((duration, changed))
             }
-            Work::Load { table, rows } => load(databases, variant, table, rows),
+            Work::Load => load(place, variant, options.scale / 5.0),
+            Work::Open { by_keyring } => latency::measure(place, variant, by_keyring),
         }
     }
+}
+
+/// Rows of lineitem.
+fn rows(connection: &Connection) -> Result<i64, Failure> {
+    Ok(connection.query_row("SELECT max(rowid) FROM lineitem", [], |row| row.get(0))?)
 }
 
 /// Reads random rows by rowid; returns the sum of their quantities.
@@ -200,19 +197,16 @@ fn update(connection: &Connection, how: Updates, rows: i64, round: u32) -> Resul
     Ok(())
 }
 
-/// Loads rows into a new database.
-fn load(
-    databases: &Databases,
-    variant: Variant,
-    table: &'static Table,
-    rows: &[Vec<Value>],
-) -> Result<(std::time::Duration, tpch::Answer), Failure> {
-    let path = databases.path("load.db");
-    let connection = databases.open_at(variant, &path)?;
+/// Loads rows, generated before the clock starts, into a new database.
+fn load(place: &Place, variant: Variant, scale: f64) -> Result<(Duration, Answer), Failure> {
+    let table = tpch::table("lineitem").ok_or("no lineitem")?;
+    let rows = tpch::rows(table, scale)?.collect::<Result<Vec<_>, _>>()?;
+    let path = place.path("load.db");
+    let connection = place.open_at(variant, &path)?;
     let (duration, ()) = timed(|| {
         tpch::create(&connection)?;
         connection.execute_batch("BEGIN")?;
-        tpch::insert(&connection, table, rows)?;
+        tpch::insert(&connection, table, &rows)?;
         tpch::finish(&connection, table)?;
         Ok(connection.execute_batch("COMMIT")?)
     })?;

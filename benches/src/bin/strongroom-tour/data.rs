@@ -19,21 +19,21 @@ const RATIO_MAX: f64 = 2.0;
 /// Loads a plain and a sealed database, batch by batch in turn.
 pub(crate) fn load(tour: &mut Tour) -> Result<(), Failure> {
     tour.checks.heading("The same rows, plain and sealed")?;
-    let plain = tour.open_plain()?;
+    let plain = &tour.plain;
     let sealed_path = tour.sealed();
     let sealed = tour.open_sealed(&sealed_path, KEY)?;
     tour.checks.check("load into both, with indexes", || {
-        let spent = tpch::load(&[&plain, &sealed], SCALE)?;
+        let spent = tpch::load(&[plain, &sealed], SCALE)?;
         let seconds: Vec<f64> = spent.iter().map(std::time::Duration::as_secs_f64).collect();
         let [plain, sealed] = seconds[..] else { return Err("two connections".into()) };
         found(plain > 0.0, compared(plain, sealed))
     })?;
     tour.checks.check("rows", || {
-        let (plain, sealed) = (count(&plain)?, count(&sealed)?);
+        let (plain, sealed) = (count(plain)?, count(&sealed)?);
         found(plain == sealed && plain > 800_000, format!("{plain} plain, {sealed} sealed, 8 tables"))
     })?;
     drop(sealed);
-    let (plain_path, strongroom) = (tour.plain(), &tour.strongroom);
+    let (plain_path, strongroom) = (tour.plain_path(), &tour.strongroom);
     tour.checks.check("sizes", || {
         let (plain, sealed) = (std::fs::metadata(&plain_path)?.len(), std::fs::metadata(&sealed_path)?.len());
         let larger = sealed as f64 / plain as f64 - 1.0;
@@ -61,17 +61,17 @@ fn count(connection: &Connection) -> Result<i64, Failure> {
 /// The queries, in turn on both databases.
 pub(crate) fn queries(tour: &mut Tour) -> Result<(), Failure> {
     tour.checks.heading("The same TPC-H queries: median of 3, page cache 2000 KiB, same rows or FAILED")?;
-    let plain = tour.open_plain()?;
     let path = tour.sealed();
     let sealed = tour.open_sealed(&path, KEY)?;
-    for connection in [&plain, &sealed] {
+    let plain = &tour.plain;
+    for connection in [plain, &sealed] {
         connection.pragma_update(None, "cache_size", -2000)?;
     }
     let (mut all_plain, mut all_sealed) = (0.0, 0.0);
     for query in QUERIES {
         let name = format!("{:<4}{}", query.name, query.title);
         tour.checks.check(&name, || {
-            let both = compare(&plain, &sealed, query)?;
+            let both = compare(plain, &sealed, query)?;
             all_plain += both.plain.median();
             all_sealed += both.sealed.median();
             found(both.same && both.rows > 0, compared(both.plain.median(), both.sealed.median()))

@@ -23,7 +23,7 @@ const PLAIN_MAX: f64 = 7.0;
 pub(crate) fn pictures(tour: &mut Tour) -> Result<(), Failure> {
     tour.checks.heading("Seen without a key")?;
     let strongroom = &tour.strongroom;
-    for (name, database) in [("plain", tour.plain()), ("sealed", tour.sealed())] {
+    for (name, database) in [("plain", tour.plain_path()), ("sealed", tour.sealed())] {
         let picture = tour.path(&format!("{name}.png"));
         tour.checks.check(&format!("inspect --png of the {name} one"), || {
             let paths = [database.display().to_string(), picture.display().to_string()];
@@ -36,7 +36,7 @@ pub(crate) fn pictures(tour: &mut Tour) -> Result<(), Failure> {
             found(as_expected && drawn && sealed, format!("{bits:.5} bits per byte, {}", paths[1]))
         })?;
     }
-    let (plain, sealed, text) = (tour.plain(), tour.sealed(), KNOWN[0]);
+    let (plain, sealed, text) = (tour.plain_path(), tour.sealed(), KNOWN[0]);
     tour.checks.check(&format!("\"{text}\" in the files"), || {
         let plain = occurrences(&std::fs::read(&plain)?, text.as_bytes());
         let sealed = occurrences(&std::fs::read(&sealed)?, text.as_bytes());

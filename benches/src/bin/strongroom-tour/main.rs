@@ -53,6 +53,9 @@ struct Tour {
     out: PathBuf,
     strongroom: Strongroom,
     checks: Checks,
+    /// The plain database for everything that is timed: opened before the guard is registered in this process, which
+    /// watches the statements of connections that are opened afterwards (B1).
+    plain: Connection,
 }
 
 impl Tour {
@@ -60,7 +63,7 @@ impl Tour {
         self.out.join(name)
     }
 
-    fn plain(&self) -> PathBuf {
+    fn plain_path(&self) -> PathBuf {
         self.path("plain.db")
     }
 
@@ -68,9 +71,9 @@ impl Tour {
         self.path("sealed.db")
     }
 
-    /// The plain database on stock SQLite's own VFS.
+    /// Another connection to the plain database on stock SQLite's own VFS, for what is not timed.
     fn open_plain(&self) -> Result<Connection, Failure> {
-        variant::stock(&self.plain())
+        variant::stock(&self.plain_path())
     }
 
     /// A sealed database through the guard.
@@ -101,7 +104,11 @@ fn run() -> Result<bool, Failure> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
         _ => std::fs::create_dir(out)?,
     }
-    let mut tour = Tour { out: out.to_path_buf(), strongroom, checks: Checks::default() };
+    let plain = variant::stock(&out.join("plain.db"))?;
+    if variant::guard_is_registered() {
+        return Err("the guard was registered before the plain database was opened".into());
+    }
+    let mut tour = Tour { out: out.to_path_buf(), strongroom, checks: Checks::default(), plain };
     writeln!(std::io::stdout(), "Strongroom: the TPC-H tables at scale {SCALE}, plain and sealed, in ./{OUT}")?;
     keys::make(&mut tour)?;
     data::load(&mut tour)?;
