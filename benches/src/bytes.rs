@@ -11,14 +11,21 @@ pub fn entropy(bytes: &[u8]) -> f64 {
     }
     let all = bytes.len() as f64;
     let share = |count: &u64| *count as f64 / all;
-    let bits: f64 = counts.iter().filter(|count| **count > 0).map(share).map(|p| -p * p.log2()).sum();
+    let bits: f64 = counts
+        .iter()
+        .filter(|count| **count > 0)
+        .map(share)
+        .map(|p| -p * p.log2())
+        .sum();
     bits.max(0.0)
 }
 
 /// How often `needle` stands in `bytes`; 0 for an empty one.
 #[must_use]
 pub fn occurrences(bytes: &[u8], needle: &[u8]) -> usize {
-    let Some(&first) = needle.first() else { return 0 };
+    let Some(&first) = needle.first() else {
+        return 0;
+    };
     let mut count = 0;
     let mut rest = bytes;
     while let Some(at) = rest.iter().position(|&byte| byte == first) {
@@ -32,7 +39,9 @@ pub fn occurrences(bytes: &[u8], needle: &[u8]) -> usize {
 /// Whether any of `needles` stands in `bytes`.
 #[must_use]
 pub fn holds_any(bytes: &[u8], needles: &[&str]) -> bool {
-    needles.iter().any(|needle| occurrences(bytes, needle.as_bytes()) > 0)
+    needles
+        .iter()
+        .any(|needle| occurrences(bytes, needle.as_bytes()) > 0)
 }
 
 #[cfg(test)]

@@ -27,7 +27,11 @@ pub fn hex(bytes: &[u8]) -> String {
 /// The file exists, or the operating system refuses.
 pub fn new_key_file(path: &Path) -> Result<(), Failure> {
     let key = strongroom_crypto::random32().map_err(|error| error.to_string())?;
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     writeln!(file, "{}", hex(&key))?;
     Ok(())
 }

@@ -65,7 +65,10 @@ fn kernel() -> String {
 #[must_use]
 pub fn load() -> f64 {
     let text = read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
+    text.split(' ')
+        .next()
+        .and_then(|first| first.parse().ok())
+        .unwrap_or(0.0)
 }
 
 /// The type of the mount with the longest path that leads to `directory`.
@@ -78,5 +81,7 @@ fn filesystem(directory: &Path) -> Option<String> {
         directory.starts_with(point).then_some((point.len(), kind))
     });
     // Of two mounts on one point the later one is in force.
-    leading.max_by_key(|(length, _)| *length).map(|(_, kind)| kind.to_owned())
+    leading
+        .max_by_key(|(length, _)| *length)
+        .map(|(_, kind)| kind.to_owned())
 }

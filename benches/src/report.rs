@@ -29,8 +29,19 @@ pub struct Line {
 impl Line {
     /// Without rounds.
     #[must_use]
-    pub fn new(group: &'static str, name: impl Into<String>, operations: u32, operation: &'static str) -> Self {
-        Self { group, name: name.into(), operations, operation, samples: Default::default() }
+    pub fn new(
+        group: &'static str,
+        name: impl Into<String>,
+        operations: u32,
+        operation: &'static str,
+    ) -> Self {
+        Self {
+            group,
+            name: name.into(),
+            operations,
+            operation,
+            samples: Default::default(),
+        }
     }
 
     /// The rounds of `variant`.
@@ -59,7 +70,11 @@ impl Line {
     #[must_use]
     pub fn ratio(&self, variant: Variant) -> f64 {
         let stock = self.of(Variant::Stock).median();
-        if stock > 0.0 { self.of(variant).median() / stock } else { 0.0 }
+        if stock > 0.0 {
+            self.of(variant).median() / stock
+        } else {
+            0.0
+        }
     }
 
     fn shown(&self, variant: Variant) -> String {
@@ -67,8 +82,13 @@ impl Line {
     }
 
     fn row(&self) -> String {
-        let spreads = Variant::ALL.map(|variant| format!("{:.0}", self.of(variant).spread() * 100.0));
-        let unit = if self.operation.is_empty() { String::new() } else { format!(", per {}", self.operation) };
+        let spreads =
+            Variant::ALL.map(|variant| format!("{:.0}", self.of(variant).spread() * 100.0));
+        let unit = if self.operation.is_empty() {
+            String::new()
+        } else {
+            format!(", per {}", self.operation)
+        };
         format!(
             "| {}{unit} | {} | {} | {:.2} | {} | {:.2} | {} % |",
             self.name,
@@ -133,13 +153,22 @@ impl Report {
         let mut out = String::new();
         let [stock, gcm, ctr] = self.database_bytes.map(mebibytes);
         let lines = [
-            format!("- Processor: {}, {} logical; {}; {}", machine.cpu, machine.cores, machine.kernel, machine.filesystem),
-            format!("- Strongroom {}, SQLite {} (bundled, both sides)", machine.strongroom, machine.sqlite),
+            format!(
+                "- Processor: {}, {} logical; {}; {}",
+                machine.cpu, machine.cores, machine.kernel, machine.filesystem
+            ),
+            format!(
+                "- Strongroom {}, SQLite {} (bundled, both sides)",
+                machine.strongroom, machine.sqlite
+            ),
             format!(
                 "- {} rounds; TPC-H scale {}; page cache {} KiB; database {stock} stock, {gcm} GCM, {ctr} CTR",
                 self.rounds, self.scale, self.cache_kib
             ),
-            format!("- Load average of one minute: {:.2} before, {:.2} after", machine.load_before, machine.load_after),
+            format!(
+                "- Load average of one minute: {:.2} before, {:.2} after",
+                machine.load_before, machine.load_after
+            ),
         ];
         for line in lines {
             // Writing to a String cannot fail.
@@ -158,7 +187,13 @@ pub fn duration(seconds: f64) -> String {
         s if s >= 1e-3 => (s * 1e3, "ms"),
         s => (s * 1e6, "µs"),
     };
-    let places = if value >= 100.0 { 0 } else if value >= 10.0 { 1 } else { 2 };
+    let places = if value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
     format!("{value:.places$} {unit}")
 }
 

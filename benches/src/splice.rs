@@ -19,7 +19,10 @@ pub fn splice(document: &str, figures: &str) -> Option<String> {
     if after.contains(BEGIN) || after.contains(END) {
         return None;
     }
-    Some(format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", figures.trim()))
+    Some(format!(
+        "{before}{BEGIN}\n\n{}\n\n{END}{after}",
+        figures.trim()
+    ))
 }
 
 /// Replaces the figures in the document at `path`.
@@ -28,8 +31,12 @@ pub fn splice(document: &str, figures: &str) -> Option<String> {
 /// The document cannot be read or replaced, or has no markers.
 pub fn splice_file(path: &Path, figures: &str) -> Result<(), Failure> {
     let document = std::fs::read_to_string(path)?;
-    let spliced = splice(&document, figures)
-        .ok_or_else(|| format!("{}: the markers of the figures are not there", path.display()))?;
+    let spliced = splice(&document, figures).ok_or_else(|| {
+        format!(
+            "{}: the markers of the figures are not there",
+            path.display()
+        )
+    })?;
     strongroom_keyring::durable::replace(path, spliced.as_bytes(), 0o644)?;
     Ok(())
 }

@@ -33,7 +33,11 @@ impl Samples {
         sorted.sort_by(f64::total_cmp);
         let middle = sorted.len() / 2;
         let at = |index: usize| sorted.get(index).copied().unwrap_or(0.0);
-        if sorted.len() % 2 == 1 { at(middle) } else { f64::midpoint(at(middle.saturating_sub(1)), at(middle)) }
+        if sorted.len() % 2 == 1 {
+            at(middle)
+        } else {
+            f64::midpoint(at(middle.saturating_sub(1)), at(middle))
+        }
     }
 
     /// The shortest round, in seconds.
@@ -52,7 +56,11 @@ impl Samples {
     #[must_use]
     pub fn spread(&self) -> f64 {
         let median = self.median();
-        if median > 0.0 { (self.max() - self.min()) / median } else { 0.0 }
+        if median > 0.0 {
+            (self.max() - self.min()) / median
+        } else {
+            0.0
+        }
     }
 }
 

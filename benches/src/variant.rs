@@ -60,19 +60,27 @@ impl Variant {
 pub fn stock(path: &Path) -> Result<Connection, Failure> {
     let text = path.to_str().ok_or("the path is not UTF-8")?;
     // What SQLite's URI parser takes for syntax.
-    let escaped = text.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let escaped = text
+        .replace('%', "%25")
+        .replace('?', "%3f")
+        .replace('#', "%23");
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_URI
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    Ok(Connection::open_with_flags(format!("file:{escaped}?vfs=unix"), flags)?)
+    Ok(Connection::open_with_flags(
+        format!("file:{escaped}?vfs=unix"),
+        flags,
+    )?)
 }
 
 /// Whether this process has registered the guard. It then watches the statements of stock connections too (for
 /// `ATTACH ... KEY`), which costs them time: a stock peer is measured where this is false.
 #[must_use]
 pub fn guard_is_registered() -> bool {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_URI;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_URI;
     // SQLite refuses a VFS that it does not know.
     Connection::open_with_flags("file::memory:?vfs=strongroom", flags).is_ok()
 }
@@ -108,7 +116,12 @@ mod tests {
         let key = directory.path().join("key");
         crate::hex::new_key_file(&key).unwrap();
         let open = |variant: Variant| {
-            variant.open(&directory.path().join(variant.name()), KeySource::File(key.clone())).unwrap()
+            variant
+                .open(
+                    &directory.path().join(variant.name()),
+                    KeySource::File(key.clone()),
+                )
+                .unwrap()
         };
         // Only this test of the crate opens a sealed database.
         drop(open(Variant::Stock));

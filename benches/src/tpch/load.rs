@@ -25,11 +25,19 @@ pub fn create(connection: &Connection) -> Result<(), Failure> {
             .iter()
             .enumerate()
             .map(|(index, (name, kind))| {
-                let key = if index == 0 && table.key { " PRIMARY KEY" } else { "" };
+                let key = if index == 0 && table.key {
+                    " PRIMARY KEY"
+                } else {
+                    ""
+                };
                 format!("{name} {}{key} NOT NULL", declared(*kind))
             })
             .collect();
-        connection.execute_batch(&format!("CREATE TABLE {}({})", table.name, columns.join(", ")))?;
+        connection.execute_batch(&format!(
+            "CREATE TABLE {}({})",
+            table.name,
+            columns.join(", ")
+        ))?;
     }
     Ok(())
 }
@@ -77,14 +85,18 @@ pub fn load(connections: &[&Connection], scale: f64) -> Result<Vec<Duration>, Fa
     let mut spent = vec![Duration::ZERO; connections.len()];
     each(connections, &mut spent, create)?;
     for table in TABLES {
-        each(connections, &mut spent, |connection| Ok(connection.execute_batch("BEGIN")?))?;
+        each(connections, &mut spent, |connection| {
+            Ok(connection.execute_batch("BEGIN")?)
+        })?;
         let mut rows = rows(table, scale)?;
         loop {
             let batch = rows.by_ref().take(BATCH).collect::<Result<Vec<_>, _>>()?;
             if batch.is_empty() {
                 break;
             }
-            each(connections, &mut spent, |connection| insert(connection, table, &batch))?;
+            each(connections, &mut spent, |connection| {
+                insert(connection, table, &batch)
+            })?;
         }
         each(connections, &mut spent, |connection| {
             finish(connection, table)?;
@@ -92,7 +104,9 @@ pub fn load(connections: &[&Connection], scale: f64) -> Result<Vec<Duration>, Fa
         })?;
     }
     // The planner sees the same figures everywhere, so it makes the same plans.
-    each(connections, &mut spent, |connection| Ok(connection.execute_batch("ANALYZE")?))?;
+    each(connections, &mut spent, |connection| {
+        Ok(connection.execute_batch("ANALYZE")?)
+    })?;
     Ok(spent)
 }
 

@@ -45,7 +45,11 @@ use Kind::{Decimal, Integer, Text};
 pub const TABLES: &[Table] = &[
     Table {
         name: "region",
-        columns: &[("r_regionkey", Integer), ("r_name", Text), ("r_comment", Text)],
+        columns: &[
+            ("r_regionkey", Integer),
+            ("r_name", Text),
+            ("r_comment", Text),
+        ],
         key: true,
         order: "r_regionkey",
         indexes: &[],
@@ -53,7 +57,12 @@ pub const TABLES: &[Table] = &[
     },
     Table {
         name: "nation",
-        columns: &[("n_nationkey", Integer), ("n_name", Text), ("n_regionkey", Integer), ("n_comment", Text)],
+        columns: &[
+            ("n_nationkey", Integer),
+            ("n_name", Text),
+            ("n_regionkey", Integer),
+            ("n_comment", Text),
+        ],
         key: true,
         order: "n_nationkey",
         indexes: &[],

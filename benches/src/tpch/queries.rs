@@ -63,7 +63,9 @@ pub fn answer(connection: &Connection, sql: &str) -> Result<Answer, Failure> {
     let mut statement = connection.prepare(sql)?;
     let columns = statement.column_count();
     let rows = statement
-        .query_map([], |row| (0..columns).map(|column| row.get(column)).collect())?
+        .query_map([], |row| {
+            (0..columns).map(|column| row.get(column)).collect()
+        })?
         .collect::<Result<_, _>>()
         .map_err(strongroom_sqlite::explain)?;
     Ok(Answer { rows })
@@ -166,12 +168,19 @@ mod tests {
 
     #[test]
     fn every_query_finds_something_and_repeats() {
-        let (one, other) = (Connection::open_in_memory().unwrap(), Connection::open_in_memory().unwrap());
+        let (one, other) = (
+            Connection::open_in_memory().unwrap(),
+            Connection::open_in_memory().unwrap(),
+        );
         load(&[&one, &other], 0.01).unwrap();
         for query in QUERIES {
             let found = answer(&one, query.sql).unwrap();
             assert!(found.rows() > 0, "{}", query.name);
-            assert!(found == answer(&other, query.sql).unwrap(), "{}", query.name);
+            assert!(
+                found == answer(&other, query.sql).unwrap(),
+                "{}",
+                query.name
+            );
         }
     }
 }

@@ -17,7 +17,11 @@ type Lines = Box<dyn Iterator<Item = String>>;
 
 macro_rules! lines {
     ($generator:ident, $scale:expr) => {
-        Box::new($generator::new($scale, 1, 1).iter().map(|row| row.to_string()))
+        Box::new(
+            $generator::new($scale, 1, 1)
+                .iter()
+                .map(|row| row.to_string()),
+        )
     };
 }
 
@@ -78,7 +82,12 @@ mod tests {
         for table in TABLES {
             let count = rows(table, 0.01).unwrap().map(Result::unwrap).count();
             match (table.name, table.rows_at_scale_1) {
-                (_, Some(rows)) => assert_eq!(count, usize::try_from(rows).unwrap() / 100, "{}", table.name),
+                (_, Some(rows)) => assert_eq!(
+                    count,
+                    usize::try_from(rows).unwrap() / 100,
+                    "{}",
+                    table.name
+                ),
                 ("region", None) => assert_eq!(count, 5),
                 ("nation", None) => assert_eq!(count, 25),
                 // An order has 1 to 7 items, 4 on average.
@@ -89,7 +98,11 @@ mod tests {
 
     #[test]
     fn the_first_row_is_the_generator_s_documented_one() {
-        let row = rows(table("lineitem").unwrap(), 1.0).unwrap().next().unwrap().unwrap();
+        let row = rows(table("lineitem").unwrap(), 1.0)
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap();
         assert_eq!(row[0], Value::Integer(1));
         assert_eq!(row[1], Value::Integer(155_190));
         assert_eq!(row[5], Value::Real(21168.23));

@@ -117,6 +117,7 @@ codes! {
     UNKNOWN_EPOCH = 4008, Data, "a page was sealed under a key epoch that the header does not know", "the page or the header is from another copy of the file; restore from a backup";
     TEMP = 4009, Data, "a temporary file failed authentication", "someone writes to the temporary directory; the statement was stopped";
     UNVERIFIED = 4010, Data, "not everything could be verified", "read the list of what was not checked";
+    MALFORMED = 4011, Data, "SQLite found the database malformed, though its pages are authentic or were not looked at", "run `strongroom verify` and PRAGMA integrity_check; restore from a backup";
 
     IO = 5001, Io, "the operating system reported an error", "see its message; check disk space, permissions and the device";
 

@@ -17,8 +17,19 @@ pub const SEAL_OVERHEAD: usize = 28;
 pub const WAL_HEADER: usize = 32;
 /// Length of SQLite's WAL frame header.
 pub const WAL_FRAME_HEADER: usize = 24;
-/// First bytes of a sealed log, journal or super-journal.
-pub const AUX_MAGIC: [u8; 16] = *b"\x89SR-AUX\r\n\x1a\n\0\0\0\0\0";
+/// First bytes of a sealed log. To SQLite they are the header of a log of a later version, with a valid checksum: an
+/// SQLite without the guard says "unable to open" and leaves the log alone (wal.c, `walIndexRecover`), where it would
+/// delete one in which it finds no frame.
+pub const WAL_MAGIC: [u8; 32] = [
+    0x37, 0x7f, 0x06, 0x82, 0x53, 0x52, 0x00, 0x01, 0x00, 0x00, 0x10, 0x00, 0x00, 0x00, 0x00,
+    0x00, //
+    0x53, 0x54, 0x52, 0x4f, 0x4e, 0x47, 0x52, 0x4d, 0xdc, 0x93, 0xc7, 0x5f, 0xb2, 0x0a, 0x30, 0xf8,
+];
+/// First bytes of a sealed journal. The first is zero, so that an SQLite without the guard takes the journal for one
+/// that is not hot (pager.c, `hasHotJournal`) and leaves it alone.
+pub const JOURNAL_MAGIC: [u8; 32] = *b"\0STRONGROOM JOURNAL\r\n\x1a\n\0\0\0\0\0\0\0\0\0";
+/// First bytes of a sealed super-journal.
+pub const SUPER_MAGIC: [u8; 32] = *b"\x89STRONGROOM SUPER\r\n\x1a\n\0\0\0\0\0\0\0\0\0\0\0";
 
 layout! {
     /// Layout of the reserved bytes at the end of a sealed page.
@@ -31,18 +42,18 @@ layout! {
 
 layout! {
     /// Layout of the prologue of a log, journal or super-journal.
-    prologue_layout, 128, {
-        MAGIC @ 0, 16;
-        VERSION @ 16, 2;
-        KIND @ 18, 2;
-        UNIT @ 20, 4;
-        EPOCH @ 24, 4;
-        RESERVED_A @ 28, 4;
-        OBJECT_ID @ 32, 16;
-        SALT @ 48, 32;
-        PAGE1_BEFORE @ 80, 32;
-        PAGE1_NONCE @ 112, 12;
-        RESERVED_B @ 124, 4;
+    prologue_layout, 144, {
+        MAGIC @ 0, 32;
+        VERSION @ 32, 2;
+        KIND @ 34, 2;
+        UNIT @ 36, 4;
+        EPOCH @ 40, 4;
+        RESERVED_A @ 44, 4;
+        OBJECT_ID @ 48, 16;
+        SALT @ 64, 32;
+        PAGE1_BEFORE @ 96, 32;
+        PAGE1_NONCE @ 128, 12;
+        RESERVED_B @ 140, 4;
     }
 }
 
@@ -72,6 +83,27 @@ pub enum AuxKind {
 }
 
 impl AuxKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Wal, Self::Journal, Self::SuperJournal];
+
+    /// The kind whose magic `bytes` begin with.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| bytes.starts_with(kind.magic()))
+    }
+
+    /// First bytes of a file of this kind.
+    #[must_use]
+    pub const fn magic(self) -> &'static [u8; 32] {
+        match self {
+            Self::Wal => &WAL_MAGIC,
+            Self::Journal => &JOURNAL_MAGIC,
+            Self::SuperJournal => &SUPER_MAGIC,
+        }
+    }
+
     /// The number in the prologue.
     #[must_use]
     pub const fn number(self) -> u16 {
@@ -103,21 +135,18 @@ pub struct Prologue {
 }
 
 impl Prologue {
-    /// Parses 128 bytes. `None` when they are not a prologue that this version writes.
+    /// Parses 144 bytes. `None` when they are not a prologue that this version writes.
     #[must_use]
     pub fn parse(record: &[u8]) -> Option<Self> {
         use prologue_layout as at;
-        let known = array(record, at::MAGIC) == Some(AUX_MAGIC)
-            && u16_at(record, at::VERSION) == Some(FORMAT_VERSION)
+        let kind = AuxKind::of(record)?;
+        let known = u16_at(record, at::VERSION) == Some(FORMAT_VERSION)
+            && u16_at(record, at::KIND) == Some(kind.number())
             && zero_at(record, at::RESERVED_A)
             && zero_at(record, at::RESERVED_B);
         if !known {
             return None;
         }
-        let number = u16_at(record, at::KIND)?;
-        let kind = [AuxKind::Wal, AuxKind::Journal, AuxKind::SuperJournal]
-            .into_iter()
-            .find(|kind| kind.number() == number)?;
         Some(Self {
             kind,
             unit: u32_at(record, at::UNIT)?,
@@ -129,13 +158,13 @@ impl Prologue {
         })
     }
 
-    /// The 128 bytes.
+    /// The 144 bytes.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; prologue_layout::SIZE] {
         use prologue_layout as at;
         let mut out = [0; prologue_layout::SIZE];
         let done = [
-            put(&mut out, at::MAGIC, &AUX_MAGIC),
+            put(&mut out, at::MAGIC, self.kind.magic()),
             put(&mut out, at::VERSION, &FORMAT_VERSION.to_le_bytes()),
             put(&mut out, at::KIND, &self.kind.number().to_le_bytes()),
             put(&mut out, at::UNIT, &self.unit.to_le_bytes()),

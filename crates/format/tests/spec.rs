@@ -45,7 +45,9 @@ fn constants() -> BTreeMap<&'static str, String> {
     let number = |value: usize| value.to_string();
     let long = |value: u64| value.to_string();
     BTreeMap::from([
-        ("AUX_MAGIC", spaced_hex(&sqlite::AUX_MAGIC)),
+        ("WAL_MAGIC", spaced_hex(&sqlite::WAL_MAGIC)),
+        ("JOURNAL_MAGIC", spaced_hex(&sqlite::JOURNAL_MAGIC)),
+        ("SUPER_MAGIC", spaced_hex(&sqlite::SUPER_MAGIC)),
         ("CANARY_PLAINTEXT", spaced_hex(&header::CANARY_PLAINTEXT)),
         ("CHECKSUM_COVERS", number(header::CHECKSUM_COVERS)),
         ("FIXED_LEN", number(header::FIXED_LEN)),

@@ -64,10 +64,7 @@ pub(crate) fn opener_of(
     path: &Path,
     creating: bool,
 ) -> Result<Arc<Opener>, Error> {
-    let keyring = options
-        .keyring
-        .clone()
-        .or_else(keyring_from_environment);
+    let keyring = options.keyring.clone().or_else(keyring_from_environment);
     let prompt = path.display().to_string();
     source
         .opener(&SourceContext {
@@ -246,9 +243,8 @@ pub fn explain(error: rusqlite::Error) -> Error {
             | rusqlite::ErrorCode::ReadOnly
             | rusqlite::ErrorCode::PermissionDenied,
         ) => &code::IO,
-        Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt) => {
-            &code::NOT_SEALED
-        }
+        Some(rusqlite::ErrorCode::NotADatabase) => &code::NOT_SEALED,
+        Some(rusqlite::ErrorCode::DatabaseCorrupt) => &code::MALFORMED,
         _ => &code::SQL,
     };
     Error::new(code, text)

@@ -23,30 +23,46 @@ pub(crate) fn measure(
     variant: Variant,
     by_keyring: bool,
 ) -> Result<(Duration, Answer), Failure> {
-    let path = if by_keyring { keyring_database(place, variant)? } else { place.database(variant) };
+    let path = if by_keyring {
+        keyring_database(place, variant)?
+    } else {
+        place.database(variant)
+    };
     let mut samples = Samples::default();
     for count in 0..=OPENS {
         let begin = Instant::now();
         let connection = open(place, variant, &path, by_keyring)?;
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0))?;
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| {
+            row.get::<_, i64>(0)
+        })?;
         connection.close().map_err(|(_, error)| error)?;
         if count > 0 {
             samples.push(begin.elapsed());
         }
     }
     let connection = open(place, variant, &path, by_keyring)?;
-    let names = answer(&connection, "SELECT type, name, sql FROM sqlite_schema ORDER BY name")?;
+    let names = answer(
+        &connection,
+        "SELECT type, name, sql FROM sqlite_schema ORDER BY name",
+    )?;
     Ok((Duration::from_secs_f64(samples.median()), names))
 }
 
-fn open(place: &Place, variant: Variant, path: &std::path::Path, by_keyring: bool) -> Result<Connection, Failure> {
+fn open(
+    place: &Place,
+    variant: Variant,
+    path: &std::path::Path,
+    by_keyring: bool,
+) -> Result<Connection, Failure> {
     let cipher = match variant {
         Variant::Stock => return stock(path),
         Variant::Gcm => Cipher::Aes256Gcm,
         Variant::Ctr => Cipher::Aes256Ctr,
     };
     if by_keyring {
-        let key = KeySource::KeyId { id: "bench".to_owned() };
+        let key = KeySource::KeyId {
+            id: "bench".to_owned(),
+        };
         return sealed(path, key, Some(&place.keyring()), cipher);
     }
     sealed(path, KeySource::File(place.key_file()), None, cipher)

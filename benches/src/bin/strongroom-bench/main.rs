@@ -102,7 +102,11 @@ fn run(options: &Options) -> Result<(), Failure> {
         database_bytes: databases.sizes,
         lines,
     };
-    let text = if options.json { report.json()? } else { report.markdown() };
+    let text = if options.json {
+        report.json()?
+    } else {
+        report.markdown()
+    };
     writeln!(std::io::stdout(), "{text}")?;
     match &options.write {
         Some(path) => splice_file(path, &report.markdown()),
@@ -111,15 +115,28 @@ fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// One round on all peers, in the order of the round: who begins rotates.
-fn rotate(line: &mut Line, place: &Place, workload: &str, round: u32, options: &Options) -> Result<(), Failure> {
+fn rotate(
+    line: &mut Line,
+    place: &Place,
+    workload: &str,
+    round: u32,
+    options: &Options,
+) -> Result<(), Failure> {
     let first = usize::try_from(round).unwrap_or(0) % Variant::ALL.len();
     let mut agreed: Option<String> = None;
-    for variant in Variant::ALL.into_iter().cycle().skip(first).take(Variant::ALL.len()) {
+    for variant in Variant::ALL
+        .into_iter()
+        .cycle()
+        .skip(first)
+        .take(Variant::ALL.len())
+    {
         let done = worker::start(place, variant, workload, round, options)?;
         line.push(variant, done.duration);
         match &agreed {
             Some(digest) if *digest != done.digest => {
-                return Err(format!("{}: {} returned something else", line.name, variant.name()).into());
+                return Err(
+                    format!("{}: {} returned something else", line.name, variant.name()).into(),
+                );
             }
             Some(_) => {}
             None => agreed = Some(done.digest),

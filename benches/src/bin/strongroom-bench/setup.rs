@@ -23,7 +23,10 @@ pub(crate) struct Place {
 impl Place {
     /// In `directory`, with a page cache of `cache_kib` for each connection.
     pub(crate) fn at(directory: PathBuf, cache_kib: u32) -> Self {
-        Self { directory, cache_kib }
+        Self {
+            directory,
+            cache_kib,
+        }
     }
 
     /// The directory.
@@ -76,8 +79,9 @@ pub(crate) struct Databases {
 impl Databases {
     /// Makes and loads them, each in its peer's process.
     pub(crate) fn make(options: &Options) -> Result<Self, Failure> {
-        let directory =
-            tempfile::Builder::new().prefix("strongroom-bench-").tempdir_in(&options.directory)?;
+        let directory = tempfile::Builder::new()
+            .prefix("strongroom-bench-")
+            .tempdir_in(&options.directory)?;
         let place = Place::at(directory.path().canonicalize()?, options.cache_kib);
         new_key_file(&place.key_file())?;
         make_keyring(&place)?;
@@ -87,7 +91,11 @@ impl Databases {
             worker::start(&place, variant, worker::SETUP, 0, options)?;
             *size = std::fs::metadata(place.database(variant))?.len();
         }
-        Ok(Self { place, sizes, _directory: directory })
+        Ok(Self {
+            place,
+            sizes,
+            _directory: directory,
+        })
     }
 }
 

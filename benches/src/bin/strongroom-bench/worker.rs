@@ -35,7 +35,12 @@ pub(crate) fn start(
 ) -> Result<Done, Failure> {
     let output = Command::new(std::env::current_exe()?)
         .args(["--worker", variant.name(), workload, &round.to_string()])
-        .args(["--scale", &options.scale.to_string(), "--cache-kib", &options.cache_kib.to_string()])
+        .args([
+            "--scale",
+            &options.scale.to_string(),
+            "--cache-kib",
+            &options.cache_kib.to_string(),
+        ])
         .arg("--directory")
         .arg(place.directory())
         .output()?;
@@ -44,25 +49,45 @@ pub(crate) fn start(
         return Err(format!("{} {workload}: {said}", variant.name()).into());
     }
     let text = String::from_utf8(output.stdout)?;
-    let (seconds, digest) = text.trim().split_once(' ').ok_or("a worker said something else")?;
-    Ok(Done { duration: Duration::from_secs_f64(seconds.parse()?), digest: digest.to_owned() })
+    let (seconds, digest) = text
+        .trim()
+        .split_once(' ')
+        .ok_or("a worker said something else")?;
+    Ok(Done {
+        duration: Duration::from_secs_f64(seconds.parse()?),
+        digest: digest.to_owned(),
+    })
 }
 
 /// In the new process: works, and prints seconds and digest.
 pub(crate) fn work(arguments: &[String], options: &Options) -> Result<(), Failure> {
-    let [peer, workload, round] = arguments else { return Err("three arguments".into()) };
+    let [peer, workload, round] = arguments else {
+        return Err("three arguments".into());
+    };
     let variant = Variant::from_name(peer).ok_or("no such peer")?;
     let place = Place::at(options.directory.clone(), options.cache_kib);
     refuse_guard(variant)?;
     let done = if workload == SETUP {
         tpch::load(&[&place.open(variant)?], options.scale)?;
-        Done { duration: Duration::ZERO, digest: SETUP.to_owned() }
+        Done {
+            duration: Duration::ZERO,
+            digest: SETUP.to_owned(),
+        }
     } else {
-        let (duration, result) = workloads::named(workload)?.once(&place, variant, round.parse()?, options)?;
-        Done { duration, digest: result.digest() }
+        let (duration, result) =
+            workloads::named(workload)?.once(&place, variant, round.parse()?, options)?;
+        Done {
+            duration,
+            digest: result.digest(),
+        }
     };
     refuse_guard(variant)?;
-    writeln!(std::io::stdout(), "{} {}", done.duration.as_secs_f64(), done.digest)?;
+    writeln!(
+        std::io::stdout(),
+        "{} {}",
+        done.duration.as_secs_f64(),
+        done.digest
+    )?;
     Ok(())
 }
 

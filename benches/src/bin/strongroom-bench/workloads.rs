@@ -65,12 +65,29 @@ pub(crate) struct Workload {
 
 /// Every workload, in the table's order.
 pub(crate) fn all() -> Vec<Workload> {
-    let of = |group, name, work| Workload { group, name, title: "", work };
+    let of = |group, name, work| Workload {
+        group,
+        name,
+        title: "",
+        work,
+    };
     let scan = "SELECT count(*), sum(l_quantity), sum(length(l_comment)) FROM lineitem NOT INDEXED";
     let mut all = vec![
         of("Reading", "full scan of lineitem", Work::Query(scan)),
-        of("Reading", "point reads, a transaction each", Work::PointReads { one_transaction: false }),
-        of("Reading", "point reads, one transaction", Work::PointReads { one_transaction: true }),
+        of(
+            "Reading",
+            "point reads, a transaction each",
+            Work::PointReads {
+                one_transaction: false,
+            },
+        ),
+        of(
+            "Reading",
+            "point reads, one transaction",
+            Work::PointReads {
+                one_transaction: true,
+            },
+        ),
     ];
     all.extend(QUERIES.iter().map(|query| Workload {
         group: "TPC-H queries",
@@ -81,27 +98,88 @@ pub(crate) fn all() -> Vec<Workload> {
     all.extend(SPILLS.map(|(name, sql)| of("Temporary files", name, Work::Query(sql))));
     all.extend(UPDATE_KINDS.iter().zip(1..).map(|(kind, number)| {
         let (name, journal, synchronous, count, one_transaction) = *kind;
-        of("Writing", name, Work::Updates(Updates { journal, synchronous, count, one_transaction, number }))
+        of(
+            "Writing",
+            name,
+            Work::Updates(Updates {
+                journal,
+                synchronous,
+                count,
+                one_transaction,
+                number,
+            }),
+        )
     }));
-    all.push(of("Writing", "bulk load of lineitem at a fifth of the scale, two indexes", Work::Load));
-    all.push(of("Opening", "open, key from a file", Work::Open { by_keyring: false }));
-    all.push(of("Opening", "open, key from a keyring", Work::Open { by_keyring: true }));
+    all.push(of(
+        "Writing",
+        "bulk load of lineitem at a fifth of the scale, two indexes",
+        Work::Load,
+    ));
+    all.push(of(
+        "Opening",
+        "open, key from a file",
+        Work::Open { by_keyring: false },
+    ));
+    all.push(of(
+        "Opening",
+        "open, key from a keyring",
+        Work::Open { by_keyring: true },
+    ));
     all
 }
 
 /// The workload of that name.
 pub(crate) fn named(name: &str) -> Result<Workload, Failure> {
-    all().into_iter().find(|workload| workload.name == name).ok_or_else(|| format!("no workload {name}").into())
+    all()
+        .into_iter()
+        .find(|workload| workload.name == name)
+        .ok_or_else(|| format!("no workload {name}").into())
 }
 
 /// Name, journal mode, synchronous, updates, all in one transaction.
 const UPDATE_KINDS: [(&str, &str, &str, u32, bool); 6] = [
-    ("updates, WAL, synchronous=NORMAL, a transaction each", "wal", "NORMAL", 2000, false),
-    ("updates, WAL, synchronous=FULL, a transaction each", "wal", "FULL", 200, false),
-    ("updates, WAL, synchronous=NORMAL, one transaction", "wal", "NORMAL", UPDATES, true),
-    ("updates, rollback journal, synchronous=FULL, a transaction each", "delete", "FULL", 100, false),
-    ("updates, rollback journal, synchronous=OFF, a transaction each", "delete", "OFF", 2000, false),
-    ("updates, rollback journal, synchronous=FULL, one transaction", "delete", "FULL", UPDATES, true),
+    (
+        "updates, WAL, synchronous=NORMAL, a transaction each",
+        "wal",
+        "NORMAL",
+        2000,
+        false,
+    ),
+    (
+        "updates, WAL, synchronous=FULL, a transaction each",
+        "wal",
+        "FULL",
+        200,
+        false,
+    ),
+    (
+        "updates, WAL, synchronous=NORMAL, one transaction",
+        "wal",
+        "NORMAL",
+        UPDATES,
+        true,
+    ),
+    (
+        "updates, rollback journal, synchronous=FULL, a transaction each",
+        "delete",
+        "FULL",
+        100,
+        false,
+    ),
+    (
+        "updates, rollback journal, synchronous=OFF, a transaction each",
+        "delete",
+        "OFF",
+        2000,
+        false,
+    ),
+    (
+        "updates, rollback journal, synchronous=FULL, one transaction",
+        "delete",
+        "FULL",
+        UPDATES,
+        true,
+    ),
 ];
 
 impl Workload {
@@ -132,7 +210,8 @@ impl Workload {
             Work::PointReads { one_transaction } => {
                 let connection = place.open(variant)?;
                 let rows = rows(&connection)?;
-                let (duration, sum) = timed(|| point_reads(&connection, one_transaction, rows, round))?;
+                let (duration, sum) =
+                    timed(|| point_reads(&connection, one_transaction, rows, round))?;
                 Ok((duration, answer(&connection, &format!("SELECT {sum}"))?))
             }
             Work::Updates(how) => {
@@ -189,7 +268,8 @@ fn update(connection: &Connection, how: Updates, rows: i64, round: u32) -> Resul
         connection.execute_batch("COMMIT")?;
     }
     if how.journal == "wal" {
-        let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+        let busy: i64 =
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
         if busy != 0 {
             return Err("the checkpoint did not finish".into());
         }
@@ -210,7 +290,10 @@ fn load(place: &Place, variant: Variant, scale: f64) -> Result<(Duration, Answer
         tpch::finish(&connection, table)?;
         Ok(connection.execute_batch("COMMIT")?)
     })?;
-    let sums = answer(&connection, "SELECT count(*), sum(l_extendedprice), max(l_comment) FROM lineitem")?;
+    let sums = answer(
+        &connection,
+        "SELECT count(*), sum(l_extendedprice), max(l_comment) FROM lineitem",
+    )?;
     drop(connection);
     std::fs::remove_file(path)?;
     Ok((duration, sums))

@@ -15,7 +15,10 @@ pub(crate) struct Found {
 
 /// A finding.
 pub(crate) fn found(holds: bool, measured: impl Into<String>) -> Result<Found, Failure> {
-    Ok(Found { holds, measured: measured.into() })
+    Ok(Found {
+        holds,
+        measured: measured.into(),
+    })
 }
 
 /// Column widths, in characters.
@@ -45,7 +48,10 @@ impl Checks {
         let found = check().unwrap_or_else(|error| {
             let text = error.to_string();
             let line = text.lines().next().unwrap_or("no reason given").to_owned();
-            Found { holds: false, measured: line }
+            Found {
+                holds: false,
+                measured: line,
+            }
         });
         let verdict = if found.holds {
             self.passed += 1;
@@ -56,14 +62,23 @@ impl Checks {
         };
         let number = self.passed + self.failed;
         let mut out = std::io::stdout().lock();
-        writeln!(out, "{number:3}  {what:<WHAT$} {:<MEASURED$} {verdict}", found.measured)?;
+        writeln!(
+            out,
+            "{number:3}  {what:<WHAT$} {:<MEASURED$} {verdict}",
+            found.measured
+        )?;
         out.flush()?;
         Ok(())
     }
 
     /// The last line. True when nothing failed.
     pub(crate) fn summary(&self, seconds: u64) -> Result<bool, Failure> {
-        writeln!(std::io::stdout(), "\n{} passed, {} failed, {seconds} s", self.passed, self.failed)?;
+        writeln!(
+            std::io::stdout(),
+            "\n{} passed, {} failed, {seconds} s",
+            self.passed,
+            self.failed
+        )?;
         Ok(self.failed == 0)
     }
 }

@@ -54,13 +54,22 @@ impl Strongroom {
     /// As [`Self::run`]; anything but success is an error with what the command said.
     pub(crate) fn succeed<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Ran, Failure> {
         let ran = self.run(arguments)?;
-        if ran.code == Some(0) { Ok(ran) } else { Err(ran.complaint().into()) }
+        if ran.code == Some(0) {
+            Ok(ran)
+        } else {
+            Err(ran.complaint().into())
+        }
     }
 
     /// `strongroom verify FILE --key-id KEY --json`.
     pub(crate) fn verify(&self, file: &Path, key: &str) -> Result<Verified, Failure> {
-        let arguments: [&OsStr; 5] =
-            ["verify".as_ref(), file.as_ref(), "--key-id".as_ref(), key.as_ref(), "--json".as_ref()];
+        let arguments: [&OsStr; 5] = [
+            "verify".as_ref(),
+            file.as_ref(),
+            "--key-id".as_ref(),
+            key.as_ref(),
+            "--json".as_ref(),
+        ];
         let ran = self.run(&arguments)?;
         Verified::read(&ran)
     }
@@ -70,7 +79,9 @@ impl Ran {
     /// The first error line, or what there is.
     pub(crate) fn complaint(&self) -> String {
         let line = self.stderr.lines().find(|line| line.starts_with("error"));
-        line.or_else(|| self.stderr.lines().next()).unwrap_or("it said nothing").to_owned()
+        line.or_else(|| self.stderr.lines().next())
+            .unwrap_or("it said nothing")
+            .to_owned()
     }
 
     /// Whether it ended with `code` and named `error`, such as "SR-2002".
@@ -80,12 +91,17 @@ impl Ran {
 
     /// Exit code and error line.
     pub(crate) fn shown(&self) -> String {
-        let code = self.code.map_or_else(|| "a signal".to_owned(), |code| code.to_string());
+        let code = self
+            .code
+            .map_or_else(|| "a signal".to_owned(), |code| code.to_string());
         // "error[SR-2002]: what happened (detail)": the detail is a path, which the line has no room for.
         let complaint = self.complaint();
         let short = complaint.split(" (").next().unwrap_or_default();
         let short = short.replace("error[", "").replace("]:", ":");
-        format!("exit {code}, {}", short.split(": ").next().unwrap_or_default())
+        format!(
+            "exit {code}, {}",
+            short.split(": ").next().unwrap_or_default()
+        )
     }
 }
 
@@ -103,12 +119,23 @@ pub(crate) struct Verified {
 impl Verified {
     fn read(ran: &Ran) -> Result<Self, Failure> {
         let json: Value = serde_json::from_str(&ran.stdout).map_err(|_| ran.complaint())?;
-        let list = |name: &str| json[name].as_array().cloned().ok_or_else(|| ran.complaint());
+        let list = |name: &str| {
+            json[name]
+                .as_array()
+                .cloned()
+                .ok_or_else(|| ran.complaint())
+        };
         let (checked, bad) = (list("checked")?, list("bad")?);
-        let pages = checked.iter().filter(|unit| unit["kind"] == "page").filter_map(|unit| unit["count"].as_u64());
+        let pages = checked
+            .iter()
+            .filter(|unit| unit["kind"] == "page")
+            .filter_map(|unit| unit["count"].as_u64());
         let of_pages = bad.iter().filter(|unit| unit["kind"] == "page");
-        let mut codes: Vec<String> =
-            bad.iter().filter_map(|unit| unit["code"].as_str()).map(str::to_owned).collect();
+        let mut codes: Vec<String> = bad
+            .iter()
+            .filter_map(|unit| unit["code"].as_str())
+            .map(str::to_owned)
+            .collect();
         codes.sort();
         codes.dedup();
         Ok(Self {
@@ -135,6 +162,11 @@ impl Verified {
             return format!("{} of {} pages authentic", self.pages, self.pages);
         }
         let pages: Vec<String> = self.bad_pages.iter().map(u64::to_string).collect();
-        format!("page {} of {}: {}", pages.join(", "), self.pages, self.codes.join(", "))
+        format!(
+            "page {} of {}: {}",
+            pages.join(", "),
+            self.pages,
+            self.codes.join(", ")
+        )
     }
 }

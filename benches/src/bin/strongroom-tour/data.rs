@@ -25,19 +25,32 @@ pub(crate) fn load(tour: &mut Tour) -> Result<(), Failure> {
     tour.checks.check("load into both, with indexes", || {
         let spent = tpch::load(&[plain, &sealed], SCALE)?;
         let seconds: Vec<f64> = spent.iter().map(std::time::Duration::as_secs_f64).collect();
-        let [plain, sealed] = seconds[..] else { return Err("two connections".into()) };
+        let [plain, sealed] = seconds[..] else {
+            return Err("two connections".into());
+        };
         found(plain > 0.0, compared(plain, sealed))
     })?;
     tour.checks.check("rows", || {
         let (plain, sealed) = (count(plain)?, count(&sealed)?);
-        found(plain == sealed && plain > 800_000, format!("{plain} plain, {sealed} sealed, 8 tables"))
+        found(
+            plain == sealed && plain > 800_000,
+            format!("{plain} plain, {sealed} sealed, 8 tables"),
+        )
     })?;
     drop(sealed);
     let (plain_path, strongroom) = (tour.plain_path(), &tour.strongroom);
     tour.checks.check("sizes", || {
-        let (plain, sealed) = (std::fs::metadata(&plain_path)?.len(), std::fs::metadata(&sealed_path)?.len());
+        let (plain, sealed) = (
+            std::fs::metadata(&plain_path)?.len(),
+            std::fs::metadata(&sealed_path)?.len(),
+        );
         let larger = sealed as f64 / plain as f64 - 1.0;
-        let text = format!("{} plain, {} sealed, {:+.1} %", mebibytes(plain), mebibytes(sealed), larger * 100.0);
+        let text = format!(
+            "{} plain, {} sealed, {:+.1} %",
+            mebibytes(plain),
+            mebibytes(sealed),
+            larger * 100.0
+        );
         found((0.0..0.05).contains(&larger), text)
     })?;
     let copy = tour.path("encrypted.db");
@@ -47,20 +60,26 @@ pub(crate) fn load(tour: &mut Tour) -> Result<(), Failure> {
         let (duration, _) = timed(|| strongroom.succeed(&arguments))?;
         let verified = strongroom.verify(&copy, KEY)?;
         std::fs::remove_file(&copy)?;
-        found(verified.clean(), format!("{:.1} s; {}", duration.as_secs_f64(), verified.shown()))
+        found(
+            verified.clean(),
+            format!("{:.1} s; {}", duration.as_secs_f64(), verified.shown()),
+        )
     })
 }
 
 fn count(connection: &Connection) -> Result<i64, Failure> {
     let count = |table: &tpch::Table| {
-        connection.query_row(&format!("SELECT count(*) FROM {}", table.name), [], |row| row.get::<_, i64>(0))
+        connection.query_row(&format!("SELECT count(*) FROM {}", table.name), [], |row| {
+            row.get::<_, i64>(0)
+        })
     };
     Ok(TABLES.iter().map(count).sum::<Result<i64, _>>()?)
 }
 
 /// The queries, in turn on both databases.
 pub(crate) fn queries(tour: &mut Tour) -> Result<(), Failure> {
-    tour.checks.heading("The same TPC-H queries: median of 3, page cache 2000 KiB, same rows or FAILED")?;
+    tour.checks
+        .heading("The same TPC-H queries: median of 3, page cache 2000 KiB, same rows or FAILED")?;
     let path = tour.sealed();
     let sealed = tour.open_sealed(&path, KEY)?;
     let plain = &tour.plain;
@@ -74,7 +93,10 @@ pub(crate) fn queries(tour: &mut Tour) -> Result<(), Failure> {
             let both = compare(plain, &sealed, query)?;
             all_plain += both.plain.median();
             all_sealed += both.sealed.median();
-            found(both.same && both.rows > 0, compared(both.plain.median(), both.sealed.median()))
+            found(
+                both.same && both.rows > 0,
+                compared(both.plain.median(), both.sealed.median()),
+            )
         })?;
     }
     tour.checks.check("all of them", || {
@@ -92,17 +114,23 @@ struct Both {
 }
 
 fn compare(plain: &Connection, sealed: &Connection, query: &Query) -> Result<Both, Failure> {
-    let mut both = Both { plain: Samples::default(), sealed: Samples::default(), rows: 0, same: true };
+    let mut both = Both {
+        plain: Samples::default(),
+        sealed: Samples::default(),
+        rows: 0,
+        same: true,
+    };
     for round in 0..ROUNDS {
         let one = |connection| timed(|| answer(connection, query.sql));
         // Who begins alternates.
-        let ((plain_time, plain_rows), (sealed_time, sealed_rows)): ((_, Answer), (_, Answer)) = if round % 2 == 0 {
-            let first = one(plain)?;
-            (first, one(sealed)?)
-        } else {
-            let first = one(sealed)?;
-            (one(plain)?, first)
-        };
+        let ((plain_time, plain_rows), (sealed_time, sealed_rows)): ((_, Answer), (_, Answer)) =
+            if round % 2 == 0 {
+                let first = one(plain)?;
+                (first, one(sealed)?)
+            } else {
+                let first = one(sealed)?;
+                (one(plain)?, first)
+            };
         both.plain.push(plain_time);
         both.sealed.push(sealed_time);
         both.rows = plain_rows.rows();
@@ -112,5 +140,10 @@ fn compare(plain: &Connection, sealed: &Connection, query: &Query) -> Result<Bot
 }
 
 fn compared(plain: f64, sealed: f64) -> String {
-    format!("{:>8} plain {:>8} sealed   ratio {:.2}", duration(plain), duration(sealed), sealed / plain)
+    format!(
+        "{:>8} plain {:>8} sealed   ratio {:.2}",
+        duration(plain),
+        duration(sealed),
+        sealed / plain
+    )
 }

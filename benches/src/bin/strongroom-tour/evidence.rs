@@ -25,22 +25,39 @@ pub(crate) fn pictures(tour: &mut Tour) -> Result<(), Failure> {
     let strongroom = &tour.strongroom;
     for (name, database) in [("plain", tour.plain_path()), ("sealed", tour.sealed())] {
         let picture = tour.path(&format!("{name}.png"));
-        tour.checks.check(&format!("inspect --png of the {name} one"), || {
-            let paths = [database.display().to_string(), picture.display().to_string()];
-            let ran = strongroom.succeed(&["inspect", &paths[0], "--json", "--png", &paths[1]])?;
-            let json: serde_json::Value = serde_json::from_str(&ran.stdout)?;
-            let bits = json["body_entropy_bits_per_byte"].as_f64().ok_or("no entropy")?;
-            let as_expected = if name == "plain" { bits < PLAIN_MAX } else { bits > SEALED_MIN };
-            let drawn = std::fs::read(&picture)?.starts_with(b"\x89PNG\r\n\x1a\n");
-            let sealed = json["sealed"].as_bool() == Some(name == "sealed");
-            found(as_expected && drawn && sealed, format!("{bits:.5} bits per byte, {}", paths[1]))
-        })?;
+        tour.checks
+            .check(&format!("inspect --png of the {name} one"), || {
+                let paths = [
+                    database.display().to_string(),
+                    picture.display().to_string(),
+                ];
+                let ran =
+                    strongroom.succeed(&["inspect", &paths[0], "--json", "--png", &paths[1]])?;
+                let json: serde_json::Value = serde_json::from_str(&ran.stdout)?;
+                let bits = json["body_entropy_bits_per_byte"]
+                    .as_f64()
+                    .ok_or("no entropy")?;
+                let as_expected = if name == "plain" {
+                    bits < PLAIN_MAX
+                } else {
+                    bits > SEALED_MIN
+                };
+                let drawn = std::fs::read(&picture)?.starts_with(b"\x89PNG\r\n\x1a\n");
+                let sealed = json["sealed"].as_bool() == Some(name == "sealed");
+                found(
+                    as_expected && drawn && sealed,
+                    format!("{bits:.5} bits per byte, {}", paths[1]),
+                )
+            })?;
     }
     let (plain, sealed, text) = (tour.plain_path(), tour.sealed(), KNOWN[0]);
     tour.checks.check(&format!("\"{text}\" in the files"), || {
         let plain = occurrences(&std::fs::read(&plain)?, text.as_bytes());
         let sealed = occurrences(&std::fs::read(&sealed)?, text.as_bytes());
-        found(plain > 1000 && sealed == 0, format!("{plain} times plain, {sealed} times sealed"))
+        found(
+            plain > 1000 && sealed == 0,
+            format!("{plain} times plain, {sealed} times sealed"),
+        )
     })
 }
 
@@ -50,7 +67,9 @@ pub(crate) fn back(tour: &mut Tour) -> Result<(), Failure> {
     let (sealed, copy, strongroom) = (tour.sealed(), tour.path("back.db"), &tour.strongroom);
     tour.checks.check("sqlite decrypt", || {
         let paths = [sealed.display().to_string(), copy.display().to_string()];
-        let arguments = ["sqlite", "decrypt", &paths[0], &paths[1], "--key-id", NEXT_KEY];
+        let arguments = [
+            "sqlite", "decrypt", &paths[0], &paths[1], "--key-id", NEXT_KEY,
+        ];
         let (duration, _) = timed(|| strongroom.succeed(&arguments))?;
         let plain = std::fs::read(&copy)?.starts_with(b"SQLite format 3\0");
         found(plain, format!("{:.1} s", duration.as_secs_f64()))
@@ -62,7 +81,10 @@ pub(crate) fn back(tour: &mut Tour) -> Result<(), Failure> {
         for table in TABLES {
             rows += same_rows(&original, &back, table)?;
         }
-        found(rows > 800_000, format!("{rows} rows in {} tables are the same", TABLES.len()))
+        found(
+            rows > 800_000,
+            format!("{rows} rows in {} tables are the same", TABLES.len()),
+        )
     })?;
     tour.checks.check("its integrity_check", || {
         let back = variant::stock(&copy)?;
@@ -86,7 +108,11 @@ fn same_rows(one: &Connection, other: &Connection, table: &Table) -> Result<u64,
             (Some(one), Some(other)) => {
                 for column in 0..columns {
                     if one.get::<_, Value>(column)? != other.get::<_, Value>(column)? {
-                        return Err(format!("{}: row {count} differs in column {column}", table.name).into());
+                        return Err(format!(
+                            "{}: row {count} differs in column {column}",
+                            table.name
+                        )
+                        .into());
                     }
                 }
                 count += 1;
@@ -99,19 +125,26 @@ fn same_rows(one: &Connection, other: &Connection, table: &Table) -> Result<u64,
 /// Every file that the tour leaves, but for the plain database, is searched for the tables' texts.
 pub(crate) fn leaks(tour: &mut Tour) -> Result<(), Failure> {
     let out = tour.out.clone();
-    tour.checks.check("row text in what is left in ./demo-out", || {
-        let (mut files, mut clear) = (0, Vec::new());
-        for entry in std::fs::read_dir(&out)? {
-            let path = entry?.path();
-            files += 1;
-            if holds_any(&std::fs::read(&path)?, &KNOWN) {
-                clear.push(name(&path));
+    tour.checks
+        .check("row text in what is left in ./demo-out", || {
+            let (mut files, mut clear) = (0, Vec::new());
+            for entry in std::fs::read_dir(&out)? {
+                let path = entry?.path();
+                files += 1;
+                if holds_any(&std::fs::read(&path)?, &KNOWN) {
+                    clear.push(name(&path));
+                }
             }
-        }
-        found(clear == ["plain.db"], format!("{files} files, in clear in: {}", clear.join(", ")))
-    })
+            found(
+                clear == ["plain.db"],
+                format!("{files} files, in clear in: {}", clear.join(", ")),
+            )
+        })
 }
 
 fn name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }

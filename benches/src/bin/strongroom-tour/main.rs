@@ -108,8 +108,16 @@ fn run() -> Result<bool, Failure> {
     if variant::guard_is_registered() {
         return Err("the guard was registered before the plain database was opened".into());
     }
-    let mut tour = Tour { out: out.to_path_buf(), strongroom, checks: Checks::default(), plain };
-    writeln!(std::io::stdout(), "Strongroom: the TPC-H tables at scale {SCALE}, plain and sealed, in ./{OUT}")?;
+    let mut tour = Tour {
+        out: out.to_path_buf(),
+        strongroom,
+        checks: Checks::default(),
+        plain,
+    };
+    writeln!(
+        std::io::stdout(),
+        "Strongroom: the TPC-H tables at scale {SCALE}, plain and sealed, in ./{OUT}"
+    )?;
     keys::make(&mut tour)?;
     data::load(&mut tour)?;
     data::queries(&mut tour)?;

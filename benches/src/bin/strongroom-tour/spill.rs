@@ -1,6 +1,6 @@
 //! What SQLite puts into temporary files, looked at from outside while the statement runs.
 //!
-//! A temporary file of SQLite's has no name: it is made without one (O_TMPFILE), or unlinked as soon as it is open. The
+//! A temporary file of SQLite's has no name: it is made without one (`O_TMPFILE`), or unlinked as soon as it is open. The
 //! process's /proc/self/fd still leads to it, and its blocks are on the disk.
 //! Must not: read the files through SQLite.
 
@@ -25,7 +25,8 @@ type Before = BTreeSet<PathBuf>;
 
 /// A sort and a temporary table on both databases.
 pub(crate) fn run(tour: &mut Tour) -> Result<(), Failure> {
-    tour.checks.heading("Temporary files, found through /proc/self/fd")?;
+    tour.checks
+        .heading("Temporary files, found through /proc/self/fd")?;
     let before: Before = nameless()?;
     let plain = tour.open_plain()?;
     let path = tour.sealed();
@@ -34,12 +35,20 @@ pub(crate) fn run(tour: &mut Tour) -> Result<(), Failure> {
         connection.pragma_update(None, "cache_size", -1000)?;
         connection.pragma_update(None, "temp_store", "FILE")?;
     }
-    tour.checks.check("plain: a sort that spills", || judge(&sort(&plain, &before)?, false))?;
-    tour.checks.check("sealed: the same sort", || judge(&sort(&sealed, &before)?, true))?;
+    tour.checks.check("plain: a sort that spills", || {
+        judge(&sort(&plain, &before)?, false)
+    })?;
+    tour.checks.check("sealed: the same sort", || {
+        judge(&sort(&sealed, &before)?, true)
+    })?;
     // The files of one connection must not be taken for the other's.
-    tour.checks.check("plain: a temporary table", || judge(&temporary_table(&plain, &before)?, false))?;
+    tour.checks.check("plain: a temporary table", || {
+        judge(&temporary_table(&plain, &before)?, false)
+    })?;
     drop(plain);
-    tour.checks.check("sealed: the same temporary table", || judge(&temporary_table(&sealed, &before)?, true))
+    tour.checks.check("sealed: the same temporary table", || {
+        judge(&temporary_table(&sealed, &before)?, true)
+    })
 }
 
 /// Steps part of the way through a sort of the largest table; what its temporary files hold then.
@@ -63,7 +72,9 @@ fn nameless() -> Result<BTreeSet<PathBuf>, Failure> {
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let path = entry?.path();
         // The directory's own descriptor is gone by the time that it is looked at.
-        if std::fs::read_link(&path).is_ok_and(|target| target.to_string_lossy().ends_with(" (deleted)")) {
+        if std::fs::read_link(&path)
+            .is_ok_and(|target| target.to_string_lossy().ends_with(" (deleted)"))
+        {
             found.insert(path);
         }
     }
@@ -82,8 +93,19 @@ fn temporary_files(before: &Before) -> Result<Vec<u8>, Failure> {
 fn judge(bytes: &[u8], expect_sealed: bool) -> Result<Found, Failure> {
     let (bits, known) = (entropy(bytes), holds_any(bytes, &KNOWN));
     let spilled = bytes.len() >= SPILL_MIN;
-    let holds = if expect_sealed { bits > ENTROPY_MIN && !known } else { known };
-    let words = if known { "row text in clear" } else { "no row text" };
+    let holds = if expect_sealed {
+        bits > ENTROPY_MIN && !known
+    } else {
+        known
+    };
+    let words = if known {
+        "row text in clear"
+    } else {
+        "no row text"
+    };
     let size = mebibytes(bytes.len() as u64);
-    found(spilled && holds, format!("{size}, {bits:.3} bits per byte, {words}"))
+    found(
+        spilled && holds,
+        format!("{size}, {bits:.3} bits per byte, {words}"),
+    )
 }

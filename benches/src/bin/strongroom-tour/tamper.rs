@@ -32,14 +32,15 @@ pub(crate) fn run(tour: &mut Tour) -> Result<(), Failure> {
         let verified = strongroom.verify(&copy, KEY)?;
         found(verified.names(&[first]), verified.shown())
     })?;
-    tour.checks.check("one bit flipped: a query over the table", || {
-        let path = copy.display().to_string();
-        let sql = "SELECT sum(l_tax) FROM lineitem NOT INDEXED";
-        let ran = strongroom.run(&["sqlite", "shell", &path, "--key-id", KEY, "-c", sql])?;
-        let named = ran.stderr.contains(&format!("page {first},"));
-        let holds = ran.refused(4, "SR-4001") && named && ran.stdout.is_empty();
-        found(holds, format!("{}, page {first} named", ran.shown()))
-    })?;
+    tour.checks
+        .check("one bit flipped: a query over the table", || {
+            let path = copy.display().to_string();
+            let sql = "SELECT sum(l_tax) FROM lineitem NOT INDEXED";
+            let ran = strongroom.run(&["sqlite", "shell", &path, "--key-id", KEY, "-c", sql])?;
+            let named = ran.stderr.contains(&format!("page {first},"));
+            let holds = ran.refused(4, "SR-4001") && named && ran.stdout.is_empty();
+            found(holds, format!("{}, page {first} named", ran.shown()))
+        })?;
     tour.checks.check("the bit flipped back", || {
         flip(&copy, first)?;
         let verified = strongroom.verify(&copy, KEY)?;
@@ -48,7 +49,10 @@ pub(crate) fn run(tour: &mut Tour) -> Result<(), Failure> {
     tour.checks.check("two pages exchanged: verify", || {
         exchange(&copy, first, second)?;
         let verified = strongroom.verify(&copy, KEY)?;
-        found(verified.names(&[first.min(second), first.max(second)]), verified.shown())
+        found(
+            verified.names(&[first.min(second), first.max(second)]),
+            verified.shown(),
+        )
     })?;
     tour.checks.check("exchanged back", || {
         exchange(&copy, first, second)?;
@@ -63,7 +67,8 @@ pub(crate) fn run(tour: &mut Tour) -> Result<(), Failure> {
 /// Two pages that hold rows of lineitem.
 fn two_leaves(tour: &Tour) -> Result<[u64; 2], Failure> {
     let connection = tour.open_sealed(&tour.sealed(), KEY)?;
-    let sql = "SELECT pageno FROM dbstat WHERE name = 'lineitem' AND pagetype = 'leaf' LIMIT 1 OFFSET ?1";
+    let sql =
+        "SELECT pageno FROM dbstat WHERE name = 'lineitem' AND pagetype = 'leaf' LIMIT 1 OFFSET ?1";
     let leaf = |skip: i64| connection.query_row(sql, [skip], |row| row.get::<_, i64>(0));
     Ok([u64::try_from(leaf(5000)?)?, u64::try_from(leaf(9000)?)?])
 }

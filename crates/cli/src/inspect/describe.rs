@@ -9,7 +9,7 @@ use strongroom_format::code;
 use strongroom_format::header::{Anchor, HEADER_LEN, Header, HeaderError, header_layout};
 use strongroom_format::layout;
 use strongroom_format::slot::SlotKind;
-use strongroom_format::sqlite::{AUX_MAGIC, AuxKind, Prologue, prologue_layout};
+use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout};
 
 use super::report::{
     AnchorReport, Argon2Report, HeaderReport, LogReport, Report, SlotReport, SqliteReport,
@@ -66,7 +66,7 @@ fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Fa
             report.sqlite = plain_sqlite(head);
             return (SQLITE_HEADER_LEN, None);
         }
-        Sort::Other if head.starts_with(&AUX_MAGIC) => {
+        Sort::Other if AuxKind::of(head).is_some() => {
             report.sealed = true;
             return (prologue_layout::SIZE, sealed_log(report, path, head));
         }

@@ -110,7 +110,6 @@ fn super_journal() {
 }
 
 #[test]
-#[ignore = "an SQLite without the guard still deletes a sealed log or hot journal that it finds"]
 fn unguarded() {
     run("unguarded.py");
 }

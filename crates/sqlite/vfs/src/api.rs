@@ -64,6 +64,7 @@ api! {
     exec @ 55: fn(*mut sqlite3, *const c_char, *const c_void, *mut c_void, *mut *mut c_char) -> c_int;
     finalize @ 57: fn(*mut sqlite3_stmt) -> c_int;
     free @ 58: fn(*mut c_void);
+    get_autocommit @ 60: fn(*mut sqlite3) -> c_int;
     interruptx @ 64: fn(*mut sqlite3);
     result_error @ 80: fn(*mut sqlite3_context, *const c_char, c_int);
     result_int @ 82: fn(*mut sqlite3_context, c_int);

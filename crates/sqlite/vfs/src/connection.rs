@@ -214,6 +214,12 @@ pub(crate) fn reserve(connection: *mut sqlite3, schema: &str) -> Option<()> {
     )
 }
 
+/// Whether a transaction was begun on the connection and is not ended.
+pub(crate) fn in_transaction(connection: *mut sqlite3) -> bool {
+    // SAFETY: an open connection.
+    api().is_some_and(|api| unsafe { (api.get_autocommit)(connection) } == 0)
+}
+
 /// The connection's own VFS, which is where its temporary files go. `None` while the connection is being opened.
 fn vfs_of(connection: *mut sqlite3) -> Option<*mut sqlite3_vfs> {
     let mut found: *mut sqlite3_vfs = std::ptr::null_mut();

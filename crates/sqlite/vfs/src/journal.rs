@@ -212,7 +212,8 @@ impl JournalCore {
         } else if !self.load()? {
             return Err(report(&code::JOURNAL, self.path()));
         }
-        if at == 0 && data.len() < JOURNAL_CHUNK && data.iter().all(|&byte| byte == 0) {
+        let ends_here = at == 0 && data.len() < JOURNAL_CHUNK && data.iter().all(|&byte| byte == 0);
+        if ends_here {
             // PERSIST mode ends a transaction so: page 1 is no longer this journal's.
             *lock(&self.of.link.page1) = None;
         }
@@ -234,7 +235,8 @@ impl JournalCore {
             self.splice(data, at)?;
         }
         self.dirty = true;
-        if self.buffer.len() >= BUFFER_MAX {
+        // What ends a transaction may not wait: another process would roll it back, and no sync need follow.
+        if ends_here || self.buffer.len() >= BUFFER_MAX {
             self.flush()
         } else {
             Ok(())

@@ -16,7 +16,8 @@ use std::sync::{Arc, PoisonError};
 
 use strongroom_crypto::nonce12;
 use strongroom_format::code::{self, Code};
-use strongroom_format::header::{Cipher, HEADER_LEN, ObjectKind};
+use strongroom_format::header::{Cipher, HEADER_LEN, ObjectKind, header_layout};
+use strongroom_format::layout::put;
 use strongroom_format::sqlite::{PAGE_RESERVE, lock_byte_page, page_offset};
 use strongroom_keyring::{NewObject, Object, Opener};
 
@@ -225,7 +226,14 @@ impl MainFile {
             return self.join_created();
         }
         let keys = self.usable()?;
-        let bytes = keys.object.initial_bytes();
+        let mut bytes = keys.object.initial_bytes();
+        // Both anchors from the start: damage to one sector must not be damage to the database.
+        let second = keys
+            .object
+            .seal_anchor(2, [0; 16])
+            .map_err(|error| report_error(&error))?;
+        put(&mut bytes, header_layout::ANCHOR_B, &second.to_bytes())
+            .ok_or_else(|| report(&code::BUG, "header layout"))?;
         let written = self
             .lower
             .write(&bytes, 0)

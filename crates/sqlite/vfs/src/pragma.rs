@@ -122,6 +122,10 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
         return Err(report(&code::BUG, "PRAGMA key without connection"));
     };
     let page_size = rekey::pragma_number(connection, &schema, "page_size").unwrap_or(4096);
+    if connection::in_transaction(connection) {
+        // SQLite has laid out page 1 already, without the reserved bytes.
+        return Err(report(&code::KEY_OPTION, "PRAGMA key within a transaction"));
+    }
     let opener = opener(value, true)?;
     if connection::reserve(connection, &schema).is_none() {
         return Err(report(&code::RESERVE, path));

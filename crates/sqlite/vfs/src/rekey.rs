@@ -315,15 +315,13 @@ fn seal_anchors_again(main: &MainFile, keys: &Keys) -> Result<(), Error> {
         keys.object.previous_epoch().is_some(),
         "only a rekey under way is finished"
     );
-    for _ in 0..2 {
-        let generation = sealed
-            .anchor(main.lower())
-            .map_err(rc_error)?
-            .wal_generation;
-        sealed
-            .set_generation(main.lower(), generation)
-            .map_err(rc_error)?;
-    }
+    let generation = sealed
+        .anchor(main.lower())
+        .map_err(rc_error)?
+        .wal_generation;
+    sealed
+        .set_generation(main.lower(), generation)
+        .map_err(rc_error)?;
     Ok(())
 }
 

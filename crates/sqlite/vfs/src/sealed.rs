@@ -169,19 +169,27 @@ impl Sealed {
     }
 
     /// Makes `generation` the one that the anchor names, durably (O3). The caller holds the database's write lock.
+    ///
+    /// Both sectors get it, one after the other, so that damage to either leaves the other to go by.
     pub(crate) fn set_generation(&self, lower: Lower, generation: [u8; 16]) -> RcResult<()> {
         let old = self.anchor(lower)?;
         let keys = self.refresh(lower)?;
-        let sequence = old
-            .sequence
-            .checked_add(1)
-            .ok_or_else(|| report(&code::ANCHOR, "sequence is used up"))?;
-        let anchor = keys
-            .object
-            .seal_anchor(sequence, generation)
-            .map_err(|error| report_error(&error))?;
-        lower.write(&anchor.to_bytes(), Anchor::offset(sequence) as u64)?;
-        lower.sync(SQLITE_SYNC_NORMAL)
+        for step in 1..=2 {
+            let sequence = old
+                .sequence
+                .checked_add(step)
+                .ok_or_else(|| report(&code::ANCHOR, "sequence is used up"))?;
+            let anchor = keys
+                .object
+                .seal_anchor(sequence, generation)
+                .map_err(|error| report_error(&error))?;
+            lower.write(&anchor.to_bytes(), Anchor::offset(sequence) as u64)?;
+            if step == 1 {
+                // The second needs no sync of its own: until it is durable, the first one is in force.
+                lower.sync(SQLITE_SYNC_NORMAL)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use strongroom_format::aad::Role;
 use strongroom_format::code::{self, Code};
-use strongroom_format::header::{Cipher, FIXED_LEN, HEADER_LEN, Header, ObjectKind};
+use strongroom_format::header::{
+    Anchor, Cipher, FIXED_LEN, HEADER_LEN, Header, ObjectKind, header_layout,
+};
 use strongroom_format::sqlite::{
     AuxKind, Prologue, WAL_FRAMES, WAL_HEAD, WalGeometry, journal_slot_layout, journal_slot_offset,
     journal_slots, lock_byte_page, page_offset, prologue_layout,
@@ -36,6 +38,8 @@ pub enum UnitKind {
     WalFrame,
     /// A slot of the rollback journal; numbered from 1.
     JournalSlot,
+    /// An anchor in the header: 1 or 2.
+    Anchor,
 }
 
 impl UnitKind {
@@ -46,6 +50,7 @@ impl UnitKind {
             Self::Page => "page",
             Self::WalFrame => "wal-frame",
             Self::JournalSlot => "journal-slot",
+            Self::Anchor => "anchor",
         }
     }
 }
@@ -136,22 +141,40 @@ fn open_header(path: &Path, file: &Peek, opener: &Opener) -> Result<Keys, Error>
     Keys::new(Object::open(&header, ObjectKind::Sqlite, opener)?)
 }
 
+/// Both anchors must hold: the one in force names the log, the other stands in for it.
 fn check_anchor(
     file: &Peek,
     keys: &Keys,
     report: &mut VerifyReport,
 ) -> Result<Option<[u8; 16]>, Error> {
-    match keys.object.anchor(&file.head(HEADER_LEN)?) {
-        Ok(anchor) => Ok(Some(anchor.wal_generation)),
-        Err(error) if error.code().number == code::ANCHOR.number => {
-            report.bad.push(Bad {
-                kind: UnitKind::Page,
-                index: 0,
-                offset: FIXED_LEN as u64,
-                code: &code::ANCHOR,
-            });
-            Ok(None)
+    let header = file.head(HEADER_LEN)?;
+    let sectors = [header_layout::ANCHOR_A, header_layout::ANCHOR_B];
+    for (index, (own, other)) in (1..).zip([(0, 1), (1, 0)]) {
+        let mut alone = header.clone();
+        if let Some(sector) =
+            alone.get_mut(sectors[other].offset..sectors[other].offset + sectors[other].len)
+        {
+            sector.fill(0);
         }
+        if !absent(keys.object.anchor(&alone))? {
+            continue;
+        }
+        report.bad.push(Bad {
+            kind: UnitKind::Anchor,
+            index,
+            offset: sectors[own].offset as u64,
+            code: &code::ANCHOR,
+        });
+    }
+    let in_force = keys.object.anchor(&header);
+    Ok(in_force.ok().map(|anchor| anchor.wal_generation))
+}
+
+/// Whether there is no valid anchor; other failures stay failures.
+fn absent(found: Result<Anchor, Error>) -> Result<bool, Error> {
+    match found {
+        Ok(_) => Ok(false),
+        Err(error) if error.code().number == code::ANCHOR.number => Ok(true),
         Err(error) => Err(error),
     }
 }
@@ -189,7 +212,7 @@ fn verify_pages(
                 None => {
                     report.pages_ok += u64::from(authenticates);
                     if number == 1 {
-                        check_length(page, report, size);
+                        check_length(page, body, report, size);
                     }
                 }
                 Some(code) => report.bad.push(Bad {
@@ -266,8 +289,9 @@ fn try_page(keys: &Keys, number: u64, page: &mut [u8]) -> Option<&'static Code> 
     }
 }
 
-/// Page 1 says how many pages the database has (SQLite file format, section 1.3.7), when it vouches for the number.
-fn check_length(page1: &[u8], report: &mut VerifyReport, size: u32) {
+/// Page 1 says how many pages the database has (SQLite file format, section 1.3.7), when it vouches for the number. A
+/// page that is there in part is reported as such already.
+fn check_length(page1: &[u8], body: u64, report: &mut VerifyReport, size: u32) {
     let word = |at: usize| {
         page1
             .get(at..at + 4)
@@ -277,7 +301,8 @@ fn check_length(page1: &[u8], report: &mut VerifyReport, size: u32) {
     let (Some(change), Some(pages), Some(valid_for)) = (word(24), word(28), word(92)) else {
         return;
     };
-    if change == valid_for && u64::from(pages) > report.pages {
+    let cut = !body.is_multiple_of(u64::from(size));
+    if change == valid_for && u64::from(pages) > report.pages && !cut {
         let index = report.pages + 1;
         report.bad.push(Bad {
             kind: UnitKind::Page,

@@ -15,7 +15,8 @@ use std::sync::{Arc, OnceLock};
 
 use strongroom_format::code;
 use strongroom_format::header::{HEADER_LEN, Header, HeaderError, ObjectKind, is_sealed};
-use strongroom_format::sqlite::{AUX_MAGIC, AuxKind, Prologue};
+use strongroom_format::layout::is_zero;
+use strongroom_format::sqlite::{AuxKind, Prologue};
 use strongroom_keyring::{Error, KeySource, Keyring, inspect_checksum, redo};
 
 use crate::api::api;
@@ -382,7 +383,7 @@ fn choose_super(request: &Request) -> RcResult<Box<dyn Body>> {
     let size = usize::try_from(lower.size()?.min(1 << 20)).map_err(|_| Rc(SQLITE_IOERR))?;
     let mut bytes = vec![0; size];
     lower.read_whole(&mut bytes, 0)?;
-    if !bytes.starts_with(&AUX_MAGIC) {
+    if AuxKind::of(&bytes).is_none() {
         return match bytes.first() {
             // Names in clear: SQLite writes absolute paths.
             Some(b'/') => Ok(Box::new(SuperReader::clear(
@@ -391,7 +392,8 @@ fn choose_super(request: &Request) -> RcResult<Box<dyn Body>> {
                 bytes,
             ))),
             // A plain database's journal: empty, ended (zeros), or beginning as SQLite's do.
-            None | Some(0 | 0xd9) => Ok(Box::new(PassThrough(lower))),
+            None | Some(0xd9) => Ok(Box::new(PassThrough(lower))),
+            Some(0) if bytes.get(..28).is_some_and(is_zero) => Ok(Box::new(PassThrough(lower))),
             Some(_) => Err(report(&code::SUPER_JOURNAL, request.path.as_str())),
         };
     }

@@ -8,6 +8,7 @@
 //!     checkpointed before the anchor moved on).
 //! W4. A frame that does not authenticate ends the log for recovery, as a bad checksum does in SQLite; for a reader
 //!     that has the frame in its snapshot it is an error.
+//! W5. A transaction that SQLite has written is in the file: only a header whose page is still to come waits in memory.
 //!
 //! Must not: let SQLite's checksums, which are sums over plaintext, reach the file.
 
@@ -240,6 +241,11 @@ impl WalFile {
         if self.get_frame(index)? != Frame::Open {
             return Err(self.damaged(index));
         }
+        self.patch_opened(index, within, data)
+    }
+
+    /// As [`Self::patch_frame`], for the frame that `get_frame` has just opened.
+    fn patch_opened(&mut self, index: u64, within: usize, data: &[u8]) -> RcResult<()> {
         let mut plain = self.frame[12..self.frame.len() - 16].to_vec();
         let Some(target) = plain.get_mut(within..within + data.len()) else {
             return Err(report(&code::BUG, "write across frames"));
@@ -294,6 +300,10 @@ impl WalFile {
         if within == 0 && data.len() == WAL_FRAME_HEADER {
             self.flush_pending()?;
             self.match_generation(data)?;
+            // W5: headers alone may be a transaction's last writes (`walRewriteChecksums`), without a sync after them.
+            if index < self.written && self.get_frame(index)? == Frame::Open {
+                return self.patch_opened(index, 0, data);
+            }
             let mut header = [0; WAL_FRAME_HEADER];
             header.copy_from_slice(data);
             self.pending = Some((index, header));
