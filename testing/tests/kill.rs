@@ -263,7 +263,7 @@ fn kill_at_each_call(shape: &Shape, both: bool, deaths: u64) {
         let room = Room::new(&mut random).unwrap();
         let mut arguments = each_call_arguments(&room, shape, both, seed);
         arguments.push(format!("die_at={at}"));
-        arguments.push(format!("torn={}", at % 2));println!("die_at={at}");
+        arguments.push(format!("torn={}", at % 2));
         let said = run(&arguments, None);
         assert!(
             said.killed,

@@ -27,13 +27,14 @@ enum Token<'sql> {
 /// Recognises ATTACH and its KEY clause.
 #[must_use]
 pub(crate) fn attach_key(sql: &str) -> Attach {
-    let tokens: Vec<Token<'_>> = tokens(sql).collect();
-    if !tokens
-        .first()
-        .is_some_and(|token| is_word(*token, "attach"))
+    // Most statements are told by their first word; this is called for each one on some connections.
+    if !tokens(sql)
+        .next()
+        .is_some_and(|token| is_word(token, "attach"))
     {
         return Attach::Other;
     }
+    let tokens: Vec<Token<'_>> = tokens(sql).collect();
     let mut depth = 0_u32;
     let mut after_as = false;
     let mut schema_seen = false;
