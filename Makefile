@@ -26,7 +26,7 @@ demo: build
 
 test: deps-test
 	$(CARGO) build --locked --release -p strongroom-sqlite-ext -p strongroom-cli
-	STRONGROOM_EXT=$(abspath $(TARGET)/release/libstrongroom_sqlite.so) $(CARGO) test --locked --workspace
+	STRONGROOM_EXT=$(abspath $(TARGET)/release/libstrongroom_sqlite.so) $(CARGO) test --locked --workspace --no-fail-fast
 
 lint: deps
 	$(CARGO) fmt --all --check

@@ -309,7 +309,7 @@ fn death_before_each_call() {
 fn death_before_each_call_two_databases() {
     // With synchronous=OFF, SQLite writes no super-journal and promises nothing for both.
     for (journal, synchronous) in [
-        ("PERSIST", "FULL"),
+        ("DELETE", "FULL"),
         ("PERSIST", "NORMAL"),
         ("TRUNCATE", "FULL"),
     ] {

@@ -6,6 +6,7 @@ mod common;
 
 use common::{Place, decoded, members, noise};
 use serde_json::Value;
+use strongroom_format::sqlite::AuxKind;
 
 const MEMBERS: [&str; 13] = [
     "beside",
@@ -155,10 +156,15 @@ fn damaged_headers_are_shown_as_far_as_they_can_be_read() {
     assert_eq!(run.json()["header"], Value::Null);
     assert!(run.failed(4, "SR-3003").contains("RESERVED_A"));
 
-    place.write("log", b"\x89SR-AUX\r\n\x1a\n\0\0\0\0\0 and nothing more");
-    let run = place.run(&["inspect", "log", "--json"]);
-    assert_eq!(run.json()["kind"], "sealed-log-damaged");
-    run.failed(4, "SR-3003");
+    for kind in AuxKind::ALL {
+        place.write(
+            "log",
+            [kind.magic().as_slice(), b" and nothing more"].concat(),
+        );
+        let run = place.run(&["inspect", "log", "--json"]);
+        assert_eq!(run.json()["kind"], "sealed-log-damaged");
+        run.failed(4, "SR-3003");
+    }
 }
 
 #[test]
