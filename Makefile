@@ -6,6 +6,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
+EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 
 .PHONY: demo test lint bench deps deps-test build clean
 
@@ -26,7 +27,7 @@ demo: build
 
 test: deps-test
 	$(CARGO) build --locked --release -p strongroom-sqlite-ext -p strongroom-cli
-	STRONGROOM_EXT=$(abspath $(TARGET)/release/libstrongroom_sqlite.so) $(CARGO) test --locked --workspace --no-fail-fast
+	STRONGROOM_EXT=$(EXTENSION) STRONGROOM_EXTENSION=$(EXTENSION) $(CARGO) test --locked --workspace --no-fail-fast
 
 lint: deps
 	$(CARGO) fmt --all --check
