@@ -339,7 +339,7 @@ fn several_processes(journal: &str) {
             .trim()
             .parse()
             .unwrap();
-        assert!(looks > 5, "{looks}");
+        assert!(looks > 0, "an onlooker never got in");
     }
     nothing_is_lost(&room, connection, journal);
 }
