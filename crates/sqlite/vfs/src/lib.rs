@@ -34,6 +34,8 @@ mod sql;
 mod statement;
 mod super_journal;
 mod temp;
+#[cfg(test)]
+mod vectors;
 mod verify;
 mod vfs;
 mod wal;

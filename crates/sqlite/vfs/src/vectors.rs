@@ -1,0 +1,133 @@
+//! Known answers for sealed pages, log frames and journal slots: testing/vectors/page, made by a second implementation
+//! from the specification. Every file there is discovered and run; their number is asserted.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use strongroom_crypto::SecretKey;
+use strongroom_format::aad::Role;
+use strongroom_format::header::{HEADER_LEN, ObjectKind};
+use strongroom_format::sqlite::Prologue;
+use strongroom_keyring::{Argon2Params, Object, Opener, Purpose};
+
+use crate::journal::open_slot;
+use crate::seal::{UnitKey, unit_key};
+use crate::sealed::Keys;
+
+/// Files that must be there: a vector that is not run is no test.
+const POSITIVE: usize = 7;
+const NEGATIVE: usize = 14;
+
+fn vectors() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testing/vectors")
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    let text = value.as_str().unwrap();
+    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+    (0..text.len()).step_by(2).map(byte).collect()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap()
+}
+
+/// Opens the header vector of that name with its own opener, the last one that its steps name.
+fn object(name: &str) -> Object {
+    let made = json(&vectors().join("header").join(format!("{name}.json")));
+    let steps = made["steps"].as_array().unwrap();
+    let opener = steps
+        .last()
+        .map_or(&made["opener"], |step| &step["openers"][0]);
+    let opener = match opener["kind"].as_str().unwrap() {
+        "raw" => {
+            let mut key: [u8; 32] = bytes(&opener["key"]).try_into().unwrap();
+            Opener::raw(SecretKey::take(&mut key).unwrap())
+        }
+        _ => {
+            let pass = strongroom_crypto::SecretBytes::take(&mut bytes(&opener["bytes"])).unwrap();
+            let cost = |name: &str| u32::try_from(number(&opener[name])).unwrap();
+            let params = Argon2Params {
+                m_kib: cost("m_kib"),
+                t: cost("t"),
+                p: cost("p"),
+            };
+            Opener::passphrase(pass).with_argon2(params).unwrap()
+        }
+    };
+    let mut header = bytes(&made["header"]);
+    header.resize(HEADER_LEN, 0);
+    Object::open(&header, ObjectKind::Sqlite, &opener).unwrap()
+}
+
+fn page(vector: &Value, keys: &Keys) {
+    let (plain, sealed) = (bytes(&vector["plain"]), bytes(&vector["sealed"]));
+    let epoch = u32::try_from(number(&vector["epoch"])).unwrap();
+    let cipher = keys.cipher(epoch).unwrap();
+    let mut page = plain.clone();
+    let nonce: [u8; 12] = bytes(&vector["nonce"]).try_into().unwrap();
+    cipher
+        .seal(number(&vector["number"]), &nonce, &mut page)
+        .unwrap();
+    assert_eq!(page, sealed, "sealed");
+    cipher.open(number(&vector["number"]), &mut page).unwrap();
+    assert_eq!(page, plain, "opened");
+}
+
+fn key_of(vector: &Value, keys: &Keys, role: Role, purpose: Purpose) -> UnitKey {
+    let prologue = Prologue::parse(&bytes(&vector["prologue"])).unwrap();
+    unit_key(&keys.object, &prologue, role, purpose).unwrap()
+}
+
+/// Runs one vector; true when it is one that must be refused.
+fn run(vector: &Value) -> bool {
+    let keys = Keys::new(object(vector["header"].as_str().unwrap())).unwrap();
+    let mut sealed = bytes(&vector["sealed"]);
+    let test = vector["test"].as_str().unwrap();
+    match test {
+        "page" => page(vector, &keys),
+        "refuse-page" => {
+            let before = sealed.clone();
+            assert!(
+                keys.current
+                    .open(number(&vector["number"]), &mut sealed)
+                    .is_err()
+            );
+            let data = sealed.len() - 32;
+            let untouched_or_wiped =
+                sealed[..data] == before[..data] || sealed[..data].iter().all(|&byte| byte == 0);
+            assert!(untouched_or_wiped, "plaintext after a refusal");
+        }
+        "frame" | "refuse-frame" => {
+            let key = key_of(vector, &keys, Role::WalFrame, Purpose::Wal);
+            let opened = key.open(Role::WalFrame, number(&vector["index"]), &mut sealed);
+            let expected = (test == "frame").then(|| bytes(&vector["plain"]));
+            assert_eq!(opened.map(|plain| plain.to_vec()), expected);
+        }
+        "slot" | "refuse-slot" => {
+            let key = key_of(vector, &keys, Role::Journal, Purpose::Journal);
+            let opened = open_slot(&key, number(&vector["index"]), &mut sealed);
+            let expected = (test == "slot").then(|| bytes(&vector["plain"]));
+            assert_eq!(opened, expected);
+        }
+        other => panic!("no such test: {other}"),
+    }
+    test.starts_with("refuse-")
+}
+
+#[test]
+fn every_vector_of_pages_and_units() {
+    let mut counts = [0, 0];
+    for entry in std::fs::read_dir(vectors().join("page")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "json") {
+            println!("{}", path.display());
+            counts[usize::from(run(&json(&path)))] += 1;
+        }
+    }
+    assert_eq!(counts, [POSITIVE, NEGATIVE]);
+}
