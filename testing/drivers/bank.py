@@ -5,6 +5,7 @@ Must not: retry a statement by hand.
 import random
 import sqlite3
 import sys
+import time
 
 
 def main():
@@ -21,6 +22,7 @@ def main():
             connection.execute("UPDATE account SET v=v+? WHERE id=?", (sign * amount, choice.randint(1, 300)))
         connection.execute("UPDATE counter SET c=c+1 WHERE id=?", (worker,))
         connection.execute("COMMIT")
+        time.sleep(0.003)
     connection.close()
 
 

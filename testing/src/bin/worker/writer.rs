@@ -71,9 +71,13 @@ pub(crate) fn bank(given: &Given) -> Result<(), Failure> {
 pub(crate) fn watch(given: &Given) -> Result<(), Failure> {
     let mut looks = 0;
     let mut connection = open(given)?;
-    while !Path::new(given.text("stop")?).exists() {
+    loop {
+        let last = Path::new(given.text("stop")?).exists();
         money::look(&connection)?;
         looks += 1;
+        if last {
+            break;
+        }
         if looks % 20 == 0 {
             connection = open(given)?;
         }
