@@ -142,3 +142,51 @@ fn rekey_with_wal_and_second_connection() {
     let connection = open(&path, &options(RAW)).unwrap();
     assert_eq!(sum(&connection).1, before.1 + 9);
 }
+
+/// A header that fixed the layout of a new database once made SQLite ignore both pragmas without a word.
+#[test]
+fn a_new_database_is_laid_out_as_asked() {
+    for (by_option, by_pragma, vacuum) in [
+        (0, None, 1),
+        (8192, None, 2),
+        (8192, Some(1024), 1),
+        (0, Some(65536), 2),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new.db");
+        let wanted = OpenOptions {
+            page_size: by_option,
+            ..options(RAW)
+        };
+        let connection = open(&path, &wanted).unwrap();
+        if let Some(size) = by_pragma {
+            connection.pragma_update(None, "page_size", size).unwrap();
+        }
+        connection
+            .pragma_update(None, "auto_vacuum", vacuum)
+            .unwrap();
+        connection
+            .execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 2)")
+            .unwrap();
+        drop(connection);
+        let connection = open(&path, &options(RAW)).unwrap();
+        let number = |name: &str| -> i64 {
+            connection
+                .pragma_query_value(None, name, |row| row.get(0))
+                .unwrap()
+        };
+        let default = if by_option == 0 { 4096 } else { by_option };
+        let expected = by_pragma.unwrap_or(i64::from(default));
+        assert_eq!(
+            (number("page_size"), number("auto_vacuum")),
+            (expected, vacuum)
+        );
+        drop(connection);
+        assert!(
+            ops::verify(&path, &options(RAW), &mut |_, _| {})
+                .unwrap()
+                .bad
+                .is_empty()
+        );
+    }
+}

@@ -214,6 +214,23 @@ pub(crate) fn reserve(connection: *mut sqlite3, schema: &str) -> Option<()> {
     )
 }
 
+/// A connection has just been opened: if its own database is a sealed one that is still to be created, SQLite learns
+/// here of its page size and of the bytes to reserve. Where this is not reached, the first page is refused (M1).
+pub(crate) fn lay_out(connection: *mut sqlite3) -> Option<()> {
+    let Some(file) = file_of_schema(connection, "main").filter(|file| is_ours(*file)) else {
+        return Some(());
+    };
+    let page_size = with(file, |open| {
+        let main = open.body.as_main().filter(|main| !main.is_on_disk());
+        Ok(main.map(|main| main.page_size()))
+    });
+    let Ok(Some(page_size)) = page_size else {
+        return Some(());
+    };
+    execute(connection, &format!("PRAGMA main.page_size={page_size}")).ok()?;
+    reserve(connection, "main")
+}
+
 /// Whether a transaction was begun on the connection and is not ended.
 pub(crate) fn in_transaction(connection: *mut sqlite3) -> bool {
     // SAFETY: an open connection.

@@ -86,6 +86,9 @@ pub fn enable(connection: *mut sqlite3) -> Result<(), Error> {
     }
     sql::install(connection)?;
     guard_foreign(connection);
+    if connection::lay_out(connection).is_none() {
+        return Err(Error::new(&code::RESERVE, "a new database"));
+    }
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "not initialised"));
     };

@@ -27,7 +27,7 @@ use crate::ffi::{
     SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_FCNTL_SIZE_HINT, SQLITE_IOERR_SHORT_READ,
     SQLITE_IOERR_WRITE, SQLITE_LOCK_SHARED, SQLITE_NOTFOUND, SQLITE_SYNC_FULL,
 };
-use crate::link::{Link, sealed_characteristics};
+use crate::link::{Link, sealed_characteristics, synthetic_header};
 use crate::lower::{Lower, Rc, RcResult};
 use crate::report::{report, report_error, warn};
 use crate::seal::{PageError, TAIL, crypto, parse_tail};
@@ -105,6 +105,28 @@ impl MainFile {
         file.keys = Some(keys);
         file.warn_of_ctr();
         Ok(file)
+    }
+
+    /// Another page size for a database that is still to be created (`PRAGMA page_size`). Without effect on others.
+    pub(crate) fn lay_out(&mut self, page_size: u32) -> RcResult<()> {
+        let (false, true, Some(opener)) = (self.on_disk, self.answer_empty, &self.opener) else {
+            return Ok(());
+        };
+        if page_size == self.page_size {
+            return Ok(());
+        }
+        let cipher = self.usable()?.object.header().cipher;
+        let wanted = Wanted { cipher, page_size };
+        let link = Arc::clone(&self.link);
+        *self = Self::create(
+            self.lower,
+            self.path.clone(),
+            wanted,
+            Arc::clone(opener),
+            true,
+        )?;
+        self.link = link;
+        Ok(())
     }
 
     fn new(lower: Lower, path: String, page_size: u32) -> Self {
@@ -259,7 +281,8 @@ impl MainFile {
             .ok_or_else(|| report(&code::NO_KEY, self.path.as_str()))?;
         let mine = self.page_size;
         self.unlock(&opener)?;
-        if self.page_size != mine {
+        // Where SQLite chose the layout itself it reads it anew from page 1.
+        if self.page_size != mine && !self.answer_empty {
             return Err(report(
                 &code::BUSY,
                 "another connection created it with another page size",
@@ -278,18 +301,6 @@ impl MainFile {
         self.pages = self.header_len_or_zero()? / u64::from(self.page_size);
         self.fresh = true;
         Ok(())
-    }
-
-    /// Answers what SQLite reads before a key can be known: page size and reserved bytes.
-    fn synthetic_header(&self) -> [u8; 100] {
-        let mut out = [0; 100];
-        out[..16].copy_from_slice(b"SQLite format 3\0");
-        // SQLite's own format: 65536 is written as 1, the other sizes as a big-endian number.
-        let size = u16::try_from(self.page_size).unwrap_or(1);
-        out[16] = u8::try_from(size >> 8).unwrap_or(0);
-        out[17] = u8::try_from(size & 0xff).unwrap_or(0);
-        out[18..24].copy_from_slice(&[1, 1, 32, 64, 32, 32]);
-        out
     }
 
     fn read_page(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
@@ -427,7 +438,7 @@ impl MainFile {
     /// M1: SQLite must have left the reserved bytes zero, and page 1 must say what the header says.
     fn check_page(&self, number: u64, page: &[u8]) -> RcResult<()> {
         let tail_is_zero = page[page.len() - TAIL..].iter().all(|&byte| byte == 0);
-        let synthetic = self.synthetic_header();
+        let synthetic = synthetic_header(self.page_size);
         let sizes_agree = number != 1 || page[16..18] == synthetic[16..18];
         if !sizes_agree {
             return Err(report(&code::PAGE_SIZE, self.path.as_str()));
@@ -496,7 +507,7 @@ impl Body for MainFile {
     fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
         let before_pages = self.answer_empty && !self.on_disk;
         if at == 0 && out.len() == 100 && !before_pages {
-            out.copy_from_slice(&self.synthetic_header());
+            out.copy_from_slice(&synthetic_header(self.page_size));
             return Ok(());
         }
         if let Err(rc) = self.usable() {

@@ -16,6 +16,7 @@ use strongroom_keyring::{KeySource, Opener, SourceContext};
 use crate::connection::{self, schema_of_file, sqlite_string};
 use crate::ffi::{SQLITE_ERROR, SQLITE_NOTFOUND, SQLITE_OK, sqlite3_file};
 use crate::handle::{rc, with};
+use crate::keys;
 use crate::lower::{Rc, RcResult};
 use crate::main_file::{MainFile, Wanted};
 use crate::rekey;
@@ -48,7 +49,12 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
     let answer = match (name.as_str(), value) {
         ("key", Some(value)) => key(file, value),
         ("rekey", Some(value)) => rekey_to(file, value),
-        _ => {
+        (name, value) => {
+            if let ("page_size", Some(value)) = (name, value)
+                && let Err(failed) = lay_out(file, value)
+            {
+                return failed.0;
+            }
             return rc(with(file, |open| {
                 open.body
                     .file_control(crate::ffi::SQLITE_FCNTL_PRAGMA, argument)
@@ -82,6 +88,20 @@ fn opener(value: &[u8], creating: bool) -> RcResult<Arc<Opener>> {
         .opener(&context)
         .map(Arc::new)
         .map_err(|error| report_error(&error))
+}
+
+/// `PRAGMA page_size` on a database that is still to be created; SQLite goes on to note the size itself.
+fn lay_out(file: *mut sqlite3_file, value: &[u8]) -> RcResult<()> {
+    let size = std::str::from_utf8(value)
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    let Some(size) = size.and_then(keys::valid_page_size) else {
+        return Ok(()); // SQLite ignores such a size too.
+    };
+    with(file, |open| match open.body.as_main() {
+        Some(main) => main.lay_out(size),
+        None => Ok(()),
+    })
 }
 
 /// PRAGMA key: opens a sealed database, or makes an empty one sealed.

@@ -262,13 +262,12 @@ fn choose_main(request: &Request) -> RcResult<Box<dyn Body>> {
         Some(opener) if size == 0 => {
             let source = connection::vacuum_source_page_size();
             let wanted = parameters.wanted(source.flatten().unwrap_or(4096));
-            let main = MainFile::create(
-                request.lower,
-                request.path.clone(),
-                wanted,
-                opener,
-                source.is_some(),
-            )?;
+            // A connection's own database is laid out by SQLite, as a plain one is, so that PRAGMA auto_vacuum and
+            // page_size work on it; the reserve is asked for as soon as it is open (`connection::lay_out`). For an
+            // attached one there is no such moment: it is told of the reserve by a header that fixes its layout.
+            let free = source.is_some() || !connection::opened_by_sql();
+            let path = request.path.clone();
+            let main = MainFile::create(request.lower, path, wanted, opener, free)?;
             Ok(Box::new(main))
         }
         Some(_) => {
