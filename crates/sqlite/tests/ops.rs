@@ -175,8 +175,8 @@ fn a_new_database_is_laid_out_as_asked() {
                 .pragma_query_value(None, name, |row| row.get(0))
                 .unwrap()
         };
-        let default = if by_option == 0 { 4096 } else { by_option };
-        let expected = by_pragma.unwrap_or(i64::from(default));
+        let default = i64::from(if by_option == 0 { 4096 } else { by_option });
+        let expected = by_pragma.unwrap_or(default);
         assert_eq!(
             (number("page_size"), number("auto_vacuum")),
             (expected, vacuum)
