@@ -197,12 +197,5 @@ pub(crate) fn open_uri(
 
 /// The guard's error behind one of SQLite's, or SQLite's own, without the statement that it was about.
 pub(crate) fn sql_failure(error: rusqlite::Error) -> Failure {
-    let error = match error {
-        // Its text repeats the statement.
-        rusqlite::Error::SqlInputError { error, msg, .. } => {
-            rusqlite::Error::SqliteFailure(error, Some(msg))
-        }
-        other => other,
-    };
     strongroom_sqlite::explain(error).into()
 }

@@ -10,7 +10,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OpenFlags};
 use strongroom_format::code;
@@ -64,7 +64,10 @@ pub(crate) fn opener_of(
     path: &Path,
     creating: bool,
 ) -> Result<Arc<Opener>, Error> {
-    let keyring = options.keyring.clone().or_else(keyring_from_environment);
+    let keyring = options
+        .keyring
+        .clone()
+        .or_else(vfs::keyring_from_environment);
     let prompt = path.display().to_string();
     source
         .opener(&SourceContext {
@@ -75,29 +78,27 @@ pub(crate) fn opener_of(
         .map(Arc::new)
 }
 
-/// `STRONGROOM_KEYRING`, unless it is empty.
-fn keyring_from_environment() -> Option<PathBuf> {
-    std::env::var_os("STRONGROOM_KEYRING")
-        .filter(|value| !value.is_empty())
-        .map(PathBuf::from)
-}
-
 /// Registers the guard with the bundled SQLite as its default VFS. Idempotent; [`open`] does it itself.
 ///
 /// # Errors
 /// SR-9001 when SQLite refuses.
 pub fn register() -> Result<(), Error> {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: SQLite calls the entry point back, for each new connection, with an entry point's arguments.
-        unsafe {
-            rusqlite::ffi::sqlite3_auto_extension(Some(entry));
-        }
-    });
+    static DONE: Mutex<bool> = Mutex::new(false);
+    let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if *done {
+        return Ok(());
+    }
+    // SAFETY: SQLite calls the entry point back, for each new connection, with an entry point's arguments.
+    unsafe { rusqlite::ffi::sqlite3_auto_extension(Some(entry)) };
     // The first connection makes the guard the default VFS; it must not be the one that is to use it.
     let first = Connection::open_in_memory().map_err(explain)?;
     drop(first);
-    vfs::enable(std::ptr::null_mut())
+    // By now the guard has registered itself for the connections to come.
+    // SAFETY: the pointer that was registered above.
+    unsafe { rusqlite::ffi::sqlite3_cancel_auto_extension(Some(entry)) };
+    vfs::enable(std::ptr::null_mut())?;
+    *done = true;
+    Ok(())
 }
 
 unsafe extern "C" fn entry(
@@ -221,17 +222,20 @@ fn escape(text: &str, out: &mut String) {
 /// or SR-5001.
 #[must_use]
 pub fn explain(error: rusqlite::Error) -> Error {
+    let error = match error {
+        // Its text repeats the whole statement, and a statement may hold a key.
+        rusqlite::Error::SqlInputError { error, msg, .. } => {
+            rusqlite::Error::SqliteFailure(error, Some(msg))
+        }
+        other => other,
+    };
     let rc = error
         .sqlite_error()
         .map_or(rusqlite::ffi::SQLITE_ERROR, |error| error.extended_code);
     if let Some((code, detail)) = vfs::take_last_for(rc) {
         return Error::new(code, detail);
     }
-    let text = match &error {
-        // The whole statement stands in the other form, and a statement may hold a key.
-        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
-        other => other.to_string(),
-    };
+    let text = error.to_string();
     let code = match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => {
             &code::BUSY

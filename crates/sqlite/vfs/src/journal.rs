@@ -25,7 +25,7 @@ use strongroom_keyring::Purpose;
 
 use crate::body::Body;
 use crate::ffi::{SQLITE_IOERR_SHORT_READ, SQLITE_SYNC_NORMAL};
-use crate::link::{Link, Page1Nonces, sealed_characteristics};
+use crate::link::{Link, Page1Nonces, sealed_characteristics, sealed_control};
 use crate::lower::{Lower, Rc, RcResult};
 use crate::report::{report, report_error};
 use crate::seal::{TAIL, UnitKey, crypto, unit_key};
@@ -546,11 +546,7 @@ impl Body for JournalFile {
         op: std::ffi::c_int,
         argument: *mut std::ffi::c_void,
     ) -> RcResult<()> {
-        match op {
-            // SQLite's sizes are not the file's.
-            crate::ffi::SQLITE_FCNTL_SIZE_HINT | crate::ffi::SQLITE_FCNTL_CHUNK_SIZE => Ok(()),
-            _ => self.lower.file_control(op, argument),
-        }
+        sealed_control(self.lower, op, argument)
     }
 
     fn device_characteristics(&self) -> std::ffi::c_int {

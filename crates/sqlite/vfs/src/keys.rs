@@ -76,11 +76,7 @@ impl Parameters {
 
     /// The keyring named by the URI, by `STRONGROOM_KEYRING`, or `None` for the default one.
     fn keyring(&self) -> Option<PathBuf> {
-        self.keyring.clone().or_else(|| {
-            std::env::var_os("STRONGROOM_KEYRING")
-                .filter(|value| !value.is_empty())
-                .map(PathBuf::from)
-        })
+        self.keyring.clone().or_else(keyring_from_environment)
     }
 
     /// The opener for the database at `path`: from the URI, else from a registered key. `None`: no key given.
@@ -97,6 +93,14 @@ impl Parameters {
             None => Ok(registered().get(path).map(Arc::clone)),
         }
     }
+}
+
+/// `STRONGROOM_KEYRING`, unless it is empty.
+#[must_use]
+pub fn keyring_from_environment() -> Option<PathBuf> {
+    std::env::var_os("STRONGROOM_KEYRING")
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
 }
 
 /// `size` if SQLite allows it as a page size and 32 bytes of it can be reserved.

@@ -43,7 +43,9 @@ mod wal;
 pub use api::ROUTINES;
 pub use entry::{enable, entry_point};
 pub use ffi::{CONSTANTS, sqlite3};
-pub use keys::{register as register_key, unregister as forget_key, valid_page_size};
+pub use keys::{
+    keyring_from_environment, register as register_key, unregister as forget_key, valid_page_size,
+};
 pub use peek::head;
 pub use rekey::{RekeyReport, rekey, rewrap};
 pub use report::{last_text, line, take_last, take_last_for, to_stderr};

@@ -1,15 +1,16 @@
 //! What a sealed database shares with its journal, and what both answer where SQLite asks before it can be told.
 //!
-//! Must not: do I/O.
+//! Must not: do I/O of its own.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError, Weak};
 
 use crate::ffi::{
-    IOCAP_ATOMIC_ANY, SQLITE_IOCAP_BATCH_ATOMIC, SQLITE_IOCAP_POWERSAFE_OVERWRITE,
-    SQLITE_IOCAP_SAFE_APPEND, SQLITE_IOCAP_SUBPAGE_READ,
+    IOCAP_ATOMIC_ANY, SQLITE_FCNTL_CHUNK_SIZE, SQLITE_FCNTL_SIZE_HINT, SQLITE_IOCAP_BATCH_ATOMIC,
+    SQLITE_IOCAP_POWERSAFE_OVERWRITE, SQLITE_IOCAP_SAFE_APPEND, SQLITE_IOCAP_SUBPAGE_READ,
 };
 use crate::journal::JournalCore;
+use crate::lower::{Lower, RcResult};
 
 /// The nonces that the running transaction gives page 1: eight bytes that its journal names, and a count.
 #[derive(Clone, Copy)]
@@ -39,6 +40,15 @@ impl Link {
         nonce[8..].copy_from_slice(&nonces.count.to_le_bytes());
         nonces.count = nonces.count.wrapping_add(1);
         Some(nonce)
+    }
+}
+
+/// A file control of a sealed file. Sizes that SQLite announces are not the file's, and extending the file with zeros
+/// would make units that were never sealed.
+pub(crate) fn sealed_control(lower: Lower, op: c_int, argument: *mut c_void) -> RcResult<()> {
+    match op {
+        SQLITE_FCNTL_SIZE_HINT | SQLITE_FCNTL_CHUNK_SIZE => Ok(()),
+        _ => lower.file_control(op, argument),
     }
 }
 

@@ -23,11 +23,11 @@ use strongroom_keyring::{NewObject, Object, Opener};
 
 use crate::body::Body;
 use crate::ffi::{
-    SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, SQLITE_FCNTL_CHUNK_SIZE, SQLITE_FCNTL_COMMIT_ATOMIC_WRITE,
-    SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_FCNTL_SIZE_HINT, SQLITE_IOERR_SHORT_READ,
-    SQLITE_IOERR_WRITE, SQLITE_LOCK_SHARED, SQLITE_NOTFOUND, SQLITE_SYNC_FULL,
+    SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, SQLITE_FCNTL_COMMIT_ATOMIC_WRITE,
+    SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE,
+    SQLITE_LOCK_SHARED, SQLITE_NOTFOUND, SQLITE_SYNC_FULL,
 };
-use crate::link::{Link, sealed_characteristics, synthetic_header};
+use crate::link::{Link, sealed_characteristics, sealed_control, synthetic_header};
 use crate::lower::{Lower, Rc, RcResult};
 use crate::report::{report, report_error, warn};
 use crate::seal::{PageError, TAIL, crypto, parse_tail};
@@ -589,12 +589,10 @@ impl Body for MainFile {
 
     fn file_control(&mut self, op: c_int, argument: *mut c_void) -> RcResult<()> {
         match op {
-            // Extending the file with zeros would make pages that were never sealed.
-            SQLITE_FCNTL_SIZE_HINT | SQLITE_FCNTL_CHUNK_SIZE => Ok(()),
             SQLITE_FCNTL_BEGIN_ATOMIC_WRITE
             | SQLITE_FCNTL_COMMIT_ATOMIC_WRITE
             | SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE => Err(Rc(SQLITE_NOTFOUND)),
-            _ => self.lower.file_control(op, argument),
+            _ => sealed_control(self.lower, op, argument),
         }
     }
 

@@ -96,19 +96,7 @@ fn in_write_transaction<T>(
     let sql = |text: &str| execute(connection, text).map_err(|message| sql_error(&message));
     // A read of the one database first: BEGIN IMMEDIATE alone would lock every attached database.
     sql("BEGIN")?;
-    let locked = lock_schema(connection, schema);
-    let result = locked.and_then(|()| {
-        let file = file_of_schema(connection, schema)
-            .ok_or_else(|| Error::new(&code::BUG, "no such schema"))?;
-        let mut outcome = Err(Error::new(&code::NOT_SEALED, schema));
-        let called = with(file, |open| {
-            if let Some(main) = open.body.as_main() {
-                outcome = work(main);
-            }
-            Ok(())
-        });
-        called.map_err(rc_error).and(outcome)
-    });
+    let result = lock_schema(connection, schema).and_then(|()| with_main(connection, schema, work));
     // Nothing was written through SQLite; ending the transaction either way gives the lock back.
     sql("ROLLBACK")?;
     result
@@ -321,8 +309,7 @@ fn seal_anchors_again(main: &MainFile, keys: &Keys) -> Result<(), Error> {
         .wal_generation;
     sealed
         .set_generation(main.lower(), generation)
-        .map_err(rc_error)?;
-    Ok(())
+        .map_err(rc_error)
 }
 
 /// The guard's own error if it reported one, else SQLite's message.

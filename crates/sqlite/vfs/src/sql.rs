@@ -65,7 +65,6 @@ pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
 
 /// A function of no use but that SQLite destroys it when the connection is closed, which is how we learn of it.
 fn mark(api: &Api, connection: *mut sqlite3) -> Result<(), Error> {
-    connection::remember(connection);
     // SAFETY: as in `install`; the destructor gets the connection back as a number.
     let rc = unsafe {
         (api.create_function_v2)(
@@ -80,14 +79,15 @@ fn mark(api: &Api, connection: *mut sqlite3) -> Result<(), Error> {
             Some(connection_closed),
         )
     };
-    if rc == SQLITE_OK {
-        Ok(())
-    } else {
-        Err(Error::new(
+    if rc != SQLITE_OK {
+        return Err(Error::new(
             &code::BUG,
             format!("sqlite3_create_function: {rc}"),
-        ))
+        ));
     }
+    // Last: where the function replaced an earlier one, that one's destructor has just said that the connection went.
+    connection::remember(connection);
+    Ok(())
 }
 
 unsafe extern "C" fn connection_closed(connection: *mut c_void) {

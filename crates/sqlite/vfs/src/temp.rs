@@ -15,7 +15,7 @@ use strongroom_format::code;
 
 use crate::body::Body;
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
-use crate::link::sealed_characteristics;
+use crate::link::{sealed_characteristics, sealed_control};
 use crate::lower::{Lower, Rc, RcResult};
 use crate::report::{report, report_error};
 use crate::seal::{UnitKey, crypto};
@@ -244,10 +244,7 @@ impl Body for TempFile {
     }
 
     fn file_control(&mut self, op: c_int, argument: *mut std::ffi::c_void) -> RcResult<()> {
-        match op {
-            crate::ffi::SQLITE_FCNTL_SIZE_HINT | crate::ffi::SQLITE_FCNTL_CHUNK_SIZE => Ok(()),
-            _ => self.lower.file_control(op, argument),
-        }
+        sealed_control(self.lower, op, argument)
     }
 
     fn device_characteristics(&self) -> c_int {

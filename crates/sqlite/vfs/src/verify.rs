@@ -89,6 +89,19 @@ pub struct VerifyReport {
     pub rekey_under_way: bool,
 }
 
+impl VerifyReport {
+    /// The page behind the last whole one is missing, or there in part.
+    fn ends_early(&mut self, page_size: u32) {
+        let index = self.pages + 1;
+        self.bad.push(Bad {
+            kind: UnitKind::Page,
+            index,
+            offset: page_offset(index, page_size),
+            code: &code::PAGE_TRUNCATED,
+        });
+    }
+}
+
 /// How often a page is read again before it counts as bad, while another process may be writing it.
 const READS: u32 = 3;
 /// Pages read at once.
@@ -228,13 +241,7 @@ fn verify_pages(
         progress(first - 1, report.pages);
     }
     if body % u64::from(size) != 0 {
-        let index = report.pages + 1;
-        report.bad.push(Bad {
-            kind: UnitKind::Page,
-            index,
-            offset: page_offset(index, size),
-            code: &code::PAGE_TRUNCATED,
-        });
+        report.ends_early(size);
     }
     if !authenticates {
         report.not_checked.push(format!(
@@ -303,13 +310,7 @@ fn check_length(page1: &[u8], body: u64, report: &mut VerifyReport, size: u32) {
     };
     let cut = !body.is_multiple_of(u64::from(size));
     if change == valid_for && u64::from(pages) > report.pages && !cut {
-        let index = report.pages + 1;
-        report.bad.push(Bad {
-            kind: UnitKind::Page,
-            index,
-            offset: page_offset(index, size),
-            code: &code::PAGE_TRUNCATED,
-        });
+        report.ends_early(size);
     }
 }
 

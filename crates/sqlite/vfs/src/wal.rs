@@ -25,7 +25,7 @@ use strongroom_keyring::Purpose;
 
 use crate::body::Body;
 use crate::ffi::{SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE};
-use crate::link::sealed_characteristics;
+use crate::link::{sealed_characteristics, sealed_control};
 use crate::lower::{Lower, Rc, RcResult};
 use crate::report::{report, report_error, warn};
 use crate::seal::{UnitKey, crypto, unit_key};
@@ -413,11 +413,7 @@ impl Body for WalFile {
     }
 
     fn file_control(&mut self, op: c_int, argument: *mut std::ffi::c_void) -> RcResult<()> {
-        match op {
-            // SQLite's sizes are not the file's.
-            crate::ffi::SQLITE_FCNTL_SIZE_HINT | crate::ffi::SQLITE_FCNTL_CHUNK_SIZE => Ok(()),
-            _ => self.lower.file_control(op, argument),
-        }
+        sealed_control(self.lower, op, argument)
     }
 
     fn device_characteristics(&self) -> c_int {
