@@ -31,6 +31,8 @@ pub enum Role {
     WalFrame,
     /// A chunk of a SQLite rollback journal; position = chunk index, from 0.
     Journal,
+    /// A mark of a SQLite rollback journal; position = pair, 0 or 1.
+    JournalMark,
     /// The body of a SQLite super-journal.
     SuperJournal,
     /// A chunk of a temporary file; position = chunk index, from 0.
@@ -56,6 +58,7 @@ impl Role {
             Self::WalHeader => *b"WALH",
             Self::WalFrame => *b"WALF",
             Self::Journal => *b"JRNL",
+            Self::JournalMark => *b"MARK",
             Self::SuperJournal => *b"SUPR",
             Self::Temp => *b"TEMP",
             Self::Slot => *b"SLOT",

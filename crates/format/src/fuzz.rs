@@ -4,6 +4,7 @@
 //! Must not: be called outside tests; an assertion that fails here is a defect.
 
 use crate::header::{Anchor, FIXED_LEN, Header, anchor_layout};
+use crate::journal::{JournalMark, Segment, link_layout, mark_layout};
 use crate::keyring::Body;
 use crate::slot::Slot;
 use crate::sqlite::{AuxKind, Prologue, WalGeometry, prologue_layout};
@@ -52,8 +53,25 @@ pub fn keyring(bytes: &[u8]) {
     }
 }
 
-/// Prologues, and sizes that an attacker chooses.
+/// Prologues, marks, and sizes that an attacker chooses.
 pub fn auxiliary(bytes: &[u8]) {
+    let record = bytes.get(..mark_layout::SIZE);
+    if let Some(mark) = record.and_then(JournalMark::parse) {
+        let again = mark.to_bytes();
+        assert_eq!(
+            Some(again.as_slice()),
+            record,
+            "a mark that parses is canonical"
+        );
+    }
+    let record = bytes.get(..link_layout::SIZE);
+    if let Some(link) = record.and_then(Segment::parse_link) {
+        assert_eq!(
+            Some(link.to_link().as_slice()),
+            record,
+            "a link is canonical"
+        );
+    }
     if let Some(prologue) = Prologue::parse(bytes) {
         let whole = bytes.get(..prologue_layout::SIZE);
         assert_eq!(

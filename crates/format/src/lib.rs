@@ -22,6 +22,7 @@ pub mod code;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod header;
+pub mod journal;
 pub mod keyring;
 pub mod layout;
 pub mod slot;

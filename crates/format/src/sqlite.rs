@@ -1,4 +1,5 @@
-//! Layouts of guard 1: the page tail, and the prologue and units of write-ahead logs and journals.
+//! Layouts of guard 1: the page tail, the prologue of logs and journals, and the units of write-ahead logs. What is a
+//! rollback journal's alone is in `journal.rs`.
 //!
 //! Specified in docs/spec/sqlite.md. All arithmetic between SQLite's offsets ("logical") and the file's
 //! ("physical") lives here, so that it is stated and tested once. Must not: seal or open anything.
@@ -9,8 +10,6 @@ use crate::layout::{array, layout, put, u16_at, u32_at, zero_at};
 
 /// Reserved bytes at the end of each page (SQLite's byte 20 of page 1).
 pub const PAGE_RESERVE: u32 = 32;
-/// Logical bytes per journal chunk: SQLite's sector size when overwrites are power-safe.
-pub const JOURNAL_CHUNK: usize = 512;
 /// Bytes that sealing adds to a log or journal unit: nonce and tag.
 pub const SEAL_OVERHEAD: usize = 28;
 /// Length of SQLite's WAL header.
@@ -268,38 +267,6 @@ impl WalGeometry {
                 .saturating_add(28)
                 .saturating_add(partial),
         }
-    }
-}
-
-layout! {
-    /// Layout of a rollback journal's slot: one chunk of at most 512 bytes, sealed.
-    journal_slot_layout, 544, {
-        NONCE @ 0, 12;
-        LENGTH @ 12, 2;
-        RESERVED @ 14, 2;
-        DATA @ 16, 512;
-        TAG @ 528, 16;
-    }
-}
-
-/// Physical length of a journal slot.
-pub const JOURNAL_SLOT: u64 = journal_slot_layout::SIZE as u64;
-
-/// Physical offset of the slot that holds journal chunk `index`.
-#[must_use]
-pub const fn journal_slot_offset(index: u64) -> u64 {
-    PROLOGUE_LEN.saturating_add(index.saturating_mul(JOURNAL_SLOT))
-}
-
-/// Whole slots in a journal of this physical size. A torn last slot does not count.
-#[must_use]
-pub const fn journal_slots(physical: u64) -> u64 {
-    match physical.checked_sub(PROLOGUE_LEN) {
-        None => 0,
-        Some(body) => match body.checked_div(JOURNAL_SLOT) {
-            Some(slots) => slots,
-            None => 0,
-        },
     }
 }
 

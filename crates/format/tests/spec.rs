@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use strongroom_format::code::{self, Class, Code};
 use strongroom_format::layout::Field;
-use strongroom_format::{FORMAT_VERSION, aad, header, keyring, slot, sqlite};
+use strongroom_format::{FORMAT_VERSION, aad, header, journal, keyring, slot, sqlite};
 
 /// Every layout of the code. That none is missing here is checked against the sources.
 const LAYOUTS: &[(&str, usize, &[Field])] = &[
@@ -25,7 +25,10 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("canary_layout", header::canary_layout::FIELDS),
     layout("entry_layout", keyring::entry_layout::FIELDS),
     layout("header_layout", header::header_layout::FIELDS),
-    layout("journal_slot_layout", sqlite::journal_slot_layout::FIELDS),
+    layout("journal_mark_layout", journal::journal_mark_layout::FIELDS),
+    layout("journal_slot_layout", journal::journal_slot_layout::FIELDS),
+    layout("link_layout", journal::link_layout::FIELDS),
+    layout("mark_layout", journal::mark_layout::FIELDS),
     layout("prologue_layout", sqlite::prologue_layout::FIELDS),
     layout("slot_layout", slot::slot_layout::FIELDS),
     layout("super_slot_layout", sqlite::super_slot_layout::FIELDS),
@@ -54,8 +57,10 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("FORMAT_VERSION", FORMAT_VERSION.to_string()),
         ("HEADER_LEN", number(header::HEADER_LEN)),
         ("ID_MAX", number(slot::ID_MAX)),
-        ("JOURNAL_CHUNK", number(sqlite::JOURNAL_CHUNK)),
-        ("JOURNAL_SLOT", long(sqlite::JOURNAL_SLOT)),
+        ("JOURNAL_CHUNK", number(journal::JOURNAL_CHUNK)),
+        ("JOURNAL_HEAD", number(journal::JOURNAL_HEAD)),
+        ("JOURNAL_LINK", number(journal::JOURNAL_LINK)),
+        ("JOURNAL_SLOT", long(journal::JOURNAL_SLOT)),
         ("MAC_COVERS", number(header::MAC_COVERS)),
         ("MAGIC", spaced_hex(&header::MAGIC)),
         ("PAGE_RESERVE", sqlite::PAGE_RESERVE.to_string()),

@@ -18,13 +18,17 @@ use strongroom_format::code::{self, Code};
 use strongroom_format::header::{
     Anchor, Cipher, FIXED_LEN, HEADER_LEN, Header, ObjectKind, header_layout,
 };
+use strongroom_format::journal::{
+    JOURNAL_CHUNK, JOURNAL_HEAD, JOURNAL_MARKS, JournalState, journal_slot_layout,
+    journal_slot_offset, journal_slots,
+};
 use strongroom_format::sqlite::{
-    AuxKind, Prologue, WAL_FRAMES, WAL_HEAD, WalGeometry, journal_slot_layout, journal_slot_offset,
-    journal_slots, lock_byte_page, page_offset, prologue_layout,
+    AuxKind, Prologue, WAL_FRAMES, WAL_HEAD, WalGeometry, lock_byte_page, page_offset,
+    prologue_layout,
 };
 use strongroom_keyring::{Error, Object, Opener, Purpose, redo};
 
-use crate::journal::open_slot;
+use crate::journal::{Head, open_slot, segment_length, segments};
 use crate::peek::Peek;
 use crate::seal::{PageError, unit_key};
 use crate::sealed::Keys;
@@ -408,38 +412,61 @@ fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result
         return Ok(());
     };
     let failed = |error| Error::io(path.display().to_string(), error);
-    let mut head = [0; prologue_layout::SIZE];
-    let read = read_up_to(&file, &mut head, 0).map_err(failed)?;
-    let id = keys.object.object_id();
-    let prologue = Prologue::parse(head.get(..read).unwrap_or_default())
-        .filter(|prologue| prologue.kind == AuxKind::Journal && prologue.object_id == id)
-        .filter(|prologue| keys.cipher(prologue.epoch).is_some());
-    let Some(prologue) = prologue else {
-        report.bad.push(Bad {
-            kind: UnitKind::JournalSlot,
-            index: 0,
-            offset: 0,
-            code: &code::JOURNAL,
-        });
+    let bad = |index: u64, offset: u64| Bad {
+        kind: UnitKind::JournalSlot,
+        index,
+        offset,
+        code: &code::JOURNAL,
+    };
+    let mut bytes = [0; JOURNAL_HEAD];
+    let read = read_up_to(&file, &mut bytes, 0).map_err(failed)?;
+    let Some(head) = Head::find(bytes.get(..read).unwrap_or_default(), keys)? else {
+        report.bad.push(bad(0, 0));
         return Ok(());
     };
-    let key = unit_key(&keys.object, &prologue, Role::Journal, Purpose::Journal)?;
+    if head.mark.is_some() && !head.whole(&bytes) {
+        report.not_checked.push(
+            "one copy of the journal's prologue is damaged; the other one is in force".to_owned(),
+        );
+    }
+    if head.mark_lost {
+        report.bad.push(bad(0, JOURNAL_MARKS[0] as u64));
+    }
+    let slots = journal_slots(length);
     let mut slot = vec![0; journal_slot_layout::SIZE];
+    let mut open = |index: u64| -> Result<Option<Vec<u8>>, Error> {
+        if index >= slots {
+            return Ok(None);
+        }
+        file.read_exact_at(&mut slot, journal_slot_offset(index))
+            .map_err(failed)?;
+        Ok(open_slot(&head.key, index, &mut slot))
+    };
+    // Up to here, whatever does not open is damage.
+    let mut counted = 0;
+    if let Some(mark) = head.mark.filter(|mark| mark.state == JournalState::Counted) {
+        let page_size = keys.object.header().unit_size;
+        let records = segment_length(mark.newest.records, page_size);
+        let end = mark.newest.at.saturating_add(records).max(mark.length);
+        counted = end.div_ceil(JOURNAL_CHUNK as u64);
+        if let Err(at) = segments(mark.newest, &mut open)? {
+            let index = at / JOURNAL_CHUNK as u64;
+            if index < slots && open(index)?.is_some() {
+                report.bad.push(bad(index + 1, journal_slot_offset(index)));
+            }
+        }
+        if slots < counted {
+            report.bad.push(bad(slots + 1, journal_slot_offset(slots)));
+        }
+    }
     let mut failures = Vec::new();
-    let mut good_up_to = 0;
-    for index in 0..journal_slots(length) {
-        let offset = journal_slot_offset(index);
-        file.read_exact_at(&mut slot, offset).map_err(failed)?;
-        if open_slot(&key, index, &mut slot).is_some() {
+    let mut good_up_to = counted;
+    for index in 0..slots {
+        if open(index)?.is_some() {
             report.slots_ok += 1;
-            good_up_to = index + 1;
+            good_up_to = good_up_to.max(index + 1);
         } else {
-            failures.push(Bad {
-                kind: UnitKind::JournalSlot,
-                index: index + 1,
-                offset,
-                code: &code::JOURNAL,
-            });
+            failures.push(bad(index + 1, journal_slot_offset(index)));
         }
     }
     split_failures(failures, good_up_to, "journal slot", report);

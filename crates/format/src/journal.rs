@@ -1,0 +1,194 @@
+//! Layouts of guard 1: head and slots of a sealed rollback journal.
+//!
+//! Specified in docs/spec/sqlite.md, "Rollback journal". Must not: seal or open anything.
+
+use crate::layout::{layout, put, u16_at, u32_at, u64_at, zero_at};
+
+/// Logical bytes per journal chunk: SQLite's sector size when overwrites are power-safe.
+pub const JOURNAL_CHUNK: usize = 512;
+/// Unit in which the medium writes; each copy of a prologue or mark has one of its own.
+pub const SECTOR: usize = 512;
+/// Length of what stands before slot 0: two copies of the prologue and two pairs of marks, a sector each.
+pub const JOURNAL_HEAD: usize = 3072;
+/// Physical offset of a pair of marks: two copies, one sector each. Marks of odd sequence are in pair 0.
+pub const JOURNAL_MARKS: [usize; 2] = [1024, 2048];
+/// Where a segment's header (a logical chunk) holds the link to the segment before, in bytes that SQLite does not read.
+pub const JOURNAL_LINK: usize = 28;
+
+layout! {
+    /// Layout of a rollback journal's slot: one chunk of at most 512 bytes, sealed.
+    journal_slot_layout, 544, {
+        NONCE @ 0, 12;
+        LENGTH @ 12, 2;
+        RESERVED @ 14, 2;
+        DATA @ 16, 512;
+        TAG @ 528, 16;
+    }
+}
+
+layout! {
+    /// Layout of a sealed mark.
+    journal_mark_layout, 60, {
+        NONCE @ 0, 12;
+        DATA @ 12, 32;
+        TAG @ 44, 16;
+    }
+}
+
+layout! {
+    /// Layout of a mark's plaintext: up to where the journal counts.
+    mark_layout, 32, {
+        SEQUENCE @ 0, 8;
+        STATE @ 8, 2;
+        RESERVED @ 10, 2;
+        RECORDS @ 12, 4;
+        SEGMENT @ 16, 8;
+        LENGTH @ 24, 8;
+    }
+}
+
+layout! {
+    /// Layout of a segment's link to the segment before it; zero in the first.
+    link_layout, 12, {
+        SEGMENT @ 0, 8;
+        RECORDS @ 8, 4;
+    }
+}
+
+/// Physical length of a journal slot.
+pub const JOURNAL_SLOT: u64 = journal_slot_layout::SIZE as u64;
+
+/// Physical offset of the slot that holds journal chunk `index`.
+#[must_use]
+pub const fn journal_slot_offset(index: u64) -> u64 {
+    (JOURNAL_HEAD as u64).saturating_add(index.saturating_mul(JOURNAL_SLOT))
+}
+
+/// Whole slots in a journal of this physical size. A torn last slot does not count.
+#[must_use]
+pub const fn journal_slots(physical: u64) -> u64 {
+    match physical.checked_sub(JOURNAL_HEAD as u64) {
+        None => 0,
+        Some(body) => match body.checked_div(JOURNAL_SLOT) {
+            Some(slots) => slots,
+            None => 0,
+        },
+    }
+}
+
+/// What a journal is, as its newest mark says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalState {
+    /// To be played back: the segments up to the one that the mark names, each with its count.
+    Counted,
+    /// To be played back as far as it goes (`synchronous=OFF`).
+    Uncounted,
+    /// Its transaction has ended.
+    Ended,
+}
+
+impl JournalState {
+    /// Every state.
+    pub const ALL: [Self; 3] = [Self::Counted, Self::Uncounted, Self::Ended];
+
+    /// The number in the mark.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        match self {
+            Self::Counted => 1,
+            Self::Uncounted => 2,
+            Self::Ended => 3,
+        }
+    }
+}
+
+/// A segment: where its header is, and how many records follow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Logical offset of the segment's header, a multiple of 512.
+    pub at: u64,
+    /// Records in it.
+    pub records: u32,
+}
+
+/// The plaintext of a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalMark {
+    /// From 1; raised by one at each mark of a journal.
+    pub sequence: u64,
+    /// What the journal is.
+    pub state: JournalState,
+    /// The newest segment that counts; zero unless the state is `Counted`.
+    pub newest: Segment,
+    /// Logical length of the journal that counts, in bytes: behind the newest segment's records a super-journal's
+    /// name may stand. Zero unless the state is `Counted`.
+    pub length: u64,
+}
+
+impl JournalMark {
+    /// Parses 32 bytes. `None` when they are no mark.
+    #[must_use]
+    pub fn parse(record: &[u8]) -> Option<Self> {
+        use mark_layout as at;
+        if record.len() != at::SIZE || !zero_at(record, at::RESERVED) {
+            return None;
+        }
+        let number = u16_at(record, at::STATE)?;
+        Some(Self {
+            sequence: u64_at(record, at::SEQUENCE)?,
+            state: JournalState::ALL
+                .into_iter()
+                .find(|state| state.number() == number)?,
+            newest: Segment {
+                at: u64_at(record, at::SEGMENT)?,
+                records: u32_at(record, at::RECORDS)?,
+            },
+            length: u64_at(record, at::LENGTH)?,
+        })
+    }
+
+    /// The 32 bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; mark_layout::SIZE] {
+        use mark_layout as at;
+        let mut out = [0; mark_layout::SIZE];
+        let done = [
+            put(&mut out, at::SEQUENCE, &self.sequence.to_le_bytes()),
+            put(&mut out, at::STATE, &self.state.number().to_le_bytes()),
+            put(&mut out, at::RECORDS, &self.newest.records.to_le_bytes()),
+            put(&mut out, at::SEGMENT, &self.newest.at.to_le_bytes()),
+            put(&mut out, at::LENGTH, &self.length.to_le_bytes()),
+        ];
+        assert!(done.iter().all(Option::is_some), "mark layout");
+        out
+    }
+
+    /// The pair that a mark of this sequence belongs into.
+    #[must_use]
+    pub const fn pair(&self) -> usize {
+        if self.sequence & 1 == 1 { 0 } else { 1 }
+    }
+}
+
+impl Segment {
+    /// The link in a segment's header (12 bytes) to the segment before.
+    #[must_use]
+    pub fn parse_link(record: &[u8]) -> Option<Self> {
+        Some(Self {
+            at: u64_at(record, link_layout::SEGMENT)?,
+            records: u32_at(record, link_layout::RECORDS)?,
+        })
+    }
+
+    /// The 12 bytes of a link to this segment.
+    #[must_use]
+    pub fn to_link(self) -> [u8; link_layout::SIZE] {
+        let mut out = [0; link_layout::SIZE];
+        let done = [
+            put(&mut out, link_layout::SEGMENT, &self.at.to_le_bytes()),
+            put(&mut out, link_layout::RECORDS, &self.records.to_le_bytes()),
+        ];
+        assert!(done.iter().all(Option::is_some), "link layout");
+        out
+    }
+}

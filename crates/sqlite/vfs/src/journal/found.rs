@@ -1,0 +1,249 @@
+//! Reading a rollback journal: what SQLite sees of one, its own or one that it found.
+//!
+//! A journal that was found is read without a lock when SQLite asks whether there is one to play back; what it holds
+//! is judged (J4, J6) when SQLite asks for its size, or looks for its first header: then nobody else has the database.
+//!
+//! Must not: write.
+
+use strongroom_crypto::fill_random;
+use strongroom_format::code;
+use strongroom_format::journal::{
+    JOURNAL_HEAD, JournalMark, JournalState, journal_slot_layout, journal_slot_offset,
+    journal_slots,
+};
+use strongroom_format::layout::{Field, array};
+
+use super::head::{Head, UNCOUNTED, segment_length, segment_start, segments};
+use super::slot::{copy_overlap, open_slot};
+use super::{CHUNK, ENDS, InForce, JournalCore, lock, usize_of};
+use crate::ffi::SQLITE_IOERR_SHORT_READ;
+use crate::link::Page1Nonces;
+use crate::lower::{Rc, RcResult};
+use crate::report::{report, report_error};
+use crate::seal::crypto;
+
+/// The part of a page-1 nonce that names its journal.
+const PREFIX: Field = Field {
+    name: "PREFIX",
+    offset: 0,
+    len: 8,
+};
+
+impl JournalCore {
+    /// Reads the head of a journal that was found. False when there is none that this database can open.
+    pub(super) fn load(&mut self) -> RcResult<bool> {
+        if self.in_force.is_some() {
+            return Ok(true);
+        }
+        let Some(head) = self.read_head()? else {
+            return Ok(false);
+        };
+        self.in_force = Some(InForce {
+            key: head.key,
+            prologue: head.prologue,
+            mark: head.mark,
+        });
+        Ok(true)
+    }
+
+    fn read_head(&self) -> RcResult<Option<Head>> {
+        let mut bytes = [0; JOURNAL_HEAD];
+        self.lower.read_whole(&mut bytes, 0)?;
+        let keys = self.of.sealed.refresh(self.of.main)?;
+        Head::find(&bytes, &keys).map_err(|error| report_error(&error))
+    }
+
+    /// J4 and J6, at the moment a found journal is about to be played back. SQLite has the database to itself then.
+    pub(super) fn check(&mut self) -> RcResult<()> {
+        if self.mine || self.checked {
+            return Ok(());
+        }
+        let Some(head) = self.read_head()? else {
+            return Ok(());
+        };
+        let (mark, lost) = (head.mark, head.mark_lost);
+        self.in_force = Some(InForce {
+            key: head.key,
+            prologue: head.prologue,
+            mark,
+        });
+        match mark {
+            Some(_) if lost => return Err(self.damaged(0, "a mark is gone")),
+            Some(mark) if mark.state == JournalState::Counted => self.check_counted(&mark)?,
+            Some(mark) if mark.state == JournalState::Uncounted => {}
+            _ => return Ok(()),
+        }
+        self.check_state()
+    }
+
+    /// J6: every header that counts is there and authentic, and the file is as long as it must be.
+    fn check_counted(&mut self, mark: &JournalMark) -> RcResult<()> {
+        let found = segments(mark.newest, |index| self.read_chunk(index))?;
+        self.segments = found.map_err(|at| self.damaged(at, "segment missing or not authentic"))?;
+        let size = self.logical_size()?;
+        let records = segment_length(mark.newest.records, self.page_size());
+        let counted = mark.newest.at.saturating_add(records);
+        // Behind the records there may be a super-journal's name: SQLite looks for it at the very end.
+        let named = mark.length > counted;
+        if size < counted.max(mark.length) || (named && size != mark.length) {
+            return Err(self.damaged(size, "cut short, or something appended"));
+        }
+        Ok(())
+    }
+
+    /// J4. Page 1 gets nonces by which a playback that is itself interrupted knows it again.
+    fn check_state(&mut self) -> RcResult<()> {
+        let Some(in_force) = &self.in_force else {
+            return Ok(());
+        };
+        let now = self.page1_tail(self.page_size())?;
+        let prefix: [u8; 8] = array(&in_force.prologue.page1_nonce, PREFIX).unwrap_or_default();
+        if now != in_force.prologue.page1_before && now[..8] != prefix {
+            return Err(report(&code::JOURNAL_STALE, self.path()));
+        }
+        let mut count = [0; 4];
+        fill_random(&mut count).map_err(|error| report_error(&crypto(&error)))?;
+        let count = u32::from_le_bytes(count) | 0x8000_0000;
+        *lock(&self.of.link.page1) = Some(Page1Nonces { prefix, count });
+        self.checked = true;
+        Ok(())
+    }
+
+    /// The size that SQLite sees. It asks for it before it plays a found journal back, and reads nothing of one that
+    /// is shorter than a header.
+    pub(super) fn size(&mut self) -> RcResult<u64> {
+        self.check()?;
+        self.logical_size()
+    }
+
+    pub(super) fn logical_size(&mut self) -> RcResult<u64> {
+        self.flush()?;
+        let Some(last) = journal_slots(self.lower.size()?).checked_sub(1) else {
+            return Ok(0);
+        };
+        let mut length = [0; 2];
+        self.lower.read(
+            &mut length,
+            journal_slot_offset(last) + journal_slot_layout::LENGTH.offset as u64,
+        )?;
+        Ok(last * CHUNK + u64::from(u16::from_le_bytes(length)).min(CHUNK))
+    }
+
+    pub(super) fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+        self.flush()?;
+        out.fill(0);
+        // The look whether there is a journal to be played back: without a lock, while another may be writing it.
+        let hot_probe = out.len() == 1 && at == 0;
+        let header_probe = hot_probe || (out.len() == 8 && at.is_multiple_of(CHUNK));
+        if hot_probe && (!self.mine || self.in_force.as_ref().is_some_and(ended)) {
+            self.forget();
+        }
+        let counts = self.load()? && (self.mine || self.in_force.as_ref().is_some_and(in_use));
+        if header_probe && !hot_probe && at == 0 {
+            self.check()?;
+        }
+        let size = self.logical_size()?;
+        let uncounted = self
+            .in_force
+            .as_ref()
+            .is_some_and(|in_force| in_force.is(JournalState::Uncounted));
+        if at.saturating_add(out.len() as u64) > size {
+            let may_end_here = header_probe || uncounted || size == 0 || !counts;
+            return Err(if may_end_here {
+                Rc(SQLITE_IOERR_SHORT_READ)
+            } else {
+                self.damaged(at, "cut short")
+            });
+        }
+        if counts && !header_probe {
+            let lenient = uncounted || self.is_name_probe(at, out.len(), size);
+            self.read_chunks(out, at, lenient)?;
+        }
+        self.lay_over(out, at);
+        Ok(())
+    }
+
+    /// SQLite's look for a super-journal's name at the file's end (`readSuperJournal`). Where there is none, old chunks
+    /// may stand there under keys that are gone, or a slot that a crash tore.
+    fn is_name_probe(&self, at: u64, len: usize, size: u64) -> bool {
+        let named = self
+            .in_force
+            .as_ref()
+            .and_then(|in_force| in_force.mark)
+            .is_some_and(|mark| {
+                let records = segment_length(mark.newest.records, self.page_size());
+                mark.state == JournalState::Counted && mark.length > mark.newest.at + records
+            });
+        !named && matches!((size - at, len), (16 | 12, 4) | (8, 8))
+    }
+
+    /// J5: what SQLite reads at the start of segments' headers.
+    fn lay_over(&self, out: &mut [u8], at: u64) {
+        let Some(in_force) = &self.in_force else {
+            return;
+        };
+        match in_force.mark.map(|mark| mark.state) {
+            Some(JournalState::Uncounted) => copy_overlap(out, at, &segment_start(UNCOUNTED), 0),
+            Some(JournalState::Ended) => copy_overlap(out, at, &[0; ENDS], 0),
+            // SQLite looks at one byte before it is told what counts.
+            Some(JournalState::Counted) if self.segments.is_empty() => {
+                copy_overlap(out, at, &segment_start(0)[..1], 0);
+            }
+            _ => {
+                let end = at.saturating_add(out.len() as u64);
+                for (&header, &records) in self.segments.range(at.saturating_sub(11)..end) {
+                    copy_overlap(out, at, &segment_start(records), header);
+                }
+            }
+        }
+    }
+
+    pub(super) fn read_chunks(&mut self, out: &mut [u8], at: u64, lenient: bool) -> RcResult<()> {
+        let first = at / CHUNK;
+        let end = at.saturating_add(out.len() as u64);
+        let count = usize_of(end.div_ceil(CHUNK) - first)?;
+        let mut slots = std::mem::take(&mut self.slots);
+        slots.clear();
+        slots.resize(count * journal_slot_layout::SIZE, 0);
+        self.lower
+            .read_whole(&mut slots, journal_slot_offset(first))?;
+        let mut failed = None;
+        for (index, bytes) in (first..).zip(slots.chunks_exact_mut(journal_slot_layout::SIZE)) {
+            let chunk = match &self.in_force {
+                Some(in_force) => open_slot(&in_force.key, index, bytes),
+                None => None,
+            };
+            match chunk {
+                Some(chunk) => copy_overlap(out, at, &chunk, index * CHUNK),
+                None if lenient => {}
+                None => failed = failed.or(Some(index)),
+            }
+        }
+        slots.fill(0);
+        self.slots = slots;
+        match failed {
+            None => Ok(()),
+            Some(index) => {
+                out.fill(0);
+                Err(self.damaged(index * CHUNK, "not authentic"))
+            }
+        }
+    }
+
+    pub(super) fn damaged(&self, at: u64, how: &str) -> Rc {
+        report(
+            &code::JOURNAL,
+            format!("{}: {how} at byte {at}", self.path()),
+        )
+    }
+}
+
+/// Whether the transaction of this journal has ended.
+fn ended(in_force: &InForce) -> bool {
+    in_force.is(JournalState::Ended)
+}
+
+/// Whether this journal, found in a file, is to be played back.
+fn in_use(in_force: &InForce) -> bool {
+    in_force.mark.is_some() && !ended(in_force)
+}
