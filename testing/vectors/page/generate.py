@@ -109,6 +109,32 @@ def units():
     write("refuse-slot-length", test="refuse-slot", index=4, sealed=flipped(slot, 12).hex(), **vector)
     write("refuse-slot-moved", test="refuse-slot", index=3, sealed=slot.hex(), **vector)
     write("refuse-slot-reserved", test="refuse-slot", index=4, sealed=flipped(slot, 15).hex(), **vector)
+    head(gcm, journal, vector["header"])
+
+
+def head(gcm, prologue, name):
+    """A journal's first 3072 bytes: the prologue twice, marks 3 and 2 twice each."""
+    def mark(sequence, records, at, length):
+        plain = struct.pack("<QHHIQQ", sequence, 1, 0, records, at, length)
+        nonce = fixed(f"mark nonce {sequence}", 12)
+        return nonce + gcm.unit(prologue, b"journal", b"MARK", 512, 1, 1 - sequence % 2, nonce, plain)
+
+    def sectors(*records):
+        return b"".join(record.ljust(512, b"\0") for record in records)
+
+    newest, older = mark(3, 7, 8192, 16384), mark(2, 5, 4096, 8192)
+    said = dict(header=name, sequence=3, records=7, at=8192, length=16384)
+    whole = sectors(prologue, prologue, newest, newest, older, older)
+    write("head", test="head", sealed=whole.hex(), **said)
+    changed = flipped(flipped(whole, 70), 1024 + 20)
+    write("head-one-copy-each", test="head", sealed=changed.hex(), **said)
+    older_only = dict(header=name, sequence=2, records=5, at=4096, length=8192)
+    torn = sectors(prologue, prologue, flipped(newest, 20), mark(1, 1, 0, 4096), older, older)
+    write("head-torn", test="head", sealed=torn.hex(), **older_only)
+    lost = sectors(prologue, prologue, flipped(newest, 20), flipped(newest, 21), older, older)
+    write("refuse-head-mark-lost", test="refuse-head", header=name, sealed=lost.hex())
+    swapped = sectors(prologue, prologue, older, older, newest, newest)
+    write("refuse-head-pairs-swapped", test="refuse-head", header=name, sealed=swapped.hex())
 
 
 pages()

@@ -152,8 +152,7 @@ fn a_flipped_record_stops_everything() {
     }
 }
 
-/// A crash can tear the slot of a segment's header, which SQLite writes twice; until then no page of the segment is in
-/// the database. Where that is the first segment and pages are, it is damage.
+/// The journal's head stands twice; the slot of the first header is not, and must not pass for "no journal".
 #[test]
 fn a_damaged_head_of_a_hot_journal_does_not_pass_for_none() {
     let hot = Hot::new("delete");
@@ -222,6 +221,44 @@ fn a_damaged_later_segment_does_not_pass_for_the_end() {
         wrong.is_empty(),
         "slots where half a transaction was served: {wrong:?}"
     );
+}
+
+/// In PERSIST mode a longer, older journal stands behind the records of the one in use. A rollback ends where its own
+/// journal does, and needs no second one by recovery.
+#[test]
+fn a_rollback_over_an_older_longer_journal_is_complete() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("j.db");
+    make(&path, Cipher::Aes256Gcm, 150);
+    let connection = connect(&path);
+    run(&connection, "PRAGMA journal_mode=persist");
+    run(
+        &connection,
+        "CREATE TABLE p(a INTEGER PRIMARY KEY, b); INSERT INTO p SELECT a, zeroblob(3000) FROM t",
+    );
+    run(&connection, "UPDATE p SET b=zeroblob(3001)");
+    // A row a page. After a segment's header, and after 64 records of 4104 bytes, the own journal ends where a chunk
+    // does, and the next chunk is the older journal's.
+    for pages in [0, 62, 63, 64, 65, 66] {
+        run(
+            &connection,
+            "BEGIN; UPDATE p SET b=zeroblob(3002) WHERE a=149",
+        );
+        connection.cache_flush().unwrap();
+        run(
+            &connection,
+            &format!("UPDATE p SET b=zeroblob(3002) WHERE a<={pages}"),
+        );
+        run(&connection, "ROLLBACK");
+        let journal = bytes(&beside(&path, "-journal"));
+        let other = connect(&path);
+        let whole: i64 = other
+            .query_row("SELECT sum(length(b)) FROM p", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(whole, 150 * 3001, "{pages} pages");
+        let left = bytes(&beside(&path, "-journal"));
+        assert!(left == journal, "{pages} pages: it was played back again");
+    }
 }
 
 #[test]

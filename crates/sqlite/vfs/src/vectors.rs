@@ -7,16 +7,17 @@ use serde_json::Value;
 use strongroom_crypto::SecretKey;
 use strongroom_format::aad::Role;
 use strongroom_format::header::{HEADER_LEN, ObjectKind};
+use strongroom_format::journal::{JournalMark, JournalState, Segment};
 use strongroom_format::sqlite::Prologue;
 use strongroom_keyring::{Argon2Params, Object, Opener, Purpose};
 
-use crate::journal::open_slot;
+use crate::journal::{Head, open_slot};
 use crate::seal::{UnitKey, unit_key};
 use crate::sealed::Keys;
 
 /// Files that must be there: a vector that is not run is no test.
-const POSITIVE: usize = 7;
-const NEGATIVE: usize = 14;
+const POSITIVE: usize = 10;
+const NEGATIVE: usize = 16;
 
 fn vectors() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testing/vectors")
@@ -113,6 +114,20 @@ fn run(vector: &Value) -> bool {
             let opened = open_slot(&key, number(&vector["index"]), &mut sealed);
             let expected = (test == "slot").then(|| bytes(&vector["plain"]));
             assert_eq!(opened, expected);
+        }
+        "head" | "refuse-head" => {
+            let head = Head::find(&sealed, &keys).unwrap().unwrap();
+            let mark = head.mark.filter(|_| !head.mark_lost);
+            let expected = (test == "head").then(|| JournalMark {
+                sequence: number(&vector["sequence"]),
+                state: JournalState::Counted,
+                newest: Segment {
+                    at: number(&vector["at"]),
+                    records: u32::try_from(number(&vector["records"])).unwrap(),
+                },
+                length: number(&vector["length"]),
+            });
+            assert_eq!(mark, expected);
         }
         other => panic!("no such test: {other}"),
     }
