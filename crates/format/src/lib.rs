@@ -24,6 +24,7 @@ pub mod fuzz;
 pub mod header;
 pub mod keyring;
 pub mod layout;
+pub mod postgres;
 pub mod slot;
 pub mod sqlite;
 
