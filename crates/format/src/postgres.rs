@@ -9,6 +9,7 @@
 use crate::layout::{layout, put};
 
 pub mod container;
+pub mod convert;
 pub mod stream;
 
 /// PostgreSQL's block and Strongroom's XTS data unit, in bytes. No other `BLCKSZ` is supported.
@@ -19,7 +20,7 @@ pub const SEGMENT_BLOCKS: u32 = 131_072;
 pub const XTS_UNIT: usize = 16;
 /// Name of the instance's header, in the data directory.
 pub const HEADER_FILE: &str = "strongroom.header";
-/// Name of the header's companion configuration.
+/// Name of the header's companion configuration: where the key comes from.
 pub const CONFIG_FILE: &str = "strongroom.conf";
 /// Name of the state of a conversion under way. While it is there, no server starts.
 pub const CONVERT_FILE: &str = "strongroom.convert";
@@ -274,6 +275,7 @@ pub fn tail(tweak: [u8; 16], unit: u32, len: usize) -> Option<([u8; 16], [u8; 16
     Some((marked, block))
 }
 
+/// XTS units per block.
 const UNITS_PER_BLOCK: u32 = 512;
 
 layout! {
@@ -291,4 +293,72 @@ fn written(fill: impl FnOnce(&mut [u8]) -> Option<()>) -> [u8; 16] {
     // Lengths are constants of the tables above; a mismatch is a programming error found by any test.
     assert!(done.is_some(), "tweak layout");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tweaks_are_the_tables() {
+        let relation = tweak_relation(
+            0x0403_0201,
+            0x0807_0605,
+            Fork::Visibility,
+            Some(0x0c0b_08),
+            0x100f_0e0d,
+        );
+        assert_eq!(
+            relation,
+            Some([
+                1, 2, 3, 4, 5, 6, 7, 8, 2, 9, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x10
+            ])
+        );
+        assert_eq!(
+            tweak_wal(1, 2, 3, 4),
+            [1, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0]
+        );
+        assert_eq!(
+            tweak_wal_unnamed(0x1234, 5),
+            [0, 0, 0, 0, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0]
+        );
+        assert_eq!(
+            tweak_slru(SlruDirectory::Notify, 1 << 40, 31),
+            [6, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 31, 0, 0, 0]
+        );
+        assert_eq!(&tweak_control(0), b"pg_control\0\0\0\0\0\0");
+        assert_eq!(
+            tweak_map(5, 0),
+            [5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+        );
+        assert_eq!(
+            tweak_temp([9; 11], 1),
+            [9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 0, 1, 0, 0, 0]
+        );
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused() {
+        assert!(tweak_relation(1, 1, Fork::Main, Some((1 << 24) - 2), 0).is_some());
+        assert_eq!(
+            tweak_relation(1, 1, Fork::Main, Some((1 << 24) - 1), 0),
+            None
+        );
+        assert_eq!(tweak_relation(1, 1, Fork::Main, Some(u32::MAX), 0), None);
+        assert_eq!(relation_block(0, SEGMENT_BLOCKS), None);
+        assert_eq!(relation_block(1, 5), Some(131_077));
+        assert_eq!(relation_block(32_767, SEGMENT_BLOCKS - 1), Some(u32::MAX));
+        assert_eq!(relation_block(32_768, 0), None);
+        for (unit, len) in [(0, 0), (0, 16), (512, 1), (u32::MAX, 1)] {
+            assert_eq!(tail([0; 16], unit, len), None, "{unit}, {len}");
+        }
+    }
+
+    #[test]
+    fn a_tail_shares_no_tweak_with_a_block() {
+        let (tweak, block) = tail(tweak_map(5, 0), 32, 12).unwrap();
+        assert_ne!(tweak, tweak_map(5, 0));
+        assert_eq!(tweak[11], 1);
+        assert_eq!(block, [32, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    }
 }
