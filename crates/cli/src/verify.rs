@@ -70,6 +70,12 @@ impl VerifyArgs {
         let kind = sealed_kind(&self.file)?;
         let (mut report, failure) = match kind {
             ObjectKind::Keyring => (verify_keyring(&self.file)?, None),
+            // What such a header seals lies in other files, most of which nothing authenticates.
+            ObjectKind::Postgres => {
+                let shown = self.file.display();
+                let detail = format!("{shown}: the header of a PostgreSQL instance");
+                return Err(Failure::new(&code::WRONG_KIND, detail));
+            }
             _ => {
                 let options = guard::options(keys::source(self.key), context);
                 guard::verify(&self.file, &options)?
