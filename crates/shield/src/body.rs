@@ -14,20 +14,19 @@ use crate::{block, container, stream};
 
 /// How the bytes of an open file are sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Body {
     /// XTS in blocks of 8 KiB, physical offsets are logical ones.
-    Block = 1,
+    Block,
     /// XTS under this boot's key; as `Block`, otherwise.
-    Temporary = 2,
+    Temporary,
     /// XTS of a log file that has no name yet: each zero unit stays zero.
-    NewLog = 3,
+    NewLog,
     /// CTR behind a header of 4096 bytes, persistent key.
-    Stream = 4,
+    Stream,
     /// CTR behind a header of 4096 bytes, this boot's key.
-    TemporaryStream = 5,
+    TemporaryStream,
     /// AEAD in chunks behind a header.
-    Container = 6,
+    Container,
 }
 
 impl Body {
@@ -45,6 +44,19 @@ impl Body {
         })
     }
 
+    /// The number of this body.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Block => 1,
+            Self::Temporary => 2,
+            Self::NewLog => 3,
+            Self::Stream => 4,
+            Self::TemporaryStream => 5,
+            Self::Container => 6,
+        }
+    }
+
     /// Whether a logical size or offset is also the physical one.
     #[must_use]
     pub const fn is_headerless(self) -> bool {
@@ -52,22 +64,57 @@ impl Body {
     }
 }
 
-/// Which of an instance's XTS keys seals a block file. Numbers live in memory only.
+/// Which of an instance's XTS keys seals a block file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum BlockKey {
     /// Relations, all forks.
-    Relation = 0,
+    Relation,
     /// Write-ahead log.
-    Wal = 1,
+    Wal,
     /// SLRU segments.
-    Slru = 2,
+    Slru,
     /// The control file.
-    Control = 3,
+    Control,
     /// Relation maps.
-    Map = 4,
+    Map,
     /// Temporary files, this boot.
-    Temporary = 5,
+    Temporary,
+}
+
+impl BlockKey {
+    const ALL: [Self; 6] = [
+        Self::Relation,
+        Self::Wal,
+        Self::Slru,
+        Self::Control,
+        Self::Map,
+        Self::Temporary,
+    ];
+
+    /// The key with this number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// The number of this key, in memory only.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Relation => 0,
+            Self::Wal => 1,
+            Self::Slru => 2,
+            Self::Control => 3,
+            Self::Map => 4,
+            Self::Temporary => 5,
+        }
+    }
+
+    /// Whether files of this key may keep a length that is no multiple of 16 bytes for good.
+    #[must_use]
+    pub const fn has_tails(self) -> bool {
+        matches!(self, Self::Map | Self::Temporary)
+    }
 }
 
 /// What a treatment may remember of an open file, for as long as the descriptor lives: four words, zero at open, copied
@@ -127,6 +174,29 @@ pub fn write_at(
     }
 }
 
+/// Writes `from` at the end (O_APPEND) and gives the offset at which it landed, and the count.
+///
+/// Two processes that append at the same time must not overwrite each other: streams and containers lock; block
+/// files, which PostgreSQL never appends to in this way, do not.
+///
+/// # Errors
+/// The kernel's.
+pub fn append(
+    real: &Real,
+    fd: RawFd,
+    file: &File<'_>,
+    from: &[u8],
+) -> Result<(u64, usize), Errno> {
+    match file.body {
+        Body::Stream | Body::TemporaryStream => stream::append(real, fd, file, from),
+        Body::Container => container::append(real, fd, file, from),
+        Body::Block | Body::Temporary | Body::NewLog => {
+            let end = real.file_size(fd)?;
+            Ok((end, block::write_at(real, fd, file, from, end)?))
+        }
+    }
+}
+
 /// The logical size in bytes.
 ///
 /// # Errors
@@ -151,12 +221,11 @@ pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<()
     }
 }
 
-/// The logical size of a file that is not open here, from its physical one: what stat by path answers. `None` when the
-/// file must be opened to know.
+/// The logical size of a file that is not open here, from its physical one: what stat by path answers.
 #[must_use]
-pub fn size_of_closed(body: Body, physical: u64) -> Option<u64> {
+pub fn size_of_closed(body: Body, physical: u64) -> u64 {
     match body {
-        Body::Block | Body::Temporary | Body::NewLog => Some(physical),
+        Body::Block | Body::Temporary | Body::NewLog => physical,
         Body::Stream | Body::TemporaryStream => stream::logical_size(physical),
         Body::Container => container::logical_size(physical),
     }
