@@ -112,9 +112,9 @@ fn an_instance_and_its_files_are_recognised() {
     use strongroom_format::postgres::{container::ContainerHeader, stream::StreamHeader};
     use strongroom_keyring::{NewObject, Object, Opener};
     let place = Place::new();
-    let key = SecretKey::generate().unwrap();
+    let opener = Opener::raw(strongroom_crypto::SecretKey::generate().unwrap());
     let new = NewObject::instance(Cipher::Aes128Xts);
-    let object = Object::create(&new, &Opener::raw(&key).unwrap()).unwrap();
+    let object = Object::create(&new, &opener).unwrap();
     place.write("strongroom.header", object.initial_bytes());
     let seen = inspected(&place, "strongroom.header");
     assert_eq!(seen["kind"], "sealed-postgres");
@@ -128,12 +128,12 @@ fn an_instance_and_its_files_are_recognised() {
     assert!(verified.err.contains("SR-3007"), "{}", verified.err);
 
     let mut container = ContainerHeader { file_id: [7; 16] }.to_bytes().to_vec();
-    container.extend(noise(2000));
+    container.extend(noise(2000, 5));
     place.write("state", container);
     assert_eq!(inspected(&place, "state")["kind"], "sealed-container");
     let mut stream = StreamHeader { nonce: [7; 16] }.prefix().to_vec();
     stream.resize(4096, 0);
-    stream.extend(noise(2000));
+    stream.extend(noise(2000, 6));
     place.write("map", stream);
     let seen = inspected(&place, "map");
     assert_eq!(seen["kind"], "sealed-stream");
