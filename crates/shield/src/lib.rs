@@ -6,7 +6,23 @@
 //! Must not: export a C symbol. The preload library that interposes the C library's functions is a crate of its own;
 //! this one is linked by the command too.
 
+pub mod block;
+pub mod body;
 pub mod classify;
+pub mod container;
+mod fault;
+pub mod files;
+pub mod instance;
+pub mod keys;
 pub mod path;
+pub mod place;
+pub mod real;
+pub mod roots;
+pub mod scratch;
 mod scan;
+pub mod stream;
 pub mod table;
+pub mod transfer;
+pub mod install;
+pub mod discover;
+pub mod source;

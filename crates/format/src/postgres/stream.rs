@@ -12,8 +12,6 @@ pub const STREAM_HEADER: u64 = stream_layout::SIZE as u64;
 pub const STREAM_PREFIX: usize = 64;
 /// First bytes of a stream.
 pub const STREAM_MAGIC: [u8; 32] = *b"\x89STRONGROOM PG STREAM\r\n\x1a\n\0\0\0\0\0\0\0";
-/// Bytes in a counter block.
-const BLOCK: u64 = 16;
 
 layout! {
     /// Layout of a stream's header.
@@ -29,7 +27,8 @@ layout! {
 /// The header of a stream. Nothing authenticates it, as nothing authenticates the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamHeader {
-    /// Drawn at random when the file is made and each time it is emptied: the first counter block.
+    /// Drawn at random when the file is made and each time it is emptied: the counter block of the file's first
+    /// 16 bytes. That of the n-th is this plus n, as 128-bit big-endian numbers that wrap.
     pub nonce: [u8; 16],
 }
 
@@ -68,20 +67,6 @@ impl StreamHeader {
         assert!(fields.iter().all(Option::is_some), "stream header layout");
         out
     }
-
-    /// The counter block of the 16 bytes in which the logical `offset` lies: the nonce plus the number of those 16
-    /// bytes, as a 128-bit big-endian number that wraps.
-    #[must_use]
-    #[expect(
-        clippy::big_endian_bytes,
-        reason = "NIST SP 800-38A counts in big-endian"
-    )]
-    pub fn counter(&self, offset: u64) -> [u8; 16] {
-        let number = u128::from(offset.checked_div(BLOCK).unwrap_or(0));
-        u128::from_be_bytes(self.nonce)
-            .wrapping_add(number)
-            .to_be_bytes()
-    }
 }
 
 /// Where the byte at the logical `offset` stands in the file. `None` when no file is that long.
@@ -113,13 +98,5 @@ mod tests {
             assert_eq!(StreamHeader::parse(&whole), None, "byte {at}");
             whole[at] ^= 1;
         }
-    }
-
-    #[test]
-    fn counters_follow_the_offset_and_wrap() {
-        let header = StreamHeader { nonce: [0xff; 16] };
-        assert_eq!(header.counter(15), [0xff; 16]);
-        assert_eq!(header.counter(16), [0; 16]);
-        assert_eq!(header.counter(16 * 257)[14..], [1, 0]);
     }
 }

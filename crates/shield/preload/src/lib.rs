@@ -23,6 +23,8 @@ mod open;
 mod process;
 mod refused;
 mod report;
+mod sizes;
 mod space;
 mod start;
+mod stdio;
 mod vectors;

@@ -42,6 +42,16 @@ impl Slot {
     }
 }
 
+/// `cookie_io_functions_t`: the operations of a stream, see fopencookie(3).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct CookieFunctions {
+    pub(crate) read: Option<unsafe extern "C" fn(*mut c_void, *mut c_char, size_t) -> ssize_t>,
+    pub(crate) write: Option<unsafe extern "C" fn(*mut c_void, *const c_char, size_t) -> ssize_t>,
+    pub(crate) seek: Option<unsafe extern "C" fn(*mut c_void, *mut off_t, c_int) -> c_int>,
+    pub(crate) close: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+}
+
 /// Declares how the C library's functions are called: name, arguments, result, and the result of a failure.
 macro_rules! next {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $failure:expr;)*) => {
@@ -119,6 +129,20 @@ next! {
     pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t, -1;
     lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t, -1;
     fstat(fd: c_int, about: *mut libc::stat) -> c_int, -1;
+    stat(path: *const c_char, about: *mut libc::stat) -> c_int, -1;
+    lstat(path: *const c_char, about: *mut libc::stat) -> c_int, -1;
+    fstatat(base: c_int, path: *const c_char, about: *mut libc::stat, flags: c_int) -> c_int, -1;
+    __xstat(version: c_int, path: *const c_char, about: *mut libc::stat) -> c_int, -1;
+    __lxstat(version: c_int, path: *const c_char, about: *mut libc::stat) -> c_int, -1;
+    __fxstat(version: c_int, fd: c_int, about: *mut libc::stat) -> c_int, -1;
+    __fxstatat(version: c_int, base: c_int, path: *const c_char, about: *mut libc::stat, flags: c_int) -> c_int, -1;
+    statx(base: c_int, path: *const c_char, flags: c_int, mask: c_uint, about: *mut libc::statx) -> c_int, -1;
+    fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE, null_mut();
+    freopen(path: *const c_char, mode: *const c_char, stream: *mut libc::FILE) -> *mut libc::FILE, null_mut();
+    fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE, null_mut();
+    fopencookie(cookie: *mut c_void, mode: *const c_char, functions: CookieFunctions) -> *mut libc::FILE, null_mut();
+    fclose(stream: *mut libc::FILE) -> c_int, libc::EOF;
+    fileno(stream: *mut libc::FILE) -> c_int, -1;
     ftruncate(fd: c_int, size: off_t) -> c_int, -1;
     truncate(path: *const c_char, size: off_t) -> c_int, -1;
     posix_fallocate(fd: c_int, offset: off_t, len: off_t) -> c_int, libc::ENOSYS;
@@ -145,7 +169,21 @@ next! {
 }
 
 /// Functions that a C library may lack: then the program cannot call them either.
-const NEWER: &[&CStr] = &[c"close_range", c"closefrom", c"fstat", c"renameat2", c"copy_file_range"];
+const NEWER: &[&CStr] = &[
+    c"close_range",
+    c"closefrom",
+    c"copy_file_range",
+    c"renameat2",
+    // Before 2.33 these have the names after them, later no longer.
+    c"stat",
+    c"lstat",
+    c"fstat",
+    c"fstatat",
+    c"__xstat",
+    c"__lxstat",
+    c"__fxstat",
+    c"__fxstatat",
+];
 
 /// Finds every function now; the name of one that is missing.
 pub(crate) fn find_all() -> Result<(), &'static str> {
