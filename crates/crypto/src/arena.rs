@@ -87,10 +87,8 @@ pub(crate) fn all_locked() -> bool {
 }
 
 /// Locks every arena again if this process was forked since the last look. Maps nothing.
-pub(crate) fn relock() -> bool {
-    let mut pool = pool();
-    pool.relock_after_fork();
-    pool.arenas.iter().all(|arena| arena.locked)
+pub(crate) fn relock() {
+    pool().relock_after_fork();
 }
 
 fn pool() -> MutexGuard<'static, Pool> {

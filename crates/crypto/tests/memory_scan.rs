@@ -225,7 +225,7 @@ fn xts() -> Vec<Needle> {
         let ((), known) = leaves_nothing(encrypt, known, nothing_more);
         let decrypt = || {
             key.decrypt(&[2; 16], &from[..4096], &mut to[..4096])
-                .unwrap()
+                .unwrap();
         };
         let ((), known) = leaves_nothing(decrypt, known, nothing_more);
         let unit = || key.decrypt(&[3; 16], &from[..16], &mut to[..16]).unwrap();

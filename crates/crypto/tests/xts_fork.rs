@@ -32,14 +32,14 @@ fn sealed(key: &XtsKey) -> Vec<u8> {
 /// Whether a child with these keys works and locks; any panic is a failure of the child.
 fn child_is_well(key: &XtsKey, address: usize, expected: &[u8]) -> bool {
     let (_, locked_before, hidden_before) = state_of(address);
-    let relocked = relock_after_fork();
+    relock_after_fork();
     let (bytes, locked, hidden) = state_of(address);
     let works = (0..ROUNDS).all(|_| sealed(key) == expected);
     let mut opened = vec![0; 8192];
     key.decrypt(&[4; 16], expected, &mut opened).unwrap();
     !locked_before
         && hidden_before
-        && relocked
+        && memory_is_locked()
         && locked
         && hidden
         && bytes > 0

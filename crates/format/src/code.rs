@@ -147,6 +147,13 @@ codes! {
     PG_ALREADY_SEALED = 7012, Refused, "the data directory is sealed already, or holds a header", "`strongroom pg rotate` changes its data key; `strongroom pg rotate --slots-only` changes who may open it";
     PG_CONVERT_STATE = 7013, Data, "the state of the conversion is damaged, or is another instance's", "do not remove it: restore the data directory from a backup";
     PG_NO_ROOM = 7014, Io, "there is not enough room to convert the instance", "make room for a second copy of its largest files, then run the command again";
+    PG_ROOT = 7015, Usage, "PostgreSQL's programs do not run as root", "run the command as the user who owns the data directory: runuser -u postgres -- strongroom pg ...";
+    PG_PROGRAMS = 7016, Usage, "PostgreSQL's programs were not found", "install PostgreSQL, or name the directory that holds them with --bindir or PG_BINDIR";
+    PG_SHIELD = 7017, Usage, "the shield's library was not found, or cannot be preloaded from where it is", "install it beside the command or in ../lib, or name it by STRONGROOM_SHIELD_LIB; its path may hold no blank and no colon";
+    PG_PROGRAM = 7018, Io, "a program of PostgreSQL's failed", "read what it said above, or in the server's log";
+    PG_KEEP_KEY = 7019, Warning, "whoever loses the key of this instance has lost its data", "keep the key and a copy of strongroom.header in a second place, apart from each other";
+    PG_NO_SOURCE = 7020, Warning, "the instance will not start unattended: its configuration names no key", "start it with `strongroom pg start --ask`, or give it a key of another source with `strongroom pg rotate --slots-only`";
+    PG_NOT_SHIELDED = 7021, Bug, "the instance that was made is not sealed: the library was not loaded", "please report it; nothing was kept";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }

@@ -18,7 +18,9 @@ use strongroom_keyring::{Error, KeySource, SourceContext};
 
 /// The variable of CYBERTEC's and other users: the key itself.
 pub const KEY_VARIABLE: &str = "PGENCRYPTIONKEY";
-/// What the names of the shield's key variables begin with; `ID`, `ENV`, `FILE` or `COMMAND` follows.
+/// What the names of the shield's key variables begin with; `ID`, `ENV`, `FILE`, `COMMAND` or `FD` follows. The value of
+/// the last is the number of an inherited descriptor from which the key can be read: a passphrase that the command asked
+/// for reaches the programs that it starts by neither arguments nor environment.
 pub const VARIABLE_PREFIX: &str = "STRONGROOM_PG_KEY_";
 /// The keyring of [`VARIABLE_PREFIX`]`ID`.
 pub const KEYRING_VARIABLE: &str = "STRONGROOM_PG_KEYRING";
@@ -43,6 +45,9 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Sou
         KeySource::File(PathBuf::from(path))
     } else if let Some(line) = named("COMMAND") {
         KeySource::Command(line)
+    } else if let Some(fd) = named("FD") {
+        // Opened anew, each reader begins at the start.
+        KeySource::File(PathBuf::from(format!("/proc/self/fd/{fd}")))
     } else {
         variable(KEY_VARIABLE)?;
         KeySource::Env(String::from(KEY_VARIABLE))

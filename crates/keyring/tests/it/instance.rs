@@ -3,6 +3,8 @@
 //! Method: the files are discovered, and the number of cases is asserted. Keys are the sub-keys of the header vectors,
 //! which the crate's own tests derive; format and primitives make of them what the shield does, but for offsets.
 
+#![expect(clippy::panic, reason = "a test that panics has failed")]
+
 use std::path::PathBuf;
 
 use serde_json::Value;

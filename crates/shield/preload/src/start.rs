@@ -230,7 +230,12 @@ fn forget_keys() {
             }
         }
     }
-    for kind in ["ID", "ENV", "FILE", "COMMAND"] {
+    let inherited = variable(&format!("{prefix}FD")).and_then(|fd| fd.parse::<c_int>().ok());
+    if let Some(fd) = inherited.filter(|fd| *fd > libc::STDERR_FILENO) {
+        // SAFETY: the descriptor was inherited for this purpose, and nothing of this process uses it.
+        unsafe { next::close(fd) };
+    }
+    for kind in ["ID", "ENV", "FILE", "COMMAND", "FD"] {
         // SAFETY: before main() there is one thread.
         unsafe { std::env::remove_var(format!("{prefix}{kind}")) };
     }
