@@ -14,6 +14,13 @@
     clippy::arithmetic_side_effects,
     clippy::expect_used
 )]
+#![cfg_attr(
+    test,
+    expect(
+        clippy::indexing_slicing,
+        reason = "a test that panics has failed, which is what it is for"
+    )
+)]
 
 extern crate alloc;
 

@@ -305,7 +305,7 @@ mod tests {
             0x0403_0201,
             0x0807_0605,
             Fork::Visibility,
-            Some(0x0c0b_08),
+            Some(0x000c_0b08),
             0x100f_0e0d,
         );
         assert_eq!(
