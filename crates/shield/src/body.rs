@@ -174,7 +174,7 @@ pub fn write_at(
     }
 }
 
-/// Writes `from` at the end (O_APPEND) and gives the offset at which it landed, and the count.
+/// Writes `from` at the end (`O_APPEND`) and gives the offset at which it landed, and the count.
 ///
 /// Two processes that append at the same time must not overwrite each other: streams and containers lock; block
 /// files, which PostgreSQL never appends to in this way, do not.

@@ -25,9 +25,9 @@ pub const DESCRIPTORS: usize = 65_536;
 pub struct Open {
     /// What it is.
     pub file: File<'static>,
-    /// Whether it was opened with O_APPEND: each write goes to the end.
+    /// Whether it was opened with `O_APPEND`: each write goes to the end.
     pub append: bool,
-    /// Whether it was opened with O_WRONLY.
+    /// Whether it was opened with `O_WRONLY`.
     pub write_only: bool,
 }
 
@@ -192,7 +192,7 @@ pub fn duplicate(original: RawFd, copy: RawFd) -> bool {
     true
 }
 
-/// Changes whether writes go to the end (`fcntl(F_SETFL)`).
+/// Changes whether writes go to the end (`fcntl(`F_SETFL`)`).
 pub fn set_append(fd: RawFd, append: bool) {
     let Some(entry) = entry(fd) else {
         return;

@@ -201,7 +201,7 @@ fn address(placed: Placed, name: &[u8]) -> Option<(BlockKey, [u8; 16])> {
     })
 }
 
-/// A tablespace reached by its real directory: pg_upgrade and pg_basebackup do that. One that lies within some data
+/// A tablespace reached by its real directory: `pg_upgrade` and `pg_basebackup` do that. One that lies within some data
 /// directory belongs to that, and it was not one of ours.
 fn of_tablespace(normal: &[u8]) -> Option<Ruling> {
     let at = tablespace(normal)?;

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use crate::instance::Instance;
 
-/// Most instances that one process can have open; pg_upgrade and pg_rewind have two.
+/// Most instances that one process can have open; `pg_upgrade` and `pg_rewind` have two.
 pub const ROOTS_MAX: usize = 8;
 
 static ROOTS: [OnceLock<Instance>; ROOTS_MAX] = [const { OnceLock::new() }; ROOTS_MAX];

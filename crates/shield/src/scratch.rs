@@ -1,8 +1,8 @@
 //! Buffers for each thread: one for plaintext, one for ciphertext, one to put vectored transfers together in.
 //!
-//! Invariants: R4, the main thread's buffers exist before main() (see [`prepare`]) and every later use takes and
+//! Invariants: R4, the main thread's buffers exist before `main` runs (see [`prepare`]) and every later use takes and
 //! returns a pointer; another thread maps its own at first use and unmaps them at its end. A use inside a use (a signal
-//! handler that does I/O) gets buffers of its own. Buffers begin at a page, as O_DIRECT wants it.
+//! handler that does I/O) gets buffers of its own. Buffers begin at a page, as `O_DIRECT` wants it.
 //!
 //! Must not: be held across a call that may end the thread.
 #![expect(unsafe_code, reason = "maps memory and lends it as slices")]

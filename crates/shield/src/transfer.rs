@@ -52,7 +52,7 @@ pub fn read_at(
     Ok(done)
 }
 
-/// pwrite(2) on a sealed file; with O_APPEND at its end, as Linux does.
+/// pwrite(2) on a sealed file; with `O_APPEND` at its end, as Linux does.
 ///
 /// # Errors
 /// The kernel's.
