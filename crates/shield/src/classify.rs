@@ -306,7 +306,11 @@ fn top(name: &[u8]) -> Option<Placed> {
         | b"lost+found"
         | b"pg_createsubscriber_output.d"
         | b"conf.d" => Class::Directory,
+        // The last three: how pg_upgrade tries whether files can be linked or cloned.
         b"PG_VERSION"
+        | b"PG_VERSION.linktest"
+        | b"PG_VERSION.clonetest"
+        | b"PG_VERSION.copy_file_range_test"
         | b"postmaster.pid"
         | b"postmaster.opts"
         | b"standby.signal"

@@ -129,6 +129,11 @@ fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
         // SAFETY: before main() there is one thread.
         unsafe { std::env::set_var("LD_PRELOAD", preload) };
     }
+    if is_running("pg_upgrade") {
+        // It copies pg_xact and pg_multixact with `cp`, from one instance's keys to another's.
+        // SAFETY: as above.
+        unsafe { std::env::set_var(ALL_VARIABLE, "1") };
+    }
     opened
 }
 
@@ -140,6 +145,10 @@ fn refuse_plain() -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::new(&code::PG_NOT_SEALED, "no strongroom.header in it"))
+}
+
+fn is_running(program: &str) -> bool {
+    std::env::current_exe().is_ok_and(|file| file.file_name().is_some_and(|name| name == program))
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -239,6 +248,8 @@ fn forget_keys() {
         // SAFETY: before main() there is one thread.
         unsafe { std::env::remove_var(format!("{prefix}{kind}")) };
     }
-    // SAFETY: as above.
-    unsafe { std::env::remove_var(source::KEYRING_VARIABLE) };
+    for name in [source::KEYRING_VARIABLE, ROOTS_VARIABLE, ALL_VARIABLE] {
+        // SAFETY: as above.
+        unsafe { std::env::remove_var(name) };
+    }
 }
