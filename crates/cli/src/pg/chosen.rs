@@ -11,6 +11,7 @@
 
 use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -89,27 +90,26 @@ impl Chosen {
         })
     }
 
-    /// What an option or the environment names. A passphrase is asked for here.
+    /// The source that is to open the instance from now on; `None` when the options name none.
+    pub(super) fn for_rotation(
+        options: KeyOptions,
+        context: &Context,
+        directory: &Directory,
+    ) -> Result<Option<Self>, Failure> {
+        let prompt = format!("New passphrase of {}", directory.shown());
+        Self::of_options(options, context, prompt, true)
+    }
+
+    /// What an option or the environment names.
     fn named(
         options: KeyOptions,
         context: &Context,
         directory: &Directory,
         creating: bool,
     ) -> Result<Option<Self>, Failure> {
-        let surroundings = SourceContext {
-            keyring: context.keyring.clone(),
-            creating,
-            prompt: format!("Passphrase of {}", directory.shown()),
-        };
-        if let Some(key) = keys::source(options) {
-            return Ok(Some(Self {
-                key: lasting(key)?.settled(&surroundings)?,
-                context: SourceContext {
-                    keyring: Some(lasting_keyring(surroundings.keyring)?),
-                    ..surroundings
-                },
-                origin: Origin::Option,
-            }));
+        let prompt = format!("Passphrase of {}", directory.shown());
+        if let Some(chosen) = Self::of_options(options, context, prompt, creating)? {
+            return Ok(Some(chosen));
         }
         let variable = |name: &str| std::env::var(name).ok();
         Ok(source::from_environment(variable).map(|found| Self {
@@ -119,6 +119,28 @@ impl Chosen {
                 ..found.context
             },
             origin: Origin::Environment,
+        }))
+    }
+
+    /// What an option names. A passphrase is asked for here.
+    fn of_options(
+        options: KeyOptions,
+        context: &Context,
+        prompt: String,
+        creating: bool,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(key) = keys::source(options) else {
+            return Ok(None);
+        };
+        let surroundings = SourceContext {
+            keyring: Some(lasting_keyring(context.keyring.clone())?),
+            creating,
+            prompt,
+        };
+        Ok(Some(Self {
+            key: lasting(key)?.settled(&surroundings)?,
+            context: surroundings,
+            origin: Origin::Option,
         }))
     }
 
@@ -138,16 +160,6 @@ impl Chosen {
     /// Whether it is what the instance's own configuration names.
     pub(super) fn is_own(&self) -> bool {
         self.origin == Origin::Configuration
-    }
-
-    /// The source in words, without a secret.
-    pub(super) fn describe(&self) -> String {
-        let origin = match self.origin {
-            Origin::Option => "option",
-            Origin::Environment => "environment",
-            Origin::Configuration => CONFIG_FILE,
-        };
-        format!("{} ({origin})", self.key.describe())
     }
 
     /// What programs need to find it. Nothing when they find it by themselves.
@@ -221,10 +233,19 @@ impl Chosen {
     }
 }
 
-/// Writes the configuration, whole.
+/// Writes the configuration, whole; it belongs to the data directory's owner, who must be able to read it, whoever this
+/// is.
 pub(super) fn configure(directory: &Path, text: &str) -> Result<(), Failure> {
     let path = directory.join(CONFIG_FILE);
-    durable::replace(&path, text.as_bytes(), 0o600).map_err(|e| Failure::io(&path, &e))
+    let io = |error: std::io::Error| Failure::io(&path, &error);
+    let about = std::fs::metadata(directory).map_err(io)?;
+    let mode = if about.mode() & 0o040 != 0 { 0o640 } else { 0o600 };
+    durable::replace(&path, text.as_bytes(), mode).map_err(io)?;
+    let made = std::fs::metadata(&path).map_err(io)?;
+    if (made.uid(), made.gid()) == (about.uid(), about.gid()) {
+        return Ok(());
+    }
+    std::os::unix::fs::chown(&path, Some(about.uid()), Some(about.gid())).map_err(io)
 }
 
 /// Paths are made absolute: the server stands in its data directory.

@@ -130,7 +130,7 @@ impl InitdbArgs {
     }
 }
 
-fn cipher(name: &str) -> Result<Cipher, String> {
+pub(super) fn cipher(name: &str) -> Result<Cipher, String> {
     Cipher::for_instance(name).ok_or_else(|| String::from("use aes-128-xts or aes-256-xts"))
 }
 

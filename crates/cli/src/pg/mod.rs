@@ -10,11 +10,15 @@
 mod chosen;
 mod control;
 mod controldata;
+mod convert;
+mod decrypt;
 mod directory;
+mod encrypt;
 mod facts;
 mod initdb;
 mod plaintext;
 mod programs;
+mod rotate;
 mod run;
 mod service;
 mod shielded;
@@ -43,6 +47,9 @@ enum Verb {
     Status(status::StatusArgs),
     Run(run::RunArgs),
     Controldata(controldata::ControldataArgs),
+    Encrypt(encrypt::EncryptArgs),
+    Decrypt(decrypt::DecryptArgs),
+    Rotate(rotate::RotateArgs),
     Service(service::ServiceArgs),
 }
 
@@ -60,6 +67,9 @@ impl PgArgs {
             Verb::Status(args) => args.run(context),
             Verb::Run(args) => args.run(context),
             Verb::Controldata(args) => args.run(context),
+            Verb::Encrypt(args) => args.run(context),
+            Verb::Decrypt(args) => args.run(context),
+            Verb::Rotate(args) => args.run(context),
             Verb::Service(args) => args.run(context),
         }
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use strongroom_shield::classify::classify;
-use strongroom_shield::table::{Row, Treatment, plaintext, treatment};
+use strongroom_shield::table::{ROWS, Row, Treatment, treatment};
 
 use crate::failure::{Failure, printable};
 use crate::output::columns;
@@ -23,9 +23,11 @@ pub(super) struct Class {
     files: Vec<String>,
 }
 
-/// Every file that is not sealed, by row of the table; rows without files are listed too.
+/// Every file that is not sealed, by row of the table; rows without files are listed too. Strongroom's own files are
+/// among them: the shield hides them from PostgreSQL, not from others.
 pub(super) fn find(directory: &Path) -> Result<Vec<Class>, Failure> {
-    let rows: Vec<&Row> = plaintext().collect();
+    let in_clear = |treatment| matches!(treatment, Treatment::Plain | Treatment::Hidden);
+    let rows: Vec<&Row> = ROWS.iter().filter(|row| in_clear(row.treatment)).collect();
     let mut classes: Vec<Class> = rows
         .iter()
         .map(|row| Class {
@@ -37,7 +39,7 @@ pub(super) fn find(directory: &Path) -> Result<Vec<Class>, Failure> {
         .collect();
     for (relative, size) in files(directory)? {
         let class = classify(relative.as_os_str().as_bytes()).class;
-        if treatment(class) != Treatment::Plain {
+        if !in_clear(treatment(class)) {
             continue;
         }
         let position = rows.iter().position(|row| row.class == class);
