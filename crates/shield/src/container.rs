@@ -28,26 +28,28 @@
     clippy::expect_used
 )]
 
+mod image;
+
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 
-use strongroom_crypto::{nonce12, random16};
+use strongroom_crypto::nonce12;
 use strongroom_format::postgres::container::{
     CONTAINER_CHUNK, CONTAINER_HEADER, CONTAINER_OVERHEAD, CONTAINER_SEALED, ContainerHeader,
-    chunk_offset, container_fits, container_logical, container_physical,
+    container_fits, container_logical, container_physical,
 };
 
+use self::image::{
+    CHUNK, Image, NONCE, Source, State, offset_of, overlap, sealed_len, shifted, to_u64, to_usize,
+};
 use crate::body::File;
 use crate::fault::{self, Fault, Held};
 use crate::real::{Errno, LockKind, Real};
 use crate::scratch::{self, BUFFER};
 
-const CHUNK: u64 = CONTAINER_CHUNK as u64;
 /// Longest file, in bytes: what any file system here can hold, and no sum of offsets overflows.
 const SIZE_MAX: u64 = 1 << 60;
-/// Bytes of a chunk before its data.
-const NONCE: usize = 12;
 
 // The longest piece, its unaligned edge, an empty last chunk and the header fit a buffer.
 const _: () = assert!(
@@ -104,12 +106,7 @@ pub fn write_at(
 ///
 /// # Errors
 /// As [`write_at`].
-pub fn append(
-    real: &Real,
-    fd: RawFd,
-    file: &File<'_>,
-    from: &[u8],
-) -> Result<(u64, usize), Errno> {
+pub fn append(real: &Real, fd: RawFd, file: &File<'_>, from: &[u8]) -> Result<(u64, usize), Errno> {
     let target = Target { real, fd, file };
     let _held = Held::new(real, fd, LockKind::Exclusive)?;
     fault::settle(real, fd, file, target.write(from, None))
@@ -151,97 +148,6 @@ struct Target<'a> {
     file: &'a File<'a>,
 }
 
-/// What a writer knows of the file while it holds the lock.
-struct State {
-    /// Bytes of the file as it lies on disk.
-    physical: u64,
-    /// Bytes of the file as the program sees it.
-    logical: u64,
-    /// `None` while the file is empty.
-    header: Option<ContainerHeader>,
-}
-
-/// What is written.
-#[derive(Clone, Copy)]
-enum Source<'a> {
-    Bytes(&'a [u8]),
-    Zeros(usize),
-}
-
-impl Source<'_> {
-    const fn len(&self) -> usize {
-        match self {
-            Self::Bytes(bytes) => bytes.len(),
-            Self::Zeros(count) => *count,
-        }
-    }
-
-    /// Puts what stands at `range` into `to`, which is as long.
-    fn put(&self, range: Range<usize>, to: &mut [u8]) -> Result<(), Fault> {
-        match self {
-            Self::Zeros(_) => to.fill(0),
-            Self::Bytes(bytes) => {
-                let from = bytes.get(range).filter(|from| from.len() == to.len());
-                to.copy_from_slice(from.ok_or(Fault::Damaged)?);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The chunks that one write touches, and where they stand in the buffer that holds their new bytes.
-struct Image {
-    header: ContainerHeader,
-    /// Bytes of a new file's header before the first chunk.
-    lead: usize,
-    /// Numbers of the chunks, both inclusive.
-    first: u64,
-    last: u64,
-    /// Logical size of the file after the write.
-    logical: u64,
-    /// Bytes in all.
-    len: usize,
-    /// Where they begin in the file.
-    start: u64,
-}
-
-impl Image {
-    /// Of a write of `offset..end` to a file in `state`; `offset` is not beyond its end.
-    fn new(state: &State, offset: u64, end: u64) -> Result<Self, Fault> {
-        let lead = if state.header.is_some() { 0 } else { CONTAINER_HEADER };
-        let header = match state.header {
-            Some(header) => header,
-            None => ContainerHeader {
-                file_id: random16().map_err(|_| Fault::Os(Errno(libc::EIO)))?,
-            },
-        };
-        let logical = end.max(state.logical);
-        let first = offset / CHUNK;
-        // A write that comes to the end replaces the last chunk, which may be empty.
-        let last = if end >= state.logical { end / CHUNK } else { end.saturating_sub(1) / CHUNK };
-        let mut image = Self {
-            header,
-            lead,
-            first,
-            last,
-            logical,
-            len: 0,
-            start: if lead > 0 { 0 } else { offset_of(first)? },
-        };
-        image.len = image.unit(last)?.end;
-        Ok(image)
-    }
-
-    /// Where chunk `index` stands in the buffer.
-    fn unit(&self, index: u64) -> Result<Range<usize>, Fault> {
-        let before = to_usize(index.saturating_sub(self.first))?.checked_mul(CONTAINER_SEALED);
-        let start = before.and_then(|before| before.checked_add(self.lead));
-        let start = start.ok_or(Fault::Damaged)?;
-        let end = start.checked_add(sealed_len(self.logical, index)?);
-        Ok(start..end.ok_or(Fault::Damaged)?)
-    }
-}
-
 impl Target<'_> {
     /// One try to read, without the lock unless the caller has it.
     fn read(
@@ -263,13 +169,19 @@ impl Target<'_> {
         let end = logical.min(offset.saturating_add(wanted)).max(offset);
         // F1: the last chunk is among those that are opened when the read comes to the end.
         let first = offset.min(logical) / CHUNK;
-        let last = if end >= logical { logical / CHUNK } else { end.saturating_sub(1) / CHUNK };
+        let last = if end >= logical {
+            logical / CHUNK
+        } else {
+            end.saturating_sub(1) / CHUNK
+        };
         let into = into
             .get_mut(..to_usize(end.saturating_sub(offset))?)
             .ok_or(Fault::Damaged)?;
         scratch::with(|_, stored| {
-            let image = Image { header, lead: 0, first, last, logical, len: 0, start: 0 };
-            let stored = stored.get_mut(..image.unit(last)?.end).ok_or(Fault::Damaged)?;
+            let image = Image::of_read(header, first, last, logical);
+            let stored = stored
+                .get_mut(..image.unit(last)?.end)
+                .ok_or(Fault::Damaged)?;
             if self.real.pread_full(self.fd, stored, offset_of(first)?)? != stored.len() {
                 return Err(Fault::Damaged);
             }
@@ -279,7 +191,9 @@ impl Target<'_> {
                 let begins = index.saturating_mul(CHUNK);
                 let (within, at) = overlap(begins, data.len(), offset, into.len())?;
                 let from = data.get(within).ok_or(Fault::Damaged)?;
-                into.get_mut(at).ok_or(Fault::Damaged)?.copy_from_slice(from);
+                into.get_mut(at)
+                    .ok_or(Fault::Damaged)?
+                    .copy_from_slice(from);
             }
             self.remember(&header);
             Ok(into.len())
@@ -337,7 +251,11 @@ impl Target<'_> {
         }
         let (Some(header), true) = (state.header, size > 0) else {
             self.real.ftruncate(self.fd, 0)?;
-            *state = State { physical: 0, logical: 0, header: None };
+            *state = State {
+                physical: 0,
+                logical: 0,
+                header: None,
+            };
             return Ok(());
         };
         let index = size / CHUNK;
@@ -381,7 +299,11 @@ impl Target<'_> {
                 Err((count, errno)) => {
                     self.mend(state, &image, count, new)?;
                     let gained = state.logical.min(end).saturating_sub(offset);
-                    if gained == 0 { Err(Fault::Os(errno)) } else { to_usize(gained) }
+                    if gained == 0 {
+                        Err(Fault::Os(errno))
+                    } else {
+                        to_usize(gained)
+                    }
                 }
             }
         })?
@@ -408,7 +330,8 @@ impl Target<'_> {
             let begins = index.saturating_mul(CHUNK);
             let unit = new.get_mut(image.unit(index)?).ok_or(Fault::Damaged)?;
             let holds = unit.len().saturating_sub(CONTAINER_OVERHEAD);
-            let (within, taken) = overlap(begins, holds, offset, to_usize(end.saturating_sub(offset))?)?;
+            let (within, taken) =
+                overlap(begins, holds, offset, to_usize(end.saturating_sub(offset))?)?;
             // The old bytes are needed where the chunk is replaced in part; the last chunk is opened in any case, so
             // that a file that was cut does not get a new end from us.
             let partly = within.len() < holds && begins < state.logical;
@@ -416,7 +339,9 @@ impl Target<'_> {
                 let kept = self.load(&image.header, index, state.logical, old)?;
                 let kept_range = NONCE..kept.end.min(holds.saturating_add(NONCE));
                 let from = old.get(kept_range.clone()).ok_or(Fault::Damaged)?;
-                unit.get_mut(kept_range).ok_or(Fault::Damaged)?.copy_from_slice(from);
+                unit.get_mut(kept_range)
+                    .ok_or(Fault::Damaged)?
+                    .copy_from_slice(from);
             }
             let target = shifted(within)?;
             source.put(taken, unit.get_mut(target).ok_or(Fault::Damaged)?)?;
@@ -429,7 +354,10 @@ impl Target<'_> {
     fn store(&self, bytes: &[u8], start: u64) -> Result<(), (usize, Errno)> {
         let mut written = 0_usize;
         while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
-            match self.real.pwrite(self.fd, rest, start.saturating_add(to_u64(written))) {
+            match self
+                .real
+                .pwrite(self.fd, rest, start.saturating_add(to_u64(written)))
+            {
                 Ok(0) => return Err((written, Errno(libc::ENOSPC))),
                 Ok(count) => written = written.saturating_add(count),
                 Err(errno) => return Err((written, errno)),
@@ -459,12 +387,18 @@ impl Target<'_> {
         let whole = image.unit(index)?;
         let unit = new.get_mut(whole).ok_or(Fault::Damaged)?;
         self.open(&image.header, index, unit)?;
-        let unit = unit.get_mut(..sealed_len(fits, index)?).ok_or(Fault::Damaged)?;
+        let unit = unit
+            .get_mut(..sealed_len(fits, index)?)
+            .ok_or(Fault::Damaged)?;
         self.seal(&image.header, index, unit)?;
         self.real.pwrite_full(self.fd, unit, offset_of(index)?)?;
         let physical = container_physical(fits).ok_or(Fault::Damaged)?;
         self.real.ftruncate(self.fd, physical)?;
-        *state = State { physical, logical: fits, header: Some(image.header) };
+        *state = State {
+            physical,
+            logical: fits,
+            header: Some(image.header),
+        };
         Ok(())
     }
 
@@ -477,7 +411,9 @@ impl Target<'_> {
         logical: u64,
         unit: &mut [u8],
     ) -> Result<Range<usize>, Fault> {
-        let unit = unit.get_mut(..sealed_len(logical, index)?).ok_or(Fault::Damaged)?;
+        let unit = unit
+            .get_mut(..sealed_len(logical, index)?)
+            .ok_or(Fault::Damaged)?;
         if self.real.pread_full(self.fd, unit, offset_of(index)?)? != unit.len() {
             return Err(Fault::Damaged);
         }
@@ -489,11 +425,19 @@ impl Target<'_> {
     fn state(&self) -> Result<State, Fault> {
         let physical = self.real.file_size(self.fd)?;
         if physical == 0 {
-            return Ok(State { physical, logical: 0, header: None });
+            return Ok(State {
+                physical,
+                logical: 0,
+                header: None,
+            });
         }
         let logical = container_logical(physical).ok_or(Fault::Damaged)?;
         let header = Some(self.header()?);
-        Ok(State { physical, logical, header })
+        Ok(State {
+            physical,
+            logical,
+            header,
+        })
     }
 
     fn header(&self) -> Result<ContainerHeader, Fault> {
@@ -544,64 +488,20 @@ impl Target<'_> {
     fn remember(&self, header: &ContainerHeader) {
         let [low, high, known, _] = self.file.memory;
         let id = u128::from_le_bytes(header.file_id);
-        low.store(u64::try_from(id & u128::from(u64::MAX)).unwrap_or(0), Ordering::Relaxed);
+        low.store(
+            u64::try_from(id & u128::from(u64::MAX)).unwrap_or(0),
+            Ordering::Relaxed,
+        );
         high.store(u64::try_from(id >> 64).unwrap_or(0), Ordering::Relaxed);
         known.store(1, Ordering::Release);
     }
 }
 
 /// A sealed chunk as nonce, data and tag.
-fn parts(unit: &mut [u8]) -> Result<(&mut [u8; NONCE], &mut [u8], &mut [u8; 16]), Fault> {
+type Parts<'unit> = (&'unit mut [u8; NONCE], &'unit mut [u8], &'unit mut [u8; 16]);
+
+fn parts(unit: &mut [u8]) -> Result<Parts<'_>, Fault> {
     let (nonce, rest) = unit.split_first_chunk_mut().ok_or(Fault::Damaged)?;
     let (data, tag) = rest.split_last_chunk_mut().ok_or(Fault::Damaged)?;
     Ok((nonce, data, tag))
-}
-
-/// Length of chunk `index` of a file of `logical` bytes, as it lies on disk.
-fn sealed_len(logical: u64, index: u64) -> Result<usize, Fault> {
-    let held = logical.saturating_sub(index.saturating_mul(CHUNK)).min(CHUNK);
-    let len = to_usize(held)?.checked_add(CONTAINER_OVERHEAD);
-    len.ok_or(Fault::Damaged)
-}
-
-/// What a chunk of `holds` bytes that begins at `begins` shares with a transfer of `len` bytes at `offset`: as a range
-/// of the chunk, and as one of the transfer.
-fn overlap(
-    begins: u64,
-    holds: usize,
-    offset: u64,
-    len: usize,
-) -> Result<(Range<usize>, Range<usize>), Fault> {
-    let from = begins.max(offset);
-    let to = begins
-        .saturating_add(to_u64(holds))
-        .min(offset.saturating_add(to_u64(len)))
-        .max(from);
-    let within = |origin: u64| {
-        let start = to_usize(from.saturating_sub(origin))?;
-        Ok::<_, Fault>(start..to_usize(to.saturating_sub(origin))?)
-    };
-    let chunk = within(begins)?;
-    if chunk.is_empty() {
-        return Ok((0..0, 0..0));
-    }
-    Ok((chunk, within(offset)?))
-}
-
-/// A range of a chunk's data as one of its sealed bytes.
-fn shifted(data: Range<usize>) -> Result<Range<usize>, Fault> {
-    let shift = |at: usize| at.checked_add(NONCE).ok_or(Fault::Damaged);
-    Ok(shift(data.start)?..shift(data.end)?)
-}
-
-fn offset_of(index: u64) -> Result<u64, Fault> {
-    chunk_offset(index).ok_or(Fault::Os(Errno(libc::EFBIG)))
-}
-
-fn to_usize(value: u64) -> Result<usize, Fault> {
-    usize::try_from(value).map_err(|_| Fault::Os(Errno(libc::EFBIG)))
-}
-
-fn to_u64(value: usize) -> u64 {
-    u64::try_from(value).unwrap_or(u64::MAX)
 }

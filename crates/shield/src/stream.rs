@@ -11,7 +11,7 @@
 //!   appends to these files, or empties them first; the redo of a mapping writes the same bytes again.
 //!
 //! Holes: what a write beyond the end leaves out reads as arbitrary bytes, not as zeros, until it is written. Filling it
-//! would overwrite what another process, which reserved that room, is about to write there. pg_stat_statements makes
+//! would overwrite what another process, which reserved that room, is about to write there. `pg_stat_statements` makes
 //! such holes for a moment and reads no text that was not written; the other files of this treatment are appended to.
 //! Growth by ftruncate is filled with zeros.
 //!
@@ -75,12 +75,7 @@ pub fn write_at(
 ///
 /// # Errors
 /// As [`write_at`].
-pub fn append(
-    real: &Real,
-    fd: RawFd,
-    file: &File<'_>,
-    from: &[u8],
-) -> Result<(u64, usize), Errno> {
+pub fn append(real: &Real, fd: RawFd, file: &File<'_>, from: &[u8]) -> Result<(u64, usize), Errno> {
     let target = Target { real, fd, file };
     let _held = Held::new(real, fd, LockKind::Exclusive)?;
     let outcome = target.locked_header().and_then(|header| {
@@ -170,11 +165,13 @@ impl Target<'_> {
     /// The header, or `None` when the file is empty.
     fn header(&self) -> Result<Option<StreamHeader>, Fault> {
         let mut bytes = [0; STREAM_PREFIX];
-        match self.real.pread_full(self.fd, &mut bytes, 0)? {
-            0 => Ok(None),
-            // What is shorter than a header has no data to get wrong, but it is not a file that was made here.
-            _ => StreamHeader::parse(&bytes).map(Some).ok_or(Fault::Damaged),
+        let count = self.real.pread_full(self.fd, &mut bytes, 0)?;
+        if count == 0 {
+            return Ok(None);
         }
+        // What is shorter than a header has no data to get wrong, but it is not a file that was made here.
+        let read = bytes.get(..count).unwrap_or_default();
+        StreamHeader::parse(read).map(Some).ok_or(Fault::Damaged)
     }
 
     fn header_for_writing(&self) -> Result<StreamHeader, Fault> {

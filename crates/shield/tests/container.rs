@@ -42,7 +42,7 @@ fn sealed_with(instance: &Instance, path: &Path, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn random_work_gives_what_a_plain_file_gives() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     for seed in 1..=20 {
         let path = directory.path().join(format!("f{seed}"));
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
@@ -57,7 +57,11 @@ fn random_work_gives_what_a_plain_file_gives() {
                     let len = dice.below(limit) + 1;
                     let from = dice.bytes(len);
                     let offset = dice.below(model.len() + 3000);
-                    let offset = if dice.below(3) == 0 { offset & !4095 } else { offset };
+                    let offset = if dice.below(3) == 0 {
+                        offset & !4095
+                    } else {
+                        offset
+                    };
                     assert_eq!(handle.write_at(&from, offset as u64), Ok(len), "{context}");
                     model_write(&mut model, &from, offset);
                 }
@@ -70,7 +74,11 @@ fn random_work_gives_what_a_plain_file_gives() {
                 }
                 4 => {
                     let size = dice.below(model.len() + 5000);
-                    let size = if dice.below(3) == 0 { size & !4095 } else { size };
+                    let size = if dice.below(3) == 0 {
+                        size & !4095
+                    } else {
+                        size
+                    };
                     handle.truncate(size as u64).unwrap();
                     model.resize(size, 0);
                 }
@@ -86,7 +94,10 @@ fn random_work_gives_what_a_plain_file_gives() {
                 }
             }
             assert_eq!(handle.size(), model.len() as u64, "{context}");
-            assert_eq!(Some(physical(&path)), container_physical(model.len() as u64));
+            assert_eq!(
+                Some(physical(&path)),
+                container_physical(model.len() as u64)
+            );
         }
         assert_eq!(handle.read_all().unwrap(), model, "seed {seed}");
     }
@@ -95,7 +106,7 @@ fn random_work_gives_what_a_plain_file_gives() {
 #[test]
 fn every_length_is_written_grown_and_cut() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let path = directory.path().join("f");
     let all = Dice(5).bytes(9001);
     for len in 0..=9000 {
@@ -121,7 +132,7 @@ fn every_length_is_written_grown_and_cut() {
 #[test]
 fn an_empty_file_stays_empty() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let path = directory.path().join("marker");
     let handle = open(&instance, &path);
     assert_eq!(handle.size(), 0);
@@ -138,14 +149,18 @@ fn an_empty_file_stays_empty() {
 #[test]
 fn what_is_written_twice_looks_different_and_never_like_itself() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let path = directory.path().join("f");
     let plain = b"a canary in a container".repeat(500);
     let first = sealed_with(&instance, &path, &plain);
     let handle = open(&instance, &path);
     handle.write_at(&plain, 0).unwrap();
     let second = std::fs::read(&path).unwrap();
-    assert_eq!(first[..64], second[..64], "the identity stays while the file is not emptied");
+    assert_eq!(
+        first[..64],
+        second[..64],
+        "the identity stays while the file is not emptied"
+    );
     for (one, other) in first[64..].chunks(4124).zip(second[64..].chunks(4124)) {
         assert_ne!(one[..12], other[..12], "a nonce serves once");
         assert_ne!(one[12..28], other[12..28]);
@@ -181,7 +196,7 @@ fn assert_damaged(instance: &Instance, path: &Path, plain: &[u8], what: &str) {
 #[test]
 fn a_changed_bit_is_found() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let path = directory.path().join("f");
     let all = Dice(9).bytes(9000);
     for len in [1, 700, 4095, 4096, 4097, 8192, 9000] {
@@ -191,7 +206,12 @@ fn a_changed_bit_is_found() {
             let mut changed = whole.clone();
             changed[at] ^= 1 << (at % 8);
             put(&path, &changed);
-            assert_damaged(&instance, &path, &all[..len], &format!("{len} bytes, byte {at}"));
+            assert_damaged(
+                &instance,
+                &path,
+                &all[..len],
+                &format!("{len} bytes, byte {at}"),
+            );
         }
     }
 }
@@ -199,7 +219,7 @@ fn a_changed_bit_is_found() {
 #[test]
 fn a_cut_is_found_at_every_length() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let path = directory.path().join("f");
     let all = Dice(10).bytes(9000);
     for len in [100, 4096, 8192, 9000] {
@@ -237,7 +257,7 @@ fn a_cut_is_found_at_every_length() {
 #[test]
 fn chunks_belong_to_their_file_and_place() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let path = directory.path().join("f");
     let all = Dice(11).bytes(12_288 + 100);
     let whole = sealed_with(&instance, &path, &all);
@@ -268,7 +288,11 @@ fn chunks_belong_to_their_file_and_place() {
     put(&path, &whole);
     let stranger = sealed::instance();
     assert_eq!(open(&stranger, &path).read_all(), Err(EIO), "another key");
-    assert_eq!(open(&instance, &path).read_all().unwrap(), all, "and nothing was written");
+    assert_eq!(
+        open(&instance, &path).read_all().unwrap(),
+        all,
+        "and nothing was written"
+    );
 }
 
 /// Files as they are before a write, and the write: offset and length.
@@ -288,7 +312,7 @@ const WRITES: &[(usize, usize, usize)] = &[
 #[test]
 fn a_full_disk_leaves_a_whole_file() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let path = directory.path().join("f");
     let (before, after) = (Dice(12).bytes(20_000), Dice(13).bytes(20_000));
     for &(size, offset, len) in WRITES {
@@ -319,7 +343,7 @@ fn a_full_disk_leaves_a_whole_file() {
 #[test]
 fn a_kill_at_any_byte_gives_no_wrong_data() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let path = directory.path().join("f");
     let (before, after) = (Dice(14).bytes(20_000), Dice(15).bytes(20_000));
     for &(size, offset, len) in WRITES {
@@ -349,21 +373,29 @@ fn a_kill_at_any_byte_gives_no_wrong_data() {
                 }
             }
             // The way on for PostgreSQL, which makes such files anew.
-            let again = Handle::open(&instance, Body::Container, &path, libc::O_RDWR | libc::O_TRUNC);
+            let again = Handle::open(
+                &instance,
+                Body::Container,
+                &path,
+                libc::O_RDWR | libc::O_TRUNC,
+            );
             assert_eq!(again.write_at(&new, 0), Ok(new.len()));
             assert_eq!(again.read_all().as_deref(), Ok(new.as_slice()));
             if outcome.is_ok() {
                 break;
             }
         }
-        assert!(outcomes[0] > 0 && outcomes[1] > 0, "both happened: {outcomes:?}");
+        assert!(
+            outcomes[0] > 0 && outcomes[1] > 0,
+            "both happened: {outcomes:?}"
+        );
     }
 }
 
 #[test]
 fn readers_see_whole_records_while_one_appends() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let path = directory.path().join("f");
     let all = Dice(16).bytes(400_000);
     open(&instance, &path);
@@ -389,7 +421,10 @@ fn readers_see_whole_records_while_one_appends() {
                         let last = done.load(Ordering::Acquire);
                         let seen = handle.read_from(handle.size() / 2, 8192);
                         let seen = seen.expect("a write under way is not damage");
-                        assert!(all.windows(seen.len().max(1)).any(|part| part == seen) || seen.is_empty());
+                        assert!(
+                            all.windows(seen.len().max(1)).any(|part| part == seen)
+                                || seen.is_empty()
+                        );
                         reads += 1;
                         if last {
                             return reads;
@@ -408,7 +443,7 @@ fn readers_see_whole_records_while_one_appends() {
 #[test]
 fn a_file_that_is_made_anew_again_and_again_is_never_damage() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let path = directory.path().join("f");
     let all = Dice(18).bytes(10_000);
     open(&instance, &path);
@@ -444,12 +479,18 @@ fn several_processes_append_whole_records() {
         }
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     sealed::found(directory.path());
     let name = "several_processes_append_whole_records";
-    sealed::all_succeed((0..PROCESSES).map(|part| sealed::part(name, directory.path(), part)).collect());
+    sealed::all_succeed(
+        (0..PROCESSES)
+            .map(|part| sealed::part(name, directory.path(), part))
+            .collect(),
+    );
     let instance = sealed::instance_of(directory.path());
-    let all = open(&instance, &directory.path().join("log")).read_all().unwrap();
+    let all = open(&instance, &directory.path().join("log"))
+        .read_all()
+        .unwrap();
     let all = String::from_utf8(all).unwrap();
     let mut next = [0; PROCESSES];
     for record in all.split_terminator('>') {
@@ -466,7 +507,7 @@ fn several_processes_append_whole_records() {
 #[test]
 fn refusals_are_those_of_a_plain_file() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let path = directory.path().join("f");
     sealed_with(&instance, &path, b"text");
     let reader = Handle::open(&instance, Body::Container, &path, libc::O_RDONLY);

@@ -26,7 +26,7 @@ fn physical(path: &Path) -> usize {
 #[test]
 fn random_work_gives_what_a_plain_file_gives() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     for (seed, body) in (1..=20).zip([Body::Stream, Body::TemporaryStream].into_iter().cycle()) {
         let path = directory.path().join(format!("f{seed}"));
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
@@ -75,7 +75,7 @@ fn random_work_gives_what_a_plain_file_gives() {
 #[test]
 fn every_length_and_every_offset() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let path = directory.path().join("f");
     let all = Dice(5).bytes(9000);
     let handle = open(&instance, &path);
@@ -96,10 +96,13 @@ fn every_length_and_every_offset() {
 
 /// As docs/spec/postgres.md says it: the block after the n-th 16 bytes is the nonce plus n, big-endian.
 #[test]
-#[expect(clippy::big_endian_bytes, reason = "NIST SP 800-38A counts in big-endian")]
+#[expect(
+    clippy::big_endian_bytes,
+    reason = "NIST SP 800-38A counts in big-endian"
+)]
 fn the_bytes_are_those_of_the_specification() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let path = directory.path().join("f");
     let plain = Dice(6).bytes(1000);
     open(&instance, &path).write_at(&plain, 0).unwrap();
@@ -109,7 +112,11 @@ fn the_bytes_are_those_of_the_specification() {
     assert!(stored[64..HEADER].iter().all(|byte| *byte == 0));
     let nonce = u128::from_be_bytes(stored[48..64].try_into().unwrap());
     let key = instance.keys.stream(false);
-    for (number, (sealed, plain)) in stored[HEADER..].chunks(16).zip(plain.chunks(16)).enumerate() {
+    for (number, (sealed, plain)) in stored[HEADER..]
+        .chunks(16)
+        .zip(plain.chunks(16))
+        .enumerate()
+    {
         let mut bytes = sealed.to_vec();
         let block = nonce.wrapping_add(u128::try_from(number).unwrap());
         key.apply(&block.to_be_bytes(), &mut bytes);
@@ -120,7 +127,7 @@ fn the_bytes_are_those_of_the_specification() {
 #[test]
 fn emptying_draws_a_new_nonce() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let path = directory.path().join("f");
     let plain = b"a canary in a stream".repeat(100);
     let mut seen: Vec<Vec<u8>> = Vec::new();
@@ -138,7 +145,10 @@ fn emptying_draws_a_new_nonce() {
         let stored = std::fs::read(&path).unwrap();
         assert!(!stored.windows(8).any(|window| window == b"a canary"));
         assert!(seen.iter().all(|other| other[48..64] != stored[48..64]));
-        assert!(seen.iter().all(|other| other[HEADER..HEADER + 16] != stored[HEADER..HEADER + 16]));
+        assert!(
+            seen.iter()
+                .all(|other| other[HEADER..HEADER + 16] != stored[HEADER..HEADER + 16])
+        );
         seen.push(stored);
     }
 }
@@ -157,18 +167,27 @@ fn several_processes_write_their_own_places() {
             let handle = open(&instance, &directory.join(format!("f{round}")));
             for number in 0..RECORDS {
                 let at = (number * PROCESSES + part) * RECORD;
-                assert_eq!(handle.write_at(&record(part, number), at as u64), Ok(RECORD));
+                assert_eq!(
+                    handle.write_at(&record(part, number), at as u64),
+                    Ok(RECORD)
+                );
             }
         }
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     sealed::found(directory.path());
     let name = "several_processes_write_their_own_places";
-    sealed::all_succeed((0..PROCESSES).map(|part| sealed::part(name, directory.path(), part)).collect());
+    sealed::all_succeed(
+        (0..PROCESSES)
+            .map(|part| sealed::part(name, directory.path(), part))
+            .collect(),
+    );
     let instance = sealed::instance_of(directory.path());
     for round in 0..ROUNDS {
-        let all = open(&instance, &directory.path().join(format!("f{round}"))).read_all().unwrap();
+        let all = open(&instance, &directory.path().join(format!("f{round}")))
+            .read_all()
+            .unwrap();
         assert_eq!(all.len(), PROCESSES * RECORDS * RECORD);
         for (place, found) in all.chunks(RECORD).enumerate() {
             assert_eq!(found, record(place % PROCESSES, place / PROCESSES));
@@ -189,12 +208,18 @@ fn several_processes_append_whole_records() {
         }
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     sealed::found(directory.path());
     let name = "several_processes_append_whole_records";
-    sealed::all_succeed((0..PROCESSES).map(|part| sealed::part(name, directory.path(), part)).collect());
+    sealed::all_succeed(
+        (0..PROCESSES)
+            .map(|part| sealed::part(name, directory.path(), part))
+            .collect(),
+    );
     let instance = sealed::instance_of(directory.path());
-    let all = open(&instance, &directory.path().join("log")).read_all().unwrap();
+    let all = open(&instance, &directory.path().join("log"))
+        .read_all()
+        .unwrap();
     let all = String::from_utf8(all).unwrap();
     let mut next = [0; PROCESSES];
     for record in all.split_terminator('>') {
@@ -211,7 +236,7 @@ fn several_processes_append_whole_records() {
 #[test]
 fn a_damaged_header_is_an_error_and_emptying_mends_it() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let path = directory.path().join("f");
     open(&instance, &path).write_at(b"some text", 0).unwrap();
     let whole = std::fs::read(&path).unwrap();
@@ -222,10 +247,18 @@ fn a_damaged_header_is_an_error_and_emptying_mends_it() {
         let handle = open(&instance, &path);
         assert_eq!(handle.read_all(), Err(EIO), "byte {at}");
         assert_eq!(handle.write_at(b"x", 0), Err(EIO), "byte {at}");
-        assert_eq!(std::fs::read(&path).unwrap(), changed, "nothing is written to it");
+        assert_eq!(
+            std::fs::read(&path).unwrap(),
+            changed,
+            "nothing is written to it"
+        );
     }
     put(&path, &vec![0; 5000]);
-    assert_eq!(open(&instance, &path).read_all(), Err(EIO), "a header that was lost");
+    assert_eq!(
+        open(&instance, &path).read_all(),
+        Err(EIO),
+        "a header that was lost"
+    );
     for cut in [1, 47, 63] {
         put(&path, &whole[..cut]);
         assert_eq!(open(&instance, &path).read_all(), Err(EIO));
@@ -239,7 +272,7 @@ fn a_damaged_header_is_an_error_and_emptying_mends_it() {
 #[test]
 fn a_hole_has_the_right_size_and_leaves_its_neighbours_alone() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let handle = open(&instance, &directory.path().join("f"));
     handle.write_at(b"left", 0).unwrap();
     handle.write_at(b"right", 1001).unwrap();
@@ -254,7 +287,7 @@ fn a_hole_has_the_right_size_and_leaves_its_neighbours_alone() {
 #[test]
 fn a_full_disk_leaves_no_half_header_and_tells_what_was_written() {
     let instance = instance();
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     let path = directory.path().join("f");
     let plain = Dice(8).bytes(5000);
     for room in (0..10_000).step_by(131) {
@@ -276,14 +309,18 @@ fn a_full_disk_leaves_no_half_header_and_tells_what_was_written() {
 
 #[test]
 fn another_boot_cannot_read_what_this_one_wrote() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = sealed::directory();
     sealed::found(directory.path());
     let path = directory.path().join("spill");
     let plain = b"rows of a transaction".repeat(50);
     let before = sealed::instance_of(directory.path());
-    Handle::create(&before, Body::TemporaryStream, &path).write_at(&plain, 0).unwrap();
+    Handle::create(&before, Body::TemporaryStream, &path)
+        .write_at(&plain, 0)
+        .unwrap();
     let after = sealed::instance_of(directory.path());
-    let seen = Handle::create(&after, Body::TemporaryStream, &path).read_all().unwrap();
+    let seen = Handle::create(&after, Body::TemporaryStream, &path)
+        .read_all()
+        .unwrap();
     assert_eq!(seen.len(), plain.len());
     assert!(!seen.windows(5).any(|window| window == b"trans"));
     let persistent = directory.path().join("map");

@@ -148,7 +148,8 @@ unsafe fn correct(about: About, body: Body) {
         About::Stat(about) => {
             // SAFETY: by this function's contract.
             let about = unsafe { &mut *about };
-            if let (true, Ok(physical)) = (is_regular(about.st_mode), u64::try_from(about.st_size)) {
+            if let (true, Ok(physical)) = (is_regular(about.st_mode), u64::try_from(about.st_size))
+            {
                 let logical = size_of_closed(body, physical);
                 about.st_size = libc::off_t::try_from(logical).unwrap_or(libc::off_t::MAX);
             }

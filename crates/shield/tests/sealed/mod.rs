@@ -4,7 +4,10 @@
     clippy::allow_attributes,
     reason = "each test binary uses some of this"
 )]
-#![expect(unsafe_code, reason = "a disk that fills up or dies is made of C functions")]
+#![expect(
+    unsafe_code,
+    reason = "a disk that fills up or dies is made of C functions"
+)]
 
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -46,6 +49,14 @@ pub(crate) fn found(directory: &Path) {
 pub(crate) fn instance_of(directory: &Path) -> Instance {
     let header = std::fs::read(directory.join("header")).unwrap();
     of(&Object::open(&header, ObjectKind::Postgres, &opener()).unwrap())
+}
+
+/// A directory for one test; in memory where there is such a place: the tests make files again and again, and nothing
+/// here is about what a power cut leaves.
+pub(crate) fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap()
 }
 
 /// Writes a whole file.
@@ -224,7 +235,11 @@ unsafe extern "C" fn pwrite(fd: c_int, from: *const c_void, len: usize, at: i64)
         return unsafe { libc::pwrite(fd, from, len, at) };
     };
     // A full disk still takes what overwrites, a dead process writes nothing.
-    let free = if DIES.get() { 0 } else { usize::try_from((size - at).max(0)).unwrap() };
+    let free = if DIES.get() {
+        0
+    } else {
+        usize::try_from((size - at).max(0)).unwrap()
+    };
     let taken = len.min(room + free);
     if taken == 0 {
         fail(if DIES.get() { libc::EIO } else { libc::ENOSPC });
