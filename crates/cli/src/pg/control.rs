@@ -1,6 +1,7 @@
 //! `strongroom pg start`, `stop` and `restart`: pg_ctl, with the library and the key in its environment.
 //!
-//! Invariant: the key is tried before pg_ctl runs, so that a wrong one is told here and not in the server's log.
+//! Invariant: the key is tried before pg_ctl runs, on the header and on the control file, so that a wrong one is told
+//! here and not in the server's log.
 //!
 //! Must not: replace pg_ctl's judgement of when a server is up or down.
 
@@ -11,6 +12,7 @@ use clap::Args;
 use strongroom_format::code;
 
 use super::chosen::Chosen;
+use super::controldata::Control;
 use super::directory::{Directory, DirectoryOption, refuse_root};
 use super::programs::{self, BindirOption};
 use super::shielded::Shielded;
@@ -114,11 +116,13 @@ impl ServerArgs {
         if directory.is_converting() {
             return Err(directory.failure(&code::PG_CONVERTING, "strongroom.convert is there"));
         }
-        let program = self.bindir.find(directory.major())?.join("pg_ctl");
+        let bindir = self.bindir.find(directory.major())?;
         programs::library()?;
         let chosen = Chosen::required(key, context, directory)?;
         drop(chosen.open(directory)?);
+        Control::read(&bindir, directory, Some(&chosen))?.check(directory)?;
         context.output.flush()?;
+        let program = bindir.join("pg_ctl");
         let mut shielded = Shielded::new(program, &[directory], Some(&chosen))?;
         let command = shielded.command();
         command.arg(verb).arg("-D").arg(&directory.path);

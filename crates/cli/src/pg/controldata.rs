@@ -5,6 +5,8 @@
 use std::path::Path;
 
 use clap::Args;
+use strongroom_format::code;
+use strongroom_format::postgres::BLOCK;
 
 use super::chosen::Chosen;
 use super::directory::{Directory, DirectoryOption};
@@ -40,6 +42,7 @@ impl ControldataArgs {
         let chosen = Chosen::required(self.key, context, &directory)?;
         let object = chosen.open(&directory)?;
         let control = Control::read(&bindir, &directory, Some(&chosen))?;
+        control.check(&directory)?;
         context.output.text(&control.text)?;
         let facts = Facts::of(object.header());
         let added = [
@@ -71,6 +74,16 @@ impl Control {
         shielded.command().arg("-D").arg(&directory.path);
         let text = shielded.output()?;
         Ok(Self { text })
+    }
+
+    /// Whether the header is this instance's: its keys make sense of the control file. What they do not make sense of is
+    /// noise, and this field of it is one of 2^32 values.
+    pub(super) fn check(&self, directory: &Directory) -> Result<(), Failure> {
+        if self.value("Database block size") == Some(BLOCK.to_string().as_str()) {
+            return Ok(());
+        }
+        let detail = "global/pg_control: damaged, or strongroom.header is of another instance";
+        Err(directory.failure(&code::PG_FILE, detail))
     }
 
     /// The value of the line that begins with `name` and a colon.
