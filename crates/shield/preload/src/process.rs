@@ -1,7 +1,7 @@
 //! fork and the working directory.
 //!
-//! Invariants: a forked child locks the memory that holds keys again (locks are not inherited); the working directory
-//! is known without a system call.
+//! Invariants: a forked child locks the memory that holds keys again (locks are not inherited), and has a table of
+//! descriptors of its own, whatever it was forked with (D2); the working directory is known without a system call.
 //!
 //! Must not: do anything in a child of fork that is not allowed there: no allocation, no lock.
 #![expect(unsafe_code, reason = "interposed C functions")]
@@ -17,11 +17,12 @@ use crate::next;
 
 symbols! {
     fn fork() -> pid_t {
-        let child = next::fork();
-        if child == 0 && !roots::none() {
-            strongroom_crypto::relock_after_fork();
-        }
-        child
+        forked()
+    }
+    // A child of the real vfork shares the memory of its parent: what it closes before it becomes another program
+    // would be forgotten in the parent's table of descriptors, whose files would then be written in clear.
+    fn vfork() -> pid_t {
+        forked()
     }
     fn chdir(path: *const c_char) -> c_int {
         let done = next::chdir(path);
@@ -37,6 +38,17 @@ symbols! {
         }
         done
     }
+}
+
+/// # Safety
+/// As fork(2).
+unsafe fn forked() -> pid_t {
+    // SAFETY: by this function's contract.
+    let child = unsafe { next::fork() };
+    if child == 0 && !roots::none() {
+        strongroom_crypto::relock_after_fork();
+    }
+    child
 }
 
 static DIRECTORY: AtomicPtr<Vec<u8>> = AtomicPtr::new(std::ptr::null_mut());
