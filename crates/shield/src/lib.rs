@@ -10,6 +10,7 @@ pub mod block;
 pub mod body;
 pub mod classify;
 pub mod container;
+pub mod convert;
 mod fault;
 pub mod files;
 pub mod instance;

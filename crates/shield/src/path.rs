@@ -13,7 +13,7 @@
 
 use crate::classify::is_version_directory;
 
-/// Longest path that is handled, in bytes: the kernel's PATH_MAX without the terminator.
+/// Longest path that is handled, in bytes: the kernel's `PATH_MAX` without the terminator.
 pub const PATH_MAX: usize = 4095;
 
 /// Writes `path`, made absolute against `cwd` and free of `//`, `.` and `..`, into `out`.

@@ -4,11 +4,6 @@
 //! Method: an instance of the installed PostgreSQL runs a workload that makes every kind of file; a watcher lists the
 //! data directory over and over, because many files live for milliseconds. What a name should be is stated here a
 //! second time, by shell-like patterns, so that the grammar is not its own judge.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test that cannot go on should stop"
-)]
 
 mod common;
 

@@ -3,6 +3,7 @@
 //! PostgreSQL refuses to run as root, so under root everything of it runs as the user `postgres`.
 #![allow(
     dead_code,
+    clippy::unwrap_used,
     clippy::allow_attributes,
     reason = "each test binary uses some of this"
 )]
@@ -91,8 +92,7 @@ impl Instance {
     }
 
     pub(crate) fn start(&self) {
-        self.try_start()
-            .unwrap_or_else(|error| panic!("the server does not start: {error}"));
+        assert_eq!(self.try_start(), Ok(()), "the server does not start");
     }
 
     /// Starts the server; what it says when it does not start.
