@@ -8,6 +8,7 @@
 use std::ffi::{c_char, c_int};
 
 use libc::off_t;
+use shield::body::Body;
 use shield::files::{self, Open};
 use shield::place::Ruling;
 use shield::real::Errno;
@@ -50,7 +51,9 @@ symbols! {
     }
 }
 
-fn seek(fd: c_int, to: off_t, whence: c_int) -> off_t {
+/// # Safety
+/// As lseek(2).
+unsafe fn seek(fd: c_int, to: off_t, whence: c_int) -> off_t {
     let Some(open) = files::find(fd) else {
         // SAFETY: plain arguments.
         return unsafe { next::lseek(fd, to, whence) };
@@ -61,7 +64,9 @@ fn seek(fd: c_int, to: off_t, whence: c_int) -> off_t {
     }
 }
 
-fn cut(fd: c_int, size: off_t) -> c_int {
+/// # Safety
+/// As ftruncate(2).
+unsafe fn cut(fd: c_int, size: off_t) -> c_int {
     let Some(open) = files::find(fd) else {
         // SAFETY: plain arguments.
         return unsafe { next::ftruncate(fd, size) };
@@ -79,7 +84,7 @@ unsafe fn cut_by_path(path: *const c_char, size: off_t) -> c_int {
             unsafe { next::truncate(path, size) }
         }
         Ok(Ruling::Sealed(seal))
-            if seal.body.is_headerless() && !seal.key.has_tails() && size & 15 == 0 =>
+            if seal.body == Body::Block && !seal.key.has_tails() && size & 15 == 0 =>
         {
             // SAFETY: the program's arguments.
             unsafe { next::truncate(path, size) }
@@ -91,7 +96,8 @@ unsafe fn cut_by_path(path: *const c_char, size: off_t) -> c_int {
             if fd < 0 {
                 return fd;
             }
-            let done = cut(fd, size);
+            // SAFETY: opened above.
+            let done = unsafe { cut(fd, size) };
             let kept = Errno::last();
             files::forget(fd);
             // SAFETY: opened above, and given to nobody.
@@ -102,7 +108,9 @@ unsafe fn cut_by_path(path: *const c_char, size: off_t) -> c_int {
     }
 }
 
-fn posix_reserve(fd: c_int, from: off_t, len: off_t) -> c_int {
+/// # Safety
+/// As posix_fallocate(3).
+unsafe fn posix_reserve(fd: c_int, from: off_t, len: off_t) -> c_int {
     match files::find(fd) {
         // SAFETY: plain arguments.
         None => unsafe { next::posix_fallocate(fd, from, len) },
@@ -116,7 +124,9 @@ fn posix_reserve(fd: c_int, from: off_t, len: off_t) -> c_int {
     }
 }
 
-fn reserve(fd: c_int, mode: c_int, from: off_t, len: off_t) -> c_int {
+/// # Safety
+/// As fallocate(2).
+unsafe fn reserve(fd: c_int, mode: c_int, from: off_t, len: off_t) -> c_int {
     match files::find(fd) {
         // SAFETY: plain arguments.
         None => unsafe { next::fallocate(fd, mode, from, len) },
