@@ -496,6 +496,57 @@ fn what_cannot_be_converted_is_refused_and_left_alone() {
 }
 
 #[test]
+fn a_conversion_that_runs_out_of_room_is_completed_when_there_is_some() {
+    let instance = furnished("room");
+    let data = instance.data();
+    let before = snapshot(&instance);
+    // No file may grow beyond 4 MiB: the largest cannot be written. Their writers are told, not killed.
+    for action in ["encrypt", "rotate", "decrypt"] {
+        let limited = Command::new("sh")
+            .args([
+                "-c",
+                "trap '' XFSZ; ulimit -f 8192; exec \"$0\" --exact child",
+            ])
+            .arg(std::env::current_exe().unwrap())
+            .env("SR_TEST_ACTION", action)
+            .env("SR_TEST_DATA", &data)
+            .output()
+            .unwrap();
+        assert!(!limited.status.success(), "{action} within 4 MiB");
+        let told = String::from_utf8_lossy(&limited.stderr).into_owned()
+            + &String::from_utf8_lossy(&limited.stdout);
+        assert!(told.contains("File too large"), "{told}");
+        assert!(unfinished(&data).unwrap().is_some());
+        let left = files_of(&data);
+        assert!(
+            !left.iter().any(|path| path.ends_with(".strongroom-tmp")),
+            "{left:?}"
+        );
+        assert!(killed(action, &data, None));
+    }
+    assert_eq!(snapshot(&instance), before);
+}
+
+#[test]
+fn one_conversion_at_a_time() {
+    let instance = Instance::create("busy");
+    let before = snapshot(&instance);
+    let mut other = Command::new("flock")
+        .arg("--no-fork")
+        .arg(instance.data())
+        .args(["sh", "-c", "echo held; exec sleep 60"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = [0; 5];
+    std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut line).unwrap();
+    assert_eq!(code(seal(&instance)), 7003);
+    assert_eq!(snapshot(&instance), before);
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[test]
 fn unfinished_conversions_are_recognised_for_what_they_are() {
     let instance = Instance::create("state");
     let data = instance.data();

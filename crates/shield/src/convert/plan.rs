@@ -311,3 +311,62 @@ pub(super) fn room(plan: &Plan, threads: usize, growing: bool) -> Result<(), Err
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(size: u64) -> Item {
+        let placed = classify(b"base/5/16384");
+        Item {
+            relative: b"base/5/16384".to_vec(),
+            path: PathBuf::from("/"),
+            seal: seal(0, placed, treatment(placed.class), b"16384").unwrap(),
+            size,
+            allocated: size,
+            device: 1,
+            done: false,
+        }
+    }
+
+    fn refused(sizes: &[u64], done: bool, threads: usize) -> Option<u16> {
+        let mut items: Vec<Item> = sizes.iter().map(|&size| item(size)).collect();
+        items.iter_mut().for_each(|item| item.done = done);
+        let plan = Plan {
+            items,
+            ..Plan::default()
+        };
+        room(&plan, threads, true)
+            .err()
+            .map(|error| error.code().number)
+    }
+
+    #[test]
+    fn room_is_needed_for_as_many_files_as_there_are_threads() {
+        let about = rustix::fs::statvfs("/").unwrap();
+        let free = about.f_bavail * about.f_frsize;
+        let third = free / 3;
+        assert_eq!(refused(&[8192], false, 1), None);
+        assert_eq!(refused(&[third; 9], false, 1), None);
+        assert_eq!(refused(&[third; 9], false, 4), Some(7014));
+        assert_eq!(refused(&[free * 2], false, 1), Some(7014));
+        assert_eq!(
+            refused(&[free * 2], true, 1),
+            None,
+            "that one was converted before"
+        );
+    }
+
+    #[test]
+    fn a_tablespaces_link_is_two_components() {
+        assert!(is_tablespace_link(b"pg_tblspc/16390"));
+        for other in [
+            &b"pg_tblspc"[..],
+            b"pg_tblspc/",
+            b"pg_tblspc/16390/PG_15_1",
+            b"base/5",
+        ] {
+            assert!(!is_tablespace_link(other));
+        }
+    }
+}
