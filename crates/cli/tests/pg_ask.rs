@@ -32,7 +32,7 @@ fn on_a_terminal(place: &Place, arguments: &[&str], lines: &[&str]) -> (i32, Str
     let inner = place.command(arguments);
     let mut command = Command::new("setsid");
     command.args(["--ctty", "--wait"]).arg(inner.get_program()).args(inner.get_args());
-    command.current_dir(place.path("")).env_clear().env("PATH", "/usr/bin:/bin").env("LC_ALL", "C.UTF-8");
+    command.current_dir(place.path("")).env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin").env("LC_ALL", "C.UTF-8");
     let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
     drop(command);
     let mut near = File::from(near);
@@ -51,7 +51,8 @@ fn on_a_terminal(place: &Place, arguments: &[&str], lines: &[&str]) -> (i32, Str
         } else if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        if shown[answered..].ends_with(": ") {
+        let last = shown[answered..].lines().last().unwrap_or_default();
+        if last.contains("assphrase of ") && last.ends_with(": ") {
             answered = shown.len();
             let line = lines.next().unwrap_or_else(|| panic!("asked once more: {shown:?}"));
             near.write_all(format!("{line}\n").as_bytes()).unwrap();

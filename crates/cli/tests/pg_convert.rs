@@ -7,6 +7,7 @@
 mod instance;
 
 use std::fs;
+use std::io::{Read as _, Seek as _};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -134,81 +135,78 @@ fn what_must_not_be_converted_is_not() {
     place.stop();
 }
 
-/// Kills a command after ever longer times until it is quick enough, and repeats it; returns how often it was killed.
-fn killed_until_done(place: &Place, arguments: &[&str], between: impl Fn()) -> u32 {
-    let mut killed = 0;
-    for step in 1.. {
-        let mut command = place.command(arguments);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(30 * step));
+/// Runs a command, kills it after ever longer times until it is quick enough, and repeats it. `is_done` is asked after
+/// each kill: one that comes just after the work must not let the command do it again. Returns how often it was killed.
+fn killed_until_done(place: &Place, arguments: &[&str], is_done: impl Fn() -> bool) -> u32 {
+    let mut patience = Duration::from_millis(40);
+    for killed in 0..100 {
+        let mut said = tempfile::tempfile().unwrap();
+        let mut child = place
+            .command(arguments)
+            .stdout(Stdio::null())
+            .stderr(said.try_clone().unwrap())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(patience);
+        patience = patience.mul_f32(1.3);
         if let Some(status) = child.try_wait().unwrap() {
-            assert!(status.success(), "{arguments:?} ended with {status}");
-            break;
+            let mut text = String::new();
+            said.rewind().unwrap();
+            said.read_to_string(&mut text).unwrap();
+            assert!(status.success(), "{arguments:?} ended with {status}: {text}");
+            return killed;
         }
         end(child.id());
         child.wait().unwrap();
-        killed += 1;
-        between();
+        if is_done() {
+            return killed + 1;
+        }
     }
-    killed
+    unreachable!("it never ends");
 }
 
-/// Ends a process and its children at once: under root the command is a child of runuser.
+/// Ends a process and its children at once (under root the command is a child of runuser), and waits for it.
 fn end(pid: u32) {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    let pids = children.split_whitespace().map(str::to_owned).chain([pid.to_string()]);
-    for pid in pids {
-        drop(Command::new("kill").args(["-KILL", &pid]).output());
+    let pids: Vec<String> = children.split_whitespace().map(str::to_owned).chain([pid.to_string()]).collect();
+    for pid in &pids {
+        drop(Command::new("kill").args(["-KILL", pid]).output());
+    }
+    for pid in &pids {
+        instance::wait_until_gone(pid.parse().unwrap());
     }
 }
 
 #[test]
 fn a_conversion_that_was_killed_is_completed_by_the_same_command() {
     let place = plain();
-    let unfinished = || place.path("data/strongroom.convert").exists();
-    let refuses = || {
-        if !unfinished() {
-            return;
+    let exists = |name: &str| place.path("data").join(name).exists();
+    let unfinished = || exists("strongroom.convert");
+    let status = || place.strongroom(&["pg", "status", "-D", "data"]).succeeded();
+    let refuses_to_start = || {
+        if unfinished() {
+            place.start(&["--key-file", "key"]).failed(6, "SR-7003");
+            assert!(status().contains("begun and not finished"), "{}", status());
+            assert_ne!(place.start_unattended().code, 0, "no server starts on half an instance");
         }
-        place.start(&["--key-file", "key"]).failed(6, "SR-7003");
-        let status = place.strongroom(&["pg", "status", "-D", "data"]).succeeded();
-        assert!(status.contains("begun and not finished"), "{status}");
-        let started = place.start_unattended();
-        assert_ne!(started.code, 0, "no server starts on half an instance");
     };
     let encrypt = ["pg", "encrypt", "-D", "data", "--key-file", "key", "--threads", "1"];
-    let killed = killed_until_done(&place, &encrypt, refuses);
+    let killed = killed_until_done(&place, &encrypt, || {
+        refuses_to_start();
+        !unfinished() && exists("strongroom.header")
+    });
     assert!(killed > 0, "nothing was interrupted");
     assert!(!unfinished() && !has_canaries(&place));
+    // The same command, repeated after a kill at any point, finds one of the two keys.
     let rotate = ["pg", "rotate", "-D", "data", "--key-file", "key", "--new-key-file", "other", "--threads", "1"];
-    // Repeated after a kill at any point, the command finds one of the two keys; if it had just ended, the new one only.
-    let mut done = false;
-    for step in 1..200 {
-        let mut child = place
-            .command(&rotate)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(Duration::from_millis(25 * step));
-        if let Some(status) = child.try_wait().unwrap() {
-            assert!(status.success(), "rotate ended with {status}");
-            done = true;
-            break;
-        }
-        end(child.id());
-        child.wait().unwrap();
-        let status = place.strongroom(&["pg", "status", "-D", "data"]).succeeded();
-        if !unfinished() && status.contains("/2\n") {
-            done = true;
-            break;
-        }
-    }
-    assert!(done);
+    killed_until_done(&place, &rotate, || !unfinished() && status().contains("/2\n"));
+    assert!(status().contains("/2\n"), "{}", status());
     place.start_unattended().succeeded();
     assert_eq!(place.sql(ROWS), "20000");
     place.stop();
-    killed_until_done(&place, &["pg", "decrypt", "-D", "data", "--key-file", "other", "--threads", "1"], || ());
+    let decrypt = ["pg", "decrypt", "-D", "data", "--key-file", "other", "--threads", "1"];
+    killed_until_done(&place, &decrypt, || !unfinished() && !exists("strongroom.header"));
+    assert!(!exists("strongroom.header") && !exists("strongroom.conf"));
     start_plain(&place);
     assert_eq!(place.sql(ROWS), "20000");
     place.stop();

@@ -11,6 +11,8 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use strongroom_format::header::header_layout;
+
 use instance::{OTHER, Place, Run, give, is_root, run};
 
 /// What a start must end with.
@@ -128,7 +130,7 @@ fn headers_that_are_missing_damaged_or_of_another_instance() {
         spoilt(&bytes, &refusal(4, "SR-3003"));
     }
     let mut newer = good.clone();
-    newer[32] = 2;
+    newer[header_layout::VERSION.offset] = 2;
     spoilt(&newer, &refusal(4, "SR-3002"));
     spoilt(&[7; 4096], &refusal(4, "SR-3001"));
 
@@ -178,7 +180,7 @@ fn initdb_keeps_nothing_of_what_failed() {
     initdb(&["--key-file", "key", "--bindir", "/nonexistent"]).failed(2, "SR-7016");
     initdb(&["--key-file", "key", "--", "-D", "elsewhere"]).failed(2, "SR-1001");
     initdb(&["--key-file", "key", "--header-only", "--", "-k"]).failed(2, "SR-1001");
-    initdb(&["--key-command", " padded"]).failed(2, "SR-2019");
+    initdb(&["--key-command", " cat key"]).failed(2, "SR-2019");
     let mut without = place.command(&["pg", "initdb", "-D", "a/b", "--key-file", "key"]);
     run(without.env("STRONGROOM_SHIELD_LIB", "/nonexistent.so")).failed(2, "SR-7017");
     // A file that is there but is no library: initdb runs without the shield, and finds the directory not empty.

@@ -227,7 +227,9 @@ impl Place {
         while let Some(path) = left.pop() {
             let about = fs::symlink_metadata(&path).unwrap();
             let mut bytes = Vec::new();
-            if about.is_dir() {
+            if about.is_symlink() {
+                bytes = fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes();
+            } else if about.is_dir() {
                 left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
             } else {
                 fs::File::open(&path).unwrap().read_to_end(&mut bytes).unwrap();
@@ -257,8 +259,11 @@ impl Drop for Place {
     }
 }
 
-fn wait_until_gone(pid: i32) {
-    let there = || Path::new(&format!("/proc/{pid}")).exists();
+pub(crate) fn wait_until_gone(pid: i32) {
+    // One that has ended and waits to be collected is gone too.
+    let there = || {
+        fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    };
     for _ in 0..100 {
         if !there() {
             return;
