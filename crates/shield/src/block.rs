@@ -129,7 +129,13 @@ pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<()
         let whole = usize::try_from(size.saturating_sub(unit_start(old)).min(UNIT_U64));
         let whole = whole.map_err(|_| EINVAL)?;
         if kept > 0 {
-            write_all(real, fd, file, unit.get(..whole).ok_or(EIO)?, unit_start(old))?;
+            write_all(
+                real,
+                fd,
+                file,
+                unit.get(..whole).ok_or(EIO)?,
+                unit_start(old),
+            )?;
         }
         let below = unit_start(size);
         real.ftruncate(fd, below.max(real.file_size(fd)?))?;
@@ -221,7 +227,8 @@ impl Span {
     }
 
     fn at(&self, within: usize) -> u64 {
-        self.base.saturating_add(u64::try_from(within).unwrap_or(u64::MAX))
+        self.base
+            .saturating_add(u64::try_from(within).unwrap_or(u64::MAX))
     }
 }
 
@@ -287,7 +294,9 @@ impl Write<'_> {
         cipher: &mut [u8; BUFFER],
     ) -> Result<usize, Errno> {
         let mut stored = [0_u8; UNIT];
-        let count = self.real.pread_full(self.fd, &mut stored, self.span.at(within))?;
+        let count = self
+            .real
+            .pread_full(self.fd, &mut stored, self.span.at(within))?;
         let block = within.checked_div(BLOCK).ok_or(EINVAL)?;
         let in_block = within.checked_rem(BLOCK).ok_or(EINVAL)?;
         let tweak = self.span_tweak(block)?;
@@ -307,9 +316,14 @@ impl Write<'_> {
         let (front, back) = cipher.split_at_mut(BLOCK);
         let through = in_block.checked_add(UNIT).ok_or(EINVAL)?;
         let input = front.get_mut(..through).ok_or(EINVAL)?;
-        input.get_mut(in_block..).ok_or(EINVAL)?.copy_from_slice(&stored);
+        input
+            .get_mut(in_block..)
+            .ok_or(EINVAL)?
+            .copy_from_slice(&stored);
         let output = back.get_mut(..through).ok_or(EINVAL)?;
-        key(self.file).decrypt(&tweak, input, output).map_err(|_| EIO)?;
+        key(self.file)
+            .decrypt(&tweak, input, output)
+            .map_err(|_| EIO)?;
         unit.copy_from_slice(output.get(in_block..).ok_or(EINVAL)?);
         Ok(UNIT)
     }
@@ -326,7 +340,9 @@ impl Write<'_> {
         cipher: &[u8; BUFFER],
     ) -> Result<usize, Errno> {
         let stored = cipher.get(units.clone()).ok_or(EINVAL)?;
-        let count = self.real.pwrite(self.fd, stored, self.span.at(units.start))?;
+        let count = self
+            .real
+            .pwrite(self.fd, stored, self.span.at(units.start))?;
         if count == stored.len() {
             return Ok(len);
         }
@@ -337,15 +353,16 @@ impl Write<'_> {
 }
 
 /// Decrypts what was read from the start of block `first_block` on.
-fn open(
-    file: &File<'_>,
-    first_block: u32,
-    stored: &[u8],
-    plain: &mut [u8],
-) -> Result<(), Errno> {
-    for (number, (from, to)) in stored.chunks(BLOCK).zip(plain.chunks_mut(BLOCK)).enumerate() {
+fn open(file: &File<'_>, first_block: u32, stored: &[u8], plain: &mut [u8]) -> Result<(), Errno> {
+    for (number, (from, to)) in stored
+        .chunks(BLOCK)
+        .zip(plain.chunks_mut(BLOCK))
+        .enumerate()
+    {
         let tweak = tweak(file, first_block, number)?;
-        let whole = from.len().saturating_sub(from.len().checked_rem(UNIT).unwrap_or(0));
+        let whole = from
+            .len()
+            .saturating_sub(from.len().checked_rem(UNIT).unwrap_or(0));
         let (units, rest) = from.split_at_checked(whole).ok_or(EINVAL)?;
         let (open, tail) = to.split_at_mut_checked(whole).ok_or(EINVAL)?;
         if !units.is_empty() {
@@ -387,13 +404,19 @@ fn seal(
     range: std::ops::Range<usize>,
     cipher: &mut [u8; BUFFER],
 ) -> Result<(), Errno> {
-    let whole_end = range.end.saturating_sub(range.end.checked_rem(UNIT).unwrap_or(0));
+    let whole_end = range
+        .end
+        .saturating_sub(range.end.checked_rem(UNIT).unwrap_or(0));
     let units = plain.get(..whole_end).ok_or(EINVAL)?;
     let blocks = units.chunks(BLOCK).zip(cipher.chunks_mut(BLOCK));
     for (number, (from, to)) in blocks.enumerate() {
         let to = to.get_mut(..from.len()).ok_or(EINVAL)?;
         // Only the first block can begin before the range.
-        let start = if number == 0 { range.start.min(from.len()) } else { 0 };
+        let start = if number == 0 {
+            range.start.min(from.len())
+        } else {
+            0
+        };
         seal_units(file, &tweak(file, first_block, number)?, from, to, start)?;
     }
     if whole_end < range.end {
@@ -401,7 +424,9 @@ fn seal(
         let tail = cipher.get_mut(whole_end..range.end).ok_or(EINVAL)?;
         tail.copy_from_slice(tail_plain);
         let block = whole_end.checked_div(BLOCK).ok_or(EINVAL)?;
-        let unit = whole_end.checked_rem(BLOCK).and_then(|at| at.checked_div(UNIT));
+        let unit = whole_end
+            .checked_rem(BLOCK)
+            .and_then(|at| at.checked_div(UNIT));
         let unit = u32::try_from(unit.ok_or(EINVAL)?).map_err(|_| EINVAL)?;
         tail_keystream(file, tweak(file, first_block, block)?, unit, tail)?;
     }
@@ -447,7 +472,9 @@ fn tail_keystream(
     }
     let (tweak, block) = tail(tweak, unit, in_out.len()).ok_or(EINVAL)?;
     let mut stream = [0_u8; UNIT];
-    key(file).encrypt(&tweak, &block, &mut stream).map_err(|_| EIO)?;
+    key(file)
+        .encrypt(&tweak, &block, &mut stream)
+        .map_err(|_| EIO)?;
     for (byte, stream) in in_out.iter_mut().zip(stream) {
         *byte ^= stream;
     }
@@ -475,14 +502,18 @@ fn tweak(file: &File<'_>, first: u32, further: usize) -> Result<[u8; 16], Errno>
 }
 
 fn copy(into: &mut [u8], at: usize, from: &[u8]) -> Result<(), Errno> {
-    let target = into.get_mut(at..).and_then(|rest| rest.get_mut(..from.len()));
+    let target = into
+        .get_mut(at..)
+        .and_then(|rest| rest.get_mut(..from.len()));
     target.ok_or(EINVAL)?.copy_from_slice(from);
     Ok(())
 }
 
 /// Whether all bytes are zero. Blocks that are not end this at their first line.
 fn is_zero(bytes: &[u8]) -> bool {
-    bytes.chunks(64).all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
+    bytes
+        .chunks(64)
+        .all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
 }
 
 /// Whether some aligned group of four bytes is zero. Written so that the compiler uses vectors: of ciphertext it is

@@ -148,7 +148,9 @@ pub fn read_at(
     offset: u64,
 ) -> Result<usize, Errno> {
     match file.body {
-        Body::Block | Body::Temporary | Body::NewLog => block::read_at(real, fd, file, into, offset),
+        Body::Block | Body::Temporary | Body::NewLog => {
+            block::read_at(real, fd, file, into, offset)
+        }
         Body::Stream | Body::TemporaryStream => stream::read_at(real, fd, file, into, offset),
         Body::Container => container::read_at(real, fd, file, into, offset),
     }
@@ -181,12 +183,7 @@ pub fn write_at(
 ///
 /// # Errors
 /// The kernel's.
-pub fn append(
-    real: &Real,
-    fd: RawFd,
-    file: &File<'_>,
-    from: &[u8],
-) -> Result<(u64, usize), Errno> {
+pub fn append(real: &Real, fd: RawFd, file: &File<'_>, from: &[u8]) -> Result<(u64, usize), Errno> {
     match file.body {
         Body::Stream | Body::TemporaryStream => stream::append(real, fd, file, from),
         Body::Container => container::append(real, fd, file, from),

@@ -47,7 +47,7 @@ pub fn candidates(
     };
     for (name, value) in environment {
         if name == ROOTS_VARIABLE.as_bytes() {
-            for path in value.split(|&byte| byte == b':').filter(|path| !path.is_empty()) {
+            for path in named_roots(value) {
                 add(path, 0);
             }
         } else if name.starts_with(b"PGDATA") && !value.is_empty() {
@@ -61,6 +61,13 @@ pub fn candidates(
     }
     add(b".", parents);
     found
+}
+
+/// The directories in a value of [`ROOTS_VARIABLE`].
+pub fn named_roots(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value
+        .split(|&byte| byte == b':')
+        .filter(|path| !path.is_empty())
 }
 
 /// The paths that an argument may hold: itself, what follows `=`, what follows a letter's option.
@@ -119,22 +126,41 @@ mod tests {
 
     #[test]
     fn every_way_of_naming_a_directory_is_seen() {
-        for argument in ["-D/d", "--pgdata=/d", "/d", "-d/d", "data_directory=/d", "/x/..//d/"] {
+        for argument in [
+            "-D/d",
+            "--pgdata=/d",
+            "/d",
+            "-d/d",
+            "data_directory=/d",
+            "/x/..//d/",
+        ] {
             assert_eq!(of(&["p", argument], &[], 0), ["/d", "/home"], "{argument}");
         }
         assert_eq!(of(&["p", "-D", "e"], &[], 0), ["/home/e", "/home"]);
-        assert_eq!(of(&["/d"], &[], 0), ["/home"], "the program's own name is no argument");
+        assert_eq!(
+            of(&["/d"], &[], 0),
+            ["/home"],
+            "the program's own name is no argument"
+        );
     }
 
     #[test]
     fn the_environment_comes_first() {
-        let environment = [("PGDATAOLD", "/o"), ("STRONGROOM_PG_ROOTS", "/a:/b::"), ("PGHOST", "/h")];
+        let environment = [
+            ("PGDATAOLD", "/o"),
+            ("STRONGROOM_PG_ROOTS", "/a:/b::"),
+            ("PGHOST", "/h"),
+        ];
         assert_eq!(of(&["p"], &environment, 0), ["/o", "/a", "/b", "/home"]);
     }
 
     #[test]
     fn a_segment_leads_to_its_data_directory() {
-        let found = of(&["pg_waldump", "/d/pg_wal/000000010000000000000001"], &[], 2);
+        let found = of(
+            &["pg_waldump", "/d/pg_wal/000000010000000000000001"],
+            &[],
+            2,
+        );
         assert!(found.contains(&String::from("/d")), "{found:?}");
     }
 }

@@ -137,7 +137,10 @@ pub fn enter(fd: RawFd, new: &Entered) -> bool {
 impl Entry {
     fn set_tweak(&self, tweak: u128) {
         let [low, high] = &self.tweak;
-        low.store(u64::try_from(tweak & u128::from(u64::MAX)).unwrap_or(0), Ordering::Relaxed);
+        low.store(
+            u64::try_from(tweak & u128::from(u64::MAX)).unwrap_or(0),
+            Ordering::Relaxed,
+        );
         high.store(u64::try_from(tweak >> 64).unwrap_or(0), Ordering::Relaxed);
     }
 }
@@ -192,7 +195,7 @@ pub fn duplicate(original: RawFd, copy: RawFd) -> bool {
     true
 }
 
-/// Changes whether writes go to the end (`fcntl(`F_SETFL`)`).
+/// Changes whether writes go to the end (`fcntl` with `F_SETFL`).
 pub fn set_append(fd: RawFd, append: bool) {
     let Some(entry) = entry(fd) else {
         return;

@@ -47,9 +47,14 @@ pub fn step(from: &Ruling, to: &Ruling) -> Step {
         (_, Ruling::Hidden) | (Ruling::Refused(_), _) | (_, Ruling::Refused(_)) => {
             Step::Refuse(Errno(libc::EACCES))
         }
+        // A directory takes along what is sealed in it. pg_upgrade first tries links on PG_VERSION: so it stops there,
+        // before it has changed anything.
+        _ if keys_differ(from, to) => Step::Refuse(Errno(libc::EXDEV)),
         (Ruling::Outside | Ruling::Plain(_), Ruling::Outside | Ruling::Plain(_)) => Step::Nothing,
         // The restore command brought back what the archive command took away.
-        (Ruling::Plain(Class::WalRestored), Ruling::Sealed(to)) if to.class == Class::Wal => {
+        (Ruling::Plain(from), Ruling::Sealed(to))
+            if from.class == Class::WalRestored && to.class == Class::Wal =>
+        {
             Step::Nothing
         }
         (Ruling::Sealed(from), Ruling::Sealed(to)) => between(from, to),
@@ -60,10 +65,22 @@ pub fn step(from: &Ruling, to: &Ruling) -> Step {
     }
 }
 
+/// Whether the two lie in instances that have not the same keys.
+fn keys_differ(from: &Ruling, to: &Ruling) -> bool {
+    let root = |ruling: &Ruling| match ruling {
+        Ruling::Plain(clear) => Some(clear.root),
+        Ruling::Sealed(seal) => Some(seal.root),
+        _ => None,
+    };
+    match (root(from), root(to)) {
+        (Some(from), Some(to)) => from != to && !roots::share_keys(from, to),
+        _ => false,
+    }
+}
+
+/// Within one instance, or between two that have the same keys.
 fn between(from: &Seal, to: &Seal) -> Step {
-    let same_keys = from.root == to.root || roots::share_keys(from.root, to.root);
     match (from.body, to.body) {
-        _ if !same_keys => Step::SameTreatmentOnly,
         (Body::NewLog, Body::NewLog) => Step::Refuse(Errno(libc::EXDEV)),
         (Body::NewLog, Body::Block) if to.class == Class::Wal => Step::Convert(*from, Some(*to)),
         (Body::Block, Body::Block) if from.class == Class::Wal && to.class == Class::Wal => {
@@ -132,7 +149,9 @@ fn convert_open(real: &Real, fd: RawFd, from: &Seal, to: Option<&Seal>) -> Resul
                 Some(target) => write_all(real, fd, target, bytes, at)?,
                 None => real.pwrite_full(fd, bytes, at)?,
             }
-            at = at.checked_add(u64::try_from(count).unwrap_or(u64::MAX)).ok_or(Errno(libc::EFBIG))?;
+            at = at
+                .checked_add(u64::try_from(count).unwrap_or(u64::MAX))
+                .ok_or(Errno(libc::EFBIG))?;
             if count < LEN {
                 return Ok(());
             }

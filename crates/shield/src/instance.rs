@@ -144,7 +144,10 @@ fn links(canonical: &Path) -> Vec<(PathBuf, String)> {
     };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let linked = entry.path().is_symlink().then(|| entry.path().canonicalize());
+        let linked = entry
+            .path()
+            .is_symlink()
+            .then(|| entry.path().canonicalize());
         if let (Some(Ok(target)), Some(name)) = (linked, OsStr::to_str(&name)) {
             found.push((target, format!("pg_tblspc/{name}")));
         }

@@ -29,13 +29,22 @@ pub enum Ruling {
     /// None of its business.
     Outside,
     /// Of an instance, stored in clear.
-    Plain(Class),
+    Plain(Clear),
     /// Of an instance, and sealed.
     Sealed(Seal),
     /// Does not exist, as far as the program is concerned.
     Hidden,
     /// May not be used.
     Refused(Class),
+}
+
+/// A file that is stored in clear, or a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clear {
+    /// The instance's number.
+    pub root: u8,
+    /// What the file is.
+    pub class: Class,
 }
 
 /// How a file is sealed: what an entry of the table of descriptors is made of.
@@ -91,6 +100,9 @@ pub fn rule(base: &[u8], path: &[u8]) -> Result<Ruling, Errno> {
             let Some(relative) = relative_to(&prefix.path, normal) else {
                 continue;
             };
+            if prefix.stands_for.starts_with(b"pg_tblspc/") && !is_own_version(instance, relative) {
+                continue;
+            }
             if prefix.stands_for.is_empty() {
                 return Ok(ruling(number, relative));
             }
@@ -106,7 +118,10 @@ pub fn rule(base: &[u8], path: &[u8]) -> Result<Ruling, Errno> {
 fn ruling(root: u8, relative: &[u8]) -> Ruling {
     let placed = classify(relative);
     match treatment(placed.class) {
-        Treatment::Plain | Treatment::Untouched => Ruling::Plain(placed.class),
+        Treatment::Plain | Treatment::Untouched => Ruling::Plain(Clear {
+            root,
+            class: placed.class,
+        }),
         Treatment::Hidden => Ruling::Hidden,
         Treatment::Refuse => Ruling::Refused(placed.class),
         sealed => match seal(root, placed, sealed, file_name(relative)) {
@@ -220,9 +235,19 @@ fn of_tablespace(normal: &[u8]) -> Option<Ruling> {
     Some(ruling(number, relative))
 }
 
+/// Whether a path in a tablespace's location goes below the version directory of this instance. Another version's is
+/// another instance's, as while `pg_upgrade` runs; whatever else lies there is none of PostgreSQL's.
+fn is_own_version(instance: &Instance, relative: &[u8]) -> bool {
+    tablespace(relative) == Some(0)
+        && major_of(relative).is_some_and(|major| instance.major.is_none_or(|own| own == major))
+}
+
 /// The version in `PG_<major>_<catalog version>/...`.
 fn major_of(relative: &[u8]) -> Option<u32> {
-    let digits = relative.strip_prefix(b"PG_")?.split(|&byte| byte == b'_').next()?;
+    let digits = relative
+        .strip_prefix(b"PG_")?
+        .split(|&byte| byte == b'_')
+        .next()?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 

@@ -50,7 +50,9 @@ pub fn none() -> bool {
 
 /// Every instance with its number.
 pub fn all() -> impl Iterator<Item = (u8, &'static Instance)> {
-    (0_u8..).zip(&ROOTS).map_while(|(number, root)| Some((number, root.get()?)))
+    (0_u8..)
+        .zip(&ROOTS)
+        .map_while(|(number, root)| Some((number, root.get()?)))
 }
 
 /// Whether two instances have the same keys, so that a file of one can become one of the other as it is.

@@ -36,7 +36,8 @@ pub struct Source {
 /// The source that the environment names.
 #[must_use]
 pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Source> {
-    let named = |kind: &str| variable(&format!("{VARIABLE_PREFIX}{kind}")).filter(|v| !v.is_empty());
+    let named =
+        |kind: &str| variable(&format!("{VARIABLE_PREFIX}{kind}")).filter(|v| !v.is_empty());
     let key = if let Some(id) = named("ID") {
         KeySource::KeyId { id }
     } else if let Some(name) = named("ENV") {
@@ -134,7 +135,10 @@ mod tests {
         let source = from_environment(both).unwrap();
         assert_eq!(source.key.describe(), "file:/k");
         let common = |name: &str| (name == KEY_VARIABLE).then(|| String::from("00"));
-        assert_eq!(from_environment(common).unwrap().key.describe(), "env:PGENCRYPTIONKEY");
+        assert_eq!(
+            from_environment(common).unwrap().key.describe(),
+            "env:PGENCRYPTIONKEY"
+        );
         assert!(from_environment(|_| None).is_none());
     }
 }

@@ -63,17 +63,29 @@ pub fn write_at(
     from: &[u8],
     offset: u64,
 ) -> Result<usize, Errno> {
+    written(real, fd, open, from, offset).map(|(count, _)| count)
+}
+
+/// Writes at `offset`, or at the end; how many bytes, and where the last of them ends.
+fn written(
+    real: &Real,
+    fd: RawFd,
+    open: &Open,
+    from: &[u8],
+    offset: u64,
+) -> Result<(usize, u64), Errno> {
     let limit = from.len().min(TRANSFER_MAX);
-    let mut done = 0_usize;
+    let (mut done, mut end) = (0_usize, offset);
     for piece in from.get(..limit).unwrap_or_default().chunks(LEN) {
-        let written = if open.append {
-            body::append(real, fd, &open.file, piece).map(|(_, count)| count)
+        let landed = if open.append {
+            body::append(real, fd, &open.file, piece)
         } else {
-            body::write_at(real, fd, &open.file, piece, advanced(offset, done)?)
+            body::write_at(real, fd, &open.file, piece, end).map(|count| (end, count))
         };
-        match written {
-            Ok(count) => {
+        match landed {
+            Ok((at, count)) => {
                 done = done.saturating_add(count);
+                end = advanced(at, count)?;
                 if count < piece.len() {
                     break;
                 }
@@ -82,7 +94,7 @@ pub fn write_at(
             Err(errno) => return Err(errno),
         }
     }
-    Ok(done)
+    Ok((done, end))
 }
 
 /// read(2) on a sealed file.
@@ -101,15 +113,14 @@ pub fn read(real: &Real, fd: RawFd, open: &Open, into: &mut [u8]) -> Result<usiz
 /// # Errors
 /// As [`write_at`].
 pub fn write(real: &Real, fd: RawFd, open: &Open, from: &[u8]) -> Result<usize, Errno> {
-    if open.append {
-        let count = write_at(real, fd, open, from, 0)?;
-        // Where the kernel would have left the position.
-        advance(real, fd, body::size(real, fd, &open.file)?, 0)?;
-        return Ok(count);
-    }
-    let offset = real.lseek(fd, 0, libc::SEEK_CUR)?;
-    let count = write_at(real, fd, open, from, offset)?;
-    advance(real, fd, offset, count)?;
+    // With O_APPEND the position before the write does not matter, unless there is nothing to write.
+    let offset = if open.append && !from.is_empty() {
+        0
+    } else {
+        real.lseek(fd, 0, libc::SEEK_CUR)?
+    };
+    let (count, end) = written(real, fd, open, from, offset)?;
+    advance(real, fd, end, 0)?;
     Ok(count)
 }
 
@@ -130,7 +141,9 @@ pub fn seek(
     let size = body::size(real, fd, &open.file)?;
     let size_signed = i64::try_from(size).map_err(|_| Errno(libc::EOVERFLOW))?;
     let target = match whence {
-        libc::SEEK_END => size_signed.checked_add(offset).ok_or(Errno(libc::EOVERFLOW))?,
+        libc::SEEK_END => size_signed
+            .checked_add(offset)
+            .ok_or(Errno(libc::EOVERFLOW))?,
         // All of it counts as data: a container has no holes, and those of a stream are not told.
         libc::SEEK_DATA | libc::SEEK_HOLE if offset < 0 || offset >= size_signed => {
             return Err(Errno(libc::ENXIO));

@@ -3,6 +3,7 @@
 //! Method: one operation after the other on the sealed file and on a vector of bytes, which must agree at every step.
 //! Deterministic: the random numbers come from a fixed seed, printed with a failure.
 #![expect(
+    clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     reason = "a test that panics has failed, which is what it is for"
@@ -45,7 +46,9 @@ impl<'a> Sealed<'a> {
         let path = directory.path().join("file");
         let real = Real::linked();
         let name = CString::new(path.to_str().unwrap()).unwrap();
-        let fd = real.open(&name, libc::O_RDWR | libc::O_CREAT, 0o600).unwrap();
+        let fd = real
+            .open(&name, libc::O_RDWR | libc::O_CREAT, 0o600)
+            .unwrap();
         Self {
             real,
             fd,
@@ -116,7 +119,13 @@ impl Random {
         // Zeros often: they have rules of their own.
         let zero = self.next(4) == 0;
         (0..len)
-            .map(|_| if zero { 0 } else { u8::try_from(self.next(256)).unwrap() })
+            .map(|_| {
+                if zero {
+                    0
+                } else {
+                    u8::try_from(self.next(256)).unwrap()
+                }
+            })
             .collect()
     }
 
@@ -138,7 +147,11 @@ fn a_file_of_any_length_behaves_as_a_plain_one() {
         (3, Body::NewLog, BlockKey::Wal),
         (4, Body::Temporary, BlockKey::Temporary),
     ] {
-        let cipher = if seed % 2 == 0 { Cipher::Aes128Xts } else { Cipher::Aes256Xts };
+        let cipher = if seed % 2 == 0 {
+            Cipher::Aes128Xts
+        } else {
+            Cipher::Aes256Xts
+        };
         let instance = instance(cipher);
         let sealed = Sealed::new(&instance, body, key);
         let mut random = Random(0x9e37_79b9_7f4a_7c15 + seed);
@@ -177,7 +190,12 @@ fn a_file_of_any_length_behaves_as_a_plain_one() {
 #[test]
 fn whole_units_of_any_class_behave_as_a_plain_file() {
     let instance = instance(Cipher::Aes128Xts);
-    for key in [BlockKey::Relation, BlockKey::Wal, BlockKey::Slru, BlockKey::Control] {
+    for key in [
+        BlockKey::Relation,
+        BlockKey::Wal,
+        BlockKey::Slru,
+        BlockKey::Control,
+    ] {
         let sealed = Sealed::new(&instance, Body::Block, key);
         let mut random = Random(0x1234_5678_9abc_def1 + u64::from(key.number()));
         let mut plain = vec![0; 4 * BLOCK];
@@ -197,7 +215,11 @@ fn whole_units_of_any_class_behave_as_a_plain_file() {
             let from = random.offset(plain.len());
             let len = 1 + random.next(2 * BLOCK);
             let end = plain.len().min(from + len);
-            assert_eq!(sealed.read(len, from), plain[from..end], "{key:?}, step {step}");
+            assert_eq!(
+                sealed.read(len, from),
+                plain[from..end],
+                "{key:?}, step {step}"
+            );
         }
         assert_eq!(sealed.read(plain.len(), 0), plain);
     }
@@ -232,7 +254,11 @@ fn nothing_but_whole_zero_blocks_is_stored_as_it_is() {
     sealed.write(&page, BLOCK);
     let stored = sealed.stored();
     assert!(stored[..BLOCK].iter().all(|byte| *byte == 0));
-    assert!(stored[BLOCK..].chunks(16).all(|unit| unit.iter().any(|byte| *byte != 0)));
+    assert!(
+        stored[BLOCK..]
+            .chunks(16)
+            .all(|unit| unit.iter().any(|byte| *byte != 0))
+    );
     assert_eq!(sealed.read(2 * BLOCK, 0)[BLOCK..], page);
     // A hole within a block reads as zeros beside what was sealed.
     sealed.write(&[7; 16], 4 * BLOCK + 4096);
@@ -250,7 +276,9 @@ fn a_new_log_keeps_its_zero_units_and_a_block_none() {
         let sealed = Sealed::new(&instance, body, BlockKey::Wal);
         sealed.write(&page, 0);
         let stored = sealed.stored();
-        let zero = stored.chunks(16).filter(|unit| unit.iter().all(|byte| *byte == 0));
+        let zero = stored
+            .chunks(16)
+            .filter(|unit| unit.iter().all(|byte| *byte == 0));
         assert_eq!(zero.count(), zero_units, "{body:?}");
         assert_eq!(sealed.read(BLOCK, 0), page);
     }
@@ -259,7 +287,13 @@ fn a_new_log_keeps_its_zero_units_and_a_block_none() {
 #[test]
 fn equal_pages_at_different_places_do_not_look_alike() {
     let instance = instance(Cipher::Aes128Xts);
-    let keys = [BlockKey::Relation, BlockKey::Wal, BlockKey::Slru, BlockKey::Control, BlockKey::Map];
+    let keys = [
+        BlockKey::Relation,
+        BlockKey::Wal,
+        BlockKey::Slru,
+        BlockKey::Control,
+        BlockKey::Map,
+    ];
     let mut seen = std::collections::BTreeSet::new();
     for key in keys {
         let sealed = Sealed::new(&instance, Body::Block, key);

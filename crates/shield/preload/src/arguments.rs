@@ -10,6 +10,7 @@ use shield::real::Errno;
 use shield::roots;
 
 use crate::process::working_directory;
+use crate::start::open_later;
 
 /// The bytes of a C string. Empty for a null pointer, which the C library then answers for.
 ///
@@ -28,11 +29,15 @@ pub(crate) unsafe fn bytes<'a>(path: *const c_char) -> &'a [u8] {
 /// # Safety
 /// As [`bytes`].
 pub(crate) unsafe fn ruling(path: *const c_char) -> Result<Ruling, Errno> {
-    if roots::none() {
-        return Ok(Ruling::Outside);
-    }
     // SAFETY: by this function's contract.
-    rule(working_directory(), unsafe { bytes(path) })
+    let path = unsafe { bytes(path) };
+    if roots::none() {
+        open_later(path)?;
+        if roots::none() {
+            return Ok(Ruling::Outside);
+        }
+    }
+    rule(working_directory(), path)
 }
 
 /// What the core says of `path`, relative to the directory open as `base`.
@@ -59,7 +64,10 @@ pub(crate) unsafe fn ruling_at(base: c_int, path: *const c_char) -> Result<Rulin
 ///
 /// # Safety
 /// `into` is valid for writing `count` bytes, and nobody else uses them during the call.
-pub(crate) unsafe fn buffer_mut<'a>(into: *mut c_void, count: usize) -> Result<&'a mut [u8], Errno> {
+pub(crate) unsafe fn buffer_mut<'a>(
+    into: *mut c_void,
+    count: usize,
+) -> Result<&'a mut [u8], Errno> {
     if count == 0 {
         return Ok(&mut []);
     }

@@ -1,6 +1,6 @@
 //! close, dup, fcntl: the life of a descriptor.
 //!
-//! Invariants: D1, an entry goes before its descriptor does; D5, F_GETFL tells what the program asked for.
+//! Invariants: D1, an entry goes before its descriptor does; D5, `F_GETFL` tells what the program asked for.
 //!
 //! Must not: touch the file.
 #![expect(unsafe_code, reason = "interposed C functions")]
@@ -75,13 +75,18 @@ unsafe fn controlled(fd: c_int, command: c_int, argument: usize) -> c_int {
             if flags < 0 {
                 return flags;
             }
-            let access = if open.write_only { libc::O_WRONLY } else { flags & libc::O_ACCMODE };
+            let access = if open.write_only {
+                libc::O_WRONLY
+            } else {
+                flags & libc::O_ACCMODE
+            };
             let append = if open.append { libc::O_APPEND } else { 0 };
             flags & !libc::O_ACCMODE | access | append
         }
         libc::F_SETFL => {
-            let append = c_int::try_from(argument).is_ok_and(|flags| flags & libc::O_APPEND != 0);
-            let without = argument & !usize::try_from(libc::O_APPEND).unwrap_or(0);
+            // Only the lower half of the register is the argument, an int.
+            let bit = usize::try_from(libc::O_APPEND).unwrap_or(0);
+            let (append, without) = (argument & bit != 0, argument & !bit);
             // SAFETY: the program's arguments but for the flag that is emulated.
             let done = unsafe { next::fcntl(fd, command, without) };
             if done == 0 {

@@ -1,4 +1,4 @@
-//! copy_file_range, by reading and writing through the treatments.
+//! `copy_file_range`, by reading and writing through the treatments.
 //!
 //! PostgreSQL 18's `file_copy_method = clone` has no other way when this fails, so it never fails for being sealed.
 //!
@@ -30,7 +30,7 @@ symbols! {
 type End = (c_int, Option<Open>, *mut off_t);
 
 /// # Safety
-/// As copy_file_range(2).
+/// As `copy_file_range`.
 unsafe fn copied(from: End, to: End, len: size_t, flags: c_uint) -> Result<usize, Errno> {
     if flags != 0 {
         return Err(Errno(libc::EINVAL));

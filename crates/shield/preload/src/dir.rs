@@ -21,6 +21,12 @@ symbols! {
     fn readdir64(directory: *mut DIR) -> *mut dirent {
         read(directory)
     }
+    fn readdir_r(directory: *mut DIR, entry: *mut dirent, result: *mut *mut dirent) -> c_int {
+        read_into(directory, entry, result)
+    }
+    fn readdir64_r(directory: *mut DIR, entry: *mut dirent, result: *mut *mut dirent) -> c_int {
+        read_into(directory, entry, result)
+    }
 }
 
 /// # Safety
@@ -29,20 +35,38 @@ unsafe fn read(directory: *mut DIR) -> *mut dirent {
     loop {
         // SAFETY: the program's argument.
         let entry = unsafe { next::readdir(directory) };
-        if entry.is_null() || roots::none() {
-            return entry;
-        }
-        // SAFETY: the C library's entry, valid until the next call; its name is terminated. The fixed length of the
-        // field is not that of the entry, so no reference to the whole is made.
-        let name = unsafe { CStr::from_ptr((&raw const (*entry).d_name).cast()) };
-        if !name.to_bytes().starts_with(OWN_PREFIX.as_bytes()) {
-            return entry;
-        }
-        // SAFETY: an open directory.
-        if !is_data_directory(unsafe { libc::dirfd(directory) }) {
+        // SAFETY: an open directory, and the C library's entry.
+        if entry.is_null() || unsafe { !hidden(directory, entry) } {
             return entry;
         }
     }
+}
+
+/// # Safety
+/// As `readdir_r`.
+unsafe fn read_into(directory: *mut DIR, entry: *mut dirent, result: *mut *mut dirent) -> c_int {
+    loop {
+        // SAFETY: the program's arguments.
+        let failed = unsafe { next::readdir_r(directory, entry, result) };
+        // SAFETY: as above; on success the result is null or the entry that was filled.
+        if failed != 0 || unsafe { (*result).is_null() || !hidden(directory, *result) } {
+            return failed;
+        }
+    }
+}
+
+/// # Safety
+/// An open directory and an entry of it.
+unsafe fn hidden(directory: *mut DIR, entry: *const dirent) -> bool {
+    if roots::none() {
+        return false;
+    }
+    // SAFETY: the C library's entry, valid until the next call; its name is terminated. The fixed length of the field
+    // is not that of the entry, so no reference to the whole is made.
+    let name = unsafe { CStr::from_ptr((&raw const (*entry).d_name).cast()) };
+    name.to_bytes().starts_with(OWN_PREFIX.as_bytes())
+        // SAFETY: an open directory.
+        && is_data_directory(unsafe { libc::dirfd(directory) })
 }
 
 fn is_data_directory(fd: c_int) -> bool {

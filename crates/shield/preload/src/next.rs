@@ -1,7 +1,7 @@
-//! The functions behind the interposed ones, found with `dlsym(RTLD_NEXT)`, and how a symbol is declared.
+//! The functions behind the interposed ones, found with `dlsym` and `RTLD_NEXT`, and how a symbol is declared.
 //!
 //! Invariants: a function is looked up once; one that the C library does not have fails with ENOSYS. [`real`] is
-//! complete before main(), see [`crate::start`]. Errno is the kernel's: nothing here changes it on success.
+//! complete before `main`, see [`crate::start`]. Errno is the kernel's: nothing here changes it on success.
 //!
 //! Must not: decide anything.
 #![expect(unsafe_code, reason = "dlsym, and calls through what it finds")]
@@ -51,6 +51,9 @@ pub(crate) struct CookieFunctions {
     pub(crate) seek: Option<unsafe extern "C" fn(*mut c_void, *mut off_t, c_int) -> c_int>,
     pub(crate) close: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
 }
+
+/// C's void, as a result.
+type Nothing = ();
 
 /// Declares how the C library's functions are called: name, arguments, result, and the result of a failure.
 macro_rules! next {
@@ -109,7 +112,7 @@ next! {
     openat(base: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, -1;
     close(fd: c_int) -> c_int, -1;
     close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, -1;
-    closefrom(first: c_int) -> (), ();
+    closefrom(first: c_int) -> Nothing, ();
     dup(fd: c_int) -> c_int, -1;
     dup2(fd: c_int, copy: c_int) -> c_int, -1;
     dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int, -1;
@@ -159,10 +162,14 @@ next! {
     access(path: *const c_char, mode: c_int) -> c_int, -1;
     faccessat(base: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int, -1;
     readdir(directory: *mut DIR) -> *mut libc::dirent, null_mut();
+    readdir_r(directory: *mut DIR, entry: *mut libc::dirent, result: *mut *mut libc::dirent) -> c_int, libc::ENOSYS;
     copy_file_range(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, count: size_t, flags: c_uint) -> ssize_t, -1;
     sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t, -1;
     splice(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, count: size_t, flags: c_uint) -> ssize_t, -1;
     mmap(address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void, libc::MAP_FAILED;
+    aio_read(block: *mut libc::aiocb) -> c_int, -1;
+    aio_write(block: *mut libc::aiocb) -> c_int, -1;
+    mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int, -1;
     fork() -> libc::pid_t, -1;
     chdir(path: *const c_char) -> c_int, -1;
     fchdir(fd: c_int) -> c_int, -1;
@@ -222,11 +229,21 @@ pub(crate) fn real() -> &'static Real {
             // SAFETY: as above.
             unsafe { close(fd) }
         }
-        unsafe extern "C" fn real_pread(fd: c_int, into: *mut c_void, count: usize, at: i64) -> isize {
+        unsafe extern "C" fn real_pread(
+            fd: c_int,
+            into: *mut c_void,
+            count: usize,
+            at: i64,
+        ) -> isize {
             // SAFETY: as above.
             unsafe { pread(fd, into, count, at) }
         }
-        unsafe extern "C" fn real_pwrite(fd: c_int, from: *const c_void, count: usize, at: i64) -> isize {
+        unsafe extern "C" fn real_pwrite(
+            fd: c_int,
+            from: *const c_void,
+            count: usize,
+            at: i64,
+        ) -> isize {
             // SAFETY: as above.
             unsafe { pwrite(fd, from, count, at) }
         }

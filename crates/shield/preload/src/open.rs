@@ -1,6 +1,6 @@
 //! open and its aliases.
 //!
-//! Invariants: D1, D3, D5, D6. A path of an instance that is sealed is opened for reading too and without O_APPEND, and
+//! Invariants: D1, D3, D5, D6. A path of an instance that is sealed is opened for reading too and without `O_APPEND`, and
 //! entered into the table before the program sees the descriptor.
 //!
 //! Must not: read or write the file.
@@ -53,6 +53,55 @@ symbols! {
         let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC | libc::O_LARGEFILE;
         opened(ruling(path), path, flags, |flags| next::open(path, flags, mode))
     }
+}
+
+symbols! {
+    fn mkstemp(template: *mut c_char) -> c_int {
+        made(template, next::mkostemps(template, 0, 0), 0)
+    }
+    fn mkstemp64(template: *mut c_char) -> c_int {
+        made(template, next::mkostemps(template, 0, 0), 0)
+    }
+    fn mkostemp(template: *mut c_char, flags: c_int) -> c_int {
+        made(template, next::mkostemps(template, 0, flags & !libc::O_APPEND), flags)
+    }
+    fn mkostemp64(template: *mut c_char, flags: c_int) -> c_int {
+        made(template, next::mkostemps(template, 0, flags & !libc::O_APPEND), flags)
+    }
+    fn mkstemps(template: *mut c_char, suffix: c_int) -> c_int {
+        made(template, next::mkostemps(template, suffix, 0), 0)
+    }
+    fn mkstemps64(template: *mut c_char, suffix: c_int) -> c_int {
+        made(template, next::mkostemps(template, suffix, 0), 0)
+    }
+    fn mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int {
+        made(template, next::mkostemps(template, suffix, flags & !libc::O_APPEND), flags)
+    }
+    fn mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int {
+        made(template, next::mkostemps(template, suffix, flags & !libc::O_APPEND), flags)
+    }
+}
+
+/// What the C library made under a name of its choice, which now stands in `template`: nothing is in it yet.
+///
+/// # Safety
+/// `template` is a terminated string.
+unsafe fn made(template: *mut c_char, fd: c_int, flags: c_int) -> c_int {
+    if fd < 0 {
+        return fd;
+    }
+    // SAFETY: by this function's contract.
+    let made = unsafe { opened(ruling(template), template, libc::O_RDWR | flags, |_| fd) };
+    if made < 0 {
+        // It was refused, and must not stay. SAFETY: opened for this call, given to nobody; a terminated string.
+        unsafe {
+            let kept = Errno::last();
+            let _closed = next::close(fd);
+            let _removed = next::unlink(template);
+            next::set_errno(kept.0);
+        }
+    }
+    made
 }
 
 /// Opens as the ruling says. `how` calls the C library with the flags it is given.

@@ -32,6 +32,18 @@ symbols! {
     fn splice(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint) -> ssize_t {
         if sealed(to) || sealed(from) { refuse() } else { next::splice(from, from_at, to, to_at, len, flags) }
     }
+    fn aio_read(block: *mut libc::aiocb) -> c_int {
+        if asynchronous(block) { failed(libc::EINVAL) } else { next::aio_read(block) }
+    }
+    fn aio_read64(block: *mut libc::aiocb) -> c_int {
+        if asynchronous(block) { failed(libc::EINVAL) } else { next::aio_read(block) }
+    }
+    fn aio_write(block: *mut libc::aiocb) -> c_int {
+        if asynchronous(block) { failed(libc::EINVAL) } else { next::aio_write(block) }
+    }
+    fn aio_write64(block: *mut libc::aiocb) -> c_int {
+        if asynchronous(block) { failed(libc::EINVAL) } else { next::aio_write(block) }
+    }
     fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
         if clones(fd, request, argument) {
             return failed(libc::EOPNOTSUPP);
@@ -58,6 +70,13 @@ symbols! {
     }
 }
 
+/// # Safety
+/// `block` is null or valid.
+unsafe fn asynchronous(block: *const libc::aiocb) -> bool {
+    // SAFETY: by this function's contract.
+    !block.is_null() && sealed(unsafe { (*block).aio_fildes })
+}
+
 fn sealed(fd: c_int) -> bool {
     files::find(fd).is_some()
 }
@@ -70,7 +89,14 @@ fn refuse() -> ssize_t {
 
 /// # Safety
 /// As mmap(2).
-unsafe fn map(address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, at: off_t) -> *mut c_void {
+unsafe fn map(
+    address: *mut c_void,
+    len: size_t,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    at: off_t,
+) -> *mut c_void {
     if flags & libc::MAP_ANONYMOUS == 0 && sealed(fd) {
         next::set_errno(libc::ENODEV);
         return libc::MAP_FAILED;
@@ -87,7 +113,8 @@ const FICLONERANGE: c_ulong = 0x4020_940d;
 /// As ioctl(2).
 unsafe fn clones(fd: c_int, request: c_ulong, argument: usize) -> bool {
     let source = match request {
-        FICLONE => i64::try_from(argument).ok(),
+        // An int: only the lower half of the register counts.
+        FICLONE => i64::try_from(argument & 0xffff_ffff).ok(),
         FICLONERANGE if argument != 0 => {
             // SAFETY: for this request the argument points to the structure.
             Some(unsafe { std::ptr::with_exposed_provenance::<i64>(argument).read_unaligned() })
@@ -107,11 +134,18 @@ unsafe fn clones(fd: c_int, request: c_ulong, argument: usize) -> bool {
 
 /// # Safety
 /// `pass` calls the function it is given, which is that of liburing with the name `name`.
-unsafe fn ring_refused(name: &'static std::ffi::CStr, pass: impl FnOnce(*mut c_void) -> c_int) -> c_int {
+unsafe fn ring_refused(
+    name: &'static std::ffi::CStr,
+    pass: impl FnOnce(*mut c_void) -> c_int,
+) -> c_int {
     if roots::none() {
         // SAFETY: a terminated name.
         let function = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-        return if function.is_null() { -libc::ENOSYS } else { pass(function) };
+        return if function.is_null() {
+            -libc::ENOSYS
+        } else {
+            pass(function)
+        };
     }
     report::refuse(&code::PG_REFUSED, format_args!("io_method=io_uring"));
     -libc::EPERM

@@ -21,7 +21,10 @@ impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         // The last byte is kept for the newline; what does not fit is cut off.
         let room = LINE_MAX.saturating_sub(self.len).saturating_sub(1);
-        let taken = text.as_bytes().get(..text.len().min(room)).unwrap_or_default();
+        let taken = text
+            .as_bytes()
+            .get(..text.len().min(room))
+            .unwrap_or_default();
         let end = self.len.saturating_add(taken.len());
         if let Some(space) = self.bytes.get_mut(self.len..end) {
             space.copy_from_slice(taken);

@@ -109,7 +109,7 @@ unsafe fn cut_by_path(path: *const c_char, size: off_t) -> c_int {
 }
 
 /// # Safety
-/// As posix_fallocate(3).
+/// As `posix_fallocate`.
 unsafe fn posix_reserve(fd: c_int, from: off_t, len: off_t) -> c_int {
     match files::find(fd) {
         // SAFETY: plain arguments.

@@ -1,4 +1,4 @@
-//! The constructor: runs before main(), opens the instances that the program will work on, or ends the program.
+//! The constructor: runs before `main`, opens the instances that the program will work on, or ends the program.
 //!
 //! Invariants: R1, R2; a program that is not PostgreSQL's is not touched unless it is asked for; `postgres` asked only
 //! for its version or its help opens nothing.
@@ -9,9 +9,11 @@
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use shield::discover::{self, ROOTS_VARIABLE};
-use shield::instance::Instance;
+use shield::instance::{self, Instance};
+use shield::real::Errno;
 use shield::{roots, scratch, source};
 use strongroom_format::code;
 use strongroom_keyring::Error;
@@ -20,6 +22,8 @@ use crate::{next, process, report};
 
 /// Runs the shield in any program, not only in PostgreSQL's.
 const ALL_VARIABLE: &str = "STRONGROOM_SHIELD_ALL";
+/// Lets a sealed server dump core, which then holds data in clear.
+const CORE_VARIABLE: &str = "STRONGROOM_SHIELD_CORE";
 /// The file name by which the library finds itself in `LD_PRELOAD`.
 const LIBRARY: &[u8] = b"libstrongroom_shield";
 
@@ -63,6 +67,8 @@ enum Program {
     Server,
     /// Another program of PostgreSQL's that works on data directories.
     Frontend,
+    /// `pg_ctl`: it starts servers, which fetch their keys themselves, and seldom reads one sealed file.
+    Control,
 }
 
 /// Programs of PostgreSQL's that read or write files of a data directory.
@@ -93,13 +99,17 @@ impl Program {
         let name = file.file_name()?.as_bytes();
         let asks = |option: &[u8]| arguments.get(1).is_some_and(|first| first == option);
         if name == b"postgres" || name == b"postmaster" {
-            let only_tells = [&b"-V"[..], b"--version", b"-?", b"--help", b"--describe-config"];
+            let only_tells = [
+                &b"-V"[..],
+                b"--version",
+                b"-?",
+                b"--help",
+                b"--describe-config",
+            ];
             return (!only_tells.into_iter().any(asks)).then_some(Self::Server);
         }
         if name == b"pg_ctl" {
-            // It reads the control file to promote, and nothing else that is sealed.
-            let promotes = arguments.iter().any(|argument| argument == b"promote");
-            return promotes.then_some(Self::Frontend);
+            return Some(Self::Control);
         }
         let all = std::env::var_os(ALL_VARIABLE).is_some_and(|value| value == "1");
         (all || FRONTENDS.contains(&name)).then_some(Self::Frontend)
@@ -116,25 +126,82 @@ fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
     let here = process::working_directory();
     let candidates = discover::candidates(arguments, &environment, here, parents);
     let sealed = discover::sealed(candidates);
+    check_roots(here)?;
     if sealed.is_empty() {
-        return if program == Program::Server { refuse_plain() } else { Ok(()) };
+        return if program == Program::Server {
+            refuse_plain()
+        } else {
+            Ok(())
+        };
     }
-    scratch::prepare().map_err(|_| Error::new(&code::IO, "no memory for buffers"))?;
+    if program == Program::Control {
+        // Fetching a key may cost a command's run, and a key that is handed over can be fetched once.
+        return LATER
+            .set(sealed)
+            .map_err(|_| Error::new(&code::BUG, "started twice"));
+    }
     // A key command must not run under the shield, whatever it is.
     let preload = take_out_of_preload();
-    let opened = open(&sealed);
+    let opened = scratch::prepare()
+        .map_err(|_| Error::new(&code::IO, "no memory for buffers"))
+        .and_then(|()| open(&sealed));
     if program == Program::Server {
         forget_keys();
-    } else if let Some(preload) = preload {
-        // SAFETY: before main() there is one thread.
-        unsafe { std::env::set_var("LD_PRELOAD", preload) };
+        forbid_core_dumps();
+    } else {
+        put_back(preload);
     }
     if is_running("pg_upgrade") {
         // It copies pg_xact and pg_multixact with `cp`, from one instance's keys to another's.
-        // SAFETY: as above.
+        // SAFETY: before main() there is one thread.
         unsafe { std::env::set_var(ALL_VARIABLE, "1") };
     }
-    opened
+    opened?;
+    if program == Program::Server && !strongroom_crypto::memory_is_locked() {
+        let code = &code::MEMORY_NOT_LOCKED;
+        report::line(format_args!(
+            "strongroom: SR-{:04}: {}; {}",
+            code.number, code.what, code.todo
+        ));
+    }
+    Ok(())
+}
+
+/// What `pg_ctl` will open when it reads the control file: to promote, and from 18 on when a start has failed.
+static LATER: OnceLock<Vec<Found>> = OnceLock::new();
+
+/// The one sealed file that `pg_ctl` reads.
+const CONTROL_FILE: &[u8] = b"global/pg_control";
+
+/// Opens what [`LATER`] holds, if `path` asks for it. `pg_ctl` has one thread.
+///
+/// # Errors
+/// EACCES when an instance does not open; it has been said why.
+pub(crate) fn open_later(path: &[u8]) -> Result<(), Errno> {
+    let Some(later) = LATER.get().filter(|_| path.ends_with(CONTROL_FILE)) else {
+        return Ok(());
+    };
+    let preload = take_out_of_preload();
+    let opened = open(later);
+    put_back(preload);
+    opened.map_err(|error| {
+        report::line(format_args!("strongroom: {error}; {}", error.code().todo));
+        Errno(libc::EACCES)
+    })
+}
+
+/// A core of the server would hold user data in clear, and the kernel writes it into the data directory. A limit of 1
+/// byte forbids files, and pipes too, which a limit of 0 does not (core(5)).
+fn forbid_core_dumps() {
+    if std::env::var_os(CORE_VARIABLE).is_some_and(|value| value == "1") {
+        return;
+    }
+    let one = libc::rlimit {
+        rlim_cur: 1,
+        rlim_max: 1,
+    };
+    // SAFETY: a valid structure for the call.
+    let _refused = unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const one) };
 }
 
 /// A server that was given a key or a root, but whose data directory is not sealed.
@@ -144,7 +211,22 @@ fn refuse_plain() -> Result<(), Error> {
     if roots.is_none() && key.is_none() {
         return Ok(());
     }
-    Err(Error::new(&code::PG_NOT_SEALED, "no strongroom.header in it"))
+    Err(Error::new(
+        &code::PG_NOT_SEALED,
+        "no strongroom.header in it",
+    ))
+}
+
+/// What is called an instance must be one: a program would write it in clear.
+fn check_roots(here: &[u8]) -> Result<(), Error> {
+    let roots = std::env::var_os(ROOTS_VARIABLE).unwrap_or_default();
+    for root in discover::named_roots(roots.as_bytes()) {
+        let path = Path::new(OsStr::from_bytes(here)).join(OsStr::from_bytes(root));
+        if !instance::is_sealed(&path) {
+            return Err(Error::new(&code::PG_NOT_SEALED, path.display().to_string()));
+        }
+    }
+    Ok(())
 }
 
 fn is_running(program: &str) -> bool {
@@ -203,7 +285,7 @@ fn take_out_of_preload() -> Option<OsString> {
         .split(is_separator)
         .filter(|path| !path.is_empty() && !contains(path, LIBRARY))
         .collect();
-    // SAFETY: before main() there is one thread.
+    // SAFETY: before main(), or in `pg_ctl`, there is one thread.
     unsafe {
         if kept.is_empty() {
             std::env::remove_var("LD_PRELOAD");
@@ -212,6 +294,13 @@ fn take_out_of_preload() -> Option<OsString> {
         }
     }
     Some(former)
+}
+
+fn put_back(preload: Option<OsString>) {
+    if let Some(preload) = preload {
+        // SAFETY: before main(), or in `pg_ctl`, there is one thread.
+        unsafe { std::env::set_var("LD_PRELOAD", preload) };
+    }
 }
 
 fn contains(path: &[u8], part: &[u8]) -> bool {

@@ -81,11 +81,17 @@ unsafe fn pwritev_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) 
     count(parts.and_then(|parts| scatter(fd, &open, parts, offset(at)?)))
 }
 
-/// Flags ask for speed or for order (RWF_DSYNC): none that would have to be kept is passed over.
+/// Flags ask for speed or for order (`RWF_DSYNC`): none that would have to be kept is passed over.
 ///
 /// # Safety
 /// As preadv2(2).
-unsafe fn preadv2_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int) -> ssize_t {
+unsafe fn preadv2_any(
+    fd: c_int,
+    parts: *const iovec,
+    number: c_int,
+    at: off_t,
+    flags: c_int,
+) -> ssize_t {
     if files::find(fd).is_none() {
         // SAFETY: the program's arguments.
         return unsafe { next::preadv2(fd, parts, number, at, flags) };
@@ -95,13 +101,23 @@ unsafe fn preadv2_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t, 
     }
     // SAFETY: the program's arguments.
     unsafe {
-        if at == -1 { readv(fd, parts, number) } else { preadv_any(fd, parts, number, at) }
+        if at == -1 {
+            readv(fd, parts, number)
+        } else {
+            preadv_any(fd, parts, number, at)
+        }
     }
 }
 
 /// # Safety
 /// As pwritev2(2).
-unsafe fn pwritev2_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int) -> ssize_t {
+unsafe fn pwritev2_any(
+    fd: c_int,
+    parts: *const iovec,
+    number: c_int,
+    at: off_t,
+    flags: c_int,
+) -> ssize_t {
     if files::find(fd).is_none() {
         // SAFETY: the program's arguments.
         return unsafe { next::pwritev2(fd, parts, number, at, flags) };
@@ -111,7 +127,11 @@ unsafe fn pwritev2_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t,
     }
     // SAFETY: the program's arguments.
     unsafe {
-        if at == -1 { writev(fd, parts, number) } else { pwritev_any(fd, parts, number, at) }
+        if at == -1 {
+            writev(fd, parts, number)
+        } else {
+            pwritev_any(fd, parts, number, at)
+        }
     }
 }
 
@@ -129,7 +149,7 @@ unsafe fn slice<'a>(parts: *const iovec, number: c_int) -> Result<&'a [iovec], E
     Ok(unsafe { std::slice::from_raw_parts(parts, number) })
 }
 
-/// Most parts of one transfer (UIO_MAXIOV).
+/// Most parts of one transfer (`UIO_MAXIOV`).
 const PARTS_MAX: usize = 1024;
 
 fn read_from_position(fd: c_int, open: &Open, parts: &[iovec]) -> Result<usize, Errno> {
@@ -214,7 +234,9 @@ fn scatter(fd: c_int, open: &Open, parts: &[iovec], at: u64) -> Result<usize, Er
             while let Some(part) = cursor.next(rest.len()) {
                 // SAFETY: the program's buffers, of which `part` is a piece.
                 let from = unsafe { buffer(part.iov_base, part.iov_len) }?;
-                let (now, later) = rest.split_at_mut_checked(from.len()).ok_or(Errno(libc::EINVAL))?;
+                let (now, later) = rest
+                    .split_at_mut_checked(from.len())
+                    .ok_or(Errno(libc::EINVAL))?;
                 now.copy_from_slice(from);
                 rest = later;
             }

@@ -70,7 +70,9 @@ fn run(place: &Place, data: PathBuf) -> (Server, Vec<String>) {
     server.start();
     let mut answers = vec![server.sql(WORKLOAD), server.sql(PARALLEL)];
     for strategy in ["file_copy", "wal_log"] {
-        server.sql(&format!("create database copy_{strategy} template template1 strategy {strategy}"));
+        server.sql(&format!(
+            "create database copy_{strategy} template template1 strategy {strategy}"
+        ));
     }
     answers.push(server.sql("select count(*) from pg_class where relkind = 'i'"));
     (server, answers)
@@ -81,24 +83,49 @@ fn a_sealed_instance_answers_as_a_plain_one_and_stores_nothing_readable() {
     let place = Place::new();
     let (plain, expected) = run(&place, place.plain("plain"));
     for canary in CANARIES {
-        assert!(!holding(&plain.data, canary).is_empty(), "{canary} is not in the plain instance");
+        assert!(
+            !holding(&plain.data, canary).is_empty(),
+            "{canary} is not in the plain instance"
+        );
     }
     plain.stop();
     for (name, cipher) in [("first", Cipher::Aes128Xts), ("second", Cipher::Aes256Xts)] {
         let (sealed, answers) = run(&place, place.sealed(name, cipher));
         assert_eq!(answers, expected, "{name}");
-        assert_eq!(holding(&sealed.data, "Canary"), Vec::<PathBuf>::new(), "running");
+        assert_eq!(
+            holding(&sealed.data, "Canary"),
+            Vec::<PathBuf>::new(),
+            "running"
+        );
         sealed.kill();
-        assert_eq!(holding(&sealed.data, "Canary"), Vec::<PathBuf>::new(), "killed");
+        assert_eq!(
+            holding(&sealed.data, "Canary"),
+            Vec::<PathBuf>::new(),
+            "killed"
+        );
         sealed.start();
         let again = "select md5(string_agg(a, '' order by id)) from t; select count(*) from u";
         let rows = sealed.sql(again);
-        assert!(rows.ends_with("\n0"), "an unlogged table is empty after a crash: {rows}");
+        assert!(
+            rows.ends_with("\n0"),
+            "an unlogged table is empty after a crash: {rows}"
+        );
         sealed.sql("create extension amcheck; select bt_index_check(oid, true) from pg_class where relkind = 'i' and relam = 403");
         sealed.stop();
-        assert_eq!(holding(&sealed.data, "Canary"), Vec::<PathBuf>::new(), "stopped");
+        assert_eq!(
+            holding(&sealed.data, "Canary"),
+            Vec::<PathBuf>::new(),
+            "stopped"
+        );
         let mut checksums = sealed.tool("pg_checksums");
-        let report = check(checksums.arg("-c").arg("-D").arg(&sealed.data).output().unwrap());
+        let report = check(
+            checksums
+                .arg("-c")
+                .arg("-D")
+                .arg(&sealed.data)
+                .output()
+                .unwrap(),
+        );
         assert!(report.contains("Bad checksums:  0"), "{report}");
     }
 }

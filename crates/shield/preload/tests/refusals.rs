@@ -42,7 +42,11 @@ fn refused(data: &Path, variables: &[(&str, &str)], code: &str) {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains(code), "{code}: {said}");
     assert_eq!(said.trim_end().lines().count(), 1, "{said}");
-    assert_eq!(state(data), before, "{code}: a refused start changes nothing");
+    assert_eq!(
+        state(data),
+        before,
+        "{code}: a refused start changes nothing"
+    );
 }
 
 fn write(path: &Path, bytes: &[u8]) {
@@ -57,10 +61,18 @@ fn a_server_without_the_right_key_does_not_start() {
     let data = server.data.as_path();
     let wrong = "ab".repeat(32);
     refused(data, &[("PGENCRYPTIONKEY", &wrong)], "SR-2002");
-    refused(data, &[("PGENCRYPTIONKEY", "nonsense nonsense \u{e4}")], "SR-20");
+    refused(
+        data,
+        &[("PGENCRYPTIONKEY", "nonsense nonsense \u{e4}")],
+        "SR-20",
+    );
     refused(data, &[("STRONGROOM_PG_KEY_FILE", "/nowhere")], "SR-2007");
     refused(data, &[("STRONGROOM_PG_KEY_COMMAND", "exit 3")], "SR-2009");
-    refused(data, &[("STRONGROOM_PG_KEY_COMMAND", "echo garbage")], "SR-20");
+    refused(
+        data,
+        &[("STRONGROOM_PG_KEY_COMMAND", "echo garbage")],
+        "SR-20",
+    );
     let hanging = [
         ("STRONGROOM_PG_KEY_COMMAND", "sleep 60"),
         ("STRONGROOM_KEY_COMMAND_TIMEOUT", "1"),
@@ -97,7 +109,10 @@ fn a_server_with_a_damaged_header_does_not_start() {
     refused(&server.data, &[], "SR-3001");
     // Another instance's header under the same key: the control file reads as noise, and PostgreSQL stops there.
     let other = place.sealed("other", Cipher::Aes128Xts);
-    write(&path, &std::fs::read(other.join("strongroom.header")).unwrap());
+    write(
+        &path,
+        &std::fs::read(other.join("strongroom.header")).unwrap(),
+    );
     let output = start(&server.data, &[]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("FATAL"), "{said}");
@@ -118,11 +133,17 @@ fn an_unfinished_conversion_and_a_plain_instance_are_refused() {
     let plain = Server::create(&place, place.plain("plain"), "");
     let root = plain.data.display().to_string();
     refused(&plain.data, &[("STRONGROOM_PG_ROOTS", &root)], "SR-7");
-    refused(&plain.data, &[("PGENCRYPTIONKEY", &"5a".repeat(32))], "SR-7");
+    refused(
+        &plain.data,
+        &[("PGENCRYPTIONKEY", &"5a".repeat(32))],
+        "SR-7",
+    );
     // Without any of it a plain instance is none of the shield's business.
     let mut ctl = program("env");
     ctl.arg(format!("LD_PRELOAD={}", library().display()));
-    ctl.arg(binary("postgres")).args(["-C", "port", "-D"]).arg(&plain.data);
+    ctl.arg(binary("postgres"))
+        .args(["-C", "port", "-D"])
+        .arg(&plain.data);
     assert_eq!(check(ctl.output().unwrap()).trim(), "5432");
 }
 
@@ -130,7 +151,10 @@ fn an_unfinished_conversion_and_a_plain_instance_are_refused() {
 fn a_version_can_be_asked_for_without_a_key() {
     let mut command = program("env");
     command.arg(format!("LD_PRELOAD={}", library().display()));
-    command.arg("PGENCRYPTIONKEY=nonsense").arg(binary("postgres")).arg("-V");
+    command
+        .arg("PGENCRYPTIONKEY=nonsense")
+        .arg(binary("postgres"))
+        .arg("-V");
     assert!(check(command.output().unwrap()).starts_with("postgres (PostgreSQL)"));
 }
 
@@ -139,14 +163,20 @@ fn children_of_the_server_get_neither_the_library_nor_a_key() {
     let place = Place::new();
     let server = Server::create(&place, place.sealed("data", Cipher::Aes128Xts), "");
     let seen = place.path().join("seen");
-    let archive = format!("-c archive_mode=on -c archive_command='env>{}'", seen.display());
+    let archive = format!(
+        "-c archive_mode=on -c archive_command='env>{}'",
+        seen.display()
+    );
     // The key from the environment, as CYBERTEC's users give it.
     let key = "5a".repeat(32);
     std::fs::remove_file(server.data.join("strongroom.conf")).unwrap();
     let server = Server::of(&place, server.data.clone(), &archive);
     let postmaster = server.start_with(&[("PGENCRYPTIONKEY", &key)]);
     let kernel = std::fs::read(format!("/proc/{postmaster}/environ")).unwrap();
-    assert!(!kernel.windows(64).any(|window| window == key.as_bytes()), "the key is in /proc");
+    assert!(
+        !kernel.windows(64).any(|window| window == key.as_bytes()),
+        "the key is in /proc"
+    );
     server.sql("create table t as select 1 as a; select pg_switch_wal()");
     let limit = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while !seen.exists() && std::time::Instant::now() < limit {
@@ -155,7 +185,10 @@ fn children_of_the_server_get_neither_the_library_nor_a_key() {
     server.stop();
     let environment = std::fs::read_to_string(&seen).unwrap();
     for forbidden in ["LD_PRELOAD", "PGENCRYPTIONKEY", "STRONGROOM"] {
-        assert!(!environment.contains(forbidden), "{forbidden}: {environment}");
+        assert!(
+            !environment.contains(forbidden),
+            "{forbidden}: {environment}"
+        );
     }
 }
 
@@ -167,10 +200,22 @@ fn settings_that_would_move_data_past_the_shield_are_refused() {
         let mut command = program("env");
         command.arg(format!("LD_PRELOAD={}", library().display()));
         command.arg(binary("postgres")).arg("-D").arg(&server.data);
-        command.args(["-c", "listen_addresses=", "-c", "dynamic_shared_memory_type=mmap"]);
-        command.args(["-c", "unix_socket_directories="]).current_dir("/").output().unwrap()
+        command.args([
+            "-c",
+            "listen_addresses=",
+            "-c",
+            "dynamic_shared_memory_type=mmap",
+        ]);
+        command
+            .args(["-c", "unix_socket_directories="])
+            .current_dir("/")
+            .output()
+            .unwrap()
     };
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{said}");
-    assert!(said.contains("SR-7") && said.contains("dynamic_shared_memory_type"), "{said}");
+    assert!(
+        said.contains("SR-7") && said.contains("dynamic_shared_memory_type"),
+        "{said}"
+    );
 }
