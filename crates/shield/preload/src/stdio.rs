@@ -142,6 +142,12 @@ fn stream_or_close(fd: c_int, mode: &Mode) -> *mut FILE {
 
 /// A stream over an open sealed file.
 fn stream_of(fd: c_int, mode: &Mode) -> *mut FILE {
+    // As the C library does, so that ftell tells the size of a file that is appended to before it is written.
+    let appends = libc::O_WRONLY | libc::O_APPEND;
+    if let (true, Some(open)) = (mode.flags & appends == appends, files::find(fd)) {
+        // The C library does not look at the result either.
+        let _at = transfer::seek(real(), fd, &open, 0, libc::SEEK_END);
+    }
     let functions = CookieFunctions {
         read: Some(cookie_read),
         write: Some(cookie_write),
