@@ -31,9 +31,21 @@ fn on_a_terminal(place: &Place, arguments: &[&str], lines: &[&str]) -> (i32, Str
     let end = || Stdio::from(far.try_clone().unwrap());
     let inner = place.command(arguments);
     let mut command = Command::new("setsid");
-    command.args(["--ctty", "--wait"]).arg(inner.get_program()).args(inner.get_args());
-    command.current_dir(place.path("")).env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin").env("LC_ALL", "C.UTF-8");
-    let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    command
+        .args(["--ctty", "--wait"])
+        .arg(inner.get_program())
+        .args(inner.get_args());
+    command
+        .current_dir(place.path(""))
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
+        .env("LC_ALL", "C.UTF-8");
+    let mut child = command
+        .stdin(end())
+        .stdout(end())
+        .stderr(end())
+        .spawn()
+        .unwrap();
     drop(command);
     let mut near = File::from(near);
     let mut shown = String::new();
@@ -54,7 +66,9 @@ fn on_a_terminal(place: &Place, arguments: &[&str], lines: &[&str]) -> (i32, Str
         let last = shown[answered..].lines().last().unwrap_or_default();
         if last.contains("assphrase of ") && last.ends_with(": ") {
             answered = shown.len();
-            let line = lines.next().unwrap_or_else(|| panic!("asked once more: {shown:?}"));
+            let line = lines
+                .next()
+                .unwrap_or_else(|| panic!("asked once more: {shown:?}"));
             near.write_all(format!("{line}\n").as_bytes()).unwrap();
         }
     };
@@ -68,7 +82,10 @@ fn asked_once_and_handed_on_by_nothing_that_others_see() {
     let initdb = ["pg", "initdb", "-D", "data", "--ask", "--", "--no-sync"];
     let (code, shown) = on_a_terminal(&place, &initdb, &[PASSPHRASE, PASSPHRASE]);
     assert_eq!(code, 0, "{shown}");
-    assert!(shown.contains("passphrase, fingerprint") && shown.contains("SR-7020"), "{shown}");
+    assert!(
+        shown.contains("passphrase, fingerprint") && shown.contains("SR-7020"),
+        "{shown}"
+    );
     assert!(!shown.contains("horse"), "no echo");
     let kept = fs::read_to_string(place.path("data/strongroom.conf")).unwrap();
     assert!(kept.lines().all(|line| line.starts_with('#')), "{kept}");
@@ -76,11 +93,17 @@ fn asked_once_and_handed_on_by_nothing_that_others_see() {
     // Nobody is there to be asked.
     let unattended = place.start_unattended();
     assert_ne!(unattended.code, 0);
-    assert!(place.log().starts_with("strongroom: SR-2001: "), "{}", place.log());
+    assert!(
+        place.log().starts_with("strongroom: SR-2001: "),
+        "{}",
+        place.log()
+    );
     place.start(&["--ask"]).failed(2, "SR-1004");
 
     let options = place.options();
-    let start = ["pg", "start", "-D", "data", "--ask", "-l", "log", "--", "-o", &options];
+    let start = [
+        "pg", "start", "-D", "data", "--ask", "-l", "log", "--", "-o", &options,
+    ];
     let (code, shown) = on_a_terminal(&place, &start, &["wrong"]);
     assert_eq!(code, 3, "{shown}");
     assert!(shown.contains("error[SR-2002]"), "{shown}");
@@ -99,11 +122,27 @@ fn asked_once_and_handed_on_by_nothing_that_others_see() {
         .flatten()
         .filter_map(|entry| fs::read_link(entry.path()).ok())
         .filter(|target| target.to_string_lossy().contains("memfd:strongroom"));
-    assert_eq!(memory.count(), 0, "the server has closed what it got the passphrase from");
-    let children = place.sql("create table e (l text); copy e from program 'ls -l /proc/self/fd; env'; \
-                              select string_agg(l, ' ') from e");
-    assert!(!children.contains("memfd") && !children.contains("STRONGROOM_PG_KEY"), "{children}");
+    assert_eq!(
+        memory.count(),
+        0,
+        "the server has closed what it got the passphrase from"
+    );
+    let children = place.sql(
+        "create table e (l text); copy e from program 'ls -l /proc/self/fd; env'; \
+                              select string_agg(l, ' ') from e",
+    );
+    assert!(
+        !children.contains("memfd") && !children.contains("STRONGROOM_PG_KEY"),
+        "{children}"
+    );
     place.stop();
-    let (code, shown) = on_a_terminal(&place, &["pg", "controldata", "-D", "data", "--ask"], &[PASSPHRASE]);
-    assert!(code == 0 && shown.contains("Data encryption key:                  passphrase"), "{shown}");
+    let (code, shown) = on_a_terminal(
+        &place,
+        &["pg", "controldata", "-D", "data", "--ask"],
+        &[PASSPHRASE],
+    );
+    assert!(
+        code == 0 && shown.contains("Data encryption key:                  passphrase"),
+        "{shown}"
+    );
 }

@@ -31,7 +31,11 @@ fn refused(place: &Place, expected: &Refusal) {
     let before = place.everything("data");
     place.start(&[]).failed(expected.exit, expected.code);
     unattended_refused(place, expected.code);
-    assert!(before == place.everything("data"), "{}: something was changed", expected.code);
+    assert!(
+        before == place.everything("data"),
+        "{}: something was changed",
+        expected.code
+    );
 }
 
 #[track_caller]
@@ -41,10 +45,19 @@ fn unattended_refused(place: &Place, code: &str) {
     assert_eq!(started.code, 1, "{}{}", started.out, started.err);
     let log = place.log();
     // A key command that fails may say so in a line of its own before.
-    let own: Vec<&str> = log.lines().filter(|line| line.contains("strongroom: ")).collect();
+    let own: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("strongroom: "))
+        .collect();
     assert_eq!(own.len(), 1, "{log}");
-    assert!(own[0].starts_with(&format!("strongroom: {code}: ")), "{log}");
-    assert!(!log.contains("LOG:"), "the server came as far as its own log: {log}");
+    assert!(
+        own[0].starts_with(&format!("strongroom: {code}: ")),
+        "{log}"
+    );
+    assert!(
+        !log.contains("LOG:"),
+        "the server came as far as its own log: {log}"
+    );
 }
 
 fn configured(place: &Place, line: &str) {
@@ -56,7 +69,10 @@ fn keys_that_are_wrong_missing_or_not_to_be_had() {
     let place = Place::with_instance();
     configured(&place, "key_file = /nonexistent/key");
     refused(&place, &refusal(3, "SR-2007"));
-    configured(&place, &format!("key_file = {}", place.path("other").display()));
+    configured(
+        &place,
+        &format!("key_file = {}", place.path("other").display()),
+    );
     refused(&place, &refusal(3, "SR-2002"));
     configured(&place, "# nothing");
     refused(&place, &refusal(3, "SR-2001"));
@@ -79,7 +95,10 @@ fn keys_that_are_wrong_missing_or_not_to_be_had() {
     configured(&place, "key_id = app\nkeyring = /nonexistent");
     refused(&place, &refusal(3, "SR-2004"));
     // And the right one still starts it.
-    configured(&place, &format!("key_file = {}", place.path("key").display()));
+    configured(
+        &place,
+        &format!("key_file = {}", place.path("key").display()),
+    );
     place.start_unattended().succeeded();
     place.stop();
 }
@@ -135,8 +154,28 @@ fn headers_that_are_missing_damaged_or_of_another_instance() {
     spoilt(&[7; 4096], &refusal(4, "SR-3001"));
 
     // Another instance's header, under another key and under the same one.
-    place.strongroom(&["pg", "initdb", "-D", "b", "--header-only", "--key-file", "other"]).succeeded();
-    place.strongroom(&["pg", "initdb", "-D", "c", "--header-only", "--key-file", "key"]).succeeded();
+    place
+        .strongroom(&[
+            "pg",
+            "initdb",
+            "-D",
+            "b",
+            "--header-only",
+            "--key-file",
+            "other",
+        ])
+        .succeeded();
+    place
+        .strongroom(&[
+            "pg",
+            "initdb",
+            "-D",
+            "c",
+            "--header-only",
+            "--key-file",
+            "key",
+        ])
+        .succeeded();
     let header_of = |data: &str| fs::read(place.path(data).join("strongroom.header")).unwrap();
     spoilt(&header_of("b"), &refusal(3, "SR-2002"));
     fs::write(&path, header_of("c")).unwrap();
@@ -162,7 +201,19 @@ fn headers_that_are_missing_damaged_or_of_another_instance() {
 fn without_the_shield_postgresql_itself_refuses() {
     let place = Place::with_instance();
     let before = place.everything("data");
-    let started = place.plain("pg_ctl", &["start", "-w", "-D", "data", "-l", "log", "-o", &place.options()]);
+    let started = place.plain(
+        "pg_ctl",
+        &[
+            "start",
+            "-w",
+            "-D",
+            "data",
+            "-l",
+            "log",
+            "-o",
+            &place.options(),
+        ],
+    );
     assert_ne!(started.code, 0);
     assert!(place.log().contains("FATAL:"), "{}", place.log());
     assert!(before == place.everything("data"));
@@ -171,7 +222,9 @@ fn without_the_shield_postgresql_itself_refuses() {
 #[test]
 fn initdb_keeps_nothing_of_what_failed() {
     let place = Place::new();
-    let initdb = |arguments: &[&str]| place.strongroom(&[&["pg", "initdb", "-D", "a/b"], arguments].concat());
+    let initdb = |arguments: &[&str]| {
+        place.strongroom(&[&["pg", "initdb", "-D", "a/b"], arguments].concat())
+    };
     initdb(&[]).failed(2, "SR-2019");
     initdb(&["--key-file", "nowhere"]).failed(3, "SR-2007");
     initdb(&["--key-command", "exit 1"]).failed(3, "SR-2009");
@@ -186,18 +239,35 @@ fn initdb_keeps_nothing_of_what_failed() {
     // A file that is there but is no library: initdb runs without the shield, and finds the directory not empty.
     let mut useless = place.command(&["pg", "initdb", "-D", "a/b", "--key-file", "key"]);
     run(useless.env("STRONGROOM_SHIELD_LIB", place.path("key"))).failed(5, "SR-7018");
-    assert!(!place.path("a").exists(), "directories that were made are removed");
+    assert!(
+        !place.path("a").exists(),
+        "directories that were made are removed"
+    );
 
     fs::create_dir(place.path("a")).unwrap();
     give(&place.path("a"));
     fs::create_dir(place.path("a/b")).unwrap();
     give(&place.path("a/b"));
     initdb(&["--key-file", "key", "--", "--locale=nonsense"]).failed(5, "SR-7018");
-    assert_eq!(fs::read_dir(place.path("a/b")).unwrap().count(), 0, "one that was there stays, empty");
+    assert_eq!(
+        fs::read_dir(place.path("a/b")).unwrap().count(),
+        0,
+        "one that was there stays, empty"
+    );
     place.write("a/b/somebodys file", "kept");
     initdb(&["--key-file", "key"]).failed(6, "SR-1002");
     assert_eq!(fs::read(place.path("a/b/somebodys file")).unwrap(), b"kept");
-    place.strongroom(&["pg", "initdb", "-D", "sealed", "--header-only", "--key-file", "key"]).succeeded();
+    place
+        .strongroom(&[
+            "pg",
+            "initdb",
+            "-D",
+            "sealed",
+            "--header-only",
+            "--key-file",
+            "key",
+        ])
+        .succeeded();
     let again = ["pg", "initdb", "-D", "sealed", "--key-file", "other"];
     place.strongroom(&again).failed(6, "SR-7012");
 }
@@ -205,14 +275,31 @@ fn initdb_keeps_nothing_of_what_failed() {
 #[test]
 fn directories_that_are_none() {
     let place = Place::new();
-    place.strongroom(&["pg", "start", "-D", "nowhere"]).failed(2, "SR-1006");
-    place.strongroom(&["pg", "start", "-D", "key"]).failed(2, "SR-7011");
+    place
+        .strongroom(&["pg", "start", "-D", "nowhere"])
+        .failed(2, "SR-1006");
+    place
+        .strongroom(&["pg", "start", "-D", "key"])
+        .failed(2, "SR-7011");
     place.strongroom(&["pg", "start"]).failed(2, "SR-1001");
     fs::create_dir(place.path("empty")).unwrap();
-    for verb in ["start", "stop", "status", "controldata", "encrypt", "decrypt", "rotate", "service"] {
-        place.strongroom(&["pg", verb, "-D", "empty"]).failed(2, "SR-7011");
+    for verb in [
+        "start",
+        "stop",
+        "status",
+        "controldata",
+        "encrypt",
+        "decrypt",
+        "rotate",
+        "service",
+    ] {
+        place
+            .strongroom(&["pg", verb, "-D", "empty"])
+            .failed(2, "SR-7011");
     }
-    place.strongroom(&["pg", "run", "-D", "empty", "--", "true"]).failed(6, "SR-7004");
+    place
+        .strongroom(&["pg", "run", "-D", "empty", "--", "true"])
+        .failed(6, "SR-7004");
 }
 
 /// In a mount namespace of its own, so that nothing is left mounted.
@@ -228,14 +315,26 @@ fn on_a_read_only_file_system_nothing_starts_and_the_reason_is_told() {
         let inner = place.command(arguments);
         let mut command = Command::new("unshare");
         command.args(["-m", "/bin/sh", "-c"]);
-        let script = format!("mount --bind {data} {data} && mount -o remount,bind,ro {data} && exec \"$@\"");
-        command.arg(script).arg("sh").arg(inner.get_program()).args(inner.get_args());
+        let script =
+            format!("mount --bind {data} {data} && mount -o remount,bind,ro {data} && exec \"$@\"");
+        command
+            .arg(script)
+            .arg("sh")
+            .arg(inner.get_program())
+            .args(inner.get_args());
         command.current_dir(place.path(""));
         run(&mut command)
     };
     let options = place.options();
-    read_only(&["pg", "start", "-D", &data, "-l", "log", "--", "-o", &options]).failed(5, "SR-7018");
-    assert!(place.log().contains("Read-only file system"), "{}", place.log());
+    read_only(&[
+        "pg", "start", "-D", &data, "-l", "log", "--", "-o", &options,
+    ])
+    .failed(5, "SR-7018");
+    assert!(
+        place.log().contains("Read-only file system"),
+        "{}",
+        place.log()
+    );
     read_only(&["pg", "rotate", "-D", &data]).failed(5, "SR-5001");
     read_only(&["pg", "rotate", "-D", &data, "--slots-only"]).failed(5, "SR-5001");
     read_only(&["pg", "decrypt", "-D", &data]).failed(5, "SR-5001");

@@ -187,7 +187,9 @@ impl Chosen {
                 handed._descriptor = Some(descriptor);
                 ("FD", number)
             }
-            KeySource::Ask => return Err(Failure::new(&code::BUG, "a passphrase was not asked for")),
+            KeySource::Ask => {
+                return Err(Failure::new(&code::BUG, "a passphrase was not asked for"));
+            }
         };
         let name = format!("{}{kind}", source::VARIABLE_PREFIX);
         handed.variables.push((name, value));
@@ -210,7 +212,8 @@ impl Chosen {
         let mut line = |name: &str, value: String| {
             // As the reader sees it: trimmed, one line.
             if value.trim() != value || value.is_empty() || value.contains(['\n', '\r']) {
-                let detail = format!("{name}: begins or ends with a blank, is empty, or has several lines");
+                let detail =
+                    format!("{name}: begins or ends with a blank, is empty, or has several lines");
                 return Err(Failure::new(&code::KEY_OPTION, detail));
             }
             out.push_str(&format!("{name} = {value}\n"));
@@ -239,7 +242,11 @@ pub(super) fn configure(directory: &Path, text: &str) -> Result<(), Failure> {
     let path = directory.join(CONFIG_FILE);
     let io = |error: std::io::Error| Failure::io(&path, &error);
     let about = std::fs::metadata(directory).map_err(io)?;
-    let mode = if about.mode() & 0o040 != 0 { 0o640 } else { 0o600 };
+    let mode = if about.mode() & 0o040 != 0 {
+        0o640
+    } else {
+        0o600
+    };
     durable::replace(&path, text.as_bytes(), mode).map_err(io)?;
     if !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -270,7 +277,9 @@ fn text(path: &Path) -> Result<String, Failure> {
 
 /// A descriptor that programs inherit and from which they can read `secret`; it has no name and cannot be changed.
 fn inherited(secret: &[u8]) -> Result<OwnedFd, Failure> {
-    let failed = |error: std::io::Error| Failure::new(&code::IO, format!("memory for the passphrase: {error}"));
+    let failed = |error: std::io::Error| {
+        Failure::new(&code::IO, format!("memory for the passphrase: {error}"))
+    };
     let flags = MemfdFlags::ALLOW_SEALING;
     let descriptor = rustix::fs::memfd_create("strongroom", flags).map_err(|e| failed(e.into()))?;
     let mut file = std::fs::File::from(descriptor);

@@ -77,7 +77,8 @@ impl StartArgs {
         if let Some(pid) = directory.server() {
             return Err(directory.failure(&code::PG_RUNNING, &format!("process {pid}")));
         }
-        self.server.begin("start", &directory, self.key, self.log, context)
+        self.server
+            .begin("start", &directory, self.key, self.log, context)
     }
 }
 
@@ -99,7 +100,8 @@ impl RestartArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         refuse_root()?;
         let directory = self.server.directory.sealed()?;
-        self.server.begin("restart", &directory, self.key, self.log, context)
+        self.server
+            .begin("restart", &directory, self.key, self.log, context)
     }
 }
 

@@ -50,7 +50,11 @@ impl Bars {
 
 impl ThreadsOption {
     /// Runs a conversion with these threads and a bar.
-    pub(super) fn run<T>(&self, bars: &Bars, convert: impl FnOnce(&convert::Options<'_>) -> T) -> T {
+    pub(super) fn run<T>(
+        &self,
+        bars: &Bars,
+        convert: impl FnOnce(&convert::Options<'_>) -> T,
+    ) -> T {
         convert(&convert::Options {
             threads: usize::from(self.threads),
             progress: &|at| bars.update(at),
@@ -82,10 +86,14 @@ pub(super) fn remarks(report: &Report) {
     }
     for path in &report.other_names {
         let shown = printable(&path.display().to_string());
-        note(&format!("{shown} has other names (hard links); under those it is as before"));
+        note(&format!(
+            "{shown} has other names (hard links); under those it is as before"
+        ));
     }
     for path in &report.not_followed {
         let shown = printable(&path.display().to_string());
-        note(&format!("{shown} is a symbolic link that PostgreSQL does not make: not followed, as before"));
+        note(&format!(
+            "{shown} is a symbolic link that PostgreSQL does not make: not followed, as before"
+        ));
     }
 }

@@ -46,17 +46,15 @@ impl DecryptArgs {
             .line(&format!("plaintext {shown}: {}", amount(&report)))?;
         context.output.flush()?;
         remarks(&report);
-        note("start it without the shield from now on: take it out of LD_PRELOAD and of the service");
+        note(
+            "start it without the shield from now on: take it out of LD_PRELOAD and of the service",
+        );
         Ok(())
     }
 }
 
 /// The key. When only the state of a conversion is left, header and configuration are gone, and any key will do.
-fn opener(
-    key: KeyOptions,
-    context: &Context,
-    directory: &Directory,
-) -> Result<Opener, Failure> {
+fn opener(key: KeyOptions, context: &Context, directory: &Directory) -> Result<Opener, Failure> {
     if !directory.is_sealed() {
         if convert::unfinished(&directory.path)? != Some(Action::Decrypt) {
             directory.check_sealed()?;

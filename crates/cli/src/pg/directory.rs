@@ -48,7 +48,10 @@ impl DirectoryOption {
     /// As it was given, for an instance that is to be made.
     pub(super) fn named(&self) -> Result<PathBuf, Failure> {
         let variable = || std::env::var_os("PGDATA").filter(|value| !value.is_empty());
-        let named = self.directory.clone().or_else(|| variable().map(PathBuf::from));
+        let named = self
+            .directory
+            .clone()
+            .or_else(|| variable().map(PathBuf::from));
         named.ok_or_else(|| Failure::new(&code::USAGE, "-D DIR is missing, and PGDATA is not set"))
     }
 }

@@ -80,7 +80,13 @@ impl InitdbArgs {
             return Err(directory.failure(&code::IO, "stopped by a signal"));
         }
         made.keep();
-        told(context, &named, &Facts::of(object.header()), &chosen, program.is_none())
+        told(
+            context,
+            &named,
+            &Facts::of(object.header()),
+            &chosen,
+            program.is_none(),
+        )
     }
 
     /// The program, or `None` when only the header is wanted.
@@ -88,7 +94,9 @@ impl InitdbArgs {
         if self.header_only {
             return match self.options.first() {
                 None => Ok(None),
-                Some(_) => Err(Failure::usage("--header-only runs no initdb: it takes no initdb options")),
+                Some(_) => Err(Failure::usage(
+                    "--header-only runs no initdb: it takes no initdb options",
+                )),
             };
         }
         let names_directory = |option: &OsString| {
@@ -103,7 +111,11 @@ impl InitdbArgs {
     }
 
     /// The key source and the header, tried out.
-    fn header(&self, context: &Context, directory: &Directory) -> Result<(Chosen, Vec<u8>), Failure> {
+    fn header(
+        &self,
+        context: &Context,
+        directory: &Directory,
+    ) -> Result<(Chosen, Vec<u8>), Failure> {
         let key = self.key.clone();
         if let Some(from) = &self.copy_key_from {
             let other = Directory::at(from)?;
@@ -118,7 +130,12 @@ impl InitdbArgs {
         Ok((chosen, bytes))
     }
 
-    fn initdb(&self, program: &Path, directory: &Directory, chosen: &Chosen) -> Result<(), Failure> {
+    fn initdb(
+        &self,
+        program: &Path,
+        directory: &Directory,
+        chosen: &Chosen,
+    ) -> Result<(), Failure> {
         let mut shielded = Shielded::new(program.to_path_buf(), &[directory], Some(chosen))?;
         shielded
             .command()
@@ -137,7 +154,10 @@ pub(super) fn cipher(name: &str) -> Result<Cipher, String> {
 /// Not there, or an empty directory.
 fn check_empty(path: &Path) -> Result<(), Failure> {
     if path.join(HEADER_FILE).symlink_metadata().is_ok() {
-        return Err(Failure::new(&code::PG_ALREADY_SEALED, path.display().to_string()));
+        return Err(Failure::new(
+            &code::PG_ALREADY_SEALED,
+            path.display().to_string(),
+        ));
     }
     let mut entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
@@ -179,7 +199,9 @@ fn check_made(initdb: &Path, directory: &Directory, chosen: &Chosen) -> Result<(
     let raw = std::fs::read(&path).map_err(|e| Failure::io(&path, &e))?;
     let mut first = [0; 8];
     first.copy_from_slice(raw.get(..8).unwrap_or(&[0; 8]));
-    let plain = control.value("Database system identifier").and_then(|text| text.parse().ok());
+    let plain = control
+        .value("Database system identifier")
+        .and_then(|text| text.parse().ok());
     if plain.is_none_or(|identifier: u64| u64::from_le_bytes(first) == identifier) {
         return Err(directory.failure(&code::PG_NOT_SHIELDED, ""));
     }
@@ -190,7 +212,10 @@ fn check_made(initdb: &Path, directory: &Directory, chosen: &Chosen) -> Result<(
 fn open_to_group(directory: &Directory) -> Result<(), Failure> {
     use std::os::unix::fs::PermissionsExt as _;
     let io = |e: std::io::Error| Failure::io(&directory.path, &e);
-    let mode = std::fs::metadata(&directory.path).map_err(io)?.permissions().mode();
+    let mode = std::fs::metadata(&directory.path)
+        .map_err(io)?
+        .permissions()
+        .mode();
     if mode & 0o040 != 0 {
         for name in [HEADER_FILE, CONFIG_FILE] {
             let permissions = std::fs::Permissions::from_mode(0o640);
@@ -208,7 +233,11 @@ fn told(
     header_only: bool,
 ) -> Result<(), Failure> {
     let shown = named.display();
-    let what = if header_only { "header in" } else { "sealed instance" };
+    let what = if header_only {
+        "header in"
+    } else {
+        "sealed instance"
+    };
     context.output.line(&format!(
         "{what} {shown}: {}, {}, fingerprint {}",
         facts.cipher,
@@ -220,7 +249,9 @@ fn told(
     if !chosen.is_unattended() {
         warn(&code::PG_NO_SOURCE, &named.display().to_string());
     } else if header_only {
-        note(&format!("fill it with: strongroom pg run -D {shown} -- pg_basebackup -D {shown} ..."));
+        note(&format!(
+            "fill it with: strongroom pg run -D {shown} -- pg_basebackup -D {shown} ..."
+        ));
     } else {
         note(&format!("start it with: strongroom pg start -D {shown}"));
     }
@@ -251,9 +282,9 @@ impl Made {
     /// Makes the directory, and those above it, where they are missing.
     fn directory(path: &Path) -> Result<Self, Failure> {
         use std::os::unix::fs::DirBuilderExt as _;
-        let missing = path.ancestors().take_while(|above| {
-            !above.as_os_str().is_empty() && above.symlink_metadata().is_err()
-        });
+        let missing = path
+            .ancestors()
+            .take_while(|above| !above.as_os_str().is_empty() && above.symlink_metadata().is_err());
         let mut missing: Vec<PathBuf> = missing.map(Path::to_path_buf).collect();
         missing.reverse();
         let mut made = Self {
@@ -303,6 +334,8 @@ impl Drop for Made {
 }
 
 fn is_own(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
     name.is_some_and(|name| name.starts_with(OWN_PREFIX))
 }

@@ -23,6 +23,7 @@ mod run;
 mod service;
 mod shielded;
 mod status;
+pub(crate) mod verify;
 
 use clap::{Args, Subcommand};
 

@@ -56,7 +56,7 @@ pub(super) fn find(directory: &Path) -> Result<Vec<Class>, Failure> {
 
 /// Regular files with their sizes, relative to the directory. Links to directories (the log's, the tablespaces') are
 /// followed where PostgreSQL has them.
-fn files(directory: &Path) -> Result<Vec<(PathBuf, u64)>, Failure> {
+pub(super) fn files(directory: &Path) -> Result<Vec<(PathBuf, u64)>, Failure> {
     let mut found = Vec::new();
     let mut left = vec![PathBuf::new()];
     while let Some(relative) = left.pop() {

@@ -51,7 +51,8 @@ impl BindirOption {
                 Some(found) => {
                     let shown = named.display();
                     let wanted = major.unwrap_or(found);
-                    let detail = format!("{shown} has version {found}, the instance is of {wanted}");
+                    let detail =
+                        format!("{shown} has version {found}, the instance is of {wanted}");
                     Err(Failure::new(&code::PG_PROGRAMS, detail))
                 }
                 None => {
@@ -85,7 +86,8 @@ fn pg_config() -> Option<PathBuf> {
 /// Directories that packages use, the newest version first.
 fn packaged() -> impl Iterator<Item = PathBuf> {
     MAJORS.rev().flat_map(|major| {
-        let path = move |(before, after): &(&str, &str)| PathBuf::from(format!("{before}{major}{after}"));
+        let path =
+            move |(before, after): &(&str, &str)| PathBuf::from(format!("{before}{major}{after}"));
         LAYOUTS.iter().map(path)
     })
 }
@@ -138,7 +140,10 @@ fn named_library(named: OsString) -> Result<PathBuf, Failure> {
 
 fn candidates() -> impl Iterator<Item = PathBuf> {
     let command = std::env::current_exe().ok();
-    let here = command.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+    let here = command
+        .as_deref()
+        .and_then(Path::parent)
+        .map(Path::to_path_buf);
     let beside = here.into_iter().flat_map(|here| {
         let lib = here.parent().map(|up| up.join("lib"));
         let strongroom = lib.as_ref().map(|lib| lib.join("strongroom"));
@@ -147,5 +152,7 @@ fn candidates() -> impl Iterator<Item = PathBuf> {
     let system = LIBRARY_DIRECTORIES
         .iter()
         .flat_map(|path| [Path::new(path).join("strongroom"), PathBuf::from(path)]);
-    beside.chain(system).map(|directory| directory.join(LIBRARY))
+    beside
+        .chain(system)
+        .map(|directory| directory.join(LIBRARY))
 }

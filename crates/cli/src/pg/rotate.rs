@@ -104,11 +104,7 @@ impl RotateArgs {
 }
 
 /// Slots for the new key alone, or for the same one anew.
-fn slots(
-    directory: &Directory,
-    opener: &Opener,
-    new: Option<&Opener>,
-) -> Result<String, Failure> {
+fn slots(directory: &Directory, opener: &Opener, new: Option<&Opener>) -> Result<String, Failure> {
     let one = new.unwrap_or(opener);
     convert::rewrap(&directory.path, one, &[one])?;
     Ok(format!("rewrapped {}", directory.shown()))
@@ -130,7 +126,11 @@ fn files(
     drop(bars);
     let report = done?;
     remarks(&report);
-    Ok(format!("rotated {}: {}", directory.shown(), amount(&report)))
+    Ok(format!(
+        "rotated {}: {}",
+        directory.shown(),
+        amount(&report)
+    ))
 }
 
 impl From<NewKeyOptions> for KeyOptions {

@@ -99,7 +99,13 @@ impl RunArgs {
         if word.components().count() != 1 {
             return word;
         }
-        let found = self.bindir.find(major).ok().map(|bindir| bindir.join(&word));
-        found.filter(|path: &PathBuf| Path::is_file(path)).unwrap_or(word)
+        let found = self
+            .bindir
+            .find(major)
+            .ok()
+            .map(|bindir| bindir.join(&word));
+        found
+            .filter(|path: &PathBuf| Path::is_file(path))
+            .unwrap_or(word)
     }
 }

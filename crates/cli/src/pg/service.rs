@@ -69,7 +69,9 @@ impl ServiceArgs {
         add_line(&environment, &line)?;
         write_drop_in(&drop_in)?;
         for path in [&environment, &drop_in] {
-            context.output.line(&format!("installed {}", path.display()))?;
+            context
+                .output
+                .line(&format!("installed {}", path.display()))?;
         }
         context.output.flush()?;
         note(&format!(
@@ -124,7 +126,10 @@ fn cluster_of(directory: &Directory) -> Result<Cluster, Failure> {
             if same.as_deref() != Some(directory.path.as_path()) {
                 continue;
             }
-            let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+            let name = |path: &Path| {
+                path.file_name()
+                    .map(|name| name.to_string_lossy().into_owned())
+            };
             if let (Some(version), Some(name)) = (name(&version), name(&configuration)) {
                 return Ok(Cluster {
                     version,
@@ -164,15 +169,24 @@ fn add_line(path: &Path, line: &str) -> Result<(), Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(Failure::io(path, &error)),
     };
-    let set = former.lines().find(|line| line.trim_start().starts_with("LD_PRELOAD"));
+    let set = former
+        .lines()
+        .find(|line| line.trim_start().starts_with("LD_PRELOAD"));
     if let Some(set) = set {
         if set.contains(programs::LIBRARY) {
             return Ok(());
         }
-        let detail = format!("{}: sets LD_PRELOAD already; join them by hand", path.display());
+        let detail = format!(
+            "{}: sets LD_PRELOAD already; join them by hand",
+            path.display()
+        );
         return Err(Failure::new(&code::EXISTS, detail));
     }
-    let end = if former.is_empty() || former.ends_with('\n') { "" } else { "\n" };
+    let end = if former.is_empty() || former.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
     let text = format!("{former}{end}\n{MARK}\n{line}");
     replace(path, &text)
 }
@@ -190,7 +204,9 @@ fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     let former = std::fs::metadata(path).ok();
     durable::replace(path, text.as_bytes(), 0o644).map_err(io)?;
     match former {
-        Some(about) => std::os::unix::fs::chown(path, Some(about.uid()), Some(about.gid())).map_err(io),
+        Some(about) => {
+            std::os::unix::fs::chown(path, Some(about.uid()), Some(about.gid())).map_err(io)
+        }
         None => Ok(()),
     }
 }

@@ -40,7 +40,10 @@ impl Shielded {
         command.env("LD_PRELOAD", preload()?);
         command.env(ROOTS_VARIABLE, roots(directories)?);
         let handed = chosen.map(Chosen::handed).transpose()?;
-        if let Some(handed) = handed.as_ref().filter(|handed| !handed.variables.is_empty()) {
+        if let Some(handed) = handed
+            .as_ref()
+            .filter(|handed| !handed.variables.is_empty())
+        {
             for kind in ["ID", "ENV", "FILE", "COMMAND", "FD"] {
                 command.env_remove(format!("{}{kind}", source::VARIABLE_PREFIX));
             }
@@ -77,7 +80,10 @@ impl Shielded {
 
     /// Runs it to its end, on the streams of this command. SR-7018 when it fails.
     pub(super) fn run(mut self) -> Result<(), Failure> {
-        let status = self.command.status().map_err(|e| Failure::open(&self.program, &e))?;
+        let status = self
+            .command
+            .status()
+            .map_err(|e| Failure::open(&self.program, &e))?;
         self.succeeded(status, "")
     }
 
@@ -122,7 +128,11 @@ pub(super) fn preload() -> Result<OsString, Failure> {
     let library = programs::library()?;
     let mut value = library.clone().into_os_string();
     if let Some(former) = std::env::var_os("LD_PRELOAD").filter(|former| !former.is_empty()) {
-        if former.to_string_lossy().split([':', ' ']).any(|path| Path::new(path) == library) {
+        if former
+            .to_string_lossy()
+            .split([':', ' '])
+            .any(|path| Path::new(path) == library)
+        {
             return Ok(former);
         }
         value.push(":");
@@ -135,7 +145,9 @@ fn roots(directories: &[&Directory]) -> Result<OsString, Failure> {
     let mut joined = OsString::new();
     for directory in directories {
         if directory.path.to_string_lossy().contains(':') {
-            return Err(directory.failure(&code::USAGE, "a data directory's path may hold no colon"));
+            return Err(
+                directory.failure(&code::USAGE, "a data directory's path may hold no colon")
+            );
         }
         if !joined.is_empty() {
             joined.push(":");

@@ -91,10 +91,19 @@ fn text(status: &Status) -> String {
     let mut row = |name: &str, value: String| rows.push([String::from(name), printable(&value)]);
     row("data directory", status.path.clone());
     let version = status.postgresql.map(|major| major.to_string());
-    row("PostgreSQL", version.unwrap_or_else(|| String::from("not made yet")));
+    row(
+        "PostgreSQL",
+        version.unwrap_or_else(|| String::from("not made yet")),
+    );
     let server = status.pid.map(|pid| format!("running, process {pid}"));
-    row("server", server.unwrap_or_else(|| String::from("not running")));
-    row("sealed", String::from(if status.sealed { "yes" } else { "no" }));
+    row(
+        "server",
+        server.unwrap_or_else(|| String::from("not running")),
+    );
+    row(
+        "sealed",
+        String::from(if status.sealed { "yes" } else { "no" }),
+    );
     if let Some(facts) = &status.header {
         row("cipher", String::from(facts.cipher));
         row("opened by", facts.openers_text());
@@ -109,7 +118,10 @@ fn text(status: &Status) -> String {
         row("key source", source.unwrap_or_else(none));
     }
     if status.conversion_under_way {
-        row("conversion", format!("begun and not finished ({CONVERT_FILE})"));
+        row(
+            "conversion",
+            format!("begun and not finished ({CONVERT_FILE})"),
+        );
     }
     let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from).collect();
     let mut out = columns(&rows);

@@ -40,7 +40,11 @@ fn product() -> &'static (PathBuf, TempDir) {
         open_to_all(directory.path());
         let copy = directory.path().join("strongroom");
         fs::copy(&command, &copy).unwrap();
-        fs::copy(library(&command), directory.path().join("libstrongroom_shield.so")).unwrap();
+        fs::copy(
+            library(&command),
+            directory.path().join("libstrongroom_shield.so"),
+        )
+        .unwrap();
         (copy, directory)
     })
 }
@@ -116,7 +120,19 @@ impl Place {
     /// A place with a sealed instance `data`, under the key in `key`.
     pub(crate) fn with_instance() -> Self {
         let place = Self::new();
-        place.strongroom(&["pg", "initdb", "-D", "data", "--key-file", "key", "--", "-k", "--no-sync"]).succeeded();
+        place
+            .strongroom(&[
+                "pg",
+                "initdb",
+                "-D",
+                "data",
+                "--key-file",
+                "key",
+                "--",
+                "-k",
+                "--no-sync",
+            ])
+            .succeeded();
         place
     }
 
@@ -180,7 +196,9 @@ impl Place {
     /// The server's options, for pg_ctl's `-o`.
     pub(crate) fn options(&self) -> String {
         let (socket, port) = (self.directory.path().display(), self.port);
-        format!("-c listen_addresses= -c unix_socket_directories={socket} -c port={port} -c fsync=off")
+        format!(
+            "-c listen_addresses= -c unix_socket_directories={socket} -c port={port} -c fsync=off"
+        )
     }
 
     /// Starts the server of `data` by the command.
@@ -193,7 +211,19 @@ impl Place {
 
     /// Starts the server of `data` with nothing but the library.
     pub(crate) fn start_unattended(&self) -> Run {
-        self.preloaded("pg_ctl", &["start", "-w", "-D", "data", "-l", "log", "-o", &self.options()])
+        self.preloaded(
+            "pg_ctl",
+            &[
+                "start",
+                "-w",
+                "-D",
+                "data",
+                "-l",
+                "log",
+                "-o",
+                &self.options(),
+            ],
+        )
     }
 
     pub(crate) fn stop(&self) {
@@ -205,7 +235,9 @@ impl Place {
     pub(crate) fn sql(&self, statement: &str) -> String {
         let socket = self.directory.path().display().to_string();
         let port = self.port.to_string();
-        let arguments = ["-X", "-h", &socket, "-p", &port, "-Atqc", statement, "postgres"];
+        let arguments = [
+            "-X", "-h", &socket, "-p", &port, "-Atqc", statement, "postgres",
+        ];
         self.plain("psql", &arguments).succeeded().trim().to_owned()
     }
 
@@ -228,11 +260,21 @@ impl Place {
             let about = fs::symlink_metadata(&path).unwrap();
             let mut bytes = Vec::new();
             if about.is_symlink() {
-                bytes = fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes();
+                bytes = fs::read_link(&path)
+                    .unwrap()
+                    .into_os_string()
+                    .into_encoded_bytes();
             } else if about.is_dir() {
-                left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                left.extend(
+                    fs::read_dir(&path)
+                        .unwrap()
+                        .map(|entry| entry.unwrap().path()),
+                );
             } else {
-                fs::File::open(&path).unwrap().read_to_end(&mut bytes).unwrap();
+                fs::File::open(&path)
+                    .unwrap()
+                    .read_to_end(&mut bytes)
+                    .unwrap();
             }
             found.insert(path, (about.mode(), about.uid(), bytes));
         }
@@ -242,17 +284,27 @@ impl Place {
     /// Whether any file below a directory holds these bytes.
     pub(crate) fn holds(&self, name: &str, wanted: &[u8]) -> bool {
         let found = self.everything(name);
-        found.values().any(|(_, _, bytes)| bytes.windows(wanted.len()).any(|part| part == wanted))
+        found
+            .values()
+            .any(|(_, _, bytes)| bytes.windows(wanted.len()).any(|part| part == wanted))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         // A test that failed may have left a server: it is ended by its number, at once.
-        for entry in fs::read_dir(self.directory.path()).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(self.directory.path())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             let name = entry.file_name();
             if let Some(pid) = self.pid(&name.to_string_lossy()) {
-                drop(Command::new("kill").args(["-QUIT", &pid.to_string()]).output());
+                drop(
+                    Command::new("kill")
+                        .args(["-QUIT", &pid.to_string()])
+                        .output(),
+                );
                 wait_until_gone(pid);
             }
         }
@@ -261,9 +313,8 @@ impl Drop for Place {
 
 pub(crate) fn wait_until_gone(pid: i32) {
     // One that has ended and waits to be collected is gone too.
-    let there = || {
-        fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
-    };
+    let there =
+        || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
     for _ in 0..100 {
         if !there() {
             return;
@@ -275,7 +326,10 @@ pub(crate) fn wait_until_gone(pid: i32) {
 /// Makes PostgreSQL's user the owner, when this is root.
 pub(crate) fn give(path: &Path) {
     if is_root() {
-        let status = Command::new("chown").arg("postgres:postgres").arg(path).status();
+        let status = Command::new("chown")
+            .arg("postgres:postgres")
+            .arg(path)
+            .status();
         assert!(status.unwrap().success(), "the user postgres is needed");
     }
 }
@@ -319,9 +373,11 @@ impl Run {
         let [.., what, todo] = lines.as_slice() else {
             panic!("{shown}");
         };
-        assert!(what.starts_with(&format!("error[{sr}]: ")), "{sr} not in: {shown}");
+        assert!(
+            what.starts_with(&format!("error[{sr}]: ")),
+            "{sr} not in: {shown}"
+        );
         assert!(todo.starts_with("  to do: "), "{shown}");
         self.err
     }
 }
-
