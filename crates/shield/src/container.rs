@@ -32,7 +32,6 @@ mod image;
 
 use std::ops::Range;
 use std::os::fd::RawFd;
-use std::sync::atomic::Ordering;
 
 use strongroom_crypto::nonce12;
 use strongroom_format::postgres::container::{
@@ -46,6 +45,7 @@ use self::image::{
 use crate::body::File;
 use crate::fault::{self, Fault, Held};
 use crate::real::{Errno, LockKind, Real};
+use crate::remembered::{recall, remember};
 use crate::scratch::{self, BUFFER};
 
 /// Longest file, in bytes: what any file system here can hold, and no sum of offsets overflows.
@@ -69,7 +69,9 @@ pub fn read_at(
     offset: u64,
 ) -> Result<usize, Errno> {
     let target = Target { real, fd, file };
-    let first_try = target.read(into, offset, target.remembered());
+    // A header that is not the file's any more opens no chunk.
+    let known = recall(file.memory).map(|file_id| ContainerHeader { file_id });
+    let first_try = target.read(into, offset, known);
     if !matches!(first_try, Err(Fault::Damaged)) {
         return fault::settle(real, fd, file, first_try);
     }
@@ -195,7 +197,7 @@ impl Target<'_> {
                     .ok_or(Fault::Damaged)?
                     .copy_from_slice(from);
             }
-            self.remember(&header);
+            remember(self.file.memory, &header.file_id);
             Ok(into.len())
         })?
     }
@@ -471,29 +473,6 @@ impl Target<'_> {
             .seal(nonce, &header.chunk(index), data)
             .map_err(|_| Fault::Os(Errno(libc::EIO)))?;
         Ok(())
-    }
-
-    /// The header that an earlier read found good. A stale one opens no chunk, and the read is tried again without it.
-    fn remembered(&self) -> Option<ContainerHeader> {
-        let [low, high, known, _] = self.file.memory;
-        if known.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        let id = u128::from(low.load(Ordering::Relaxed))
-            | u128::from(high.load(Ordering::Relaxed)) << 64;
-        let file_id = id.to_le_bytes();
-        Some(ContainerHeader { file_id })
-    }
-
-    fn remember(&self, header: &ContainerHeader) {
-        let [low, high, known, _] = self.file.memory;
-        let id = u128::from_le_bytes(header.file_id);
-        low.store(
-            u64::try_from(id & u128::from(u64::MAX)).unwrap_or(0),
-            Ordering::Relaxed,
-        );
-        high.store(u64::try_from(id >> 64).unwrap_or(0), Ordering::Relaxed);
-        known.store(1, Ordering::Release);
     }
 }
 

@@ -18,6 +18,7 @@ pub mod keys;
 pub mod path;
 pub mod place;
 pub mod real;
+mod remembered;
 pub mod roots;
 pub mod scratch;
 mod scan;

@@ -6,7 +6,9 @@
 //! Invariants, beside P1, P2 and D6:
 //! - **S1** The header is made by the first writer that finds the file empty, under a lock; nobody writes before it is
 //!   there. It is not written again until the file is emptied, which takes the header too and so draws a new nonce.
-//! - **S2** The header is read with each call, never remembered: another process may have emptied the file.
+//! - **S2** An open file remembers the nonce, until it finds the file empty or at its end. So a file that is emptied
+//!   while it is open elsewhere, and then written by others, is noise there; whoever empties such a file sees to it that
+//!   nobody has it open, or reads it again (PostgreSQL does).
 //! - **S3** No offset is written twice with different bytes under one nonce. That is the callers' doing: PostgreSQL
 //!   appends to these files, or empties them first; the redo of a mapping writes the same bytes again.
 //!
@@ -32,6 +34,7 @@ use strongroom_format::postgres::stream::{
 use crate::body::{Body, File};
 use crate::fault::{self, Fault, Held};
 use crate::real::{Errno, LockKind, Real};
+use crate::remembered::{forget, recall, remember};
 use crate::scratch;
 
 /// Reads at most `into.len()` bytes at `offset`; see [`crate::body::read_at`].
@@ -78,10 +81,13 @@ pub fn write_at(
 pub fn append(real: &Real, fd: RawFd, file: &File<'_>, from: &[u8]) -> Result<(u64, usize), Errno> {
     let target = Target { real, fd, file };
     let _held = Held::new(real, fd, LockKind::Exclusive)?;
-    let outcome = target.locked_header().and_then(|header| {
-        let end = stream_logical(real.file_size(fd)?);
-        Ok((end, target.write(&header, from, end)?))
-    });
+    let end = stream_logical(real.file_size(fd)?);
+    if end == 0 {
+        forget(file.memory);
+    }
+    let outcome = target
+        .locked_header()
+        .and_then(|header| Ok((end, target.write(&header, from, end)?)));
     fault::settle(real, fd, file, outcome)
 }
 
@@ -106,6 +112,7 @@ pub const fn logical_size(physical: u64) -> u64 {
 pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
     if size == 0 {
         // S1: the header goes too.
+        forget(file.memory);
         return real.ftruncate(fd, 0);
     }
     let old = stream_logical(real.file_size(fd)?);
@@ -130,6 +137,9 @@ impl Target<'_> {
         };
         let at = stream_physical(offset).ok_or(Errno(libc::EINVAL))?;
         let count = self.real.pread(self.fd, into, at)?;
+        if count == 0 {
+            forget(self.file.memory);
+        }
         let read = into.get_mut(..count).ok_or(Fault::Damaged)?;
         self.key().apply_at(&header.nonce, offset, read);
         Ok(count)
@@ -164,6 +174,9 @@ impl Target<'_> {
 
     /// The header, or `None` when the file is empty.
     fn header(&self) -> Result<Option<StreamHeader>, Fault> {
+        if let Some(nonce) = recall(self.file.memory) {
+            return Ok(Some(StreamHeader { nonce }));
+        }
         let mut bytes = [0; STREAM_PREFIX];
         let count = self.real.pread_full(self.fd, &mut bytes, 0)?;
         if count == 0 {
@@ -171,7 +184,9 @@ impl Target<'_> {
         }
         // What is shorter than a header has no data to get wrong, but it is not a file that was made here.
         let read = bytes.get(..count).unwrap_or_default();
-        StreamHeader::parse(read).map(Some).ok_or(Fault::Damaged)
+        let header = StreamHeader::parse(read).ok_or(Fault::Damaged)?;
+        remember(self.file.memory, &header.nonce);
+        Ok(Some(header))
     }
 
     fn header_for_writing(&self) -> Result<StreamHeader, Fault> {

@@ -1,11 +1,7 @@
 //! Goal: containers behave like plain files, and no damage, cut, full disk or kill yields wrong bytes.
 //!
 //! Method: real files, a plain model beside them, a disk that fills up or dies after any number of bytes.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that panics has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod sealed;
 
@@ -397,7 +393,7 @@ fn readers_see_whole_records_while_one_appends() {
     let instance = instance();
     let directory = sealed::directory();
     let path = directory.path().join("f");
-    let all = Dice(16).bytes(400_000);
+    let all = Dice(16).bytes(2_000_000);
     open(&instance, &path);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -419,12 +415,10 @@ fn readers_see_whole_records_while_one_appends() {
                     let mut reads = 0;
                     loop {
                         let last = done.load(Ordering::Acquire);
-                        let seen = handle.read_from(handle.size() / 2, 8192);
+                        let begin = usize::try_from(handle.size() / 2).unwrap();
+                        let seen = handle.read_from(begin as u64, 8192);
                         let seen = seen.expect("a write under way is not damage");
-                        assert!(
-                            all.windows(seen.len().max(1)).any(|part| part == seen)
-                                || seen.is_empty()
-                        );
+                        assert!(all[begin..].starts_with(&seen));
                         reads += 1;
                         if last {
                             return reads;

@@ -130,7 +130,7 @@ impl<'a> Handle<'a> {
         let mut all = Vec::new();
         loop {
             let mut buffer = vec![0xee; piece];
-            let at = offset + u64::try_from(all.len()).unwrap();
+            let at = offset.saturating_add(u64::try_from(all.len()).unwrap_or(u64::MAX));
             match self.read_at(&mut buffer, at)? {
                 0 => return Ok(all),
                 count => all.extend_from_slice(&buffer[..count]),
