@@ -120,6 +120,10 @@ fn every_file_of_a_real_instance_is_known() {
          temp_buffers = '800kB'\nmin_parallel_table_scan_size = 0\nparallel_setup_cost = 0\n\
          parallel_tuple_cost = 0\nunix_socket_directories = '.'\nmax_wal_size = '64MB'\n",
     );
+    let summarizes = instance.major() >= 17;
+    if summarizes {
+        instance.configure("summarize_wal = on\n");
+    }
     let done = AtomicBool::new(false);
     let mut seen = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
@@ -148,7 +152,8 @@ fn every_file_of_a_real_instance_is_known() {
         assert_eq!(class, *expected, "{path}");
         *classes.entry(class).or_default() += 1;
     }
-    for class in SEEN {
+    let of_version = summarizes.then_some(&Class::WalSummary);
+    for class in SEEN.iter().chain(of_version) {
         assert!(
             classes.contains_key(class),
             "the workload made no {class:?}: {classes:?}"

@@ -68,6 +68,15 @@ impl Instance {
         self.directory.path()
     }
 
+    /// PostgreSQL's major version.
+    pub(crate) fn major(&self) -> u32 {
+        fs::read_to_string(self.data().join("PG_VERSION"))
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap()
+    }
+
     /// Appends to `postgresql.conf`.
     pub(crate) fn configure(&self, text: &str) {
         let path = self.data().join("postgresql.conf");
@@ -162,7 +171,11 @@ impl Instance {
 
     /// One of the instance's programs, as the user that owns it.
     pub(crate) fn program(&self, name: &str) -> Command {
-        let path = self.bin.join(name);
+        let mut path = self.bin.join(name);
+        if !path.exists() {
+            // Some packages have the server alone; the clients of another version will do.
+            path = installed().join(name);
+        }
         let mut command = if is_root() {
             let mut command = Command::new("runuser");
             command.args(["-u", "postgres", "--"]).arg(path);
@@ -241,11 +254,16 @@ pub(crate) fn like(pattern: &str, text: &str) -> bool {
     (least..=most).any(|length| text.is_char_boundary(length) && like(rest, &text[length..]))
 }
 
-/// The newest installed PostgreSQL, or the one that `STRONGROOM_TEST_PG_BIN` names.
+/// The newest installed PostgreSQL, or the one that `PG_BINDIR` names.
 fn binaries() -> PathBuf {
-    if let Some(named) = std::env::var_os("STRONGROOM_TEST_PG_BIN") {
+    if let Some(named) = std::env::var_os("PG_BINDIR") {
         return PathBuf::from(named);
     }
+    installed()
+}
+
+/// The newest of Debian's packages.
+fn installed() -> PathBuf {
     let installed = fs::read_dir("/usr/lib/postgresql").unwrap();
     let mut found: Vec<PathBuf> = installed
         .flatten()
