@@ -7,27 +7,29 @@ SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
+SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
 .PHONY: demo test lint bench deps deps-test build clean
 
-# What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, and a debugger
-# for core dumps. Nothing is installed when everything is there.
+# What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
+# and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
 deps:
 	@packaging/install-debian gcc:cc libc6-dev:/usr/include/stdio.h
 
 deps-test: deps
-	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb
+	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb \
+		"postgresql:/usr/lib/postgresql/*/bin/postgres"
 
 build: deps
-	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext
+	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-shield-preload
 
 demo: build
 	$(CARGO) build --locked --release -p strongroom-benches --bin strongroom-tour
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-tour
 
 test: deps-test
-	$(CARGO) build --locked --release -p strongroom-sqlite-ext -p strongroom-cli
-	STRONGROOM_EXT=$(EXTENSION) STRONGROOM_EXTENSION=$(EXTENSION) $(CARGO) test --locked --workspace --no-fail-fast
+	$(CARGO) build --locked --release -p strongroom-sqlite-ext -p strongroom-shield-preload -p strongroom-cli
+	STRONGROOM_EXT=$(EXTENSION) STRONGROOM_EXTENSION=$(EXTENSION) STRONGROOM_SHIELD_LIB=$(SHIELD) $(CARGO) test --locked --workspace --no-fail-fast
 
 lint: deps
 	$(CARGO) fmt --all --check

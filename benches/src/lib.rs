@@ -1,16 +1,19 @@
-//! What the benchmark and the tour share: the TPC-H tables and queries, ways to open a database, and statistics.
+//! What the benchmarks and the tour share: the TPC-H tables and queries, ways to open a database, PostgreSQL servers, and
+//! statistics.
 //!
 //! Invariants:
 //! B1. Every comparison runs on one SQLite library, the bundled one; the peers differ in nothing but the VFS and, from
 //!     it, the 32 reserved bytes of a sealed page. The stock peer is timed on connections that the guard does not
 //!     know: in a process without it, or opened before it was registered.
 //! B2. No figure is printed for a piece of work whose result was not compared with its peers'.
+//! (B3 and B4 are in `postgres`.)
 //!
 //! Must not: be published, or be linked into anything that is.
 
 pub mod bytes;
 pub mod hex;
 pub mod machine;
+pub mod postgres;
 pub mod report;
 pub mod splice;
 pub mod stats;

@@ -6,21 +6,42 @@ use std::path::Path;
 
 use crate::Failure;
 
-/// The line before the figures.
-pub const BEGIN: &str = "<!-- figures: begin (written by strongroom-bench) -->";
-/// The line after them.
-pub const END: &str = "<!-- figures: end -->";
+/// A place for figures: the lines before and after them.
+#[derive(Clone, Copy)]
+pub struct Markers {
+    begin: &'static str,
+    end: &'static str,
+}
+
+/// Of `strongroom-bench`.
+pub const SQLITE: Markers = Markers {
+    begin: "<!-- figures: begin (written by strongroom-bench) -->",
+    end: "<!-- figures: end -->",
+};
+
+/// Of `strongroom-bench-postgres`.
+pub const POSTGRES: Markers = Markers {
+    begin: "<!-- PostgreSQL figures: begin (written by strongroom-bench-postgres) -->",
+    end: "<!-- PostgreSQL figures: end -->",
+};
+
+/// Of `strongroom-bench-postgres --instructions`.
+pub const POSTGRES_INSTRUCTIONS: Markers = Markers {
+    begin: "<!-- PostgreSQL instructions: begin (written by strongroom-bench-postgres) -->",
+    end: "<!-- PostgreSQL instructions: end -->",
+};
 
 /// `document` with `figures` between its markers. `None` when the markers are not there, once each and in order.
 #[must_use]
-pub fn splice(document: &str, figures: &str) -> Option<String> {
-    let (before, rest) = document.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    if after.contains(BEGIN) || after.contains(END) {
+pub fn splice(document: &str, markers: Markers, figures: &str) -> Option<String> {
+    let Markers { begin, end } = markers;
+    let (before, rest) = document.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    if after.contains(begin) || after.contains(end) {
         return None;
     }
     Some(format!(
-        "{before}{BEGIN}\n\n{}\n\n{END}{after}",
+        "{before}{begin}\n\n{}\n\n{end}{after}",
         figures.trim()
     ))
 }
@@ -29,9 +50,9 @@ pub fn splice(document: &str, figures: &str) -> Option<String> {
 ///
 /// # Errors
 /// The document cannot be read or replaced, or has no markers.
-pub fn splice_file(path: &Path, figures: &str) -> Result<(), Failure> {
+pub fn splice_file(path: &Path, markers: Markers, figures: &str) -> Result<(), Failure> {
     let document = std::fs::read_to_string(path)?;
-    let spliced = splice(&document, figures).ok_or_else(|| {
+    let spliced = splice(&document, markers, figures).ok_or_else(|| {
         format!(
             "{}: the markers of the figures are not there",
             path.display()
@@ -43,20 +64,38 @@ pub fn splice_file(path: &Path, figures: &str) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BEGIN, END, splice};
+    use super::{Markers, POSTGRES, POSTGRES_INSTRUCTIONS, SQLITE, splice};
+
+    const ALL: [Markers; 3] = [SQLITE, POSTGRES, POSTGRES_INSTRUCTIONS];
 
     #[test]
     fn only_what_is_between_the_markers_changes() {
-        let document = format!("a\n{BEGIN}\nold\n{END}\nb\n");
-        let spliced = splice(&document, "| new |\n").unwrap();
-        assert_eq!(spliced, format!("a\n{BEGIN}\n\n| new |\n\n{END}\nb\n"));
-        assert_eq!(splice(&spliced, "| new |").unwrap(), spliced);
+        for markers in ALL {
+            let Markers { begin, end } = markers;
+            let document = format!("a\n{begin}\nold\n{end}\nb\n");
+            let spliced = splice(&document, markers, "| new |\n").unwrap();
+            assert_eq!(spliced, format!("a\n{begin}\n\n| new |\n\n{end}\nb\n"));
+            assert_eq!(splice(&spliced, markers, "| new |").unwrap(), spliced);
+        }
+    }
+
+    #[test]
+    fn each_table_has_a_place_of_its_own() {
+        let place = |Markers { begin, end }| format!("{begin}\n\nold\n\n{end}\n");
+        let document = ALL.map(place).concat();
+        for (index, markers) in ALL.into_iter().enumerate() {
+            let mut expected = ALL.map(place);
+            expected[index] = expected[index].replace("old", "new");
+            let spliced = splice(&document, markers, "new").unwrap();
+            assert_eq!(spliced, expected.concat());
+        }
     }
 
     #[test]
     fn missing_or_repeated_markers_are_refused() {
-        assert!(splice("no markers", "x").is_none());
-        assert!(splice(&format!("{END}{BEGIN}"), "x").is_none());
-        assert!(splice(&format!("{BEGIN}{END}{BEGIN}{END}"), "x").is_none());
+        let Markers { begin, end } = SQLITE;
+        assert!(splice("no markers", SQLITE, "x").is_none());
+        assert!(splice(&format!("{end}{begin}"), SQLITE, "x").is_none());
+        assert!(splice(&format!("{begin}{end}{begin}{end}"), SQLITE, "x").is_none());
     }
 }

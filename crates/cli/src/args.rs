@@ -11,10 +11,11 @@ use crate::help::tail;
 use crate::inspect::InspectArgs;
 use crate::key::KeyArgs;
 use crate::keyring::KeyringArgs;
+use crate::pg::PgArgs;
 use crate::sqlite::SqliteArgs;
 use crate::verify::VerifyArgs;
 
-/// Keeps databases unreadable wherever they rest: keyrings, keys and sealed SQLite files.
+/// Keeps databases unreadable wherever they rest: keyrings, keys, sealed SQLite files and PostgreSQL instances.
 #[derive(Parser)]
 #[command(
     name = "strongroom",
@@ -38,6 +39,7 @@ pub(crate) enum Command {
     Keyring(KeyringArgs),
     Key(KeyArgs),
     Sqlite(SqliteArgs),
+    Pg(PgArgs),
     Inspect(InspectArgs),
     Verify(VerifyArgs),
     Explain(ExplainArgs),
@@ -49,6 +51,7 @@ impl Command {
         match self {
             Self::Keyring(args) => args.wants_json(),
             Self::Key(args) => args.wants_json(),
+            Self::Pg(args) => args.wants_json(),
             Self::Inspect(args) => args.json,
             Self::Verify(args) => args.json,
             Self::Sqlite(_) | Self::Explain(_) => false,
@@ -57,7 +60,7 @@ impl Command {
 }
 
 /// Where the key comes from. At most one; secrets never stand on the command line.
-#[derive(Args)]
+#[derive(Args, Clone, Default)]
 #[group(required = false, multiple = false)]
 pub(crate) struct KeyOptions {
     /// A key of the keyring, by name

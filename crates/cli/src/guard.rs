@@ -131,6 +131,7 @@ fn verified(path: &Path, report: VerifyReport) -> Verified {
         index: bad.index,
         offset_bytes: bad.offset,
         code: code_text(bad.code),
+        file: None,
     });
     Verified {
         path: path.display().to_string(),

@@ -20,6 +20,7 @@ mod keyring;
 mod keys;
 mod output;
 mod paths;
+mod pg;
 mod progress;
 mod sqlite;
 mod time;
@@ -80,6 +81,7 @@ fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
         Command::Keyring(args) => args.run(context),
         Command::Key(args) => args.run(context),
         Command::Sqlite(args) => args.run(context),
+        Command::Pg(args) => args.run(context),
         Command::Inspect(args) => args.run(context),
         Command::Verify(args) => args.run(context),
         Command::Explain(args) => args.run(context),

@@ -6,11 +6,21 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use strongroom_format::postgres::HEADER_FILE;
 use strongroom_format::{code, header};
 
 use crate::failure::Failure;
+
+/// The header that stands for a sealed PostgreSQL data directory; any other path as it is.
+pub(crate) fn header_of(path: PathBuf) -> PathBuf {
+    let header = path.join(HEADER_FILE);
+    if path.is_dir() && header.is_file() {
+        return header;
+    }
+    path
+}
 
 /// First bytes of a plain SQLite database (SQLite file format, section 1.3).
 pub(crate) const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";

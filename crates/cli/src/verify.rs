@@ -1,4 +1,4 @@
-//! `strongroom verify FILE`: is every unit of a sealed object authentic, and what could not be checked.
+//! `strongroom verify FILE` or `DIR`: is every unit of a sealed object authentic, and what could not be checked.
 //!
 //! Invariant: whatever was not checked is listed. Success means that nothing bad was found in what was checked.
 //! Must not: change the object, or show any of its contents.
@@ -15,15 +15,15 @@ use crate::args::KeyOptions;
 use crate::failure::{ErrorJson, Failure, printable};
 use crate::help::tail;
 use crate::paths::{self, Sort};
-use crate::{Context, guard, keys};
+use crate::{Context, guard, keys, pg};
 
-/// Check that every part of a sealed database, or a keyring, is authentic.
+/// Check that every part of a sealed database, or a keyring, is authentic; of a PostgreSQL instance, what can be.
 ///
-/// Names every bad page, frame and journal chunk, and lists what was not checked.
+/// Names every bad page, frame, journal chunk and container, and lists what was not checked.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom verify sealed.db --key-id app --json"))]
 pub(crate) struct VerifyArgs {
-    /// The sealed database, or a keyring
+    /// The sealed database, a keyring, or the data directory of a PostgreSQL instance
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -63,17 +63,17 @@ pub(crate) struct BadUnit {
     pub(crate) index: u64,
     pub(crate) offset_bytes: u64,
     pub(crate) code: String,
+    /// Of an instance: the file, relative to the data directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<String>,
 }
 
 impl VerifyArgs {
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let kind = sealed_kind(&self.file)?;
-        let (mut report, failure) = match kind {
-            ObjectKind::Keyring => (verify_keyring(&self.file)?, None),
-            _ => {
-                let options = guard::options(keys::source(self.key), context);
-                guard::verify(&self.file, &options)?
-            }
+        let (mut report, failure) = if self.file.is_dir() {
+            pg::verify::verify(&self.file, self.key, context)?
+        } else {
+            verify_file(&self.file, self.key, context)?
         };
         report.error = failure.as_ref().map(Failure::json);
         if self.json {
@@ -86,6 +86,24 @@ impl VerifyArgs {
             Some(failure) => Err(failure),
             None => Ok(()),
         }
+    }
+}
+
+fn verify_file(
+    path: &Path,
+    key: KeyOptions,
+    context: &Context,
+) -> Result<(Verified, Option<Failure>), Failure> {
+    match sealed_kind(path)? {
+        ObjectKind::Keyring => Ok((verify_keyring(path)?, None)),
+        // What such a header seals lies in other files.
+        ObjectKind::Postgres => {
+            let shown = path.display();
+            let detail =
+                format!("{shown}: the header of a PostgreSQL instance; name its directory");
+            Err(Failure::new(&code::WRONG_KIND, detail))
+        }
+        _ => guard::verify(path, &guard::options(keys::source(key), context)),
     }
 }
 
@@ -148,9 +166,12 @@ fn text(report: &Verified) -> String {
             index,
             offset_bytes,
             code,
+            file,
         } = bad;
+        let file = file.as_deref().map(printable).unwrap_or_default();
+        let separator = if file.is_empty() { "" } else { " " };
         out.push_str(&format!(
-            "  BAD {kind} {index} at byte {offset_bytes}: {code}\n"
+            "  BAD {kind} {index}{separator}{file} at byte {offset_bytes}: {code}\n"
         ));
     }
     for item in &report.not_checked {

@@ -105,6 +105,41 @@ fn a_keyring_shows_its_header() {
     );
 }
 
+/// An instance's header is made by the keyring's own code: there need be no server.
+#[test]
+fn an_instance_and_its_files_are_recognised() {
+    use strongroom_format::header::Cipher;
+    use strongroom_format::postgres::{container::ContainerHeader, stream::StreamHeader};
+    use strongroom_keyring::{NewObject, Object, Opener};
+    let place = Place::new();
+    let opener = Opener::raw(strongroom_crypto::SecretKey::generate().unwrap());
+    let new = NewObject::instance(Cipher::Aes128Xts);
+    let object = Object::create(&new, &opener).unwrap();
+    place.write("strongroom.header", object.initial_bytes());
+    let seen = inspected(&place, "strongroom.header");
+    assert_eq!(seen["kind"], "sealed-postgres");
+    assert_eq!(seen["header"]["object_kind"], "postgres");
+    assert_eq!(seen["header"]["cipher"], "aes-128-xts");
+    assert_eq!(seen["header"]["page_size"], 8192);
+    assert_eq!(seen["header"]["anchors"], serde_json::json!([]));
+    let text = place.run(&["inspect", "strongroom.header"]).succeeded();
+    assert!(text.contains("data unit:  8192 bytes\n"), "{text}");
+    let verified = place.run(&["verify", "strongroom.header"]);
+    assert!(verified.err.contains("SR-3007"), "{}", verified.err);
+
+    let mut container = ContainerHeader { file_id: [7; 16] }.to_bytes().to_vec();
+    container.extend(noise(2000, 5));
+    place.write("state", container);
+    assert_eq!(inspected(&place, "state")["kind"], "sealed-container");
+    let mut stream = StreamHeader { nonce: [7; 16] }.prefix().to_vec();
+    stream.resize(4096, 0);
+    stream.extend(noise(2000, 6));
+    place.write("map", stream);
+    let seen = inspected(&place, "map");
+    assert_eq!(seen["kind"], "sealed-stream");
+    assert_eq!(seen["body_offset_bytes"], 4096);
+}
+
 #[test]
 fn a_passphrase_slot_shows_what_a_guess_costs() {
     let place = Place::new();

@@ -86,6 +86,11 @@ pub(crate) fn all_locked() -> bool {
     pool.arenas.iter().all(|arena| arena.locked)
 }
 
+/// Locks every arena again if this process was forked since the last look. Maps nothing.
+pub(crate) fn relock() {
+    pool().relock_after_fork();
+}
+
 fn pool() -> MutexGuard<'static, Pool> {
     // Nothing in this module panics while holding the lock with the bitmap half changed.
     POOL.lock().unwrap_or_else(PoisonError::into_inner)

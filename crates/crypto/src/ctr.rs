@@ -43,6 +43,37 @@ impl CtrKey {
         combine(&self.0, iv, in_out);
         wipe_stack();
     }
+
+    /// [`CtrKey::apply`] for the part of a message that begins `offset` bytes into it; the message as a whole would
+    /// begin with the counter block `first`. Parts may begin and end anywhere.
+    ///
+    /// **The caller's duty:** as for `apply`, for the message as a whole.
+    #[expect(
+        clippy::big_endian_bytes,
+        reason = "NIST SP 800-38A counts in big-endian"
+    )]
+    pub fn apply_at(&self, first: &[u8; 16], offset: u64, in_out: &mut [u8]) {
+        let counter = |number: u64| {
+            u128::from_be_bytes(*first)
+                .wrapping_add(u128::from(number))
+                .to_be_bytes()
+        };
+        // The part of a counter block's 16 bytes that lies before `in_out` is used up on zeros.
+        let before = usize::from(offset.to_le_bytes()[0] & 15);
+        let shared = if before == 0 { 0 } else { 16 - before };
+        let (head, body) = in_out.split_at_mut(shared.min(in_out.len()));
+        if !head.is_empty() {
+            let mut block = [0; 16];
+            let part = before..before + head.len();
+            block[part.clone()].copy_from_slice(head);
+            combine(&self.0, &counter(offset / 16), &mut block);
+            head.copy_from_slice(&block[part]);
+        }
+        if !body.is_empty() {
+            combine(&self.0, &counter(offset.div_ceil(16)), body);
+        }
+        wipe_stack();
+    }
 }
 
 /// Not inlined: on processors with vector AES the library spreads the round keys, the first two of
@@ -99,6 +130,34 @@ mod tests {
                 counter = counter.wrapping_add(1);
             }
         }
+    }
+
+    /// Any part of a message comes out as it does in the whole.
+    #[test]
+    fn a_part_is_that_of_the_whole() {
+        let key = CtrKey::new(&SecretKey::generate().unwrap()).unwrap();
+        for first in [block(0), block(u128::MAX - 1), [9; 16]] {
+            let mut whole = vec![0; 100];
+            key.apply(&first, &mut whole);
+            for from in 0..=100 {
+                for to in from..=100 {
+                    let mut part = vec![0; to - from];
+                    key.apply_at(&first, from as u64, &mut part);
+                    assert_eq!(part, whole[from..to], "{from} to {to}");
+                }
+            }
+        }
+    }
+
+    /// Far into a message, where the number of the block does not fit 32 bits.
+    #[test]
+    fn a_part_far_into_a_message_has_its_own_counter() {
+        let key = CtrKey::new(&SecretKey::generate().unwrap()).unwrap();
+        let mut part = [0; 40];
+        key.apply_at(&block(5), u64::MAX - 39, &mut part);
+        let mut expected = [0; 48];
+        key.apply(&block(5 + u128::from((u64::MAX - 39) / 16)), &mut expected);
+        assert_eq!(part, expected[8..]);
     }
 
     #[expect(

@@ -19,6 +19,12 @@ pub enum CryptoError {
     KdfParameters,
     /// An input longer than the primitive or the container allows.
     TooLong,
+    /// Not a whole number of the cipher's units, or buffers of different lengths.
+    Length,
+    /// A key of a length that the cipher does not take, or an XTS key whose halves are equal.
+    Key,
+    /// libcrypto refused to do what it was built for.
+    Library,
 }
 
 impl fmt::Display for CryptoError {
@@ -36,6 +42,13 @@ impl fmt::Display for CryptoError {
             Self::KdfParameters => {
                 "Argon2 parameters are out of bounds; memory must be 8 KiB per lane to 4 GiB, passes and lanes 1 to 64, the salt at least 8 bytes"
             }
+            Self::Length => {
+                "the input is not a whole number of 16-byte units, or the output is of another length"
+            }
+            Self::Key => {
+                "the key's length is not one that the cipher takes, or its two halves are equal"
+            }
+            Self::Library => "libcrypto could not be set up; this is a defect in Strongroom",
             Self::TooLong => "the input is longer than this operation allows; split it",
         })
     }

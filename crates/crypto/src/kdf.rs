@@ -31,6 +31,23 @@ pub fn hkdf(ikm: &SecretKey, salt: &[u8], info: &[u8]) -> Result<SecretKey, Cryp
     SecretKey::filled_by(|out| hkdf_into(ikm.expose(), salt, info, out))
 }
 
+/// [`fn@hkdf`] for a key of `len` bytes, at most 8160 (RFC 5869, section 2.3).
+///
+/// The first bytes of a longer output are a shorter one: one `info` serves for one length.
+///
+/// # Errors
+/// [`CryptoError::TooLong`], [`CryptoError::OutOfLockedMemory`].
+pub fn hkdf_bytes(
+    ikm: &SecretKey,
+    salt: &[u8],
+    info: &[u8],
+    len: usize,
+) -> Result<SecretBytes, CryptoError> {
+    let mut out = SecretBytes::with_capacity(len)?;
+    hkdf_into(ikm.expose(), salt, info, out.as_mut_slice())?;
+    Ok(out)
+}
+
 /// HKDF for inputs and outputs of any length; what [`fn@hkdf`] is made of.
 pub(crate) fn hkdf_into(
     ikm: &[u8],

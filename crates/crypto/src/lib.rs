@@ -1,6 +1,6 @@
 //! Strongroom's cryptographic core: the only crate that names a primitive.
 //!
-//! It offers one authenticated cipher ([`GcmKey`]), one unauthenticated ([`CtrKey`]), one MAC
+//! It offers one authenticated cipher ([`GcmKey`]), two unauthenticated ([`CtrKey`], [`XtsKey`]), one MAC
 //! ([`MacKey`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases), a nonce
 //! source that survives `fork` ([`nonce12`]), and memory that is locked, kept out of core dumps
 //! and wiped when freed ([`SecretKey`], [`SecretBytes`], [`Locked`]).
@@ -18,12 +18,14 @@ mod ctr;
 mod error;
 mod harden;
 mod kdf;
+mod libcrypto;
 mod mac;
 mod mapping;
 mod matrix;
 mod nonce;
 mod random;
 mod secret;
+mod xts;
 
 #[cfg(test)]
 mod vectors;
@@ -32,11 +34,12 @@ pub use aead::GcmKey;
 pub use ctr::CtrKey;
 pub use error::{CryptoError, OpenError};
 pub use harden::{forbid_core_dumps, wipe_stack};
-pub use kdf::{Argon2Params, argon2id, hkdf};
+pub use kdf::{Argon2Params, argon2id, hkdf, hkdf_bytes};
 pub use mac::{MacKey, sha256};
 pub use nonce::nonce12;
 pub use random::{fill_random, random16, random32};
-pub use secret::{Locked, SecretBytes, SecretKey, memory_is_locked};
+pub use secret::{Locked, SecretBytes, SecretKey, memory_is_locked, relock_after_fork};
+pub use xts::XtsKey;
 
 /// Guards share keys between threads; a key type that stops being `Send + Sync` fails here.
 const fn shareable<T: Send + Sync>() {}
@@ -46,4 +49,5 @@ const _: () = {
     shareable::<GcmKey>();
     shareable::<CtrKey>();
     shareable::<MacKey>();
+    shareable::<XtsKey>();
 };

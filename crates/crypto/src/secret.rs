@@ -13,7 +13,7 @@ use std::ops::Deref;
 
 use zeroize::Zeroize;
 
-use crate::arena::{ARENA_LEN, Cell, UNIT_LEN, all_locked};
+use crate::arena::{ARENA_LEN, Cell, UNIT_LEN, all_locked, relock};
 use crate::error::CryptoError;
 use crate::mac::equal_in_constant_time;
 use crate::random::fill_random;
@@ -213,6 +213,14 @@ impl<T> Drop for Locked<T> {
 #[must_use]
 pub fn memory_is_locked() -> bool {
     all_locked()
+}
+
+/// Locks the memory of all keys again, in a forked child, which inherits the keys but not the locks.
+///
+/// Call it first thing in the child of a single-threaded parent. Allocates nothing; in a process that was not forked
+/// since the last call it only looks. Where the kernel refuses (`RLIMIT_MEMLOCK`), [`memory_is_locked`] says so.
+pub fn relock_after_fork() {
+    relock();
 }
 
 #[cfg(test)]

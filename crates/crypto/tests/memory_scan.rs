@@ -18,7 +18,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use strongroom_crypto::{
-    Argon2Params, CtrKey, GcmKey, MacKey, SecretBytes, SecretKey, argon2id, fill_random, hkdf,
+    Argon2Params, CtrKey, GcmKey, MacKey, SecretBytes, SecretKey, XtsKey, argon2id, fill_random,
+    hkdf, hkdf_bytes,
 };
 
 /// A secret that is known without being in memory.
@@ -191,6 +192,8 @@ fn ciphers() -> Vec<Needle> {
     let ((), known) = leaves_nothing(|| ctr.apply(&[4; 16], &mut page[..40]), known, nothing_more);
     all.extend(known);
 
+    all.extend(xts());
+
     let (key, known) = fresh("HMAC");
     let (mac, known) = leaves_nothing(|| MacKey::new(&key).unwrap(), known, nothing_more);
     let (tag, known) = leaves_nothing(|| mac.mac(&[&page]), known, nothing_more);
@@ -200,6 +203,35 @@ fn ciphers() -> Vec<Needle> {
     let (key, known) = fresh("copy");
     let (_copy, known) = leaves_nothing(|| key.try_clone().unwrap(), known, nothing_more);
     all.extend(known);
+    all
+}
+
+/// XTS keys are twice as long, and derived for the purpose. libcrypto keeps their schedules.
+fn xts() -> Vec<Needle> {
+    let mut all = Vec::new();
+    let (from, mut to) = (vec![5; 8192], vec![0; 8192]);
+    for (len, name) in [(32, "AES-128-XTS"), (64, "AES-256-XTS")] {
+        let (input, known) = fresh("HKDF input of a long key");
+        let (bytes, input_known) = leaves_nothing(
+            || hkdf_bytes(&input, b"salt", b"use", len).unwrap(),
+            known,
+            |okm| needles(name, okm.as_slice()),
+        );
+        all.extend(input_known);
+        let known = needles(name, bytes.as_slice());
+        let (key, known) = leaves_nothing(|| XtsKey::new(&bytes).unwrap(), known, nothing_more);
+        drop(bytes);
+        let encrypt = || key.encrypt(&[2; 16], &from, &mut to).unwrap();
+        let ((), known) = leaves_nothing(encrypt, known, nothing_more);
+        let decrypt = || {
+            key.decrypt(&[2; 16], &from[..4096], &mut to[..4096])
+                .unwrap();
+        };
+        let ((), known) = leaves_nothing(decrypt, known, nothing_more);
+        let unit = || key.decrypt(&[3; 16], &from[..16], &mut to[..16]).unwrap();
+        let ((), known) = leaves_nothing(unit, known, nothing_more);
+        all.extend(known);
+    }
     all
 }
 

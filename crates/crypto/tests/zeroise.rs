@@ -3,7 +3,7 @@
 //! one secret stays alive, so that the arena stays mapped.
 #![expect(unsafe_code, reason = "reads memory after its owner is gone")]
 
-use strongroom_crypto::{CtrKey, GcmKey, Locked, MacKey, SecretBytes, SecretKey};
+use strongroom_crypto::{CtrKey, GcmKey, Locked, MacKey, SecretBytes, SecretKey, XtsKey};
 
 /// Reads `len` bytes of an arena that is known to be mapped still.
 fn peek(address: *const u8, len: usize) -> Vec<u8> {
@@ -39,6 +39,28 @@ fn a_dropped_secret_leaves_zeros() {
     assert_eq!(peek(at, 777), [0xc3; 777]);
     drop(value);
     assert!(all_zero(&peek(at, 777)), "a locked value survived its drop");
+
+    // libcrypto's own structures, which hold the schedules: three pairs of contexts fill several pages of the arena.
+    let mut xts_bytes: Vec<u8> = (0..64).collect();
+    let xts_bytes = SecretBytes::take(&mut xts_bytes).unwrap();
+    drop(XtsKey::new(&xts_bytes).unwrap());
+    let start = page_of(&keeper);
+    let whole_before = peek(start, 8 * 4096);
+    let xts = XtsKey::new(&xts_bytes).unwrap();
+    let whole_with = peek(start, 8 * 4096);
+    let changed = whole_before
+        .iter()
+        .zip(&whole_with)
+        .filter(|(before, with)| before != with)
+        .count();
+    assert!(changed > 2000, "the schedules lie in these pages");
+    drop(xts);
+    assert_eq!(
+        peek(start, 8 * 4096),
+        whole_before,
+        "an XTS key survived its drop"
+    );
+    drop(xts_bytes);
 
     // Expanded keys give no address away; compare the arena before and after instead.
     let page = page_of(&keeper);

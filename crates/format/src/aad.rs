@@ -47,6 +47,8 @@ pub enum Role {
     KeyringEntry,
     /// A super-journal's file key wrapped for one participating database.
     SuperSlot,
+    /// A chunk of a container of a PostgreSQL instance; position = chunk index, from 0.
+    PgContainer,
 }
 
 impl Role {
@@ -66,6 +68,7 @@ impl Role {
             Self::Canary => *b"CANR",
             Self::KeyringEntry => *b"KEYR",
             Self::SuperSlot => *b"SUPS",
+            Self::PgContainer => *b"PGCT",
         }
     }
 }

@@ -133,6 +133,28 @@ codes! {
     BUSY = 6010, Io, "the database is in use by another connection", "close it there, or try again";
     REKEY_NEEDED = 6011, Refused, "a rekey of this database was begun and not finished", "finish it with `strongroom sqlite rekey`";
 
+    PG_FILE = 7001, Data, "a sealed file of a PostgreSQL instance is damaged, cut short, or sealed under another key", "restore the file from a backup; one that PostgreSQL makes anew (statistics, caches) may be removed while the server is stopped";
+    PG_REFUSED = 7002, Refused, "a file or a call that cannot be sealed was refused", "set dynamic_shared_memory_type to posix and io_method to worker or sync; other names are in the documentation of what is sealed";
+    PG_CONVERTING = 7003, Refused, "a conversion of the instance was begun and not finished", "finish it with the `strongroom pg` command that began it";
+    PG_NOT_SEALED = 7004, Refused, "the shield was given a key, but the data directory is not sealed", "seal it with `strongroom pg encrypt` or `strongroom pg initdb`, or start it without the shield";
+    PG_SYMBOL = 7005, Io, "the C library lacks a function that the shield needs", "use the shield with glibc 2.31 or later";
+    PG_ROOTS = 7006, Usage, "more instances than one program can have open", "name at most 8 data directories";
+    PG_KEY_OPTION = 7007, Usage, "a line of strongroom.conf is not valid", "write `name = value` with key_id, key_env, key_file, key_command or keyring as the name";
+    PG_RUNNING = 7008, Refused, "a server is running on the data directory", "stop it first: `strongroom pg stop`, or pg_ctl stop";
+    PG_NOT_SHUT_DOWN = 7009, Refused, "the instance was not shut down cleanly", "start it as it was and stop it again; a standby too must be stopped cleanly";
+    PG_GEOMETRY = 7010, Refused, "the instance was built with another block size or segment size than 8 KiB and 1 GiB", "dump it and restore it into one made with the usual sizes";
+    PG_NOT_INSTANCE = 7011, Usage, "the directory is not a PostgreSQL data directory of a version that is supported", "name the directory that holds PG_VERSION, of PostgreSQL 15 to 18";
+    PG_ALREADY_SEALED = 7012, Refused, "the data directory is sealed already, or holds a header", "`strongroom pg rotate` changes its data key; `strongroom pg rotate --slots-only` changes who may open it";
+    PG_CONVERT_STATE = 7013, Data, "the state of the conversion is damaged, or is another instance's", "do not remove it: restore the data directory from a backup";
+    PG_NO_ROOM = 7014, Io, "there is not enough room to convert the instance", "make room for a second copy of its largest files, then run the command again";
+    PG_ROOT = 7015, Usage, "PostgreSQL's programs do not run as root", "run the command as the user who owns the data directory: runuser -u postgres -- strongroom pg ...";
+    PG_PROGRAMS = 7016, Usage, "PostgreSQL's programs were not found", "install PostgreSQL, or name the directory that holds them with --bindir or PG_BINDIR";
+    PG_SHIELD = 7017, Usage, "the shield's library was not found, or cannot be preloaded from where it is", "install it beside the command or in ../lib, or name it by STRONGROOM_SHIELD_LIB; its path may hold no blank and no colon";
+    PG_PROGRAM = 7018, Io, "a program of PostgreSQL's failed", "read what it said above, or in the server's log";
+    PG_KEEP_KEY = 7019, Warning, "whoever loses the key of this instance has lost its data", "keep the key and a copy of strongroom.header in a second place, apart from each other";
+    PG_NO_SOURCE = 7020, Warning, "the instance will not start unattended: its configuration names no key", "start it with `strongroom pg start --ask`, or give it a key of another source with `strongroom pg rotate --slots-only`";
+    PG_NOT_SHIELDED = 7021, Bug, "the instance that was made is not sealed: the library was not loaded", "please report it; nothing was kept";
+
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }
 

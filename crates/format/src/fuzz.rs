@@ -6,6 +6,13 @@
 use crate::header::{Anchor, FIXED_LEN, Header, anchor_layout};
 use crate::journal::{JournalMark, Segment, link_layout, mark_layout};
 use crate::keyring::Body;
+use crate::postgres::container::{
+    CONTAINER_HEADER, ContainerHeader, chunk_offset, container_fits, container_logical,
+    container_physical,
+};
+use crate::postgres::convert::State;
+use crate::postgres::stream::{STREAM_PREFIX, StreamHeader, stream_logical, stream_physical};
+use crate::postgres::tail;
 use crate::slot::Slot;
 use crate::sqlite::{AuxKind, Prologue, WalGeometry, prologue_layout};
 
@@ -95,6 +102,65 @@ pub fn auxiliary(bytes: &[u8]) {
             },
             bytes,
         );
+    }
+}
+
+/// What an instance's files begin with, their sizes, and the state of a conversion.
+pub fn postgres(bytes: &[u8]) {
+    if let Some(header) = ContainerHeader::parse(bytes) {
+        let whole = bytes.get(..CONTAINER_HEADER);
+        assert_eq!(
+            Some(header.to_bytes().as_slice()),
+            whole,
+            "a container's header that parses is canonical"
+        );
+    }
+    if let Some(header) = StreamHeader::parse(bytes) {
+        let prefix = bytes.get(..STREAM_PREFIX);
+        assert_eq!(
+            Some(header.prefix().as_slice()),
+            prefix,
+            "a stream's header that parses is canonical"
+        );
+    }
+    if let Some(state) = State::parse(bytes) {
+        let text = state.to_text();
+        assert!(
+            bytes.starts_with(text.as_bytes()),
+            "a conversion's state that parses is canonical"
+        );
+    }
+    if let Some(size) = bytes.last_chunk::<8>() {
+        sealed_sizes(u64::from_le_bytes(*size));
+    }
+    if let Some([unit @ .., len]) = bytes.first_chunk::<5>() {
+        let made = tail([0; 16], u32::from_le_bytes(*unit), usize::from(*len));
+        let in_range = u32::from_le_bytes(*unit) < 512 && (1..16).contains(len);
+        assert_eq!(
+            made.is_some(),
+            in_range,
+            "a tail of 1 to 15 bytes in a block"
+        );
+    }
+}
+
+/// Sizes of containers and streams lead back and forth without growing, whatever the number.
+fn sealed_sizes(size: u64) {
+    let fits = container_fits(size);
+    if let Some(needed) = container_physical(fits) {
+        assert!(needed <= size, "what fits needs no more than there is");
+    }
+    if let Some(logical) = container_logical(size) {
+        assert_eq!(container_physical(logical), Some(size), "there and back");
+    }
+    if let Some(physical) = container_physical(size) {
+        assert_eq!(container_logical(physical), Some(size), "back and there");
+    }
+    if let Some(offset) = chunk_offset(size) {
+        assert!(offset >= size, "a chunk lies behind those before it");
+    }
+    if let Some(physical) = stream_physical(size) {
+        assert_eq!(stream_logical(physical), size, "back and there");
     }
 }
 

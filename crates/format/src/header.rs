@@ -98,6 +98,8 @@ pub enum ObjectKind {
     Sqlite,
     /// A keyring.
     Keyring,
+    /// A PostgreSQL instance.
+    Postgres,
 }
 
 impl ObjectKind {
@@ -107,11 +109,12 @@ impl ObjectKind {
         match self {
             Self::Sqlite => 1,
             Self::Keyring => 2,
+            Self::Postgres => 3,
         }
     }
 
     fn from_number(number: u16) -> Option<Self> {
-        [Self::Sqlite, Self::Keyring]
+        [Self::Sqlite, Self::Keyring, Self::Postgres]
             .into_iter()
             .find(|kind| kind.number() == number)
     }
@@ -122,6 +125,7 @@ impl ObjectKind {
         match self {
             Self::Sqlite => "sqlite",
             Self::Keyring => "keyring",
+            Self::Postgres => "postgres",
         }
     }
 }
@@ -134,6 +138,10 @@ pub enum Cipher {
     Aes256Gcm,
     /// AES-256-CTR (NIST SP 800-38A). Does not authenticate.
     Aes256Ctr,
+    /// AES-128-XTS (IEEE 1619, NIST SP 800-38E). Does not authenticate. PostgreSQL instances only.
+    Aes128Xts,
+    /// AES-256-XTS, likewise.
+    Aes256Xts,
 }
 
 impl Cipher {
@@ -143,13 +151,39 @@ impl Cipher {
         match self {
             Self::Aes256Gcm => 1,
             Self::Aes256Ctr => 2,
+            Self::Aes128Xts => 3,
+            Self::Aes256Xts => 4,
         }
     }
 
     fn from_number(number: u16) -> Option<Self> {
-        [Self::Aes256Gcm, Self::Aes256Ctr]
-            .into_iter()
-            .find(|cipher| cipher.number() == number)
+        [
+            Self::Aes256Gcm,
+            Self::Aes256Ctr,
+            Self::Aes128Xts,
+            Self::Aes256Xts,
+        ]
+        .into_iter()
+        .find(|cipher| cipher.number() == number)
+    }
+
+    /// Whether objects of `kind` use this cipher: XTS seals the blocks of an instance and nothing else.
+    #[must_use]
+    pub const fn serves(self, kind: ObjectKind) -> bool {
+        match self {
+            Self::Aes256Gcm | Self::Aes256Ctr => !matches!(kind, ObjectKind::Postgres),
+            Self::Aes128Xts | Self::Aes256Xts => matches!(kind, ObjectKind::Postgres),
+        }
+    }
+
+    /// Length of an XTS key, both halves together, in bytes; `None` for the other ciphers.
+    #[must_use]
+    pub const fn xts_key_len(self) -> Option<usize> {
+        match self {
+            Self::Aes256Gcm | Self::Aes256Ctr => None,
+            Self::Aes128Xts => Some(32),
+            Self::Aes256Xts => Some(64),
+        }
     }
 
     /// The word used on the command line and in output.
@@ -158,10 +192,12 @@ impl Cipher {
         match self {
             Self::Aes256Gcm => "aes-256-gcm",
             Self::Aes256Ctr => "aes-256-ctr",
+            Self::Aes128Xts => "aes-128-xts",
+            Self::Aes256Xts => "aes-256-xts",
         }
     }
 
-    /// The cipher named `gcm`, `ctr`, or by its full name.
+    /// The cipher of a database's pages named `gcm`, `ctr`, or by its full name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -169,6 +205,14 @@ impl Cipher {
             "ctr" | "aes-256-ctr" => Some(Self::Aes256Ctr),
             _ => None,
         }
+    }
+
+    /// The cipher of an instance's blocks, by its full name.
+    #[must_use]
+    pub fn for_instance(name: &str) -> Option<Self> {
+        [Self::Aes128Xts, Self::Aes256Xts]
+            .into_iter()
+            .find(|cipher| cipher.name() == name)
     }
 }
 
@@ -251,7 +295,7 @@ pub struct Header {
     pub created_unix_s: u64,
     /// Cipher of pages or chunks.
     pub cipher: Cipher,
-    /// Page size in bytes (SQLite), 0 where there is none.
+    /// Page size in bytes (SQLite), data unit (PostgreSQL), 0 where there is none.
     pub unit_size: u32,
     /// Bytes at the end of each page that hold nonce, tag and epoch.
     pub unit_reserve: u32,
@@ -353,6 +397,9 @@ impl Header {
         if rekeying == (self.previous_key == WrappedKey::NONE) {
             return Err(bad("PREVIOUS_KEY"));
         }
+        if !self.cipher.serves(self.kind) {
+            return Err(bad("CIPHER"));
+        }
         let sizes_ok = match self.kind {
             ObjectKind::Sqlite => {
                 self.unit_size.is_power_of_two()
@@ -360,6 +407,9 @@ impl Header {
                     && self.unit_reserve == crate::sqlite::PAGE_RESERVE
             }
             ObjectKind::Keyring => self.unit_size == 0 && self.unit_reserve == 0,
+            ObjectKind::Postgres => {
+                self.unit_size == crate::postgres::BLOCK && self.unit_reserve == 0
+            }
         };
         if sizes_ok {
             Ok(())

@@ -14,6 +14,13 @@
     clippy::arithmetic_side_effects,
     clippy::expect_used
 )]
+#![cfg_attr(
+    test,
+    expect(
+        clippy::indexing_slicing,
+        reason = "a test that panics has failed, which is what it is for"
+    )
+)]
 
 extern crate alloc;
 
@@ -25,6 +32,7 @@ pub mod header;
 pub mod journal;
 pub mod keyring;
 pub mod layout;
+pub mod postgres;
 pub mod slot;
 pub mod sqlite;
 

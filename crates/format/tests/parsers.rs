@@ -7,6 +7,9 @@ use strongroom_format::header::{
     Anchor, Canary, Cipher, Header, HeaderError, ObjectKind, SLOTS_MAX, WrappedKey,
 };
 use strongroom_format::keyring::{Body, Entry, KeyState, PURPOSE_WRAP};
+use strongroom_format::postgres::container::ContainerHeader;
+use strongroom_format::postgres::convert::{Action, Done, State};
+use strongroom_format::postgres::stream::StreamHeader;
 use strongroom_format::slot::{Argon2Cost, Slot, SlotKind};
 use strongroom_format::sqlite::{AuxKind, Prologue, WalGeometry};
 
@@ -174,6 +177,55 @@ fn prologues_and_sizes_survive_every_change() {
 }
 
 #[test]
+fn an_instances_files_survive_every_change() {
+    let file_id = [7; 16];
+    for_every_change(&ContainerHeader { file_id }.to_bytes(), fuzz::postgres);
+    let mut stream = vec![0; 4096];
+    stream[..64].copy_from_slice(&StreamHeader { nonce: [3; 16] }.prefix());
+    for_every_change(&stream, fuzz::postgres);
+    let state = State {
+        action: Action::Encrypt,
+        object_id: [9; 16],
+        done: vec![Done {
+            inode: 12,
+            path: b"base/5/2619".to_vec(),
+        }],
+    };
+    for_every_change(state.to_text().as_bytes(), fuzz::postgres);
+}
+
+/// XTS is for instances, and instances have nothing else.
+#[test]
+fn a_cipher_serves_its_kinds_only() {
+    let of = |kind, cipher, unit_size, unit_reserve| Header {
+        kind,
+        cipher,
+        unit_size,
+        unit_reserve,
+        ..header(three_slots())
+    };
+    use Cipher::{Aes128Xts, Aes256Ctr, Aes256Gcm, Aes256Xts};
+    for cipher in [Aes128Xts, Aes256Xts] {
+        let made = of(ObjectKind::Postgres, cipher, 8192, 0);
+        let bytes = made.to_bytes().unwrap();
+        assert_eq!(Header::parse(&bytes), Ok(made));
+        for_every_change(&bytes, fuzz::header);
+        for (size, reserve) in [(0, 0), (4096, 0), (8192, 32), (16_384, 0)] {
+            let refused = of(ObjectKind::Postgres, cipher, size, reserve).to_bytes();
+            assert_eq!(refused, Err(HeaderError::Malformed("UNIT_SIZE")));
+        }
+        for (kind, size, reserve) in [(ObjectKind::Sqlite, 4096, 32), (ObjectKind::Keyring, 0, 0)] {
+            let refused = of(kind, cipher, size, reserve).to_bytes();
+            assert_eq!(refused, Err(HeaderError::Malformed("CIPHER")));
+        }
+    }
+    for cipher in [Aes256Gcm, Aes256Ctr] {
+        let refused = of(ObjectKind::Postgres, cipher, 8192, 0).to_bytes();
+        assert_eq!(refused, Err(HeaderError::Malformed("CIPHER")));
+    }
+}
+
+#[test]
 fn noise_is_refused_or_canonical() {
     let mut state = 0x5eed_1234_5678_9abc;
     for _ in 0..20_000 {
@@ -181,7 +233,7 @@ fn noise_is_refused_or_canonical() {
         let mut bytes: Vec<u8> = (0..length)
             .map(|_| noise(&mut state).to_le_bytes()[0])
             .collect();
-        for check in [fuzz::header, fuzz::keyring, fuzz::auxiliary] {
+        for check in [fuzz::header, fuzz::keyring, fuzz::auxiliary, fuzz::postgres] {
             check(&bytes);
         }
         // Noise behind a valid magic reaches further into the parsers.

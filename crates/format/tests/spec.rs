@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 
 use strongroom_format::code::{self, Class, Code};
 use strongroom_format::layout::Field;
-use strongroom_format::{FORMAT_VERSION, aad, header, journal, keyring, slot, sqlite};
+use strongroom_format::postgres::{container, convert, stream};
+use strongroom_format::{FORMAT_VERSION, aad, header, journal, keyring, postgres, slot, sqlite};
 
 /// Every layout of the code. That none is missing here is checked against the sources.
 const LAYOUTS: &[(&str, usize, &[Field])] = &[
@@ -23,6 +24,7 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("anchor_layout", header::anchor_layout::FIELDS),
     layout("body_layout", keyring::body_layout::FIELDS),
     layout("canary_layout", header::canary_layout::FIELDS),
+    layout("container_layout", container::container_layout::FIELDS),
     layout("entry_layout", keyring::entry_layout::FIELDS),
     layout("header_layout", header::header_layout::FIELDS),
     layout("journal_mark_layout", journal::journal_mark_layout::FIELDS),
@@ -31,8 +33,22 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("mark_layout", journal::mark_layout::FIELDS),
     layout("prologue_layout", sqlite::prologue_layout::FIELDS),
     layout("slot_layout", slot::slot_layout::FIELDS),
+    layout("stream_layout", stream::stream_layout::FIELDS),
     layout("super_slot_layout", sqlite::super_slot_layout::FIELDS),
+    layout("tail_block_layout", postgres::tail_block_layout::FIELDS),
     layout("tail_layout", sqlite::tail_layout::FIELDS),
+    layout(
+        "tweak_control_layout",
+        postgres::tweak_control_layout::FIELDS,
+    ),
+    layout("tweak_map_layout", postgres::tweak_map_layout::FIELDS),
+    layout(
+        "tweak_relation_layout",
+        postgres::tweak_relation_layout::FIELDS,
+    ),
+    layout("tweak_slru_layout", postgres::tweak_slru_layout::FIELDS),
+    layout("tweak_temp_layout", postgres::tweak_temp_layout::FIELDS),
+    layout("tweak_wal_layout", postgres::tweak_wal_layout::FIELDS),
     layout("wrapped_layout", header::wrapped_layout::FIELDS),
 ];
 
@@ -48,6 +64,22 @@ fn constants() -> BTreeMap<&'static str, String> {
     let number = |value: usize| value.to_string();
     let long = |value: u64| value.to_string();
     BTreeMap::from([
+        ("BLOCK", postgres::BLOCK.to_string()),
+        ("CONFIG_FILE", postgres::CONFIG_FILE.to_owned()),
+        ("CONTAINER_CHUNK", number(container::CONTAINER_CHUNK)),
+        ("CONTAINER_HEADER", number(container::CONTAINER_HEADER)),
+        ("CONTAINER_MAGIC", spaced_hex(&container::CONTAINER_MAGIC)),
+        ("CONTAINER_OVERHEAD", number(container::CONTAINER_OVERHEAD)),
+        ("CONTAINER_SEALED", number(container::CONTAINER_SEALED)),
+        ("CONTROL_NAME", spaced_hex(&postgres::CONTROL_NAME)),
+        ("CONVERT_FILE", postgres::CONVERT_FILE.to_owned()),
+        ("CONVERT_TITLE", convert::CONVERT_TITLE.to_owned()),
+        ("HEADER_FILE", postgres::HEADER_FILE.to_owned()),
+        ("SEGMENT_BLOCKS", postgres::SEGMENT_BLOCKS.to_string()),
+        ("STREAM_HEADER", long(stream::STREAM_HEADER)),
+        ("STREAM_MAGIC", spaced_hex(&stream::STREAM_MAGIC)),
+        ("STREAM_PREFIX", number(stream::STREAM_PREFIX)),
+        ("XTS_UNIT", number(postgres::XTS_UNIT)),
         ("WAL_MAGIC", spaced_hex(&sqlite::WAL_MAGIC)),
         ("JOURNAL_MAGIC", spaced_hex(&sqlite::JOURNAL_MAGIC)),
         ("SUPER_MAGIC", spaced_hex(&sqlite::SUPER_MAGIC)),
@@ -169,7 +201,8 @@ fn row_of(page: &str, table: &str, row: &[&str]) -> (String, usize, usize) {
 #[test]
 fn every_layout_of_the_sources_is_compared() {
     let mut in_sources = BTreeSet::new();
-    for (_, text) in files("crates/format/src", "rs") {
+    let folders = ["crates/format/src", "crates/format/src/postgres"];
+    for (_, text) in folders.iter().flat_map(|folder| files(folder, "rs")) {
         // Each use of the macro: a bracket, doc comments, the module's name, a comma.
         for rest in text.split("layout!").skip(1) {
             let lines = rest

@@ -86,6 +86,7 @@ fn dependencies_point_one_way() {
         ("libsqlite3-sys", &[]),
         ("rand", &[]),
         ("openssl", &[]),
+        ("openssl-sys", &["crates/crypto"]),
     ];
     let mut manifests = Vec::new();
     files(&root(), "Cargo.toml", &mut manifests);

@@ -6,7 +6,9 @@
 //!
 //! Must not: do I/O (see [`crate::redo`]); expose a data key.
 
-use strongroom_crypto::{GcmKey, MacKey, SecretKey, hkdf, sha256, wipe_stack};
+use strongroom_crypto::{
+    GcmKey, MacKey, SecretBytes, SecretKey, hkdf, hkdf_bytes, sha256, wipe_stack,
+};
 use strongroom_format::aad::Role;
 use strongroom_format::code::{self, Code};
 use strongroom_format::header::{
@@ -14,6 +16,7 @@ use strongroom_format::header::{
     HeaderError, MAC_COVERS, ObjectKind, WrappedKey, anchor_layout, header_layout,
 };
 use strongroom_format::layout::{array, bytes};
+use strongroom_format::postgres::BLOCK;
 use strongroom_format::slot::SlotKind;
 
 use crate::error::Error;
@@ -35,6 +38,19 @@ pub struct NewObject {
     pub unit_reserve: u32,
 }
 
+impl NewObject {
+    /// A PostgreSQL instance whose blocks are sealed with `cipher`, AES-128-XTS or AES-256-XTS.
+    #[must_use]
+    pub const fn instance(cipher: Cipher) -> Self {
+        Self {
+            kind: ObjectKind::Postgres,
+            cipher,
+            unit_size: BLOCK,
+            unit_reserve: 0,
+        }
+    }
+}
+
 /// An opened object: an authenticated header and the keys behind it.
 pub struct Object {
     pub(crate) header: Header,
@@ -44,7 +60,7 @@ pub struct Object {
     /// Data key of the previous epoch, while a rekey is under way.
     pub(crate) previous: Option<SecretKey>,
     pub(crate) held: HeldSlot,
-    /// Anchor A of a new file under the current epoch; empty for a keyring.
+    /// Anchor A of a new file under the current epoch; empty for a keyring and for an instance.
     first_anchor: Vec<u8>,
 }
 
@@ -86,7 +102,7 @@ impl Object {
     }
 
     /// The whole header, `HEADER_LEN` (4096) bytes, for a file that does not exist yet. It holds the first anchor
-    /// (sequence 1, no log); a keyring has no anchors. Never to be written over an existing header.
+    /// (sequence 1, no log); a keyring and an instance have no anchors. Never to be written over an existing header.
     #[must_use]
     pub fn initial_bytes(&self) -> Vec<u8> {
         let mut out = self.fixed.clone();
@@ -125,6 +141,20 @@ impl Object {
     /// SR-4008 when the header knows no such epoch; SR-5001.
     pub fn subkey(&self, epoch: u32, purpose: Purpose) -> Result<SecretKey, Error> {
         self.labelled(epoch, Label::For(purpose))
+    }
+
+    /// The sub-key for `purpose` as an XTS key, both halves, of the length that the header's cipher takes:
+    /// HKDF-SHA256, salt = object id, info = the purpose's label.
+    ///
+    /// # Errors
+    /// As [`Object::subkey`]; SR-9001 when the object's cipher is not XTS.
+    pub fn xts_subkey(&self, epoch: u32, purpose: Purpose) -> Result<SecretBytes, Error> {
+        let Some(len) = self.header.cipher.xts_key_len() else {
+            return Err(Error::new(&code::BUG, "an XTS key of an object without"));
+        };
+        let data_key = self.data_key_of(epoch)?;
+        let label = Label::For(purpose).info();
+        Ok(hkdf_bytes(data_key, &self.header.object_id, label, len)?)
     }
 
     /// A key below a sub-key, for one file or one name: HKDF-SHA256 of the sub-key with `salt` and `info`.
@@ -262,7 +292,8 @@ impl Object {
             held,
             first_anchor,
         };
-        if object.header.kind != ObjectKind::Keyring {
+        // Only a database has state that changes beside its header.
+        if object.header.kind == ObjectKind::Sqlite {
             object.first_anchor = object.seal_anchor(1, [0; 16])?.to_bytes().to_vec();
         }
         wipe_stack();
@@ -270,12 +301,15 @@ impl Object {
     }
 
     fn labelled(&self, epoch: u32, label: Label) -> Result<SecretKey, Error> {
-        let data_key = match (&self.previous, self.previous_epoch()) {
-            _ if epoch == self.epoch() => &self.data_key,
-            (Some(previous), Some(known)) if epoch == known => previous,
-            _ => return Err(Error::new(&code::UNKNOWN_EPOCH, format!("epoch {epoch}"))),
-        };
-        under(data_key, self.header.object_id, label)
+        under(self.data_key_of(epoch)?, self.header.object_id, label)
+    }
+
+    fn data_key_of(&self, epoch: u32) -> Result<&SecretKey, Error> {
+        match (&self.previous, self.previous_epoch()) {
+            _ if epoch == self.epoch() => Ok(&self.data_key),
+            (Some(previous), Some(known)) if epoch == known => Ok(previous),
+            _ => Err(Error::new(&code::UNKNOWN_EPOCH, format!("epoch {epoch}"))),
+        }
     }
 
     fn anchor_is_authentic(&self, anchor: &Anchor, sector: &[u8]) -> Result<bool, Error> {

@@ -20,6 +20,20 @@ pub enum Purpose {
     KeyringEntries,
     /// The MAC of a keyring's body.
     KeyringBody,
+    /// XTS key of an instance's relations.
+    PgRelation,
+    /// XTS key of an instance's write-ahead log.
+    PgWal,
+    /// XTS key of an instance's SLRU files: transaction status and its relatives.
+    PgSlru,
+    /// XTS key of an instance's control file.
+    PgControl,
+    /// XTS key of an instance's relation maps.
+    PgMap,
+    /// Counter-mode key of an instance's streams.
+    PgStream,
+    /// Sealing the chunks of an instance's containers.
+    PgContainer,
 }
 
 /// Every label there is. The purposes that only this crate may ask for stand here and not in [`Purpose`].
@@ -44,6 +58,13 @@ impl Label {
             Self::For(Purpose::SuperJournal) => b"strongroom/v1/super-journal",
             Self::For(Purpose::KeyringEntries) => b"strongroom/v1/keyring-entries",
             Self::For(Purpose::KeyringBody) => b"strongroom/v1/keyring-body",
+            Self::For(Purpose::PgRelation) => b"strongroom/v1/pg-relation",
+            Self::For(Purpose::PgWal) => b"strongroom/v1/pg-wal",
+            Self::For(Purpose::PgSlru) => b"strongroom/v1/pg-slru",
+            Self::For(Purpose::PgControl) => b"strongroom/v1/pg-control",
+            Self::For(Purpose::PgMap) => b"strongroom/v1/pg-map",
+            Self::For(Purpose::PgStream) => b"strongroom/v1/pg-stream",
+            Self::For(Purpose::PgContainer) => b"strongroom/v1/pg-container",
             Self::Canary => b"strongroom/v1/canary",
             Self::HeaderMac => b"strongroom/v1/header-mac",
             Self::Anchor => b"strongroom/v1/anchor",
@@ -67,6 +88,13 @@ mod tests {
             Label::For(Purpose::SuperJournal),
             Label::For(Purpose::KeyringEntries),
             Label::For(Purpose::KeyringBody),
+            Label::For(Purpose::PgRelation),
+            Label::For(Purpose::PgWal),
+            Label::For(Purpose::PgSlru),
+            Label::For(Purpose::PgControl),
+            Label::For(Purpose::PgMap),
+            Label::For(Purpose::PgStream),
+            Label::For(Purpose::PgContainer),
             Label::Canary,
             Label::HeaderMac,
             Label::Anchor,

@@ -82,6 +82,18 @@ impl KeySource {
         })
     }
 
+    /// Asks now, when asking is the source: what was typed becomes the source, so that it can be used more than once and
+    /// handed to other processes. Every other source stays as it is, and is not looked at.
+    ///
+    /// # Errors
+    /// SR-1004, SR-2001 (cancelled), SR-2011 (the two entries differ).
+    pub fn settled(self, context: &SourceContext) -> Result<Self, Error> {
+        match self {
+            Self::Ask => terminal::ask(&context.prompt, context.creating).map(Self::Given),
+            other => Ok(other),
+        }
+    }
+
     /// The source in words, without a secret. A command line is not shown: it may hold one.
     #[must_use]
     pub fn describe(&self) -> String {

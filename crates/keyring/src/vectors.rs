@@ -14,8 +14,8 @@ use crate::opener::{KeyVersion, Opener};
 use crate::purpose::Purpose;
 
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testing/vectors/header");
-const FILES_MAKE: usize = 7;
-const FILES_REFUSE: usize = 22;
+const FILES_MAKE: usize = 10;
+const FILES_REFUSE: usize = 28;
 
 /// The inputs of one vector, in the order in which they are asked for.
 struct Fixed {
@@ -104,7 +104,9 @@ fn makes(name: &str, vector: &Value) {
         kind: kind(vector),
         cipher: match number(&vector["cipher"]) {
             1 => Cipher::Aes256Gcm,
-            _ => Cipher::Aes256Ctr,
+            2 => Cipher::Aes256Ctr,
+            3 => Cipher::Aes128Xts,
+            _ => Cipher::Aes256Xts,
         },
         unit_size: number(&vector["unit_size"]),
         unit_reserve: number(&vector["unit_reserve"]),
@@ -161,10 +163,24 @@ fn meets(name: &str, vector: &Value, object: &Object) {
             "super-journal" => Purpose::SuperJournal,
             "keyring-entries" => Purpose::KeyringEntries,
             "keyring-body" => Purpose::KeyringBody,
+            "pg-relation" => Purpose::PgRelation,
+            "pg-wal" => Purpose::PgWal,
+            "pg-slru" => Purpose::PgSlru,
+            "pg-control" => Purpose::PgControl,
+            "pg-map" => Purpose::PgMap,
+            "pg-stream" => Purpose::PgStream,
+            "pg-container" => Purpose::PgContainer,
             other => panic!("{name}: unknown label {other}"),
         };
-        let key = object.subkey(object.epoch(), purpose).unwrap();
-        assert_eq!(key.expose().as_slice(), hex(expected), "{name}: {label}");
+        let epoch = object.epoch();
+        let xts = label.starts_with("pg-") && !["pg-stream", "pg-container"].contains(&&**label);
+        if xts {
+            let key = object.xts_subkey(epoch, purpose).unwrap();
+            assert_eq!(key.as_slice(), hex(expected), "{name}: {label}");
+        } else {
+            let key = object.subkey(epoch, purpose).unwrap();
+            assert_eq!(key.expose().as_slice(), hex(expected), "{name}: {label}");
+        }
     }
     let anchor = hex(&vector["first_anchor"]);
     let initial = object.initial_bytes();
@@ -281,7 +297,8 @@ fn a_keyring_opener_opens_old_versions_and_seals_with_the_newest_active_one() {
 fn kind(vector: &Value) -> ObjectKind {
     match number(&vector["kind"]) {
         1 => ObjectKind::Sqlite,
-        _ => ObjectKind::Keyring,
+        2 => ObjectKind::Keyring,
+        _ => ObjectKind::Postgres,
     }
 }
 

@@ -26,12 +26,12 @@ def fixed(tag, n):
     return hashlib.shake_256(b"strongroom header vectors / " + tag.encode()).digest(n)
 
 
-def hkdf(key, salt, info):
-    return HKDF(algorithm=SHA256(), length=32, salt=salt, info=info).derive(key)
+def hkdf(key, salt, info, length=32):
+    return HKDF(algorithm=SHA256(), length=length, salt=salt, info=info).derive(key)
 
 
-def sub(key, object_id, label):
-    return hkdf(key, object_id, b"strongroom/v1/" + label)
+def sub(key, object_id, label, length=32):
+    return hkdf(key, object_id, b"strongroom/v1/" + label, length)
 
 
 def aad(role, epoch, object_id, position, extra=0):
@@ -135,6 +135,13 @@ def anchor(h, sequence, generation, sector_epoch=None):
 
 
 def subkeys(h):
+    if h["kind"] == POSTGRES:
+        # XTS keys are both halves together.
+        long = {3: 32, 4: 64}[h["cipher"]]
+        lengths = {"relation": long, "wal": long, "slru": long, "control": long, "map": long, "stream": 32,
+                   "container": 32}
+        return {f"pg-{name}": sub(h["data_key"], h["object_id"], f"pg-{name}".encode(), length).hex()
+                for name, length in lengths.items()}
     labels = ["page", "page-iv", "wal", "journal", "super-journal", "keyring-entries", "keyring-body"]
     return {label: sub(h["data_key"], h["object_id"], label.encode()).hex() for label in labels}
 
@@ -149,7 +156,7 @@ PASS = {"kind": "passphrase", "bytes": "correct horse battery staple".encode().h
 RING = {"kind": "keyring", "id": "app-1.prod", "versions": [
     {"version": 1, "active": False, "key": fixed("key v1", 32).hex()},
     {"version": 2, "active": True, "key": fixed("key v2", 32).hex()}]}
-SQLITE, KEYRING, CREATED = 1, 2, 1767225600
+SQLITE, KEYRING, POSTGRES, CREATED = 1, 2, 3, 1767225600
 
 
 def positive(name, kind, cipher, unit_size, reserve, opener, steps=()):
@@ -188,6 +195,9 @@ def main():
     positive("sqlite-ctr-passphrase", SQLITE, 2, 8192, 32, PASS)
     positive("sqlite-gcm-keyring", SQLITE, 1, 65536, 32, RING)
     positive("keyring-passphrase", KEYRING, 1, 0, 0, PASS)
+    instance = positive("postgres-aes-128-xts-keyring", POSTGRES, 3, 8192, 0, RING)
+    positive("postgres-aes-256-xts-raw", POSTGRES, 4, 8192, 0, RAW)
+    positive("postgres-rekey-begun", POSTGRES, 4, 8192, 0, RAW, [("rekey_begun", [RAW_2])])
     positive("rewrapped-three-slots", SQLITE, 1, 512, 32, RAW, [("rewrapped", [RING, PASS, RAW_2])])
     during = positive("rekey-begun", SQLITE, 1, 4096, 32, RAW, [("rekey_begun", [RAW_2])])
     positive("rekey-finished", SQLITE, 1, 4096, 32, RAW, [("rekey_begun", [RAW_2]), ("rekey_finished", [])])
@@ -202,7 +212,13 @@ def main():
     negative("reserved-byte", patched(good, 100, b"\x01"), RAW, 3003)
     negative("byte-after-slots", patched(good, MAC_AT - 1, b"\x01"), RAW, 3003)
     negative("slot-count", patched(good, 70, b"\x09\x00"), RAW, 3003)
-    negative("unknown-cipher", patched(good, 48, b"\x03\x00"), RAW, 3003)
+    negative("unknown-cipher", patched(good, 48, b"\x05\x00"), RAW, 3003)
+    negative("xts-for-a-database", seal(dict(h, cipher=3)), RAW, 3003)
+    negative("gcm-for-an-instance", seal(dict(instance, cipher=1)), RING, 3003, POSTGRES)
+    negative("instance-unit-size", seal(dict(instance, unit_size=4096)), RING, 3003, POSTGRES)
+    negative("instance-reserve", seal(dict(instance, reserve=32)), RING, 3003, POSTGRES)
+    negative("instance-longer-key", patched(seal(instance), 48, b"\x04\x00"), RING, 3004, POSTGRES)
+    negative("instance-as-database", seal(instance), RING, 3007)
     costly = slot(PASS, bytes(32), bytes(12), 1, h["object_id"], h["data_key"])
     costly = costly[:8] + struct.pack("<I", 0xFFFFFFFF) + costly[12:]
     negative("argon2-cost", seal(dict(h, slots=[costly])), PASS, 3003)

@@ -21,7 +21,7 @@ use clap::Parser;
 use strongroom_benches::Failure;
 use strongroom_benches::machine::Machine;
 use strongroom_benches::report::{Line, Report};
-use strongroom_benches::splice::splice_file;
+use strongroom_benches::splice::{SQLITE, splice_file};
 use strongroom_benches::variant::Variant;
 
 use crate::setup::{Databases, Place};
@@ -109,7 +109,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     };
     writeln!(std::io::stdout(), "{text}")?;
     match &options.write {
-        Some(path) => splice_file(path, &report.markdown()),
+        Some(path) => splice_file(path, SQLITE, &report.markdown()),
         None => Ok(()),
     }
 }

@@ -8,6 +8,8 @@ use strongroom_format::FORMAT_VERSION;
 use strongroom_format::code;
 use strongroom_format::header::{Anchor, HEADER_LEN, Header, HeaderError, header_layout};
 use strongroom_format::layout;
+use strongroom_format::postgres::container::{CONTAINER_HEADER, CONTAINER_MAGIC};
+use strongroom_format::postgres::stream::{STREAM_MAGIC, stream_layout};
 use strongroom_format::slot::SlotKind;
 use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout};
 
@@ -26,6 +28,8 @@ const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 const WAL_MAGIC: [u8; 3] = [0x37, 0x7f, 0x06];
 /// Length of a plain database's header (section 1.3).
 const SQLITE_HEADER_LEN: usize = 100;
+/// Length of a stream's header.
+const STREAM_HEADER_LEN: usize = stream_layout::SIZE;
 /// What Strongroom and SQLite put beside a database.
 const SUFFIXES: [&str; 4] = ["-wal", "-journal", "-shm", "-strongroom"];
 
@@ -70,6 +74,16 @@ fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Fa
             report.sealed = true;
             return (prologue_layout::SIZE, sealed_log(report, path, head));
         }
+        Sort::Other if head.starts_with(&CONTAINER_MAGIC) => {
+            report.sealed = true;
+            report.kind = "sealed-container";
+            return (CONTAINER_HEADER, None);
+        }
+        Sort::Other if head.starts_with(&STREAM_MAGIC) => {
+            report.sealed = true;
+            report.kind = "sealed-stream";
+            return (STREAM_HEADER_LEN, None);
+        }
         Sort::Other if head.starts_with(&JOURNAL_MAGIC) => report.kind = "sqlite-journal",
         Sort::Other if head.starts_with(&WAL_MAGIC) => report.kind = "sqlite-wal",
         Sort::Other => {}
@@ -88,6 +102,7 @@ fn sealed(report: &mut Report, path: &Path, head: &[u8]) -> Option<Failure> {
             report.kind = match header.kind.name() {
                 "sqlite" => "sealed-sqlite",
                 "keyring" => "sealed-keyring",
+                "postgres" => "sealed-postgres",
                 _ => "sealed-unknown",
             };
             let header = header_report(&header, head);

@@ -29,7 +29,7 @@ use crate::{Context, paths};
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom inspect sealed.db --png sealed.png"))]
 pub(crate) struct InspectArgs {
-    /// The file to look at
+    /// The file to look at; of a sealed PostgreSQL data directory, its header is
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Print one JSON object
@@ -42,12 +42,13 @@ pub(crate) struct InspectArgs {
 
 impl InspectArgs {
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let path = paths::header_of(self.file);
         if let Some(out) = &self.png {
-            paths::check_copy(&self.file, out)?;
+            paths::check_copy(&path, out)?;
         }
-        let (file, size) = paths::open_to_read(&self.file)?;
-        let scan = scan::scan(&self.file, file, size, self.png.is_some())?;
-        let (mut report, problem) = describe::describe(&self.file, &scan);
+        let (file, size) = paths::open_to_read(&path)?;
+        let scan = scan::scan(&path, file, size, self.png.is_some())?;
+        let (mut report, problem) = describe::describe(&path, &scan);
         if let Some(out) = &self.png {
             report.png = Some(draw(out, &scan)?);
         }

@@ -2,6 +2,8 @@
 //!
 //! Must not: be parsed by anything; `--json` is for that.
 
+use strongroom_format::header::ObjectKind;
+
 use super::report::{HeaderReport, Report, SlotReport};
 use crate::failure::printable;
 
@@ -57,7 +59,9 @@ fn header_lines(lines: &mut Lines, header: &HeaderReport, size: u64) {
     lines.put("object id", &header.object_id);
     lines.put("created", &header.created);
     lines.put("cipher", header.cipher);
-    if header.page_size > 0 {
+    if header.page_size > 0 && header.object_kind == ObjectKind::Postgres.name() {
+        lines.put("data unit", &format!("{} bytes", header.page_size));
+    } else if header.page_size > 0 {
         let (page, reserve) = (header.page_size, header.page_reserve);
         let body = size.saturating_sub(4096);
         let pages = body / u64::from(page);
@@ -106,6 +110,9 @@ fn what(kind: &str) -> &str {
     match kind {
         "sealed-sqlite" => "sealed SQLite database",
         "sealed-keyring" => "keyring",
+        "sealed-postgres" => "header of a sealed PostgreSQL instance",
+        "sealed-container" => "sealed file of a PostgreSQL instance",
+        "sealed-stream" => "sealed stream of a PostgreSQL instance",
         "sealed-damaged" => "sealed object with a damaged header",
         "sealed-newer" => "sealed object of a newer format",
         "sealed-wal" => "sealed write-ahead log",

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{GcmCase, Tally, fixed, from_hex};
 use crate::kdf::{argon2id_into, hkdf_into};
-use crate::{Argon2Params, CtrKey, MacKey, SecretBytes, SecretKey};
+use crate::{Argon2Params, CtrKey, MacKey, SecretBytes, SecretKey, XtsKey};
 
 #[derive(Default)]
 struct Record {
@@ -89,6 +89,28 @@ pub(super) fn gcm_decrypt(text: &str) -> Tally {
             "one of the two"
         );
         gcm_case(&record).check(&mut tally, record.text("Key"));
+    }
+    tally
+}
+
+pub(super) fn xts(text: &str) -> Tally {
+    let mut tally = Tally::default();
+    for record in records(text) {
+        assert!(["ENCRYPT", "DECRYPT"].contains(&record.direction.as_str()));
+        // The length is in bits; the last byte of 130 bits is a part of one.
+        if !record.number("DataUnitLen").is_multiple_of(128) {
+            tally.not_offered += 1;
+            continue;
+        }
+        let key = XtsKey::new(&SecretBytes::take(&mut record.bytes("Key")).unwrap()).unwrap();
+        let (plain, sealed) = (record.bytes("PT"), record.bytes("CT"));
+        let tweak = fixed(&record.bytes("i"));
+        let mut out = vec![0; plain.len()];
+        key.encrypt(&tweak, &plain, &mut out).unwrap();
+        assert_eq!(out, sealed, "{}", record.text("Key"));
+        key.decrypt(&tweak, &sealed, &mut out).unwrap();
+        assert_eq!(out, plain, "{}", record.text("Key"));
+        tally.accepted += 1;
     }
     tally
 }

@@ -1,6 +1,7 @@
 //! Tests of the public API, as guards and the command use it. One binary, so that it links once.
 
 mod durable;
+mod instance;
 mod keyring;
 mod object;
 mod redo;

@@ -6,7 +6,7 @@ use strongroom_keyring::{Purpose, inspect_checksum};
 
 use crate::{code, new_object, open, passphrase, raw, with_checksum};
 
-const PURPOSES: [Purpose; 7] = [
+const PURPOSES: [Purpose; 14] = [
     Purpose::Page,
     Purpose::PageIv,
     Purpose::Wal,
@@ -14,6 +14,13 @@ const PURPOSES: [Purpose; 7] = [
     Purpose::SuperJournal,
     Purpose::KeyringEntries,
     Purpose::KeyringBody,
+    Purpose::PgRelation,
+    Purpose::PgWal,
+    Purpose::PgSlru,
+    Purpose::PgControl,
+    Purpose::PgMap,
+    Purpose::PgStream,
+    Purpose::PgContainer,
 ];
 
 #[test]

@@ -1,0 +1,258 @@
+//! The result: as tables for people, as JSON for programs.
+//!
+//! Must not: round a penalty in the shield's favour, or hide a spread.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use strongroom_benches::Failure;
+use strongroom_benches::machine::Machine;
+use strongroom_benches::report::{duration, mebibytes};
+use strongroom_benches::stats::Samples;
+
+use crate::peer::Peer;
+use crate::{Options, Sizes};
+
+/// One workload's rounds.
+#[derive(Serialize)]
+pub(crate) struct Line {
+    /// The sort of work: the table's sections.
+    pub(crate) group: &'static str,
+    /// The workload.
+    pub(crate) name: &'static str,
+    /// How many operations one round is; figures are shown for one of them.
+    operations: u32,
+    /// What one operation is; empty when a round is one.
+    operation: &'static str,
+    /// The rounds of plain, AES-256-XTS and AES-128-XTS, in this order.
+    samples: [Samples; 3],
+}
+
+impl Line {
+    /// Without rounds.
+    pub(crate) fn new(
+        group: &'static str,
+        name: &'static str,
+        operations: u32,
+        operation: &'static str,
+    ) -> Self {
+        Self {
+            group,
+            name,
+            operations,
+            operation,
+            samples: Default::default(),
+        }
+    }
+
+    fn of(&self, peer: Peer) -> &Samples {
+        let [plain, aes256, aes128] = &self.samples;
+        match peer {
+            Peer::Plain => plain,
+            Peer::Aes256 => aes256,
+            Peer::Aes128 => aes128,
+        }
+    }
+
+    /// Adds a round of `peer`.
+    pub(crate) fn push(&mut self, peer: Peer, taken: std::time::Duration) {
+        let [plain, aes256, aes128] = &mut self.samples;
+        match peer {
+            Peer::Plain => plain,
+            Peer::Aes256 => aes256,
+            Peer::Aes128 => aes128,
+        }
+        .push(taken);
+    }
+
+    fn penalty(&self, peer: Peer) -> String {
+        penalty(self.of(Peer::Plain).median(), self.of(peer).median())
+    }
+
+    fn row(&self) -> String {
+        let shown = |peer| duration(self.of(peer).median() / f64::from(self.operations.max(1)));
+        let spreads = Peer::ALL.map(|peer| format!("{:.0}", self.of(peer).spread() * 100.0));
+        let unit = if self.operation.is_empty() {
+            String::new()
+        } else {
+            format!(", per {}", self.operation)
+        };
+        format!(
+            "| {}{unit} | {} | {} | {} | {} | {} | {} % |",
+            self.name,
+            shown(Peer::Plain),
+            shown(Peer::Aes256),
+            self.penalty(Peer::Aes256),
+            shown(Peer::Aes128),
+            self.penalty(Peer::Aes128),
+            spreads.join(" / "),
+        )
+    }
+}
+
+/// How much more than `plain` is `sealed`, in per cent of it, rounded up to a tenth. "-" without a measurement.
+pub(crate) fn penalty(plain: f64, sealed: f64) -> String {
+    if plain <= 0.0 || sealed <= 0.0 {
+        return "-".to_owned();
+    }
+    let per_cent = (sealed / plain - 1.0) * 100.0;
+    let tenths = (per_cent * 10.0).ceil();
+    // No negative zero.
+    let tenths = if tenths == 0.0 { 0.0 } else { tenths };
+    format!("{:+.1} %", tenths / 10.0)
+}
+
+/// A whole run.
+#[derive(Serialize)]
+pub(crate) struct Report {
+    /// Where it ran.
+    pub(crate) machine: Machine,
+    /// What was run, as `postgres --version` tells.
+    pub(crate) postgres: String,
+    /// Rounds of each workload.
+    pub(crate) rounds: u32,
+    /// pgbench's scale.
+    pub(crate) scale: u32,
+    /// Its clients.
+    pub(crate) clients: u32,
+    /// `shared_buffers`, in MiB.
+    pub(crate) shared_buffers: u32,
+    /// Sizes that explain the figures.
+    pub(crate) sizes: Sizes,
+    /// The workloads.
+    pub(crate) lines: Vec<Line>,
+}
+
+impl Report {
+    /// As one JSON object. All durations are in seconds, for a whole round.
+    pub(crate) fn json(&self) -> Result<String, Failure> {
+        Ok(serde_json::to_string_pretty(self)?)
+    }
+
+    /// As Markdown.
+    pub(crate) fn markdown(&self) -> Result<String, Failure> {
+        let mut out = preamble(&self.machine, &self.postgres)?;
+        let Sizes {
+            large,
+            small,
+            replayed,
+        } = self.sizes;
+        writeln!(
+            out,
+            "- {} rounds; shared_buffers {} MiB; pgbench scale {}, {} clients; databases {} and {}",
+            self.rounds,
+            self.shared_buffers,
+            self.scale,
+            self.clients,
+            mebibytes(large),
+            mebibytes(small),
+        )?;
+        if replayed > 0 {
+            writeln!(
+                out,
+                "- Replayed after kill -9: {} of WAL",
+                mebibytes(replayed)
+            )?;
+        }
+        let mut group = "";
+        for line in &self.lines {
+            if line.group != group {
+                group = line.group;
+                writeln!(
+                    out,
+                    "\n**{group}**\n\n| workload | plain | AES-256-XTS | penalty | AES-128-XTS | penalty | spread |\n\
+                     |---|---:|---:|---:|---:|---:|---:|"
+                )?;
+            }
+            writeln!(out, "{}", line.row())?;
+        }
+        Ok(out)
+    }
+}
+
+/// The machine and the versions.
+pub(crate) fn preamble(machine: &Machine, postgres: &str) -> Result<String, Failure> {
+    let mut out = String::new();
+    writeln!(
+        out,
+        "- Processor: {}, {} logical; {}; {}",
+        machine.cpu, machine.cores, machine.kernel, machine.filesystem
+    )?;
+    writeln!(
+        out,
+        "- Strongroom {}, PostgreSQL {postgres}",
+        machine.strongroom
+    )?;
+    writeln!(
+        out,
+        "- Load average of one minute: {:.2} before, {:.2} after",
+        machine.load_before, machine.load_after
+    )?;
+    Ok(out)
+}
+
+impl Sizes {
+    /// Those that are known before the first round.
+    pub(crate) fn of(node: &crate::peer::Node<'_>) -> Result<Self, Failure> {
+        let size = |database: &str| -> Result<u64, Failure> {
+            let sql = format!("SELECT pg_database_size('{database}');");
+            Ok(node.cluster.psql("postgres", &sql)?.parse()?)
+        };
+        Ok(Self {
+            large: size(crate::setup::LARGE)?,
+            small: size(crate::setup::SMALL)?,
+            replayed: 0,
+        })
+    }
+}
+
+impl Report {
+    /// Of a run that is over.
+    pub(crate) fn of(
+        machine: Machine,
+        postgres: String,
+        sizes: Sizes,
+        lines: Vec<Line>,
+        options: &Options,
+    ) -> Self {
+        Self {
+            machine,
+            postgres,
+            rounds: options.rounds(),
+            scale: options.scale,
+            clients: options.clients,
+            shared_buffers: options.shared_buffers,
+            sizes,
+            lines,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, penalty};
+    use crate::peer::Peer;
+    use std::time::Duration;
+
+    #[test]
+    fn a_penalty_is_rounded_up() {
+        assert_eq!(penalty(1.0, 1.0301), "+3.1 %");
+        assert_eq!(penalty(1.0, 0.98), "-2.0 %");
+        assert_eq!(penalty(1.0, 0.9999), "+0.0 %");
+        assert_eq!(penalty(0.0, 1.0), "-");
+    }
+
+    #[test]
+    fn a_row_shows_one_operation_and_the_penalty_of_medians() {
+        let mut line = Line::new("g", "w", 10, "read");
+        for milliseconds in [10, 20, 30] {
+            line.push(Peer::Plain, Duration::from_millis(milliseconds));
+            line.push(Peer::Aes256, Duration::from_millis(milliseconds + 5));
+            line.push(Peer::Aes128, Duration::from_millis(2 * milliseconds));
+        }
+        assert_eq!(
+            line.row(),
+            "| w, per read | 2.00 ms | 2.50 ms | +25.0 % | 4.00 ms | +100.0 % | 100 / 80 / 100 % |"
+        );
+    }
+}

@@ -1,0 +1,290 @@
+//! Which key source is used for an instance, how it is handed to programs, and how it is kept for unattended starts.
+//!
+//! The order is that of the preload library: a key option; the environment (`STRONGROOM_PG_KEY_*`, then
+//! `PGENCRYPTIONKEY`); `strongroom.conf` in the data directory.
+//!
+//! Invariants:
+//! 1. What was typed is asked for once, kept in locked memory, and handed on through an inherited descriptor only.
+//! 2. The configuration is replaced whole. It names a source; it never holds a key.
+//!
+//! Must not: print a command line or a key.
+
+use std::io::Write as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use strongroom_format::code;
+use strongroom_format::header::ObjectKind;
+use strongroom_format::postgres::CONFIG_FILE;
+use strongroom_keyring::{KeySource, Keyring, Object, Opener, SourceContext, durable};
+use strongroom_shield::{instance, source};
+
+use super::directory::Directory;
+use crate::Context;
+use crate::args::KeyOptions;
+use crate::failure::Failure;
+use crate::keys;
+
+/// A key source, and where it was named.
+pub(super) struct Chosen {
+    key: KeySource,
+    context: SourceContext,
+    origin: Origin,
+}
+
+/// Who named the source.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Option,
+    Environment,
+    Configuration,
+}
+
+/// What a program needs in its environment to find the key. The descriptor must stay open until it has started.
+pub(super) struct Handed {
+    pub(super) variables: Vec<(String, String)>,
+    _descriptor: Option<OwnedFd>,
+}
+
+impl Chosen {
+    /// The source for an existing instance. `None` when nothing names one.
+    pub(super) fn find(
+        options: KeyOptions,
+        context: &Context,
+        directory: &Directory,
+    ) -> Result<Option<Self>, Failure> {
+        if let Some(chosen) = Self::named(options, context, directory, false)? {
+            return Ok(Some(chosen));
+        }
+        let own = source::from_configuration(&directory.path)
+            .map_err(|error| Failure::from(error).within(&format!("{}: ", directory.shown())))?;
+        Ok(own.map(|own| Self {
+            key: own.key,
+            context: own.context,
+            origin: Origin::Configuration,
+        }))
+    }
+
+    /// As [`Self::find`]; an error when nothing names a source.
+    pub(super) fn required(
+        options: KeyOptions,
+        context: &Context,
+        directory: &Directory,
+    ) -> Result<Self, Failure> {
+        let missing = || directory.failure(&code::NO_KEY, "nor does its configuration name one");
+        Self::find(options, context, directory)?.ok_or_else(missing)
+    }
+
+    /// The source for an instance that is to be made: a key option or the environment.
+    pub(super) fn for_new(
+        options: KeyOptions,
+        context: &Context,
+        directory: &Directory,
+    ) -> Result<Self, Failure> {
+        Self::named(options, context, directory, true)?.ok_or_else(|| {
+            let detail = "making an instance needs one of --key-id, --key-env, --key-file, --key-command, --ask, or \
+                          PGENCRYPTIONKEY";
+            Failure::new(&code::KEY_OPTION, detail)
+        })
+    }
+
+    /// The source that is to open the instance from now on; `None` when the options name none.
+    pub(super) fn for_rotation(
+        options: KeyOptions,
+        context: &Context,
+        directory: &Directory,
+    ) -> Result<Option<Self>, Failure> {
+        let prompt = format!("New passphrase of {}", directory.shown());
+        Self::of_options(options, context, prompt, true)
+    }
+
+    /// What an option or the environment names.
+    fn named(
+        options: KeyOptions,
+        context: &Context,
+        directory: &Directory,
+        creating: bool,
+    ) -> Result<Option<Self>, Failure> {
+        let prompt = format!("Passphrase of {}", directory.shown());
+        if let Some(chosen) = Self::of_options(options, context, prompt, creating)? {
+            return Ok(Some(chosen));
+        }
+        let variable = |name: &str| std::env::var(name).ok();
+        Ok(source::from_environment(variable).map(|found| Self {
+            key: found.key,
+            context: SourceContext {
+                creating,
+                ..found.context
+            },
+            origin: Origin::Environment,
+        }))
+    }
+
+    /// What an option names. A passphrase is asked for here.
+    fn of_options(
+        options: KeyOptions,
+        context: &Context,
+        prompt: String,
+        creating: bool,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(key) = keys::source(options) else {
+            return Ok(None);
+        };
+        let surroundings = SourceContext {
+            keyring: Some(lasting_keyring(context.keyring.clone())?),
+            creating,
+            prompt,
+        };
+        Ok(Some(Self {
+            key: lasting(key)?.settled(&surroundings)?,
+            context: surroundings,
+            origin: Origin::Option,
+        }))
+    }
+
+    /// Fetches the key.
+    pub(super) fn opener(&self) -> Result<Opener, Failure> {
+        Ok(self.key.opener(&self.context)?)
+    }
+
+    /// Opens the instance's header with it.
+    pub(super) fn open(&self, directory: &Directory) -> Result<Object, Failure> {
+        let about = |error| Failure::from(error).within(&format!("{}: ", directory.shown()));
+        let header = instance::header(&directory.path).map_err(about)?;
+        let opener = self.opener()?;
+        Object::open(&header, ObjectKind::Postgres, &opener).map_err(about)
+    }
+
+    /// Whether it is what the instance's own configuration names.
+    pub(super) fn is_own(&self) -> bool {
+        self.origin == Origin::Configuration
+    }
+
+    /// What programs need to find it. Nothing when they find it by themselves.
+    pub(super) fn handed(&self) -> Result<Handed, Failure> {
+        let mut handed = Handed {
+            variables: Vec::new(),
+            _descriptor: None,
+        };
+        if self.origin != Origin::Option {
+            return Ok(handed);
+        }
+        let (kind, value) = match &self.key {
+            KeySource::KeyId { id } => {
+                let keyring = self.context.keyring.as_deref().map(text).transpose()?;
+                let name = String::from(source::KEYRING_VARIABLE);
+                handed.variables.extend(keyring.map(|path| (name, path)));
+                ("ID", id.clone())
+            }
+            KeySource::Env(variable) => ("ENV", variable.clone()),
+            KeySource::File(path) => ("FILE", text(path)?),
+            KeySource::Command(line) => ("COMMAND", line.clone()),
+            KeySource::Given(bytes) => {
+                let descriptor = inherited(bytes.as_slice())?;
+                let number = descriptor.as_raw_fd().to_string();
+                handed._descriptor = Some(descriptor);
+                ("FD", number)
+            }
+            KeySource::Ask => {
+                return Err(Failure::new(&code::BUG, "a passphrase was not asked for"));
+            }
+        };
+        let name = format!("{}{kind}", source::VARIABLE_PREFIX);
+        handed.variables.push((name, value));
+        Ok(handed)
+    }
+
+    /// Whether the server can find this source by itself.
+    pub(super) fn is_unattended(&self) -> bool {
+        !matches!(self.key, KeySource::Given(_) | KeySource::Ask)
+    }
+
+    /// The text of `strongroom.conf` for this source.
+    ///
+    /// SR-2019 when it cannot be written there, which is found before anything is made.
+    pub(super) fn configuration(&self) -> Result<String, Failure> {
+        let mut out = String::from(
+            "# Where the key of this instance comes from: `name = value`, one of key_id, key_env, key_file, key_command.\n\
+             # The key itself must not stand here. Documentation: docs/reference/pg.md.\n",
+        );
+        let mut line = |name: &str, value: String| {
+            // As the reader sees it: trimmed, one line.
+            if value.trim() != value || value.is_empty() || value.contains(['\n', '\r']) {
+                let detail =
+                    format!("{name}: begins or ends with a blank, is empty, or has several lines");
+                return Err(Failure::new(&code::KEY_OPTION, detail));
+            }
+            out.push_str(&format!("{name} = {value}\n"));
+            Ok(())
+        };
+        match &self.key {
+            KeySource::KeyId { id } => {
+                line("key_id", id.clone())?;
+                let keyring = self.context.keyring.clone();
+                line("keyring", text(&lasting_keyring(keyring)?)?)?;
+            }
+            KeySource::Env(variable) => line("key_env", variable.clone())?,
+            KeySource::File(path) => line("key_file", text(path)?)?,
+            KeySource::Command(command) => line("key_command", command.clone())?,
+            KeySource::Ask | KeySource::Given(_) => {
+                out.push_str("# A passphrase, asked for by `strongroom pg start --ask`.\n");
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Writes the configuration, whole; it belongs to the data directory's owner, who must be able to read it, whoever this
+/// is.
+pub(super) fn configure(directory: &Path, text: &str) -> Result<(), Failure> {
+    let path = directory.join(CONFIG_FILE);
+    let io = |error: std::io::Error| Failure::io(&path, &error);
+    let about = std::fs::metadata(directory).map_err(io)?;
+    let mode = if about.mode() & 0o040 != 0 {
+        0o640
+    } else {
+        0o600
+    };
+    durable::replace(&path, text.as_bytes(), mode).map_err(io)?;
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    std::os::unix::fs::chown(&path, Some(about.uid()), Some(about.gid())).map_err(io)
+}
+
+/// Paths are made absolute: the server stands in its data directory.
+fn lasting(key: KeySource) -> Result<KeySource, Failure> {
+    match key {
+        KeySource::File(path) => {
+            let absolute = std::path::absolute(&path).map_err(|e| Failure::io(&path, &e))?;
+            Ok(KeySource::File(absolute))
+        }
+        other => Ok(other),
+    }
+}
+
+fn lasting_keyring(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    let path = named.unwrap_or_else(Keyring::default_path);
+    std::path::absolute(&path).map_err(|e| Failure::io(&path, &e))
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    let refused = || Failure::new(&code::KEY_OPTION, format!("{}: not UTF-8", path.display()));
+    path.to_str().map(String::from).ok_or_else(refused)
+}
+
+/// A descriptor that programs inherit and from which they can read `secret`; it has no name and cannot be changed.
+fn inherited(secret: &[u8]) -> Result<OwnedFd, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new(&code::IO, format!("memory for the passphrase: {error}"))
+    };
+    let flags = MemfdFlags::ALLOW_SEALING;
+    let descriptor = rustix::fs::memfd_create("strongroom", flags).map_err(|e| failed(e.into()))?;
+    let mut file = std::fs::File::from(descriptor);
+    file.write_all(secret).map_err(failed)?;
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals).map_err(|e| failed(e.into()))?;
+    Ok(file.into())
+}

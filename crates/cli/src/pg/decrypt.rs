@@ -1,0 +1,66 @@
+//! `strongroom pg decrypt -D DIR`: opens a stopped instance in place, for good.
+//!
+//! Must not: remove the header before the last file is plain; strongroom-shield keeps that order.
+
+use clap::Args;
+use strongroom_crypto::SecretKey;
+use strongroom_keyring::Opener;
+use strongroom_shield::convert::{self, Action};
+
+use super::chosen::Chosen;
+use super::convert::{Bars, ThreadsOption, amount, remarks};
+use super::directory::{Directory, DirectoryOption};
+use crate::Context;
+use crate::args::KeyOptions;
+use crate::failure::{Failure, note};
+use crate::help::tail;
+
+/// Turn a stopped, sealed instance into a plain one in place.
+///
+/// As encrypt the other way round. Afterwards header and configuration are gone, and whoever can read the files can read
+/// the data.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom pg decrypt -D /srv/pg/data"))]
+pub(super) struct DecryptArgs {
+    #[command(flatten)]
+    directory: DirectoryOption,
+    #[command(flatten)]
+    key: KeyOptions,
+    #[command(flatten)]
+    threads: ThreadsOption,
+}
+
+impl DecryptArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let directory = self.directory.existing()?;
+        let opener = opener(self.key, context, &directory)?;
+        let bars = Bars::new("unsealing");
+        let done = self.threads.run(&bars, |options| {
+            convert::decrypt(&directory.path, &opener, options)
+        });
+        drop(bars);
+        let report = done?;
+        let shown = directory.shown();
+        context
+            .output
+            .line(&format!("plaintext {shown}: {}", amount(&report)))?;
+        context.output.flush()?;
+        remarks(&report);
+        note(
+            "start it without the shield from now on: take it out of LD_PRELOAD and of the service",
+        );
+        Ok(())
+    }
+}
+
+/// The key. When only the state of a conversion is left, header and configuration are gone, and any key will do.
+fn opener(key: KeyOptions, context: &Context, directory: &Directory) -> Result<Opener, Failure> {
+    if !directory.is_sealed() {
+        if convert::unfinished(&directory.path)? != Some(Action::Decrypt) {
+            directory.check_sealed()?;
+        }
+        let any = SecretKey::generate().map_err(strongroom_keyring::Error::from)?;
+        return Ok(Opener::raw(any));
+    }
+    Chosen::required(key, context, directory)?.opener()
+}

@@ -1,0 +1,64 @@
+//! What an instance's header says, in the words of every verb that shows it.
+//!
+//! Must not: claim that a header is authentic; who opened it with the key may say so.
+
+use serde::Serialize;
+use strongroom_format::header::Header;
+use strongroom_format::slot::SlotKind;
+use strongroom_shield::instance;
+
+use super::directory::Directory;
+use crate::failure::Failure;
+use crate::output::hex;
+
+/// A header in words. Field names are a stable contract: docs/reference/exit-codes.md.
+#[derive(Clone, Serialize)]
+pub(super) struct Facts {
+    /// Cipher of the blocks.
+    pub(super) cipher: &'static str,
+    /// Tells data keys apart: equal for two instances if and only if their data keys are.
+    pub(super) fingerprint: String,
+    /// Who can open it.
+    pub(super) openers: Vec<String>,
+    /// A rotation was begun and not finished.
+    pub(super) rotation_under_way: bool,
+}
+
+impl Facts {
+    /// Of the header in a sealed directory, without a key and unauthenticated.
+    pub(super) fn read(directory: &Directory) -> Result<Self, Failure> {
+        let about = |error| Failure::from(error).within(&format!("{}: ", directory.shown()));
+        let bytes = instance::header(&directory.path).map_err(about)?;
+        let header = Header::parse(&bytes);
+        header.map(|header| Self::of(&header)).map_err(|error| {
+            let code = &strongroom_format::code::HEADER_DAMAGED;
+            directory.failure(code, &format!("{error:?}").to_lowercase())
+        })
+    }
+
+    /// Of a parsed header.
+    pub(super) fn of(header: &Header) -> Self {
+        Self {
+            cipher: header.cipher.name(),
+            // A data key belongs to one object id and epoch: these are its name.
+            fingerprint: format!("{}/{}", hex(&header.object_id), header.epoch),
+            openers: header.slots.iter().map(|slot| opener(&slot.kind)).collect(),
+            rotation_under_way: header.previous_epoch != 0,
+        }
+    }
+
+    /// Every opener in one line.
+    pub(super) fn openers_text(&self) -> String {
+        self.openers.join("; ")
+    }
+}
+
+/// Who a slot is for.
+pub(super) fn opener(kind: &SlotKind) -> String {
+    match kind {
+        SlotKind::Passphrase(_) => String::from("passphrase"),
+        SlotKind::Raw => String::from("raw key"),
+        SlotKind::Keyring { id, version } => format!("key {id}, version {version}"),
+        other => String::from(other.name()),
+    }
+}

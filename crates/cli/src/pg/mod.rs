@@ -1,0 +1,77 @@
+//! `strongroom pg`: one file per verb; what the verbs share stands in `directory`, `programs`, `chosen` and `shielded`.
+//!
+//! Invariants:
+//! 1. Keys are tried before anything is started or written: what can be refused is refused with nothing changed.
+//! 2. A key reaches the programs that are started as the name of its source or, when it was typed, through an inherited
+//!    descriptor: never as an argument.
+//!
+//! Must not: read or write a sealed file but through strongroom-shield or a program under the shield.
+
+mod chosen;
+mod control;
+mod controldata;
+mod convert;
+mod decrypt;
+mod directory;
+mod encrypt;
+mod facts;
+mod initdb;
+mod plaintext;
+mod programs;
+mod rotate;
+mod run;
+mod service;
+mod shielded;
+mod status;
+pub(crate) mod verify;
+
+use clap::{Args, Subcommand};
+
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Make, run and convert sealed PostgreSQL instances.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom pg initdb -D /srv/pg/data --key-file /etc/strongroom/pg.key\n  strongroom pg start -D /srv/pg/data"))]
+pub(crate) struct PgArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Initdb(initdb::InitdbArgs),
+    Start(control::StartArgs),
+    Stop(control::StopArgs),
+    Restart(control::RestartArgs),
+    Status(status::StatusArgs),
+    Run(run::RunArgs),
+    Controldata(controldata::ControldataArgs),
+    Encrypt(encrypt::EncryptArgs),
+    Decrypt(decrypt::DecryptArgs),
+    Rotate(rotate::RotateArgs),
+    Service(service::ServiceArgs),
+}
+
+impl PgArgs {
+    pub(crate) fn wants_json(&self) -> bool {
+        matches!(&self.verb, Verb::Status(args) if args.json)
+    }
+
+    pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        match self.verb {
+            Verb::Initdb(args) => args.run(context),
+            Verb::Start(args) => args.run(context),
+            Verb::Stop(args) => args.run(context),
+            Verb::Restart(args) => args.run(context),
+            Verb::Status(args) => args.run(context),
+            Verb::Run(args) => args.run(context),
+            Verb::Controldata(args) => args.run(context),
+            Verb::Encrypt(args) => args.run(context),
+            Verb::Decrypt(args) => args.run(context),
+            Verb::Rotate(args) => args.run(context),
+            Verb::Service(args) => args.run(context),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What is not sealed in an instance: its files, walked and classified by the shield's own table.
+//!
+//! Invariant: the table decides (crates/shield/src/table.rs); nothing here knows a file's name.
+//!
+//! Must not: read a file.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use strongroom_shield::classify::classify;
+use strongroom_shield::table::{ROWS, Row, Treatment, treatment};
+
+use crate::failure::{Failure, printable};
+use crate::output::columns;
+
+/// One row of the table with what this instance holds of it. Field names are a stable contract.
+#[derive(Serialize)]
+pub(super) struct Class {
+    pattern: &'static str,
+    reason: &'static str,
+    size_bytes: u64,
+    files: Vec<String>,
+}
+
+/// Every file that is not sealed, by row of the table; rows without files are listed too. Strongroom's own files are
+/// among them: the shield hides them from PostgreSQL, not from others.
+pub(super) fn find(directory: &Path) -> Result<Vec<Class>, Failure> {
+    let in_clear = |treatment| matches!(treatment, Treatment::Plain | Treatment::Hidden);
+    let rows: Vec<&Row> = ROWS.iter().filter(|row| in_clear(row.treatment)).collect();
+    let mut classes: Vec<Class> = rows
+        .iter()
+        .map(|row| Class {
+            pattern: row.pattern,
+            reason: row.reason,
+            size_bytes: 0,
+            files: Vec::new(),
+        })
+        .collect();
+    for (relative, size) in files(directory)? {
+        let class = classify(relative.as_os_str().as_bytes()).class;
+        if !in_clear(treatment(class)) {
+            continue;
+        }
+        let position = rows.iter().position(|row| row.class == class);
+        if let Some(found) = position.and_then(|at| classes.get_mut(at)) {
+            found.size_bytes += size;
+            found.files.push(relative.display().to_string());
+        }
+    }
+    for class in &mut classes {
+        class.files.sort();
+    }
+    Ok(classes)
+}
+
+/// Regular files with their sizes, relative to the directory. Links to directories (the log's, the tablespaces') are
+/// followed where PostgreSQL has them.
+pub(super) fn files(directory: &Path) -> Result<Vec<(PathBuf, u64)>, Failure> {
+    let mut found = Vec::new();
+    let mut left = vec![PathBuf::new()];
+    while let Some(relative) = left.pop() {
+        let here = directory.join(&relative);
+        let entries = match std::fs::read_dir(&here) {
+            Ok(entries) => entries,
+            // A running server removes what has just been listed.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(Failure::io(&here, &error)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(|e| Failure::io(&here, &e))?;
+            let path = relative.join(entry.file_name());
+            let Ok(mut about) = entry.metadata() else {
+                continue;
+            };
+            if about.is_symlink() && may_be_link(&path) {
+                let Ok(target) = std::fs::metadata(entry.path()) else {
+                    continue;
+                };
+                about = target;
+            }
+            if about.is_dir() {
+                left.push(path);
+            } else if about.is_file() || about.is_symlink() {
+                found.push((path, about.len()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// `pg_wal`, and what is in `pg_tblspc`.
+fn may_be_link(path: &Path) -> bool {
+    path == Path::new("pg_wal") || path.parent() == Some(Path::new("pg_tblspc"))
+}
+
+/// The classes as text: what, how much, why, which files.
+pub(super) fn text(classes: &[Class]) -> String {
+    let mut out = String::from("not sealed in this instance:\n");
+    for class in classes {
+        let (count, size) = (class.files.len(), class.size_bytes);
+        out.push_str(&format!("\n  {}\n    {}\n", class.pattern, class.reason));
+        out.push_str(&format!("    here: {count} files, {size} bytes\n"));
+        let rows: Vec<Vec<String>> = class
+            .files
+            .iter()
+            .map(|name| vec![String::from("     "), printable(name)])
+            .collect();
+        out.push_str(&columns(&rows));
+    }
+    out.push_str(
+        "\nNot looked at: what lies outside the data directory and its tablespaces (configuration, logs, archives,\n\
+         sockets), names and sizes of files, and memory.\n",
+    );
+    out
+}

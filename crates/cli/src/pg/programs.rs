@@ -1,0 +1,158 @@
+//! Where PostgreSQL's programs and the preload library are.
+//!
+//! Must not: start a server; believe a directory that holds no `postgres`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use clap::Args;
+use strongroom_format::code;
+
+use crate::failure::Failure;
+
+/// The library's file name.
+pub(super) const LIBRARY: &str = "libstrongroom_shield.so";
+/// The variable that names the library.
+const LIBRARY_VARIABLE: &str = "STRONGROOM_SHIELD_LIB";
+/// Where packages put the library, each with and without `strongroom/`.
+const LIBRARY_DIRECTORIES: &[&str] = &[
+    "/usr/local/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+];
+/// Where packages put PostgreSQL: what stands before and after the major version.
+const LAYOUTS: &[(&str, &str)] = &[("/usr/lib/postgresql/", "/bin"), ("/usr/pgsql-", "/bin")];
+/// Major versions that are known.
+const MAJORS: std::ops::RangeInclusive<u32> = 15..=18;
+
+/// `--bindir`.
+#[derive(Args)]
+pub(super) struct BindirOption {
+    /// Where PostgreSQL's programs are [default: PG_BINDIR, else the installed version that fits the data directory]
+    #[arg(long, value_name = "DIR")]
+    bindir: Option<PathBuf>,
+}
+
+impl BindirOption {
+    /// The directory of PostgreSQL's programs, of version `major` if that is known.
+    ///
+    /// A directory that was named is used or refused, never replaced by another one.
+    pub(super) fn find(&self, major: Option<u32>) -> Result<PathBuf, Failure> {
+        let variable = std::env::var_os("PG_BINDIR").filter(|value| !value.is_empty());
+        if let Some(named) = self.bindir.clone().or_else(|| variable.map(PathBuf::from)) {
+            return match version(&named) {
+                Some(found) if major.is_none_or(|major| major == found) => {
+                    std::path::absolute(&named).map_err(|e| Failure::io(&named, &e))
+                }
+                Some(found) => {
+                    let shown = named.display();
+                    let wanted = major.unwrap_or(found);
+                    let detail =
+                        format!("{shown} has version {found}, the instance is of {wanted}");
+                    Err(Failure::new(&code::PG_PROGRAMS, detail))
+                }
+                None => {
+                    let detail = format!("no postgres in {}", named.display());
+                    Err(Failure::new(&code::PG_PROGRAMS, detail))
+                }
+            };
+        }
+        let fits = |directory: &PathBuf| {
+            version(directory).is_some_and(|found| major.is_none_or(|major| major == found))
+        };
+        pg_config()
+            .into_iter()
+            .chain(packaged())
+            .find(fits)
+            .ok_or_else(|| {
+                let detail = major.map(|major| format!("version {major}"));
+                Failure::new(&code::PG_PROGRAMS, detail.unwrap_or_default())
+            })
+    }
+}
+
+/// What `pg_config --bindir` says.
+fn pg_config() -> Option<PathBuf> {
+    let mut command = Command::new("pg_config");
+    let text = output(command.arg("--bindir"))?;
+    let path = PathBuf::from(text.trim());
+    path.is_absolute().then_some(path)
+}
+
+/// Directories that packages use, the newest version first.
+fn packaged() -> impl Iterator<Item = PathBuf> {
+    MAJORS.rev().flat_map(|major| {
+        let path =
+            move |(before, after): &(&str, &str)| PathBuf::from(format!("{before}{major}{after}"));
+        LAYOUTS.iter().map(path)
+    })
+}
+
+/// The major version of the `postgres` in a directory; `None` when there is none.
+fn version(bindir: &Path) -> Option<u32> {
+    let mut command = Command::new(bindir.join("postgres"));
+    let text = output(command.arg("--version"))?;
+    // postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1); 18beta1, 18devel.
+    let number = text.split_whitespace().nth(2)?;
+    let digits = number.find(|c: char| !c.is_ascii_digit());
+    number.get(..digits.unwrap_or(number.len()))?.parse().ok()
+}
+
+fn output(command: &mut Command) -> Option<String> {
+    let command = command
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    let output = command.output().ok().filter(|out| out.status.success())?;
+    String::from_utf8(output.stdout).ok()
+}
+
+/// The preload library: the one that `STRONGROOM_SHIELD_LIB` names, else beside the command, else where packages put it.
+pub(super) fn library() -> Result<PathBuf, Failure> {
+    let found = match std::env::var_os(LIBRARY_VARIABLE).filter(|value| !value.is_empty()) {
+        Some(named) => named_library(named)?,
+        None => candidates()
+            .find(|path| path.is_file())
+            .ok_or_else(|| Failure::new(&code::PG_SHIELD, ""))?,
+    };
+    // What separates the entries of LD_PRELOAD cannot stand in one.
+    let separators = [b':', b' ', b'\t', b'\n'];
+    let bytes = found.as_os_str().as_bytes();
+    if bytes.iter().any(|byte| separators.contains(byte)) {
+        return Err(Failure::new(&code::PG_SHIELD, found.display().to_string()));
+    }
+    Ok(found)
+}
+
+fn named_library(named: OsString) -> Result<PathBuf, Failure> {
+    let path = PathBuf::from(named);
+    let absolute = std::path::absolute(&path).map_err(|e| Failure::io(&path, &e))?;
+    if absolute.is_file() {
+        return Ok(absolute);
+    }
+    let detail = format!("{LIBRARY_VARIABLE} names {}", path.display());
+    Err(Failure::new(&code::PG_SHIELD, detail))
+}
+
+fn candidates() -> impl Iterator<Item = PathBuf> {
+    let command = std::env::current_exe().ok();
+    let here = command
+        .as_deref()
+        .and_then(Path::parent)
+        .map(Path::to_path_buf);
+    let beside = here.into_iter().flat_map(|here| {
+        let lib = here.parent().map(|up| up.join("lib"));
+        let strongroom = lib.as_ref().map(|lib| lib.join("strongroom"));
+        [Some(here), lib, strongroom].into_iter().flatten()
+    });
+    let system = LIBRARY_DIRECTORIES
+        .iter()
+        .flat_map(|path| [Path::new(path).join("strongroom"), PathBuf::from(path)]);
+    beside
+        .chain(system)
+        .map(|directory| directory.join(LIBRARY))
+}

@@ -1,0 +1,146 @@
+//! `strongroom pg rotate -D DIR`: a new data key, another key that opens the instance, or both.
+//!
+//! Invariant: what the configuration names opens the header at every moment. Another key is first added to the old one,
+//! then named, and only then alone.
+//!
+//! Must not: leave an instance that neither the old nor the new key opens.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use strongroom_format::code;
+use strongroom_keyring::Opener;
+use strongroom_shield::convert;
+
+use super::chosen::{Chosen, configure};
+use super::convert::{Bars, ThreadsOption, amount, remarks};
+use super::directory::{Directory, DirectoryOption};
+use super::facts::Facts;
+use crate::Context;
+use crate::args::KeyOptions;
+use crate::failure::{Failure, note, warn};
+use crate::help::tail;
+
+/// Give a stopped instance a new data key, and if wanted another key that opens it.
+///
+/// Every file is sealed again; a run that was interrupted is completed by the same command. With --slots-only no file is
+/// touched: only who may open the instance changes, and the server may be running. Without a --new- option the same key
+/// opens it afterwards; strongroom.conf is changed to name the new one.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom pg rotate -D /srv/pg/data --slots-only --new-key-file /etc/strongroom/new.key"))]
+pub(super) struct RotateArgs {
+    #[command(flatten)]
+    directory: DirectoryOption,
+    #[command(flatten)]
+    key: KeyOptions,
+    #[command(flatten)]
+    new: NewKeyOptions,
+    /// Change who may open it, and no file
+    #[arg(long)]
+    slots_only: bool,
+    #[command(flatten)]
+    threads: ThreadsOption,
+}
+
+/// Where the new key comes from. At most one.
+#[derive(Args)]
+#[group(required = false, multiple = false)]
+struct NewKeyOptions {
+    /// A key of the keyring, by name
+    #[arg(long, value_name = "NAME", help_heading = "New key options")]
+    new_key_id: Option<String>,
+    /// The environment variable that holds the new key
+    #[arg(long, value_name = "VAR", help_heading = "New key options")]
+    new_key_env: Option<String>,
+    /// The file that holds the new key
+    #[arg(long, value_name = "FILE", help_heading = "New key options")]
+    new_key_file: Option<PathBuf>,
+    /// The command that prints the new key on its standard output
+    #[arg(long, value_name = "CMD", help_heading = "New key options")]
+    new_key_command: Option<String>,
+    /// Ask for a new passphrase on the terminal
+    #[arg(long, help_heading = "New key options")]
+    new_ask: bool,
+}
+
+impl RotateArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let directory = self.directory.sealed()?;
+        if !self.slots_only
+            && let Some(pid) = directory.server()
+        {
+            return Err(directory.failure(&code::PG_RUNNING, &format!("process {pid}")));
+        }
+        let old = Chosen::required(self.key, context, &directory)?;
+        let new = Chosen::for_rotation(self.new.into(), context, &directory)?;
+        let opener = old.opener()?;
+        let under_way = convert::unfinished(&directory.path)?.is_some();
+        let new_opener = match &new {
+            Some(new) => Some(new.opener()?),
+            None => None,
+        };
+        if let (Some(new), Some(new_opener), false) = (&new, &new_opener, under_way) {
+            convert::rewrap(&directory.path, &opener, &[new_opener, &opener])?;
+            configure(&directory.path, &new.configuration()?)?;
+        }
+        let line = if self.slots_only {
+            slots(&directory, &opener, new_opener.as_ref())?
+        } else {
+            files(&directory, &self.threads, &opener, new_opener)?
+        };
+        let opened = new.as_ref().unwrap_or(&old).open(&directory)?;
+        let facts = Facts::of(opened.header());
+        let (openers, fingerprint) = (facts.openers_text(), facts.fingerprint);
+        context
+            .output
+            .line(&format!("{line}: {openers}, fingerprint {fingerprint}"))?;
+        context.output.flush()?;
+        note("backups from before are still opened by the former key");
+        if new.as_ref().is_some_and(|new| !new.is_unattended()) {
+            warn(&code::PG_NO_SOURCE, &directory.shown());
+        }
+        Ok(())
+    }
+}
+
+/// Slots for the new key alone, or for the same one anew.
+fn slots(directory: &Directory, opener: &Opener, new: Option<&Opener>) -> Result<String, Failure> {
+    let one = new.unwrap_or(opener);
+    convert::rewrap(&directory.path, one, &[one])?;
+    Ok(format!("rewrapped {}", directory.shown()))
+}
+
+/// A new data key, for the new key alone if there is one.
+fn files(
+    directory: &Directory,
+    threads: &ThreadsOption,
+    opener: &Opener,
+    new: Option<Opener>,
+) -> Result<String, Failure> {
+    let bars = Bars::new("sealing anew");
+    let done = threads.run(&bars, |options| match &new {
+        // The header knows the new key since it was rewrapped; an interrupted run may know the new one only.
+        Some(new) => convert::rotate(&directory.path, new, &[new], options),
+        None => convert::rotate(&directory.path, opener, &[], options),
+    });
+    drop(bars);
+    let report = done?;
+    remarks(&report);
+    Ok(format!(
+        "rotated {}: {}",
+        directory.shown(),
+        amount(&report)
+    ))
+}
+
+impl From<NewKeyOptions> for KeyOptions {
+    fn from(new: NewKeyOptions) -> Self {
+        Self {
+            key_id: new.new_key_id,
+            key_env: new.new_key_env,
+            key_file: new.new_key_file,
+            key_command: new.new_key_command,
+            ask: new.new_ask,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! `strongroom pg run -D DIR -- PROGRAM ...`: becomes that program, under the shield.
+//!
+//! Must not: change the program's arguments, streams or exit code.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::chosen::Chosen;
+use super::directory::Directory;
+use super::programs::BindirOption;
+use super::shielded::Shielded;
+use crate::Context;
+use crate::args::KeyOptions;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Run any program on sealed instances: it and what it starts see them unsealed.
+///
+/// For PostgreSQL's own programs (pg_basebackup, pg_rewind, pg_checksums, pg_waldump, pg_upgrade ...) and for others that
+/// read or write a data directory. What they write elsewhere is not sealed. The exit code is the program's. With
+/// several -D, a key option is for those instances that it opens; the others use their own strongroom.conf.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom pg run -D /srv/pg/data -- pg_checksums --check -D /srv/pg/data"))]
+pub(super) struct RunArgs {
+    /// A data directory; can be given more than once [default: PGDATA]
+    #[arg(short = 'D', long = "pgdata", value_name = "DIR")]
+    directories: Vec<PathBuf>,
+    #[command(flatten)]
+    key: KeyOptions,
+    #[command(flatten)]
+    bindir: BindirOption,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+impl RunArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let directories = self.directories()?;
+        let chosen = match directories.first() {
+            Some(first) => Chosen::find(self.key.clone(), context, first)?,
+            None => None,
+        };
+        for directory in &directories {
+            self.check(context, directory, chosen.as_ref(), directories.len() > 1)?;
+        }
+        let major = directories.first().and_then(Directory::major);
+        let mut words = self.program.iter();
+        let program = self.program(words.next(), major);
+        let referred: Vec<&Directory> = directories.iter().collect();
+        let mut shielded = Shielded::new(program, &referred, chosen.as_ref())?;
+        shielded.everything();
+        shielded.command().args(words);
+        context.output.flush()?;
+        Err(shielded.become_it())
+    }
+
+    fn directories(&self) -> Result<Vec<Directory>, Failure> {
+        let variable = || std::env::var_os("PGDATA").filter(|value| !value.is_empty());
+        let named = if self.directories.is_empty() {
+            variable().map(PathBuf::from).into_iter().collect()
+        } else {
+            self.directories.clone()
+        };
+        let sealed = |path: &PathBuf| {
+            let directory = Directory::at(path)?;
+            directory.check_sealed()?;
+            Ok(directory)
+        };
+        named.iter().map(sealed).collect()
+    }
+
+    /// Opens the header now, so that a wrong key is told before the program begins.
+    fn check(
+        &self,
+        context: &Context,
+        directory: &Directory,
+        chosen: Option<&Chosen>,
+        several: bool,
+    ) -> Result<(), Failure> {
+        let own = || Chosen::required(KeyOptions::default(), context, directory)?.open(directory);
+        match chosen {
+            Some(chosen) if chosen.is_own() => own()?,
+            Some(chosen) => match chosen.open(directory) {
+                Err(_) if several => own()?,
+                outcome => outcome?,
+            },
+            None => own()?,
+        };
+        Ok(())
+    }
+
+    /// A name without a directory is looked for among PostgreSQL's programs first: what stands in PATH on Debian is a
+    /// wrapper that chooses a version by itself.
+    fn program(&self, word: Option<&OsString>, major: Option<u32>) -> PathBuf {
+        let word = PathBuf::from(word.cloned().unwrap_or_default());
+        if word.components().count() != 1 {
+            return word;
+        }
+        let found = self
+            .bindir
+            .find(major)
+            .ok()
+            .map(|bindir| bindir.join(&word));
+        found
+            .filter(|path: &PathBuf| Path::is_file(path))
+            .unwrap_or(word)
+    }
+}

@@ -1,0 +1,212 @@
+//! `strongroom pg service`: what makes a Debian cluster start under the shield at boot, shown or put in place.
+//!
+//! pg_ctlcluster(1) empties its environment and takes what `/etc/postgresql/VERSION/CLUSTER/environment` says, so the
+//! library is named there and nowhere else: in a systemd unit it would be loaded into every helper, and be lost again
+//! before the server starts. The unit's drop-in sets limits only.
+//!
+//! Invariants: nothing that an administrator wrote is removed; installing twice changes nothing the second time.
+//!
+//! Must not: start, stop or reload anything; write a key.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use strongroom_format::code;
+use strongroom_keyring::durable;
+use strongroom_shield::source;
+
+use super::directory::{Directory, DirectoryOption};
+use super::programs;
+use crate::Context;
+use crate::failure::{Failure, note, warn};
+use crate::help::tail;
+
+/// Where clusters are configured.
+const CLUSTERS: &str = "/etc/postgresql";
+/// Where drop-ins of units lie.
+const UNITS: &str = "/etc/systemd/system";
+/// The drop-in's name.
+const DROP_IN: &str = "strongroom.conf";
+/// Mark of the line that this command adds.
+const MARK: &str = "# Added by strongroom pg service: the server reads and writes sealed files through this library.";
+
+/// Let a Debian cluster start under the shield: the lines for its environment file and its systemd unit.
+///
+/// The cluster is the one of /etc/postgresql whose data_directory is DIR. Without --install the lines are printed. With
+/// --install, as root, they are put in place; then run `systemctl daemon-reload` and restart the cluster.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom pg service -D /var/lib/postgresql/15/main --install"))]
+pub(super) struct ServiceArgs {
+    #[command(flatten)]
+    directory: DirectoryOption,
+    /// Write the files instead of printing them
+    #[arg(long)]
+    install: bool,
+}
+
+/// A cluster of postgresql-common.
+struct Cluster {
+    version: String,
+    name: String,
+    configuration: PathBuf,
+}
+
+impl ServiceArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let directory = self.directory.sealed()?;
+        let cluster = cluster_of(&directory)?;
+        let library = programs::library()?;
+        let line = environment_line(&library)?;
+        let environment = cluster.configuration.join("environment");
+        let unit = format!("postgresql@{}-{}.service.d", cluster.version, cluster.name);
+        let drop_in = Path::new(UNITS).join(unit).join(DROP_IN);
+        if source::from_configuration(&directory.path)?.is_none() {
+            warn(&code::PG_NO_SOURCE, &directory.shown());
+        }
+        if !self.install {
+            return shown(context, [(&environment, &line), (&drop_in, &limits())]);
+        }
+        add_line(&environment, &line)?;
+        write_drop_in(&drop_in)?;
+        for path in [&environment, &drop_in] {
+            context
+                .output
+                .line(&format!("installed {}", path.display()))?;
+        }
+        context.output.flush()?;
+        note(&format!(
+            "now run: systemctl daemon-reload && systemctl restart postgresql@{}-{}",
+            cluster.version, cluster.name
+        ));
+        Ok(())
+    }
+}
+
+/// The line of the cluster's `environment`, in its syntax: that of postgresql.conf.
+fn environment_line(library: &Path) -> Result<String, Failure> {
+    let shown = library.display().to_string();
+    if shown.contains(['\'', '\\', '\n']) {
+        return Err(Failure::new(&code::PG_SHIELD, shown));
+    }
+    Ok(format!("LD_PRELOAD = '{shown}'\n"))
+}
+
+/// Keys are in locked memory; a core would hold what they open.
+fn limits() -> String {
+    String::from(
+        "# Added by strongroom pg service. The library itself is named in the cluster's environment file.\n\
+         [Service]\n\
+         LimitMEMLOCK=64M\n\
+         LimitCORE=0\n",
+    )
+}
+
+fn shown(context: &mut Context, files: [(&PathBuf, &String); 2]) -> Result<(), Failure> {
+    for (path, lines) in files {
+        context.output.line(&format!("# {}", path.display()))?;
+        context.output.line(lines)?;
+    }
+    Ok(())
+}
+
+/// The cluster whose `data_directory` this is.
+fn cluster_of(directory: &Directory) -> Result<Cluster, Failure> {
+    let subdirectories = |path: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        paths.sort();
+        paths
+    };
+    let root = std::env::var_os("PG_CLUSTER_CONF_ROOT").filter(|value| !value.is_empty());
+    let root = root.map_or_else(|| PathBuf::from(CLUSTERS), PathBuf::from);
+    for version in subdirectories(&root) {
+        for configuration in subdirectories(&version) {
+            let named = data_directory(&configuration.join("postgresql.conf"));
+            let same = named.and_then(|path| path.canonicalize().ok());
+            if same.as_deref() != Some(directory.path.as_path()) {
+                continue;
+            }
+            let name = |path: &Path| {
+                path.file_name()
+                    .map(|name| name.to_string_lossy().into_owned())
+            };
+            if let (Some(version), Some(name)) = (name(&version), name(&configuration)) {
+                return Ok(Cluster {
+                    version,
+                    name,
+                    configuration,
+                });
+            }
+        }
+    }
+    let detail = format!(
+        "no cluster in {} has it as data_directory: make one with pg_createcluster -d",
+        root.display()
+    );
+    Err(directory.failure(&code::PG_NOT_INSTANCE, &detail))
+}
+
+/// The value of `data_directory` in a postgresql.conf, without comments and quotes.
+fn data_directory(configuration: &Path) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(configuration).ok()?;
+    let value = text.lines().rev().find_map(|line| {
+        let rest = line.trim_start().strip_prefix("data_directory")?;
+        let rest = rest.trim_start();
+        let rest = rest.strip_prefix('=').unwrap_or(rest).trim_start();
+        match rest.strip_prefix('\'') {
+            Some(quoted) => quoted.split('\'').next(),
+            None => rest.split([' ', '\t', '#']).next(),
+        }
+    })?;
+    Some(PathBuf::from(value))
+}
+
+/// Adds the line, unless a line sets `LD_PRELOAD` already: to the same, which is fine, or to something else, which the
+/// administrator has to join.
+fn add_line(path: &Path, line: &str) -> Result<(), Failure> {
+    let former = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(Failure::io(path, &error)),
+    };
+    let set = former
+        .lines()
+        .find(|line| line.trim_start().starts_with("LD_PRELOAD"));
+    if let Some(set) = set {
+        if set.contains(programs::LIBRARY) {
+            return Ok(());
+        }
+        let detail = format!(
+            "{}: sets LD_PRELOAD already; join them by hand",
+            path.display()
+        );
+        return Err(Failure::new(&code::EXISTS, detail));
+    }
+    let end = if former.is_empty() || former.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
+    let text = format!("{former}{end}\n{MARK}\n{line}");
+    replace(path, &text)
+}
+
+fn write_drop_in(path: &Path) -> Result<(), Failure> {
+    let directory = path.parent().unwrap_or(Path::new(UNITS));
+    std::fs::create_dir_all(directory).map_err(|e| Failure::io(directory, &e))?;
+    replace(path, &limits())
+}
+
+/// Replaces a file whole; owner and group of one that was there stay.
+fn replace(path: &Path, text: &str) -> Result<(), Failure> {
+    use std::os::unix::fs::MetadataExt as _;
+    let io = |e: std::io::Error| Failure::io(path, &e);
+    let former = std::fs::metadata(path).ok();
+    durable::replace(path, text.as_bytes(), 0o644).map_err(io)?;
+    match former {
+        Some(about) => {
+            std::os::unix::fs::chown(path, Some(about.uid()), Some(about.gid())).map_err(io)
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,158 @@
+//! Programs under the shield: the environment that makes the preload library find instances and keys.
+//!
+//! Invariants: the library stands first in `LD_PRELOAD`, and what stood there stays; only what this command was told
+//! about keys reaches the program, and nothing from an outer command's `STRONGROOM_PG_KEY_*` when it was told otherwise.
+//!
+//! Must not: put a key into the environment.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Output, Stdio};
+
+use strongroom_format::code;
+use strongroom_shield::discover::ROOTS_VARIABLE;
+use strongroom_shield::source;
+
+use super::chosen::{Chosen, Handed};
+use super::directory::Directory;
+use super::programs;
+use crate::failure::Failure;
+
+/// Shields every program, whatever its name: what PostgreSQL's programs and backup tools start must see what they see.
+const ALL_VARIABLE: &str = "STRONGROOM_SHIELD_ALL";
+
+/// A program to be started under the shield.
+pub(super) struct Shielded {
+    command: Command,
+    program: PathBuf,
+    _handed: Option<Handed>,
+}
+
+impl Shielded {
+    /// `program` on these directories, with the key where one was chosen.
+    pub(super) fn new(
+        program: PathBuf,
+        directories: &[&Directory],
+        chosen: Option<&Chosen>,
+    ) -> Result<Self, Failure> {
+        let mut command = Command::new(&program);
+        command.env("LD_PRELOAD", preload()?);
+        command.env(ROOTS_VARIABLE, roots(directories)?);
+        let handed = chosen.map(Chosen::handed).transpose()?;
+        if let Some(handed) = handed
+            .as_ref()
+            .filter(|handed| !handed.variables.is_empty())
+        {
+            for kind in ["ID", "ENV", "FILE", "COMMAND", "FD"] {
+                command.env_remove(format!("{}{kind}", source::VARIABLE_PREFIX));
+            }
+            command.env_remove(source::KEYRING_VARIABLE);
+            for (name, value) in &handed.variables {
+                command.env(name, value);
+            }
+        }
+        Ok(Self {
+            command,
+            program,
+            _handed: handed,
+        })
+    }
+
+    /// `program` without the shield, for what reads nothing that is sealed.
+    pub(super) fn bare(program: PathBuf) -> Self {
+        Self {
+            command: Command::new(&program),
+            program,
+            _handed: None,
+        }
+    }
+
+    /// The command, for arguments and streams.
+    pub(super) fn command(&mut self) -> &mut Command {
+        &mut self.command
+    }
+
+    /// Shields programs of any name, also those that the program starts.
+    pub(super) fn everything(&mut self) {
+        self.command.env(ALL_VARIABLE, "1");
+    }
+
+    /// Runs it to its end, on the streams of this command. SR-7018 when it fails.
+    pub(super) fn run(mut self) -> Result<(), Failure> {
+        let status = self
+            .command
+            .status()
+            .map_err(|e| Failure::open(&self.program, &e))?;
+        self.succeeded(status, "")
+    }
+
+    /// Runs it to its end and returns what it printed, in English. SR-7018 with what it complained about when it fails.
+    pub(super) fn output(mut self) -> Result<String, Failure> {
+        let output = self
+            .command
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .output();
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = output.map_err(|e| Failure::open(&self.program, &e))?;
+        let complaint = String::from_utf8_lossy(&stderr);
+        self.succeeded(status, complaint.trim_end())?;
+        Ok(String::from_utf8_lossy(&stdout).into_owned())
+    }
+
+    fn succeeded(&self, status: ExitStatus, complaint: &str) -> Result<(), Failure> {
+        if status.success() {
+            return Ok(());
+        }
+        let shown = self.program.display();
+        let detail = match complaint {
+            "" => format!("{shown}: {status}"),
+            complaint => format!("{shown}: {status}: {complaint}"),
+        };
+        Err(Failure::new(&code::PG_PROGRAM, detail))
+    }
+
+    /// Becomes the program: its exit code, its signals, its terminal. Returns only when it cannot be started.
+    pub(super) fn become_it(mut self) -> Failure {
+        let error = self.command.exec();
+        Failure::open(&self.program, &error)
+    }
+}
+
+/// `LD_PRELOAD` with the library before what is there.
+pub(super) fn preload() -> Result<OsString, Failure> {
+    let library = programs::library()?;
+    let mut value = library.clone().into_os_string();
+    if let Some(former) = std::env::var_os("LD_PRELOAD").filter(|former| !former.is_empty()) {
+        if former
+            .to_string_lossy()
+            .split([':', ' '])
+            .any(|path| Path::new(path) == library)
+        {
+            return Ok(former);
+        }
+        value.push(":");
+        value.push(former);
+    }
+    Ok(value)
+}
+
+fn roots(directories: &[&Directory]) -> Result<OsString, Failure> {
+    let mut joined = OsString::new();
+    for directory in directories {
+        if directory.path.to_string_lossy().contains(':') {
+            return Err(
+                directory.failure(&code::USAGE, "a data directory's path may hold no colon")
+            );
+        }
+        if !joined.is_empty() {
+            joined.push(":");
+        }
+        joined.push(&directory.path);
+    }
+    Ok(joined)
+}

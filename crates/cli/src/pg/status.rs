@@ -1,0 +1,133 @@
+//! `strongroom pg status -D DIR`: does the server run, is the instance sealed, how and by whom; what is not sealed.
+//!
+//! Must not: need a key, or change anything.
+
+use clap::Args;
+use serde::Serialize;
+use strongroom_format::postgres::{CONFIG_FILE, CONVERT_FILE};
+use strongroom_shield::source;
+
+use super::directory::{Directory, DirectoryOption};
+use super::facts::Facts;
+use super::plaintext;
+use crate::Context;
+use crate::failure::{ErrorJson, Failure, printable};
+use crate::help::tail;
+use crate::output::columns;
+
+/// Show whether an instance is running and sealed, and by which key.
+///
+/// No key is needed, so nothing is authenticated: controldata does that. Ends with 0 whether or not the server runs.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom pg status -D /srv/pg/data --plaintext"))]
+pub(super) struct StatusArgs {
+    #[command(flatten)]
+    directory: DirectoryOption,
+    /// List what is not sealed in this instance, file by file, and why
+    #[arg(long)]
+    plaintext: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// The JSON result: docs/reference/exit-codes.md.
+#[derive(Serialize)]
+struct Status {
+    path: String,
+    postgresql: Option<u32>,
+    pid: Option<u32>,
+    sealed: bool,
+    header: Option<Facts>,
+    key_source: Option<String>,
+    conversion_under_way: bool,
+    plaintext: Option<Vec<plaintext::Class>>,
+    error: Option<ErrorJson>,
+}
+
+impl StatusArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let directory = self.directory.existing()?;
+        let (header, problem) = match directory.is_sealed().then(|| Facts::read(&directory)) {
+            None => (None, None),
+            Some(Ok(facts)) => (Some(facts), None),
+            Some(Err(failure)) => (None, Some(failure)),
+        };
+        let wanted = self.plaintext.then(|| plaintext::find(&directory.path));
+        let status = Status {
+            path: directory.path.display().to_string(),
+            postgresql: directory.major(),
+            pid: directory.server(),
+            sealed: directory.is_sealed(),
+            header,
+            key_source: key_source(&directory),
+            conversion_under_way: directory.is_converting(),
+            plaintext: wanted.transpose()?,
+            error: problem.as_ref().map(Failure::json),
+        };
+        if self.json {
+            context.output.json(&status)?;
+        } else {
+            context.output.text(&text(&status))?;
+        }
+        match problem {
+            Some(failure) if self.json => Err(failure.told_in_json()),
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the configuration names.
+fn key_source(directory: &Directory) -> Option<String> {
+    match source::from_configuration(&directory.path) {
+        Ok(found) => found.map(|found| found.key.describe()),
+        Err(error) => Some(format!("not valid: {error}")),
+    }
+}
+
+fn text(status: &Status) -> String {
+    let mut rows: Vec<[String; 2]> = Vec::new();
+    let mut row = |name: &str, value: String| rows.push([String::from(name), printable(&value)]);
+    row("data directory", status.path.clone());
+    let version = status.postgresql.map(|major| major.to_string());
+    row(
+        "PostgreSQL",
+        version.unwrap_or_else(|| String::from("not made yet")),
+    );
+    let server = status.pid.map(|pid| format!("running, process {pid}"));
+    row(
+        "server",
+        server.unwrap_or_else(|| String::from("not running")),
+    );
+    row(
+        "sealed",
+        String::from(if status.sealed { "yes" } else { "no" }),
+    );
+    if let Some(facts) = &status.header {
+        row("cipher", String::from(facts.cipher));
+        row("opened by", facts.openers_text());
+        row("fingerprint", facts.fingerprint.clone());
+        if facts.rotation_under_way {
+            row("rotation", String::from("begun and not finished"));
+        }
+    }
+    if status.sealed {
+        let source = status.key_source.clone();
+        let none = || format!("{CONFIG_FILE} names none");
+        row("key source", source.unwrap_or_else(none));
+    }
+    if status.conversion_under_way {
+        row(
+            "conversion",
+            format!("begun and not finished ({CONVERT_FILE})"),
+        );
+    }
+    let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from).collect();
+    let mut out = columns(&rows);
+    if let Some(classes) = &status.plaintext {
+        out.push('\n');
+        out.push_str(&plaintext::text(classes));
+    }
+    out
+}

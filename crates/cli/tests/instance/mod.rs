@@ -1,0 +1,383 @@
+//! Real servers for the tests of `strongroom pg`: the command and the library where PostgreSQL's user can read them, a
+//! place for data directories, and a look at every byte of one before and after.
+//!
+//! PostgreSQL refuses to run as root; under root, everything runs as the user `postgres`. Servers listen on a socket in
+//! the place only, and end by their own process number when the place is dropped.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test binary uses a part of this module"
+)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use tempfile::TempDir;
+
+/// The key of the tests, and another one.
+pub(crate) const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+pub(crate) const OTHER: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+static NEXT_PORT: AtomicU16 = AtomicU16::new(5432);
+
+/// `strongroom` and `libstrongroom_shield.so`, side by side, readable by everybody.
+fn product() -> &'static (PathBuf, TempDir) {
+    static BUILT: OnceLock<(PathBuf, TempDir)> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let command = PathBuf::from(env!("CARGO_BIN_EXE_strongroom"));
+        let directory = tempfile::Builder::new().prefix("sr-pg-").tempdir().unwrap();
+        open_to_all(directory.path());
+        let copy = directory.path().join("strongroom");
+        fs::copy(&command, &copy).unwrap();
+        fs::copy(
+            library(&command),
+            directory.path().join("libstrongroom_shield.so"),
+        )
+        .unwrap();
+        (copy, directory)
+    })
+}
+
+/// The library that `STRONGROOM_SHIELD_LIB` names, or one that is built now, with the profile of the command.
+fn library(command: &Path) -> PathBuf {
+    if let Some(named) = std::env::var_os("STRONGROOM_SHIELD_LIB") {
+        return named.into();
+    }
+    let profile = command.parent().unwrap();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build
+        .args(["build", "--quiet", "-p", "strongroom-shield-preload"])
+        .env("CARGO_TARGET_DIR", profile.parent().unwrap());
+    if profile.ends_with("release") {
+        build.arg("--release");
+    }
+    assert!(build.status().unwrap().success(), "building the library");
+    profile.join("libstrongroom_shield.so")
+}
+
+fn open_to_all(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+pub(crate) fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+/// PostgreSQL's programs: those of `PG_BINDIR`, or the newest that Debian's packages brought.
+pub(crate) fn bindir() -> PathBuf {
+    if let Some(given) = std::env::var_os("PG_BINDIR") {
+        return given.into();
+    }
+    let versions = fs::read_dir("/usr/lib/postgresql").expect("install postgresql-15");
+    let mut found: Vec<PathBuf> = versions
+        .map(|entry| entry.unwrap().path().join("bin"))
+        .filter(|path| path.join("postgres").exists())
+        .collect();
+    found.sort();
+    found.pop().expect("install postgresql-15")
+}
+
+/// A directory that PostgreSQL's user owns, with the key in the file `key`. It is removed when the test ends, after the
+/// servers in it have been ended.
+pub(crate) struct Place {
+    directory: TempDir,
+    port: u16,
+}
+
+/// How one run ended.
+pub(crate) struct Run {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::Builder::new().prefix("sr-").tempdir().unwrap();
+        open_to_all(directory.path());
+        let place = Self {
+            directory,
+            port: NEXT_PORT.fetch_add(1, Ordering::Relaxed),
+        };
+        give(place.directory.path());
+        place.write("key", KEY);
+        place.write("other", OTHER);
+        place
+    }
+
+    /// A place with a sealed instance `data`, under the key in `key`.
+    pub(crate) fn with_instance() -> Self {
+        let place = Self::new();
+        place
+            .strongroom(&[
+                "pg",
+                "initdb",
+                "-D",
+                "data",
+                "--key-file",
+                "key",
+                "--",
+                "-k",
+                "--no-sync",
+            ])
+            .succeeded();
+        place
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Writes a file that PostgreSQL's user owns.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        let mut file = fs::File::create(&path).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        give(&path);
+    }
+
+    /// A program as PostgreSQL's user, in this place, with the environment of a service.
+    pub(crate) fn program(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = if is_root() {
+            let mut command = Command::new("runuser");
+            command.args(["-u", "postgres", "--"]).arg(program.as_ref());
+            command
+        } else {
+            Command::new(program.as_ref())
+        };
+        command
+            .current_dir(self.directory.path())
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin:/sbin")
+            .env("HOME", self.directory.path())
+            .env("LC_ALL", "C.UTF-8")
+            .stdin(Stdio::null());
+        if let Some(given) = std::env::var_os("PG_BINDIR") {
+            command.env("PG_BINDIR", given);
+        }
+        command
+    }
+
+    /// `strongroom`, to be run as PostgreSQL's user.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.program(&product().0);
+        command.args(arguments);
+        command
+    }
+
+    pub(crate) fn strongroom(&self, arguments: &[&str]) -> Run {
+        run(&mut self.command(arguments))
+    }
+
+    /// One of PostgreSQL's programs, with nothing but the library in its environment.
+    pub(crate) fn preloaded(&self, program: &str, arguments: &[&str]) -> Run {
+        let mut command = self.program(bindir().join(program));
+        let library = product().1.path().join("libstrongroom_shield.so");
+        run(command.args(arguments).env("LD_PRELOAD", library))
+    }
+
+    /// One of PostgreSQL's programs as it is.
+    pub(crate) fn plain(&self, program: &str, arguments: &[&str]) -> Run {
+        run(self.program(bindir().join(program)).args(arguments))
+    }
+
+    /// The server's options, for pg_ctl's `-o`.
+    pub(crate) fn options(&self) -> String {
+        let (socket, port) = (self.directory.path().display(), self.port);
+        format!(
+            "-c listen_addresses= -c unix_socket_directories={socket} -c port={port} -c fsync=off"
+        )
+    }
+
+    /// Starts the server of `data` by the command.
+    pub(crate) fn start(&self, more: &[&str]) -> Run {
+        let options = self.options();
+        let first = ["pg", "start", "-D", "data", "-l", "log"];
+        let last = ["--", "-o", &options];
+        self.strongroom(&[&first, more, &last].concat())
+    }
+
+    /// Starts the server of `data` with nothing but the library.
+    pub(crate) fn start_unattended(&self) -> Run {
+        self.preloaded(
+            "pg_ctl",
+            &[
+                "start",
+                "-w",
+                "-D",
+                "data",
+                "-l",
+                "log",
+                "-o",
+                &self.options(),
+            ],
+        )
+    }
+
+    pub(crate) fn stop(&self) {
+        self.strongroom(&["pg", "stop", "-D", "data"]).succeeded();
+    }
+
+    /// What a statement answers.
+    #[track_caller]
+    pub(crate) fn sql(&self, statement: &str) -> String {
+        let socket = self.directory.path().display().to_string();
+        let port = self.port.to_string();
+        let arguments = [
+            "-X", "-h", &socket, "-p", &port, "-Atqc", statement, "postgres",
+        ];
+        self.plain("psql", &arguments).succeeded().trim().to_owned()
+    }
+
+    /// The server's log.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// Process number of the server of a data directory.
+    pub(crate) fn pid(&self, data: &str) -> Option<i32> {
+        let text = fs::read_to_string(self.path(data).join("postmaster.pid")).ok()?;
+        text.lines().next()?.trim().parse().ok()
+    }
+
+    /// Every file below a directory with its owner, mode and contents: equal when nothing was changed.
+    pub(crate) fn everything(&self, name: &str) -> BTreeMap<PathBuf, (u32, u32, Vec<u8>)> {
+        let mut found = BTreeMap::new();
+        let mut left = vec![self.path(name)];
+        while let Some(path) = left.pop() {
+            let about = fs::symlink_metadata(&path).unwrap();
+            let mut bytes = Vec::new();
+            if about.is_symlink() {
+                bytes = fs::read_link(&path)
+                    .unwrap()
+                    .into_os_string()
+                    .into_encoded_bytes();
+            } else if about.is_dir() {
+                left.extend(
+                    fs::read_dir(&path)
+                        .unwrap()
+                        .map(|entry| entry.unwrap().path()),
+                );
+            } else {
+                fs::File::open(&path)
+                    .unwrap()
+                    .read_to_end(&mut bytes)
+                    .unwrap();
+            }
+            found.insert(path, (about.mode(), about.uid(), bytes));
+        }
+        found
+    }
+
+    /// Whether any file below a directory holds these bytes.
+    pub(crate) fn holds(&self, name: &str, wanted: &[u8]) -> bool {
+        let found = self.everything(name);
+        found
+            .values()
+            .any(|(_, _, bytes)| bytes.windows(wanted.len()).any(|part| part == wanted))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // A test that failed may have left a server: it is ended by its number, at once.
+        for entry in fs::read_dir(self.directory.path())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let name = entry.file_name();
+            if let Some(pid) = self.pid(&name.to_string_lossy()) {
+                drop(
+                    Command::new("kill")
+                        .args(["-QUIT", &pid.to_string()])
+                        .output(),
+                );
+                wait_until_gone(pid);
+            }
+        }
+    }
+}
+
+pub(crate) fn wait_until_gone(pid: i32) {
+    // One that has ended and waits to be collected is gone too.
+    let there =
+        || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+    for _ in 0..100 {
+        if !there() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// Makes PostgreSQL's user the owner, when this is root.
+pub(crate) fn give(path: &Path) {
+    if is_root() {
+        let status = Command::new("chown")
+            .arg("postgres:postgres")
+            .arg(path)
+            .status();
+        assert!(status.unwrap().success(), "the user postgres is needed");
+    }
+}
+
+/// Runs a command to its end. Its output goes through files: a server that it starts keeps pipes open.
+pub(crate) fn run(command: &mut Command) -> Run {
+    let (mut out, mut err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+    let status = command
+        .stdout(out.try_clone().unwrap())
+        .stderr(err.try_clone().unwrap())
+        .status()
+        .unwrap();
+    let text = |file: &mut fs::File| {
+        use std::io::Seek as _;
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        text
+    };
+    Run {
+        code: status.code().unwrap_or(-1),
+        out: text(&mut out),
+        err: text(&mut err),
+    }
+}
+
+impl Run {
+    /// Asserts success; returns standard output.
+    #[track_caller]
+    pub(crate) fn succeeded(self) -> String {
+        assert_eq!(self.code, 0, "out: {}\nerr: {}", self.out, self.err);
+        self.out
+    }
+
+    /// Asserts failure of this command with an exit code and an error code; the error is its last two lines.
+    #[track_caller]
+    pub(crate) fn failed(self, code: i32, sr: &str) -> String {
+        let shown = format!("out: {}\nerr: {}", self.out, self.err);
+        assert_eq!(self.code, code, "{shown}");
+        let lines: Vec<&str> = self.err.lines().collect();
+        let [.., what, todo] = lines.as_slice() else {
+            panic!("{shown}");
+        };
+        assert!(
+            what.starts_with(&format!("error[{sr}]: ")),
+            "{sr} not in: {shown}"
+        );
+        assert!(todo.starts_with("  to do: "), "{shown}");
+        self.err
+    }
+}

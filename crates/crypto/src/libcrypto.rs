@@ -1,0 +1,308 @@
+//! OpenSSL's libcrypto, as far as XTS needs it: contexts that hold key schedules, set up once and then used without
+//! allocating.
+//!
+//! Invariants:
+//! - Whatever libcrypto allocates while a key is set up lies in the locked arena (C1 to C3); everything else it
+//!   allocates comes from the C library. A thread-local switch tells the two apart, the address does when it is freed.
+//! - No configuration file is read, no module is loaded, no handler is left for the end of the process: this runs
+//!   inside programs that know nothing of it.
+//!
+//! Must not: be used for anything that has a safer supplier here.
+#![expect(unsafe_code, reason = "libcrypto is a C library")]
+
+use std::cell::Cell as Flag;
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use openssl_sys as ffi;
+
+use crate::arena::Cell;
+use crate::error::CryptoError;
+
+/// `OPENSSL_INIT_NO_LOAD_CONFIG` | `OPENSSL_INIT_NO_ATEXIT` (openssl/crypto.h).
+const INIT_QUIETLY: u64 = 0x0000_0080 | 0x0008_0000;
+
+type Malloc = unsafe extern "C" fn(usize, *const c_char, c_int) -> *mut c_void;
+type Realloc = unsafe extern "C" fn(*mut c_void, usize, *const c_char, c_int) -> *mut c_void;
+type Free = unsafe extern "C" fn(*mut c_void, *const c_char, c_int);
+
+// In openssl/crypto.h, but not in openssl-sys.
+unsafe extern "C" {
+    fn CRYPTO_set_mem_functions(malloc: Malloc, realloc: Realloc, free: Free) -> c_int;
+    fn OPENSSL_init_crypto(options: u64, settings: *const c_void) -> c_int;
+}
+
+/// The ciphers, fetched once. Their methods are shared and never freed.
+pub(crate) struct Ciphers {
+    aes_128_xts: NonNull<ffi::EVP_CIPHER>,
+    aes_256_xts: NonNull<ffi::EVP_CIPHER>,
+}
+
+// SAFETY: a fetched cipher is immutable and reference-counted; contexts only read it.
+unsafe impl Send for Ciphers {}
+// SAFETY: as above.
+unsafe impl Sync for Ciphers {}
+
+/// Which way a context works. XTS decrypts with another key schedule than it encrypts with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Encrypt,
+    Decrypt,
+}
+
+/// A cipher context with its key, all of it in locked memory.
+pub(crate) struct Context(NonNull<ffi::EVP_CIPHER_CTX>);
+
+// SAFETY: a context belongs to no thread; one at a time may use it, which `&mut self` ensures.
+unsafe impl Send for Context {}
+// SAFETY: a shared context can only be copied, which reads it and counts a reference to its cipher atomically.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Expands an XTS key: 32 bytes for AES-128, 64 for AES-256, both halves together.
+    pub(crate) fn xts(key: &[u8], direction: Direction) -> Result<Self, CryptoError> {
+        let ciphers = ciphers()?;
+        let cipher = match key.len() {
+            32 => ciphers.aes_128_xts,
+            64 => ciphers.aes_256_xts,
+            _ => return Err(CryptoError::Key),
+        };
+        let _locked = InArena::enter();
+        let context = Self::empty()?;
+        // SAFETY: context and cipher are valid; the key has the cipher's length; no engine, no tweak yet.
+        let done = unsafe {
+            ffi::EVP_CipherInit_ex(
+                context.0.as_ptr(),
+                cipher.as_ptr(),
+                ptr::null_mut(),
+                key.as_ptr(),
+                ptr::null(),
+                c_int::from(direction == Direction::Encrypt),
+            )
+        };
+        if done != 1 {
+            forget_errors();
+            return Err(CryptoError::Key);
+        }
+        Ok(context)
+    }
+
+    /// A second context with the same key and direction.
+    pub(crate) fn try_clone(&self) -> Result<Self, CryptoError> {
+        let _locked = InArena::enter();
+        let copy = Self::empty()?;
+        // SAFETY: both are valid contexts; nobody writes to `self`, which is borrowed.
+        let done = unsafe { ffi::EVP_CIPHER_CTX_copy(copy.0.as_ptr(), self.0.as_ptr()) };
+        if done != 1 {
+            forget_errors();
+            return Err(CryptoError::OutOfLockedMemory);
+        }
+        Ok(copy)
+    }
+
+    /// One data unit. `from` and `to` are of equal length, a multiple of 16 that is not zero. Allocates nothing.
+    pub(crate) fn apply(
+        &mut self,
+        tweak: &[u8; 16],
+        from: &[u8],
+        to: &mut [u8],
+    ) -> Result<(), CryptoError> {
+        let len = c_int::try_from(from.len()).map_err(|_| CryptoError::TooLong)?;
+        if from.len() != to.len() {
+            return Err(CryptoError::Length);
+        }
+        // SAFETY: the context has cipher and key; the tweak has 16 bytes. -1 keeps the direction.
+        let begun = unsafe {
+            ffi::EVP_CipherInit_ex(
+                self.0.as_ptr(),
+                ptr::null(),
+                ptr::null_mut(),
+                ptr::null(),
+                tweak.as_ptr(),
+                -1,
+            )
+        };
+        let mut written = 0;
+        // SAFETY: `from` is readable and `to` writable for `len` bytes; XTS writes as much as it reads.
+        let done = begun == 1
+            && unsafe {
+                ffi::EVP_CipherUpdate(
+                    self.0.as_ptr(),
+                    to.as_mut_ptr(),
+                    &raw mut written,
+                    from.as_ptr(),
+                    len,
+                )
+            } == 1;
+        if done && written == len {
+            return Ok(());
+        }
+        forget_errors();
+        Err(CryptoError::Library)
+    }
+
+    fn empty() -> Result<Self, CryptoError> {
+        // SAFETY: no arguments; null when there is no memory.
+        let context = unsafe { ffi::EVP_CIPHER_CTX_new() };
+        NonNull::new(context)
+            .map(Self)
+            .ok_or(CryptoError::OutOfLockedMemory)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: made by EVP_CIPHER_CTX_new and freed once.
+        unsafe { ffi::EVP_CIPHER_CTX_free(self.0.as_ptr()) };
+    }
+}
+
+/// Sets libcrypto up at the first call.
+fn ciphers() -> Result<&'static Ciphers, CryptoError> {
+    static CIPHERS: OnceLock<Option<Ciphers>> = OnceLock::new();
+    CIPHERS
+        .get_or_init(|| {
+            // SAFETY: the three functions keep the contract of malloc, realloc and free. It is refused, with 0, once
+            // libcrypto has allocated anything.
+            let hooked = unsafe { CRYPTO_set_mem_functions(allocate, reallocate, release) };
+            if hooked != 1 {
+                return None;
+            }
+            // SAFETY: known options, no settings.
+            if unsafe { OPENSSL_init_crypto(INIT_QUIETLY, ptr::null()) } != 1 {
+                return None;
+            }
+            Some(Ciphers {
+                aes_128_xts: fetched(c"AES-128-XTS")?,
+                aes_256_xts: fetched(c"AES-256-XTS")?,
+            })
+        })
+        .as_ref()
+        .ok_or(CryptoError::Library)
+}
+
+fn fetched(name: &std::ffi::CStr) -> Option<NonNull<ffi::EVP_CIPHER>> {
+    // SAFETY: the name is a C string; null means the default context and no properties.
+    let cipher = unsafe { ffi::EVP_CIPHER_fetch(ptr::null_mut(), name.as_ptr(), ptr::null()) };
+    NonNull::new(cipher)
+}
+
+/// The thread's queue of errors must not grow, nor tell a later caller of something that was ours.
+fn forget_errors() {
+    // SAFETY: touches the calling thread's queue only.
+    unsafe { ffi::ERR_clear_error() };
+}
+
+thread_local! {
+    /// Whether allocations of this thread hold keys.
+    static SETTING_UP_A_KEY: Flag<bool> = const { Flag::new(false) };
+}
+
+/// While it lives, this thread's allocations in libcrypto go to the arena.
+struct InArena;
+
+impl InArena {
+    fn enter() -> Self {
+        SETTING_UP_A_KEY.set(true);
+        Self
+    }
+}
+
+impl Drop for InArena {
+    fn drop(&mut self) {
+        SETTING_UP_A_KEY.set(false);
+    }
+}
+
+/// Cells that libcrypto owns. A cell's address is what libcrypto holds.
+static OWNED: Mutex<Vec<Owned>> = Mutex::new(Vec::new());
+/// Lowest and highest address ever handed out from the arena: `release` is called for every allocation of libcrypto,
+/// and almost none of them is one of ours.
+static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+static HIGHEST: AtomicUsize = AtomicUsize::new(0);
+
+struct Owned {
+    cell: Cell,
+    len: usize,
+}
+
+fn owned() -> MutexGuard<'static, Vec<Owned>> {
+    OWNED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn allocate_locked(len: usize) -> *mut c_void {
+    let Ok(cell) = Cell::new(len) else {
+        return ptr::null_mut();
+    };
+    let base = cell.base();
+    let address = base.addr().get();
+    LOWEST.fetch_min(address, Ordering::Relaxed);
+    HIGHEST.fetch_max(address, Ordering::Relaxed);
+    let mut owned = owned();
+    if owned.try_reserve(1).is_err() {
+        return ptr::null_mut();
+    }
+    owned.push(Owned { cell, len });
+    base.as_ptr().cast()
+}
+
+/// Takes the cell at `address` back; `None` when the memory is not from the arena.
+fn taken(address: *mut c_void) -> Option<Owned> {
+    let number = address.addr();
+    let possible = LOWEST.load(Ordering::Relaxed)..=HIGHEST.load(Ordering::Relaxed);
+    if !possible.contains(&number) {
+        return None;
+    }
+    let mut owned = owned();
+    let index = owned
+        .iter()
+        .position(|one| one.cell.base().addr().get() == number)?;
+    Some(owned.swap_remove(index))
+}
+
+/// `malloc` for libcrypto. Never called with 0.
+unsafe extern "C" fn allocate(len: usize, _: *const c_char, _: c_int) -> *mut c_void {
+    if SETTING_UP_A_KEY.get() {
+        return allocate_locked(len);
+    }
+    // SAFETY: any length is allowed.
+    unsafe { libc::malloc(len) }
+}
+
+/// `realloc` for libcrypto.
+unsafe extern "C" fn reallocate(
+    old: *mut c_void,
+    len: usize,
+    file: *const c_char,
+    line: c_int,
+) -> *mut c_void {
+    let Some(before) = taken(old) else {
+        if old.is_null() {
+            // SAFETY: as `malloc`, which realloc of null is.
+            return unsafe { allocate(len, file, line) };
+        }
+        // SAFETY: `old` is from `libc::malloc`: there is no third source.
+        return unsafe { libc::realloc(old, len) };
+    };
+    // What was worth locking stays locked, whatever the switch says now.
+    let new = allocate_locked(len);
+    if new.is_null() {
+        // realloc that fails leaves the old memory alone.
+        owned().push(before);
+        return new;
+    }
+    let kept = before.len.min(len);
+    // SAFETY: both cells are at least `kept` bytes long, and distinct.
+    unsafe { ptr::copy_nonoverlapping(before.cell.base().as_ptr(), new.cast::<u8>(), kept) };
+    new
+}
+
+/// `free` for libcrypto. A cell wipes itself.
+unsafe extern "C" fn release(address: *mut c_void, _: *const c_char, _: c_int) {
+    if taken(address).is_none() {
+        // SAFETY: null, or from `libc::malloc`: there is no third source.
+        unsafe { libc::free(address) };
+    }
+}

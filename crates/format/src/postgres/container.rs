@@ -1,0 +1,178 @@
+//! Layout of a container: a header of 64 bytes, then the file's bytes in authenticated chunks.
+//!
+//! Each chunk holds 4096 bytes except the last, which holds fewer, and may hold none: a file that was cut after a whole
+//! chunk has no last chunk. An empty file has no header. Specified in docs/spec/postgres.md. Must not: seal anything.
+
+use crate::FORMAT_VERSION;
+use crate::aad::{Place, Role, aad_layout};
+use crate::header::Cipher;
+use crate::layout::{array, layout, put, u16_at, zero_at};
+
+/// Length of a container's header, in bytes.
+pub const CONTAINER_HEADER: usize = container_layout::SIZE;
+/// Bytes of the file in a chunk that is not the last.
+pub const CONTAINER_CHUNK: usize = 4096;
+/// Bytes that sealing adds to a chunk: the nonce before it and the tag after it.
+pub const CONTAINER_OVERHEAD: usize = 28;
+/// Length of a chunk that is not the last, as it stands in the file.
+pub const CONTAINER_SEALED: usize = 4124;
+/// First bytes of a container.
+pub const CONTAINER_MAGIC: [u8; 32] = *b"\x89STRONGROOM PG CONTAINER\r\n\x1a\n\0\0\0\0";
+
+const HEADER: u64 = CONTAINER_HEADER as u64;
+const CHUNK: u64 = CONTAINER_CHUNK as u64;
+const OVERHEAD: u64 = CONTAINER_OVERHEAD as u64;
+const SEALED: u64 = CONTAINER_SEALED as u64;
+const _: () = assert!(CHUNK + OVERHEAD == SEALED, "a sealed chunk");
+
+layout! {
+    /// Layout of a container's header.
+    container_layout, 64, {
+        MAGIC @ 0, 32;
+        VERSION @ 32, 2;
+        RESERVED @ 34, 14;
+        FILE_ID @ 48, 16;
+    }
+}
+
+/// The header of a container, authenticated by each chunk's associated data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContainerHeader {
+    /// Drawn at random when the file is made and each time it is emptied. The file's identity: its path is none.
+    pub file_id: [u8; 16],
+}
+
+impl ContainerHeader {
+    /// Reads a header. `None` unless it is canonical.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let magic: [u8; 32] = array(bytes, container_layout::MAGIC)?;
+        let sound = magic == CONTAINER_MAGIC
+            && u16_at(bytes, container_layout::VERSION)? == FORMAT_VERSION
+            && zero_at(bytes, container_layout::RESERVED);
+        let file_id = array(bytes, container_layout::FILE_ID)?;
+        sound.then_some(Self { file_id })
+    }
+
+    /// The header's bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; CONTAINER_HEADER] {
+        let mut out = [0; CONTAINER_HEADER];
+        let fields = [
+            put(&mut out, container_layout::MAGIC, &CONTAINER_MAGIC),
+            put(
+                &mut out,
+                container_layout::VERSION,
+                &FORMAT_VERSION.to_le_bytes(),
+            ),
+            put(&mut out, container_layout::FILE_ID, &self.file_id),
+        ];
+        // Lengths are constants of the table above; a mismatch is a programming error found by any test.
+        assert!(
+            fields.iter().all(Option::is_some),
+            "container header layout"
+        );
+        out
+    }
+
+    /// The associated data of chunk `index`. That a chunk is the last is said by its length, which the tag covers.
+    #[must_use]
+    pub fn chunk(&self, index: u64) -> [u8; aad_layout::SIZE] {
+        let place = Place {
+            role: Role::PgContainer,
+            cipher: Cipher::Aes256Gcm.number(),
+            unit_size: 4096,
+            epoch: 0,
+            object_id: self.file_id,
+        };
+        place.at(index)
+    }
+}
+
+/// Where chunk `index` begins in the file. `None` when no file is that long.
+#[must_use]
+pub fn chunk_offset(index: u64) -> Option<u64> {
+    index.checked_mul(SEALED)?.checked_add(HEADER)
+}
+
+/// The length of a container that holds `logical` bytes. `None` when no file is that long.
+#[must_use]
+pub fn container_physical(logical: u64) -> Option<u64> {
+    if logical == 0 {
+        return Some(0);
+    }
+    let whole = logical.checked_div(CHUNK)?;
+    let rest = logical.checked_rem(CHUNK)?;
+    chunk_offset(whole)?
+        .checked_add(rest)?
+        .checked_add(OVERHEAD)
+}
+
+/// How many bytes a container of `physical` bytes holds. `None` when no container has that length: it was cut short.
+#[must_use]
+pub fn container_logical(physical: u64) -> Option<u64> {
+    let logical = container_fits(physical);
+    (container_physical(logical) == Some(physical)).then_some(logical)
+}
+
+/// The most bytes that a container of at most `physical` bytes can hold. For a container that was cut short, the best
+/// answer to a question for its size.
+#[must_use]
+pub fn container_fits(physical: u64) -> u64 {
+    let body = physical.saturating_sub(HEADER);
+    let whole = body.checked_div(SEALED).unwrap_or(0);
+    let rest = body.checked_rem(SEALED).unwrap_or(0);
+    let held = whole.saturating_mul(CHUNK);
+    match rest.checked_sub(OVERHEAD) {
+        Some(last) => held.saturating_add(last),
+        // No room for the last chunk's nonce and tag: the chunk before it must be the last, one byte short of whole.
+        None => held.saturating_sub(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_canonical_or_refused() {
+        let header = ContainerHeader { file_id: [7; 16] };
+        let mut bytes = header.to_bytes();
+        assert_eq!(ContainerHeader::parse(&bytes), Some(header));
+        assert_eq!(ContainerHeader::parse(&bytes[..63]), None);
+        for at in 0..48 {
+            bytes[at] ^= 1;
+            assert_eq!(ContainerHeader::parse(&bytes), None, "byte {at}");
+            bytes[at] ^= 1;
+        }
+    }
+
+    #[test]
+    fn sizes_are_each_others_inverse() {
+        let mut possible = 0;
+        for physical in 0..20_000 {
+            let fits = container_fits(physical);
+            let needs = container_physical(fits).unwrap();
+            assert!(needs <= physical, "{physical}: {fits} bytes need {needs}");
+            assert!(container_physical(fits + 1).unwrap() > physical);
+            if let Some(logical) = container_logical(physical) {
+                assert_eq!(container_physical(logical), Some(physical));
+                possible += 1;
+            }
+        }
+        assert_eq!(possible, container_fits(19_999) + 1);
+    }
+
+    #[test]
+    fn a_file_cut_after_a_whole_chunk_is_found() {
+        assert_eq!(container_logical(64), None);
+        assert_eq!(
+            container_logical(64 + 28),
+            None,
+            "an empty file has no header"
+        );
+        assert_eq!(container_logical(64 + 4124), None);
+        assert_eq!(container_logical(64 + 4124 + 28), Some(4096));
+        assert_eq!(container_logical(64 + 29), Some(1));
+    }
+}

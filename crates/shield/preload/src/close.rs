@@ -1,0 +1,100 @@
+//! close, dup, fcntl: the life of a descriptor.
+//!
+//! Invariants: D1, an entry goes before its descriptor does; D5, `F_GETFL` tells what the program asked for.
+//!
+//! Must not: touch the file.
+#![expect(unsafe_code, reason = "interposed C functions")]
+
+use std::ffi::{c_int, c_uint};
+
+use shield::files;
+
+use crate::next;
+use crate::open::failed;
+
+symbols! {
+    fn close(fd: c_int) -> c_int {
+        files::forget(fd);
+        next::close(fd)
+    }
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        // With CLOEXEC set they stay open in this program.
+        if flags & CLOSE_RANGE_CLOEXEC == 0 {
+            files::forget_range(first, last);
+        }
+        next::close_range(first, last, flags)
+    }
+    fn closefrom(first: c_int) -> () {
+        files::forget_range(c_uint::try_from(first).unwrap_or(0), c_uint::MAX);
+        next::closefrom(first);
+    }
+    fn dup(fd: c_int) -> c_int {
+        copied(fd, next::dup(fd))
+    }
+    fn dup2(fd: c_int, copy: c_int) -> c_int {
+        copied(fd, next::dup2(fd, copy))
+    }
+    fn dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int {
+        copied(fd, next::dup3(fd, copy, flags))
+    }
+    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+        controlled(fd, command, argument)
+    }
+    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+        controlled(fd, command, argument)
+    }
+}
+
+const CLOSE_RANGE_CLOEXEC: c_int = 4;
+
+/// Enters `copy`, the result of a dup of `fd`, for what `fd` is.
+fn copied(fd: c_int, copy: c_int) -> c_int {
+    if copy < 0 || files::duplicate(fd, copy) {
+        return copy;
+    }
+    // SAFETY: the copy was made just now, and given to nobody.
+    let _closed = unsafe { next::close(copy) };
+    failed(libc::EMFILE)
+}
+
+/// # Safety
+/// As fcntl(2).
+unsafe fn controlled(fd: c_int, command: c_int, argument: usize) -> c_int {
+    let Some(open) = files::find(fd) else {
+        // SAFETY: the program's arguments.
+        return unsafe { next::fcntl(fd, command, argument) };
+    };
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            // SAFETY: the program's arguments.
+            copied(fd, unsafe { next::fcntl(fd, command, argument) })
+        }
+        libc::F_GETFL => {
+            // SAFETY: the program's arguments.
+            let flags = unsafe { next::fcntl(fd, command, argument) };
+            if flags < 0 {
+                return flags;
+            }
+            let access = if open.write_only {
+                libc::O_WRONLY
+            } else {
+                flags & libc::O_ACCMODE
+            };
+            let append = if open.append { libc::O_APPEND } else { 0 };
+            flags & !libc::O_ACCMODE | access | append
+        }
+        libc::F_SETFL => {
+            // Only the lower half of the register is the argument, an int.
+            let bit = usize::try_from(libc::O_APPEND).unwrap_or(0);
+            let (append, without) = (argument & bit != 0, argument & !bit);
+            // SAFETY: the program's arguments but for the flag that is emulated.
+            let done = unsafe { next::fcntl(fd, command, without) };
+            if done == 0 {
+                files::set_append(fd, append);
+            }
+            done
+        }
+        // SAFETY: the program's arguments.
+        _ => unsafe { next::fcntl(fd, command, argument) },
+    }
+}

@@ -1,0 +1,82 @@
+//! `copy_file_range`, by reading and writing through the treatments.
+//!
+//! PostgreSQL 18's `file_copy_method = clone` has no other way when this fails, so it never fails for being sealed.
+//!
+//! Must not: copy sealed bytes as they are.
+#![expect(unsafe_code, reason = "interposed C functions")]
+
+use std::ffi::{c_int, c_uint};
+
+use libc::{off_t, size_t, ssize_t};
+use shield::files::{self, Open};
+use shield::real::Errno;
+use shield::{scratch, transfer};
+
+use crate::arguments::offset;
+use crate::next::{self, count, real};
+
+symbols! {
+    fn copy_file_range(
+        from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint,
+    ) -> ssize_t {
+        let (source, target) = (files::find(from), files::find(to));
+        if source.is_none() && target.is_none() {
+            return next::copy_file_range(from, from_at, to, to_at, len, flags);
+        }
+        count(copied((from, source, from_at), (to, target, to_at), len, flags))
+    }
+}
+
+type End = (c_int, Option<Open>, *mut off_t);
+
+/// # Safety
+/// As `copy_file_range`.
+unsafe fn copied(from: End, to: End, len: size_t, flags: c_uint) -> Result<usize, Errno> {
+    if flags != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: null or the program's own variables.
+    let (from_at, to_at) = unsafe { (position(&from)?, position(&to)?) };
+    let done = scratch::stage(|stage| {
+        let piece = stage.get_mut(..len.min(scratch::LEN)).unwrap_or_default();
+        let read = match from.1 {
+            Some(open) => transfer::read_at(real(), from.0, &open, piece, from_at)?,
+            None => real().pread(from.0, piece, from_at)?,
+        };
+        let bytes = piece.get(..read).unwrap_or_default();
+        match to.1 {
+            Some(open) => transfer::write_at(real(), to.0, &open, bytes, to_at),
+            None => real().pwrite(to.0, bytes, to_at),
+        }
+    })
+    .map_err(|_| Errno(libc::ENOMEM))??;
+    // SAFETY: null or the program's own variables.
+    unsafe {
+        moved(&from, from_at, done)?;
+        moved(&to, to_at, done)?;
+    }
+    Ok(done)
+}
+
+/// # Safety
+/// The end's pointer is null or valid.
+unsafe fn position(end: &End) -> Result<u64, Errno> {
+    if end.2.is_null() {
+        return real().lseek(end.0, 0, libc::SEEK_CUR);
+    }
+    // SAFETY: by this function's contract.
+    offset(unsafe { *end.2 })
+}
+
+/// # Safety
+/// The end's pointer is null or valid.
+unsafe fn moved(end: &End, at: u64, count: usize) -> Result<(), Errno> {
+    let target = at.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+    let target = off_t::try_from(target).map_err(|_| Errno(libc::EOVERFLOW))?;
+    if end.2.is_null() {
+        return real().lseek(end.0, target, libc::SEEK_SET).map(|_| ());
+    }
+    // SAFETY: by this function's contract.
+    unsafe { *end.2 = target };
+    Ok(())
+}

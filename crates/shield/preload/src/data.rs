@@ -1,0 +1,86 @@
+//! read and write, and their positioned and checked forms.
+//!
+//! Invariants: R4; a descriptor that is no sealed file costs one load more than without the shield.
+//!
+//! Must not: allocate or lock.
+#![expect(unsafe_code, reason = "interposed C functions")]
+
+use std::ffi::{c_int, c_void};
+
+use libc::{off_t, size_t, ssize_t};
+use shield::{files, transfer};
+
+use crate::arguments::{buffer, buffer_mut, offset};
+use crate::next::{self, count, real};
+
+symbols! {
+    fn read(fd: c_int, into: *mut c_void, len: size_t) -> ssize_t {
+        match files::find(fd) {
+            None => next::read(fd, into, len),
+            Some(open) => count(buffer_mut(into, len).and_then(|into| transfer::read(real(), fd, &open, into))),
+        }
+    }
+    fn __read_chk(fd: c_int, into: *mut c_void, len: size_t, room: size_t) -> ssize_t {
+        // Where the count is more than the room the C library ends the program: it says it best.
+        if files::find(fd).is_none() || len > room {
+            return next::__read_chk(fd, into, len, room);
+        }
+        read(fd, into, len)
+    }
+    fn write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t {
+        match files::find(fd) {
+            None => next::write(fd, from, len),
+            Some(open) => count(buffer(from, len).and_then(|from| transfer::write(real(), fd, &open, from))),
+        }
+    }
+    fn pread(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssize_t {
+        pread_any(fd, into, len, at)
+    }
+    fn pread64(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssize_t {
+        pread_any(fd, into, len, at)
+    }
+    fn __pread_chk(fd: c_int, into: *mut c_void, len: size_t, at: off_t, room: size_t) -> ssize_t {
+        if files::find(fd).is_none() || len > room {
+            return next::__pread_chk(fd, into, len, at, room);
+        }
+        pread_any(fd, into, len, at)
+    }
+    fn __pread64_chk(fd: c_int, into: *mut c_void, len: size_t, at: off_t, room: size_t) -> ssize_t {
+        if files::find(fd).is_none() || len > room {
+            return next::__pread_chk(fd, into, len, at, room);
+        }
+        pread_any(fd, into, len, at)
+    }
+    fn pwrite(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t {
+        pwrite_any(fd, from, len, at)
+    }
+    fn pwrite64(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t {
+        pwrite_any(fd, from, len, at)
+    }
+}
+
+/// # Safety
+/// As pread(2).
+#[inline]
+unsafe fn pread_any(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssize_t {
+    let Some(open) = files::find(fd) else {
+        // SAFETY: the program's arguments.
+        return unsafe { next::pread(fd, into, len, at) };
+    };
+    // SAFETY: the program's buffer.
+    let into = unsafe { buffer_mut(into, len) };
+    count(into.and_then(|into| transfer::read_at(real(), fd, &open, into, offset(at)?)))
+}
+
+/// # Safety
+/// As pwrite(2).
+#[inline]
+unsafe fn pwrite_any(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t {
+    let Some(open) = files::find(fd) else {
+        // SAFETY: the program's arguments.
+        return unsafe { next::pwrite(fd, from, len, at) };
+    };
+    // SAFETY: the program's buffer.
+    let from = unsafe { buffer(from, len) };
+    count(from.and_then(|from| transfer::write_at(real(), fd, &open, from, offset(at)?)))
+}

@@ -1,0 +1,77 @@
+//! readdir: Strongroom's own files are not listed.
+//!
+//! Invariants: N2. The name decides first, so that a listing costs nothing more; then whether the directory is that of
+//! an instance.
+//!
+//! Must not: hide a file of that name anywhere else.
+#![expect(unsafe_code, reason = "interposed C functions")]
+
+use std::ffi::{CStr, c_int};
+
+use libc::{DIR, dirent};
+use shield::roots;
+use strongroom_format::postgres::OWN_PREFIX;
+
+use crate::next::{self, real};
+
+symbols! {
+    fn readdir(directory: *mut DIR) -> *mut dirent {
+        read(directory)
+    }
+    fn readdir64(directory: *mut DIR) -> *mut dirent {
+        read(directory)
+    }
+    fn readdir_r(directory: *mut DIR, entry: *mut dirent, result: *mut *mut dirent) -> c_int {
+        read_into(directory, entry, result)
+    }
+    fn readdir64_r(directory: *mut DIR, entry: *mut dirent, result: *mut *mut dirent) -> c_int {
+        read_into(directory, entry, result)
+    }
+}
+
+/// # Safety
+/// As readdir(3).
+unsafe fn read(directory: *mut DIR) -> *mut dirent {
+    loop {
+        // SAFETY: the program's argument.
+        let entry = unsafe { next::readdir(directory) };
+        // SAFETY: an open directory, and the C library's entry.
+        if entry.is_null() || unsafe { !hidden(directory, entry) } {
+            return entry;
+        }
+    }
+}
+
+/// # Safety
+/// As `readdir_r`.
+unsafe fn read_into(directory: *mut DIR, entry: *mut dirent, result: *mut *mut dirent) -> c_int {
+    loop {
+        // SAFETY: the program's arguments.
+        let failed = unsafe { next::readdir_r(directory, entry, result) };
+        // SAFETY: as above; on success the result is null or the entry that was filled.
+        if failed != 0 || unsafe { (*result).is_null() || !hidden(directory, *result) } {
+            return failed;
+        }
+    }
+}
+
+/// # Safety
+/// An open directory and an entry of it.
+unsafe fn hidden(directory: *mut DIR, entry: *const dirent) -> bool {
+    if roots::none() {
+        return false;
+    }
+    // SAFETY: the C library's entry, valid until the next call; its name is terminated. The fixed length of the field
+    // is not that of the entry, so no reference to the whole is made.
+    let name = unsafe { CStr::from_ptr((&raw const (*entry).d_name).cast()) };
+    name.to_bytes().starts_with(OWN_PREFIX.as_bytes())
+        // SAFETY: an open directory.
+        && is_data_directory(unsafe { libc::dirfd(directory) })
+}
+
+fn is_data_directory(fd: c_int) -> bool {
+    real().fstat(fd).is_ok_and(|about| {
+        let here = (about.st_dev, about.st_ino);
+        roots::all().any(|(_, instance)| instance.directory == here)
+    })
+}

@@ -1,0 +1,131 @@
+//! rename, link, unlink, access: names of files.
+//!
+//! Invariants: N2; a name is never given to bytes that are sealed for another: what has to be converted is converted
+//! and synced before the rename (`shield::install`), what cannot be is refused with EXDEV.
+//!
+//! Must not: change the order of PostgreSQL's own steps.
+#![expect(unsafe_code, reason = "interposed C functions")]
+
+use std::ffi::{CStr, c_char, c_int, c_uint};
+
+use shield::install::{self, Step};
+use shield::place::Ruling;
+use shield::real::Errno;
+
+use crate::arguments::{ruling, ruling_at};
+use crate::next::{self, real};
+use crate::open::failed;
+
+symbols! {
+    fn rename(from: *const c_char, to: *const c_char) -> c_int {
+        match before(ruling(from), ruling(to), from) {
+            Ok(()) => next::rename(from, to),
+            Err(errno) => failed(errno.0),
+        }
+    }
+    fn renameat(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char) -> c_int {
+        match before_at(from_base, from, to_base, to) {
+            Ok(()) => next::renameat(from_base, from, to_base, to),
+            Err(errno) => failed(errno.0),
+        }
+    }
+    fn renameat2(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_uint) -> c_int {
+        match before_at(from_base, from, to_base, to) {
+            Ok(()) => next::renameat2(from_base, from, to_base, to, flags),
+            Err(errno) => failed(errno.0),
+        }
+    }
+    fn link(from: *const c_char, to: *const c_char) -> c_int {
+        match before(ruling(from), ruling(to), from) {
+            Ok(()) => next::link(from, to),
+            Err(errno) => failed(errno.0),
+        }
+    }
+    fn linkat(from_base: c_int, from: *const c_char, to_base: c_int, to: *const c_char, flags: c_int) -> c_int {
+        match before_at(from_base, from, to_base, to) {
+            Ok(()) => next::linkat(from_base, from, to_base, to, flags),
+            Err(errno) => failed(errno.0),
+        }
+    }
+    fn unlink(path: *const c_char) -> c_int {
+        match visible(ruling(path)) {
+            Ok(()) => next::unlink(path),
+            Err(errno) => failed(errno.0),
+        }
+    }
+    fn unlinkat(base: c_int, path: *const c_char, flags: c_int) -> c_int {
+        match visible(ruling_at(base, path)) {
+            Ok(()) => next::unlinkat(base, path, flags),
+            Err(errno) => failed(errno.0),
+        }
+    }
+    fn remove(path: *const c_char) -> c_int {
+        match visible(ruling(path)) {
+            Ok(()) => next::remove(path),
+            Err(errno) => failed(errno.0),
+        }
+    }
+    fn access(path: *const c_char, mode: c_int) -> c_int {
+        match visible(ruling(path)) {
+            Ok(()) => next::access(path, mode),
+            Err(errno) => failed(errno.0),
+        }
+    }
+    fn faccessat(base: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
+        match visible(ruling_at(base, path)) {
+            Ok(()) => next::faccessat(base, path, mode, flags),
+            Err(errno) => failed(errno.0),
+        }
+    }
+}
+
+/// An error when the path is one that the program may not see.
+pub(crate) fn visible(ruling: Result<Ruling, Errno>) -> Result<(), Errno> {
+    match ruling? {
+        Ruling::Hidden => Err(Errno(libc::ENOENT)),
+        _ => Ok(()),
+    }
+}
+
+/// # Safety
+/// As renameat(2).
+unsafe fn before_at(
+    from_base: c_int,
+    from: *const c_char,
+    to_base: c_int,
+    to: *const c_char,
+) -> Result<(), Errno> {
+    // SAFETY: the program's strings.
+    let (source, target) = unsafe { (ruling_at(from_base, from), ruling_at(to_base, to)) };
+    let (source, target) = (source?, target?);
+    match install::step(&source, &target) {
+        Step::Nothing => Ok(()),
+        Step::Refuse(errno) => Err(errno),
+        // Only the server converts, and it does not use these forms.
+        Step::Convert(..) | Step::SameTreatmentOnly => Err(Errno(libc::EXDEV)),
+    }
+}
+
+/// What has to be done before `from` gets its new name.
+///
+/// # Safety
+/// `from` is null or a terminated string.
+unsafe fn before(
+    source: Result<Ruling, Errno>,
+    target: Result<Ruling, Errno>,
+    from: *const c_char,
+) -> Result<(), Errno> {
+    let (source, target) = (source?, target?);
+    let step = install::step(&source, &target);
+    if matches!(step, Step::Nothing) || from.is_null() {
+        return Ok(());
+    }
+    // SAFETY: by this function's contract, and not null.
+    let path = unsafe { CStr::from_ptr(from) };
+    match step {
+        Step::Nothing => Ok(()),
+        Step::Refuse(errno) => Err(errno),
+        Step::Convert(source, target) => install::convert(real(), path, &source, target.as_ref()),
+        Step::SameTreatmentOnly => install::refuse_contents(real(), path),
+    }
+}

@@ -1,0 +1,187 @@
+//! open and its aliases.
+//!
+//! Invariants: D1, D3, D5, D6. A path of an instance that is sealed is opened for reading too and without `O_APPEND`, and
+//! entered into the table before the program sees the descriptor.
+//!
+//! Must not: read or write the file.
+#![expect(unsafe_code, reason = "interposed C functions")]
+
+use std::ffi::{c_char, c_int};
+
+use libc::mode_t;
+use shield::body::Body;
+use shield::files::{self, Entered};
+use shield::place::{Ruling, Seal};
+use shield::real::Errno;
+use strongroom_format::code;
+
+use crate::arguments::{bytes, ruling, ruling_at};
+use crate::{next, report};
+
+symbols! {
+    fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+        opened(ruling(path), path, flags, |flags| next::open(path, flags, mode))
+    }
+    fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+        opened(ruling(path), path, flags, |flags| next::open(path, flags | libc::O_LARGEFILE, mode))
+    }
+    fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+        opened(ruling(path), path, flags, |flags| next::open(path, flags, 0))
+    }
+    fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
+        opened(ruling(path), path, flags, |flags| next::open(path, flags | libc::O_LARGEFILE, 0))
+    }
+    fn openat(base: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+        opened(ruling_at(base, path), path, flags, |flags| next::openat(base, path, flags, mode))
+    }
+    fn openat64(base: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+        let large = libc::O_LARGEFILE;
+        opened(ruling_at(base, path), path, flags, |flags| next::openat(base, path, flags | large, mode))
+    }
+    fn __openat_2(base: c_int, path: *const c_char, flags: c_int) -> c_int {
+        opened(ruling_at(base, path), path, flags, |flags| next::openat(base, path, flags, 0))
+    }
+    fn __openat64_2(base: c_int, path: *const c_char, flags: c_int) -> c_int {
+        let large = libc::O_LARGEFILE;
+        opened(ruling_at(base, path), path, flags, |flags| next::openat(base, path, flags | large, 0))
+    }
+    fn creat(path: *const c_char, mode: mode_t) -> c_int {
+        let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+        opened(ruling(path), path, flags, |flags| next::open(path, flags, mode))
+    }
+    fn creat64(path: *const c_char, mode: mode_t) -> c_int {
+        let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC | libc::O_LARGEFILE;
+        opened(ruling(path), path, flags, |flags| next::open(path, flags, mode))
+    }
+}
+
+symbols! {
+    fn mkstemp(template: *mut c_char) -> c_int {
+        made(template, next::mkostemps(template, 0, 0), 0)
+    }
+    fn mkstemp64(template: *mut c_char) -> c_int {
+        made(template, next::mkostemps(template, 0, 0), 0)
+    }
+    fn mkostemp(template: *mut c_char, flags: c_int) -> c_int {
+        made(template, next::mkostemps(template, 0, flags & !libc::O_APPEND), flags)
+    }
+    fn mkostemp64(template: *mut c_char, flags: c_int) -> c_int {
+        made(template, next::mkostemps(template, 0, flags & !libc::O_APPEND), flags)
+    }
+    fn mkstemps(template: *mut c_char, suffix: c_int) -> c_int {
+        made(template, next::mkostemps(template, suffix, 0), 0)
+    }
+    fn mkstemps64(template: *mut c_char, suffix: c_int) -> c_int {
+        made(template, next::mkostemps(template, suffix, 0), 0)
+    }
+    fn mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int {
+        made(template, next::mkostemps(template, suffix, flags & !libc::O_APPEND), flags)
+    }
+    fn mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int {
+        made(template, next::mkostemps(template, suffix, flags & !libc::O_APPEND), flags)
+    }
+}
+
+/// What the C library made under a name of its choice, which now stands in `template`: nothing is in it yet.
+///
+/// # Safety
+/// `template` is a terminated string.
+unsafe fn made(template: *mut c_char, fd: c_int, flags: c_int) -> c_int {
+    if fd < 0 {
+        return fd;
+    }
+    // SAFETY: by this function's contract.
+    let made = unsafe { opened(ruling(template), template, libc::O_RDWR | flags, |_| fd) };
+    if made < 0 {
+        // It was refused, and must not stay. SAFETY: opened for this call, given to nobody; a terminated string.
+        unsafe {
+            let kept = Errno::last();
+            let _closed = next::close(fd);
+            let _removed = next::unlink(template);
+            next::set_errno(kept.0);
+        }
+    }
+    made
+}
+
+/// Opens as the ruling says. `how` calls the C library with the flags it is given.
+///
+/// # Safety
+/// `path` is null or a terminated string.
+pub(crate) unsafe fn opened(
+    ruling: Result<Ruling, Errno>,
+    path: *const c_char,
+    flags: c_int,
+    how: impl Fn(c_int) -> c_int,
+) -> c_int {
+    match ruling {
+        Ok(Ruling::Outside | Ruling::Plain(_)) => {
+            let fd = how(flags);
+            // In case it was closed behind the shield's back: it is another file now.
+            files::forget(fd);
+            fd
+        }
+        Ok(Ruling::Sealed(seal)) if flags & (libc::O_PATH | libc::O_DIRECTORY) == 0 => {
+            opened_sealed(&seal, flags, how)
+        }
+        Ok(Ruling::Sealed(_)) => {
+            let fd = how(flags);
+            files::forget(fd);
+            fd
+        }
+        Ok(Ruling::Hidden) => failed(libc::ENOENT),
+        Ok(Ruling::Refused(_)) => {
+            // SAFETY: by this function's contract.
+            let path = unsafe { bytes(path) };
+            report::refuse(&code::PG_REFUSED, format_args!("{}", path.escape_ascii()));
+            failed(libc::EACCES)
+        }
+        Err(errno) => failed(errno.0),
+    }
+}
+
+fn opened_sealed(seal: &Seal, flags: c_int, how: impl Fn(c_int) -> c_int) -> c_int {
+    let write_only = flags & libc::O_ACCMODE == libc::O_WRONLY;
+    let append = flags & libc::O_APPEND != 0;
+    let mut upgraded = flags & !libc::O_APPEND;
+    if write_only {
+        upgraded = upgraded & !libc::O_ACCMODE | libc::O_RDWR;
+    }
+    let fd = how(upgraded);
+    if fd < 0 {
+        return fd;
+    }
+    files::forget(fd);
+    // Names that no rule knows are often directories, which are opened to be synced.
+    if seal.body == Body::Container && !is_regular(fd) {
+        return fd;
+    }
+    let entered = files::enter(
+        fd,
+        &Entered {
+            root: seal.root,
+            body: seal.body,
+            key: seal.key,
+            tweak: seal.tweak,
+            append,
+            write_only,
+        },
+    );
+    if entered {
+        return fd;
+    }
+    // SAFETY: opened above, and given to nobody.
+    let _closed = unsafe { next::close(fd) };
+    failed(libc::EMFILE)
+}
+
+fn is_regular(fd: c_int) -> bool {
+    next::real()
+        .fstat(fd)
+        .is_ok_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFREG)
+}
+
+pub(crate) fn failed(errno: c_int) -> c_int {
+    next::set_errno(errno);
+    -1
+}

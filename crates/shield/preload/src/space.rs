@@ -1,0 +1,144 @@
+//! lseek, truncate, fallocate: positions and space.
+//!
+//! Invariants: D4; what a file is extended by reads as zeros.
+//!
+//! Must not: report a size other than the logical one.
+#![expect(unsafe_code, reason = "interposed C functions")]
+
+use std::ffi::{c_char, c_int};
+
+use libc::off_t;
+use shield::body::Body;
+use shield::files::{self, Open};
+use shield::place::Ruling;
+use shield::real::Errno;
+use shield::{body, transfer};
+
+use crate::arguments::{offset, ruling};
+use crate::next::{self, real, status};
+use crate::open::{failed, opened};
+
+symbols! {
+    fn lseek(fd: c_int, to: off_t, whence: c_int) -> off_t {
+        seek(fd, to, whence)
+    }
+    fn lseek64(fd: c_int, to: off_t, whence: c_int) -> off_t {
+        seek(fd, to, whence)
+    }
+    fn ftruncate(fd: c_int, size: off_t) -> c_int {
+        cut(fd, size)
+    }
+    fn ftruncate64(fd: c_int, size: off_t) -> c_int {
+        cut(fd, size)
+    }
+    fn truncate(path: *const c_char, size: off_t) -> c_int {
+        cut_by_path(path, size)
+    }
+    fn truncate64(path: *const c_char, size: off_t) -> c_int {
+        cut_by_path(path, size)
+    }
+    fn posix_fallocate(fd: c_int, from: off_t, len: off_t) -> c_int {
+        posix_reserve(fd, from, len)
+    }
+    fn posix_fallocate64(fd: c_int, from: off_t, len: off_t) -> c_int {
+        posix_reserve(fd, from, len)
+    }
+    fn fallocate(fd: c_int, mode: c_int, from: off_t, len: off_t) -> c_int {
+        reserve(fd, mode, from, len)
+    }
+    fn fallocate64(fd: c_int, mode: c_int, from: off_t, len: off_t) -> c_int {
+        reserve(fd, mode, from, len)
+    }
+}
+
+/// # Safety
+/// As lseek(2).
+unsafe fn seek(fd: c_int, to: off_t, whence: c_int) -> off_t {
+    let Some(open) = files::find(fd) else {
+        // SAFETY: plain arguments.
+        return unsafe { next::lseek(fd, to, whence) };
+    };
+    match transfer::seek(real(), fd, &open, to, whence) {
+        Ok(at) => off_t::try_from(at).unwrap_or(off_t::MAX),
+        Err(errno) => off_t::from(failed(errno.0)),
+    }
+}
+
+/// # Safety
+/// As ftruncate(2).
+unsafe fn cut(fd: c_int, size: off_t) -> c_int {
+    let Some(open) = files::find(fd) else {
+        // SAFETY: plain arguments.
+        return unsafe { next::ftruncate(fd, size) };
+    };
+    status(offset(size).and_then(|size| body::truncate(real(), fd, &open.file, size)))
+}
+
+/// # Safety
+/// As truncate(2).
+unsafe fn cut_by_path(path: *const c_char, size: off_t) -> c_int {
+    // SAFETY: the program's string.
+    match unsafe { ruling(path) } {
+        Ok(Ruling::Outside | Ruling::Plain(_)) => {
+            // SAFETY: the program's arguments.
+            unsafe { next::truncate(path, size) }
+        }
+        Ok(Ruling::Sealed(seal))
+            if seal.body == Body::Block && !seal.key.has_tails() && size & 15 == 0 =>
+        {
+            // SAFETY: the program's arguments.
+            unsafe { next::truncate(path, size) }
+        }
+        ruling => {
+            let flags = libc::O_RDWR | libc::O_CLOEXEC;
+            // SAFETY: the program's string.
+            let fd = unsafe { opened(ruling, path, flags, |flags| next::open(path, flags, 0)) };
+            if fd < 0 {
+                return fd;
+            }
+            // SAFETY: opened above.
+            let done = unsafe { cut(fd, size) };
+            let kept = Errno::last();
+            files::forget(fd);
+            // SAFETY: opened above, and given to nobody.
+            let _closed = unsafe { next::close(fd) };
+            next::set_errno(kept.0);
+            done
+        }
+    }
+}
+
+/// # Safety
+/// As `posix_fallocate`.
+unsafe fn posix_reserve(fd: c_int, from: off_t, len: off_t) -> c_int {
+    match files::find(fd) {
+        // SAFETY: plain arguments.
+        None => unsafe { next::posix_fallocate(fd, from, len) },
+        // The C library's emulation writes zeros where nothing is, and reads where something may be: harmless (P4).
+        Some(open) if plain_space(&open) => {
+            // SAFETY: plain arguments.
+            unsafe { next::posix_fallocate(fd, from, len) }
+        }
+        // This function returns its error.
+        Some(_) => libc::EINVAL,
+    }
+}
+
+/// # Safety
+/// As fallocate(2).
+unsafe fn reserve(fd: c_int, mode: c_int, from: off_t, len: off_t) -> c_int {
+    match files::find(fd) {
+        // SAFETY: plain arguments.
+        None => unsafe { next::fallocate(fd, mode, from, len) },
+        Some(open) if plain_space(&open) && matches!(mode, 0 | libc::FALLOC_FL_KEEP_SIZE) => {
+            // SAFETY: plain arguments.
+            unsafe { next::fallocate(fd, mode, from, len) }
+        }
+        Some(_) => failed(libc::EOPNOTSUPP),
+    }
+}
+
+/// Whether the kernel may add space by itself: what it adds reads as zeros.
+fn plain_space(open: &Open) -> bool {
+    open.file.body.is_headerless()
+}

@@ -1,0 +1,308 @@
+//! Streams of sealed files: fopen and its relatives.
+//!
+//! The C library's streams call read and write past any interposed symbol. A sealed file therefore gets a stream of the
+//! kind whose four operations are functions of ours (fopencookie); buffering, fprintf, fscanf and the rest stay the C
+//! library's. Such a stream has no descriptor to the C library, so fileno answers for it here: PostgreSQL calls fstat,
+//! fsync and ftruncate on it.
+//!
+//! Invariants: D1 for the descriptor behind a stream; the position is the descriptor's (D4), so that lseek on it and
+//! fseek on the stream agree.
+//!
+//! Must not: buffer.
+#![expect(unsafe_code, reason = "interposed C functions, and callbacks from C")]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::{null_mut, without_provenance_mut};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use libc::{FILE, off_t, size_t, ssize_t};
+use shield::files::{self, DESCRIPTORS};
+use shield::place::Ruling;
+use shield::real::Errno;
+use shield::transfer;
+
+use crate::arguments::{buffer, buffer_mut, bytes, ruling};
+use crate::next::{self, CookieFunctions, count, real, set_errno};
+use crate::open::opened;
+
+symbols! {
+    fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
+        open_stream(path, mode)
+    }
+    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
+        open_stream(path, mode)
+    }
+    fn freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE {
+        reopen(path, mode, stream)
+    }
+    fn freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE {
+        reopen(path, mode, stream)
+    }
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+        if files::find(fd).is_none() {
+            return next::fdopen(fd, mode);
+        }
+        match Mode::of(bytes(mode)) {
+            None => no_stream(libc::EINVAL),
+            Some(mode) => {
+                if mode.flags & libc::O_APPEND != 0 {
+                    files::set_append(fd, true);
+                }
+                stream_of(fd, &mode)
+            }
+        }
+    }
+    fn fileno(stream: *mut FILE) -> c_int {
+        descriptor_of(stream)
+    }
+    fn fileno_unlocked(stream: *mut FILE) -> c_int {
+        descriptor_of(stream)
+    }
+}
+
+/// The stream that was made for each descriptor.
+static STREAMS: [AtomicPtr<FILE>; DESCRIPTORS] =
+    [const { AtomicPtr::new(null_mut()) }; DESCRIPTORS];
+/// No descriptor from this on ever had a stream.
+static STREAMS_END: AtomicUsize = AtomicUsize::new(0);
+
+/// What a mode string asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Mode {
+    /// For open(2).
+    flags: c_int,
+    /// The same as the C library writes it, without what concerns only open(2).
+    plain: &'static CStr,
+}
+
+impl Mode {
+    /// As fopen(3) reads it; what it does not know is passed over, and a comma ends it.
+    fn of(text: &[u8]) -> Option<Self> {
+        let (first, rest) = text.split_first()?;
+        let rest = rest.split(|&byte| byte == b',').next().unwrap_or_default();
+        let has = |letter: u8| rest.contains(&letter);
+        let both = has(b'+');
+        let (plain, only, made) = match (first, both) {
+            (b'r', false) => (c"r", libc::O_RDONLY, 0),
+            (b'r', true) => (c"r+", libc::O_RDWR, 0),
+            (b'w', false) => (c"w", libc::O_WRONLY, libc::O_CREAT | libc::O_TRUNC),
+            (b'w', true) => (c"w+", libc::O_RDWR, libc::O_CREAT | libc::O_TRUNC),
+            (b'a', false) => (c"a", libc::O_WRONLY, libc::O_CREAT | libc::O_APPEND),
+            (b'a', true) => (c"a+", libc::O_RDWR, libc::O_CREAT | libc::O_APPEND),
+            _ => return None,
+        };
+        let exclusive = if has(b'x') { libc::O_EXCL } else { 0 };
+        let closed = if has(b'e') { libc::O_CLOEXEC } else { 0 };
+        let flags = only | made | exclusive | closed;
+        Some(Self { flags, plain })
+    }
+}
+
+/// # Safety
+/// As fopen(3).
+unsafe fn open_stream(path: *const c_char, mode: *const c_char) -> *mut FILE {
+    // SAFETY: the program's string.
+    let ruling = unsafe { ruling(path) };
+    if matches!(ruling, Ok(Ruling::Outside | Ruling::Plain(_))) {
+        // SAFETY: the program's arguments.
+        return unsafe { fresh(next::fopen(path, mode)) };
+    }
+    // SAFETY: the program's string.
+    let Some(wanted) = Mode::of(unsafe { bytes(mode) }) else {
+        return no_stream(libc::EINVAL);
+    };
+    let how = |flags| {
+        // SAFETY: the program's string; the mode is that of fopen(3).
+        unsafe { next::open(path, flags, 0o666) }
+    };
+    // SAFETY: the program's string.
+    let fd = unsafe { opened(ruling, path, wanted.flags, how) };
+    if fd < 0 {
+        return null_mut();
+    }
+    if files::find(fd).is_some() {
+        return stream_or_close(fd, &wanted);
+    }
+    // A directory, or a device.
+    // SAFETY: opened just now; the program's string.
+    unsafe { next::fdopen(fd, mode) }
+}
+
+fn stream_or_close(fd: c_int, mode: &Mode) -> *mut FILE {
+    let stream = stream_of(fd, mode);
+    if stream.is_null() {
+        let kept = Errno::last();
+        files::forget(fd);
+        // SAFETY: opened for this stream, and given to nobody.
+        let _closed = unsafe { next::close(fd) };
+        set_errno(kept.0);
+    }
+    stream
+}
+
+/// A stream over an open sealed file.
+fn stream_of(fd: c_int, mode: &Mode) -> *mut FILE {
+    // As the C library does, so that ftell tells the size of a file that is appended to before it is written.
+    let appends = libc::O_WRONLY | libc::O_APPEND;
+    if let (true, Some(open)) = (mode.flags & appends == appends, files::find(fd)) {
+        // The C library does not look at the result either.
+        let _at = transfer::seek(real(), fd, &open, 0, libc::SEEK_END);
+    }
+    let functions = CookieFunctions {
+        read: Some(cookie_read),
+        write: Some(cookie_write),
+        seek: Some(cookie_seek),
+        close: Some(cookie_close),
+    };
+    // SAFETY: the callbacks take the cookie for the number it is; the mode is terminated.
+    let stream = unsafe { next::fopencookie(cookie_of(fd), mode.plain.as_ptr(), functions) };
+    if let (false, Some((at, slot))) = (stream.is_null(), slot(fd)) {
+        STREAMS_END.fetch_max(at.saturating_add(1), Ordering::Relaxed);
+        slot.store(stream, Ordering::Release);
+    }
+    stream
+}
+
+/// # Safety
+/// As freopen(3).
+unsafe fn reopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE {
+    // SAFETY: the program's string.
+    let ruling = unsafe { ruling(path) };
+    let plain = matches!(ruling, Ok(Ruling::Outside | Ruling::Plain(_)));
+    if plain && own_descriptor(stream).is_none() {
+        // SAFETY: the program's arguments.
+        return unsafe { fresh(next::freopen(path, mode, stream)) };
+    }
+    // R5. A stream cannot change its kind. It is closed, as after any failure of this function.
+    // SAFETY: the program's stream.
+    let _closed = unsafe { next::fclose(stream) };
+    no_stream(libc::EOPNOTSUPP)
+}
+
+/// A stream that the C library has made: its descriptor is no sealed file, whatever it was before.
+///
+/// # Safety
+/// `stream` is null or open.
+unsafe fn fresh(stream: *mut FILE) -> *mut FILE {
+    if !stream.is_null() {
+        // SAFETY: by this function's contract.
+        files::forget(unsafe { next::fileno(stream) });
+    }
+    stream
+}
+
+/// # Safety
+/// As fileno(3).
+unsafe fn descriptor_of(stream: *mut FILE) -> c_int {
+    let kept = Errno::last();
+    // SAFETY: the program's stream.
+    let fd = unsafe { next::fileno(stream) };
+    if fd >= 0 {
+        return fd;
+    }
+    match own_descriptor(stream) {
+        None => fd,
+        Some(own) => {
+            set_errno(kept.0);
+            own
+        }
+    }
+}
+
+/// The descriptor of a stream of ours.
+fn own_descriptor(stream: *mut FILE) -> Option<c_int> {
+    let end = STREAMS_END.load(Ordering::Relaxed);
+    let known = STREAMS.get(..end)?;
+    let at = known
+        .iter()
+        .position(|slot| slot.load(Ordering::Acquire) == stream)?;
+    c_int::try_from(at).ok()
+}
+
+fn slot(fd: c_int) -> Option<(usize, &'static AtomicPtr<FILE>)> {
+    let at = usize::try_from(fd).ok()?;
+    Some((at, STREAMS.get(at)?))
+}
+
+fn no_stream(errno: c_int) -> *mut FILE {
+    set_errno(errno);
+    null_mut()
+}
+
+/// The cookie is the descriptor's number, one more so that it is never null.
+fn cookie_of(fd: c_int) -> *mut c_void {
+    let number = usize::try_from(fd).unwrap_or(0).saturating_add(1);
+    without_provenance_mut(number)
+}
+
+fn fd_of(cookie: *mut c_void) -> c_int {
+    let number = cookie.addr().saturating_sub(1);
+    c_int::try_from(number).unwrap_or(-1)
+}
+
+unsafe extern "C" fn cookie_read(cookie: *mut c_void, into: *mut c_char, len: size_t) -> ssize_t {
+    let fd = fd_of(cookie);
+    // SAFETY: the C library's buffer.
+    let into = unsafe { buffer_mut(into.cast(), len) };
+    count(into.and_then(|into| {
+        let open = files::find(fd).ok_or(Errno(libc::EBADF))?;
+        transfer::read(real(), fd, &open, into)
+    }))
+}
+
+/// Writes all, as the C library's own streams do, or reports how much was written: less than asked for is an error to
+/// the C library, and this function must not return -1.
+unsafe extern "C" fn cookie_write(
+    cookie: *mut c_void,
+    from: *const c_char,
+    len: size_t,
+) -> ssize_t {
+    let fd = fd_of(cookie);
+    // SAFETY: the C library's buffer.
+    let from = unsafe { buffer(from.cast(), len) }.unwrap_or_default();
+    let mut written = 0_usize;
+    while let Some(rest) = from.get(written..).filter(|rest| !rest.is_empty()) {
+        let outcome = files::find(fd)
+            .ok_or(Errno(libc::EBADF))
+            .and_then(|open| transfer::write(real(), fd, &open, rest));
+        match outcome {
+            Ok(0) => break,
+            Ok(count) => written = written.saturating_add(count),
+            Err(errno) => {
+                set_errno(errno.0);
+                break;
+            }
+        }
+    }
+    ssize_t::try_from(written).unwrap_or(ssize_t::MAX)
+}
+
+unsafe extern "C" fn cookie_seek(cookie: *mut c_void, to: *mut off_t, whence: c_int) -> c_int {
+    let fd = fd_of(cookie);
+    // SAFETY: the C library's variable.
+    let wanted = unsafe { *to };
+    let outcome = files::find(fd)
+        .ok_or(Errno(libc::EBADF))
+        .and_then(|open| transfer::seek(real(), fd, &open, wanted, whence));
+    match outcome {
+        Ok(at) => {
+            // SAFETY: as above.
+            unsafe { *to = off_t::try_from(at).unwrap_or(off_t::MAX) };
+            0
+        }
+        Err(errno) => {
+            set_errno(errno.0);
+            -1
+        }
+    }
+}
+
+unsafe extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
+    let fd = fd_of(cookie);
+    if let Some((_, slot)) = slot(fd) {
+        slot.store(null_mut(), Ordering::Release);
+    }
+    files::forget(fd);
+    // SAFETY: the stream's own descriptor.
+    unsafe { next::close(fd) }
+}

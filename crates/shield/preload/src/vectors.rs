@@ -1,0 +1,300 @@
+//! readv, writev and their positioned forms.
+//!
+//! A vectored transfer of a sealed file goes through a buffer in pieces: one system call for each piece, not one for
+//! each part, and a count as the kernel would have given it.
+//!
+//! Invariants: R4. A short count means that the file ended or that the kernel wrote less.
+//!
+//! Must not: allocate or lock.
+#![expect(unsafe_code, reason = "interposed C functions")]
+
+use std::ffi::c_int;
+
+use libc::{iovec, off_t, ssize_t};
+use shield::files::{self, Open};
+use shield::real::Errno;
+use shield::{body, scratch, transfer};
+
+use crate::arguments::{buffer, buffer_mut, offset};
+use crate::next::{self, count, real};
+
+symbols! {
+    fn readv(fd: c_int, parts: *const iovec, number: c_int) -> ssize_t {
+        match files::find(fd) {
+            None => next::readv(fd, parts, number),
+            Some(open) => count(slice(parts, number).and_then(|parts| read_from_position(fd, &open, parts))),
+        }
+    }
+    fn writev(fd: c_int, parts: *const iovec, number: c_int) -> ssize_t {
+        match files::find(fd) {
+            None => next::writev(fd, parts, number),
+            Some(open) => count(slice(parts, number).and_then(|parts| write_at_position(fd, &open, parts))),
+        }
+    }
+    fn preadv(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
+        preadv_any(fd, parts, number, at)
+    }
+    fn preadv64(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
+        preadv_any(fd, parts, number, at)
+    }
+    fn pwritev(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
+        pwritev_any(fd, parts, number, at)
+    }
+    fn pwritev64(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
+        pwritev_any(fd, parts, number, at)
+    }
+    fn preadv2(fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int) -> ssize_t {
+        preadv2_any(fd, parts, number, at, flags)
+    }
+    fn preadv64v2(fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int) -> ssize_t {
+        preadv2_any(fd, parts, number, at, flags)
+    }
+    fn pwritev2(fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int) -> ssize_t {
+        pwritev2_any(fd, parts, number, at, flags)
+    }
+    fn pwritev64v2(fd: c_int, parts: *const iovec, number: c_int, at: off_t, flags: c_int) -> ssize_t {
+        pwritev2_any(fd, parts, number, at, flags)
+    }
+}
+
+/// # Safety
+/// As preadv(2).
+unsafe fn preadv_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
+    let Some(open) = files::find(fd) else {
+        // SAFETY: the program's arguments.
+        return unsafe { next::preadv(fd, parts, number, at) };
+    };
+    // SAFETY: the program's arguments.
+    let parts = unsafe { slice(parts, number) };
+    count(parts.and_then(|parts| gather(fd, &open, parts, offset(at)?)))
+}
+
+/// # Safety
+/// As pwritev(2).
+unsafe fn pwritev_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
+    let Some(open) = files::find(fd) else {
+        // SAFETY: the program's arguments.
+        return unsafe { next::pwritev(fd, parts, number, at) };
+    };
+    // SAFETY: the program's arguments.
+    let parts = unsafe { slice(parts, number) };
+    count(parts.and_then(|parts| scatter(fd, &open, parts, offset(at)?)))
+}
+
+/// Flags ask for speed or for order (`RWF_DSYNC`): none that would have to be kept is passed over.
+///
+/// # Safety
+/// As preadv2(2).
+unsafe fn preadv2_any(
+    fd: c_int,
+    parts: *const iovec,
+    number: c_int,
+    at: off_t,
+    flags: c_int,
+) -> ssize_t {
+    if files::find(fd).is_none() {
+        // SAFETY: the program's arguments.
+        return unsafe { next::preadv2(fd, parts, number, at, flags) };
+    }
+    if flags != 0 {
+        return count(Err(Errno(libc::EOPNOTSUPP)));
+    }
+    // SAFETY: the program's arguments.
+    unsafe {
+        if at == -1 {
+            readv(fd, parts, number)
+        } else {
+            preadv_any(fd, parts, number, at)
+        }
+    }
+}
+
+/// # Safety
+/// As pwritev2(2).
+unsafe fn pwritev2_any(
+    fd: c_int,
+    parts: *const iovec,
+    number: c_int,
+    at: off_t,
+    flags: c_int,
+) -> ssize_t {
+    if files::find(fd).is_none() {
+        // SAFETY: the program's arguments.
+        return unsafe { next::pwritev2(fd, parts, number, at, flags) };
+    }
+    if flags != 0 {
+        return count(Err(Errno(libc::EOPNOTSUPP)));
+    }
+    // SAFETY: the program's arguments.
+    unsafe {
+        if at == -1 {
+            writev(fd, parts, number)
+        } else {
+            pwritev_any(fd, parts, number, at)
+        }
+    }
+}
+
+/// # Safety
+/// `parts` points to `number` parts.
+unsafe fn slice<'a>(parts: *const iovec, number: c_int) -> Result<&'a [iovec], Errno> {
+    let number = usize::try_from(number).map_err(|_| Errno(libc::EINVAL))?;
+    if number > PARTS_MAX || (parts.is_null() && number > 0) {
+        return Err(Errno(libc::EINVAL));
+    }
+    if number == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: by this function's contract.
+    Ok(unsafe { std::slice::from_raw_parts(parts, number) })
+}
+
+/// Most parts of one transfer (`UIO_MAXIOV`).
+const PARTS_MAX: usize = 1024;
+
+fn read_from_position(fd: c_int, open: &Open, parts: &[iovec]) -> Result<usize, Errno> {
+    let at = real().lseek(fd, 0, libc::SEEK_CUR)?;
+    let done = gather(fd, open, parts, at)?;
+    move_to(fd, at, done)?;
+    Ok(done)
+}
+
+fn write_at_position(fd: c_int, open: &Open, parts: &[iovec]) -> Result<usize, Errno> {
+    if open.append {
+        let done = scatter(fd, open, parts, 0)?;
+        move_to(fd, body::size(real(), fd, &open.file)?, 0)?;
+        return Ok(done);
+    }
+    let at = real().lseek(fd, 0, libc::SEEK_CUR)?;
+    let done = scatter(fd, open, parts, at)?;
+    move_to(fd, at, done)?;
+    Ok(done)
+}
+
+fn move_to(fd: c_int, at: u64, further: usize) -> Result<(), Errno> {
+    let target = i64::try_from(at.saturating_add(u64::try_from(further).unwrap_or(u64::MAX)));
+    let target = target.map_err(|_| Errno(libc::EOVERFLOW))?;
+    real().lseek(fd, target, libc::SEEK_SET).map(|_| ())
+}
+
+/// Reads into the parts, one after the other.
+fn gather(fd: c_int, open: &Open, parts: &[iovec], at: u64) -> Result<usize, Errno> {
+    if let [only] = parts {
+        // SAFETY: the program's buffer.
+        let into = unsafe { buffer_mut(only.iov_base, only.iov_len) }?;
+        return transfer::read_at(real(), fd, open, into, at);
+    }
+    scratch::stage(|stage| {
+        let mut cursor = Cursor::new(parts);
+        let mut done = 0_usize;
+        loop {
+            let piece = cursor.left().min(stage.len());
+            let Some(stage) = stage.get_mut(..piece).filter(|stage| !stage.is_empty()) else {
+                return Ok(done);
+            };
+            let from = at.saturating_add(u64::try_from(done).unwrap_or(u64::MAX));
+            let count = match transfer::read_at(real(), fd, open, stage, from) {
+                Ok(count) => count,
+                Err(_) if done > 0 => return Ok(done),
+                Err(errno) => return Err(errno),
+            };
+            let mut rest = stage.get(..count).unwrap_or_default();
+            while let Some(part) = cursor.next(rest.len()) {
+                // SAFETY: the program's buffers, of which `part` is a piece.
+                let into = unsafe { buffer_mut(part.iov_base, part.iov_len) }?;
+                let (now, later) = rest.split_at_checked(into.len()).unwrap_or((rest, &[]));
+                into.copy_from_slice(now);
+                rest = later;
+            }
+            done = done.saturating_add(count);
+            if count < piece {
+                return Ok(done);
+            }
+        }
+    })
+    .map_err(|_| Errno(libc::ENOMEM))?
+}
+
+/// Writes the parts, one after the other.
+fn scatter(fd: c_int, open: &Open, parts: &[iovec], at: u64) -> Result<usize, Errno> {
+    if let [only] = parts {
+        // SAFETY: the program's buffer.
+        let from = unsafe { buffer(only.iov_base, only.iov_len) }?;
+        return transfer::write_at(real(), fd, open, from, at);
+    }
+    scratch::stage(|stage| {
+        let mut cursor = Cursor::new(parts);
+        let mut done = 0_usize;
+        loop {
+            let piece = cursor.left().min(stage.len());
+            let Some(stage) = stage.get_mut(..piece).filter(|stage| !stage.is_empty()) else {
+                return Ok(done);
+            };
+            let mut rest: &mut [u8] = stage;
+            while let Some(part) = cursor.next(rest.len()) {
+                // SAFETY: the program's buffers, of which `part` is a piece.
+                let from = unsafe { buffer(part.iov_base, part.iov_len) }?;
+                let (now, later) = rest
+                    .split_at_mut_checked(from.len())
+                    .ok_or(Errno(libc::EINVAL))?;
+                now.copy_from_slice(from);
+                rest = later;
+            }
+            let to = at.saturating_add(u64::try_from(done).unwrap_or(u64::MAX));
+            let count = match transfer::write_at(real(), fd, open, stage, to) {
+                Ok(count) => count,
+                Err(_) if done > 0 => return Ok(done),
+                Err(errno) => return Err(errno),
+            };
+            done = done.saturating_add(count);
+            if count < piece {
+                return Ok(done);
+            }
+        }
+    })
+    .map_err(|_| Errno(libc::ENOMEM))?
+}
+
+/// A walk over the bytes of the parts.
+struct Cursor<'a> {
+    parts: &'a [iovec],
+    /// Bytes of the first part that are behind.
+    used: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(parts: &'a [iovec]) -> Self {
+        Self { parts, used: 0 }
+    }
+
+    /// Bytes ahead.
+    fn left(&self) -> usize {
+        self.parts
+            .iter()
+            .fold(0_usize, |sum, part| sum.saturating_add(part.iov_len))
+            .saturating_sub(self.used)
+    }
+
+    /// The next piece within one part, of at most `limit` bytes; `None` when `limit` is 0 or nothing is ahead.
+    fn next(&mut self, limit: usize) -> Option<iovec> {
+        while let Some((first, others)) = self.parts.split_first() {
+            let ahead = first.iov_len.saturating_sub(self.used);
+            if ahead == 0 {
+                self.parts = others;
+                self.used = 0;
+                continue;
+            }
+            let len = ahead.min(limit);
+            if len == 0 {
+                return None;
+            }
+            let base = first.iov_base.cast::<u8>().wrapping_add(self.used);
+            self.used = self.used.saturating_add(len);
+            return Some(iovec {
+                iov_base: base.cast(),
+                iov_len: len,
+            });
+        }
+        None
+    }
+}

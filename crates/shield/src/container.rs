@@ -1,0 +1,486 @@
+//! Treatment F: a small file in authenticated chunks behind a header that names it.
+//!
+//! Each chunk is sealed with AES-256-GCM under a fresh random nonce; its associated data are the file's random id and
+//! the chunk's number. The last chunk is the one that is shorter than the others, so a file that is cut after a whole
+//! chunk has none. An empty file has no header: the zero-byte files that PostgreSQL makes stay zero bytes long.
+//!
+//! Invariants, beside P1, P2 and D6:
+//! - **F1** No byte is handed out that was not authenticated at its place in this file. A read that comes to the end has
+//!   opened the last chunk, whatever it returns.
+//! - **F2** A call writes all that it changes with one pwrite: the header of a new file, the chunks it touches, the last
+//!   chunk. Chunks that an append does not touch are not written. After a write that the kernel cut short (no room) the
+//!   file is made whole again at the length that was reached.
+//! - **F3** Writers exclude one another by a lock on the open file description, far behind any byte. Readers take it
+//!   only after a chunk did not open, to tell a write under way from damage.
+//! - **F4** Emptying a file takes its identity away; the next write draws a new one.
+//!
+//! What a power cut can do: the chunks of an unsynced write may be lost or torn, and with them the older bytes of the
+//! one chunk that an append shares with what was there. Such a chunk does not open: reading it is EIO, as it is a
+//! corrupt file to a PostgreSQL without the shield. Every container of PostgreSQL's own is written whole under another
+//! name, synced, and renamed, or is made again from the log.
+//!
+//! A key seals at most 2^32 chunks (NIST SP 800-38D, 8.3): 16 TiB written to containers.
+//!
+//! Must not: allocate, or trust the physical size of a file for more than the number of a chunk.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+mod image;
+
+use std::ops::Range;
+use std::os::fd::RawFd;
+
+use strongroom_crypto::nonce12;
+use strongroom_format::postgres::container::{
+    CONTAINER_CHUNK, CONTAINER_HEADER, CONTAINER_OVERHEAD, CONTAINER_SEALED, ContainerHeader,
+    container_fits, container_logical, container_physical,
+};
+
+use self::image::{
+    CHUNK, Image, NONCE, Source, State, offset_of, overlap, sealed_len, shifted, to_u64, to_usize,
+};
+use crate::body::File;
+use crate::fault::{self, Fault, Held};
+use crate::real::{Errno, LockKind, Real};
+use crate::remembered::{recall, remember};
+use crate::scratch::{self, BUFFER};
+
+/// Longest file, in bytes: what any file system here can hold, and no sum of offsets overflows.
+const SIZE_MAX: u64 = 1 << 60;
+
+// The longest piece, its unaligned edge, an empty last chunk and the header fit a buffer.
+const _: () = assert!(
+    CONTAINER_HEADER + (scratch::LEN / CONTAINER_CHUNK + 1) * CONTAINER_SEALED + CONTAINER_OVERHEAD
+        <= BUFFER
+);
+
+/// Reads at most `into.len()` bytes at `offset`; see [`crate::body::read_at`].
+///
+/// # Errors
+/// The kernel's; EIO when a chunk does not open or the file was cut.
+pub fn read_at(
+    real: &Real,
+    fd: RawFd,
+    file: &File<'_>,
+    into: &mut [u8],
+    offset: u64,
+) -> Result<usize, Errno> {
+    let target = Target { real, fd, file };
+    // A header that is not the file's any more opens no chunk.
+    let known = recall(file.memory).map(|file_id| ContainerHeader { file_id });
+    let first_try = target.read(into, offset, known);
+    if !matches!(first_try, Err(Fault::Damaged)) {
+        return fault::settle(real, fd, file, first_try);
+    }
+    // F3: somebody may be writing, or the file has a new identity since it was remembered.
+    let _held = Held::new(real, fd, LockKind::Shared)?;
+    let mut outcome = target.read(into, offset, None);
+    if outcome == Err(Fault::Damaged) && real.file_size(fd)? == 0 {
+        // The lock does not keep open(2) from emptying the file.
+        outcome = Ok(0);
+    }
+    fault::settle(real, fd, file, outcome)
+}
+
+/// Writes `from` at `offset`; see [`crate::body::write_at`].
+///
+/// # Errors
+/// The kernel's; EIO when a chunk that is changed in part, or the last, does not open.
+pub fn write_at(
+    real: &Real,
+    fd: RawFd,
+    file: &File<'_>,
+    from: &[u8],
+    offset: u64,
+) -> Result<usize, Errno> {
+    if from.is_empty() {
+        return Ok(0);
+    }
+    let target = Target { real, fd, file };
+    let _held = Held::new(real, fd, LockKind::Exclusive)?;
+    fault::settle(real, fd, file, target.write(from, Some(offset))).map(|(_, count)| count)
+}
+
+/// Writes `from` at the end, as one step for other writers of the file. Returns where it landed, and how much of it.
+///
+/// # Errors
+/// As [`write_at`].
+pub fn append(real: &Real, fd: RawFd, file: &File<'_>, from: &[u8]) -> Result<(u64, usize), Errno> {
+    let target = Target { real, fd, file };
+    let _held = Held::new(real, fd, LockKind::Exclusive)?;
+    fault::settle(real, fd, file, target.write(from, None))
+}
+
+/// The logical size. Of a file that was cut: of what is left; reading that is an error.
+///
+/// # Errors
+/// The kernel's.
+pub fn size(real: &Real, fd: RawFd, _file: &File<'_>) -> Result<u64, Errno> {
+    Ok(logical_size(real.file_size(fd)?))
+}
+
+/// The logical size of a file whose physical size is this; see [`size`].
+#[must_use]
+pub fn logical_size(physical: u64) -> u64 {
+    container_fits(physical)
+}
+
+/// Sets the logical size; see [`crate::body::truncate`].
+///
+/// # Errors
+/// The kernel's; EIO as for [`write_at`].
+pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
+    let target = Target { real, fd, file };
+    // A descriptor that may not write is refused by the lock, but not as ftruncate(2) refuses it.
+    let held = Held::new(real, fd, LockKind::Exclusive);
+    let _held = held.map_err(|errno| match errno {
+        Errno(libc::EBADF) => Errno(libc::EINVAL),
+        other => other,
+    })?;
+    fault::settle(real, fd, file, target.truncate(size))
+}
+
+/// An open container.
+struct Target<'a> {
+    real: &'a Real,
+    fd: RawFd,
+    file: &'a File<'a>,
+}
+
+impl Target<'_> {
+    /// One try to read, without the lock unless the caller has it.
+    fn read(
+        &self,
+        into: &mut [u8],
+        offset: u64,
+        known: Option<ContainerHeader>,
+    ) -> Result<usize, Fault> {
+        let physical = self.real.file_size(self.fd)?;
+        if physical == 0 {
+            return Ok(0);
+        }
+        let logical = container_logical(physical).ok_or(Fault::Damaged)?;
+        let header = match known {
+            Some(header) => header,
+            None => self.header()?,
+        };
+        let wanted = u64::try_from(into.len().min(scratch::LEN)).unwrap_or(0);
+        let end = logical.min(offset.saturating_add(wanted)).max(offset);
+        // F1: the last chunk is among those that are opened when the read comes to the end.
+        let first = offset.min(logical) / CHUNK;
+        let last = if end >= logical {
+            logical / CHUNK
+        } else {
+            end.saturating_sub(1) / CHUNK
+        };
+        let into = into
+            .get_mut(..to_usize(end.saturating_sub(offset))?)
+            .ok_or(Fault::Damaged)?;
+        scratch::with(|_, stored| {
+            let image = Image::of_read(header, first, last, logical);
+            let stored = stored
+                .get_mut(..image.unit(last)?.end)
+                .ok_or(Fault::Damaged)?;
+            if self.real.pread_full(self.fd, stored, offset_of(first)?)? != stored.len() {
+                return Err(Fault::Damaged);
+            }
+            for index in first..=last {
+                let unit = stored.get_mut(image.unit(index)?).ok_or(Fault::Damaged)?;
+                let data = self.open(&header, index, unit)?;
+                let begins = index.saturating_mul(CHUNK);
+                let (within, at) = overlap(begins, data.len(), offset, into.len())?;
+                let from = data.get(within).ok_or(Fault::Damaged)?;
+                into.get_mut(at)
+                    .ok_or(Fault::Damaged)?
+                    .copy_from_slice(from);
+            }
+            remember(self.file.memory, &header.file_id);
+            Ok(into.len())
+        })?
+    }
+
+    /// Writes at `offset`, or at the end. The caller holds the lock.
+    fn write(&self, from: &[u8], offset: Option<u64>) -> Result<(u64, usize), Fault> {
+        let mut state = self.state()?;
+        let offset = offset.unwrap_or(state.logical);
+        let end = offset.checked_add(u64::try_from(from.len()).unwrap_or(u64::MAX));
+        if end.is_none_or(|end| end > SIZE_MAX) {
+            return Err(Fault::Os(Errno(libc::EFBIG)));
+        }
+        self.extend(&mut state, offset)?;
+        let count = self.replace(&mut state, Source::Bytes(from), offset)?;
+        Ok((offset, count))
+    }
+
+    fn truncate(&self, size: u64) -> Result<(), Fault> {
+        if size > SIZE_MAX {
+            return Err(Fault::Os(Errno(libc::EFBIG)));
+        }
+        if size == 0 {
+            // F4, and the way out for a file that is damaged.
+            return Ok(self.real.ftruncate(self.fd, 0)?);
+        }
+        let mut state = self.state()?;
+        if size < state.logical {
+            self.shrink(&mut state, size)
+        } else {
+            self.extend(&mut state, size)
+        }
+    }
+
+    /// Fills up with zeros to `size`; on failure the file is as long as before.
+    fn extend(&self, state: &mut State, size: u64) -> Result<(), Fault> {
+        let before = state.logical;
+        while state.logical < size {
+            let piece = to_usize(size.saturating_sub(state.logical)).unwrap_or(scratch::LEN);
+            let at = state.logical;
+            if let Err(fault) = self.replace(state, Source::Zeros(piece.min(scratch::LEN)), at) {
+                // Best effort: the failure that is reported is the first.
+                let _left_longer = self.shrink(state, before);
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts the file to `size`, which is less than it has or as much.
+    fn shrink(&self, state: &mut State, size: u64) -> Result<(), Fault> {
+        if size == state.logical {
+            return Ok(());
+        }
+        let (Some(header), true) = (state.header, size > 0) else {
+            self.real.ftruncate(self.fd, 0)?;
+            *state = State {
+                physical: 0,
+                logical: 0,
+                header: None,
+            };
+            return Ok(());
+        };
+        let index = size / CHUNK;
+        let keep = sealed_len(size, index)?;
+        scratch::with(|_, unit| {
+            if keep > CONTAINER_OVERHEAD {
+                self.load(&header, index, state.logical, unit)?;
+            }
+            let unit = unit.get_mut(..keep).ok_or(Fault::Damaged)?;
+            self.seal(&header, index, unit)?;
+            Ok::<_, Fault>(self.real.pwrite_full(self.fd, unit, offset_of(index)?)?)
+        })??;
+        let physical = container_physical(size).ok_or(Fault::Damaged)?;
+        self.real.ftruncate(self.fd, physical)?;
+        state.physical = physical;
+        state.logical = size;
+        Ok(())
+    }
+
+    /// Writes at most [`scratch::LEN`] bytes of `source` at `offset`, which is not beyond the end.
+    fn replace(&self, state: &mut State, source: Source<'_>, offset: u64) -> Result<usize, Fault> {
+        let take = source.len().min(scratch::LEN);
+        if take == 0 {
+            return Ok(0);
+        }
+        let end = offset.saturating_add(u64::try_from(take).unwrap_or(0));
+        let image = Image::new(state, offset, end)?;
+        scratch::with(|old, new| {
+            self.compose(state, &image, offset, end, &source, old, new)?;
+            let bytes = new.get_mut(..image.len).ok_or(Fault::Damaged)?;
+            let written = self.store(bytes, image.start);
+            match written {
+                Ok(()) => {
+                    let ends = image.start.saturating_add(to_u64(image.len));
+                    state.physical = state.physical.max(ends);
+                    state.logical = image.logical;
+                    state.header = Some(image.header);
+                    Ok(take)
+                }
+                Err((0, errno)) => Err(Fault::Os(errno)),
+                Err((count, errno)) => {
+                    self.mend(state, &image, count, new)?;
+                    let gained = state.logical.min(end).saturating_sub(offset);
+                    if gained == 0 {
+                        Err(Fault::Os(errno))
+                    } else {
+                        to_usize(gained)
+                    }
+                }
+            }
+        })?
+    }
+
+    /// Puts the new bytes of the image's chunks together in `new`, sealed. `old` holds old chunks meanwhile.
+    #[expect(clippy::too_many_arguments, reason = "the two buffers are one pair")]
+    fn compose(
+        &self,
+        state: &State,
+        image: &Image,
+        offset: u64,
+        end: u64,
+        source: &Source<'_>,
+        old: &mut [u8; BUFFER],
+        new: &mut [u8; BUFFER],
+    ) -> Result<(), Fault> {
+        if image.lead > 0 {
+            let lead = new.get_mut(..image.lead).ok_or(Fault::Damaged)?;
+            lead.copy_from_slice(&image.header.to_bytes());
+        }
+        let old_last = state.logical / CHUNK;
+        for index in image.first..=image.last {
+            let begins = index.saturating_mul(CHUNK);
+            let unit = new.get_mut(image.unit(index)?).ok_or(Fault::Damaged)?;
+            let holds = unit.len().saturating_sub(CONTAINER_OVERHEAD);
+            let (within, taken) =
+                overlap(begins, holds, offset, to_usize(end.saturating_sub(offset))?)?;
+            // The old bytes are needed where the chunk is replaced in part; the last chunk is opened in any case, so
+            // that a file that was cut does not get a new end from us.
+            let partly = within.len() < holds && begins < state.logical;
+            if state.header.is_some() && (partly || index == old_last) {
+                let kept = self.load(&image.header, index, state.logical, old)?;
+                let kept_range = NONCE..kept.end.min(holds.saturating_add(NONCE));
+                let from = old.get(kept_range.clone()).ok_or(Fault::Damaged)?;
+                unit.get_mut(kept_range)
+                    .ok_or(Fault::Damaged)?
+                    .copy_from_slice(from);
+            }
+            let target = shifted(within)?;
+            source.put(taken, unit.get_mut(target).ok_or(Fault::Damaged)?)?;
+            self.seal(&image.header, index, unit)?;
+        }
+        Ok(())
+    }
+
+    /// Writes all of `bytes`, or says how many were written and why not more.
+    fn store(&self, bytes: &[u8], start: u64) -> Result<(), (usize, Errno)> {
+        let mut written = 0_usize;
+        while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+            match self
+                .real
+                .pwrite(self.fd, rest, start.saturating_add(to_u64(written)))
+            {
+                Ok(0) => return Err((written, Errno(libc::ENOSPC))),
+                Ok(count) => written = written.saturating_add(count),
+                Err(errno) => return Err((written, errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// F2: of an image only the first `count` bytes were written. Makes the last chunk that fits the file's end.
+    fn mend(
+        &self,
+        state: &mut State,
+        image: &Image,
+        count: usize,
+        new: &mut [u8; BUFFER],
+    ) -> Result<(), Fault> {
+        let available = image.start.saturating_add(to_u64(count));
+        if available < state.physical {
+            // Bytes that the file had already could not be written over: the device fails, or copies on write.
+            return Err(Fault::Damaged);
+        }
+        let fits = container_fits(available).min(image.logical);
+        if fits == 0 {
+            return Ok(self.real.ftruncate(self.fd, 0)?);
+        }
+        let index = fits / CHUNK;
+        let whole = image.unit(index)?;
+        let unit = new.get_mut(whole).ok_or(Fault::Damaged)?;
+        self.open(&image.header, index, unit)?;
+        let unit = unit
+            .get_mut(..sealed_len(fits, index)?)
+            .ok_or(Fault::Damaged)?;
+        self.seal(&image.header, index, unit)?;
+        self.real.pwrite_full(self.fd, unit, offset_of(index)?)?;
+        let physical = container_physical(fits).ok_or(Fault::Damaged)?;
+        self.real.ftruncate(self.fd, physical)?;
+        *state = State {
+            physical,
+            logical: fits,
+            header: Some(image.header),
+        };
+        Ok(())
+    }
+
+    /// Reads chunk `index` of a file of `logical` bytes to the front of `unit` and opens it there. Returns where its
+    /// data stand.
+    fn load(
+        &self,
+        header: &ContainerHeader,
+        index: u64,
+        logical: u64,
+        unit: &mut [u8],
+    ) -> Result<Range<usize>, Fault> {
+        let unit = unit
+            .get_mut(..sealed_len(logical, index)?)
+            .ok_or(Fault::Damaged)?;
+        if self.real.pread_full(self.fd, unit, offset_of(index)?)? != unit.len() {
+            return Err(Fault::Damaged);
+        }
+        let data = self.open(header, index, unit)?.len();
+        shifted(0..data)
+    }
+
+    /// What the file is now. The caller holds the lock.
+    fn state(&self) -> Result<State, Fault> {
+        let physical = self.real.file_size(self.fd)?;
+        if physical == 0 {
+            return Ok(State {
+                physical,
+                logical: 0,
+                header: None,
+            });
+        }
+        let logical = container_logical(physical).ok_or(Fault::Damaged)?;
+        let header = Some(self.header()?);
+        Ok(State {
+            physical,
+            logical,
+            header,
+        })
+    }
+
+    fn header(&self) -> Result<ContainerHeader, Fault> {
+        let mut bytes = [0; CONTAINER_HEADER];
+        if self.real.pread_full(self.fd, &mut bytes, 0)? != bytes.len() {
+            return Err(Fault::Damaged);
+        }
+        ContainerHeader::parse(&bytes).ok_or(Fault::Damaged)
+    }
+
+    /// Opens a chunk in place and returns its data.
+    fn open<'unit>(
+        &self,
+        header: &ContainerHeader,
+        index: u64,
+        unit: &'unit mut [u8],
+    ) -> Result<&'unit [u8], Fault> {
+        let (nonce, data, tag) = parts(unit)?;
+        let key = self.file.instance.keys.container();
+        key.open(nonce, &header.chunk(index), data, tag)
+            .map_err(|_| Fault::Damaged)?;
+        Ok(data)
+    }
+
+    /// Seals a chunk whose data stand in place. The nonce is drawn here: no chunk is ever sealed twice under one.
+    fn seal(&self, header: &ContainerHeader, index: u64, unit: &mut [u8]) -> Result<(), Fault> {
+        let (nonce, data, tag) = parts(unit)?;
+        *nonce = nonce12().map_err(|_| Fault::Os(Errno(libc::EIO)))?;
+        let key = self.file.instance.keys.container();
+        *tag = key
+            .seal(nonce, &header.chunk(index), data)
+            .map_err(|_| Fault::Os(Errno(libc::EIO)))?;
+        Ok(())
+    }
+}
+
+/// A sealed chunk as nonce, data and tag.
+type Parts<'unit> = (&'unit mut [u8; NONCE], &'unit mut [u8], &'unit mut [u8; 16]);
+
+fn parts(unit: &mut [u8]) -> Result<Parts<'_>, Fault> {
+    let (nonce, rest) = unit.split_first_chunk_mut().ok_or(Fault::Damaged)?;
+    let (data, tag) = rest.split_last_chunk_mut().ok_or(Fault::Damaged)?;
+    Ok((nonce, data, tag))
+}

@@ -1,0 +1,109 @@
+//! One side of a conversion: the plain file, or the sealed one under one epoch's keys, behind the same four functions.
+//!
+//! Must not: seal anything itself; that is [`crate::body`]'s, so that what is written here is what the server reads.
+
+use std::fs::File as OsFile;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::AtomicU64;
+
+use crate::body::{self, File, Memory};
+use crate::instance::Instance;
+use crate::place::Seal;
+use crate::real::Real;
+
+/// How a file is stored.
+#[derive(Clone, Copy)]
+pub(super) enum Side<'a> {
+    /// In clear.
+    Plain,
+    /// Sealed under this instance's keys.
+    Sealed(&'a Instance),
+}
+
+/// An open file of one side. Offsets and sizes are PostgreSQL's, in bytes.
+pub(super) struct Open<'a> {
+    real: Real,
+    file: &'a OsFile,
+    sealed: Option<(&'a Instance, Seal)>,
+    memory: Memory,
+}
+
+impl<'a> Open<'a> {
+    pub(super) fn new(file: &'a OsFile, side: Side<'a>, seal: &Seal) -> Self {
+        Self {
+            real: Real::linked(),
+            file,
+            sealed: match side {
+                Side::Plain => None,
+                Side::Sealed(instance) => Some((instance, *seal)),
+            },
+            // The last word: what is wrong with a file is told by the caller's error, not on standard error.
+            memory: [0, 0, 0, 1].map(AtomicU64::new),
+        }
+    }
+
+    pub(super) fn size(&self) -> io::Result<u64> {
+        let fd = self.file.as_raw_fd();
+        Ok(match self.state() {
+            None => self.real.file_size(fd)?,
+            Some(file) => body::size(&self.real, fd, &file)?,
+        })
+    }
+
+    /// Fills `into` from `offset` on, as far as the file goes.
+    pub(super) fn read(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let fd = self.file.as_raw_fd();
+        let Some(file) = self.state() else {
+            return Ok(self.real.pread_full(fd, into, offset)?);
+        };
+        let mut filled = 0_usize;
+        while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match body::read_at(&self.real, fd, &file, rest, further(offset, filled))? {
+                0 => break,
+                count => filled = filled.saturating_add(count),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Writes all of `from` at `offset`.
+    pub(super) fn write(&self, from: &[u8], offset: u64) -> io::Result<()> {
+        let fd = self.file.as_raw_fd();
+        let Some(file) = self.state() else {
+            return Ok(self.real.pwrite_full(fd, from, offset)?);
+        };
+        let mut written = 0_usize;
+        while let Some(rest) = from.get(written..).filter(|rest| !rest.is_empty()) {
+            match body::write_at(&self.real, fd, &file, rest, further(offset, written))? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => written = written.saturating_add(count),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the file this long; what is added is zeros.
+    pub(super) fn set_size(&self, size: u64) -> io::Result<()> {
+        let fd = self.file.as_raw_fd();
+        match self.state() {
+            None => self.real.ftruncate(fd, size)?,
+            Some(file) => body::truncate(&self.real, fd, &file, size)?,
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> Option<File<'_>> {
+        self.sealed.as_ref().map(|(instance, seal)| File {
+            instance,
+            body: seal.body,
+            key: seal.key,
+            tweak: seal.tweak,
+            memory: &self.memory,
+        })
+    }
+}
+
+fn further(offset: u64, by: usize) -> u64 {
+    offset.saturating_add(u64::try_from(by).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,100 @@
+//! An instance that nobody else converts meanwhile.
+//!
+//! Invariants: the lock is on the data directory itself, so that it leaves nothing behind; it is given back by the
+//! kernel when the process ends, however it ends. It keeps other conversions away, not servers: those are refused by the
+//! state of the conversion (with the shield) and by the sealed control file (without it).
+//!
+//! Must not: be taken by a server.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use strongroom_format::code;
+use strongroom_format::postgres::{CONFIG_FILE, HEADER_FILE};
+use strongroom_keyring::Error;
+
+use super::checks::{Owner, major, no_server};
+
+/// A data directory, locked against other conversions.
+pub(super) struct Hold {
+    directory: PathBuf,
+    owner: Owner,
+    major: u32,
+    handle: File,
+}
+
+impl Hold {
+    /// Locks a directory on which no server may be running.
+    ///
+    /// # Errors
+    /// SR-7011, SR-7008, SR-7003 when another process is converting it, SR-5001.
+    pub(super) fn new(directory: &Path) -> Result<Self, Error> {
+        let hold = Self::beside_a_server(directory)?;
+        no_server(&hold.directory)?;
+        Ok(hold)
+    }
+
+    /// As [`Hold::new`], but a server may be running.
+    ///
+    /// # Errors
+    /// As [`Hold::new`].
+    pub(super) fn beside_a_server(directory: &Path) -> Result<Self, Error> {
+        let major = major(directory)?;
+        let io = |error| Error::io(directory.display().to_string(), error);
+        let directory = directory.canonicalize().map_err(io)?;
+        let handle = File::open(&directory).map_err(io)?;
+        match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let detail = "another process is at it";
+                return Err(Error::new(&code::PG_CONVERTING, detail));
+            }
+            Err(error) => return Err(io(error.into())),
+        }
+        let owner = Owner::of(&directory)?;
+        Ok(Self {
+            directory,
+            owner,
+            major,
+            handle,
+        })
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(super) const fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    pub(super) const fn major(&self) -> u32 {
+        self.major
+    }
+
+    /// Makes the directory's entries durable.
+    pub(super) fn sync(&self) -> Result<(), Error> {
+        let synced = self.handle.sync_all();
+        synced.map_err(|error| Error::io(self.directory.display().to_string(), error))
+    }
+
+    /// Removes header and configuration of an instance that is plain again.
+    pub(super) fn forget_header(&self) -> Result<(), Error> {
+        for name in [HEADER_FILE, CONFIG_FILE] {
+            remove(&self.directory.join(name))?;
+        }
+        self.sync()
+    }
+}
+
+/// Removes a file, which may be gone already.
+pub(super) fn remove(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(Error::io(path.display().to_string(), error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,147 @@
+//! `strongroom.convert`: which files have been converted. Its form is `strongroom_format::postgres::convert`.
+//!
+//! Invariants: a line is durable before [`Log::append`] returns, and so before its file is renamed; a last line without
+//! its end is cut off before anything is appended to it.
+//!
+//! Must not: be removed before everything else is durable.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use strongroom_format::code;
+use strongroom_format::postgres::CONVERT_FILE;
+use strongroom_format::postgres::convert::{Action, Done, State, done_line, title_line};
+use strongroom_keyring::{Error, durable};
+
+use super::hold::{Hold, remove};
+
+/// The state of a conversion, open for appending.
+pub(super) struct Log<'a> {
+    hold: &'a Hold,
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+impl<'a> Log<'a> {
+    /// What the state says, if there is one.
+    ///
+    /// # Errors
+    /// SR-7013, SR-5001.
+    pub(super) fn read(directory: &Path) -> Result<Option<State>, Error> {
+        let path = directory.join(CONVERT_FILE);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io(path.display().to_string(), error)),
+        };
+        let damaged = || Error::new(&code::PG_CONVERT_STATE, path.display().to_string());
+        State::parse(&bytes).map(Some).ok_or_else(damaged)
+    }
+
+    /// Begins a state, or goes on with `known`. Without a header (`sealed`), one without lines is begun anew.
+    ///
+    /// # Errors
+    /// SR-7013 when `known` is of another object; SR-5001.
+    pub(super) fn open(
+        hold: &'a Hold,
+        action: Action,
+        object_id: [u8; 16],
+        known: Option<&State>,
+        sealed: bool,
+    ) -> Result<Self, Error> {
+        let path = hold.directory().join(CONVERT_FILE);
+        let title = title_line(action, &object_id);
+        let io = |error| Error::io(path.display().to_string(), error);
+        match known {
+            None => {
+                durable::create_new(&path, title.as_bytes(), hold.owner().mode()).map_err(io)?;
+            }
+            Some(_) if !sealed => {
+                durable::replace(&path, title.as_bytes(), hold.owner().mode()).map_err(io)?;
+            }
+            Some(known) if known.object_id == object_id => {}
+            Some(_) => {
+                let detail = "it is of another header";
+                return Err(Error::new(&code::PG_CONVERT_STATE, detail));
+            }
+        }
+        hold.owner().own(&path)?;
+        Self::reopen(hold)
+    }
+
+    /// Opens the state that is there.
+    ///
+    /// # Errors
+    /// SR-5001.
+    pub(super) fn reopen(hold: &'a Hold) -> Result<Self, Error> {
+        let path = hold.directory().join(CONVERT_FILE);
+        let opened = || {
+            let file = OpenOptions::new().append(true).read(true).open(&path)?;
+            let bytes = fs::read(&path)?;
+            let whole = bytes
+                .iter()
+                .rposition(|&byte| byte == b'\n')
+                .map_or(0, |at| at + 1);
+            if whole < bytes.len() {
+                file.set_len(u64::try_from(whole).unwrap_or(0))?;
+                file.sync_all()?;
+            }
+            Ok(file)
+        };
+        let file = opened().map_err(|error| Error::io(path.display().to_string(), error))?;
+        Ok(Self {
+            hold,
+            file: Mutex::new(file),
+            path,
+        })
+    }
+
+    /// Adds lines, durably.
+    ///
+    /// # Errors
+    /// SR-5001.
+    pub(super) fn append(&self, done: &[Done]) -> Result<(), Error> {
+        let text: String = done.iter().map(done_line).collect();
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = file
+            .write_all(text.as_bytes())
+            .and_then(|()| file.sync_data());
+        written.map_err(|error| Error::io(self.path.display().to_string(), error))
+    }
+
+    /// The end of the conversion.
+    ///
+    /// # Errors
+    /// SR-5001.
+    pub(super) fn remove(self) -> Result<(), Error> {
+        remove(&self.path)?;
+        self.hold.sync()
+    }
+}
+
+/// The state of this action, if one was begun.
+///
+/// # Errors
+/// SR-7003 when another was begun; those of [`Log::read`].
+pub(super) fn of_action(hold: &Hold, action: Action) -> Result<Option<State>, Error> {
+    match Log::read(hold.directory())? {
+        Some(state) if state.action != action => {
+            Err(Error::new(&code::PG_CONVERTING, state.action.name()))
+        }
+        other => Ok(other),
+    }
+}
+
+/// Whether the file at this path has been converted: whether it is the one of its last line.
+pub(super) fn is_done(directory: &Path, state: &State, relative: &[u8]) -> bool {
+    let line = state.done.iter().rfind(|done| done.path == relative);
+    let path = directory.join(std::ffi::OsStr::from_bytes(relative));
+    match (line, fs::symlink_metadata(path)) {
+        (Some(line), Ok(about)) => about.ino() == line.inode,
+        _ => false,
+    }
+}

@@ -1,0 +1,372 @@
+//! What a conversion will do: every file of the instance, ruled on before the first is touched.
+//!
+//! Invariants: the walk goes where PostgreSQL goes, by the same links, and gives each file one name, so that an
+//! interrupted conversion finds its lines again. A file that cannot be converted is an error here, not halfway through.
+//!
+//! Must not: write.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Metadata};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use strongroom_format::code;
+use strongroom_format::postgres::container::container_physical;
+use strongroom_format::postgres::convert::State;
+use strongroom_format::postgres::stream::STREAM_HEADER;
+use strongroom_keyring::Error;
+
+use crate::body::Body;
+use crate::classify::{CONVERT_SUFFIX, Class, Placed, classify};
+use crate::path::file_name;
+use crate::place::{Seal, seal};
+use crate::table::{Treatment, treatment};
+
+/// The control file's path.
+pub(super) const CONTROL: &[u8] = b"global/pg_control";
+
+/// Longest file name, in bytes, on every file system that PostgreSQL runs on.
+const NAME_MAX: usize = 255;
+
+/// A file to be converted, or that has been.
+pub(super) struct Item {
+    /// Path relative to the data directory.
+    pub(super) relative: Vec<u8>,
+    /// The same, absolute.
+    pub(super) path: PathBuf,
+    /// How it is sealed, on the sealed side.
+    pub(super) seal: Seal,
+    /// Bytes of the file as it lies there.
+    pub(super) size: u64,
+    /// Bytes that it takes; less than `size` when it has holes.
+    pub(super) allocated: u64,
+    /// The file system that it is on.
+    pub(super) device: u64,
+    /// Whether an earlier run converted it.
+    pub(super) done: bool,
+}
+
+/// Everything that is to be done.
+#[derive(Default)]
+pub(super) struct Plan {
+    /// Files with a treatment, the control file not among them.
+    pub(super) items: Vec<Item>,
+    /// The control file.
+    pub(super) control: Option<Item>,
+    /// Files that PostgreSQL would remove at its next start, and what an interrupted conversion left.
+    pub(super) remove: Vec<PathBuf>,
+    /// Directories of shared temporary files, which are then empty.
+    pub(super) remove_directories: Vec<PathBuf>,
+    /// Every directory that was walked through.
+    pub(super) directories: Vec<PathBuf>,
+    /// Files that are stored in clear.
+    pub(super) in_clear: u64,
+    /// See [`super::Report`].
+    pub(super) other_names: Vec<PathBuf>,
+    /// See [`super::Report`].
+    pub(super) not_followed: Vec<PathBuf>,
+}
+
+impl Plan {
+    /// Walks through the instance in `root`, whose tablespaces keep their files in `version_directory`.
+    ///
+    /// # Errors
+    /// SR-7002 for a file that cannot be sealed; SR-5001.
+    pub(super) fn new(
+        root: &Path,
+        version_directory: String,
+        state: Option<&State>,
+    ) -> Result<Self, Error> {
+        let lines = state.map(|state| state.done.as_slice()).unwrap_or_default();
+        let mut walk = Walk {
+            root,
+            version_directory: OsString::from(version_directory),
+            done: lines
+                .iter()
+                .map(|line| (line.path.as_slice(), line.inode))
+                .collect(),
+            seen: BTreeSet::new(),
+            plan: Self::default(),
+        };
+        walk.directory(b"")?;
+        Ok(walk.plan)
+    }
+
+    /// All items, the control file among them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Item> {
+        self.items.iter().chain(&self.control)
+    }
+}
+
+struct Walk<'a> {
+    root: &'a Path,
+    version_directory: OsString,
+    done: BTreeMap<&'a [u8], u64>,
+    /// Directories by device and inode: a tablespace inside the data directory is met twice.
+    seen: BTreeSet<(u64, u64)>,
+    plan: Plan,
+}
+
+impl Walk<'_> {
+    fn directory(&mut self, relative: &[u8]) -> Result<(), Error> {
+        let path = self.path(relative);
+        let io = |error| Error::io(path.display().to_string(), error);
+        let about = fs::metadata(&path).map_err(io)?;
+        if !self.seen.insert((about.dev(), about.ino())) {
+            return Ok(());
+        }
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&path).map_err(io)? {
+            names.push(entry.map_err(io)?.file_name());
+        }
+        // Sorted, so that a file with two names gets the same one in each run; tablespaces by their link.
+        names.sort_by_key(|name| (name != "pg_tblspc", name.clone()));
+        if is_tablespace_link(relative) {
+            // The same directory may hold the tablespace of another version's instance.
+            names.retain(|name| *name == self.version_directory);
+        }
+        self.plan.directories.push(path.clone());
+        for name in names {
+            let mut child = relative.to_vec();
+            if !child.is_empty() {
+                child.push(b'/');
+            }
+            child.extend_from_slice(name.as_bytes());
+            self.entry(child)?;
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, relative: Vec<u8>) -> Result<(), Error> {
+        let path = self.path(&relative);
+        let about = fs::symlink_metadata(&path);
+        let about = about.map_err(|error| Error::io(path.display().to_string(), error))?;
+        let placed = classify(&relative);
+        if about.is_dir() {
+            if placed.class == Class::Directory && relative.ends_with(b".fileset") {
+                self.plan.remove_directories.push(path);
+            }
+            return self.directory(&relative);
+        }
+        if about.is_symlink() {
+            return self.link(&relative, path, placed.class);
+        }
+        if about.is_file() {
+            return self.file(relative, path, &about, placed);
+        }
+        // Sockets and pipes hold nothing.
+        Ok(())
+    }
+
+    fn link(&mut self, relative: &[u8], path: PathBuf, class: Class) -> Result<(), Error> {
+        let target = fs::metadata(&path);
+        match (treatment(class), target) {
+            (_, Ok(target)) if class == Class::Directory && target.is_dir() => {
+                return self.directory(relative);
+            }
+            (Treatment::Plain, _) => {
+                self.plan.in_clear = self.plan.in_clear.saturating_add(1);
+            }
+            (treatment, Ok(_)) if treatment.is_sealed() && class != Class::Unknown => {
+                let detail = format!("{} is a symbolic link", path.display());
+                return Err(Error::new(&code::PG_REFUSED, detail));
+            }
+            _ => self.plan.not_followed.push(path),
+        }
+        Ok(())
+    }
+
+    fn file(
+        &mut self,
+        relative: Vec<u8>,
+        path: PathBuf,
+        about: &Metadata,
+        placed: Placed,
+    ) -> Result<(), Error> {
+        let treatment = treatment(placed.class);
+        if is_removed(placed.class, treatment, &relative) {
+            self.plan.remove.push(path);
+            return Ok(());
+        }
+        if !treatment.is_sealed() {
+            let counts = treatment != Treatment::Hidden;
+            self.plan.in_clear = self.plan.in_clear.saturating_add(u64::from(counts));
+            return Ok(());
+        }
+        let refused = |why: &str| {
+            let detail = format!("{}: {why}", path.display());
+            Error::new(&code::PG_REFUSED, detail)
+        };
+        let seal = seal(0, placed, treatment, file_name(&relative));
+        let seal = seal.ok_or_else(|| refused("it has no address"))?;
+        if seal.body == Body::Block && !seal.key.has_tails() && !about.size().is_multiple_of(16) {
+            return Err(refused("its length is no multiple of 16"));
+        }
+        if file_name(&relative)
+            .len()
+            .saturating_add(CONVERT_SUFFIX.len())
+            > NAME_MAX
+        {
+            return Err(refused("its name is too long to be converted"));
+        }
+        // What is empty is the same on both sides.
+        if about.size() == 0 {
+            return Ok(());
+        }
+        let done = self.done.get(relative.as_slice()) == Some(&about.ino());
+        if about.nlink() > 1 && !done {
+            self.plan.other_names.push(path.clone());
+        }
+        let is_control = relative == CONTROL;
+        let item = Item {
+            relative,
+            path,
+            seal,
+            size: about.size(),
+            allocated: about.blocks().saturating_mul(512).min(about.size()),
+            device: about.dev(),
+            done,
+        };
+        if is_control {
+            self.plan.control = Some(item);
+        } else {
+            self.plan.items.push(item);
+        }
+        Ok(())
+    }
+
+    fn path(&self, relative: &[u8]) -> PathBuf {
+        match relative {
+            b"" => self.root.to_path_buf(),
+            _ => self.root.join(OsStr::from_bytes(relative)),
+        }
+    }
+}
+
+/// What PostgreSQL removes when it starts, and what Strongroom's own interrupted writes leave.
+fn is_removed(class: Class, treatment: Treatment, relative: &[u8]) -> bool {
+    let by_class = matches!(
+        class,
+        Class::TemporaryRelation | Class::WalTemp | Class::WalRestored | Class::DynamicShared
+    );
+    let left = relative.ends_with(CONVERT_SUFFIX)
+        || (relative.starts_with(b".strongroom.") && relative.ends_with(b".tmp"));
+    by_class || treatment.dies_with_the_server() || (treatment == Treatment::Hidden && left)
+}
+
+/// `pg_tblspc/<oid>`
+fn is_tablespace_link(relative: &[u8]) -> bool {
+    let below = relative.strip_prefix(b"pg_tblspc/");
+    below.is_some_and(|oid| !oid.is_empty() && !oid.contains(&b'/'))
+}
+
+/// Refuses when the file systems have no room for the copies of files that are converted at the same time, in addition
+/// to what sealed files are longer than plain ones (`growing`).
+///
+/// # Errors
+/// SR-7014, SR-5001.
+pub(super) fn room(plan: &Plan, threads: usize, growing: bool) -> Result<(), Error> {
+    let mut devices: BTreeMap<u64, (Vec<u64>, u64, &Path)> = BTreeMap::new();
+    for item in plan.all().filter(|item| !item.done) {
+        let (sizes, growth, _) =
+            devices
+                .entry(item.device)
+                .or_insert((Vec::new(), 0, item.path.as_path()));
+        let sealed = match item.seal.body {
+            Body::Container => container_physical(item.size).unwrap_or(u64::MAX),
+            Body::Stream => item.size.saturating_add(STREAM_HEADER),
+            _ => item.size,
+        };
+        let more = if growing {
+            sealed.saturating_sub(item.size)
+        } else {
+            0
+        };
+        sizes.push(item.allocated.saturating_add(more));
+        *growth = growth.saturating_add(more);
+    }
+    for (mut sizes, growth, path) in devices.into_values() {
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        let at_once: u64 = sizes.iter().take(threads).sum();
+        // Small files are converted in batches, one for each thread.
+        let batches =
+            super::worker::BATCH_BYTES.saturating_mul(u64::try_from(threads).unwrap_or(1));
+        let total: u64 = sizes.iter().sum();
+        let needed = at_once
+            .saturating_add(batches.min(total))
+            .saturating_add(growth);
+        let about = rustix::fs::statvfs(path)
+            .map_err(|error| Error::io(path.display().to_string(), error.into()))?;
+        let free = about.f_bavail.saturating_mul(about.f_frsize);
+        if free < needed {
+            let shown = OsString::from_vec(path.as_os_str().as_bytes().to_vec());
+            let detail = format!(
+                "{needed} bytes needed where {} is, {free} free",
+                shown.display()
+            );
+            return Err(Error::new(&code::PG_NO_ROOM, detail));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(size: u64) -> Item {
+        let placed = classify(b"base/5/16384");
+        Item {
+            relative: b"base/5/16384".to_vec(),
+            path: PathBuf::from("/"),
+            seal: seal(0, placed, treatment(placed.class), b"16384").unwrap(),
+            size,
+            allocated: size,
+            device: 1,
+            done: false,
+        }
+    }
+
+    fn refused(sizes: &[u64], done: bool, threads: usize) -> Option<u16> {
+        let mut items: Vec<Item> = sizes.iter().map(|&size| item(size)).collect();
+        items.iter_mut().for_each(|item| item.done = done);
+        let plan = Plan {
+            items,
+            ..Plan::default()
+        };
+        room(&plan, threads, true)
+            .err()
+            .map(|error| error.code().number)
+    }
+
+    #[test]
+    fn room_is_needed_for_as_many_files_as_there_are_threads() {
+        let about = rustix::fs::statvfs("/").unwrap();
+        let free = about.f_bavail * about.f_frsize;
+        let third = free / 3;
+        assert_eq!(refused(&[8192], false, 1), None);
+        assert_eq!(refused(&[third; 9], false, 1), None);
+        assert_eq!(refused(&[third; 9], false, 4), Some(7014));
+        assert_eq!(refused(&[free * 2], false, 1), Some(7014));
+        assert_eq!(
+            refused(&[free * 2], true, 1),
+            None,
+            "that one was converted before"
+        );
+    }
+
+    #[test]
+    fn a_tablespaces_link_is_two_components() {
+        assert!(is_tablespace_link(b"pg_tblspc/16390"));
+        for other in [
+            &b"pg_tblspc"[..],
+            b"pg_tblspc/",
+            b"pg_tblspc/16390/PG_15_1",
+            b"base/5",
+        ] {
+            assert!(!is_tablespace_link(other));
+        }
+    }
+}

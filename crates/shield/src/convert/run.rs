@@ -1,0 +1,227 @@
+//! The order of a conversion: plan, control file, files, directories, verification.
+//!
+//! Invariants: V1 to V3 of [`super`].
+//!
+//! Must not: touch header or state; their order is the callers'.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use strongroom_format::code;
+use strongroom_format::postgres::convert::State;
+use strongroom_format::postgres::tweak_control;
+use strongroom_keyring::Error;
+
+use super::codec::{Open, Side};
+use super::control::{Control, USED};
+use super::hold::{Hold, remove};
+use super::log::{Log, is_done};
+use super::plan::{CONTROL, Item, Plan, room};
+use super::worker::{Contents, Meter, Worker, batches, in_parallel, open};
+use super::{Options, Phase, Report};
+use crate::body::{BlockKey, Body};
+use crate::classify::Class;
+use crate::place::Seal;
+
+/// A conversion of one instance from one side to the other.
+pub(super) struct Conversion<'a> {
+    pub(super) hold: &'a Hold,
+    pub(super) options: &'a Options<'a>,
+    pub(super) from: Side<'a>,
+    pub(super) to: Side<'a>,
+}
+
+/// A conversion under way.
+struct Run<'a> {
+    conversion: &'a Conversion<'a>,
+    plan: &'a Plan,
+    log: &'a Log<'a>,
+    contents: Mutex<BTreeMap<Vec<u8>, Contents>>,
+    threads: usize,
+}
+
+impl Conversion<'_> {
+    /// Checks everything that can be checked, and says what there is to do. `state` is that of an interrupted run.
+    ///
+    /// # Errors
+    /// SR-7001 or SR-7011 when the control file cannot be read, SR-7009, SR-7010, SR-7014, SR-7002, SR-5001.
+    pub(super) fn plan(&self, state: Option<&State>) -> Result<Plan, Error> {
+        let control = self.control(state)?;
+        control.check()?;
+        let version_directory = format!("PG_{}_{}", self.hold.major(), control.catalog_version);
+        let plan = Plan::new(self.hold.directory(), version_directory, state)?;
+        let growing = matches!(self.from, Side::Plain);
+        room(&plan, self.threads(), growing)?;
+        Ok(plan)
+    }
+
+    /// Converts everything, `global/pg_control` first.
+    ///
+    /// # Errors
+    /// SR-5001, and SR-7001 when a file reads back differently.
+    pub(super) fn convert_control_first(&self, plan: Plan, log: &Log<'_>) -> Result<Report, Error> {
+        let run = self.begin(&plan, log)?;
+        run.convert_control()?;
+        run.convert_items()?;
+        run.sync_directories()?;
+        run.verify(plan.all())?;
+        Ok(run.report())
+    }
+
+    /// Converts everything, `global/pg_control` when the rest has been verified.
+    ///
+    /// # Errors
+    /// As [`Conversion::convert_control_first`].
+    pub(super) fn convert_control_last(&self, plan: Plan, log: &Log<'_>) -> Result<Report, Error> {
+        let run = self.begin(&plan, log)?;
+        run.convert_items()?;
+        run.sync_directories()?;
+        run.verify(plan.items.iter())?;
+        run.convert_control()?;
+        run.verify(plan.control.iter())?;
+        Ok(run.report())
+    }
+
+    fn begin<'run>(&'run self, plan: &'run Plan, log: &'run Log<'_>) -> Result<Run<'run>, Error> {
+        for path in &plan.remove {
+            remove(path)?;
+        }
+        for path in &plan.remove_directories {
+            match fs::remove_dir(path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(Error::io(path.display().to_string(), error));
+                }
+                _ => {}
+            }
+        }
+        Ok(Run {
+            conversion: self,
+            plan,
+            log,
+            contents: Mutex::new(BTreeMap::new()),
+            threads: self.threads(),
+        })
+    }
+
+    /// The control file, of whichever side it is on.
+    fn control(&self, state: Option<&State>) -> Result<Control, Error> {
+        let path = self.hold.directory().join("global/pg_control");
+        let done = state.is_some_and(|state| is_done(self.hold.directory(), state, CONTROL));
+        let side = if done { self.to } else { self.from };
+        let mut used = [0_u8; USED];
+        let mut read = || {
+            let file = open(&path)?;
+            Open::new(&file, side, &control_seal()).read(&mut used, 0)
+        };
+        read().map_err(|error| Error::io(path.display().to_string(), error))?;
+        let code = match side {
+            Side::Plain => &code::PG_NOT_INSTANCE,
+            Side::Sealed(_) => &code::PG_FILE,
+        };
+        let unreadable = || Error::new(code, format!("{}: checksum or version", path.display()));
+        Control::parse(&used).ok_or_else(unreadable)
+    }
+
+    fn threads(&self) -> usize {
+        match self.options.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            wanted => wanted,
+        }
+    }
+}
+
+impl<'a> Run<'a> {
+    fn convert_control(&self) -> Result<(), Error> {
+        let Some(control) = self.plan.control.as_ref() else {
+            return Err(Error::new(
+                &code::PG_NOT_INSTANCE,
+                "global/pg_control is empty",
+            ));
+        };
+        if !control.done {
+            self.worker(Phase::Converting, control.size)
+                .convert(&[control])?;
+            sync_directory(control.path.parent().unwrap_or(&control.path))?;
+        }
+        Ok(())
+    }
+
+    fn convert_items(&self) -> Result<(), Error> {
+        let waiting = || self.plan.items.iter().filter(|item| !item.done);
+        let worker = self.worker(Phase::Converting, waiting().map(|item| item.size).sum());
+        in_parallel(self.threads, &batches(waiting()), |batch| {
+            worker.convert(batch)
+        })
+    }
+
+    fn verify<'item>(&self, items: impl Iterator<Item = &'item Item>) -> Result<(), Error> {
+        let items: Vec<&Item> = items.collect();
+        let worker = self.worker(Phase::Verifying, items.iter().map(|item| item.size).sum());
+        in_parallel(self.threads, &batches(items.into_iter()), |batch| {
+            worker.verify(batch)
+        })?;
+        worker.verdict()
+    }
+
+    fn sync_directories(&self) -> Result<(), Error> {
+        let gone = &self.plan.remove_directories;
+        let left = self
+            .plan
+            .directories
+            .iter()
+            .filter(|path| !gone.contains(path));
+        left.into_iter().try_for_each(|path| sync_directory(path))
+    }
+
+    fn worker(&self, phase: Phase, total: u64) -> Worker<'_> {
+        Worker {
+            from: self.conversion.from,
+            to: self.conversion.to,
+            log: self.log,
+            meter: Meter::new(self.conversion.options.progress, phase, total),
+            contents: &self.contents,
+            pages: Mutex::default(),
+        }
+    }
+
+    fn report(&self) -> Report {
+        let plan = self.plan;
+        let count = |done: bool| plan.all().filter(|item| item.done == done).count();
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let known = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = plan.all().map(|item| {
+            known
+                .get(&item.relative)
+                .map_or(item.size, |contents| contents.len)
+        });
+        Report {
+            resumed: count(true) > 0,
+            converted: number(count(false)),
+            converted_before: number(count(true)),
+            bytes: bytes.sum(),
+            in_clear: plan.in_clear,
+            removed: number(plan.remove.len()),
+            other_names: plan.other_names.clone(),
+            not_followed: plan.not_followed.clone(),
+        }
+    }
+}
+
+/// How the control file is sealed, whatever instance it is of.
+fn control_seal() -> Seal {
+    Seal {
+        root: 0,
+        class: Class::Control,
+        body: Body::Block,
+        key: BlockKey::Control,
+        tweak: tweak_control(0),
+    }
+}
+
+fn sync_directory(path: &Path) -> Result<(), Error> {
+    let synced = File::open(path).and_then(|directory| directory.sync_all());
+    synced.map_err(|error| Error::io(path.display().to_string(), error))
+}

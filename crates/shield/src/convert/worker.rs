@@ -1,0 +1,303 @@
+//! The conversion of files, several at the same time.
+//!
+//! Invariants: for each file, in this order: the copy is complete and durable; its line is durable; it is renamed over
+//! the original. Small files go through these steps in batches, so that one write to the state serves many.
+//!
+//! Must not: leave a copy behind after an error, or go on after one.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{File, FileTimes, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{Advice, fadvise};
+use strongroom_crypto::sha256;
+use strongroom_format::code;
+use strongroom_format::postgres::convert::Done;
+use strongroom_keyring::Error;
+
+use super::codec::{Open, Side};
+use super::hold::remove;
+use super::log::Log;
+use super::plan::Item;
+use super::verify::Pages;
+use super::{Phase, Progress};
+use crate::body::Body;
+use crate::classify::{CONVERT_SUFFIX, Class};
+use crate::scratch::LEN;
+
+/// Bytes of files that are converted together by one thread; a larger file goes by itself.
+pub(super) const BATCH_BYTES: u64 = 4 << 20;
+/// The same in files.
+const BATCH_FILES: usize = 128;
+/// PostgreSQL's block, in bytes.
+const BLOCK: usize = 8192;
+
+/// What a file held when it was converted: a digest of digests over pieces of [`LEN`] bytes, and the length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Contents {
+    digest: [u8; 32],
+    pub(super) len: u64,
+}
+
+impl Contents {
+    pub(super) const EMPTY: Self = Self {
+        digest: [0; 32],
+        len: 0,
+    };
+
+    pub(super) fn add(&mut self, piece: &[u8]) {
+        self.digest = sha256(&[&self.digest, piece]);
+        self.len = self
+            .len
+            .saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+    }
+}
+
+/// Work that has a phase and a total, and reports how far it is.
+pub(super) struct Meter<'a> {
+    progress: &'a (dyn Fn(Progress) + Sync),
+    phase: Phase,
+    bytes: AtomicU64,
+    total: u64,
+}
+
+impl<'a> Meter<'a> {
+    pub(super) fn new(progress: &'a (dyn Fn(Progress) + Sync), phase: Phase, total: u64) -> Self {
+        Self {
+            progress,
+            phase,
+            bytes: AtomicU64::new(0),
+            total,
+        }
+    }
+
+    pub(super) fn add(&self, bytes: usize) {
+        let more = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let before = self.bytes.fetch_add(more, Ordering::Relaxed);
+        (self.progress)(Progress {
+            phase: self.phase,
+            bytes: before.saturating_add(more).min(self.total),
+            bytes_total: self.total,
+        });
+    }
+}
+
+/// Converts files from one side to the other.
+pub(super) struct Worker<'a> {
+    pub(super) from: Side<'a>,
+    pub(super) to: Side<'a>,
+    pub(super) log: &'a Log<'a>,
+    pub(super) meter: Meter<'a>,
+    /// What was read from the originals, by path.
+    pub(super) contents: &'a Mutex<BTreeMap<Vec<u8>, Contents>>,
+    /// Pages of relations that an earlier run converted.
+    pub(super) pages: Mutex<Pages>,
+}
+
+impl Worker<'_> {
+    /// Converts a batch.
+    ///
+    /// # Errors
+    /// SR-5001. What had been renamed stays; the copies that had not are removed.
+    pub(super) fn convert(&self, batch: &[&Item]) -> Result<(), Error> {
+        let mut copies = Copies(Vec::new());
+        let mut lines = Vec::new();
+        let mut known = Vec::new();
+        for item in batch {
+            let temp = temp_path(&item.path);
+            remove(&temp)?;
+            copies.0.push(temp.clone());
+            let copied = self.copy(item, &temp);
+            let (inode, contents) = copied.map_err(|error| told(item, error))?;
+            lines.push(Done {
+                inode,
+                path: item.relative.clone(),
+            });
+            known.push((item.relative.clone(), contents));
+        }
+        self.log.append(&lines)?;
+        for item in batch {
+            rustix::fs::rename(temp_path(&item.path), &item.path)
+                .map_err(|error| Error::io(item.path.display().to_string(), error.into()))?;
+        }
+        copies.0.clear();
+        let mut contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
+        contents.extend(known);
+        Ok(())
+    }
+
+    /// Writes the converted file beside the original, durably. Gives its inode, and what was read.
+    fn copy(&self, item: &Item, temp: &Path) -> io::Result<(u64, Contents)> {
+        let original = open(&item.path)?;
+        let about = original.metadata()?;
+        let made = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(temp)?;
+        let contents = self.transfer(item, &original, &made)?;
+        let mine = made.metadata()?;
+        if (mine.uid(), mine.gid()) != (about.uid(), about.gid()) {
+            fchown(&made, Some(about.uid()), Some(about.gid()))?;
+        }
+        made.set_permissions(about.permissions())?;
+        let times = FileTimes::new().set_accessed(about.accessed()?);
+        made.set_times(times.set_modified(about.modified()?))?;
+        made.sync_all()?;
+        // Verification is to read the disk, not this memory. Best effort.
+        for file in [&original, &made] {
+            let _refused = fadvise(file, 0, None, Advice::DontNeed);
+        }
+        Ok((mine.ino(), contents))
+    }
+
+    fn transfer(&self, item: &Item, original: &File, made: &File) -> io::Result<Contents> {
+        let source = Open::new(original, self.from, &item.seal);
+        let target = Open::new(made, self.to, &item.seal);
+        let size = source.size()?;
+        // Holes stay holes. Not in the log: there, room that was taken ahead keeps the server from running out of it.
+        let sparse = item.allocated < item.size
+            && item.seal.body == Body::Block
+            && item.seal.class != Class::Wal;
+        let mut contents = Contents::EMPTY;
+        let mut buffer = vec![0_u8; LEN];
+        loop {
+            let count = source.read(&mut buffer, contents.len)?;
+            let piece = buffer.get(..count).unwrap_or_default();
+            if piece.is_empty() {
+                break;
+            }
+            if sparse {
+                write_sparsely(&target, piece, contents.len)?;
+            } else {
+                target.write(piece, contents.len)?;
+            }
+            contents.add(piece);
+            self.meter.add(count);
+        }
+        if contents.len != size {
+            let what = format!("{} bytes instead of {size}", contents.len);
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+        }
+        if sparse {
+            target.set_size(size)?;
+        }
+        Ok(contents)
+    }
+}
+
+/// Writes what is not zero, in blocks.
+fn write_sparsely(target: &Open<'_>, piece: &[u8], offset: u64) -> io::Result<()> {
+    let mut at = offset;
+    for block in piece.chunks(BLOCK) {
+        if block.iter().any(|&byte| byte != 0) {
+            target.write(block, at)?;
+        }
+        at = at.saturating_add(u64::try_from(block.len()).unwrap_or(u64::MAX));
+    }
+    Ok(())
+}
+
+/// A treatment's failure: EIO is how it tells that a file is not what was written.
+pub(super) fn told(item: &Item, error: io::Error) -> Error {
+    let path = item.path.display().to_string();
+    let has_header = matches!(item.seal.body, Body::Container | Body::Stream);
+    match error.raw_os_error() {
+        Some(libc::EIO) if has_header => Error::new(&code::PG_FILE, path),
+        _ => Error::io(path, error),
+    }
+}
+
+/// Opens a file that is to be read; never through a link.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)?;
+    let _refused = fadvise(&file, 0, None, Advice::Sequential);
+    Ok(file)
+}
+
+fn temp_path(path: &Path) -> PathBuf {
+    let mut name: OsString = path.as_os_str().to_owned();
+    name.push(std::ffi::OsStr::from_bytes(CONVERT_SUFFIX));
+    PathBuf::from(name)
+}
+
+/// Copies that are not in place yet; removed unless forgotten.
+struct Copies(Vec<PathBuf>);
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // The failure that brought us here is the one to report.
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+/// Puts items together for the threads: large ones first, small ones in batches.
+pub(super) fn batches<'item>(items: impl Iterator<Item = &'item Item>) -> Vec<Vec<&'item Item>> {
+    let mut items: Vec<&Item> = items.collect();
+    items.sort_by(|a, b| {
+        b.size
+            .cmp(&a.size)
+            .then_with(|| a.relative.cmp(&b.relative))
+    });
+    let mut batches: Vec<Vec<&Item>> = Vec::new();
+    let mut bytes = u64::MAX;
+    for item in items {
+        let total = bytes.saturating_add(item.size);
+        match batches.last_mut() {
+            Some(batch) if total <= BATCH_BYTES && batch.len() < BATCH_FILES => {
+                batch.push(item);
+                bytes = total;
+            }
+            _ => {
+                batches.push(vec![item]);
+                bytes = item.size;
+            }
+        }
+    }
+    batches
+}
+
+/// Does `work` on each batch with several threads. After the first failure no batch is begun.
+///
+/// # Errors
+/// The first failure.
+pub(super) fn in_parallel(
+    threads: usize,
+    batches: &[Vec<&Item>],
+    work: impl Fn(&[&Item]) -> Result<(), Error> + Sync,
+) -> Result<(), Error> {
+    let failed = AtomicBool::new(false);
+    let failure = Mutex::new(None);
+    let queue = Mutex::new(batches.iter());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, batches.len().max(1)) {
+            scope.spawn(|| {
+                while let (false, Some(batch)) = (failed.load(Ordering::Relaxed), next()) {
+                    if let Err(error) = work(batch) {
+                        failed.store(true, Ordering::Relaxed);
+                        let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
+                        if first.is_none() {
+                            *first = Some(error);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failure.map_or(Ok(()), Err)
+}

@@ -1,0 +1,209 @@
+//! The table of descriptors: which open files are sealed, and how.
+//!
+//! Invariants D1 to D4 (docs/internals/shield.md): an entry is set before the descriptor is handed to the program and
+//! cleared before it is closed; looking one up takes no lock and allocates nothing; entry and descriptor are copied by
+//! fork alike.
+//!
+//! Must not: make a system call.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::body::{BlockKey, Body, File, Memory};
+use crate::roots;
+
+/// Descriptors that can be sealed files: 0 to this, exclusive.
+pub const DESCRIPTORS: usize = 65_536;
+
+/// A sealed file that is open in this process.
+#[derive(Clone, Copy)]
+pub struct Open {
+    /// What it is.
+    pub file: File<'static>,
+    /// Whether it was opened with `O_APPEND`: each write goes to the end.
+    pub append: bool,
+    /// Whether it was opened with `O_WRONLY`.
+    pub write_only: bool,
+}
+
+/// One entry, on a cache line of its own. `state` is 0 when the descriptor is not a sealed file; it is written last and
+/// read first.
+#[repr(align(64))]
+struct Entry {
+    /// Body (byte 0), key (1), flags (2), root (3).
+    state: AtomicU64,
+    tweak: [AtomicU64; 2],
+    memory: Memory,
+}
+
+const APPEND: u64 = 1;
+const WRITE_ONLY: u64 = 2;
+
+static TABLE: [Entry; DESCRIPTORS] = [const {
+    Entry {
+        state: AtomicU64::new(0),
+        tweak: [AtomicU64::new(0), AtomicU64::new(0)],
+        memory: [
+            AtomicU64::new(0),
+            AtomicU64::new(0),
+            AtomicU64::new(0),
+            AtomicU64::new(0),
+        ],
+    }
+}; DESCRIPTORS];
+
+fn entry(fd: RawFd) -> Option<&'static Entry> {
+    TABLE.get(usize::try_from(fd).ok()?)
+}
+
+/// Whether a file with this descriptor can be entered (D3).
+#[must_use]
+pub fn fits(fd: RawFd) -> bool {
+    entry(fd).is_some()
+}
+
+/// The sealed file behind `fd`, or `None`.
+#[must_use]
+#[inline]
+pub fn find(fd: RawFd) -> Option<Open> {
+    let entry = entry(fd)?;
+    let state = entry.state.load(Ordering::Acquire);
+    if state == 0 {
+        return None;
+    }
+    entry.opened(state)
+}
+
+impl Entry {
+    fn opened(&'static self, state: u64) -> Option<Open> {
+        let [body, key, flags, root, ..] = state.to_le_bytes();
+        let [low, high] = &self.tweak;
+        let tweak = u128::from(low.load(Ordering::Relaxed))
+            | u128::from(high.load(Ordering::Relaxed)) << 64;
+        Some(Open {
+            file: File {
+                instance: roots::instance(usize::from(root))?,
+                body: Body::from_number(body)?,
+                key: BlockKey::from_number(key)?,
+                tweak: tweak.to_le_bytes(),
+                memory: &self.memory,
+            },
+            append: u64::from(flags) & APPEND != 0,
+            write_only: u64::from(flags) & WRITE_ONLY != 0,
+        })
+    }
+}
+
+/// What is entered for a file that has just been opened.
+#[derive(Clone, Copy)]
+pub struct Entered {
+    /// Its instance's number among the roots.
+    pub root: u8,
+    /// How it is sealed.
+    pub body: Body,
+    /// See [`File::key`].
+    pub key: BlockKey,
+    /// See [`File::tweak`].
+    pub tweak: [u8; 16],
+    /// See [`Open::append`].
+    pub append: bool,
+    /// See [`Open::write_only`].
+    pub write_only: bool,
+}
+
+/// Enters an open sealed file. False when the descriptor does not fit (D3).
+#[must_use]
+pub fn enter(fd: RawFd, new: &Entered) -> bool {
+    let Some(entry) = entry(fd) else {
+        return false;
+    };
+    entry.state.store(0, Ordering::Relaxed);
+    for word in &entry.memory {
+        word.store(0, Ordering::Relaxed);
+    }
+    entry.set_tweak(u128::from_le_bytes(new.tweak));
+    let flags = if new.append { APPEND } else { 0 } | if new.write_only { WRITE_ONLY } else { 0 };
+    let [body, key, root] = [new.body.number(), new.key.number(), new.root].map(u64::from);
+    let state = body | key << 8 | flags << 16 | root << 24;
+    entry.state.store(state, Ordering::Release);
+    true
+}
+
+impl Entry {
+    fn set_tweak(&self, tweak: u128) {
+        let [low, high] = &self.tweak;
+        low.store(
+            u64::try_from(tweak & u128::from(u64::MAX)).unwrap_or(0),
+            Ordering::Relaxed,
+        );
+        high.store(u64::try_from(tweak >> 64).unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+/// Forgets a descriptor that is about to be closed, or that now is something else.
+#[inline]
+pub fn forget(fd: RawFd) {
+    if let Some(entry) = entry(fd) {
+        // Most descriptors are no sealed files: do not dirty their cache lines.
+        if entry.state.load(Ordering::Relaxed) != 0 {
+            entry.state.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// Forgets all descriptors from `first` to `last`, both inclusive.
+pub fn forget_range(first: u32, last: u32) {
+    let limit = u32::try_from(DESCRIPTORS).unwrap_or(u32::MAX);
+    for fd in first..=last.min(limit) {
+        if let Ok(fd) = RawFd::try_from(fd) {
+            forget(fd);
+        }
+    }
+}
+
+/// Enters `copy` as what `original` is, after dup. False when it does not fit.
+#[must_use]
+pub fn duplicate(original: RawFd, copy: RawFd) -> bool {
+    if original == copy {
+        return true;
+    }
+    let Some(from) = entry(original) else {
+        forget(copy);
+        return true;
+    };
+    let state = from.state.load(Ordering::Acquire);
+    if state == 0 {
+        forget(copy);
+        return true;
+    }
+    let Some(to) = entry(copy) else {
+        return false;
+    };
+    to.state.store(0, Ordering::Relaxed);
+    for (to, from) in to.memory.iter().zip(&from.memory) {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    for (to, from) in to.tweak.iter().zip(&from.tweak) {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    to.state.store(state, Ordering::Release);
+    true
+}
+
+/// Changes whether writes go to the end (`fcntl` with `F_SETFL`).
+pub fn set_append(fd: RawFd, append: bool) {
+    let Some(entry) = entry(fd) else {
+        return;
+    };
+    let state = entry.state.load(Ordering::Acquire);
+    if state != 0 {
+        let bit = APPEND << 16;
+        let changed = if append { state | bit } else { state & !bit };
+        entry.state.store(changed, Ordering::Release);
+    }
+}

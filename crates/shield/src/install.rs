@@ -1,0 +1,194 @@
+//! What has to happen before a file gets another name.
+//!
+//! A sealed block belongs to its address, and the address comes from the name. Log segments keep their bytes when they
+//! are recycled: PostgreSQL takes what it cannot read there for the end of the log. `xlogtemp.<pid>` is the one file
+//! whose contents must follow its name: it becomes a segment, or a timeline's history, which is stored in clear.
+//!
+//! Invariants: a conversion is on the disk before the rename begins; one that is interrupted leaves an `xlogtemp` file,
+//! which PostgreSQL removes when it starts. Bytes sealed for one address never get the name of another.
+//!
+//! Must not: rename anything itself.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+use std::ffi::CStr;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::block;
+use crate::body::{Body, File, Memory};
+use crate::classify::Class;
+use crate::place::{Ruling, Seal};
+use crate::real::{Errno, Real};
+use crate::roots;
+use crate::scratch::{self, LEN};
+
+/// What a rename needs first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing.
+    Nothing,
+    /// It cannot be done.
+    Refuse(Errno),
+    /// A new log file has to be sealed for its segment, or opened when there is no second seal.
+    Convert(Seal, Option<Seal>),
+    /// The treatments differ: only a directory or an empty file may change its name in this way.
+    SameTreatmentOnly,
+}
+
+/// What renaming or linking a file of the first ruling to a name of the second needs.
+#[must_use]
+pub fn step(from: &Ruling, to: &Ruling) -> Step {
+    match (from, to) {
+        (Ruling::Hidden, _) => Step::Refuse(Errno(libc::ENOENT)),
+        (_, Ruling::Hidden) | (Ruling::Refused(_), _) | (_, Ruling::Refused(_)) => {
+            Step::Refuse(Errno(libc::EACCES))
+        }
+        // A directory takes along what is sealed in it. pg_upgrade first tries links on PG_VERSION: so it stops there,
+        // before it has changed anything.
+        _ if keys_differ(from, to) => Step::Refuse(Errno(libc::EXDEV)),
+        (Ruling::Outside | Ruling::Plain(_), Ruling::Outside | Ruling::Plain(_)) => Step::Nothing,
+        // The restore command brought back what the archive command took away.
+        (Ruling::Plain(from), Ruling::Sealed(to))
+            if from.class == Class::WalRestored && to.class == Class::Wal =>
+        {
+            Step::Nothing
+        }
+        (Ruling::Sealed(from), Ruling::Sealed(to)) => between(from, to),
+        (Ruling::Sealed(from), Ruling::Plain(_)) if from.body == Body::NewLog => {
+            Step::Convert(*from, None)
+        }
+        _ => Step::SameTreatmentOnly,
+    }
+}
+
+/// Whether the two lie in instances that have not the same keys.
+fn keys_differ(from: &Ruling, to: &Ruling) -> bool {
+    let root = |ruling: &Ruling| match ruling {
+        Ruling::Plain(clear) => Some(clear.root),
+        Ruling::Sealed(seal) => Some(seal.root),
+        _ => None,
+    };
+    match (root(from), root(to)) {
+        (Some(from), Some(to)) => from != to && !roots::share_keys(from, to),
+        _ => false,
+    }
+}
+
+/// Within one instance, or between two that have the same keys.
+fn between(from: &Seal, to: &Seal) -> Step {
+    match (from.body, to.body) {
+        (Body::NewLog, Body::NewLog) => Step::Refuse(Errno(libc::EXDEV)),
+        (Body::NewLog, Body::Block) if to.class == Class::Wal => Step::Convert(*from, Some(*to)),
+        (Body::Block, Body::Block) if from.class == Class::Wal && to.class == Class::Wal => {
+            Step::Nothing
+        }
+        (Body::Block | Body::Temporary, _) if from.body == to.body => {
+            if (from.key, from.tweak) == (to.key, to.tweak) {
+                Step::Nothing
+            } else {
+                Step::SameTreatmentOnly
+            }
+        }
+        (Body::Stream | Body::TemporaryStream | Body::Container, _) if from.body == to.body => {
+            Step::Nothing
+        }
+        _ => Step::SameTreatmentOnly,
+    }
+}
+
+/// Whether this process has written anything but zeros to a new log file since the last conversion.
+static WRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// Notes that a unit that is not zero goes into a new log file.
+pub(crate) fn note_new_log_written() {
+    WRITTEN.store(true, Ordering::Relaxed);
+}
+
+/// Seals the contents of a new log file for its segment, or opens them, in place; then syncs the file.
+///
+/// # Errors
+/// The kernel's.
+pub fn convert(real: &Real, path: &CStr, from: &Seal, to: Option<&Seal>) -> Result<(), Errno> {
+    // The usual case: a segment that was just filled with zeros by this process, of which nothing is to be changed.
+    // Zeros are stored as zeros under either address.
+    if to.is_some() && is_own(path) && !WRITTEN.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let fd = real.open(path, libc::O_RDWR | libc::O_CLOEXEC, 0)?;
+    let converted = convert_open(real, fd, from, to).and_then(|()| real.fsync(fd));
+    let closed = real.close(fd);
+    converted.and(closed)?;
+    WRITTEN.store(false, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Whether this process made the file: its number is in the name.
+fn is_own(path: &CStr) -> bool {
+    let digits = path.to_bytes().rsplit(|&byte| byte == b'.').next();
+    let named = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u32>().ok());
+    named == Some(std::process::id())
+}
+
+fn convert_open(real: &Real, fd: RawFd, from: &Seal, to: Option<&Seal>) -> Result<(), Errno> {
+    let memory: Memory = [const { AtomicU64::new(0) }; 4];
+    let source = from.file(&memory)?;
+    let target = to.map(|to| to.file(&memory)).transpose()?;
+    scratch::stage(|stage| {
+        let mut at = 0_u64;
+        loop {
+            let count = block::read_at(real, fd, &source, stage, at)?;
+            let Some(bytes) = stage.get(..count).filter(|bytes| !bytes.is_empty()) else {
+                return Ok(());
+            };
+            match &target {
+                _ if bytes.iter().all(|byte| *byte == 0) => {}
+                Some(target) => write_all(real, fd, target, bytes, at)?,
+                None => real.pwrite_full(fd, bytes, at)?,
+            }
+            at = at
+                .checked_add(u64::try_from(count).unwrap_or(u64::MAX))
+                .ok_or(Errno(libc::EFBIG))?;
+            if count < LEN {
+                return Ok(());
+            }
+        }
+    })
+    .map_err(|_| Errno(libc::ENOMEM))?
+}
+
+fn write_all(
+    real: &Real,
+    fd: RawFd,
+    target: &File<'_>,
+    bytes: &[u8],
+    at: u64,
+) -> Result<(), Errno> {
+    match block::write_at(real, fd, target, bytes, at)? {
+        count if count == bytes.len() => Ok(()),
+        _ => Err(Errno(libc::ENOSPC)),
+    }
+}
+
+/// EXDEV, as between file systems, unless the file has no contents that a name could belong to.
+///
+/// # Errors
+/// EXDEV.
+pub fn refuse_contents(real: &Real, path: &CStr) -> Result<(), Errno> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOFOLLOW;
+    // What cannot be opened: rename says why.
+    let Ok(fd) = real.open(path, flags, 0) else {
+        return Ok(());
+    };
+    let about = real.fstat(fd);
+    let closed = real.close(fd);
+    let about = closed.and(about)?;
+    let regular = about.st_mode & libc::S_IFMT == libc::S_IFREG;
+    if regular && about.st_size > 0 {
+        return Err(Errno(libc::EXDEV));
+    }
+    Ok(())
+}

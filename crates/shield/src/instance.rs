@@ -1,0 +1,161 @@
+//! An opened instance: where it lies, and its keys.
+//!
+//! Invariants: made from an authenticated header only; never changed afterwards. In a preloaded process it lives until
+//! the process ends.
+//!
+//! Must not: decide which directories are looked at.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use strongroom_format::code;
+use strongroom_format::header::{HEADER_LEN, ObjectKind};
+use strongroom_format::postgres::{CONVERT_FILE, HEADER_FILE};
+use strongroom_keyring::{Error, Object, Opener};
+
+use crate::keys::Keys;
+
+/// An opened instance.
+pub struct Instance {
+    /// Its keys.
+    pub keys: Keys,
+    /// Object id and epoch: what the keys follow from.
+    pub identity: ([u8; 16], u32),
+    /// Device and inode of the data directory.
+    pub directory: (u64, u64),
+    /// Spellings of the data directory, and of directories that stand for a part of it.
+    pub(crate) prefixes: Vec<Prefix>,
+    /// `PG_VERSION`'s major number, when the file was there.
+    pub(crate) major: Option<u32>,
+}
+
+/// A directory, and what it is relative to the data directory.
+pub(crate) struct Prefix {
+    /// Normalised, absolute.
+    pub(crate) path: Vec<u8>,
+    /// Empty for the data directory, `pg_wal` for the target of that link, `pg_tblspc/<oid>` for a tablespace.
+    pub(crate) stands_for: Vec<u8>,
+}
+
+impl Instance {
+    /// Over keys alone, for work on single files whose paths do not matter.
+    #[must_use]
+    pub const fn of_keys(keys: Keys) -> Self {
+        Self {
+            keys,
+            identity: ([0; 16], 0),
+            directory: (0, 0),
+            prefixes: Vec::new(),
+            major: None,
+        }
+    }
+
+    /// Opens the instance in `directory`, which is spelled `spellings` by the program beside its canonical path.
+    ///
+    /// # Errors
+    /// Those of [`Object::open`]; SR-7003 while a conversion is unfinished; SR-5001.
+    pub fn open(directory: &Path, spellings: &[Vec<u8>], opener: &Opener) -> Result<Self, Error> {
+        let io = |error| Error::io(directory.display().to_string(), error);
+        if directory.join(CONVERT_FILE).symlink_metadata().is_ok() {
+            let what = directory.display().to_string();
+            return Err(Error::new(&code::PG_CONVERTING, what));
+        }
+        let object = Object::open(&header(directory)?, ObjectKind::Postgres, opener)?;
+        let keys = Keys::open(&object, object.epoch())?;
+        let canonical = directory.canonicalize().map_err(io)?;
+        let about = canonical.metadata().map_err(io)?;
+        Ok(Self {
+            keys,
+            identity: (object.object_id(), object.epoch()),
+            directory: (about.dev(), about.ino()),
+            prefixes: prefixes(&canonical, spellings),
+            major: major(&canonical),
+        })
+    }
+}
+
+/// Whether `directory` holds an instance's header.
+#[must_use]
+pub fn is_sealed(directory: &Path) -> bool {
+    directory.join(HEADER_FILE).symlink_metadata().is_ok()
+}
+
+/// The instance's header as it lies in the file.
+///
+/// # Errors
+/// SR-3006 when it is cut short, SR-5001 when it cannot be read.
+pub fn header(directory: &Path) -> Result<Vec<u8>, Error> {
+    let path = directory.join(HEADER_FILE);
+    let io = |error| Error::io(path.display().to_string(), error);
+    let limit = u64::try_from(HEADER_LEN).unwrap_or(u64::MAX);
+    let mut bytes = Vec::with_capacity(HEADER_LEN);
+    let file = File::open(&path).map_err(io)?;
+    file.take(limit).read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() < HEADER_LEN {
+        let detail = format!("{} of {HEADER_LEN} bytes", bytes.len());
+        return Err(Error::new(&code::HEADER_TRUNCATED, detail));
+    }
+    Ok(bytes)
+}
+
+/// The data directory under each spelling, then what its links lead to.
+fn prefixes(canonical: &Path, spellings: &[Vec<u8>]) -> Vec<Prefix> {
+    let mut found: Vec<Prefix> = Vec::new();
+    let mut add = |path: &[u8], stands_for: &[u8]| {
+        if found.iter().all(|known| known.path != path) {
+            found.push(Prefix {
+                path: path.to_vec(),
+                stands_for: stands_for.to_vec(),
+            });
+        }
+    };
+    add(canonical.as_os_str().as_bytes(), b"");
+    for spelling in spellings {
+        add(spelling, b"");
+    }
+    for (target, stands_for) in links(canonical) {
+        add(target.as_os_str().as_bytes(), stands_for.as_bytes());
+    }
+    found
+}
+
+/// Where `pg_wal` and the tablespaces are, when they are links. Which tablespaces there are may change later; those
+/// are then reached through `pg_tblspc`, as the server does.
+fn links(canonical: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    if let (true, Ok(target)) = (
+        canonical.join("pg_wal").is_symlink(),
+        canonical.join("pg_wal").canonicalize(),
+    ) {
+        found.push((target, String::from("pg_wal")));
+    }
+    let spaces = canonical.join("pg_tblspc");
+    let Ok(entries) = std::fs::read_dir(&spaces) else {
+        return found;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let linked = entry
+            .path()
+            .is_symlink()
+            .then(|| entry.path().canonicalize());
+        if let (Some(Ok(target)), Some(name)) = (linked, OsStr::to_str(&name)) {
+            found.push((target, format!("pg_tblspc/{name}")));
+        }
+    }
+    found
+}
+
+fn major(canonical: &Path) -> Option<u32> {
+    let text = std::fs::read_to_string(canonical.join("PG_VERSION")).ok()?;
+    text.trim().split('.').next()?.parse().ok()
+}

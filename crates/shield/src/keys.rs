@@ -1,0 +1,89 @@
+//! The keys of one instance at one epoch, ready for use.
+//!
+//! Invariants: every class has a key of its own, derived from the instance's data key by label; what is temporary has
+//! a key that is drawn here and exists in this process and its forked children only.
+//!
+//! Must not: be copied, printed, or built from anything but an authenticated header.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+use strongroom_crypto::{CtrKey, GcmKey, SecretBytes, SecretKey, XtsKey, fill_random};
+use strongroom_format::code;
+use strongroom_keyring::{Error, Object, Purpose};
+
+use crate::body::BlockKey;
+
+/// The keys of one instance at one epoch.
+pub struct Keys {
+    relation: XtsKey,
+    wal: XtsKey,
+    slru: XtsKey,
+    control: XtsKey,
+    map: XtsKey,
+    temporary: XtsKey,
+    stream: CtrKey,
+    boot_stream: CtrKey,
+    container: GcmKey,
+}
+
+impl Keys {
+    /// The keys of `epoch`, and fresh ones for what dies with this process.
+    ///
+    /// # Errors
+    /// SR-4008 when the header knows no such epoch; SR-5001 when there is no memory for keys; SR-9001 when the object
+    /// is not an instance.
+    pub fn open(object: &Object, epoch: u32) -> Result<Self, Error> {
+        let xts = |purpose| Ok::<_, Error>(XtsKey::new(&object.xts_subkey(epoch, purpose)?)?);
+        let len = object.header().cipher.xts_key_len();
+        let len = len.ok_or_else(|| Error::new(&code::BUG, "an instance without XTS"))?;
+        Ok(Self {
+            relation: xts(Purpose::PgRelation)?,
+            wal: xts(Purpose::PgWal)?,
+            slru: xts(Purpose::PgSlru)?,
+            control: xts(Purpose::PgControl)?,
+            map: xts(Purpose::PgMap)?,
+            temporary: XtsKey::new(&random(len)?)?,
+            stream: CtrKey::new(&object.subkey(epoch, Purpose::PgStream)?)?,
+            boot_stream: CtrKey::new(&SecretKey::generate()?)?,
+            container: GcmKey::new(&object.subkey(epoch, Purpose::PgContainer)?)?,
+        })
+    }
+
+    /// The XTS key of a block file.
+    #[must_use]
+    pub const fn block(&self, which: BlockKey) -> &XtsKey {
+        match which {
+            BlockKey::Relation => &self.relation,
+            BlockKey::Wal => &self.wal,
+            BlockKey::Slru => &self.slru,
+            BlockKey::Control => &self.control,
+            BlockKey::Map => &self.map,
+            BlockKey::Temporary => &self.temporary,
+        }
+    }
+
+    /// The key of streams: of this boot, or the persistent one.
+    #[must_use]
+    pub const fn stream(&self, this_boot: bool) -> &CtrKey {
+        if this_boot {
+            &self.boot_stream
+        } else {
+            &self.stream
+        }
+    }
+
+    /// The key of containers.
+    #[must_use]
+    pub const fn container(&self) -> &GcmKey {
+        &self.container
+    }
+}
+
+fn random(len: usize) -> Result<SecretBytes, Error> {
+    let mut key = SecretBytes::with_capacity(len)?;
+    fill_random(key.as_mut_slice())?;
+    Ok(key)
+}

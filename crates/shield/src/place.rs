@@ -1,0 +1,267 @@
+//! Where a path belongs: which instance, which class, and what is done with it.
+//!
+//! Invariants N1 to N3 (docs/internals/shield.md): what lies below an instance's directory under any of its spellings is
+//! placed; what cannot be resolved is an error, never "not ours". Nothing is allocated.
+//!
+//! Must not: open a file.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+use strongroom_format::postgres::{
+    Fork, SlruDirectory, relation_block, tweak_control, tweak_map, tweak_relation, tweak_slru,
+    tweak_temp, tweak_wal, tweak_wal_unnamed,
+};
+
+use crate::body::{BlockKey, Body, File, Memory};
+use crate::classify::{Class, Identity, Placed, classify};
+use crate::instance::Instance;
+use crate::path::{file_name, normalise, relative_to, tablespace};
+use crate::real::Errno;
+use crate::roots;
+use crate::table::{Treatment, treatment};
+
+/// What a path is to the shield.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ruling {
+    /// None of its business.
+    Outside,
+    /// Of an instance, stored in clear.
+    Plain(Clear),
+    /// Of an instance, and sealed.
+    Sealed(Seal),
+    /// Does not exist, as far as the program is concerned.
+    Hidden,
+    /// May not be used.
+    Refused(Class),
+}
+
+/// A file that is stored in clear, or a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clear {
+    /// The instance's number.
+    pub root: u8,
+    /// What the file is.
+    pub class: Class,
+}
+
+/// How a file is sealed: what an entry of the table of descriptors is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seal {
+    /// The instance's number.
+    pub root: u8,
+    /// What the file is.
+    pub class: Class,
+    /// How its bytes are sealed.
+    pub body: Body,
+    /// The XTS key of a block file.
+    pub key: BlockKey,
+    /// The tweak of its first block.
+    pub tweak: [u8; 16],
+}
+
+impl Seal {
+    /// The file as the treatments see it. EBADF when its instance is not open.
+    ///
+    /// # Errors
+    /// EBADF.
+    pub fn file<'a>(&self, memory: &'a Memory) -> Result<File<'a>, Errno> {
+        Ok(File {
+            instance: roots::instance(usize::from(self.root)).ok_or(Errno(libc::EBADF))?,
+            body: self.body,
+            key: self.key,
+            tweak: self.tweak,
+            memory,
+        })
+    }
+}
+
+/// Longest path that is looked at, with the terminator.
+const PATH_BUFFER: usize = 4096;
+
+/// Rules on `path` as given to a system call, relative to `base` unless it is absolute.
+///
+/// # Errors
+/// ENAMETOOLONG, or ENOENT when `base` is needed and is not absolute.
+pub fn rule(base: &[u8], path: &[u8]) -> Result<Ruling, Errno> {
+    if roots::none() || path.is_empty() {
+        return Ok(Ruling::Outside);
+    }
+    let mut buffer = [0_u8; PATH_BUFFER];
+    let normal = normalise(base, path, &mut buffer).ok_or(Errno(if path.len() < PATH_BUFFER {
+        libc::ENOENT
+    } else {
+        libc::ENAMETOOLONG
+    }))?;
+    for (number, instance) in roots::all() {
+        for prefix in &instance.prefixes {
+            let Some(relative) = relative_to(&prefix.path, normal) else {
+                continue;
+            };
+            if prefix.stands_for.starts_with(b"pg_tblspc/") && !is_own_version(instance, relative) {
+                continue;
+            }
+            if prefix.stands_for.is_empty() {
+                return Ok(ruling(number, relative));
+            }
+            let mut joined = [0_u8; PATH_BUFFER];
+            let relative = join(&prefix.stands_for, relative, &mut joined);
+            return Ok(ruling(number, relative.ok_or(Errno(libc::ENAMETOOLONG))?));
+        }
+    }
+    Ok(of_tablespace(normal).unwrap_or(Ruling::Outside))
+}
+
+/// What is done with a path relative to an instance's directory.
+fn ruling(root: u8, relative: &[u8]) -> Ruling {
+    let placed = classify(relative);
+    match treatment(placed.class) {
+        Treatment::Plain | Treatment::Untouched => Ruling::Plain(Clear {
+            root,
+            class: placed.class,
+        }),
+        Treatment::Hidden => Ruling::Hidden,
+        Treatment::Refuse => Ruling::Refused(placed.class),
+        sealed => match seal(root, placed, sealed, file_name(relative)) {
+            Some(seal) => Ruling::Sealed(seal),
+            // An address that no tweak can be made of: not a file of PostgreSQL's.
+            None => Ruling::Refused(placed.class),
+        },
+    }
+}
+
+/// What is done with a file of this class and identity, outside of any path: for work on whole instances. `name` is the
+/// file's last component. `None` when the class is not sealed, or no tweak can be made of its address.
+#[must_use]
+pub fn seal(root: u8, placed: Placed, treatment: Treatment, name: &[u8]) -> Option<Seal> {
+    let body = match treatment {
+        Treatment::Wal if placed.class == Class::WalTemp => Body::NewLog,
+        Treatment::Block | Treatment::Wal => Body::Block,
+        Treatment::Temporary => Body::Temporary,
+        Treatment::BootStream => Body::TemporaryStream,
+        Treatment::Stream => Body::Stream,
+        Treatment::Container => Body::Container,
+        _ => return None,
+    };
+    let (key, tweak) = match body {
+        Body::Block | Body::Temporary | Body::NewLog => address(placed, name)?,
+        _ => (BlockKey::Temporary, [0; 16]),
+    };
+    Some(Seal {
+        root,
+        class: placed.class,
+        body,
+        key,
+        tweak,
+    })
+}
+
+/// Key and tweak of a block file's first block.
+fn address(placed: Placed, name: &[u8]) -> Option<(BlockKey, [u8; 16])> {
+    Some(match (placed.class, placed.identity) {
+        (
+            _,
+            Identity::Relation {
+                database,
+                relation,
+                fork,
+                backend,
+                segment,
+            },
+        ) => {
+            let fork = match fork {
+                0 => Fork::Main,
+                1 => Fork::FreeSpace,
+                2 => Fork::Visibility,
+                3 => Fork::Init,
+                _ => return None,
+            };
+            let block = relation_block(segment, 0)?;
+            let backend = backend.checked_sub(1);
+            let tweak = tweak_relation(database, relation, fork, backend, block)?;
+            (BlockKey::Relation, tweak)
+        }
+        (_, Identity::Wal { timeline, number }) => {
+            let log = u32::try_from(number >> 32).ok()?;
+            let segment = u32::try_from(number & u64::from(u32::MAX)).ok()?;
+            (BlockKey::Wal, tweak_wal(timeline, log, segment, 0))
+        }
+        (Class::WalTemp, _) => {
+            let digits = name.rsplit(|&byte| byte == b'.').next()?;
+            let process = std::str::from_utf8(digits).ok()?.parse().ok()?;
+            (BlockKey::Wal, tweak_wal_unnamed(process, 0))
+        }
+        (_, Identity::Slru { directory, segment }) => {
+            let directory = match directory {
+                1 => SlruDirectory::Xact,
+                2 => SlruDirectory::MultixactOffsets,
+                3 => SlruDirectory::MultixactMembers,
+                4 => SlruDirectory::Subtrans,
+                5 => SlruDirectory::CommitTs,
+                6 => SlruDirectory::Notify,
+                7 => SlruDirectory::Serial,
+                _ => return None,
+            };
+            (BlockKey::Slru, tweak_slru(directory, segment, 0))
+        }
+        (_, Identity::Database(database)) => (BlockKey::Map, tweak_map(database, 0)),
+        (_, Identity::Name(hash)) => {
+            let [file @ .., _, _, _, _, _] = hash.to_le_bytes();
+            (BlockKey::Temporary, tweak_temp(file, 0))
+        }
+        (Class::Control, _) => (BlockKey::Control, tweak_control(0)),
+        _ => return None,
+    })
+}
+
+/// A tablespace reached by its real directory: `pg_upgrade` and `pg_basebackup` do that. One that lies within some data
+/// directory belongs to that, and it was not one of ours.
+fn of_tablespace(normal: &[u8]) -> Option<Ruling> {
+    let at = tablespace(normal)?;
+    let (location, relative) = normal.split_at_checked(at)?;
+    if contains(location, b"/pg_tblspc/") {
+        return None;
+    }
+    let major = major_of(relative)?;
+    let fits = |instance: &Instance| instance.major.is_none_or(|known| known == major);
+    let mut fitting = roots::all().filter(|(_, instance)| fits(instance));
+    let (number, _) = fitting.next()?;
+    if fitting.next().is_some() {
+        // Two instances of one version: which of them cannot be told from the path.
+        return Some(Ruling::Refused(Class::Unknown));
+    }
+    Some(ruling(number, relative))
+}
+
+/// Whether a path in a tablespace's location goes below the version directory of this instance. Another version's is
+/// another instance's, as while `pg_upgrade` runs; whatever else lies there is none of PostgreSQL's.
+fn is_own_version(instance: &Instance, relative: &[u8]) -> bool {
+    tablespace(relative) == Some(0)
+        && major_of(relative).is_some_and(|major| instance.major.is_none_or(|own| own == major))
+}
+
+/// The version in `PG_<major>_<catalog version>/...`.
+fn major_of(relative: &[u8]) -> Option<u32> {
+    let digits = relative
+        .strip_prefix(b"PG_")?
+        .split(|&byte| byte == b'_')
+        .next()?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn contains(path: &[u8], part: &[u8]) -> bool {
+    path.windows(part.len()).any(|window| window == part)
+}
+
+fn join<'out>(front: &[u8], back: &[u8], out: &'out mut [u8]) -> Option<&'out [u8]> {
+    let middle: &[u8] = if back.is_empty() { b"" } else { b"/" };
+    let mut length = 0_usize;
+    for part in [front, middle, back] {
+        let end = length.checked_add(part.len())?;
+        out.get_mut(length..end)?.copy_from_slice(part);
+        length = end;
+    }
+    out.get(..length)
+}

@@ -1,0 +1,101 @@
+//! What an open file remembers of its header: 16 bytes, in the words that its descriptor has for it.
+//!
+//! Invariants: what is recalled was once remembered as a whole, whichever threads remember at the same time; nothing is
+//! recalled when that cannot be told. No lock is taken and nobody waits.
+//!
+//! Must not: be the only copy of anything.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+use std::sync::atomic::{Ordering, fence};
+
+use crate::body::Memory;
+
+// The third word counts changes: 0 before the first, odd while one is under way. 2 + 2n has been remembered n + 1 times.
+
+/// The bytes, if some are remembered.
+pub(crate) fn recall(memory: &Memory) -> Option<[u8; 16]> {
+    let [low, high, changes, _] = memory;
+    let before = changes.load(Ordering::Acquire);
+    if before == 0 || before & 1 == 1 {
+        return None;
+    }
+    let bytes =
+        u128::from(low.load(Ordering::Relaxed)) | u128::from(high.load(Ordering::Relaxed)) << 64;
+    fence(Ordering::Acquire);
+    let unchanged = changes.load(Ordering::Relaxed) == before;
+    (unchanged && bytes != 0).then(|| bytes.to_le_bytes())
+}
+
+/// Remembers `bytes`; all zero means nothing. Another thread that does so at the same time may win.
+pub(crate) fn remember(memory: &Memory, bytes: &[u8; 16]) {
+    let [low, high, changes, _] = memory;
+    let before = changes.load(Ordering::Relaxed);
+    let begun = before.wrapping_add(1);
+    if before & 1 == 1
+        || changes
+            .compare_exchange(before, begun, Ordering::AcqRel, Ordering::Relaxed)
+            .is_err()
+    {
+        return;
+    }
+    fence(Ordering::Release);
+    let bytes = u128::from_le_bytes(*bytes);
+    let half = |value: u128| u64::try_from(value & u128::from(u64::MAX)).unwrap_or(0);
+    low.store(half(bytes), Ordering::Relaxed);
+    high.store(half(bytes >> 64), Ordering::Relaxed);
+    changes.store(begun.wrapping_add(1), Ordering::Release);
+}
+
+/// Remembers nothing any more.
+pub(crate) fn forget(memory: &Memory) {
+    if recall(memory).is_some() {
+        remember(memory, &[0; 16]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_recalled_until_it_is_forgotten() {
+        let memory: Memory = [const { AtomicU64::new(0) }; 4];
+        assert_eq!(recall(&memory), None);
+        for byte in 1..5 {
+            remember(&memory, &[byte; 16]);
+            assert_eq!(recall(&memory), Some([byte; 16]));
+        }
+        forget(&memory);
+        assert_eq!(recall(&memory), None);
+        remember(&memory, &[9; 16]);
+        assert_eq!(recall(&memory), Some([9; 16]));
+    }
+
+    #[test]
+    fn threads_never_recall_a_mixture() {
+        let memory: Memory = [const { AtomicU64::new(0) }; 4];
+        std::thread::scope(|scope| {
+            for thread in 0..2_u8 {
+                let memory = &memory;
+                scope.spawn(move || {
+                    for round in 0..20_000_u16 {
+                        let [byte, _] = round.to_le_bytes();
+                        remember(memory, &[byte | 1 | thread << 7; 16]);
+                    }
+                });
+                scope.spawn(move || {
+                    for _ in 0..20_000 {
+                        let seen = recall(memory).unwrap_or([1; 16]);
+                        assert!(seen.iter().all(|byte| *byte == seen[0]));
+                    }
+                });
+            }
+        });
+    }
+}

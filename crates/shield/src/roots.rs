@@ -1,0 +1,65 @@
+//! The instances that are open in this process, by number.
+//!
+//! Invariants: an instance that has been added stays, at the same number and address, until the process ends. Looking
+//! one up takes no lock.
+//!
+//! Must not: open anything.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+use std::sync::OnceLock;
+
+use crate::instance::Instance;
+
+/// Most instances that one process can have open; `pg_upgrade` and `pg_rewind` have two.
+pub const ROOTS_MAX: usize = 8;
+
+static ROOTS: [OnceLock<Instance>; ROOTS_MAX] = [const { OnceLock::new() }; ROOTS_MAX];
+
+/// Adds an instance and gives its number, or the instance back when there are too many.
+///
+/// # Errors
+/// The instance, which could not be added.
+pub fn add(instance: Instance) -> Result<u8, Box<Instance>> {
+    let mut left = instance;
+    for (number, root) in (0_u8..).zip(&ROOTS) {
+        match root.set(left) {
+            Ok(()) => return Ok(number),
+            Err(refused) => left = refused,
+        }
+    }
+    Err(Box::new(left))
+}
+
+/// The instance of this number.
+#[must_use]
+#[inline]
+pub fn instance(number: usize) -> Option<&'static Instance> {
+    ROOTS.get(number)?.get()
+}
+
+/// Whether this process has no instance open: then nothing concerns the shield.
+#[must_use]
+#[inline]
+pub fn none() -> bool {
+    ROOTS.first().is_none_or(|first| first.get().is_none())
+}
+
+/// Every instance with its number.
+pub fn all() -> impl Iterator<Item = (u8, &'static Instance)> {
+    (0_u8..)
+        .zip(&ROOTS)
+        .map_while(|(number, root)| Some((number, root.get()?)))
+}
+
+/// Whether two instances have the same keys, so that a file of one can become one of the other as it is.
+#[must_use]
+pub fn share_keys(one: u8, other: u8) -> bool {
+    match (instance(usize::from(one)), instance(usize::from(other))) {
+        (Some(one), Some(other)) => one.identity == other.identity,
+        _ => false,
+    }
+}

@@ -1,0 +1,104 @@
+//! A reader of file names, byte by byte: decimal and hexadecimal numbers in exactly the form PostgreSQL prints them.
+//!
+//! Invariants: nothing allocates, nothing panics on any bytes. A number that is too large, has a leading zero where
+//! `%u` prints none, or lower-case digits where `%X` prints upper-case ones does not match.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+/// What is left of a name.
+#[derive(Clone, Copy)]
+pub(crate) struct Scan<'name>(&'name [u8]);
+
+impl<'name> Scan<'name> {
+    pub(crate) fn new(name: &'name [u8]) -> Self {
+        Self(name)
+    }
+
+    /// What was not read yet.
+    pub(crate) fn rest(&self) -> &'name [u8] {
+        self.0
+    }
+
+    /// `Some` when everything was read.
+    pub(crate) fn end(&self) -> Option<()> {
+        self.0.is_empty().then_some(())
+    }
+
+    /// Reads `text`.
+    pub(crate) fn text(&mut self, text: &[u8]) -> Option<()> {
+        self.0 = self.0.strip_prefix(text)?;
+        Some(())
+    }
+
+    /// Reads `text` when it is next; says whether it was.
+    pub(crate) fn optional(&mut self, text: &[u8]) -> bool {
+        self.text(text).is_some()
+    }
+
+    /// A number as `%u` prints it.
+    pub(crate) fn decimal(&mut self) -> Option<u32> {
+        let mut value = 0_u32;
+        let mut digits = 0_u32;
+        while let Some((&byte @ b'0'..=b'9', rest)) = self.0.split_first() {
+            if digits == 1 && value == 0 {
+                return None;
+            }
+            let digit = u32::from(byte.checked_sub(b'0')?);
+            value = value.checked_mul(10)?.checked_add(digit)?;
+            digits = digits.checked_add(1)?;
+            self.0 = rest;
+        }
+        (digits > 0).then_some(value)
+    }
+
+    /// A number of any length in decimal digits, whose value does not matter.
+    pub(crate) fn digits(&mut self) -> Option<()> {
+        let count = self.0.iter().take_while(|byte| byte.is_ascii_digit());
+        self.skip(count.count())
+    }
+
+    /// Between `least` and `most` (at most 16) upper-case hexadecimal digits, as many as there are.
+    pub(crate) fn hex(&mut self, least: usize, most: usize) -> Option<u64> {
+        let mut value = 0_u64;
+        let mut count = 0_usize;
+        while count < most {
+            let Some((&byte, rest)) = self.0.split_first() else {
+                break;
+            };
+            let digit = match byte {
+                b'0'..=b'9' => byte.checked_sub(b'0')?,
+                b'A'..=b'F' => byte.checked_sub(b'A')?.checked_add(10)?,
+                _ => break,
+            };
+            value = value.checked_mul(16)?.checked_add(u64::from(digit))?;
+            count = count.checked_add(1)?;
+            self.0 = rest;
+        }
+        (count >= least).then_some(value)
+    }
+
+    /// Hexadecimal digits of either case, at least one, whose value does not matter.
+    pub(crate) fn any_hex(&mut self) -> Option<()> {
+        let count = self.0.iter().take_while(|byte| byte.is_ascii_hexdigit());
+        self.skip(count.count())
+    }
+
+    fn skip(&mut self, count: usize) -> Option<()> {
+        self.0 = self.0.get(count..)?;
+        (count > 0).then_some(())
+    }
+}
+
+/// The first component of a path and what follows its `/`, if there is one.
+pub(crate) fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match path.iter().position(|&byte| byte == b'/') {
+        Some(at) => (
+            path.get(..at).unwrap_or_default(),
+            path.get(at.saturating_add(1)..),
+        ),
+        None => (path, None),
+    }
+}

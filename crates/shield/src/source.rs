@@ -1,0 +1,144 @@
+//! Where an instance's key comes from: the environment, or the configuration beside the header.
+//!
+//! Invariants: a source is named, its material is not seen here; a line of the configuration that is not understood is an
+//! error, so that a misspelt name does not silently mean another key.
+//!
+//! Must not: read key material.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+use std::path::{Path, PathBuf};
+
+use strongroom_format::code;
+use strongroom_format::postgres::CONFIG_FILE;
+use strongroom_keyring::{Error, KeySource, SourceContext};
+
+/// The variable of CYBERTEC's and other users: the key itself.
+pub const KEY_VARIABLE: &str = "PGENCRYPTIONKEY";
+/// What the names of the shield's key variables begin with; `ID`, `ENV`, `FILE`, `COMMAND` or `FD` follows. The value of
+/// the last is the number of an inherited descriptor from which the key can be read: a passphrase that the command asked
+/// for reaches the programs that it starts by neither arguments nor environment.
+pub const VARIABLE_PREFIX: &str = "STRONGROOM_PG_KEY_";
+/// The keyring of [`VARIABLE_PREFIX`]`ID`.
+pub const KEYRING_VARIABLE: &str = "STRONGROOM_PG_KEYRING";
+
+/// A key source with what it needs to know.
+pub struct Source {
+    /// Where the material is.
+    pub key: KeySource,
+    /// The keyring, when it is one of its keys.
+    pub context: SourceContext,
+}
+
+/// The source that the environment names.
+#[must_use]
+pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Source> {
+    let named =
+        |kind: &str| variable(&format!("{VARIABLE_PREFIX}{kind}")).filter(|v| !v.is_empty());
+    let key = if let Some(id) = named("ID") {
+        KeySource::KeyId { id }
+    } else if let Some(name) = named("ENV") {
+        KeySource::Env(name)
+    } else if let Some(path) = named("FILE") {
+        KeySource::File(PathBuf::from(path))
+    } else if let Some(line) = named("COMMAND") {
+        KeySource::Command(line)
+    } else if let Some(fd) = named("FD") {
+        // Opened anew, each reader begins at the start.
+        KeySource::File(PathBuf::from(format!("/proc/self/fd/{fd}")))
+    } else {
+        variable(KEY_VARIABLE)?;
+        KeySource::Env(String::from(KEY_VARIABLE))
+    };
+    let keyring = variable(KEYRING_VARIABLE).map(PathBuf::from);
+    Some(Source {
+        key,
+        context: SourceContext {
+            keyring,
+            ..SourceContext::default()
+        },
+    })
+}
+
+/// The source that `strongroom.conf` in the data directory names. `None` when there is no such file, or it names none.
+///
+/// # Errors
+/// SR-7007 for a line that is not understood, SR-2019 for more than one source, SR-5001.
+pub fn from_configuration(directory: &Path) -> Result<Option<Source>, Error> {
+    let path = directory.join(CONFIG_FILE);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => parse(&text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io(path.display().to_string(), error)),
+    }
+}
+
+fn parse(text: &str) -> Result<Option<Source>, Error> {
+    let mut keys = Vec::new();
+    let mut keyring = None;
+    for (number, line) in (1_u32..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let invalid = || Error::new(&code::PG_KEY_OPTION, format!("line {number}"));
+        let (name, value) = line.split_once('=').ok_or_else(invalid)?;
+        let value = String::from(value.trim());
+        match name.trim() {
+            "key_id" => keys.push(KeySource::KeyId { id: value }),
+            "key_env" => keys.push(KeySource::Env(value)),
+            "key_file" => keys.push(KeySource::File(PathBuf::from(value))),
+            "key_command" => keys.push(KeySource::Command(value)),
+            "keyring" => keyring = Some(PathBuf::from(value)),
+            _ => return Err(invalid()),
+        }
+    }
+    if keys.len() > 1 {
+        return Err(Error::new(&code::KEY_OPTION, CONFIG_FILE));
+    }
+    let context = SourceContext {
+        keyring,
+        ..SourceContext::default()
+    };
+    Ok(keys.pop().map(|key| Source { key, context }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(text: &str) -> Option<String> {
+        parse(text).unwrap().map(|source| source.key.describe())
+    }
+
+    #[test]
+    fn a_configuration_names_one_source() {
+        assert_eq!(described("# nothing\n\n"), None);
+        assert_eq!(described("key_file = /k\n").as_deref(), Some("file:/k"));
+        assert_eq!(described("key_command=a = b").as_deref(), Some("command"));
+        let with_keyring = parse("key_id = main\nkeyring = /r").unwrap().unwrap();
+        assert_eq!(with_keyring.context.keyring, Some(PathBuf::from("/r")));
+        for bad in ["key_fil = /k", "key_file", "key_file = /k\nkey_env = K"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_shields_own_variables_come_before_the_common_one() {
+        let both = |name: &str| match name {
+            "PGENCRYPTIONKEY" | "STRONGROOM_PG_KEY_FILE" => Some(String::from("/k")),
+            _ => None,
+        };
+        let source = from_environment(both).unwrap();
+        assert_eq!(source.key.describe(), "file:/k");
+        let common = |name: &str| (name == KEY_VARIABLE).then(|| String::from("00"));
+        assert_eq!(
+            from_environment(common).unwrap().key.describe(),
+            "env:PGENCRYPTIONKEY"
+        );
+        assert!(from_environment(|_| None).is_none());
+    }
+}

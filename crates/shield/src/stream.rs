@@ -1,0 +1,226 @@
+//! Treatment S: a header of 4096 bytes that holds a random nonce, then the file's bytes under AES-256 in counter mode.
+//!
+//! For files that are appended to at any byte, or written by several processes at once: a byte depends on the nonce and
+//! its own offset alone, so nothing is read before it is written and two writers never meet.
+//!
+//! Invariants, beside P1, P2 and D6:
+//! - **S1** The header is made by the first writer that finds the file empty, under a lock; nobody writes before it is
+//!   there. It is not written again until the file is emptied, which takes the header too and so draws a new nonce.
+//! - **S2** An open file remembers the nonce, until it finds the file empty or at its end. So a file that is emptied
+//!   while it is open elsewhere, and then written by others, is noise there; whoever empties such a file sees to it that
+//!   nobody has it open, or reads it again (PostgreSQL does).
+//! - **S3** No offset is written twice with different bytes under one nonce. That is the callers' doing: PostgreSQL
+//!   appends to these files, or empties them first; the redo of a mapping writes the same bytes again.
+//!
+//! Holes: what a write beyond the end leaves out reads as arbitrary bytes, not as zeros, until it is written. Filling it
+//! would overwrite what another process, which reserved that room, is about to write there. `pg_stat_statements` makes
+//! such holes for a moment and reads no text that was not written; the other files of this treatment are appended to.
+//! Growth by ftruncate is filled with zeros.
+//!
+//! Must not: allocate, or be used for what has to be authentic.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+use std::os::fd::RawFd;
+
+use strongroom_crypto::{CtrKey, random16};
+use strongroom_format::postgres::stream::{
+    STREAM_HEADER, STREAM_PREFIX, StreamHeader, stream_logical, stream_physical,
+};
+
+use crate::body::{Body, File};
+use crate::fault::{self, Fault, Held};
+use crate::real::{Errno, LockKind, Real};
+use crate::remembered::{forget, recall, remember};
+use crate::scratch;
+
+/// Reads at most `into.len()` bytes at `offset`; see [`crate::body::read_at`].
+///
+/// # Errors
+/// The kernel's; EIO when the header is damaged.
+pub fn read_at(
+    real: &Real,
+    fd: RawFd,
+    file: &File<'_>,
+    into: &mut [u8],
+    offset: u64,
+) -> Result<usize, Errno> {
+    let target = Target { real, fd, file };
+    fault::settle(real, fd, file, target.read(into, offset))
+}
+
+/// Writes `from` at `offset`; see [`crate::body::write_at`].
+///
+/// # Errors
+/// The kernel's; EIO when the header is damaged.
+pub fn write_at(
+    real: &Real,
+    fd: RawFd,
+    file: &File<'_>,
+    from: &[u8],
+    offset: u64,
+) -> Result<usize, Errno> {
+    if from.is_empty() {
+        return Ok(0);
+    }
+    let target = Target { real, fd, file };
+    let outcome = target
+        .header_for_writing()
+        .and_then(|header| target.write(&header, from, offset));
+    fault::settle(real, fd, file, outcome)
+}
+
+/// Writes `from` at the end, as one step for other appending writers. Returns where it landed, and
+/// how much of it.
+///
+/// # Errors
+/// As [`write_at`].
+pub fn append(real: &Real, fd: RawFd, file: &File<'_>, from: &[u8]) -> Result<(u64, usize), Errno> {
+    let target = Target { real, fd, file };
+    let _held = Held::new(real, fd, LockKind::Exclusive)?;
+    let end = stream_logical(real.file_size(fd)?);
+    if end == 0 {
+        forget(file.memory);
+    }
+    let outcome = target
+        .locked_header()
+        .and_then(|header| Ok((end, target.write(&header, from, end)?)));
+    fault::settle(real, fd, file, outcome)
+}
+
+/// The logical size.
+///
+/// # Errors
+/// The kernel's.
+pub fn size(real: &Real, fd: RawFd, _file: &File<'_>) -> Result<u64, Errno> {
+    Ok(stream_logical(real.file_size(fd)?))
+}
+
+/// The logical size of a file whose physical size is this.
+#[must_use]
+pub const fn logical_size(physical: u64) -> u64 {
+    stream_logical(physical)
+}
+
+/// Sets the logical size; see [`crate::body::truncate`].
+///
+/// # Errors
+/// The kernel's; EIO when the header is damaged and the file is not emptied.
+pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
+    if size == 0 {
+        // S1: the header goes too.
+        forget(file.memory);
+        return real.ftruncate(fd, 0);
+    }
+    let old = stream_logical(real.file_size(fd)?);
+    if size <= old {
+        return real.ftruncate(fd, stream_physical(size).ok_or(Errno(libc::EFBIG))?);
+    }
+    let target = Target { real, fd, file };
+    fault::settle(real, fd, file, target.fill(old, size))
+}
+
+/// An open stream.
+struct Target<'a> {
+    real: &'a Real,
+    fd: RawFd,
+    file: &'a File<'a>,
+}
+
+impl Target<'_> {
+    fn read(&self, into: &mut [u8], offset: u64) -> Result<usize, Fault> {
+        let Some(header) = self.header()? else {
+            return Ok(0);
+        };
+        let at = stream_physical(offset).ok_or(Errno(libc::EINVAL))?;
+        let count = self.real.pread(self.fd, into, at)?;
+        if count == 0 {
+            forget(self.file.memory);
+        }
+        let read = into.get_mut(..count).ok_or(Fault::Damaged)?;
+        self.key().apply_at(&header.nonce, offset, read);
+        Ok(count)
+    }
+
+    fn write(&self, header: &StreamHeader, from: &[u8], offset: u64) -> Result<usize, Fault> {
+        let at = stream_physical(offset).ok_or(Errno(libc::EFBIG))?;
+        let from = from.get(..scratch::LEN).unwrap_or(from);
+        scratch::with(|_, buffer| {
+            let sealed = buffer.get_mut(..from.len()).ok_or(Fault::Damaged)?;
+            sealed.copy_from_slice(from);
+            self.key().apply_at(&header.nonce, offset, sealed);
+            Ok(self.real.pwrite(self.fd, sealed, at)?)
+        })?
+    }
+
+    /// Writes zeros from `old`, the end of the file, to `size`.
+    fn fill(&self, old: u64, size: u64) -> Result<(), Fault> {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let header = self.header_for_writing()?;
+        let mut at = old;
+        while at < size {
+            let piece = usize::try_from(size.saturating_sub(at)).unwrap_or(ZEROS.len());
+            let zeros = ZEROS.get(..piece.min(ZEROS.len())).unwrap_or(&ZEROS);
+            match self.write(&header, zeros, at)? {
+                0 => return Err(Fault::Os(Errno(libc::ENOSPC))),
+                count => at = at.saturating_add(u64::try_from(count).unwrap_or(0)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The header, or `None` when the file is empty.
+    fn header(&self) -> Result<Option<StreamHeader>, Fault> {
+        if let Some(nonce) = recall(self.file.memory) {
+            return Ok(Some(StreamHeader { nonce }));
+        }
+        let mut bytes = [0; STREAM_PREFIX];
+        let count = self.real.pread_full(self.fd, &mut bytes, 0)?;
+        if count == 0 {
+            return Ok(None);
+        }
+        // What is shorter than a header has no data to get wrong, but it is not a file that was made here.
+        let read = bytes.get(..count).unwrap_or_default();
+        let header = StreamHeader::parse(read).ok_or(Fault::Damaged)?;
+        remember(self.file.memory, &header.nonce);
+        Ok(Some(header))
+    }
+
+    fn header_for_writing(&self) -> Result<StreamHeader, Fault> {
+        if let Some(header) = self.header()? {
+            return Ok(header);
+        }
+        let _held = Held::new(self.real, self.fd, LockKind::Exclusive)?;
+        self.locked_header()
+    }
+
+    /// S1: the header; made if there is none. The caller holds the lock.
+    fn locked_header(&self) -> Result<StreamHeader, Fault> {
+        if let Some(header) = self.header()? {
+            return Ok(header);
+        }
+        let nonce = random16().map_err(|_| Fault::Os(Errno(libc::EIO)))?;
+        let header = StreamHeader { nonce };
+        let len = usize::try_from(STREAM_HEADER).map_err(|_| Fault::Damaged)?;
+        scratch::with(|_, buffer| {
+            let bytes = buffer.get_mut(..len).ok_or(Fault::Damaged)?;
+            bytes.fill(0);
+            let prefix = bytes.get_mut(..STREAM_PREFIX).ok_or(Fault::Damaged)?;
+            prefix.copy_from_slice(&header.prefix());
+            if let Err(errno) = self.real.pwrite_full(self.fd, bytes, 0) {
+                // Best effort: an empty file, not one with half a header. The failure reported is the first.
+                let _left = self.real.ftruncate(self.fd, 0);
+                return Err(Fault::Os(errno));
+            }
+            Ok(header)
+        })?
+    }
+
+    fn key(&self) -> &CtrKey {
+        let this_boot = self.file.body == Body::TemporaryStream;
+        self.file.instance.keys.stream(this_boot)
+    }
+}

@@ -1,0 +1,176 @@
+//! Transfers of any length, in pieces that fit the buffers, and those that begin at the file's own position.
+//!
+//! Invariants: D4, the kernel's offset is the logical one and moves by what was transferred; P6, what is reported is
+//! what was done; an error after some bytes is reported as those bytes, as the kernel does.
+//!
+//! Must not: allocate.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+use std::os::fd::RawFd;
+
+use crate::body::{self, Body};
+use crate::files::Open;
+use crate::real::{Errno, Real};
+use crate::scratch::LEN;
+
+/// Longest transfer, as the kernel limits it (read(2)).
+const TRANSFER_MAX: usize = 0x7fff_f000;
+
+/// pread(2) on a sealed file.
+///
+/// # Errors
+/// The kernel's; EBADF when the file was opened for writing only.
+pub fn read_at(
+    real: &Real,
+    fd: RawFd,
+    open: &Open,
+    into: &mut [u8],
+    offset: u64,
+) -> Result<usize, Errno> {
+    if open.write_only {
+        return Err(Errno(libc::EBADF));
+    }
+    let limit = into.len().min(TRANSFER_MAX);
+    let mut done = 0_usize;
+    for piece in into.get_mut(..limit).unwrap_or_default().chunks_mut(LEN) {
+        let at = advanced(offset, done)?;
+        match body::read_at(real, fd, &open.file, piece, at) {
+            Ok(count) => {
+                done = done.saturating_add(count);
+                if count < piece.len() {
+                    break;
+                }
+            }
+            Err(_) if done > 0 => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(done)
+}
+
+/// pwrite(2) on a sealed file; with `O_APPEND` at its end, as Linux does.
+///
+/// # Errors
+/// The kernel's.
+pub fn write_at(
+    real: &Real,
+    fd: RawFd,
+    open: &Open,
+    from: &[u8],
+    offset: u64,
+) -> Result<usize, Errno> {
+    written(real, fd, open, from, offset).map(|(count, _)| count)
+}
+
+/// Writes at `offset`, or at the end; how many bytes, and where the last of them ends.
+fn written(
+    real: &Real,
+    fd: RawFd,
+    open: &Open,
+    from: &[u8],
+    offset: u64,
+) -> Result<(usize, u64), Errno> {
+    let limit = from.len().min(TRANSFER_MAX);
+    let (mut done, mut end) = (0_usize, offset);
+    for piece in from.get(..limit).unwrap_or_default().chunks(LEN) {
+        let landed = if open.append {
+            body::append(real, fd, &open.file, piece)
+        } else {
+            body::write_at(real, fd, &open.file, piece, end).map(|count| (end, count))
+        };
+        match landed {
+            Ok((at, count)) => {
+                done = done.saturating_add(count);
+                end = advanced(at, count)?;
+                if count < piece.len() {
+                    break;
+                }
+            }
+            Err(_) if done > 0 => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok((done, end))
+}
+
+/// read(2) on a sealed file.
+///
+/// # Errors
+/// As [`read_at`].
+pub fn read(real: &Real, fd: RawFd, open: &Open, into: &mut [u8]) -> Result<usize, Errno> {
+    let offset = real.lseek(fd, 0, libc::SEEK_CUR)?;
+    let count = read_at(real, fd, open, into, offset)?;
+    advance(real, fd, offset, count)?;
+    Ok(count)
+}
+
+/// write(2) on a sealed file.
+///
+/// # Errors
+/// As [`write_at`].
+pub fn write(real: &Real, fd: RawFd, open: &Open, from: &[u8]) -> Result<usize, Errno> {
+    // With O_APPEND the position before the write does not matter, unless there is nothing to write.
+    let offset = if open.append && !from.is_empty() {
+        0
+    } else {
+        real.lseek(fd, 0, libc::SEEK_CUR)?
+    };
+    let (count, end) = written(real, fd, open, from, offset)?;
+    advance(real, fd, end, 0)?;
+    Ok(count)
+}
+
+/// lseek(2) on a sealed file.
+///
+/// # Errors
+/// The kernel's.
+pub fn seek(
+    real: &Real,
+    fd: RawFd,
+    open: &Open,
+    offset: i64,
+    whence: libc::c_int,
+) -> Result<u64, Errno> {
+    if open.file.body.is_headerless() || matches!(whence, libc::SEEK_SET | libc::SEEK_CUR) {
+        return real.lseek(fd, offset, whence);
+    }
+    let size = body::size(real, fd, &open.file)?;
+    let size_signed = i64::try_from(size).map_err(|_| Errno(libc::EOVERFLOW))?;
+    let target = match whence {
+        libc::SEEK_END => size_signed
+            .checked_add(offset)
+            .ok_or(Errno(libc::EOVERFLOW))?,
+        // All of it counts as data: a container has no holes, and those of a stream are not told.
+        libc::SEEK_DATA | libc::SEEK_HOLE if offset < 0 || offset >= size_signed => {
+            return Err(Errno(libc::ENXIO));
+        }
+        libc::SEEK_DATA => offset,
+        libc::SEEK_HOLE => size_signed,
+        _ => return Err(Errno(libc::EINVAL)),
+    };
+    real.lseek(fd, target, libc::SEEK_SET)
+}
+
+/// Whether what is stored of one file would, stored as it is, be the same contents in the other: a block file's address
+/// and keys agree. Headers of streams and containers are not copied in parts, so those do not count.
+#[must_use]
+pub fn same_bytes(from: &Open, to: &Open) -> bool {
+    let (from, to) = (&from.file, &to.file);
+    from.body == Body::Block
+        && (from.body, from.key, from.tweak) == (to.body, to.key, to.tweak)
+        && from.instance.identity == to.instance.identity
+}
+
+fn advance(real: &Real, fd: RawFd, offset: u64, count: usize) -> Result<(), Errno> {
+    let target = i64::try_from(advanced(offset, count)?).map_err(|_| Errno(libc::EOVERFLOW))?;
+    real.lseek(fd, target, libc::SEEK_SET).map(|_| ())
+}
+
+fn advanced(offset: u64, count: usize) -> Result<u64, Errno> {
+    let count = u64::try_from(count).map_err(|_| Errno(libc::EOVERFLOW))?;
+    offset.checked_add(count).ok_or(Errno(libc::EFBIG))
+}

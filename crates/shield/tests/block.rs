@@ -1,0 +1,326 @@
+//! Block files through the core: random writes, reads and truncations beside a plain file, and what is stored.
+//!
+//! Method: one operation after the other on the sealed file and on a vector of bytes, which must agree at every step.
+//! Deterministic: the random numbers come from a fixed seed, printed with a failure.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+
+use std::ffi::CString;
+use std::os::fd::RawFd;
+use std::sync::atomic::AtomicU64;
+
+use strongroom_crypto::SecretKey;
+use strongroom_format::header::Cipher;
+use strongroom_keyring::{NewObject, Object, Opener};
+use strongroom_shield::body::{self, BlockKey, Body, File, Memory};
+use strongroom_shield::instance::Instance;
+use strongroom_shield::keys::Keys;
+use strongroom_shield::real::Real;
+
+const BLOCK: usize = 8192;
+
+struct Sealed<'a> {
+    real: Real,
+    fd: RawFd,
+    instance: &'a Instance,
+    body: Body,
+    key: BlockKey,
+    memory: Memory,
+    path: std::path::PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+fn instance(cipher: Cipher) -> Instance {
+    let opener = Opener::raw(SecretKey::generate().unwrap());
+    let object = Object::create(&NewObject::instance(cipher), &opener).unwrap();
+    Instance::of_keys(Keys::open(&object, 1).unwrap())
+}
+
+impl<'a> Sealed<'a> {
+    fn new(instance: &'a Instance, body: Body, key: BlockKey) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let real = Real::linked();
+        let name = CString::new(path.to_str().unwrap()).unwrap();
+        let fd = real
+            .open(&name, libc::O_RDWR | libc::O_CREAT, 0o600)
+            .unwrap();
+        Self {
+            real,
+            fd,
+            instance,
+            body,
+            key,
+            memory: [const { AtomicU64::new(0) }; 4],
+            path,
+            _directory: directory,
+        }
+    }
+
+    fn file(&self) -> File<'_> {
+        let mut tweak = [9; 16];
+        // As all tweaks are: a free byte for the mark of tails, the first block's number.
+        tweak[11..].fill(0);
+        File {
+            instance: self.instance,
+            body: self.body,
+            key: self.key,
+            tweak,
+            memory: &self.memory,
+        }
+    }
+
+    fn write(&self, from: &[u8], at: usize) {
+        let at = u64::try_from(at).unwrap();
+        let count = body::write_at(&self.real, self.fd, &self.file(), from, at).unwrap();
+        assert_eq!(count, from.len());
+    }
+
+    fn read(&self, len: usize, at: usize) -> Vec<u8> {
+        let mut into = vec![0xa5; len];
+        let at = u64::try_from(at).unwrap();
+        let count = body::read_at(&self.real, self.fd, &self.file(), &mut into, at).unwrap();
+        into.truncate(count);
+        into
+    }
+
+    fn truncate(&self, size: usize) {
+        let size = u64::try_from(size).unwrap();
+        body::truncate(&self.real, self.fd, &self.file(), size).unwrap();
+    }
+
+    fn stored(&self) -> Vec<u8> {
+        std::fs::read(&self.path).unwrap()
+    }
+}
+
+impl Drop for Sealed<'_> {
+    fn drop(&mut self) {
+        self.real.close(self.fd).unwrap();
+    }
+}
+
+/// A small generator: the tests need many numbers, not good ones.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % u64::try_from(below).unwrap()).unwrap()
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        // Zeros often: they have rules of their own.
+        let zero = self.next(4) == 0;
+        (0..len)
+            .map(|_| {
+                if zero {
+                    0
+                } else {
+                    u8::try_from(self.next(256)).unwrap()
+                }
+            })
+            .collect()
+    }
+
+    fn offset(&mut self, limit: usize) -> usize {
+        let at = self.next(limit);
+        match self.next(3) {
+            0 => at,
+            1 => at / 16 * 16,
+            _ => at / BLOCK * BLOCK,
+        }
+    }
+}
+
+#[test]
+fn a_file_of_any_length_behaves_as_a_plain_one() {
+    for (seed, body, key) in [
+        (1, Body::Temporary, BlockKey::Temporary),
+        (2, Body::Block, BlockKey::Map),
+        (3, Body::NewLog, BlockKey::Wal),
+        (4, Body::Temporary, BlockKey::Temporary),
+    ] {
+        let cipher = if seed % 2 == 0 {
+            Cipher::Aes128Xts
+        } else {
+            Cipher::Aes256Xts
+        };
+        let instance = instance(cipher);
+        let sealed = Sealed::new(&instance, body, key);
+        let mut random = Random(0x9e37_79b9_7f4a_7c15 + seed);
+        let mut plain: Vec<u8> = Vec::new();
+        for step in 0..4000 {
+            let context = format!("seed {seed}, step {step}, {body:?}");
+            match random.next(10) {
+                0 => {
+                    let size = random.offset(5 * BLOCK);
+                    sealed.truncate(size);
+                    plain.resize(size, 0);
+                }
+                1..=5 => {
+                    let at = random.offset(5 * BLOCK);
+                    let limit = if random.next(4) == 0 { 3 * BLOCK } else { 100 };
+                    let len = 1 + random.next(limit);
+                    let bytes = random.bytes(len);
+                    sealed.write(&bytes, at);
+                    plain.resize(plain.len().max(at + len), 0);
+                    plain[at..at + len].copy_from_slice(&bytes);
+                }
+                _ => {
+                    let at = random.offset(6 * BLOCK);
+                    let len = 1 + random.next(3 * BLOCK);
+                    let end = plain.len().min(at + len);
+                    let expected = plain.get(at..end).unwrap_or_default();
+                    assert_eq!(sealed.read(len, at), expected, "{context}");
+                }
+            }
+            assert_eq!(sealed.stored().len(), plain.len(), "{context}");
+        }
+        assert_eq!(sealed.read(8 * BLOCK, 0), plain);
+    }
+}
+
+#[test]
+fn whole_units_of_any_class_behave_as_a_plain_file() {
+    let instance = instance(Cipher::Aes128Xts);
+    for key in [
+        BlockKey::Relation,
+        BlockKey::Wal,
+        BlockKey::Slru,
+        BlockKey::Control,
+    ] {
+        let sealed = Sealed::new(&instance, Body::Block, key);
+        let mut random = Random(0x1234_5678_9abc_def1 + u64::from(key.number()));
+        let mut plain = vec![0; 4 * BLOCK];
+        sealed.truncate(plain.len());
+        for step in 0..3000 {
+            // At any byte within the file, as a standby writes its log; beyond its end by blocks, with holes.
+            let (at, len) = if random.next(8) == 0 {
+                (random.next(12) * BLOCK, (1 + random.next(3)) * BLOCK)
+            } else {
+                let at = random.offset(plain.len() - 1);
+                (at, 1 + random.next((plain.len() - at).min(2 * BLOCK)))
+            };
+            let bytes = random.bytes(len);
+            sealed.write(&bytes, at);
+            plain.resize(plain.len().max(at + len), 0);
+            plain[at..at + len].copy_from_slice(&bytes);
+            let from = random.offset(plain.len());
+            let len = 1 + random.next(2 * BLOCK);
+            let end = plain.len().min(from + len);
+            assert_eq!(
+                sealed.read(len, from),
+                plain[from..end],
+                "{key:?}, step {step}"
+            );
+        }
+        assert_eq!(sealed.read(plain.len(), 0), plain);
+    }
+}
+
+#[test]
+fn a_write_touches_only_the_units_it_covers() {
+    let instance = instance(Cipher::Aes256Xts);
+    let sealed = Sealed::new(&instance, Body::Block, BlockKey::Wal);
+    let mut random = Random(77);
+    sealed.write(&vec![1; 3 * BLOCK], 0);
+    for _ in 0..500 {
+        let at = random.next(3 * BLOCK - 200);
+        let len = 1 + random.next(200);
+        let before = sealed.stored();
+        sealed.write(&random.bytes(len), at);
+        let after = sealed.stored();
+        let (from, to) = (at / 16 * 16, (at + len).next_multiple_of(16));
+        assert_eq!(before[..from], after[..from]);
+        assert_eq!(before[to..], after[to..]);
+    }
+}
+
+#[test]
+fn nothing_but_whole_zero_blocks_is_stored_as_it_is() {
+    let instance = instance(Cipher::Aes128Xts);
+    let sealed = Sealed::new(&instance, Body::Block, BlockKey::Relation);
+    sealed.write(&vec![0; 2 * BLOCK], 0);
+    assert!(sealed.stored().iter().all(|byte| *byte == 0));
+    let mut page = vec![0; BLOCK];
+    page[0] = 1;
+    sealed.write(&page, BLOCK);
+    let stored = sealed.stored();
+    assert!(stored[..BLOCK].iter().all(|byte| *byte == 0));
+    assert!(
+        stored[BLOCK..]
+            .chunks(16)
+            .all(|unit| unit.iter().any(|byte| *byte != 0))
+    );
+    assert_eq!(sealed.read(2 * BLOCK, 0)[BLOCK..], page);
+    // A hole within a block reads as zeros beside what was sealed.
+    sealed.write(&[7; 16], 4 * BLOCK + 4096);
+    let read = sealed.read(BLOCK, 4 * BLOCK);
+    assert_eq!(read.len(), 4096 + 16, "the file ends there");
+    assert!(read[..4096].iter().all(|byte| *byte == 0) && read[4096..] == [7; 16]);
+}
+
+#[test]
+fn a_new_log_keeps_its_zero_units_and_a_block_none() {
+    let instance = instance(Cipher::Aes128Xts);
+    let mut page = vec![0; BLOCK];
+    page[100] = 1;
+    for (body, zero_units) in [(Body::NewLog, 511), (Body::Block, 0)] {
+        let sealed = Sealed::new(&instance, body, BlockKey::Wal);
+        sealed.write(&page, 0);
+        let stored = sealed.stored();
+        let zero = stored
+            .chunks(16)
+            .filter(|unit| unit.iter().all(|byte| *byte == 0));
+        assert_eq!(zero.count(), zero_units, "{body:?}");
+        assert_eq!(sealed.read(BLOCK, 0), page);
+    }
+}
+
+#[test]
+fn equal_pages_at_different_places_do_not_look_alike() {
+    let instance = instance(Cipher::Aes128Xts);
+    let keys = [
+        BlockKey::Relation,
+        BlockKey::Wal,
+        BlockKey::Slru,
+        BlockKey::Control,
+        BlockKey::Map,
+    ];
+    let mut seen = std::collections::BTreeSet::new();
+    for key in keys {
+        let sealed = Sealed::new(&instance, Body::Block, key);
+        sealed.write(&vec![3; 2 * BLOCK], 0);
+        for block in sealed.stored().chunks(BLOCK) {
+            assert!(seen.insert(block.to_vec()), "{key:?}");
+        }
+    }
+}
+
+#[test]
+fn a_block_whose_last_part_is_missing_is_read_in_whole_units() {
+    let instance = instance(Cipher::Aes128Xts);
+    let sealed = Sealed::new(&instance, Body::Block, BlockKey::Relation);
+    sealed.write(&vec![5; BLOCK], 0);
+    sealed.real.ftruncate(sealed.fd, 1000).unwrap();
+    assert_eq!(sealed.read(BLOCK, 0), vec![5; 992]);
+    assert_eq!(sealed.read(BLOCK, 992), Vec::<u8>::new());
+}
+
+#[test]
+fn a_transfer_of_the_largest_piece_fits_at_any_offset() {
+    let instance = instance(Cipher::Aes128Xts);
+    let sealed = Sealed::new(&instance, Body::Temporary, BlockKey::Temporary);
+    let bytes = Random(5).bytes(strongroom_shield::scratch::LEN);
+    for at in [0, 1, 15, 16, 8191, 8193, 70_000] {
+        sealed.write(&bytes, at);
+        assert_eq!(sealed.read(bytes.len(), at), bytes, "at {at}");
+    }
+}

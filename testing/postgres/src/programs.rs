@@ -1,0 +1,105 @@
+//! Which PostgreSQL is tested.
+//!
+//! `STRONGROOM_TEST_PG_BIN` names the directory of the binaries; else the newest below /usr/lib/postgresql is taken.
+//! `STRONGROOM_TEST_PG_NEWER` names one of a newer major version, for upgrades and for the core of the tests on it.
+//! Collections of server binaries without `psql` are fine: clients come from the first.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The binaries of one version.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    bin: PathBuf,
+    major: u32,
+}
+
+impl Programs {
+    /// The version under test.
+    ///
+    /// # Panics
+    /// When there is none: these tests are about nothing else.
+    #[must_use]
+    pub fn installed() -> Self {
+        let named = std::env::var_os("STRONGROOM_TEST_PG_BIN").map(PathBuf::from);
+        let bin = named
+            .or_else(newest)
+            .expect("PostgreSQL's server is installed");
+        Self::at(bin)
+    }
+
+    /// A newer version, if the environment names one.
+    #[must_use]
+    pub fn newer() -> Option<Self> {
+        let bin = PathBuf::from(std::env::var_os("STRONGROOM_TEST_PG_NEWER")?);
+        Some(Self::at(bin))
+    }
+
+    fn at(bin: PathBuf) -> Self {
+        let said = Command::new(bin.join("postgres")).arg("--version").output();
+        let said = said.expect("postgres --version");
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let major = said
+            .split(|c: char| !c.is_ascii_digit())
+            .find_map(|digits| digits.parse().ok())
+            .expect("a version number");
+        Self { bin, major }
+    }
+
+    /// The major version.
+    #[must_use]
+    pub const fn major(&self) -> u32 {
+        self.major
+    }
+
+    /// Where the binaries are.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.bin
+    }
+
+    /// Whether this collection has the program.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.bin.join(name).exists()
+    }
+
+    /// The program; a client that is missing here is taken from the installed version.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        let here = self.bin.join(name);
+        if here.exists() {
+            return here;
+        }
+        newest().map_or(here, |bin| bin.join(name))
+    }
+
+    /// Whether the extension or loadable module is there.
+    #[must_use]
+    pub fn has_module(&self, name: &str) -> bool {
+        let told = Command::new(self.bin.join("pg_config"))
+            .arg("--pkglibdir")
+            .output();
+        let directory = told.map_or_else(
+            |_| self.bin.join("../lib/postgresql"),
+            |out| PathBuf::from(String::from_utf8_lossy(&out.stdout).trim()),
+        );
+        directory.join(format!("{name}.so")).exists()
+    }
+}
+
+fn newest() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let mut found: Vec<(u32, PathBuf)> = versions
+        .flatten()
+        .filter_map(|entry| {
+            Some((
+                entry.file_name().to_str()?.parse().ok()?,
+                entry.path().join("bin"),
+            ))
+        })
+        .filter(|(_, bin)| bin.join("postgres").exists())
+        .collect();
+    found.sort();
+    found.pop().map(|(_, bin)| bin)
+}
