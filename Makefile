@@ -14,7 +14,7 @@ SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
 deps:
-	@packaging/install-debian gcc:cc libc6-dev:/usr/include/stdio.h
+	@packaging/install-debian gcc:cc libc6-dev:/usr/include/stdio.h "perl:/usr/share/perl/5*/IPC/Cmd.pm"
 
 deps-test: deps
 	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb \
