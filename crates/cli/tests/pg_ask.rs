@@ -52,7 +52,7 @@ fn on_a_terminal(place: &Place, arguments: &[&str], lines: &[&str]) -> (i32, Str
     let mut lines = lines.iter();
     let deadline = Instant::now() + PATIENCE;
     let mut answered = 0;
-    let status = loop {
+    loop {
         assert!(Instant::now() < deadline, "nothing more after {shown:?}");
         let mut polled = [PollFd::new(&near, PollFlags::IN)];
         let wait = Timespec::try_from(Duration::from_millis(50)).unwrap();
@@ -60,8 +60,8 @@ fn on_a_terminal(place: &Place, arguments: &[&str], lines: &[&str]) -> (i32, Str
             let mut buffer = [0; 4096];
             let length = near.read(&mut buffer).unwrap_or(0);
             shown.push_str(&String::from_utf8_lossy(&buffer[..length]));
-        } else if let Some(status) = child.try_wait().unwrap() {
-            break status;
+        } else if child.try_wait().unwrap().is_some() {
+            break;
         }
         let last = shown[answered..].lines().last().unwrap_or_default();
         if last.contains("assphrase of ") && last.ends_with(": ") {
@@ -71,7 +71,8 @@ fn on_a_terminal(place: &Place, arguments: &[&str], lines: &[&str]) -> (i32, Str
                 .unwrap_or_else(|| panic!("asked once more: {shown:?}"));
             near.write_all(format!("{line}\n").as_bytes()).unwrap();
         }
-    };
+    }
+    let status = child.wait().unwrap();
     assert!(lines.next().is_none(), "not asked often enough: {shown:?}");
     (status.code().unwrap_or(-1), shown)
 }

@@ -3,8 +3,6 @@
 //!
 //! Method: an instance is spoilt in one way after another; each time every byte of the data directory is compared before
 //! and after, for `strongroom pg start` and for a start with nothing but the library.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
-
 mod instance;
 
 use std::fs;
@@ -14,6 +12,8 @@ use std::time::{Duration, Instant};
 use strongroom_format::header::header_layout;
 
 use instance::{OTHER, Place, Run, give, is_root, run};
+
+const HEADER: &str = "data/strongroom.header";
 
 /// What a start must end with.
 struct Refusal {
@@ -133,12 +133,10 @@ fn options_are_tried_before_the_configuration() {
 #[test]
 fn headers_that_are_missing_damaged_or_of_another_instance() {
     let place = Place::with_instance();
-    let path = place.path("data/strongroom.header");
+    let path = place.path(HEADER);
     let good = fs::read(&path).unwrap();
     let spoilt = |bytes: &[u8], expected: &Refusal| {
-        fs::remove_file(&path).unwrap();
-        fs::write(&path, bytes).unwrap();
-        give(&path);
+        place.overwrite(HEADER, bytes);
         refused(&place, expected);
     };
     spoilt(&good[..1000], &refusal(4, "SR-3006"));
@@ -178,7 +176,7 @@ fn headers_that_are_missing_damaged_or_of_another_instance() {
         .succeeded();
     let header_of = |data: &str| fs::read(place.path(data).join("strongroom.header")).unwrap();
     spoilt(&header_of("b"), &refusal(3, "SR-2002"));
-    fs::write(&path, header_of("c")).unwrap();
+    place.overwrite(HEADER, &header_of("c"));
     let before = place.everything("data");
     place.start(&[]).failed(4, "SR-7001");
     assert_ne!(place.start_unattended().code, 0);
@@ -191,8 +189,7 @@ fn headers_that_are_missing_damaged_or_of_another_instance() {
     place.start(&[]).failed(6, "SR-7004");
     assert_ne!(place.start_unattended().code, 0);
     assert!(before == place.everything("data"));
-    fs::write(&path, &good).unwrap();
-    give(&path);
+    place.overwrite(HEADER, &good);
     place.start(&[]).succeeded();
     place.stop();
 }

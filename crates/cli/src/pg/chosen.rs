@@ -19,7 +19,8 @@ use strongroom_format::code;
 use strongroom_format::header::ObjectKind;
 use strongroom_format::postgres::CONFIG_FILE;
 use strongroom_keyring::{KeySource, Keyring, Object, Opener, SourceContext, durable};
-use strongroom_shield::{instance, source};
+use strongroom_shield::instance::{self, Instance};
+use strongroom_shield::source;
 
 use super::directory::Directory;
 use crate::Context;
@@ -147,6 +148,14 @@ impl Chosen {
     /// Fetches the key.
     pub(super) fn opener(&self) -> Result<Opener, Failure> {
         Ok(self.key.opener(&self.context)?)
+    }
+
+    /// Opens the instance with it, for its files. SR-7003 while a conversion is unfinished.
+    pub(super) fn instance(&self, directory: &Directory) -> Result<Instance, Failure> {
+        let about = |error| Failure::from(error).within(&format!("{}: ", directory.shown()));
+        // The header first: what can be told without a key is.
+        instance::header(&directory.path).map_err(about)?;
+        Instance::open(&directory.path, &[], &self.opener()?).map_err(about)
     }
 
     /// Opens the instance's header with it.

@@ -44,10 +44,10 @@ pub(super) struct InitdbArgs {
     /// aes-128-xts or aes-256-xts
     #[arg(long, value_name = "CIPHER", default_value = "aes-256-xts", value_parser = cipher)]
     cipher: Cipher,
-    /// Take over the data key of another instance, as pg_upgrade --link needs it
+    /// Take over the data key of another instance, as `pg_upgrade` --link needs it
     #[arg(long, value_name = "DIR", conflicts_with = "cipher")]
     copy_key_from: Option<PathBuf>,
-    /// Make header and configuration only: for pg_basebackup, which fills the directory itself
+    /// Make header and configuration only: for `pg_basebackup`, which fills the directory itself
     #[arg(long)]
     header_only: bool,
     #[command(flatten)]
@@ -181,7 +181,7 @@ fn write_own(directory: &Directory, chosen: &Chosen, header: &[u8]) -> Result<()
 
 /// The instance as the shield shows it has the geometry that its tweaks count on; without the shield it cannot be read.
 fn check_made(initdb: &Path, directory: &Directory, chosen: &Chosen) -> Result<(), Failure> {
-    let bindir = initdb.parent().unwrap_or(Path::new(""));
+    let bindir = initdb.parent().unwrap_or_else(|| Path::new(""));
     let control = Control::read(bindir, directory, Some(chosen))?;
     let geometry = [
         ("Database block size", BLOCK),
