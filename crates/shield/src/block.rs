@@ -52,7 +52,8 @@ pub fn read_at(
     scratch::with(|plain, cipher| {
         let span = Span::of(offset, into.len())?;
         let stored = cipher.get_mut(..span.len).ok_or(EINVAL)?;
-        let count = real.pread(fd, stored, span.base)?;
+        // In full: less than this would be the file's end, and in a unit's middle its tail.
+        let count = real.pread_full(fd, stored, span.base)?;
         let stored = stored.get(..count).ok_or(EIO)?;
         if span.skip == 0 && span.len == into.len() {
             open(file, span.first_block, stored, into)?;
@@ -343,12 +344,21 @@ impl Write<'_> {
         let count = self
             .real
             .pwrite(self.fd, stored, self.span.at(units.start))?;
-        if count == stored.len() {
+        let unit_end = count
+            .checked_next_multiple_of(UNIT)
+            .map_or(stored.len(), |end| end.min(stored.len()));
+        let torn = stored.get(count..unit_end).unwrap_or_default();
+        // A unit of which a part is new is noise, and with it the neighbours' bytes in it: it is finished, if it can be.
+        let at = self.span.at(units.start.saturating_add(count));
+        let reached = match self.real.pwrite_full(self.fd, torn, at) {
+            Ok(()) => unit_end,
+            Err(_) => count.saturating_sub(count.checked_rem(UNIT).unwrap_or(0)),
+        };
+        if reached == stored.len() {
             return Ok(len);
         }
-        let reached = units.start.saturating_add(count);
-        let whole = reached.saturating_sub(reached.checked_rem(UNIT).unwrap_or(0));
-        Ok(whole.saturating_sub(self.span.skip).min(len))
+        let reached = units.start.saturating_add(reached);
+        Ok(reached.saturating_sub(self.span.skip).min(len))
     }
 }
 
