@@ -370,7 +370,7 @@ fn transfers_that_the_kernel_cuts_short_are_reported_so_and_can_be_continued() {
                 let count = body::write_at(&sealed.real, sealed.fd, &sealed.file(), rest, offset);
                 let count = count.unwrap();
                 assert!(count > 0 && count <= rest.len());
-                assert!(count == rest.len() || (at + done + count) % 16 == 0);
+                assert!(count == rest.len() || (at + done + count).is_multiple_of(16));
                 done += count;
             }
             let mut read = Vec::new();
