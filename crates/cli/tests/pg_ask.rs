@@ -64,7 +64,7 @@ fn on_a_terminal(place: &Place, arguments: &[&str], lines: &[&str]) -> (i32, Str
             break;
         }
         let last = shown[answered..].lines().last().unwrap_or_default();
-        if last.contains("assphrase of ") && last.ends_with(": ") {
+        if last.contains("assphrase") && last.ends_with(": ") {
             answered = shown.len();
             let line = lines
                 .next()
@@ -146,4 +146,20 @@ fn asked_once_and_handed_on_by_nothing_that_others_see() {
         code == 0 && shown.contains("Data encryption key:                  passphrase"),
         "{shown}"
     );
+}
+
+#[test]
+fn a_keyring_that_somebody_has_to_open_is_not_for_servers() {
+    let place = Place::new();
+    let keyring = |verb: &[&'static str]| [&["--keyring", "keys"], verb].concat();
+    let init = keyring(&["keyring", "init", "--provider", "passphrase"]);
+    let (code, shown) = on_a_terminal(&place, &init, &[PASSPHRASE, PASSPHRASE]);
+    assert_eq!(code, 0, "{shown}");
+    let create = keyring(&["key", "create", "app"]);
+    let (code, shown) = on_a_terminal(&place, &create, &[PASSPHRASE]);
+    assert_eq!(code, 0, "{shown}");
+    let initdb = keyring(&["pg", "initdb", "-D", "data", "--key-id", "app"]);
+    let (code, shown) = on_a_terminal(&place, &initdb, &[]);
+    assert!(code == 2 && shown.contains("error[SR-1004]"), "{shown}");
+    assert!(!place.path("data").exists());
 }

@@ -125,6 +125,8 @@ impl InitdbArgs {
             return Ok((chosen, instance::header(&other.path)?));
         }
         let chosen = Chosen::for_new(key, context, directory)?;
+        // What cannot be written there is refused before a key is fetched.
+        chosen.configuration()?;
         let object = Object::create(&NewObject::instance(self.cipher), &chosen.opener()?)?;
         let bytes = object.initial_bytes();
         Ok((chosen, bytes))
