@@ -12,7 +12,7 @@ use strongroom_crypto::SecretKey;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::{NewObject, Object, Opener};
 use strongroom_shield::instance::Instance;
-use strongroom_shield::place::{Ruling, rule};
+use strongroom_shield::place::{Ruling, rule, rule_followed};
 use strongroom_shield::roots;
 
 fn opener() -> Opener {
@@ -63,4 +63,10 @@ fn each_version_directory_is_of_its_own_instance() {
     for beside in ["export.csv", "log/server.txt", "PG_16_202307071/5/16384"] {
         assert_eq!(root_of(&space.join(beside)), None, "{beside}");
     }
+    // A tablespace's target that no instance's link told of belongs to the instance of its version when a program names
+    // it, and to none when a link of some other data directory led there: that may be a plain instance's.
+    let unknown = place.join("elsewhere/PG_15_202209061/5/16384");
+    assert_eq!(root_of(&unknown), Some(0));
+    let followed = rule_followed(b"/", unknown.as_os_str().as_bytes());
+    assert_eq!(followed, Ok(Ruling::Outside));
 }

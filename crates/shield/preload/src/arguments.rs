@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use shield::place::{Ruling, rule};
+use shield::place::{Ruling, rule, rule_followed};
 use shield::real::Errno;
 use shield::roots;
 
@@ -76,7 +76,7 @@ fn followed(base: c_int, path: &[u8]) -> Result<Ruling, Errno> {
     let kept = Errno::last();
     let mut buffer = [0_u8; PATH_MAX];
     let outcome = match leads_to(base, path, &mut buffer) {
-        Ok(Some(there)) => rule(b"/", there),
+        Ok(Some(there)) => rule_followed(b"/", there),
         // It does not exist: what its directory leads to, and then its name.
         Err(Errno(libc::ENOENT)) => {
             let cut = path.iter().rposition(|&byte| byte == b'/');
@@ -85,7 +85,7 @@ fn followed(base: c_int, path: &[u8]) -> Result<Ruling, Errno> {
                 None => (Some(&b"."[..]), Some(path)),
             };
             match leads_to(base, directory.unwrap_or_default(), &mut buffer) {
-                Ok(Some(there)) => rule(there, name.unwrap_or_default()),
+                Ok(Some(there)) => rule_followed(there, name.unwrap_or_default()),
                 _ => Ok(Ruling::Outside),
             }
         }
