@@ -294,7 +294,7 @@ fn crash(node: &mut Node<'_>, rows: u32, sizes: &mut Sizes) -> Result<(Duration,
     node.cluster.psql(LARGE, &work)?;
     let end: u64 = node.cluster.psql(LARGE, position)?.parse()?;
     sizes.replayed = end.saturating_sub(begin);
-    node.server.take().map_or(Ok(()), Server::kill)?;
+    node.server.take().ok_or("no server")?.kill()?;
     rustix::fs::sync();
     let (server, taken) = Server::start(&node.cluster)?;
     node.server = Some(server);
