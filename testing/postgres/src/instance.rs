@@ -68,9 +68,14 @@ impl<'a> Instance<'a> {
     /// # Panics
     /// When it fails.
     pub fn initialise(&self, more: &[&str]) {
-        self.prepare();
-        let mut initdb = self.program("initdb");
+        let mut initdb = match &self.guard {
+            Guard::Plain => self.program("initdb"),
+            Guard::Sealed { .. } => self.strongroom("initdb"),
+        };
         initdb.arg("-D").arg(&self.data);
+        if let Guard::Sealed { key, cipher } = &self.guard {
+            initdb.args(["--cipher", cipher, "--key-file"]).arg(key).arg("--");
+        }
         initdb.args(["-k", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
         checked(initdb.args(more));
         self.configure(
@@ -79,15 +84,25 @@ impl<'a> Instance<'a> {
         );
     }
 
-    /// Makes the empty data directory, sealed if the instance is.
+    /// Makes the empty data directory, for programs that fill it: with a header if the instance is sealed.
     ///
     /// # Panics
     /// When it cannot be made.
     pub fn prepare(&self) {
         drop(self.room.directory(&self.name));
         if let Guard::Sealed { key, cipher } = &self.guard {
-            crate::seal::seal(self.room, &self.data, key, cipher);
+            let mut header = self.strongroom("initdb");
+            header.arg("--header-only").arg("-D").arg(&self.data).args(["--cipher", cipher, "--key-file"]);
+            checked(header.arg(key));
         }
+    }
+
+    /// `strongroom pg`, with this version of PostgreSQL.
+    #[must_use]
+    pub fn strongroom(&self, subcommand: &str) -> Command {
+        let mut command = self.room.strongroom();
+        command.env("PG_BINDIR", self.programs.directory()).arg(subcommand);
+        command
     }
 
     /// The data directory.
@@ -232,14 +247,21 @@ impl<'a> Instance<'a> {
     }
 
     fn starting(&self) -> Command {
-        let mut command = self.program("pg_ctl");
         let options = format!(
             "-p {} -k {} -c listen_addresses=",
             self.port,
             self.room.path().display()
         );
+        let mut command = match &self.guard {
+            Guard::Plain => self.program("pg_ctl"),
+            Guard::Sealed { .. } => self.strongroom("start"),
+        };
         command.arg("-D").arg(&self.data).arg("-l").arg(self.log());
-        command.args(["-s", "-w", "-t", "90", "-o", &options, "start"]);
+        match &self.guard {
+            Guard::Plain => command.arg("start"),
+            Guard::Sealed { .. } => command.arg("--"),
+        };
+        command.args(["-s", "-w", "-t", "90", "-o", &options]);
         command
     }
 

@@ -18,6 +18,7 @@ use strongroom_testing::setup::raw_key;
 pub struct Room {
     directory: tempfile::TempDir,
     library: PathBuf,
+    command: PathBuf,
 }
 
 impl Room {
@@ -29,12 +30,19 @@ impl Room {
     pub fn new(name: &str) -> Self {
         let directory = tempfile::Builder::new().prefix(&format!("sr-{name}-")).tempdir();
         let directory = directory.expect("a temporary directory");
-        // A copy: the library may be built anew while servers have it open.
-        let library = directory.path().join("libstrongroom_shield.so");
-        fs::copy(built_library(), &library).expect("the library can be copied");
-        let room = Self { directory, library };
-        room.give(room.path(), 0o755);
-        room.give(&room.library, 0o755);
+        // Copies: the library may be built anew while servers have it open.
+        let bin = directory.path().join("bin");
+        fs::create_dir(&bin).expect("a new directory");
+        let room = Self {
+            library: bin.join("libstrongroom_shield.so"),
+            command: bin.join("strongroom"),
+            directory,
+        };
+        fs::copy(built_library(), &room.library).expect("the library can be copied");
+        fs::copy(built_command(), &room.command).expect("the command can be copied");
+        for path in [room.path(), &bin, &room.library, &room.command] {
+            room.give(path, 0o755);
+        }
         room
     }
 
@@ -54,6 +62,12 @@ impl Room {
     #[must_use]
     pub fn library(&self) -> &Path {
         &self.library
+    }
+
+    /// Takes what a debugger needs out of the library: strace would read it for each process.
+    pub fn strip_library(&self) {
+        // Without strip(1) it is only slower.
+        drop(Command::new("strip").arg(&self.library).status());
     }
 
     /// A new directory of PostgreSQL's user.
@@ -95,6 +109,14 @@ impl Room {
         if let Some((user, group)) = other_user() {
             chown(path, Some(user), Some(group)).expect("an owner");
         }
+    }
+
+    /// `strongroom pg`, as PostgreSQL's user.
+    #[must_use]
+    pub fn strongroom(&self) -> Command {
+        let mut command = self.command(&self.command);
+        command.env("STRONGROOM_SHIELD_LIB", &self.library).arg("pg");
+        command
     }
 
     /// A program that runs in the room as PostgreSQL's user, with nothing of the test's environment that concerns
