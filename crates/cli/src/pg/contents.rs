@@ -78,11 +78,18 @@ pub(super) fn check_control(directory: &Directory, instance: &Instance) -> Resul
     let mut first = [0; 16];
     let read = Contents::new(&file, instance, seal).read(&mut first, 0);
     read.map_err(|errno| Failure::io(&path, &std::io::Error::from_raw_os_error(errno.0)))?;
-    let version = first
+    if looks_like_control(&first) {
+        return Ok(());
+    }
+    Err(wrong())
+}
+
+/// Whether this is the beginning of a control file in PostgreSQL's own format.
+pub(super) fn looks_like_control(bytes: &[u8]) -> bool {
+    let version = bytes
         .get(CONTROL_VERSION)
         .and_then(|bytes| bytes.try_into().ok());
-    match version.map(u32::from_le_bytes) {
-        Some(version) if CONTROL_VERSIONS.contains(&version) => Ok(()),
-        _ => Err(wrong()),
-    }
+    version
+        .map(u32::from_le_bytes)
+        .is_some_and(|version| CONTROL_VERSIONS.contains(&version))
 }
