@@ -33,7 +33,12 @@ impl Programs {
         Some(Self::at(bin))
     }
 
-    fn at(bin: PathBuf) -> Self {
+    /// The binaries of this directory.
+    ///
+    /// # Panics
+    /// When there is no server in it.
+    #[must_use]
+    pub fn at(bin: PathBuf) -> Self {
         let said = Command::new(bin.join("postgres")).arg("--version").output();
         let said = said.expect("postgres --version");
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
