@@ -2,7 +2,8 @@
 //! is changed, and one error says why.
 //!
 //! Method: an instance is spoilt in one way after another; each time every byte of the data directory is compared before
-//! and after, for `strongroom pg start` and for a start with nothing but the library.#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+//! and after, for `strongroom pg start` and for a start with nothing but the library.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod instance;
 
