@@ -99,6 +99,26 @@ impl Server {
         }
     }
 
+    /// Processor time of all its processes so far, in user mode and in the kernel: also of those that have ended. Waits
+    /// until there is no session, so that each is counted once.
+    ///
+    /// # Errors
+    /// A session stays.
+    pub fn processor_time(&self) -> Result<Duration, Failure> {
+        let begin = Instant::now();
+        while children(self.postmaster).into_iter().any(is_session) {
+            if begin.elapsed() > PATIENCE {
+                return Err("a session stays".into());
+            }
+            std::thread::sleep(PAUSE);
+        }
+        let ended = ticks(self.postmaster, OWN_AND_REAPED);
+        let running = children(self.postmaster).into_iter();
+        let ticks = running.fold(ended, |sum, child| sum + ticks(child, OWN));
+        let second = rustix::param::clock_ticks_per_second();
+        Ok(Duration::from_secs(ticks) / u32::try_from(second)?)
+    }
+
     /// Stops it in order: sessions are ended, a checkpoint is written.
     ///
     /// # Errors
@@ -228,6 +248,23 @@ fn children(parent: u32) -> Vec<u32> {
 
 fn parent_of(process: u32) -> Option<u32> {
     stat(process)?.get(1)?.parse().ok()
+}
+
+/// Whether a child of a postmaster serves a client of user `postgres`, or has ended and is still to be reaped.
+fn is_session(process: u32) -> bool {
+    let title = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    title.starts_with(b"postgres: postgres ") || (exists(process) && !alive(process))
+}
+
+/// Fields of [`stat`]: utime and stime; with cutime and cstime.
+const OWN: std::ops::Range<usize> = 11..13;
+const OWN_AND_REAPED: std::ops::Range<usize> = 11..15;
+
+/// The sum of these fields, in clock ticks; 0 for a process that is gone.
+fn ticks(process: u32, fields: std::ops::Range<usize>) -> u64 {
+    let all = stat(process).unwrap_or_default();
+    let counts = all.get(fields).unwrap_or_default().iter();
+    counts.filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
 /// What /proc tells of a process, from its state on.
