@@ -236,14 +236,23 @@ impl<'a> Instance<'a> {
         checked(&mut self.starting());
     }
 
-    /// Starts a server that has to refuse; what it said.
+    /// Starts the server if it can be started.
+    ///
+    /// # Errors
+    /// What the server said.
+    pub fn try_start(&self) -> Result<(), String> {
+        let output = self.starting().output().map_err(|error| error.to_string())?;
+        if output.status.success() { Ok(()) } else { Err(self.said()) }
+    }
+
+    /// Starts a server that has to refuse; what it and the command said.
     ///
     /// # Panics
     /// When it starts.
     pub fn start_refused(&self) -> String {
         let before = self.said().len();
-        drop(refused(&mut self.starting()));
-        self.said().get(before..).unwrap_or_default().to_owned()
+        let told = refused(&mut self.starting());
+        format!("{told}{}", self.said().get(before..).unwrap_or_default())
     }
 
     fn starting(&self) -> Command {

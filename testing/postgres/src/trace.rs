@@ -43,7 +43,9 @@ impl Call {
     /// Whether the shield should have seen it and did not.
     #[must_use]
     pub fn escaped(&self) -> bool {
-        if self.shielded || IMMATERIAL.contains(&self.name.as_str()) {
+        // opendir(): the shield is at readdir().
+        let directory = self.name == "openat" && self.shown.contains("O_DIRECTORY");
+        if self.shielded || directory || IMMATERIAL.contains(&self.name.as_str()) {
             return false;
         }
         // What is stored in clear, once opened, is the C library's and the program's own affair.
