@@ -2,28 +2,30 @@
 #   make demo     build, then the tour: every line that it prints is a check
 #   make test     every test
 #   make lint     formatting, clippy, documentation links
-#   make bench    the guard beside stock SQLite, interleaved
+#   make bench    the guards beside stock SQLite and stock PostgreSQL, interleaved
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: demo test lint bench deps deps-test build clean
+.PHONY: demo test lint bench deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
 deps:
 	@packaging/install-debian gcc:cc libc6-dev:/usr/include/stdio.h "perl:/usr/share/perl/5*/IPC/Cmd.pm"
 
-deps-test: deps
-	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb \
-		"postgresql:/usr/lib/postgresql/*/bin/postgres"
+deps-postgres: deps
+	@packaging/install-debian "postgresql:/usr/lib/postgresql/*/bin/postgres"
+
+deps-test: deps-postgres
+	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb
 
 build: deps
 	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-shield-preload
 
-demo: build
+demo: deps-postgres build
 	$(CARGO) build --locked --release -p strongroom-benches --bin strongroom-tour
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-tour
 
@@ -36,8 +38,12 @@ lint: deps
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
-bench: deps
+# PostgreSQL's user must be able to enter the directory.
+BENCH_DIRECTORY ?= /var/tmp
+bench: deps-postgres build
 	$(CARGO) run --locked --release -p strongroom-benches --bin strongroom-bench -- --rounds 7
+	$(CARGO) build --locked --release -p strongroom-benches-postgres
+	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-postgres --directory $(BENCH_DIRECTORY)
 
 clean:
 	$(CARGO) clean

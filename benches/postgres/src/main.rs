@@ -165,11 +165,11 @@ fn rotate(
         let index = (first + turn) % nodes.len();
         let node = nodes.get_mut(index).ok_or("no such peer")?;
         let name = node.peer.name();
-        let (taken, result) = workload
+        let done = workload
             .once(node, rows, round, options, sizes)
             .map_err(|error| format!("{}: {name}: {error}", line.name))?;
-        line.push(node.peer, taken);
-        if agreed.get_or_insert_with(|| result.clone()) != &result {
+        line.push(node.peer, &done);
+        if agreed.get_or_insert_with(|| done.result.clone()) != &done.result {
             return Err(format!("{}: {name} returned something else", line.name).into());
         }
     }

@@ -3,6 +3,7 @@
 //! Must not: give a peer a setting that the others do not get (B3).
 
 use std::path::Path;
+use std::time::Duration;
 
 use strongroom_benches::Failure;
 use strongroom_benches::postgres::{Cluster, Place, Server};
@@ -65,6 +66,11 @@ impl<'place> Node<'place> {
             cluster,
             server: Some(server),
         })
+    }
+
+    /// Processor time of the server's processes so far.
+    pub(crate) fn processor_time(&self) -> Result<Duration, Failure> {
+        self.server.as_ref().ok_or("no server")?.processor_time()
     }
 
     /// Stops the server in order.

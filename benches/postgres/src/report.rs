@@ -11,7 +11,11 @@ use strongroom_benches::report::{duration, mebibytes};
 use strongroom_benches::stats::Samples;
 
 use crate::peer::Peer;
+use crate::workloads::Round;
 use crate::{Options, Sizes};
+
+/// A processor time below this, in seconds, says nothing: it is counted in hundredths.
+const PROCESSOR_MIN: f64 = 0.2;
 
 /// One workload's rounds.
 #[derive(Serialize)]
@@ -26,6 +30,8 @@ pub(crate) struct Line {
     operation: &'static str,
     /// The rounds of plain, AES-256-XTS and AES-128-XTS, in this order.
     samples: [Samples; 3],
+    /// Processor time of the servers' processes in these rounds.
+    processor: [Samples; 3],
 }
 
 impl Line {
@@ -42,31 +48,38 @@ impl Line {
             operations,
             operation,
             samples: Default::default(),
+            processor: Default::default(),
         }
     }
 
     fn of(&self, peer: Peer) -> &Samples {
-        let [plain, aes256, aes128] = &self.samples;
-        match peer {
-            Peer::Plain => plain,
-            Peer::Aes256 => aes256,
-            Peer::Aes128 => aes128,
-        }
+        one(&self.samples, peer)
     }
 
     /// Adds a round of `peer`.
-    pub(crate) fn push(&mut self, peer: Peer, taken: std::time::Duration) {
-        let [plain, aes256, aes128] = &mut self.samples;
-        match peer {
-            Peer::Plain => plain,
-            Peer::Aes256 => aes256,
-            Peer::Aes128 => aes128,
-        }
-        .push(taken);
+    pub(crate) fn push(&mut self, peer: Peer, round: &Round) {
+        let [plain, aes256, aes128] = self.samples.each_mut();
+        let [plain_work, aes256_work, aes128_work] = self.processor.each_mut();
+        let (samples, processor) = match peer {
+            Peer::Plain => (plain, plain_work),
+            Peer::Aes256 => (aes256, aes256_work),
+            Peer::Aes128 => (aes128, aes128_work),
+        };
+        samples.push(round.taken);
+        processor.push(round.processor);
     }
 
-    fn penalty(&self, peer: Peer) -> String {
-        penalty(self.of(Peer::Plain).median(), self.of(peer).median())
+    /// In time, and in processor time.
+    fn penalties(&self, peer: Peer) -> [String; 2] {
+        let median = |samples, peer| one(samples, peer).median();
+        let time = penalty(self.of(Peer::Plain).median(), self.of(peer).median());
+        let plain = median(&self.processor, Peer::Plain);
+        let processor = if plain < PROCESSOR_MIN {
+            "-".to_owned()
+        } else {
+            penalty(plain, median(&self.processor, peer))
+        };
+        [time, processor]
     }
 
     fn row(&self) -> String {
@@ -77,16 +90,25 @@ impl Line {
         } else {
             format!(", per {}", self.operation)
         };
+        let [aes256, aes256_work] = self.penalties(Peer::Aes256);
+        let [aes128, aes128_work] = self.penalties(Peer::Aes128);
         format!(
-            "| {}{unit} | {} | {} | {} | {} | {} | {} % |",
+            "| {}{unit} | {} | {} | {aes256} | {aes256_work} | {} | {aes128} | {aes128_work} | {} % |",
             self.name,
             shown(Peer::Plain),
             shown(Peer::Aes256),
-            self.penalty(Peer::Aes256),
             shown(Peer::Aes128),
-            self.penalty(Peer::Aes128),
             spreads.join(" / "),
         )
+    }
+}
+
+fn one(samples: &[Samples; 3], peer: Peer) -> &Samples {
+    let [plain, aes256, aes128] = samples;
+    match peer {
+        Peer::Plain => plain,
+        Peer::Aes256 => aes256,
+        Peer::Aes128 => aes128,
     }
 }
 
@@ -96,7 +118,8 @@ pub(crate) fn penalty(plain: f64, sealed: f64) -> String {
         return "-".to_owned();
     }
     let per_cent = (sealed / plain - 1.0) * 100.0;
-    let tenths = (per_cent * 10.0).ceil();
+    // What the division adds in the last places is not to be rounded up.
+    let tenths = (per_cent * 10.0 - 1e-6).ceil();
     // No negative zero.
     let tenths = if tenths == 0.0 { 0.0 } else { tenths };
     format!("{:+.1} %", tenths / 10.0)
@@ -160,8 +183,8 @@ impl Report {
                 group = line.group;
                 writeln!(
                     out,
-                    "\n**{group}**\n\n| workload | plain | AES-256-XTS | penalty | AES-128-XTS | penalty | spread |\n\
-                     |---|---:|---:|---:|---:|---:|---:|"
+                    "\n**{group}**\n\n| workload | plain | AES-256-XTS | penalty | in CPU | AES-128-XTS | penalty | in CPU | spread |\n\
+                     |---|---:|---:|---:|---:|---:|---:|---:|---:|"
                 )?;
             }
             writeln!(out, "{}", line.row())?;
@@ -232,6 +255,7 @@ impl Report {
 mod tests {
     use super::{Line, penalty};
     use crate::peer::Peer;
+    use crate::workloads::Round;
     use std::time::Duration;
 
     #[test]
@@ -243,16 +267,25 @@ mod tests {
     }
 
     #[test]
-    fn a_row_shows_one_operation_and_the_penalty_of_medians() {
+    fn a_row_shows_one_operation_and_the_penalties_of_medians() {
         let mut line = Line::new("g", "w", 10, "read");
+        let mut push = |peer, taken, processor| {
+            let round = Round {
+                taken: Duration::from_millis(taken),
+                processor: Duration::from_millis(processor),
+                result: String::new(),
+            };
+            line.push(peer, &round);
+        };
         for milliseconds in [10, 20, 30] {
-            line.push(Peer::Plain, Duration::from_millis(milliseconds));
-            line.push(Peer::Aes256, Duration::from_millis(milliseconds + 5));
-            line.push(Peer::Aes128, Duration::from_millis(2 * milliseconds));
+            push(Peer::Plain, milliseconds, 1000);
+            push(Peer::Aes256, milliseconds + 5, 1010);
+            push(Peer::Aes128, 2 * milliseconds, 1000);
         }
         assert_eq!(
             line.row(),
-            "| w, per read | 2.00 ms | 2.50 ms | +25.0 % | 4.00 ms | +100.0 % | 100 / 80 / 100 % |"
+            "| w, per read | 2.00 ms | 2.50 ms | +25.0 % | +1.0 % | 4.00 ms | +100.0 % | +0.0 % \
+             | 100 / 80 / 100 % |"
         );
     }
 }

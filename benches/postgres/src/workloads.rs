@@ -22,6 +22,16 @@ const SPILL_MIN: u64 = 8 << 20;
 /// One write for three reads.
 const ONE_TO_THREE: &[&str] = &["select-only@3", "simple-update@1"];
 
+/// One round of one peer.
+pub(crate) struct Round {
+    /// How long it took.
+    pub(crate) taken: Duration,
+    /// Processor time of the server's processes meanwhile.
+    pub(crate) processor: Duration,
+    /// What its peers must return too.
+    pub(crate) result: String,
+}
+
 /// What a workload does.
 #[derive(Clone, Copy)]
 enum Work {
@@ -191,7 +201,7 @@ impl Workload {
         Line::new(self.group, self.name, operations, operation)
     }
 
-    /// One round of one peer: how long it took, and what its peers must return too.
+    /// One round of one peer.
     pub(crate) fn once(
         &self,
         node: &mut Node<'_>,
@@ -199,7 +209,7 @@ impl Workload {
         round: u32,
         options: &Options,
         sizes: &mut Sizes,
-    ) -> Result<(Duration, String), Failure> {
+    ) -> Result<Round, Failure> {
         match self.work {
             Work::Bulk => bulk(node, options.scale),
             Work::Pgbench(run, fewer) => transactions(node, run, fewer, round, options),
@@ -216,11 +226,28 @@ fn settle(node: &Node<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn bulk(node: &Node<'_>, scale: u32) -> Result<(Duration, String), Failure> {
+/// Runs what is under the clock, and then what the peers must agree on.
+fn measured(
+    node: &Node<'_>,
+    database: &str,
+    work: impl FnOnce() -> Result<Duration, Failure>,
+    check: &str,
+) -> Result<Round, Failure> {
+    let before = node.processor_time()?;
+    let taken = work()?;
+    let processor = node.processor_time()?.saturating_sub(before);
+    Ok(Round {
+        taken,
+        processor,
+        result: node.cluster.psql(database, check)?,
+    })
+}
+
+fn bulk(node: &Node<'_>, scale: u32) -> Result<Round, Failure> {
     settle(node)?;
-    let taken = pgbench::initialise(&node.cluster, BULK, scale)?;
+    let work = || pgbench::initialise(&node.cluster, BULK, scale);
     let check = "SELECT count(*), sum(bid), max(aid) FROM pgbench_accounts;";
-    Ok((taken, node.cluster.psql(BULK, check)?))
+    measured(node, BULK, work, check)
 }
 
 fn transactions(
@@ -229,7 +256,7 @@ fn transactions(
     fewer: u32,
     round: u32,
     options: &Options,
-) -> Result<(Duration, String), Failure> {
+) -> Result<Round, Failure> {
     // Updates of the round before leave dead rows; each round begins without.
     node.cluster.psql(
         run.database,
@@ -242,35 +269,26 @@ fn transactions(
         node.cluster.psql(SMALL, warm)?;
     }
     let each = options.transactions / fewer;
-    let taken = pgbench::run(
-        &node.cluster,
-        run,
-        options.clients,
-        each,
-        round.saturating_add(1),
-    )?;
+    let seed = round.saturating_add(1);
+    let work = || pgbench::run(&node.cluster, run, options.clients, each, seed);
     let check = "SELECT sum(abalance), count(*) FROM pgbench_accounts;
                  SELECT count(*), sum(delta), sum(aid) FROM pgbench_history;";
-    Ok((taken, node.cluster.psql(run.database, check)?))
+    measured(node, run.database, work, check)
 }
 
-fn single(
-    node: &Node<'_>,
-    statement: Statement,
-    rows: &str,
-) -> Result<(Duration, String), Failure> {
+fn single(node: &Node<'_>, statement: Statement, rows: &str) -> Result<Round, Failure> {
     if !statement.prepare.is_empty() {
         node.cluster.psql(LARGE, statement.prepare)?;
     }
     let before = spilled(node)?;
     settle(node)?;
     let sql = statement.sql.replace("{rows}", rows);
-    let taken = node.cluster.time(LARGE, statement.settings, &sql)?;
+    let work = || node.cluster.time(LARGE, statement.settings, &sql);
+    let done = measured(node, LARGE, work, &format!("{};", statement.check))?;
     if statement.spills && spilled(node)? < before.saturating_add(SPILL_MIN) {
         return Err("the statement did not spill".into());
     }
-    let check = format!("{};", statement.check);
-    Ok((taken, node.cluster.psql(LARGE, &check)?))
+    Ok(done)
 }
 
 /// Bytes of temporary files of the large database, up to now.
@@ -280,7 +298,7 @@ fn spilled(node: &Node<'_>) -> Result<u64, Failure> {
 }
 
 /// Kills the server with a log of fixed content since the last checkpoint, and starts it.
-fn crash(node: &mut Node<'_>, rows: u32, sizes: &mut Sizes) -> Result<(Duration, String), Failure> {
+fn crash(node: &mut Node<'_>, rows: u32, sizes: &mut Sizes) -> Result<Round, Failure> {
     let create = "DROP TABLE IF EXISTS crash; CREATE TABLE crash (id int PRIMARY KEY, note text);";
     node.cluster.psql(LARGE, create)?;
     settle(node)?;
@@ -294,10 +312,15 @@ fn crash(node: &mut Node<'_>, rows: u32, sizes: &mut Sizes) -> Result<(Duration,
     node.cluster.psql(LARGE, &work)?;
     let end: u64 = node.cluster.psql(LARGE, position)?.parse()?;
     sizes.replayed = end.saturating_sub(begin);
-    node.server.take().map_or(Ok(()), Server::kill)?;
+    node.server.take().ok_or("no server")?.kill()?;
     rustix::fs::sync();
     let (server, taken) = Server::start(&node.cluster)?;
     node.server = Some(server);
     let check = "SELECT count(*), sum(length(note)), min(note), max(note) FROM crash;";
-    Ok((taken, node.cluster.psql(LARGE, check)?))
+    Ok(Round {
+        taken,
+        // All that the new server has done so far.
+        processor: node.processor_time()?,
+        result: node.cluster.psql(LARGE, check)?,
+    })
 }

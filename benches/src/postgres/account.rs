@@ -52,6 +52,8 @@ impl Account {
         }
         // Messages are read by programs.
         command.env("LC_ALL", "C").env("LANG", "C");
+        // The caller's own is nobody else's to look into.
+        command.env("HOME", directory);
         command.current_dir(directory).stdin(Stdio::null());
         if let Some((user, group)) = self.ids {
             command.uid(user).gid(group);

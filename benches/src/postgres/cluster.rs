@@ -129,6 +129,13 @@ impl<'place> Cluster<'place> {
         self.sealed
     }
 
+    /// The same, after its instance was sealed or unsealed.
+    #[must_use]
+    pub fn now_sealed(mut self, sealed: bool) -> Self {
+        self.sealed = sealed;
+        self
+    }
+
     /// Where the server's messages go, beside the data directory.
     #[must_use]
     pub fn log(&self) -> PathBuf {

@@ -52,7 +52,7 @@ fn on_a_terminal(place: &Place, arguments: &[&str], lines: &[&str]) -> (i32, Str
     let mut lines = lines.iter();
     let deadline = Instant::now() + PATIENCE;
     let mut answered = 0;
-    let status = loop {
+    loop {
         assert!(Instant::now() < deadline, "nothing more after {shown:?}");
         let mut polled = [PollFd::new(&near, PollFlags::IN)];
         let wait = Timespec::try_from(Duration::from_millis(50)).unwrap();
@@ -60,18 +60,19 @@ fn on_a_terminal(place: &Place, arguments: &[&str], lines: &[&str]) -> (i32, Str
             let mut buffer = [0; 4096];
             let length = near.read(&mut buffer).unwrap_or(0);
             shown.push_str(&String::from_utf8_lossy(&buffer[..length]));
-        } else if let Some(status) = child.try_wait().unwrap() {
-            break status;
+        } else if child.try_wait().unwrap().is_some() {
+            break;
         }
         let last = shown[answered..].lines().last().unwrap_or_default();
-        if last.contains("assphrase of ") && last.ends_with(": ") {
+        if last.contains("assphrase") && last.ends_with(": ") {
             answered = shown.len();
             let line = lines
                 .next()
                 .unwrap_or_else(|| panic!("asked once more: {shown:?}"));
             near.write_all(format!("{line}\n").as_bytes()).unwrap();
         }
-    };
+    }
+    let status = child.wait().unwrap();
     assert!(lines.next().is_none(), "not asked often enough: {shown:?}");
     (status.code().unwrap_or(-1), shown)
 }
@@ -145,4 +146,20 @@ fn asked_once_and_handed_on_by_nothing_that_others_see() {
         code == 0 && shown.contains("Data encryption key:                  passphrase"),
         "{shown}"
     );
+}
+
+#[test]
+fn a_keyring_that_somebody_has_to_open_is_not_for_servers() {
+    let place = Place::new();
+    let keyring = |verb: &[&'static str]| [&["--keyring", "keys"], verb].concat();
+    let init = keyring(&["keyring", "init", "--provider", "passphrase"]);
+    let (code, shown) = on_a_terminal(&place, &init, &[PASSPHRASE, PASSPHRASE]);
+    assert_eq!(code, 0, "{shown}");
+    let create = keyring(&["key", "create", "app"]);
+    let (code, shown) = on_a_terminal(&place, &create, &[PASSPHRASE]);
+    assert_eq!(code, 0, "{shown}");
+    let initdb = keyring(&["pg", "initdb", "-D", "data", "--key-id", "app"]);
+    let (code, shown) = on_a_terminal(&place, &initdb, &[]);
+    assert!(code == 2 && shown.contains("error[SR-1004]"), "{shown}");
+    assert!(!place.path("data").exists());
 }

@@ -296,7 +296,18 @@ fn a_conversion_that_was_killed_is_completed_by_the_same_command() {
     });
     assert!(killed > 0, "nothing was interrupted");
     assert!(!unfinished() && !has_canaries(&place));
-    // The same command, repeated after a kill at any point, finds one of the two keys.
+    rotates_and_opens(&place);
+}
+
+/// The same command, repeated after a kill at any point, finds one of the two keys.
+fn rotates_and_opens(place: &Place) {
+    let exists = |name: &str| place.path("data").join(name).exists();
+    let unfinished = || exists("strongroom.convert");
+    let status = || {
+        place
+            .strongroom(&["pg", "status", "-D", "data"])
+            .succeeded()
+    };
     let rotate = [
         "pg",
         "rotate",
@@ -309,7 +320,7 @@ fn a_conversion_that_was_killed_is_completed_by_the_same_command() {
         "--threads",
         "1",
     ];
-    killed_until_done(&place, &rotate, || {
+    killed_until_done(place, &rotate, || {
         !unfinished() && status().contains("/2\n")
     });
     assert!(status().contains("/2\n"), "{}", status());
@@ -326,11 +337,11 @@ fn a_conversion_that_was_killed_is_completed_by_the_same_command() {
         "--threads",
         "1",
     ];
-    killed_until_done(&place, &decrypt, || {
+    killed_until_done(place, &decrypt, || {
         !unfinished() && !exists("strongroom.header")
     });
     assert!(!exists("strongroom.header") && !exists("strongroom.conf"));
-    start_plain(&place);
+    start_plain(place);
     assert_eq!(place.sql(ROWS), "20000");
     place.stop();
 }

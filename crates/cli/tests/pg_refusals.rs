@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use strongroom_format::header::header_layout;
 
-use instance::{OTHER, Place, Run, give, is_root, run};
+use instance::{OTHER, Place, Run, bindir, give, is_root, run};
+
+const HEADER: &str = "data/strongroom.header";
 
 /// What a start must end with.
 struct Refusal {
@@ -133,12 +135,10 @@ fn options_are_tried_before_the_configuration() {
 #[test]
 fn headers_that_are_missing_damaged_or_of_another_instance() {
     let place = Place::with_instance();
-    let path = place.path("data/strongroom.header");
+    let path = place.path(HEADER);
     let good = fs::read(&path).unwrap();
     let spoilt = |bytes: &[u8], expected: &Refusal| {
-        fs::remove_file(&path).unwrap();
-        fs::write(&path, bytes).unwrap();
-        give(&path);
+        place.overwrite(HEADER, bytes);
         refused(&place, expected);
     };
     spoilt(&good[..1000], &refusal(4, "SR-3006"));
@@ -178,7 +178,7 @@ fn headers_that_are_missing_damaged_or_of_another_instance() {
         .succeeded();
     let header_of = |data: &str| fs::read(place.path(data).join("strongroom.header")).unwrap();
     spoilt(&header_of("b"), &refusal(3, "SR-2002"));
-    fs::write(&path, header_of("c")).unwrap();
+    place.overwrite(HEADER, &header_of("c"));
     let before = place.everything("data");
     place.start(&[]).failed(4, "SR-7001");
     assert_ne!(place.start_unattended().code, 0);
@@ -191,8 +191,7 @@ fn headers_that_are_missing_damaged_or_of_another_instance() {
     place.start(&[]).failed(6, "SR-7004");
     assert_ne!(place.start_unattended().code, 0);
     assert!(before == place.everything("data"));
-    fs::write(&path, &good).unwrap();
-    give(&path);
+    place.overwrite(HEADER, &good);
     place.start(&[]).succeeded();
     place.stop();
 }
@@ -342,4 +341,57 @@ fn on_a_read_only_file_system_nothing_starts_and_the_reason_is_told() {
     assert!(before == place.everything("data"));
     let new = format!("{data}/new");
     read_only(&["pg", "initdb", "-D", &new, "--key-file", "key"]).failed(5, "SR-5001");
+}
+
+/// A directory of programs in which one stands for PostgreSQL's own: a script, in which REAL is the real directory.
+fn programs_with(place: &Place, name: &str, script: &str) -> String {
+    let (directory, real) = (place.path("bin"), bindir());
+    drop(fs::remove_dir_all(&directory));
+    fs::create_dir(&directory).unwrap();
+    for program in ["postgres", "initdb", "pg_controldata"] {
+        std::os::unix::fs::symlink(real.join(program), directory.join(program)).unwrap();
+    }
+    fs::remove_file(directory.join(name)).unwrap();
+    let text = script.replace("REAL", &real.display().to_string());
+    place.write(&format!("bin/{name}"), &format!("#!/bin/sh\n{text}\n"));
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(directory.join(name), executable).unwrap();
+    directory.display().to_string()
+}
+
+#[test]
+fn an_instance_of_another_make_or_outside_the_shield_is_not_kept() {
+    let place = Place::new();
+    let run_with = |bin: &str| {
+        place.strongroom(&[
+            "pg",
+            "initdb",
+            "-D",
+            "data",
+            "--key-file",
+            "key",
+            "--bindir",
+            bin,
+            "--",
+            "--no-sync",
+        ])
+    };
+    for (line, other) in [
+        ("Database block size", "16384"),
+        ("Blocks per segment of large relation", "65536"),
+    ] {
+        let script = format!("REAL/pg_controldata \"$@\" | sed 's/^\\({line}: *\\).*/\\1{other}/'");
+        let bin = programs_with(&place, "pg_controldata", &script);
+        let told = run_with(&bin).failed(6, "SR-7010");
+        assert!(
+            told.contains(&format!("{line}: {other} instead of")),
+            "{told}"
+        );
+        assert!(!place.path("data").exists());
+    }
+    // An initdb that the library does not get into, on a directory that it believes to be empty.
+    let script = "unset LD_PRELOAD; mkdir aside; mv \"$2\"/strongroom.* aside; REAL/initdb \"$@\"; mv aside/* \"$2\"";
+    let bin = programs_with(&place, "initdb", script);
+    run_with(&bin).failed(70, "SR-7021");
+    assert!(!place.path("data").exists());
 }

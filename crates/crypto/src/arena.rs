@@ -15,7 +15,7 @@
 #![expect(unsafe_code, reason = "hands out raw memory and wipes it")]
 
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use zeroize::Zeroize;
 
@@ -88,7 +88,13 @@ pub(crate) fn all_locked() -> bool {
 
 /// Locks every arena again if this process was forked since the last look. Maps nothing.
 pub(crate) fn relock() {
-    pool().relock_after_fork();
+    // A thread that does not exist in a forked child may have held the lock: then nobody will ever give it back, and the
+    // next allocation there could only wait too. Locking memory is not worth that.
+    match POOL.try_lock() {
+        Ok(mut pool) => pool.relock_after_fork(),
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().relock_after_fork(),
+        Err(TryLockError::WouldBlock) => {}
+    }
 }
 
 fn pool() -> MutexGuard<'static, Pool> {

@@ -154,6 +154,7 @@ codes! {
     PG_KEEP_KEY = 7019, Warning, "whoever loses the key of this instance has lost its data", "keep the key and a copy of strongroom.header in a second place, apart from each other";
     PG_NO_SOURCE = 7020, Warning, "the instance will not start unattended: its configuration names no key", "start it with `strongroom pg start --ask`, or give it a key of another source with `strongroom pg rotate --slots-only`";
     PG_NOT_SHIELDED = 7021, Bug, "the instance that was made is not sealed: the library was not loaded", "please report it; nothing was kept";
+    PG_PLAIN_FILE = 7022, Data, "a file that is stored in clear lies where the files of a PostgreSQL instance are sealed", "put it outside the data directory; certificates and configuration may lie in the data directory itself or in conf.d, logs in log";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }

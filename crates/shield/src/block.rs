@@ -52,7 +52,8 @@ pub fn read_at(
     scratch::with(|plain, cipher| {
         let span = Span::of(offset, into.len())?;
         let stored = cipher.get_mut(..span.len).ok_or(EINVAL)?;
-        let count = real.pread(fd, stored, span.base)?;
+        // In full: less than this would be the file's end, and in a unit's middle its tail.
+        let count = real.pread_full(fd, stored, span.base)?;
         let stored = stored.get(..count).ok_or(EIO)?;
         if span.skip == 0 && span.len == into.len() {
             open(file, span.first_block, stored, into)?;
@@ -343,12 +344,21 @@ impl Write<'_> {
         let count = self
             .real
             .pwrite(self.fd, stored, self.span.at(units.start))?;
-        if count == stored.len() {
+        let unit_end = count
+            .checked_next_multiple_of(UNIT)
+            .map_or(stored.len(), |end| end.min(stored.len()));
+        let torn = stored.get(count..unit_end).unwrap_or_default();
+        // A unit of which a part is new is noise, and with it the neighbours' bytes in it: it is finished, if it can be.
+        let at = self.span.at(units.start.saturating_add(count));
+        let reached = match self.real.pwrite_full(self.fd, torn, at) {
+            Ok(()) => unit_end,
+            Err(_) => count.saturating_sub(count.checked_rem(UNIT).unwrap_or(0)),
+        };
+        if reached == stored.len() {
             return Ok(len);
         }
-        let reached = units.start.saturating_add(count);
-        let whole = reached.saturating_sub(reached.checked_rem(UNIT).unwrap_or(0));
-        Ok(whole.saturating_sub(self.span.skip).min(len))
+        let reached = units.start.saturating_add(reached);
+        Ok(reached.saturating_sub(self.span.skip).min(len))
     }
 }
 
@@ -509,23 +519,39 @@ fn copy(into: &mut [u8], at: usize, from: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether all bytes are zero. Blocks that are not end this at their first line.
+/// Whether all bytes are zero. Of a block that is not, the first line or the first stretch says so.
 fn is_zero(bytes: &[u8]) -> bool {
-    bytes
-        .chunks(64)
-        .all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
+    let (lines, rest) = bytes.as_chunks::<LINE>();
+    let first = lines.first().is_none_or(|line| *line == [0; LINE]);
+    first
+        && lines.chunks(STRETCH).all(|stretch| {
+            // An array of bytes, so that the compiler uses vectors.
+            let mut any = [0_u8; LINE];
+            for line in stretch {
+                for (any, byte) in any.iter_mut().zip(line) {
+                    *any |= byte;
+                }
+            }
+            any == [0; LINE]
+        })
+        && rest.iter().all(|byte| *byte == 0)
 }
 
-/// Whether some aligned group of four bytes is zero. Written so that the compiler uses vectors: of ciphertext it is
-/// true for one block in two million, and then the units are looked at one by one.
+/// Whether some aligned group of four bytes is zero: of ciphertext that is true for one block in two million, and then
+/// the units are looked at one by one.
 fn may_hold_zero_unit(bytes: &[u8]) -> bool {
-    bytes.chunks(256).any(|chunk| {
-        chunk
-            .chunks_exact(4)
-            .map(|word| match word {
-                &[a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
-                _ => 0,
-            })
-            .fold(false, |found, word| found | (word == 0))
-    })
+    let (lines, rest) = bytes.as_chunks::<LINE>();
+    let mut found = [0_u32; LINE / 4];
+    for line in lines {
+        let (words, _) = line.as_chunks::<4>();
+        for (found, word) in found.iter_mut().zip(words) {
+            *found |= u32::from(u32::from_le_bytes(*word) == 0);
+        }
+    }
+    found != [0; LINE / 4] || rest.as_chunks::<4>().0.contains(&[0; 4])
 }
+
+/// Bytes that are looked at together.
+const LINE: usize = 64;
+/// Lines between two looks at the result.
+const STRETCH: usize = 16;

@@ -414,7 +414,8 @@ fn in_tablespace_link(path: &[u8]) -> Option<Placed> {
 
 fn in_database(database: u32, name: &[u8]) -> Option<Placed> {
     match name {
-        b"pg_control" | b"pg_control.old" if database == 0 => {
+        // pgBackRest restores it under the second name and renames it; pg_upgrade disables an instance by the third.
+        b"pg_control" | b"pg_control.pgbackrest.tmp" | b"pg_control.old" if database == 0 => {
             return Some(Placed::of(Class::Control));
         }
         b"pg_filenode.map" | b"pg_filenode.map.tmp" => {

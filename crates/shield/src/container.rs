@@ -76,7 +76,8 @@ pub fn read_at(
         return fault::settle(real, fd, file, first_try);
     }
     // F3: somebody may be writing, or the file has a new identity since it was remembered.
-    let _held = Held::new(real, fd, LockKind::Shared)?;
+    // Where nothing can be locked, a second look has to do.
+    let _held = Held::new(real, fd, LockKind::Shared).ok();
     let mut outcome = target.read(into, offset, None);
     if outcome == Err(Fault::Damaged) && real.file_size(fd)? == 0 {
         // The lock does not keep open(2) from emptying the file.

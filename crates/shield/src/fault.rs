@@ -15,6 +15,8 @@ use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 
 use strongroom_format::code;
+use strongroom_format::postgres::container::CONTAINER_MAGIC;
+use strongroom_format::postgres::stream::STREAM_MAGIC;
 
 use crate::body::File;
 use crate::real::{Errno, LockKind, Real};
@@ -66,7 +68,11 @@ fn tell(real: &Real, fd: RawFd) {
     let path = real.path_of(fd, &mut path).unwrap_or(b"(unknown path)");
     let mut line = [0_u8; 1024];
     let mut rest = line.as_mut_slice();
-    let code = code::PG_FILE;
+    let code = if is_plain(real, fd) {
+        code::PG_PLAIN_FILE
+    } else {
+        code::PG_FILE
+    };
     // What does not fit is cut off.
     let _cut = writeln!(
         rest,
@@ -79,6 +85,30 @@ fn tell(real: &Real, fd: RawFd) {
     let unused = rest.len();
     let used = line.len().saturating_sub(unused);
     real.tell(line.get(..used).unwrap_or_default());
+}
+
+/// Whether the file has no header of ours at all: somebody put it there as it is. Cut or damaged headers do not count.
+fn is_plain(real: &Real, fd: RawFd) -> bool {
+    let mut start = [0; CONTAINER_MAGIC.len()];
+    match real.pread_full(fd, &mut start, 0) {
+        Ok(count) if count == start.len() => {
+            let differs = |magic: &[u8; 32]| {
+                let equal = magic
+                    .iter()
+                    .zip(start)
+                    .filter(|(one, other)| **one == *other);
+                equal.count() < start.len() / 2
+            };
+            // Zeros are what a power cut leaves.
+            differs(&CONTAINER_MAGIC)
+                && differs(&STREAM_MAGIC)
+                && start.iter().any(|byte| *byte != 0)
+        }
+        Ok(count) => !start
+            .get(..count)
+            .is_some_and(|start| CONTAINER_MAGIC.starts_with(start)),
+        Err(_) => false,
+    }
 }
 
 /// Which byte writers lock: one that no program has, so that locks of the program's own do not meet it.

@@ -90,11 +90,38 @@ pub fn rule(base: &[u8], path: &[u8]) -> Result<Ruling, Errno> {
         return Ok(Ruling::Outside);
     }
     let mut buffer = [0_u8; PATH_BUFFER];
-    let normal = normalise(base, path, &mut buffer).ok_or(Errno(if path.len() < PATH_BUFFER {
+    let normal = normal(base, path, &mut buffer)?;
+    match below(normal)? {
+        Ruling::Outside => Ok(of_tablespace(normal).unwrap_or(Ruling::Outside)),
+        ruling => Ok(ruling),
+    }
+}
+
+/// Rules on `name` in `base`, a path that the kernel has followed to its end: only what lies in a directory that is known
+/// to be an instance's counts. The data directory of an instance that is not open here has links to its tablespaces,
+/// too, and those must not be taken for ours.
+///
+/// # Errors
+/// As [`rule`].
+pub fn rule_followed(base: &[u8], name: &[u8]) -> Result<Ruling, Errno> {
+    let mut buffer = [0_u8; PATH_BUFFER];
+    below(normal(base, name, &mut buffer)?)
+}
+
+fn normal<'out>(
+    base: &[u8],
+    path: &[u8],
+    buffer: &'out mut [u8; PATH_BUFFER],
+) -> Result<&'out [u8], Errno> {
+    normalise(base, path, buffer).ok_or(Errno(if path.len() < PATH_BUFFER {
         libc::ENOENT
     } else {
         libc::ENAMETOOLONG
-    }))?;
+    }))
+}
+
+/// What is done with a normal path below one of the directories that are known.
+fn below(normal: &[u8]) -> Result<Ruling, Errno> {
     for (number, instance) in roots::all() {
         for prefix in &instance.prefixes {
             let Some(relative) = relative_to(&prefix.path, normal) else {
@@ -111,7 +138,7 @@ pub fn rule(base: &[u8], path: &[u8]) -> Result<Ruling, Errno> {
             return Ok(ruling(number, relative.ok_or(Errno(libc::ENAMETOOLONG))?));
         }
     }
-    Ok(of_tablespace(normal).unwrap_or(Ruling::Outside))
+    Ok(Ruling::Outside)
 }
 
 /// What is done with a path relative to an instance's directory.

@@ -74,6 +74,12 @@ impl Real {
         Self(symbols)
     }
 
+    /// The functions behind it.
+    #[must_use]
+    pub const fn symbols(&self) -> Symbols {
+        self.0
+    }
+
     /// Over the functions this program is linked with. Not for use inside the preload library, where these names are
     /// the interposed ones.
     #[must_use]

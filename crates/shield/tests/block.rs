@@ -3,6 +3,10 @@
 //! Method: one operation after the other on the sealed file and on a vector of bytes, which must agree at every step.
 //! Deterministic: the random numbers come from a fixed seed, printed with a failure.
 #![expect(
+    unsafe_code,
+    reason = "a kernel that transfers less is made of C functions"
+)]
+#![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -10,8 +14,9 @@
 )]
 
 use std::ffi::CString;
+use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use strongroom_crypto::SecretKey;
 use strongroom_format::header::Cipher;
@@ -19,7 +24,7 @@ use strongroom_keyring::{NewObject, Object, Opener};
 use strongroom_shield::body::{self, BlockKey, Body, File, Memory};
 use strongroom_shield::instance::Instance;
 use strongroom_shield::keys::Keys;
-use strongroom_shield::real::Real;
+use strongroom_shield::real::{Real, Symbols};
 
 const BLOCK: usize = 8192;
 
@@ -312,6 +317,76 @@ fn a_block_whose_last_part_is_missing_is_read_in_whole_units() {
     sealed.real.ftruncate(sealed.fd, 1000).unwrap();
     assert_eq!(sealed.read(BLOCK, 0), vec![5; 992]);
     assert_eq!(sealed.read(BLOCK, 992), Vec::<u8>::new());
+}
+
+/// Most bytes that the kernel transfers at once, for [`cut_short`].
+static MOST: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+fn most(len: usize) -> usize {
+    len.min(MOST.load(Ordering::Relaxed))
+}
+
+/// A kernel that transfers less than it was asked for, at any byte.
+fn cut_short() -> Real {
+    unsafe extern "C" fn pread(fd: c_int, into: *mut c_void, len: usize, at: i64) -> isize {
+        // SAFETY: the core's arguments, less of the buffer.
+        unsafe { libc::pread(fd, into, most(len), at) }
+    }
+    unsafe extern "C" fn pwrite(fd: c_int, from: *const c_void, len: usize, at: i64) -> isize {
+        // SAFETY: as above.
+        unsafe { libc::pwrite(fd, from, most(len), at) }
+    }
+    let linked = Real::linked().symbols();
+    // SAFETY: both behave as the C library's, which may transfer less too.
+    unsafe {
+        Real::new(Symbols {
+            pread,
+            pwrite,
+            ..linked
+        })
+    }
+}
+
+#[test]
+fn transfers_that_the_kernel_cuts_short_are_reported_so_and_can_be_continued() {
+    let instance = instance(Cipher::Aes128Xts);
+    let mut random = Random(99);
+    for (body, key) in [
+        (Body::Block, BlockKey::Wal),
+        (Body::Temporary, BlockKey::Temporary),
+    ] {
+        for _ in 0..300 {
+            let mut sealed = Sealed::new(&instance, body, key);
+            sealed.write(&vec![1; 2 * BLOCK], 0);
+            sealed.real = cut_short();
+            let (at, len) = (random.next(BLOCK), 1 + random.next(BLOCK));
+            let bytes = random.bytes(len);
+            // As PostgreSQL does: what was not written is written again from there on.
+            let mut done = 0;
+            while done < len {
+                MOST.store(17 + random.next(600), Ordering::Relaxed);
+                let offset = u64::try_from(at + done).unwrap();
+                let rest = &bytes[done..];
+                let count = body::write_at(&sealed.real, sealed.fd, &sealed.file(), rest, offset);
+                let count = count.unwrap();
+                assert!(count > 0 && count <= rest.len());
+                assert!(count == rest.len() || (at + done + count).is_multiple_of(16));
+                done += count;
+            }
+            let mut read = Vec::new();
+            while read.len() < len {
+                MOST.store(1 + random.next(600), Ordering::Relaxed);
+                let piece = sealed.read(len - read.len(), at + read.len());
+                assert!(!piece.is_empty(), "the file has not ended");
+                read.extend(piece);
+            }
+            MOST.store(usize::MAX, Ordering::Relaxed);
+            assert_eq!(read, bytes, "{body:?} at {at}, {len} bytes");
+            assert_eq!(sealed.read(at, 0), vec![1; at]);
+            let end = at + len;
+            assert_eq!(sealed.read(2 * BLOCK, end), vec![1; 2 * BLOCK - end]);
+        }
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use strongroom_crypto::SecretKey;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::{NewObject, Object, Opener};
 use strongroom_shield::instance::Instance;
-use strongroom_shield::place::{Ruling, rule};
+use strongroom_shield::place::{Ruling, rule, rule_followed};
 use strongroom_shield::roots;
 
 fn opener() -> Opener {
@@ -23,10 +23,7 @@ fn data_directory(place: &Path, name: &str, version: &str) -> PathBuf {
     let directory = place.join(name);
     fs::create_dir_all(directory.join("pg_tblspc")).unwrap();
     let object = Object::create(&NewObject::instance(Cipher::Aes128Xts), &opener()).unwrap();
-    put(
-        &directory.join("strongroom.header"),
-        &object.initial_bytes(),
-    );
+    put(&directory.join("strongroom.header"), &object.initial_bytes());
     put(&directory.join("PG_VERSION"), version.as_bytes());
     directory
 }
@@ -61,15 +58,15 @@ fn each_version_directory_is_of_its_own_instance() {
     }
     assert_eq!(root_of(&space.join("PG_15_202209061/5/16384")), Some(0));
     assert_eq!(root_of(&space.join("PG_17_202406281/5/16384")), Some(1));
-    assert_eq!(
-        root_of(&place.join("old/pg_tblspc/16400/PG_15_202209061/5/16384")),
-        Some(0)
-    );
-    assert_eq!(
-        root_of(&place.join("new/pg_tblspc/16400/PG_17_202406281/5/16384")),
-        Some(1)
-    );
+    assert_eq!(root_of(&place.join("old/pg_tblspc/16400/PG_15_202209061/5/16384")), Some(0));
+    assert_eq!(root_of(&place.join("new/pg_tblspc/16400/PG_17_202406281/5/16384")), Some(1));
     for beside in ["export.csv", "log/server.txt", "PG_16_202307071/5/16384"] {
         assert_eq!(root_of(&space.join(beside)), None, "{beside}");
     }
+    // A tablespace's target that no instance's link told of belongs to the instance of its version when a program names
+    // it, and to none when a link of some other data directory led there: that may be a plain instance's.
+    let unknown = place.join("elsewhere/PG_15_202209061/5/16384");
+    assert_eq!(root_of(&unknown), Some(0));
+    let followed = rule_followed(b"/", unknown.as_os_str().as_bytes());
+    assert_eq!(followed, Ok(Ruling::Outside));
 }

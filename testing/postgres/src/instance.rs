@@ -68,20 +68,15 @@ impl<'a> Instance<'a> {
     /// # Panics
     /// When it fails.
     pub fn initialise(&self, more: &[&str]) {
-        self.prepare();
-        let mut initdb = self.program("initdb");
+        let mut initdb = match &self.guard {
+            Guard::Plain => self.program("initdb"),
+            Guard::Sealed { .. } => self.strongroom("initdb"),
+        };
         initdb.arg("-D").arg(&self.data);
-        initdb.args([
-            "-k",
-            "-U",
-            "postgres",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--locale=C",
-            "--no-sync",
-        ]);
+        if let Guard::Sealed { key, cipher } = &self.guard {
+            initdb.args(["--cipher", cipher, "--key-file"]).arg(key).arg("--");
+        }
+        initdb.args(["-k", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
         checked(initdb.args(more));
         self.configure(
             "fsync = off\nmax_prepared_transactions = 20\nlog_min_messages = warning\nlog_checkpoints = off\n\
@@ -89,15 +84,25 @@ impl<'a> Instance<'a> {
         );
     }
 
-    /// Makes the empty data directory, sealed if the instance is.
+    /// Makes the empty data directory, for programs that fill it: with a header if the instance is sealed.
     ///
     /// # Panics
     /// When it cannot be made.
     pub fn prepare(&self) {
         drop(self.room.directory(&self.name));
         if let Guard::Sealed { key, cipher } = &self.guard {
-            crate::seal::seal(self.room, &self.data, key, cipher);
+            let mut header = self.strongroom("initdb");
+            header.arg("--header-only").arg("-D").arg(&self.data).args(["--cipher", cipher, "--key-file"]);
+            checked(header.arg(key));
         }
+    }
+
+    /// `strongroom pg`, with this version of PostgreSQL.
+    #[must_use]
+    pub fn strongroom(&self, subcommand: &str) -> Command {
+        let mut command = self.room.strongroom();
+        command.env("PG_BINDIR", self.programs.directory()).arg(subcommand);
+        command
     }
 
     /// The data directory.
@@ -121,8 +126,7 @@ impl<'a> Instance<'a> {
     /// The server's messages.
     #[must_use]
     pub fn log(&self) -> PathBuf {
-        self.room
-            .at(&format!("{}.log", self.name.replace('/', "-")))
+        self.room.at(&format!("{}.log", self.name.replace('/', "-")))
     }
 
     /// What the server has said so far.
@@ -134,11 +138,7 @@ impl<'a> Instance<'a> {
     /// A connection string for other instances' replication.
     #[must_use]
     pub fn address(&self) -> String {
-        format!(
-            "host={} port={} user=postgres",
-            self.room.path().display(),
-            self.port
-        )
+        format!("host={} port={} user=postgres", self.room.path().display(), self.port)
     }
 
     /// Appends to `postgresql.conf`.
@@ -147,10 +147,7 @@ impl<'a> Instance<'a> {
     /// When it cannot be written.
     pub fn configure(&self, text: &str) {
         let path = self.data.join("postgresql.conf");
-        let mut file = fs::OpenOptions::new()
-            .append(true)
-            .open(path)
-            .expect("postgresql.conf");
+        let mut file = fs::OpenOptions::new().append(true).open(path).expect("postgresql.conf");
         file.write_all(text.as_bytes()).expect("postgresql.conf");
     }
 
@@ -175,26 +172,13 @@ impl<'a> Instance<'a> {
         let mut command = self.room.command(&self.programs.path(name));
         // A test that waits for ever says nothing.
         command.env("PGOPTIONS", "-c statement_timeout=60s");
-        command
-            .arg("-h")
-            .arg(self.room.path())
-            .arg("-p")
-            .arg(self.port.to_string());
+        command.arg("-h").arg(self.room.path()).arg("-p").arg(self.port.to_string());
         command
     }
 
     fn psql(&self, database: &str) -> Command {
         let mut command = self.client("psql");
-        command.args([
-            "-X",
-            "-q",
-            "-A",
-            "-t",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-d",
-            database,
-        ]);
+        command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", database]);
         command
     }
 
@@ -231,22 +215,15 @@ impl<'a> Instance<'a> {
 
     fn try_sql_in(&self, database: &str, statements: &str) -> Result<String, String> {
         let mut command = self.psql(database);
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let mut input = child.stdin.take().expect("a pipe");
         // psql that ended early has said why.
         drop(input.write_all(statements.as_bytes()));
         drop(input);
-        let output = child
-            .wait_with_output()
-            .map_err(|error| error.to_string())?;
+        let output = child.wait_with_output().map_err(|error| error.to_string())?;
         if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout)
-                .trim_end()
-                .to_owned());
+            return Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned());
         }
         Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
@@ -259,48 +236,54 @@ impl<'a> Instance<'a> {
         checked(&mut self.starting());
     }
 
-    /// Starts a server that has to refuse; what it said.
+    /// Starts the server if it can be started.
+    ///
+    /// # Errors
+    /// What the server said.
+    pub fn try_start(&self) -> Result<(), String> {
+        let output = self.starting().output().map_err(|error| error.to_string())?;
+        if output.status.success() { Ok(()) } else { Err(self.said()) }
+    }
+
+    /// Starts a server that has to refuse; what it and the command said.
     ///
     /// # Panics
     /// When it starts.
     pub fn start_refused(&self) -> String {
         let before = self.said().len();
-        drop(refused(&mut self.starting()));
-        self.said().get(before..).unwrap_or_default().to_owned()
+        let told = refused(&mut self.starting());
+        format!("{told}{}", self.said().get(before..).unwrap_or_default())
     }
 
     fn starting(&self) -> Command {
-        let mut command = self.program("pg_ctl");
         let options = format!(
             "-p {} -k {} -c listen_addresses=",
             self.port,
             self.room.path().display()
         );
+        let mut command = match &self.guard {
+            Guard::Plain => self.program("pg_ctl"),
+            Guard::Sealed { .. } => self.strongroom("start"),
+        };
         command.arg("-D").arg(&self.data).arg("-l").arg(self.log());
-        command.args(["-s", "-w", "-t", "90", "-o", &options, "start"]);
+        match &self.guard {
+            Guard::Plain => command.arg("start"),
+            Guard::Sealed { .. } => command.arg("--"),
+        };
+        command.args(["-s", "-w", "-t", "90", "-o", &options]);
         command
     }
 
     /// A clean shutdown.
     pub fn stop(&self) {
         let mut command = self.program("pg_ctl");
-        checked(
-            command
-                .arg("-D")
-                .arg(&self.data)
-                .args(["-s", "-w", "-t", "90", "-m", "fast", "stop"]),
-        );
+        checked(command.arg("-D").arg(&self.data).args(["-s", "-w", "-t", "90", "-m", "fast", "stop"]));
     }
 
     /// Promotes a standby and waits for it.
     pub fn promote(&self) {
         let mut command = self.program("pg_ctl");
-        checked(
-            command
-                .arg("-D")
-                .arg(&self.data)
-                .args(["-s", "-w", "-t", "90", "promote"]),
-        );
+        checked(command.arg("-D").arg(&self.data).args(["-s", "-w", "-t", "90", "promote"]));
     }
 
     /// The postmaster's process number.
@@ -326,17 +309,13 @@ impl<'a> Instance<'a> {
     /// # Panics
     /// When one of them does not end.
     pub fn kill(&self) {
-        let Some(postmaster) = self.postmaster() else {
-            return;
-        };
+        let Some(postmaster) = self.postmaster() else { return };
         // Stopped first, the postmaster cannot start another child between the list and the kill.
         signal("-STOP", &[postmaster]);
         let all = self.processes();
         signal("-KILL", &all);
         // Until they are reaped, too: PostgreSQL takes the dead postmaster for a live one before.
-        let gone = patiently(Duration::from_secs(20), || {
-            !all.iter().any(|pid| status(*pid).is_some())
-        });
+        let gone = patiently(Duration::from_secs(20), || !all.iter().any(|pid| status(*pid).is_some()));
         assert!(gone, "killed processes remain");
     }
 
@@ -359,12 +338,7 @@ impl<'a> Instance<'a> {
     /// After a minute.
     pub fn wait_ready(&self) {
         let ready = patiently(Duration::from_secs(60), || self.try_sql("select 1").is_ok());
-        assert!(
-            ready,
-            "{} does not come back:\n{}",
-            self.name,
-            tail(&self.said())
-        );
+        assert!(ready, "{} does not come back:\n{}", self.name, tail(&self.said()));
     }
 
     /// `pg_checksums --check` of the stopped instance.
@@ -383,10 +357,7 @@ impl<'a> Instance<'a> {
             where c.relkind in ('r', 'm', 't') and c.relpersistence = 'p';";
         let said = self.sql_in(database, statements);
         let mut lines = said.lines();
-        let checked: u32 = lines
-            .next()
-            .and_then(|count| count.parse().ok())
-            .expect("a count");
+        let checked: u32 = lines.next().and_then(|count| count.parse().ok()).expect("a count");
         assert!(checked > 50, "{said}");
         let findings: Vec<&str> = lines.collect();
         assert!(findings.is_empty(), "{}", findings.join("\n"));
@@ -402,9 +373,7 @@ impl Drop for Instance<'_> {
         let all = self.processes();
         if !all.is_empty() {
             signal("-KILL", &all);
-            patiently(Duration::from_secs(20), || {
-                !all.iter().any(|pid| is_alive(*pid))
-            });
+            patiently(Duration::from_secs(20), || !all.iter().any(|pid| is_alive(*pid)));
         }
     }
 }

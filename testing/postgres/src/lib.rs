@@ -10,9 +10,10 @@
 
 pub mod crash;
 pub mod instance;
+pub mod packages;
 pub mod programs;
 pub mod room;
 pub mod scan;
-pub mod seal;
 pub mod session;
 pub mod surfaces;
+pub mod trace;

@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use strongroom_benches::Failure;
@@ -44,11 +44,7 @@ impl Strongroom {
             .env("STRONGROOM_KEYRING", &self.keyring)
             .stdin(Stdio::null())
             .output()?;
-        Ok(Ran {
-            code: output.status.code(),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        })
+        Ok(output.into())
     }
 
     /// As [`Self::run`]; anything but success is an error with what the command said.
@@ -72,6 +68,16 @@ impl Strongroom {
         ];
         let ran = self.run(&arguments)?;
         Verified::read(&ran)
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
     }
 }
 

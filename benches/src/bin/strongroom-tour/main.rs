@@ -1,17 +1,21 @@
-//! `strongroom-tour`: what the guard does, shown on the TPC-H tables with the real command.
+//! `strongroom-tour`: what the guards do, shown with the real command: on the TPC-H tables in SQLite, and on a PostgreSQL
+//! server.
 //!
 //! Invariants:
 //! 1. Every numbered line is a check that can fail; the exit code is 0 only if none did.
 //! 2. Wherever the command can do a thing, the command does it; the library serves for timing and for looking on.
-//! 3. Everything is made in ./demo-out, which is removed first. The keys in it are made for the tour.
+//! 3. Everything is made in ./demo-out, which is removed first. The keys in it are made for the tour. Two exceptions: the
+//!    servers' sockets, whose paths must be short, and the data directories where PostgreSQL's user cannot enter
+//!    ./demo-out; both are in the directory for temporary files, and gone at the end.
 //!
-//! Must not: touch anything outside ./demo-out, or use a key or keyring of the user's.
+//! Must not: touch anything else, or use a key or keyring of the user's.
 
 mod checks;
 mod command;
 mod data;
 mod evidence;
 mod keys;
+mod postgres;
 mod spill;
 mod tamper;
 
@@ -96,7 +100,28 @@ fn main() -> ExitCode {
     }
 }
 
+/// Which part is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    All,
+    Sqlite,
+    Postgres,
+}
+
+impl Part {
+    /// From the command line: nothing, or the name of one.
+    fn named() -> Result<Self, Failure> {
+        match std::env::args().nth(1).as_deref() {
+            None => Ok(Self::All),
+            Some("sqlite") => Ok(Self::Sqlite),
+            Some("postgres") => Ok(Self::Postgres),
+            Some(_) => Err("usage: strongroom-tour [sqlite|postgres]".into()),
+        }
+    }
+}
+
 fn run() -> Result<bool, Failure> {
+    let part = Part::named()?;
     let begin = Instant::now();
     let out = Path::new(OUT);
     let strongroom = Strongroom::find(out.join("keyring"))?;
@@ -114,20 +139,29 @@ fn run() -> Result<bool, Failure> {
         checks: Checks::default(),
         plain,
     };
+    if part != Part::Postgres {
+        sqlite(&mut tour)?;
+    }
+    if part != Part::Sqlite {
+        postgres::run(&mut tour)?;
+    }
+    tour.checks.summary(begin.elapsed().as_secs())
+}
+
+fn sqlite(tour: &mut Tour) -> Result<(), Failure> {
     writeln!(
         std::io::stdout(),
         "Strongroom: the TPC-H tables at scale {SCALE}, plain and sealed, in ./{OUT}"
     )?;
-    keys::make(&mut tour)?;
-    data::load(&mut tour)?;
-    data::queries(&mut tour)?;
-    spill::run(&mut tour)?;
-    evidence::pictures(&mut tour)?;
-    tamper::run(&mut tour)?;
-    keys::wrong(&mut tour)?;
-    keys::rekey(&mut tour)?;
-    keys::rotate_root(&mut tour)?;
-    evidence::back(&mut tour)?;
-    evidence::leaks(&mut tour)?;
-    tour.checks.summary(begin.elapsed().as_secs())
+    keys::make(tour)?;
+    data::load(tour)?;
+    data::queries(tour)?;
+    spill::run(tour)?;
+    evidence::pictures(tour)?;
+    tamper::run(tour)?;
+    keys::wrong(tour)?;
+    keys::rekey(tour)?;
+    keys::rotate_root(tour)?;
+    evidence::back(tour)?;
+    evidence::leaks(tour)
 }

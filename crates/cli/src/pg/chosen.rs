@@ -19,7 +19,8 @@ use strongroom_format::code;
 use strongroom_format::header::ObjectKind;
 use strongroom_format::postgres::CONFIG_FILE;
 use strongroom_keyring::{KeySource, Keyring, Object, Opener, SourceContext, durable};
-use strongroom_shield::{instance, source};
+use strongroom_shield::instance::{self, Instance};
+use strongroom_shield::source;
 
 use super::directory::Directory;
 use crate::Context;
@@ -149,6 +150,14 @@ impl Chosen {
         Ok(self.key.opener(&self.context)?)
     }
 
+    /// Opens the instance with it, for its files. SR-7003 while a conversion is unfinished.
+    pub(super) fn instance(&self, directory: &Directory) -> Result<Instance, Failure> {
+        let about = |error| Failure::from(error).within(&format!("{}: ", directory.shown()));
+        // The header first: what can be told without a key is.
+        instance::header(&directory.path).map_err(about)?;
+        Instance::open(&directory.path, &[], &self.opener()?).map_err(about)
+    }
+
     /// Opens the instance's header with it.
     pub(super) fn open(&self, directory: &Directory) -> Result<Object, Failure> {
         let about = |error| Failure::from(error).within(&format!("{}: ", directory.shown()));
@@ -168,6 +177,7 @@ impl Chosen {
             variables: Vec::new(),
             _descriptor: None,
         };
+        self.check_keyring()?;
         if self.origin != Origin::Option {
             return Ok(handed);
         }
@@ -196,6 +206,23 @@ impl Chosen {
         Ok(handed)
     }
 
+    /// A server has no terminal: it cannot open a keyring whose root key somebody has to type. SR-1004.
+    fn check_keyring(&self) -> Result<(), Failure> {
+        if !matches!(self.key, KeySource::KeyId { .. }) {
+            return Ok(());
+        }
+        let path = lasting_keyring(self.context.keyring.clone())?;
+        if Keyring::status(&path)?.provider != "passphrase" {
+            return Ok(());
+        }
+        let detail = format!(
+            "{}: the root key of this keyring is a passphrase, and the server has nobody to ask; give it another \
+             provider with `strongroom keyring rotate-root`",
+            path.display()
+        );
+        Err(Failure::new(&code::NO_TERMINAL, detail))
+    }
+
     /// Whether the server can find this source by itself.
     pub(super) fn is_unattended(&self) -> bool {
         !matches!(self.key, KeySource::Given(_) | KeySource::Ask)
@@ -205,6 +232,7 @@ impl Chosen {
     ///
     /// SR-2019 when it cannot be written there, which is found before anything is made.
     pub(super) fn configuration(&self) -> Result<String, Failure> {
+        self.check_keyring()?;
         let mut out = String::from(
             "# Where the key of this instance comes from: `name = value`, one of key_id, key_env, key_file, key_command.\n\
              # The key itself must not stand here. Documentation: docs/reference/pg.md.\n",

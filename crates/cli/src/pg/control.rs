@@ -1,9 +1,9 @@
-//! `strongroom pg start`, `stop` and `restart`: pg_ctl, with the library and the key in its environment.
+//! `strongroom pg start`, `stop` and `restart`: `pg_ctl`, with the library and the key in its environment.
 //!
-//! Invariant: the key is tried before pg_ctl runs, on the header and on the control file, so that a wrong one is told
+//! Invariant: the key is tried before `pg_ctl` runs, on the header and on the control file, so that a wrong one is told
 //! here and not in the server's log.
 //!
-//! Must not: replace pg_ctl's judgement of when a server is up or down.
+//! Must not: replace `pg_ctl`'s judgement of when a server is up or down.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use clap::Args;
 use strongroom_format::code;
 
 use super::chosen::Chosen;
-use super::controldata::Control;
+use super::contents::check_control;
 use super::directory::{Directory, DirectoryOption, refuse_root};
 use super::programs::{self, BindirOption};
 use super::shielded::Shielded;
@@ -21,10 +21,10 @@ use crate::args::KeyOptions;
 use crate::failure::Failure;
 use crate::help::tail;
 
-/// Start the server on a sealed instance: pg_ctl start under the shield.
+/// Start the server on a sealed instance: `pg_ctl` start under the shield.
 ///
 /// Without a key option the key comes from PGENCRYPTIONKEY, or from what strongroom.conf in the data directory names.
-/// Options of pg_ctl itself follow `--`.
+/// Options of `pg_ctl` itself follow `--`.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom pg start -D /srv/pg/data -l /srv/pg/server.log"))]
 pub(super) struct StartArgs {
@@ -37,7 +37,7 @@ pub(super) struct StartArgs {
     log: Option<PathBuf>,
 }
 
-/// Stop the server: pg_ctl stop. No key is needed.
+/// Stop the server: `pg_ctl` stop. No key is needed.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom pg stop -D /srv/pg/data"))]
 pub(super) struct StopArgs {
@@ -45,7 +45,7 @@ pub(super) struct StopArgs {
     server: ServerArgs,
 }
 
-/// Stop the server and start it again: pg_ctl restart under the shield.
+/// Stop the server and start it again: `pg_ctl` restart under the shield.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom pg restart -D /srv/pg/data"))]
 pub(super) struct RestartArgs {
@@ -65,7 +65,7 @@ struct ServerArgs {
     directory: DirectoryOption,
     #[command(flatten)]
     bindir: BindirOption,
-    /// Options of pg_ctl
+    /// Options of `pg_ctl`
     #[arg(last = true, value_name = "PG_CTL OPTION")]
     options: Vec<OsString>,
 }
@@ -121,8 +121,7 @@ impl ServerArgs {
         let bindir = self.bindir.find(directory.major())?;
         programs::library()?;
         let chosen = Chosen::required(key, context, directory)?;
-        drop(chosen.open(directory)?);
-        Control::read(&bindir, directory, Some(&chosen))?.check(directory)?;
+        check_control(directory, &chosen.instance(directory)?)?;
         context.output.flush()?;
         let program = bindir.join("pg_ctl");
         let mut shielded = Shielded::new(program, &[directory], Some(&chosen))?;

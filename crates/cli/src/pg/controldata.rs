@@ -1,14 +1,13 @@
-//! `strongroom pg controldata -D DIR`: pg_controldata under the shield, and what the header adds to it.
+//! `strongroom pg controldata -D DIR`: `pg_controldata` under the shield, and what the header adds to it.
 //!
 //! Must not: change anything.
 
 use std::path::Path;
 
 use clap::Args;
-use strongroom_format::code;
-use strongroom_format::postgres::BLOCK;
 
 use super::chosen::Chosen;
+use super::contents::check_control;
 use super::directory::{Directory, DirectoryOption};
 use super::facts::{Facts, opener};
 use super::programs::BindirOption;
@@ -18,12 +17,12 @@ use crate::args::KeyOptions;
 use crate::failure::Failure;
 use crate::help::tail;
 
-/// Width of pg_controldata's first column.
+/// Width of `pg_controldata`'s first column.
 const COLUMN: usize = 38;
 
 /// Show the control file of a sealed instance, with the fingerprint, cipher and key of its data key.
 ///
-/// As pg_controldata. The key is needed: the header is authenticated, the control file sealed.
+/// As `pg_controldata`. The key is needed: the header is authenticated, the control file sealed.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom pg controldata -D /srv/pg/data"))]
 pub(super) struct ControldataArgs {
@@ -41,8 +40,8 @@ impl ControldataArgs {
         let bindir = self.bindir.find(directory.major())?;
         let chosen = Chosen::required(self.key, context, &directory)?;
         let object = chosen.open(&directory)?;
+        check_control(&directory, &chosen.instance(&directory)?)?;
         let control = Control::read(&bindir, &directory, Some(&chosen))?;
-        control.check(&directory)?;
         context.output.text(&control.text)?;
         let facts = Facts::of(object.header());
         let added = [
@@ -57,7 +56,7 @@ impl ControldataArgs {
     }
 }
 
-/// What pg_controldata prints.
+/// What `pg_controldata` prints.
 pub(super) struct Control {
     text: String,
 }
@@ -74,16 +73,6 @@ impl Control {
         shielded.command().arg("-D").arg(&directory.path);
         let text = shielded.output()?;
         Ok(Self { text })
-    }
-
-    /// Whether the header is this instance's: its keys make sense of the control file. What they do not make sense of is
-    /// noise, and this field of it is one of 2^32 values.
-    pub(super) fn check(&self, directory: &Directory) -> Result<(), Failure> {
-        if self.value("Database block size") == Some(BLOCK.to_string().as_str()) {
-            return Ok(());
-        }
-        let detail = "global/pg_control: damaged, or strongroom.header is of another instance";
-        Err(directory.failure(&code::PG_FILE, detail))
     }
 
     /// The value of the line that begins with `name` and a colon.

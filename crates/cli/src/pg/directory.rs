@@ -104,7 +104,7 @@ impl Directory {
         text.trim().split('.').next()?.parse().ok()
     }
 
-    /// The process id of the server that runs on it. Like pg_ctl: the first line of `postmaster.pid`, if that process is
+    /// The process id of the server that runs on it. Like `pg_ctl`: the first line of `postmaster.pid`, if that process is
     /// there.
     pub(super) fn server(&self) -> Option<u32> {
         let text = std::fs::read_to_string(self.path.join("postmaster.pid")).ok()?;

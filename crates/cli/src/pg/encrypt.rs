@@ -52,8 +52,9 @@ impl EncryptArgs {
         } else {
             Chosen::for_new(self.key, context, &directory)?
         };
+        let configuration = chosen.configuration()?;
         let opener = chosen.opener()?;
-        configure(&directory.path, &chosen.configuration()?)?;
+        configure(&directory.path, &configuration)?;
         let bars = Bars::new("sealing");
         let done = self.threads.run(&bars, |options| {
             convert::encrypt(&directory.path, self.cipher, &opener, options)

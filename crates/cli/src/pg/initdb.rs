@@ -19,6 +19,7 @@ use strongroom_keyring::{NewObject, Object, durable};
 use strongroom_shield::instance;
 
 use super::chosen::{Chosen, configure};
+use super::contents::looks_like_control;
 use super::controldata::Control;
 use super::directory::{Directory, DirectoryOption, refuse_root};
 use super::facts::Facts;
@@ -44,10 +45,10 @@ pub(super) struct InitdbArgs {
     /// aes-128-xts or aes-256-xts
     #[arg(long, value_name = "CIPHER", default_value = "aes-256-xts", value_parser = cipher)]
     cipher: Cipher,
-    /// Take over the data key of another instance, as pg_upgrade --link needs it
+    /// Take over the data key of another instance, as `pg_upgrade` --link needs it
     #[arg(long, value_name = "DIR", conflicts_with = "cipher")]
     copy_key_from: Option<PathBuf>,
-    /// Make header and configuration only: for pg_basebackup, which fills the directory itself
+    /// Make header and configuration only: for `pg_basebackup`, which fills the directory itself
     #[arg(long)]
     header_only: bool,
     #[command(flatten)]
@@ -125,6 +126,8 @@ impl InitdbArgs {
             return Ok((chosen, instance::header(&other.path)?));
         }
         let chosen = Chosen::for_new(key, context, directory)?;
+        // What cannot be written there is refused before a key is fetched.
+        chosen.configuration()?;
         let object = Object::create(&NewObject::instance(self.cipher), &chosen.opener()?)?;
         let bytes = object.initial_bytes();
         Ok((chosen, bytes))
@@ -181,7 +184,12 @@ fn write_own(directory: &Directory, chosen: &Chosen, header: &[u8]) -> Result<()
 
 /// The instance as the shield shows it has the geometry that its tweaks count on; without the shield it cannot be read.
 fn check_made(initdb: &Path, directory: &Directory, chosen: &Chosen) -> Result<(), Failure> {
-    let bindir = initdb.parent().unwrap_or(Path::new(""));
+    let path = directory.path.join("global/pg_control");
+    let raw = std::fs::read(&path).map_err(|e| Failure::io(&path, &e))?;
+    if looks_like_control(&raw) {
+        return Err(directory.failure(&code::PG_NOT_SHIELDED, "its control file is plain"));
+    }
+    let bindir = initdb.parent().unwrap_or_else(|| Path::new(""));
     let control = Control::read(bindir, directory, Some(chosen))?;
     let geometry = [
         ("Database block size", BLOCK),
@@ -193,17 +201,6 @@ fn check_made(initdb: &Path, directory: &Directory, chosen: &Chosen) -> Result<(
             let detail = format!("{name}: {found} instead of {wanted}");
             return Err(directory.failure(&code::PG_GEOMETRY, &detail));
         }
-    }
-    // A plain control file begins with the system identifier (ControlFileData, pg_control.h).
-    let path = directory.path.join("global/pg_control");
-    let raw = std::fs::read(&path).map_err(|e| Failure::io(&path, &e))?;
-    let mut first = [0; 8];
-    first.copy_from_slice(raw.get(..8).unwrap_or(&[0; 8]));
-    let plain = control
-        .value("Database system identifier")
-        .and_then(|text| text.parse().ok());
-    if plain.is_none_or(|identifier: u64| u64::from_le_bytes(first) == identifier) {
-        return Err(directory.failure(&code::PG_NOT_SHIELDED, ""));
     }
     open_to_group(directory)
 }

@@ -8,6 +8,7 @@
 //! Must not: read or write a sealed file but through strongroom-shield or a program under the shield.
 
 mod chosen;
+mod contents;
 mod control;
 mod controldata;
 mod convert;

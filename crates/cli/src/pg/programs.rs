@@ -32,8 +32,11 @@ const MAJORS: std::ops::RangeInclusive<u32> = 15..=18;
 /// `--bindir`.
 #[derive(Args)]
 pub(super) struct BindirOption {
-    /// Where PostgreSQL's programs are [default: PG_BINDIR, else the installed version that fits the data directory]
-    #[arg(long, value_name = "DIR")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        help = "Where PostgreSQL's programs are [default: PG_BINDIR, else the installed ones that fit the data directory]"
+    )]
     bindir: Option<PathBuf>,
 }
 

@@ -73,15 +73,16 @@ impl RotateArgs {
         }
         let old = Chosen::required(self.key, context, &directory)?;
         let new = Chosen::for_rotation(self.new.into(), context, &directory)?;
+        let configuration = new.as_ref().map(Chosen::configuration).transpose()?;
         let opener = old.opener()?;
         let under_way = convert::unfinished(&directory.path)?.is_some();
         let new_opener = match &new {
             Some(new) => Some(new.opener()?),
             None => None,
         };
-        if let (Some(new), Some(new_opener), false) = (&new, &new_opener, under_way) {
+        if let (Some(text), Some(new_opener), false) = (&configuration, &new_opener, under_way) {
             convert::rewrap(&directory.path, &opener, &[new_opener, &opener])?;
-            configure(&directory.path, &new.configuration()?)?;
+            configure(&directory.path, text)?;
         }
         let line = if self.slots_only {
             slots(&directory, &opener, new_opener.as_ref())?

@@ -18,7 +18,7 @@ use crate::help::tail;
 
 /// Run any program on sealed instances: it and what it starts see them unsealed.
 ///
-/// For PostgreSQL's own programs (pg_basebackup, pg_rewind, pg_checksums, pg_waldump, pg_upgrade ...) and for others that
+/// For PostgreSQL's own programs (`pg_basebackup`, `pg_rewind`, `pg_checksums`, `pg_waldump`, `pg_upgrade` ...) and for others that
 /// read or write a data directory. What they write elsewhere is not sealed. The exit code is the program's. With
 /// several -D, a key option is for those instances that it opens; the others use their own strongroom.conf.
 #[derive(Args)]

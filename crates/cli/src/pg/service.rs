@@ -1,6 +1,6 @@
 //! `strongroom pg service`: what makes a Debian cluster start under the shield at boot, shown or put in place.
 //!
-//! pg_ctlcluster(1) empties its environment and takes what `/etc/postgresql/VERSION/CLUSTER/environment` says, so the
+//! `pg_ctlcluster`(1) empties its environment and takes what `/etc/postgresql/VERSION/CLUSTER/environment` says, so the
 //! library is named there and nowhere else: in a systemd unit it would be loaded into every helper, and be lost again
 //! before the server starts. The unit's drop-in sets limits only.
 //!
@@ -32,7 +32,7 @@ const MARK: &str = "# Added by strongroom pg service: the server reads and write
 
 /// Let a Debian cluster start under the shield: the lines for its environment file and its systemd unit.
 ///
-/// The cluster is the one of /etc/postgresql whose data_directory is DIR. Without --install the lines are printed. With
+/// The cluster is the one of /etc/postgresql whose `data_directory` is DIR. Without --install the lines are printed. With
 /// --install, as root, they are put in place; then run `systemctl daemon-reload` and restart the cluster.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom pg service -D /var/lib/postgresql/15/main --install"))]
@@ -192,7 +192,7 @@ fn add_line(path: &Path, line: &str) -> Result<(), Failure> {
 }
 
 fn write_drop_in(path: &Path) -> Result<(), Failure> {
-    let directory = path.parent().unwrap_or(Path::new(UNITS));
+    let directory = path.parent().unwrap_or_else(|| Path::new(UNITS));
     std::fs::create_dir_all(directory).map_err(|e| Failure::io(directory, &e))?;
     replace(path, &limits())
 }

@@ -38,7 +38,11 @@ impl Shielded {
     ) -> Result<Self, Failure> {
         let mut command = Command::new(&program);
         command.env("LD_PRELOAD", preload()?);
-        command.env(ROOTS_VARIABLE, roots(directories)?);
+        if directories.is_empty() {
+            command.env_remove(ROOTS_VARIABLE);
+        } else {
+            command.env(ROOTS_VARIABLE, roots(directories)?);
+        }
         let handed = chosen.map(Chosen::handed).transpose()?;
         if let Some(handed) = handed
             .as_ref()

@@ -5,22 +5,16 @@
 //! Must not: change a file, or need PostgreSQL.
 
 use std::fs::File;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
 
 use strongroom_format::code;
 use strongroom_format::header::ObjectKind;
-use strongroom_shield::body::{self, Memory};
-use strongroom_shield::classify::classify;
-use strongroom_shield::instance::Instance;
-use strongroom_shield::place::seal;
-use strongroom_shield::real::{Errno, Real};
+use strongroom_shield::body::Body;
+use strongroom_shield::real::Errno;
 use strongroom_shield::scratch;
-use strongroom_shield::table::{Treatment, treatment};
 
 use super::chosen::Chosen;
+use super::contents::{Contents, check_control, seal_of};
 use super::directory::Directory;
 use super::plaintext::files;
 use crate::Context;
@@ -44,18 +38,14 @@ pub(crate) fn verify(
     directory.check_sealed()?;
     let chosen = Chosen::required(key, context, &directory)?;
     let object = chosen.open(&directory)?;
-    let instance = Instance::open(&directory.path, &[], &chosen.opener()?)?;
+    let instance = chosen.instance(&directory)?;
+    check_control(&directory, &instance)?;
     let found = files(&directory.path)?;
     let total = found.len() as u64;
     let mut progress = Progress::new("verifying");
     let (mut count, mut bad) = (0, Vec::new());
     for (done, (relative, _)) in (1_u64..).zip(&found) {
-        let placed = classify(relative.as_os_str().as_bytes());
-        if treatment(placed.class) != Treatment::Container {
-            continue;
-        }
-        let name = relative.file_name().unwrap_or_default().as_bytes();
-        let Some(seal) = seal(0, placed, Treatment::Container, name) else {
+        let Some(seal) = seal_of(relative).filter(|seal| seal.body == Body::Container) else {
             continue;
         };
         // A running server removes and replaces files.
@@ -63,7 +53,7 @@ pub(crate) fn verify(
             continue;
         };
         count += 1;
-        match opens(&file, &instance, &seal) {
+        match opens(&Contents::new(&file, &instance, seal)) {
             Ok(()) => {}
             Err((EIO, offset_bytes)) => bad.push(BadUnit {
                 kind: CONTAINER,
@@ -104,25 +94,11 @@ pub(crate) fn verify(
 }
 
 /// Reads a container to its end; or why not, and at which logical offset.
-fn opens(
-    file: &File,
-    instance: &Instance,
-    seal: &strongroom_shield::place::Seal,
-) -> Result<(), (Errno, u64)> {
-    let real = Real::linked();
-    // The last word: what is wrong is told here, not on standard error.
-    let memory: Memory = [0, 0, 0, 1].map(AtomicU64::new);
-    let state = body::File {
-        instance,
-        body: seal.body,
-        key: seal.key,
-        tweak: seal.tweak,
-        memory: &memory,
-    };
+fn opens(contents: &Contents<'_>) -> Result<(), (Errno, u64)> {
     let mut buffer = vec![0; scratch::LEN];
     let mut offset = 0;
     loop {
-        match body::read_at(&real, file.as_raw_fd(), &state, &mut buffer, offset) {
+        match contents.read(&mut buffer, offset) {
             Ok(0) => return Ok(()),
             Ok(length) => offset += length as u64,
             Err(errno) => return Err((errno, offset)),

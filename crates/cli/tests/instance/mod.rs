@@ -142,9 +142,14 @@ impl Place {
 
     /// Writes a file that PostgreSQL's user owns.
     pub(crate) fn write(&self, name: &str, text: &str) {
+        self.overwrite(name, text.as_bytes());
+    }
+
+    /// As [`Self::write`], any bytes.
+    pub(crate) fn overwrite(&self, name: &str, bytes: &[u8]) {
         let path = self.path(name);
         let mut file = fs::File::create(&path).unwrap();
-        file.write_all(text.as_bytes()).unwrap();
+        file.write_all(bytes).unwrap();
         give(&path);
     }
 
@@ -193,7 +198,7 @@ impl Place {
         run(self.program(bindir().join(program)).args(arguments))
     }
 
-    /// The server's options, for pg_ctl's `-o`.
+    /// The server's options, as `pg_ctl -o` takes them.
     pub(crate) fn options(&self) -> String {
         let (socket, port) = (self.directory.path().display(), self.port);
         format!(

@@ -5,10 +5,11 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use shield::place::{Ruling, rule};
+use shield::place::{Ruling, rule, rule_followed};
 use shield::real::Errno;
 use shield::roots;
 
+use crate::next::{self, real};
 use crate::process::working_directory;
 use crate::start::open_later;
 
@@ -37,7 +38,10 @@ pub(crate) unsafe fn ruling(path: *const c_char) -> Result<Ruling, Errno> {
             return Ok(Ruling::Outside);
         }
     }
-    rule(working_directory(), path)
+    match rule(working_directory(), path)? {
+        Ruling::Outside => followed(libc::AT_FDCWD, path),
+        ruling => Ok(ruling),
+    }
 }
 
 /// What the core says of `path`, relative to the directory open as `base`.
@@ -50,15 +54,81 @@ pub(crate) unsafe fn ruling_at(base: c_int, path: *const c_char) -> Result<Rulin
     }
     // SAFETY: by this function's contract.
     let path = unsafe { bytes(path) };
-    if base == libc::AT_FDCWD || path.starts_with(b"/") {
-        return rule(working_directory(), path);
-    }
-    // Not on any way of PostgreSQL's: its programs do not use the ...at() functions.
-    match std::fs::read_link(format!("/proc/self/fd/{base}")) {
-        Ok(directory) => rule(directory.as_os_str().as_encoded_bytes(), path),
-        Err(error) => Err(Errno(error.raw_os_error().unwrap_or(libc::EBADF))),
+    let ruling = if base == libc::AT_FDCWD || path.starts_with(b"/") {
+        rule(working_directory(), path)?
+    } else {
+        let mut buffer = [0_u8; PATH_MAX];
+        let directory = real().path_of(base, &mut buffer);
+        rule(directory.ok_or(Errno(libc::EBADF))?, path)?
+    };
+    match ruling {
+        Ruling::Outside => followed(base, path),
+        ruling => Ok(ruling),
     }
 }
+
+/// What the core says of the file that a path leads to which is, as it is spelled, outside of every instance: a link on
+/// its way may lead into one (N1). Asks the kernel; on the server's ways such paths are rare.
+fn followed(base: c_int, path: &[u8]) -> Result<Ruling, Errno> {
+    if path.is_empty() {
+        return Ok(Ruling::Outside);
+    }
+    let kept = Errno::last();
+    let mut buffer = [0_u8; PATH_MAX];
+    let outcome = match leads_to(base, path, &mut buffer) {
+        Ok(Some(there)) => rule_followed(b"/", there),
+        // It does not exist: what its directory leads to, and then its name.
+        Err(Errno(libc::ENOENT)) => {
+            let cut = path.iter().rposition(|&byte| byte == b'/');
+            let (directory, name) = match cut {
+                Some(at) => (path.get(..=at), path.get(at.saturating_add(1)..)),
+                None => (Some(&b"."[..]), Some(path)),
+            };
+            match leads_to(base, directory.unwrap_or_default(), &mut buffer) {
+                Ok(Some(there)) => rule_followed(there, name.unwrap_or_default()),
+                _ => Ok(Ruling::Outside),
+            }
+        }
+        // It cannot be told; neither can the program's own call then find the file.
+        Err(errno @ Errno(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => Err(errno),
+        _ => Ok(Ruling::Outside),
+    };
+    next::set_errno(kept.0);
+    outcome
+}
+
+/// The canonical path of what is there, symbolic links followed. `None` when it has none.
+fn leads_to<'out>(
+    base: c_int,
+    path: &[u8],
+    buffer: &'out mut [u8; PATH_MAX],
+) -> Result<Option<&'out [u8]>, Errno> {
+    let mut name = [0_u8; PATH_MAX];
+    // The last byte stays zero: terminated.
+    let space = name.get_mut(..path.len()).filter(|_| path.len() < PATH_MAX);
+    space
+        .ok_or(Errno(libc::ENAMETOOLONG))?
+        .copy_from_slice(path);
+    // SAFETY: a terminated string. O_PATH opens nothing: no device, no pipe is touched.
+    let fd = unsafe {
+        next::openat(
+            base,
+            name.as_ptr().cast(),
+            libc::O_PATH | libc::O_CLOEXEC,
+            0,
+        )
+    };
+    if fd < 0 {
+        return Err(Errno::last());
+    }
+    let found = real().path_of(fd, buffer);
+    // SAFETY: opened above, and given to nobody.
+    let _closed = unsafe { next::close(fd) };
+    Ok(found.filter(|path| path.starts_with(b"/")))
+}
+
+/// Longest path, with its terminator.
+const PATH_MAX: usize = 4096;
 
 /// The caller's buffer, to be filled.
 ///

@@ -11,10 +11,12 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 use shield::install::{self, Step};
 use shield::place::Ruling;
 use shield::real::Errno;
+use strongroom_format::code;
 
 use crate::arguments::{ruling, ruling_at};
 use crate::next::{self, real};
 use crate::open::failed;
+use crate::report;
 
 symbols! {
     fn rename(from: *const c_char, to: *const c_char) -> c_int {
@@ -102,7 +104,9 @@ unsafe fn before_at(
         Step::Nothing => Ok(()),
         Step::Refuse(errno) => Err(errno),
         // Only the server converts, and it does not use these forms.
-        Step::Convert(..) | Step::SameTreatmentOnly => Err(Errno(libc::EXDEV)),
+        Step::Convert(..) | Step::CheckRestored(_) | Step::SameTreatmentOnly => {
+            Err(Errno(libc::EXDEV))
+        }
     }
 }
 
@@ -126,6 +130,12 @@ unsafe fn before(
         Step::Nothing => Ok(()),
         Step::Refuse(errno) => Err(errno),
         Step::Convert(source, target) => install::convert(real(), path, &source, target.as_ref()),
+        Step::CheckRestored(target) => {
+            install::check_restored(real(), path, &target).inspect_err(|_| {
+                let what = path.to_bytes().escape_ascii();
+                report::refuse(&code::PG_FILE, format_args!("{what}, restored from an archive"));
+            })
+        }
         Step::SameTreatmentOnly => install::refuse_contents(real(), path),
     }
 }

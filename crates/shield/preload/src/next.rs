@@ -54,6 +54,7 @@ pub(crate) struct CookieFunctions {
 
 /// C's void, as a result.
 type Nothing = ();
+const NOTHING: Nothing = ();
 
 /// Declares how the C library's functions are called: name, arguments, result, and the result of a failure.
 macro_rules! next {
@@ -112,7 +113,7 @@ next! {
     openat(base: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, -1;
     close(fd: c_int) -> c_int, -1;
     close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, -1;
-    closefrom(first: c_int) -> Nothing, ();
+    closefrom(first: c_int) -> Nothing, NOTHING;
     dup(fd: c_int) -> c_int, -1;
     dup2(fd: c_int, copy: c_int) -> c_int, -1;
     dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int, -1;

@@ -20,10 +20,12 @@ use shield::files::{self, DESCRIPTORS};
 use shield::place::Ruling;
 use shield::real::Errno;
 use shield::transfer;
+use strongroom_format::code;
 
 use crate::arguments::{buffer, buffer_mut, bytes, ruling};
 use crate::next::{self, CookieFunctions, count, real, set_errno};
 use crate::open::opened;
+use crate::report;
 
 symbols! {
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
@@ -43,8 +45,8 @@ symbols! {
             return next::fdopen(fd, mode);
         }
         match Mode::of(bytes(mode)) {
-            None => no_stream(libc::EINVAL),
-            Some(mode) => {
+            Err(errno) => no_stream(errno.0),
+            Ok(mode) => {
                 if mode.flags & libc::O_APPEND != 0 {
                     files::set_append(fd, true);
                 }
@@ -66,7 +68,7 @@ static STREAMS: [AtomicPtr<FILE>; DESCRIPTORS] =
 /// No descriptor from this on ever had a stream.
 static STREAMS_END: AtomicUsize = AtomicUsize::new(0);
 
-/// What a mode string asks for.
+/// What a mode string asks for that a sealed file can give.
 #[derive(Debug, PartialEq, Eq)]
 struct Mode {
     /// For open(2).
@@ -76,25 +78,28 @@ struct Mode {
 }
 
 impl Mode {
-    /// As fopen(3) reads it; what it does not know is passed over, and a comma ends it.
-    fn of(text: &[u8]) -> Option<Self> {
-        let (first, rest) = text.split_first()?;
+    /// As fopen(3) reads it; what it does not know is passed over, and a comma ends it. Not for update (`+`): a stream
+    /// made by fopencookie of glibc 2.36 can lose its place when it is read, then written, then asked for its position.
+    /// PostgreSQL opens no file for update through a stream (R5).
+    fn of(text: &[u8]) -> Result<Self, Errno> {
+        let (first, rest) = text.split_first().ok_or(Errno(libc::EINVAL))?;
         let rest = rest.split(|&byte| byte == b',').next().unwrap_or_default();
         let has = |letter: u8| rest.contains(&letter);
-        let both = has(b'+');
-        let (plain, only, made) = match (first, both) {
-            (b'r', false) => (c"r", libc::O_RDONLY, 0),
-            (b'r', true) => (c"r+", libc::O_RDWR, 0),
-            (b'w', false) => (c"w", libc::O_WRONLY, libc::O_CREAT | libc::O_TRUNC),
-            (b'w', true) => (c"w+", libc::O_RDWR, libc::O_CREAT | libc::O_TRUNC),
-            (b'a', false) => (c"a", libc::O_WRONLY, libc::O_CREAT | libc::O_APPEND),
-            (b'a', true) => (c"a+", libc::O_RDWR, libc::O_CREAT | libc::O_APPEND),
-            _ => return None,
+        if has(b'+') {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        let (plain, flags) = match first {
+            b'r' => (c"r", libc::O_RDONLY),
+            b'w' => (c"w", libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC),
+            b'a' => (c"a", libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND),
+            _ => return Err(Errno(libc::EINVAL)),
         };
         let exclusive = if has(b'x') { libc::O_EXCL } else { 0 };
         let closed = if has(b'e') { libc::O_CLOEXEC } else { 0 };
-        let flags = only | made | exclusive | closed;
-        Some(Self { flags, plain })
+        Ok(Self {
+            flags: flags | exclusive | closed,
+            plain,
+        })
     }
 }
 
@@ -108,8 +113,17 @@ unsafe fn open_stream(path: *const c_char, mode: *const c_char) -> *mut FILE {
         return unsafe { fresh(next::fopen(path, mode)) };
     }
     // SAFETY: the program's string.
-    let Some(wanted) = Mode::of(unsafe { bytes(mode) }) else {
-        return no_stream(libc::EINVAL);
+    let wanted = match Mode::of(unsafe { bytes(mode) }) {
+        Ok(wanted) => wanted,
+        Err(errno) => {
+            if errno.0 == libc::EOPNOTSUPP {
+                // SAFETY: the program's string.
+                let path = unsafe { bytes(path) };
+                let what = format_args!("{} as a stream for update", path.escape_ascii());
+                report::refuse(&code::PG_REFUSED, what);
+            }
+            return no_stream(errno.0);
+        }
     };
     let how = |flags| {
         // SAFETY: the program's string; the mode is that of fopen(3).

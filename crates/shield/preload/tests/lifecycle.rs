@@ -160,3 +160,32 @@ fn state(server: &Server) -> Vec<(PathBuf, Vec<u8>)> {
     all.sort();
     all
 }
+
+#[test]
+fn a_link_into_the_instance_leads_to_the_same_files() {
+    let place = Place::new();
+    let server = Server::create(&place, place.sealed("data", Cipher::Aes128Xts), OPTIONS);
+    server.start();
+    // A spelling of the directory that the server was not started with, and a link to one file.
+    let alias = place.path().join("alias");
+    std::os::unix::fs::symlink(&server.data, &alias).unwrap();
+    let link = place.path().join("link");
+    std::os::unix::fs::symlink(server.data.join("out.txt"), &link).unwrap();
+    let (alias, link) = (alias.display(), link.display());
+    server.sql(&format!(
+        "copy (select 'CanaryAlias' from generate_series(1, 500)) to '{alias}/out.txt';"
+    ));
+    assert!(holding(&server.data, "CanaryAlias").is_empty());
+    let read = format!(
+        "select length(pg_read_file('out.txt')), length(pg_read_file('{alias}/out.txt')),
+                length(pg_read_file('{link}')), (pg_stat_file('{alias}/out.txt')).size,
+                (pg_stat_file('{link}')).size"
+    );
+    assert_eq!(server.sql(&read), "6000|6000|6000|6000|6000");
+    server.sql(&format!("copy (select 'CanaryLink') to '{link}'"));
+    assert!(holding(&server.data, "CanaryLink").is_empty());
+    assert_eq!(server.sql("select pg_read_file('out.txt')"), "CanaryLink");
+    let header = format!("select pg_read_file('{alias}/strongroom.header', 0, 10, true) is null");
+    assert_eq!(server.sql(&header), "t", "hidden under any name");
+    server.stop();
+}

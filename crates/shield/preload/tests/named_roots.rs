@@ -39,10 +39,7 @@ fn a_directory_without_a_header_is_not_written_in_clear() {
             let output = run(&place, roots, &words);
             assert_eq!(output.status.code(), Some(1), "{roots} {words:?}");
             let complaint = String::from_utf8(output.stderr).unwrap();
-            assert!(
-                complaint.starts_with("strongroom: SR-7004: "),
-                "{complaint}"
-            );
+            assert!(complaint.starts_with("strongroom: SR-7004: "), "{complaint}");
             assert_eq!(complaint.lines().count(), 1, "{complaint}");
         }
     }

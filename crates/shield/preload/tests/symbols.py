@@ -83,8 +83,7 @@ def hash_of(data):
 
 def streams(name):
     """Writes, reads, seeks and cuts through a stream of the C library."""
-    for mode in (b"r", b"r+"):
-        say(name, "missing", mode, libc.fopen(path(name), mode), failure())
+    say(name, "missing", libc.fopen(path(name), b"r"), failure())
     say(name, "mode", libc.fopen(path(name), b"q"), failure())
     stream = libc.fopen(path(name), b"wb")
     text = b"canary of a stream\n" * 700
@@ -99,23 +98,26 @@ def streams(name):
     except OSError as error:
         say(name, errno.errorcode[error.errno])
     say(name, sizes(name), digest(whole(name)))
-    for mode, extra in ((b"a", b"appended"), (b"ab", b"again"), (b"a+", b"x" * 9000), (b"ae", b"y")):
+    for mode, extra in ((b"a", b"appended"), (b"ab", b"again"), (b"a", b"x" * 9000), (b"ae", b"y")):
         stream = libc.fopen64(path(name), mode)
-        say(name, mode, libc.fputs(extra, stream), libc.ftell(stream), libc.fclose(stream), sizes(name))
-    stream = libc.fopen(path(name), b"r+b")
+        say(name, mode, libc.ftell(stream), libc.fputs(extra, stream), libc.ftell(stream), libc.fclose(stream), sizes(name))
+    stream = libc.fopen(path(name), b"rb")
     buffer = ctypes.create_string_buffer(20000)
     for offset, whence in ((0, 2), (100, 0), (50, 1), (-7, 2), (-30, 1), (4090, 0), (99999, 0)):
         say(name, libc.fseek(stream, offset, whence), libc.ftell(stream), libc.fread(buffer, 1, 77, stream), buffer.raw[:77])
     say(name, libc.feof(stream), libc.ferror(stream), libc.rewind(stream) and 0, libc.fgetc(stream))
-    libc.fseek(stream, 4000, 0)
-    say(name, libc.fwrite(b"W" * 300, 1, 300, stream), libc.fclose(stream), digest(whole(name)))
+    say(name, libc.fclose(stream))
+    fd = os.open(path(name), os.O_WRONLY)
+    stream = libc.fdopen(fd, b"w")
+    say(name, libc.fseek(stream, 4000, 0), libc.fwrite(b"W" * 300, 1, 300, stream), libc.ftell(stream), libc.fseek(stream, -10, 1))
+    say(name, libc.fputs(b"V", stream), libc.fseek(stream, -1, 2), libc.fputs(b"end", stream), libc.fclose(stream), digest(whole(name)))
     stream = libc.fopen(path(name), b"r")
     libc.setvbuf(stream, None, 2, 0)
     say(name, "unbuffered", libc.fread(buffer, 10, 500, stream), hash_of(buffer.raw[:5000]), libc.fputs(b"x", stream), libc.fclose(stream))
     say(name, "exclusive", libc.fopen(path(name), b"wx"), failure())
     fd = os.open(path(name), os.O_RDWR)
-    stream = libc.fdopen(fd, b"r+")
-    say(name, "fdopen", libc.fileno(stream) == fd, libc.fgetc(stream), libc.fseek(stream, 0, 2), libc.fputs(b"tail", stream), libc.fclose(stream), sizes(name))
+    stream = libc.fdopen(fd, b"a")
+    say(name, "fdopen", libc.fileno(stream) == fd, libc.fputs(b"tail", stream), libc.fclose(stream), sizes(name))
     stream = libc.fopen(path(name), b"w")
     say(name, "emptied", libc.fclose(stream), sizes(name), whole(name))
     if not name.endswith("PG_VERSION"):
@@ -170,6 +172,8 @@ if len(sys.argv) > 2:
     print("refused:", libc.freopen(path("an_extension.file"), b"w", stream), failure())
     stream = libc.fopen(path("an_extension.file"), b"w")
     print("refused:", libc.freopen(path("PG_VERSION"), b"w", stream), failure())
+    for mode in (b"r+", b"w+b", b"a+"):
+        print("refused:", libc.fopen(path("an_extension.file"), mode), failure())
     print("hidden:", libc.fopen(path("strongroom.header"), b"r"), failure(), sorted(name for name in os.listdir(root) if "strong" in name))
     for call in (os.stat, os.lstat):
         try:

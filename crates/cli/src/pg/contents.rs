@@ -1,0 +1,95 @@
+//! The contents of single files of a sealed instance, read through the shield's own treatments.
+//!
+//! Must not: write; say anything about a file's authenticity but that it opened.
+
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+
+use strongroom_format::code;
+use strongroom_shield::body::{self, Memory};
+use strongroom_shield::classify::classify;
+use strongroom_shield::instance::Instance;
+use strongroom_shield::place::{Seal, seal};
+use strongroom_shield::real::{Errno, Real};
+use strongroom_shield::table::treatment;
+
+use super::directory::Directory;
+use crate::failure::Failure;
+
+/// Where the control file says its version (`ControlFileData`, `pg_control.h`).
+const CONTROL_VERSION: std::ops::Range<usize> = 8..12;
+/// Control file versions of PostgreSQL 15 to 18, and some more: what a wrong key reads is hardly ever among them.
+const CONTROL_VERSIONS: std::ops::RangeInclusive<u32> = 1300..=1999;
+
+/// An open file of an instance. Offsets are PostgreSQL's.
+pub(super) struct Contents<'a> {
+    file: &'a File,
+    instance: &'a Instance,
+    seal: Seal,
+    memory: Memory,
+    real: Real,
+}
+
+/// How the file of this name, relative to the data directory, is sealed; `None` when it is not.
+pub(super) fn seal_of(relative: &Path) -> Option<Seal> {
+    let placed = classify(relative.as_os_str().as_bytes());
+    let name = relative.file_name().unwrap_or_default().as_bytes();
+    seal(0, placed, treatment(placed.class), name)
+}
+
+impl<'a> Contents<'a> {
+    pub(super) fn new(file: &'a File, instance: &'a Instance, seal: Seal) -> Self {
+        Self {
+            file,
+            instance,
+            seal,
+            // The last word: what is wrong is told by the caller, not on standard error.
+            memory: [0, 0, 0, 1].map(AtomicU64::new),
+            real: Real::linked(),
+        }
+    }
+
+    /// Reads at most as much as the buffer holds; 0 at the end.
+    pub(super) fn read(&self, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        let state = body::File {
+            instance: self.instance,
+            body: self.seal.body,
+            key: self.seal.key,
+            tweak: self.seal.tweak,
+            memory: &self.memory,
+        };
+        body::read_at(&self.real, self.file.as_raw_fd(), &state, into, offset)
+    }
+}
+
+/// Whether the header is this instance's: its keys make sense of the control file. SR-7001 when not.
+pub(super) fn check_control(directory: &Directory, instance: &Instance) -> Result<(), Failure> {
+    let relative = Path::new("global/pg_control");
+    let path = directory.path.join(relative);
+    let file = File::open(&path).map_err(|e| Failure::open(&path, &e))?;
+    let wrong = || {
+        let detail = "global/pg_control: damaged, or strongroom.header is of another instance";
+        directory.failure(&code::PG_FILE, detail)
+    };
+    let seal = seal_of(relative).ok_or_else(wrong)?;
+    let mut first = [0; 16];
+    let read = Contents::new(&file, instance, seal).read(&mut first, 0);
+    read.map_err(|errno| Failure::io(&path, &std::io::Error::from_raw_os_error(errno.0)))?;
+    if looks_like_control(&first) {
+        return Ok(());
+    }
+    Err(wrong())
+}
+
+/// Whether this is the beginning of a control file in PostgreSQL's own format.
+pub(super) fn looks_like_control(bytes: &[u8]) -> bool {
+    let version = bytes
+        .get(CONTROL_VERSION)
+        .and_then(|bytes| bytes.try_into().ok());
+    version
+        .map(u32::from_le_bytes)
+        .is_some_and(|version| CONTROL_VERSIONS.contains(&version))
+}
