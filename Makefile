@@ -1,6 +1,7 @@
 # Strongroom's front door: each target installs what it needs on a Debian machine that has a Rust toolchain.
 #   make demo     build, then the tour: every line that it prints is a check
 #   make test     every test
+#   make test-regress  PostgreSQL's own regression suites, sealed and plain: ten minutes
 #   make lint     formatting, clippy, documentation links
 #   make bench    the guards beside stock SQLite and stock PostgreSQL, interleaved
 SHELL := /bin/bash
@@ -9,7 +10,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: demo test lint bench deps deps-postgres deps-test build clean
+.PHONY: demo test test-regress lint bench deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -20,7 +21,8 @@ deps-postgres: deps
 	@packaging/install-debian "postgresql:/usr/lib/postgresql/*/bin/postgres"
 
 deps-test: deps-postgres
-	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb
+	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb \
+		npm:npm python3-pip:pip3
 
 build: deps
 	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-shield-preload
@@ -32,6 +34,10 @@ demo: deps-postgres build
 test: deps-test
 	$(CARGO) build --locked --release -p strongroom-sqlite-ext -p strongroom-shield-preload -p strongroom-cli
 	STRONGROOM_EXT=$(EXTENSION) STRONGROOM_EXTENSION=$(EXTENSION) STRONGROOM_SHIELD_LIB=$(SHIELD) $(CARGO) test --locked --workspace --no-fail-fast
+
+test-regress: deps-postgres build
+	@packaging/install-debian make:make bzip2:bzip2
+	testing/postgres/regress/run --library $(SHIELD) --command $(abspath $(TARGET)/release/strongroom) --cache $(abspath $(TARGET)/postgresql)
 
 lint: deps
 	$(CARGO) fmt --all --check

@@ -250,10 +250,11 @@ fn parent_of(process: u32) -> Option<u32> {
     stat(process)?.get(1)?.parse().ok()
 }
 
-/// Whether a child of a postmaster serves a client of user `postgres`, or has ended and is still to be reaped.
+/// Whether a child of a postmaster serves a client of user `postgres`, or is ending: then it has no title any more, and
+/// its time is not the postmaster's yet.
 fn is_session(process: u32) -> bool {
     let title = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    title.starts_with(b"postgres: postgres ") || (exists(process) && !alive(process))
+    exists(process) && (title.is_empty() || title.starts_with(b"postgres: postgres "))
 }
 
 /// Fields of [`stat`]: utime and stime; with cutime and cstime.

@@ -160,7 +160,7 @@ impl Pool {
             .is_some_and(ForkMark::wiped_since_last_look);
         if forked {
             for arena in &mut self.arenas {
-                arena.locked = arena.pages.lock();
+                arena.locked = arena.pages.lock_again();
             }
         }
     }

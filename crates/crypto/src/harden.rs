@@ -5,7 +5,10 @@
 //!
 //! Must not: be called by a library guard on behalf of its host. Whether a database server may
 //! dump core is its operator's decision; only the `strongroom` command forbids it for itself.
-#![expect(unsafe_code, reason = "prctl and setrlimit")]
+#![expect(unsafe_code, reason = "prctl, setrlimit, and clearing registers")]
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::asm;
 
 use zeroize::zeroize_stack;
 
@@ -28,15 +31,63 @@ pub fn forbid_core_dumps() {
 ///
 /// Key set-up leaves copies of keys in the frames of functions that have returned. Call this right
 /// after such a function, from the function that called it, and make sure that neither was inlined
-/// into the other. Best effort (docs/internals/crypto.md): registers and frames that are still
-/// alive are not reached.
+/// into the other. Best effort (docs/internals/crypto.md): frames that are still alive, and
+/// registers other than the vector registers of x86-64, are not reached.
 #[inline(never)]
 pub fn wipe_stack() {
+    wipe_vector_registers();
     zeroize_stack::<{ 16 * 1024 }>();
 }
 
 /// [`wipe_stack`] for the small frames of one MAC, 4 KiB: it runs more often.
 #[inline(never)]
 pub(crate) fn wipe_stack_short() {
+    wipe_vector_registers();
     zeroize_stack::<{ 4 * 1024 }>();
 }
+
+/// Zeroes the registers in which AES instructions find their round keys, two of which give the key. What stays there is
+/// saved to the stack by the next signal.
+#[cfg(target_arch = "x86_64")]
+fn wipe_vector_registers() {
+    macro_rules! zeroed_by {
+        ($($instruction:literal),*) => {
+            asm!($($instruction),*,
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                options(nomem, nostack, preserves_flags))
+        };
+    }
+    if std::arch::is_x86_feature_detected!("avx") {
+        // SAFETY: the processor has the instruction; what it changes is declared.
+        unsafe { zeroed_by!("vzeroall") };
+    } else {
+        // SAFETY: every processor of this architecture has these; what they change is declared.
+        unsafe {
+            zeroed_by!(
+                "pxor xmm0, xmm0",
+                "pxor xmm1, xmm1",
+                "pxor xmm2, xmm2",
+                "pxor xmm3, xmm3",
+                "pxor xmm4, xmm4",
+                "pxor xmm5, xmm5",
+                "pxor xmm6, xmm6",
+                "pxor xmm7, xmm7",
+                "pxor xmm8, xmm8",
+                "pxor xmm9, xmm9",
+                "pxor xmm10, xmm10",
+                "pxor xmm11, xmm11",
+                "pxor xmm12, xmm12",
+                "pxor xmm13, xmm13",
+                "pxor xmm14, xmm14",
+                "pxor xmm15, xmm15"
+            );
+        }
+    }
+}
+
+/// Not done on other architectures.
+#[cfg(not(target_arch = "x86_64"))]
+const fn wipe_vector_registers() {}

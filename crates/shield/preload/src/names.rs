@@ -133,7 +133,10 @@ unsafe fn before(
         Step::CheckRestored(target) => {
             install::check_restored(real(), path, &target).inspect_err(|_| {
                 let what = path.to_bytes().escape_ascii();
-                report::refuse(&code::PG_FILE, format_args!("{what}, restored from an archive"));
+                report::refuse(
+                    &code::PG_FILE,
+                    format_args!("{what}, restored from an archive"),
+                );
             })
         }
         Step::SameTreatmentOnly => install::refuse_contents(real(), path),

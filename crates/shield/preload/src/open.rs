@@ -10,9 +10,12 @@ use std::ffi::{c_char, c_int};
 
 use libc::mode_t;
 use shield::body::Body;
+use shield::classify::Class;
 use shield::files::{self, Entered};
+use shield::path::file_name;
 use shield::place::{Ruling, Seal};
 use shield::real::Errno;
+use shield::roots;
 use strongroom_format::code;
 
 use crate::arguments::{bytes, ruling, ruling_at};
@@ -115,6 +118,16 @@ pub(crate) unsafe fn opened(
     how: impl Fn(c_int) -> c_int,
 ) -> c_int {
     match ruling {
+        // R5: a file without a name has no class, and could be given a name later.
+        Ok(Ruling::Plain(_) | Ruling::Sealed(_)) if flags & libc::O_TMPFILE == libc::O_TMPFILE => {
+            failed(libc::EOPNOTSUPP)
+        }
+        Ok(Ruling::Plain(clear)) if clear.class == Class::Bookkeeping && flags & NEW == NEW => {
+            let fd = how(flags);
+            files::forget(fd);
+            // SAFETY: by this function's contract.
+            unsafe { locked(path, fd, clear.root) }
+        }
         Ok(Ruling::Outside | Ruling::Plain(_)) => {
             let fd = how(flags);
             // In case it was closed behind the shield's back: it is another file now.
@@ -138,6 +151,33 @@ pub(crate) unsafe fn opened(
         }
         Err(errno) => failed(errno.0),
     }
+}
+
+/// How a server makes its lock file.
+const NEW: c_int = libc::O_CREAT | libc::O_EXCL;
+
+/// A server has made `postmaster.pid`, from when on no conversion begins. One that has begun before made its own file
+/// first and then looked for this one: so one of the two sees the other. The server is the one that gives way.
+///
+/// # Safety
+/// `path` is a terminated string.
+unsafe fn locked(path: *const c_char, fd: c_int, root: u8) -> c_int {
+    // SAFETY: by this function's contract.
+    let name = file_name(unsafe { bytes(path) });
+    let instance = roots::instance(usize::from(root));
+    if fd < 0
+        || name != b"postmaster.pid"
+        || !instance.is_some_and(|instance| instance.is_being_converted(next::real()))
+    {
+        return fd;
+    }
+    report::refuse(&code::PG_CONVERTING, format_args!("postmaster.pid"));
+    // SAFETY: opened and made for this call, given to nobody; by this function's contract.
+    unsafe {
+        let _closed = next::close(fd);
+        let _removed = next::unlink(path);
+    }
+    failed(libc::EBUSY)
 }
 
 fn opened_sealed(seal: &Seal, flags: c_int, how: impl Fn(c_int) -> c_int) -> c_int {

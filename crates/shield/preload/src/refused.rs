@@ -126,8 +126,8 @@ unsafe fn clones(fd: c_int, request: c_ulong, argument: usize) -> bool {
     };
     match (files::find(fd), files::find(source)) {
         (None, None) => false,
-        // pg_upgrade: the same address under the same keys, whole blocks.
-        (Some(to), Some(from)) => !transfer::same_bytes(&from, &to),
+        // pg_upgrade: a whole file to the same address under the same keys.
+        (Some(to), Some(from)) if request == FICLONE => !transfer::same_bytes(&from, &to),
         _ => true,
     }
 }

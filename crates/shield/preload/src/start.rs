@@ -7,7 +7,9 @@
 #![expect(unsafe_code, reason = "the constructor, and the process's environment")]
 
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -23,7 +25,7 @@ use crate::{next, process, report};
 /// Runs the shield in any program, not only in PostgreSQL's.
 const ALL_VARIABLE: &str = "STRONGROOM_SHIELD_ALL";
 /// Lets a sealed server dump core, which then holds data in clear.
-const CORE_VARIABLE: &str = "STRONGROOM_SHIELD_CORE";
+const CORE_VARIABLE: &str = "STRONGROOM_ALLOW_CORE_DUMPS";
 /// The file name by which the library finds itself in `LD_PRELOAD`.
 const LIBRARY: &[u8] = b"libstrongroom_shield";
 
@@ -122,7 +124,7 @@ fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
         .map(|(name, value)| (name.into_vec(), value.into_vec()))
         .collect();
     // A data directory is named to the server as such; frontends are also given files within one.
-    let parents = if program == Program::Server { 0 } else { 2 };
+    let parents = if program == Program::Server { 0 } else { 3 };
     let here = process::working_directory();
     let candidates = discover::candidates(arguments, &environment, here, parents);
     let sealed = discover::sealed(candidates);
@@ -283,7 +285,7 @@ fn take_out_of_preload() -> Option<OsString> {
     let kept: Vec<&[u8]> = former
         .as_bytes()
         .split(is_separator)
-        .filter(|path| !path.is_empty() && !contains(path, LIBRARY))
+        .filter(|path| !path.is_empty() && !contains(path, LIBRARY) && !is_this_library(path))
         .collect();
     // SAFETY: before main(), or in `pg_ctl`, there is one thread.
     unsafe {
@@ -300,6 +302,25 @@ fn put_back(preload: Option<OsString>) {
     if let Some(preload) = preload {
         // SAFETY: before main(), or in `pg_ctl`, there is one thread.
         unsafe { std::env::set_var("LD_PRELOAD", preload) };
+    }
+}
+
+/// Whether `path` leads to this library under another name.
+fn is_this_library(path: &[u8]) -> bool {
+    let mut about = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the address of a function of this library, and one structure to be filled.
+    let found = unsafe { libc::dladdr((&raw const CONSTRUCTOR).cast(), about.as_mut_ptr()) };
+    // SAFETY: zeroed, or filled by the C library.
+    let own = unsafe { about.assume_init() }.dli_fname;
+    if found == 0 || own.is_null() {
+        return false;
+    }
+    // SAFETY: the name of a loaded library, terminated, valid while it is loaded.
+    let own = unsafe { CStr::from_ptr(own) }.to_bytes();
+    let file = |path: &[u8]| Path::new(OsStr::from_bytes(path)).metadata().ok();
+    match (file(own), file(path)) {
+        (Some(own), Some(other)) => (own.dev(), own.ino()) == (other.dev(), other.ino()),
+        _ => false,
     }
 }
 

@@ -132,7 +132,9 @@ fn every_function_that_postgresql_imports_has_been_thought_about() {
     let mut files: Vec<PathBuf> = Vec::new();
     // PostgreSQL's modules lie in lib/postgresql where lib holds other projects' libraries too.
     let lib = bin.with_file_name("lib");
-    let modules = Some(lib.join("postgresql")).filter(|own| own.is_dir()).unwrap_or(lib);
+    let modules = Some(lib.join("postgresql"))
+        .filter(|own| own.is_dir())
+        .unwrap_or(lib);
     for directory in [bin, modules] {
         files.extend(
             fs::read_dir(directory)

@@ -117,16 +117,18 @@ fn a_sealed_instance_answers_as_a_plain_one_and_stores_nothing_readable() {
             Vec::<PathBuf>::new(),
             "stopped"
         );
-        let mut checksums = sealed.tool("pg_checksums");
-        let report = check(
-            checksums
-                .arg("-c")
-                .arg("-D")
-                .arg(&sealed.data)
-                .output()
-                .unwrap(),
-        );
-        assert!(report.contains("Bad checksums:  0"), "{report}");
+        let beside = |name| {
+            support::binary(name)
+                .parent()
+                .map(std::path::Path::to_owned)
+        };
+        // Some packages of servers come without it, and another version's does not read this control file.
+        if beside("pg_checksums") == beside("postgres") {
+            let mut checksums = sealed.tool("pg_checksums");
+            let report = checksums.arg("-c").arg("-D").arg(&sealed.data).output();
+            let report = check(report.unwrap());
+            assert!(report.contains("Bad checksums:  0"), "{report}");
+        }
     }
 }
 

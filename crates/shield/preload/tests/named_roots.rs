@@ -30,7 +30,7 @@ fn a_directory_without_a_header_is_not_written_in_clear() {
     let both = format!("{}:{}", sealed.display(), plain.display());
     let programs = [
         vec![binaries().join("initdb"), "-D".into(), plain.clone()],
-        vec![binaries().join("postgres"), "-D".into(), sealed.clone()],
+        vec![binaries().join("postgres"), "-D".into(), sealed],
         vec!["/bin/cp".into(), "/etc/hostname".into(), plain.join("copy")],
     ];
     for roots in [plain.to_str().unwrap(), "plain", "missing", &both] {
@@ -39,7 +39,10 @@ fn a_directory_without_a_header_is_not_written_in_clear() {
             let output = run(&place, roots, &words);
             assert_eq!(output.status.code(), Some(1), "{roots} {words:?}");
             let complaint = String::from_utf8(output.stderr).unwrap();
-            assert!(complaint.starts_with("strongroom: SR-7004: "), "{complaint}");
+            assert!(
+                complaint.starts_with("strongroom: SR-7004: "),
+                "{complaint}"
+            );
             assert_eq!(complaint.lines().count(), 1, "{complaint}");
         }
     }

@@ -219,3 +219,47 @@ fn settings_that_would_move_data_past_the_shield_are_refused() {
         "{said}"
     );
 }
+
+/// What a server does after its keys are open, in a program that stops in between.
+const LATE: &str = "
+import os, sys
+here = sys.argv[1]
+print(sorted(name for name in os.listdir(here) if 'strongroom' in name))
+sys.stdout.flush()
+sys.stdin.readline()
+try:
+    os.open(here + '/postmaster.pid', os.O_CREAT | os.O_EXCL | os.O_RDWR)
+except OSError as error:
+    print(error.errno)
+";
+
+#[test]
+fn a_conversion_that_begins_while_a_server_starts_is_seen() {
+    use std::io::{BufRead, BufReader, Write};
+    let place = Place::new();
+    let data = place.sealed("data", Cipher::Aes128Xts);
+    write(&data.join("1.strongroom-tmp"), b"left over");
+    let mut command = program("env");
+    command.arg(format!("LD_PRELOAD={}", library().display()));
+    command
+        .arg(format!("STRONGROOM_PG_ROOTS={}", data.display()))
+        .arg("STRONGROOM_SHIELD_ALL=1");
+    command.args(["/usr/bin/python3", "-c", LATE]).arg(&data);
+    command
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped());
+    let mut child = command.current_dir("/").spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(
+        lines.next().unwrap().unwrap(),
+        "[]",
+        "own files are not listed"
+    );
+    write(&data.join("strongroom.convert"), b"begun");
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), libc::EBUSY.to_string());
+    drop(input);
+    child.wait().unwrap();
+    assert!(!data.join("postmaster.pid").exists());
+}

@@ -37,6 +37,7 @@ pub(crate) fn library() -> &'static Path {
             command.arg("--release");
         }
         assert!(command.status().unwrap().success(), "building the library");
+        remove_left_copies();
         // Where the user `postgres` can read it.
         let directory = std::env::temp_dir().join(format!("sr-shield-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
@@ -45,6 +46,20 @@ pub(crate) fn library() -> &'static Path {
         fs::copy(profile.join("libstrongroom_shield.so"), &copy).unwrap();
         copy
     })
+}
+
+/// Removes the copies of test processes that have ended: nothing of a test process runs after its last test.
+fn remove_left_copies() {
+    for entry in fs::read_dir(std::env::temp_dir()).unwrap().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let pid = name
+            .strip_prefix("sr-shield-")
+            .and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            // Another test process may be doing the same.
+            drop(fs::remove_dir_all(entry.path()));
+        }
+    }
 }
 
 /// Where tests put what the user `postgres` reads and writes; removed at the end.
