@@ -52,6 +52,12 @@ pub fn step(from: &Ruling, to: &Ruling) -> Step {
         // A directory takes along what is sealed in it. pg_upgrade first tries links on PG_VERSION: so it stops there,
         // before it has changed anything.
         _ if keys_differ(from, to) => Step::Refuse(Errno(libc::EXDEV)),
+        // The database is part of each relation's address.
+        (Ruling::Plain(from), Ruling::Plain(to))
+            if from.database.is_some() && to.database.is_some() && from.database != to.database =>
+        {
+            Step::Refuse(Errno(libc::EXDEV))
+        }
         (Ruling::Outside | Ruling::Plain(_), Ruling::Outside | Ruling::Plain(_)) => Step::Nothing,
         // The restore command brought back what the archive command took away.
         (Ruling::Plain(from), Ruling::Sealed(to))

@@ -45,6 +45,8 @@ pub struct Clear {
     pub root: u8,
     /// What the file is.
     pub class: Class,
+    /// The database whose relations lie in this directory.
+    pub database: Option<u32>,
 }
 
 /// How a file is sealed: what an entry of the table of descriptors is made of.
@@ -148,6 +150,7 @@ fn ruling(root: u8, relative: &[u8]) -> Ruling {
         Treatment::Plain | Treatment::Untouched => Ruling::Plain(Clear {
             root,
             class: placed.class,
+            database: database_of(placed.class, relative),
         }),
         Treatment::Hidden => Ruling::Hidden,
         Treatment::Refuse => Ruling::Refused(placed.class),
@@ -156,6 +159,18 @@ fn ruling(root: u8, relative: &[u8]) -> Ruling {
             // An address that no tweak can be made of: not a file of PostgreSQL's.
             None => Ruling::Refused(placed.class),
         },
+    }
+}
+
+/// Whose relations would lie in a directory: asked for a name that a relation could have there.
+fn database_of(class: Class, relative: &[u8]) -> Option<u32> {
+    if class != Class::Directory {
+        return None;
+    }
+    let mut joined = [0_u8; PATH_BUFFER];
+    match classify(join(relative, b"1", &mut joined)?).identity {
+        Identity::Relation { database, .. } => Some(database),
+        _ => None,
     }
 }
 

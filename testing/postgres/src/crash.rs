@@ -74,7 +74,13 @@ impl Clients {
     }
 }
 
-fn work(mut session: Session, client: usize, record: &Record, stop: &AtomicBool, mut random: Random) {
+fn work(
+    mut session: Session,
+    client: usize,
+    record: &Record,
+    stop: &AtomicBool,
+    mut random: Random,
+) {
     while !stop.load(Ordering::Relaxed) {
         let number = record.sent.load(Ordering::Relaxed) + 1;
         record.sent.store(number, Ordering::Relaxed);
@@ -90,7 +96,9 @@ fn work(mut session: Session, client: usize, record: &Record, stop: &AtomicBool,
              insert into ledger values ({client}, {number}, {giver}, {taker}, {amount}, '{note}');"
         );
         if random.once_in(50) {
-            statements.push_str("insert into scratch select repeat('s', 500) from generate_series(1, 20);");
+            statements.push_str(
+                "insert into scratch select repeat('s', 500) from generate_series(1, 20);",
+            );
         }
         if session.try_ask(&format!("{statements} commit;")).is_none() {
             return;
@@ -111,13 +119,22 @@ pub fn check(instance: &Instance<'_>, records: &[Arc<Record>]) -> u64 {
             "select count(*), coalesce(max(number), 0) from ledger where client = {client}"
         ));
         let (count, last) = told.split_once('|').expect("two columns");
-        let (count, last): (u64, u64) = (count.parse().expect("a number"), last.parse().expect("a number"));
+        let (count, last): (u64, u64) = (
+            count.parse().expect("a number"),
+            last.parse().expect("a number"),
+        );
         let (acknowledged, sent) = (
             record.acknowledged.load(Ordering::Relaxed),
             record.sent.load(Ordering::Relaxed),
         );
-        assert_eq!(count, last, "client {client}: a number is missing in between");
-        assert!(last >= acknowledged, "client {client}: {acknowledged} was acknowledged, {last} is there");
+        assert_eq!(
+            count, last,
+            "client {client}: a number is missing in between"
+        );
+        assert!(
+            last >= acknowledged,
+            "client {client}: {acknowledged} was acknowledged, {last} is there"
+        );
         assert!(last <= sent, "client {client}: {last} was never sent");
         record.acknowledged.store(last, Ordering::Relaxed);
         record.sent.store(last, Ordering::Relaxed);

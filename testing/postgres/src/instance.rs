@@ -74,9 +74,22 @@ impl<'a> Instance<'a> {
         };
         initdb.arg("-D").arg(&self.data);
         if let Guard::Sealed { key, cipher } = &self.guard {
-            initdb.args(["--cipher", cipher, "--key-file"]).arg(key).arg("--");
+            initdb
+                .args(["--cipher", cipher, "--key-file"])
+                .arg(key)
+                .arg("--");
         }
-        initdb.args(["-k", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
+        initdb.args([
+            "-k",
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--no-sync",
+        ]);
         checked(initdb.args(more));
         self.configure(
             "fsync = off\nmax_prepared_transactions = 20\nlog_min_messages = warning\nlog_checkpoints = off\n\
@@ -92,7 +105,11 @@ impl<'a> Instance<'a> {
         drop(self.room.directory(&self.name));
         if let Guard::Sealed { key, cipher } = &self.guard {
             let mut header = self.strongroom("initdb");
-            header.arg("--header-only").arg("-D").arg(&self.data).args(["--cipher", cipher, "--key-file"]);
+            header.arg("--header-only").arg("-D").arg(&self.data).args([
+                "--cipher",
+                cipher,
+                "--key-file",
+            ]);
             checked(header.arg(key));
         }
     }
@@ -101,7 +118,9 @@ impl<'a> Instance<'a> {
     #[must_use]
     pub fn strongroom(&self, subcommand: &str) -> Command {
         let mut command = self.room.strongroom();
-        command.env("PG_BINDIR", self.programs.directory()).arg(subcommand);
+        command
+            .env("PG_BINDIR", self.programs.directory())
+            .arg(subcommand);
         command
     }
 
@@ -126,7 +145,8 @@ impl<'a> Instance<'a> {
     /// The server's messages.
     #[must_use]
     pub fn log(&self) -> PathBuf {
-        self.room.at(&format!("{}.log", self.name.replace('/', "-")))
+        self.room
+            .at(&format!("{}.log", self.name.replace('/', "-")))
     }
 
     /// What the server has said so far.
@@ -138,7 +158,11 @@ impl<'a> Instance<'a> {
     /// A connection string for other instances' replication.
     #[must_use]
     pub fn address(&self) -> String {
-        format!("host={} port={} user=postgres", self.room.path().display(), self.port)
+        format!(
+            "host={} port={} user=postgres",
+            self.room.path().display(),
+            self.port
+        )
     }
 
     /// Appends to `postgresql.conf`.
@@ -147,7 +171,10 @@ impl<'a> Instance<'a> {
     /// When it cannot be written.
     pub fn configure(&self, text: &str) {
         let path = self.data.join("postgresql.conf");
-        let mut file = fs::OpenOptions::new().append(true).open(path).expect("postgresql.conf");
+        let mut file = fs::OpenOptions::new()
+            .append(true)
+            .open(path)
+            .expect("postgresql.conf");
         file.write_all(text.as_bytes()).expect("postgresql.conf");
     }
 
@@ -172,13 +199,26 @@ impl<'a> Instance<'a> {
         let mut command = self.room.command(&self.programs.path(name));
         // A test that waits for ever says nothing.
         command.env("PGOPTIONS", "-c statement_timeout=60s");
-        command.arg("-h").arg(self.room.path()).arg("-p").arg(self.port.to_string());
+        command
+            .arg("-h")
+            .arg(self.room.path())
+            .arg("-p")
+            .arg(self.port.to_string());
         command
     }
 
     fn psql(&self, database: &str) -> Command {
         let mut command = self.client("psql");
-        command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", database]);
+        command.args([
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-d",
+            database,
+        ]);
         command
     }
 
@@ -192,6 +232,7 @@ impl<'a> Instance<'a> {
     ///
     /// # Panics
     /// When one fails.
+    #[expect(clippy::must_use_candidate, reason = "often called for its effect")]
     pub fn sql(&self, statements: &str) -> String {
         self.sql_in("postgres", statements)
     }
@@ -200,6 +241,7 @@ impl<'a> Instance<'a> {
     ///
     /// # Panics
     /// When one fails.
+    #[expect(clippy::must_use_candidate, reason = "often called for its effect")]
     pub fn sql_in(&self, database: &str, statements: &str) -> String {
         let answer = self.try_sql_in(database, statements);
         answer.unwrap_or_else(|error| failed(&format!("{}: {statements}\n{error}", self.name)))
@@ -215,15 +257,22 @@ impl<'a> Instance<'a> {
 
     fn try_sql_in(&self, database: &str, statements: &str) -> Result<String, String> {
         let mut command = self.psql(database);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let mut input = child.stdin.take().expect("a pipe");
         // psql that ended early has said why.
         drop(input.write_all(statements.as_bytes()));
         drop(input);
-        let output = child.wait_with_output().map_err(|error| error.to_string())?;
+        let output = child
+            .wait_with_output()
+            .map_err(|error| error.to_string())?;
         if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned());
+            return Ok(String::from_utf8_lossy(&output.stdout)
+                .trim_end()
+                .to_owned());
         }
         Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
@@ -241,14 +290,22 @@ impl<'a> Instance<'a> {
     /// # Errors
     /// What the server said.
     pub fn try_start(&self) -> Result<(), String> {
-        let output = self.starting().output().map_err(|error| error.to_string())?;
-        if output.status.success() { Ok(()) } else { Err(self.said()) }
+        let output = self
+            .starting()
+            .output()
+            .map_err(|error| error.to_string())?;
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(self.said())
+        }
     }
 
     /// Starts a server that has to refuse; what it and the command said.
     ///
     /// # Panics
     /// When it starts.
+    #[expect(clippy::must_use_candidate, reason = "often called for its effect")]
     pub fn start_refused(&self) -> String {
         let before = self.said().len();
         let told = refused(&mut self.starting());
@@ -277,13 +334,23 @@ impl<'a> Instance<'a> {
     /// A clean shutdown.
     pub fn stop(&self) {
         let mut command = self.program("pg_ctl");
-        checked(command.arg("-D").arg(&self.data).args(["-s", "-w", "-t", "90", "-m", "fast", "stop"]));
+        checked(
+            command
+                .arg("-D")
+                .arg(&self.data)
+                .args(["-s", "-w", "-t", "90", "-m", "fast", "stop"]),
+        );
     }
 
     /// Promotes a standby and waits for it.
     pub fn promote(&self) {
         let mut command = self.program("pg_ctl");
-        checked(command.arg("-D").arg(&self.data).args(["-s", "-w", "-t", "90", "promote"]));
+        checked(
+            command
+                .arg("-D")
+                .arg(&self.data)
+                .args(["-s", "-w", "-t", "90", "promote"]),
+        );
     }
 
     /// The postmaster's process number.
@@ -309,13 +376,17 @@ impl<'a> Instance<'a> {
     /// # Panics
     /// When one of them does not end.
     pub fn kill(&self) {
-        let Some(postmaster) = self.postmaster() else { return };
+        let Some(postmaster) = self.postmaster() else {
+            return;
+        };
         // Stopped first, the postmaster cannot start another child between the list and the kill.
         signal("-STOP", &[postmaster]);
         let all = self.processes();
         signal("-KILL", &all);
         // Until they are reaped, too: PostgreSQL takes the dead postmaster for a live one before.
-        let gone = patiently(Duration::from_secs(20), || !all.iter().any(|pid| status(*pid).is_some()));
+        let gone = patiently(Duration::from_secs(20), || {
+            !all.iter().any(|pid| status(*pid).is_some())
+        });
         assert!(gone, "killed processes remain");
     }
 
@@ -338,7 +409,12 @@ impl<'a> Instance<'a> {
     /// After a minute.
     pub fn wait_ready(&self) {
         let ready = patiently(Duration::from_secs(60), || self.try_sql("select 1").is_ok());
-        assert!(ready, "{} does not come back:\n{}", self.name, tail(&self.said()));
+        assert!(
+            ready,
+            "{} does not come back:\n{}",
+            self.name,
+            tail(&self.said())
+        );
     }
 
     /// `pg_checksums --check` of the stopped instance.
@@ -357,7 +433,10 @@ impl<'a> Instance<'a> {
             where c.relkind in ('r', 'm', 't') and c.relpersistence = 'p';";
         let said = self.sql_in(database, statements);
         let mut lines = said.lines();
-        let checked: u32 = lines.next().and_then(|count| count.parse().ok()).expect("a count");
+        let checked: u32 = lines
+            .next()
+            .and_then(|count| count.parse().ok())
+            .expect("a count");
         assert!(checked > 50, "{said}");
         let findings: Vec<&str> = lines.collect();
         assert!(findings.is_empty(), "{}", findings.join("\n"));
@@ -373,7 +452,9 @@ impl Drop for Instance<'_> {
         let all = self.processes();
         if !all.is_empty() {
             signal("-KILL", &all);
-            patiently(Duration::from_secs(20), || !all.iter().any(|pid| is_alive(*pid)));
+            patiently(Duration::from_secs(20), || {
+                !all.iter().any(|pid| is_alive(*pid))
+            });
         }
     }
 }

@@ -28,7 +28,9 @@ impl Room {
     /// When it cannot be made.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        let directory = tempfile::Builder::new().prefix(&format!("sr-{name}-")).tempdir();
+        let directory = tempfile::Builder::new()
+            .prefix(&format!("sr-{name}-"))
+            .tempdir();
         let directory = directory.expect("a temporary directory");
         // Copies: the library may be built anew while servers have it open.
         let bin = directory.path().join("bin");
@@ -86,7 +88,10 @@ impl Room {
     ///
     /// # Panics
     /// When it cannot be written.
-    #[expect(clippy::disallowed_methods, reason = "a test's file, which nothing depends on after a crash")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a test's file, which nothing depends on after a crash"
+    )]
     pub fn put(&self, path: &Path, bytes: &[u8]) {
         fs::write(path, bytes).expect("a file can be written");
         self.give(path, 0o600);
@@ -115,7 +120,9 @@ impl Room {
     #[must_use]
     pub fn strongroom(&self) -> Command {
         let mut command = self.command(&self.command);
-        command.env("STRONGROOM_SHIELD_LIB", &self.library).arg("pg");
+        command
+            .env("STRONGROOM_SHIELD_LIB", &self.library)
+            .arg("pg");
         command
     }
 
@@ -126,7 +133,10 @@ impl Room {
         let mut command = Command::new(program);
         command.current_dir(self.path()).stdin(Stdio::null());
         command.env("HOME", self.path()).env("PGUSER", "postgres");
-        command.env("PGOPTIONS", "").env("LC_ALL", "C").env_remove("PGDATA");
+        command
+            .env("PGOPTIONS", "")
+            .env("LC_ALL", "C")
+            .env_remove("PGDATA");
         if let Some((user, group)) = other_user() {
             command.uid(user).gid(group);
         }
@@ -158,7 +168,11 @@ pub fn other_user() -> Option<(u32, u32)> {
 pub fn checked(command: &mut Command) -> String {
     let output = command.output().expect("the program can be started");
     let text = words(&output);
-    assert!(output.status.success(), "{command:?}: {}\n{text}", output.status);
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{text}",
+        output.status
+    );
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -175,7 +189,11 @@ pub fn refused(command: &mut Command) -> String {
 
 fn words(output: &Output) -> String {
     let (out, err) = (&output.stdout, &output.stderr);
-    format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(out),
+        String::from_utf8_lossy(err)
+    )
 }
 
 /// `libstrongroom_shield.so`: the file that `STRONGROOM_SHIELD_LIB` names, or one built now beside the running test.
@@ -184,7 +202,13 @@ fn words(output: &Output) -> String {
 /// When it cannot be built.
 pub fn built_library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| built("STRONGROOM_SHIELD_LIB", "strongroom-shield-preload", "libstrongroom_shield.so"))
+    BUILT.get_or_init(|| {
+        built(
+            "STRONGROOM_SHIELD_LIB",
+            "strongroom-shield-preload",
+            "libstrongroom_shield.so",
+        )
+    })
 }
 
 /// The `strongroom` command: the file that `STRONGROOM_COMMAND` names, or one built now beside the running test.
@@ -202,13 +226,25 @@ fn built(variable: &str, package: &str, file: &str) -> PathBuf {
     }
     // <target>/<profile>/deps/<test>
     let test = std::env::current_exe().expect("a running program has a path");
-    let profile = test.ancestors().nth(2).expect("tests run in <target>/<profile>/deps");
-    let target = profile.parent().expect("a profile lies in a target directory");
+    let profile = test
+        .ancestors()
+        .nth(2)
+        .expect("tests run in <target>/<profile>/deps");
+    let target = profile
+        .parent()
+        .expect("a profile lies in a target directory");
     let release = profile.file_name().is_some_and(|name| name == "release");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "-p", package, "--manifest-path", manifest])
+        .args([
+            "build",
+            "--quiet",
+            "-p",
+            package,
+            "--manifest-path",
+            manifest,
+        ])
         .args(release.then_some("--release"))
         .env("CARGO_TARGET_DIR", target)
         .status()

@@ -15,10 +15,17 @@ pub fn files_of(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![String::new()];
     while let Some(relative) = open.pop() {
-        let entries = fs::read_dir(directory.join(&relative)).into_iter().flatten().flatten();
+        let entries = fs::read_dir(directory.join(&relative))
+            .into_iter()
+            .flatten()
+            .flatten();
         for entry in entries {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let path = if relative.is_empty() { name } else { format!("{relative}/{name}") };
+            let path = if relative.is_empty() {
+                name
+            } else {
+                format!("{relative}/{name}")
+            };
             match fs::metadata(entry.path()) {
                 Ok(about) if about.is_dir() => open.push(path),
                 Ok(about) if about.is_file() => found.push(path),
@@ -69,13 +76,20 @@ impl Found {
         if !bytes.is_empty() {
             self.files_seen.insert(shown.to_owned());
         }
-        let any = |wanted: &[String]| wanted.iter().any(|text| memmem::find(&bytes, text.as_bytes()).is_some());
+        let any = |wanted: &[String]| {
+            wanted
+                .iter()
+                .any(|text| memmem::find(&bytes, text.as_bytes()).is_some())
+        };
         if !any(prefixes) {
             return;
         }
         for needle in needles.iter().chain(prefixes) {
             if memmem::find(&bytes, needle.as_bytes()).is_some() {
-                self.hits.entry(needle.clone()).or_default().insert(shown.to_owned());
+                self.hits
+                    .entry(needle.clone())
+                    .or_default()
+                    .insert(shown.to_owned());
             }
         }
     }

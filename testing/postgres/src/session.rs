@@ -22,11 +22,17 @@ impl Session {
     /// When it cannot be started.
     #[must_use]
     pub fn open(mut psql: Command) -> Self {
-        psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        psql.stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut child = psql.spawn().expect("psql can be started");
         let input = child.stdin.take().expect("a pipe");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
-        Self { child, input, output }
+        Self {
+            child,
+            input,
+            output,
+        }
     }
 
     /// Sends statements without waiting.

@@ -40,7 +40,11 @@ pub struct Filled {
 
 impl Filled {
     /// Fills an instance that runs with [`SETTINGS`]; `tablespace` is an empty directory of its user.
-    pub fn fill(instance: &Instance<'_>, tablespace: &std::path::Path, random: &mut Random) -> Self {
+    pub fn fill(
+        instance: &Instance<'_>,
+        tablespace: &std::path::Path,
+        random: &mut Random,
+    ) -> Self {
         let mut filled = Self {
             surfaces: Vec::new(),
             prefix: format!("canary{}", random.text(8)),
@@ -78,14 +82,18 @@ impl Filled {
     }
 
     fn placed(&mut self, name: &str, place: String) {
-        let surface = self.surfaces.iter_mut().find(|surface| surface.name == name);
+        let surface = self
+            .surfaces
+            .iter_mut()
+            .find(|surface| surface.name == name);
         surface.expect("a surface of this name").place = place;
     }
 
     fn relations(&mut self, instance: &Instance<'_>) {
         let [table, toast, index, statistics, comment] =
             ["table", "toast", "index", "statistics", "comment"].map(|name| self.surface(name, ""));
-        let [unlogged, object, name] = ["unlogged", "object", "name"].map(|name| self.surface(name, ""));
+        let [unlogged, object, name] =
+            ["unlogged", "object", "name"].map(|name| self.surface(name, ""));
         let wal = self.surface("wal", "pg_wal/0");
         instance.sql(&format!(
             "create table t (id int primary key, v text, big text, s text);
@@ -110,9 +118,14 @@ impl Filled {
             ("unlogged", "'u'"),
             ("object", "'pg_largeobject'"),
             ("name", "'pg_class'"),
-            ("toast", "(select reltoastrelid from pg_class where relname = 't')"),
+            (
+                "toast",
+                "(select reltoastrelid from pg_class where relname = 't')",
+            ),
         ] {
-            let path = instance.sql(&format!("select pg_relation_filepath({relation}::regclass)"));
+            let path = instance.sql(&format!(
+                "select pg_relation_filepath({relation}::regclass)"
+            ));
             self.placed(surface, path);
         }
     }
@@ -121,17 +134,38 @@ impl Filled {
         let copied = self.surface("file_copy", "");
         let logged = self.surface("wal_log", "");
         let moved = self.surface("tablespace", "pg_tblspc/");
-        instance.sql(&format!("create tablespace outside location '{}'", tablespace.display()));
+        instance.sql(&format!(
+            "create tablespace outside location '{}'",
+            tablespace.display()
+        ));
         instance.sql("create database source");
-        for (database, canary, strategy) in [("d1", copied, "file_copy"), ("d2", logged, "wal_log")] {
-            instance.sql_in("source", &format!("create table {database} as select '{canary}'::text as x"));
-            instance.sql(&format!("create database {database} template source strategy {strategy}"));
-            let oid = instance.sql(&format!("select oid from pg_database where datname = '{database}'"));
-            let surface = if database == "d1" { "file_copy" } else { "wal_log" };
+        for (database, canary, strategy) in [("d1", copied, "file_copy"), ("d2", logged, "wal_log")]
+        {
+            instance.sql_in(
+                "source",
+                &format!("create table {database} as select '{canary}'::text as x"),
+            );
+            instance.sql(&format!(
+                "create database {database} template source strategy {strategy}"
+            ));
+            let oid = instance.sql(&format!(
+                "select oid from pg_database where datname = '{database}'"
+            ));
+            let surface = if database == "d1" {
+                "file_copy"
+            } else {
+                "wal_log"
+            };
             self.placed(surface, format!("base/{oid}/"));
-            assert_eq!(instance.sql_in(database, &format!("select count(*) from {database}")), "1");
+            assert_eq!(
+                instance.sql_in(database, &format!("select count(*) from {database}")),
+                "1"
+            );
         }
-        instance.sql_in("d1", &format!("create table moved as select '{moved}'::text as x"));
+        instance.sql_in(
+            "d1",
+            &format!("create table moved as select '{moved}'::text as x"),
+        );
         instance.sql("alter database d1 set tablespace outside");
         assert_eq!(instance.sql_in("d1", "select count(*) from moved"), "1");
         // The copy is in the tablespace now.
@@ -140,7 +174,8 @@ impl Filled {
 
     fn temporary(&mut self, instance: &Instance<'_>) {
         let table = self.surface("temp_table", "/t");
-        let [sort, hash, held] = ["sort", "hash", "held_cursor"].map(|name| self.surface(name, "pgsql_tmp"));
+        let [sort, hash, held] =
+            ["sort", "hash", "held_cursor"].map(|name| self.surface(name, "pgsql_tmp"));
         self.surface("shared_sort", ".fileset/");
         let mut session = instance.session();
         session.ask(&format!(
@@ -177,7 +212,16 @@ impl Filled {
     fn decoding(&mut self, instance: &Instance<'_>) {
         let spill = self.surface("spill", ".spill");
         let mut decoder = instance.client("pg_recvlogical");
-        decoder.args(["-d", "postgres", "--slot", "slot", "--start", "-f", "/dev/null", "--no-loop"]);
+        decoder.args([
+            "-d",
+            "postgres",
+            "--slot",
+            "slot",
+            "--start",
+            "-f",
+            "/dev/null",
+            "--no-loop",
+        ]);
         let decoder = decoder.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         self.decoder = Some(decoder.expect("pg_recvlogical can be started"));
         let mut session = instance.session();
@@ -191,13 +235,20 @@ impl Filled {
             path.ends_with(".spill") && about.is_ok_and(|about| about.len() > 1_000_000)
         };
         let spilled = || files_of(instance.data()).iter().any(large);
-        assert!(patiently(Duration::from_secs(20), spilled), "nothing was spilled");
+        assert!(
+            patiently(Duration::from_secs(20), spilled),
+            "nothing was spilled"
+        );
     }
 
     fn statements(&mut self, instance: &Instance<'_>) {
         let running = self.surface("statement", "pg_stat_tmp/");
-        instance.sql(&format!("create extension pg_stat_statements; select 1, 2, 3 as \"{running}\""));
-        let seen = instance.sql(&format!("select query from pg_stat_statements where query ~ '{running}'"));
+        instance.sql(&format!(
+            "create extension pg_stat_statements; select 1, 2, 3 as \"{running}\""
+        ));
+        let seen = instance.sql(&format!(
+            "select query from pg_stat_statements where query ~ '{running}'"
+        ));
         assert!(seen.contains(&running), "{seen}");
     }
 
@@ -211,6 +262,7 @@ impl Filled {
     ///
     /// # Panics
     /// When none is caught in ten attempts.
+    #[must_use]
     pub fn search_shared(&self, instance: &Instance<'_>, more: &[PathBuf]) -> Found {
         let canary = self.canary("shared_sort");
         for _ in 0..10 {
@@ -226,12 +278,17 @@ impl Filled {
             };
             let temporary = instance.data().join("base/pgsql_tmp");
             let caught = patiently(Duration::from_secs(2), || {
-                files_of(&temporary).iter().any(|path| written(&format!("base/pgsql_tmp/{path}")))
+                files_of(&temporary)
+                    .iter()
+                    .any(|path| written(&format!("base/pgsql_tmp/{path}")))
             });
             instance.freeze();
             let found = self.search(instance, more);
             instance.thaw();
-            let there = found.files_seen.iter().any(|path| path.contains(".fileset/"));
+            let there = found
+                .files_seen
+                .iter()
+                .any(|path| path.contains(".fileset/"));
             assert!(session.answer().is_some(), "the index is built");
             if caught && there {
                 return found;
@@ -249,7 +306,10 @@ impl Filled {
     }
 
     fn needles(&self) -> Vec<String> {
-        self.surfaces.iter().map(|surface| surface.canary.clone()).collect()
+        self.surfaces
+            .iter()
+            .map(|surface| surface.canary.clone())
+            .collect()
     }
 
     /// The surfaces whose string was not found where it has to be in a plain instance.

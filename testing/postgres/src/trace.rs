@@ -30,8 +30,25 @@ pub struct Call {
 /// Calls that neither move bytes of a file nor depend on its content or size; they may reach the kernel directly. Those on
 /// names are on directories and links, which the shield leaves as they are.
 const IMMATERIAL: &[&str] = &[
-    "chdir", "mkdir", "rmdir", "readlink", "symlink", "chmod", "fchmod", "chown", "getcwd", "utimensat", "statfs",
-    "fsync", "fdatasync", "sync_file_range", "fadvise64", "syncfs", "getdents64", "execve", "flock",
+    "chdir",
+    "mkdir",
+    "rmdir",
+    "readlink",
+    "symlink",
+    "chmod",
+    "fchmod",
+    "chown",
+    "getcwd",
+    "utimensat",
+    "statfs",
+    "fsync",
+    "fdatasync",
+    "sync_file_range",
+    "fadvise64",
+    "syncfs",
+    "getdents64",
+    "execve",
+    "flock",
 ];
 
 /// Every call that names a file, and those on descriptors that can be a file's.
@@ -63,13 +80,35 @@ impl Call {
 #[must_use]
 pub fn traced(program: &Command, directory: &Path, library: Option<&Path>) -> Vec<String> {
     let mut words = vec![String::from("strace")];
-    words.extend(["-ff", "--seccomp-bpf", "-k", "-y", "-s", "0", "-e", TRACED, "-e", "signal=none", "-o"].map(String::from));
+    words.extend(
+        [
+            "-ff",
+            "--seccomp-bpf",
+            "-k",
+            "-y",
+            "-s",
+            "0",
+            "-e",
+            TRACED,
+            "-e",
+            "signal=none",
+            "-o",
+        ]
+        .map(String::from),
+    );
     words.push(directory.join("t").display().to_string());
     if let Some(library) = library {
-        words.extend([String::from("-E"), format!("LD_PRELOAD={}", library.display())]);
+        words.extend([
+            String::from("-E"),
+            format!("LD_PRELOAD={}", library.display()),
+        ]);
     }
     words.push(program.get_program().to_string_lossy().into_owned());
-    words.extend(program.get_args().map(|argument| argument.to_string_lossy().into_owned()));
+    words.extend(
+        program
+            .get_args()
+            .map(|argument| argument.to_string_lossy().into_owned()),
+    );
     words
 }
 
@@ -98,8 +137,12 @@ fn of_process(text: &str, data: &Path, found: &mut Vec<Call>) {
         while let Some(frame) = lines.next_if(|line| line.starts_with(" > ")) {
             stack.push(frame);
         }
-        let Some((name, arguments)) = line.split_once('(') else { continue };
-        let Some((path, named)) = file_of(arguments, data) else { continue };
+        let Some((name, arguments)) = line.split_once('(') else {
+            continue;
+        };
+        let Some((path, named)) = file_of(arguments, data) else {
+            continue;
+        };
         let outside = stack.iter().find(|frame| !is_c_library(frame));
         let mut shown = String::from(line);
         for frame in stack.iter().take(6) {
@@ -117,7 +160,9 @@ fn of_process(text: &str, data: &Path, found: &mut Vec<Call>) {
 }
 
 fn is_c_library(frame: &str) -> bool {
-    ["/libc.so.6(", "/libpthread.so.0(", "/ld-linux", "[vdso]"].iter().any(|name| frame.contains(name))
+    ["/libc.so.6(", "/libpthread.so.0(", "/ld-linux", "[vdso]"]
+        .iter()
+        .any(|name| frame.contains(name))
 }
 
 /// The first file below the data directory that the arguments name, and whether by a path. Relative paths are the server's,
@@ -126,16 +171,23 @@ fn file_of(arguments: &str, data: &Path) -> Option<(String, bool)> {
     let data = data.to_str()?;
     let below = |path: &str| {
         let rest = path.strip_prefix(data)?;
-        (rest.is_empty() || rest.starts_with('/')).then(|| String::from(rest.trim_start_matches('/')))
+        (rest.is_empty() || rest.starts_with('/'))
+            .then(|| String::from(rest.trim_start_matches('/')))
     };
     // Between quotes stand paths; contents are not shown.
-    let quoted = arguments.split('"').skip(1).step_by(2).filter(|path| !path.is_empty());
+    let quoted = arguments
+        .split('"')
+        .skip(1)
+        .step_by(2)
+        .filter(|path| !path.is_empty());
     for path in quoted {
         if path.starts_with('/') {
             if let Some(path) = below(path) {
                 return Some((path, true));
             }
-        } else if arguments.contains(&format!("AT_FDCWD<{data}>")) || !arguments.starts_with("AT_FDCWD") {
+        } else if arguments.contains(&format!("AT_FDCWD<{data}>"))
+            || !arguments.starts_with("AT_FDCWD")
+        {
             return Some((String::from(path.trim_start_matches("./")), true));
         }
     }

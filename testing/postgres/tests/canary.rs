@@ -5,7 +5,10 @@
 //! Every byte of the data directory, of a tablespace and of the archive is searched while the server runs, while a
 //! parallel sort has its files open, after SIGKILL, after recovery, and after a clean stop. The same search of a plain
 //! instance, made by the same steps, has to find each string in the kind of file that the surface is about.
-#![expect(clippy::print_stdout, clippy::use_debug, reason = "seeds and counts are for whoever runs it")]
+#![expect(
+    clippy::print_stdout,
+    reason = "seeds and counts are for whoever runs it"
+)]
 
 use strongroom_testing::random::{Random, seed};
 use strongroom_testing_postgres::instance::{Guard, Instance};
@@ -15,12 +18,21 @@ use strongroom_testing_postgres::scan::Found;
 use strongroom_testing_postgres::surfaces::{Filled, SETTINGS};
 
 /// Fills an instance and searches it in each of its states.
-fn look(room: &Room, programs: &Programs, name: &str, guard: Guard, random: &mut Random) -> (Filled, Found) {
+fn look(
+    room: &Room,
+    programs: &Programs,
+    name: &str,
+    guard: Guard,
+    random: &mut Random,
+) -> (Filled, Found) {
     let instance = Instance::create(room, programs, name, guard);
     let archive = room.directory(&format!("{name}-archive"));
     let tablespace = room.directory(&format!("{name}-space"));
     instance.configure(SETTINGS);
-    instance.configure(&format!("archive_mode = on\narchive_command = 'cp %p {}/%f'\n", archive.display()));
+    instance.configure(&format!(
+        "archive_mode = on\narchive_command = 'cp %p {}/%f'\n",
+        archive.display()
+    ));
     if programs.has_module("pg_stat_statements") {
         instance.configure("shared_preload_libraries = 'pg_stat_statements'\n");
     }
@@ -34,7 +46,10 @@ fn look(room: &Room, programs: &Programs, name: &str, guard: Guard, random: &mut
     filled.release();
     instance.start();
     found.merge(filled.search(&instance, &more));
-    assert_eq!(instance.sql("select count(*), sum(length(big)) > 1000000 from t"), "1500|t");
+    assert_eq!(
+        instance.sql("select count(*), sum(length(big)) > 1000000 from t"),
+        "1500|t"
+    );
     instance.sql("select pg_switch_wal()");
     instance.stop();
     found.merge(filled.search(&instance, &more));
@@ -50,7 +65,11 @@ fn canary(programs: &Programs, cipher: &'static str) {
     let key = room.key("main", &mut random);
     let sealed = Guard::Sealed { key, cipher };
     let (filled, found) = look(&room, programs, "sealed", sealed, &mut random);
-    println!("sealed: {} bytes in {} files", found.bytes, found.files_seen.len());
+    println!(
+        "sealed: {} bytes in {} files",
+        found.bytes,
+        found.files_seen.len()
+    );
     assert!(found.hits.is_empty(), "in clear: {:#?}", found.hits);
     assert!(filled.surfaces() > 15);
 

@@ -3,9 +3,12 @@
 //!
 //! Method: clients record outside of the server what was acknowledged to them (see `crash`). The server is killed again
 //! and again while they work, with checkpoints, VACUUM and index builds going on; each time it recovers and all
-//! invariants are checked. In the end pg_checksums and amcheck look at every page. `STRONGROOM_KILLS` sets the number of
+//! invariants are checked. In the end `pg_checksums` and amcheck look at every page. `STRONGROOM_KILLS` sets the number of
 //! kills, `STRONGROOM_SEED` repeats their order (not the instant).
-#![expect(clippy::print_stdout, reason = "seeds and counts are for whoever runs it")]
+#![expect(
+    clippy::print_stdout,
+    reason = "seeds and counts are for whoever runs it"
+)]
 
 use std::process::Command;
 use std::sync::Arc;
@@ -80,7 +83,11 @@ fn kills(programs: &Programs, cipher: &'static str, kills: u64) {
 
 #[test]
 fn no_transaction_is_lost_by_a_kill() {
-    kills(&Programs::installed(), "aes-256-xts", times("STRONGROOM_KILLS", 9));
+    kills(
+        &Programs::installed(),
+        "aes-256-xts",
+        times("STRONGROOM_KILLS", 9),
+    );
 }
 
 #[test]
@@ -101,7 +108,9 @@ impl<'a> Small<'a> {
         let at = room.directory("small");
         let mut mount = Command::new("mount");
         let options = format!("size={megabytes}m");
-        mount.args(["-t", "tmpfs", "-o", &options, "strongroom-test"]).arg(&at);
+        mount
+            .args(["-t", "tmpfs", "-o", &options, "strongroom-test"])
+            .arg(&at);
         if !mount.status().is_ok_and(|status| status.success()) {
             return None;
         }
@@ -126,7 +135,10 @@ fn nothing_is_lost_when_the_disk_is_full() {
         return println!("skipped: a file system of its own cannot be mounted here");
     };
     let key = room.key("main", &mut random);
-    let guard = Guard::Sealed { key, cipher: "aes-256-xts" };
+    let guard = Guard::Sealed {
+        key,
+        cipher: "aes-256-xts",
+    };
     let instance = Instance::create(&room, &Programs::installed(), "small/sealed", guard);
     instance.configure(SETTINGS);
     instance.start();
@@ -136,12 +148,23 @@ fn nothing_is_lost_when_the_disk_is_full() {
         // What remains differs from round to round, so that it is another write that fails.
         let ballast = room.at("small/ballast");
         let clients = Clients::start(&instance, &records, &mut random);
-        let fill = format!("head -c {} /dev/zero > {}", 40_000_000 + random.below(200_000_000), ballast.display());
-        drop(Command::new("sh").args(["-c", &fill]).stderr(std::process::Stdio::null()).status());
+        let fill = format!(
+            "head -c {} /dev/zero > {}",
+            40_000_000 + random.below(200_000_000),
+            ballast.display()
+        );
+        drop(
+            Command::new("sh")
+                .args(["-c", &fill])
+                .stderr(std::process::Stdio::null())
+                .status(),
+        );
         // Fails with "No space left on device", in the relation or in the log.
         for _ in 0..3 {
-            drop(instance.try_sql("create table if not exists grow (x text); \
-                insert into grow select repeat(md5(i::text), 20) from generate_series(1, 200000) i"));
+            drop(instance.try_sql(
+                "create table if not exists grow (x text); \
+                insert into grow select repeat(md5(i::text), 20) from generate_series(1, 200000) i",
+            ));
         }
         crash::pause(&mut random, Duration::from_millis(300));
         if round % 2 == 0 {
@@ -158,7 +181,10 @@ fn nothing_is_lost_when_the_disk_is_full() {
         println!("round {round}: {there} transactions, all there");
         instance.sql("drop table if exists grow; checkpoint");
     }
-    assert!(instance.said().contains("No space left on device"), "the disk was never full");
+    assert!(
+        instance.said().contains("No space left on device"),
+        "the disk was never full"
+    );
     instance.check_structure("postgres");
     instance.stop();
     instance.check_checksums();

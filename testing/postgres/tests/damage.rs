@@ -15,7 +15,11 @@ use strongroom_testing_postgres::room::{Room, refused};
 use strongroom_testing_postgres::scan::files_of;
 
 fn flip(path: &Path, at: u64) {
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).expect("a file");
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .expect("a file");
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).expect("a byte");
     file.write_all_at(&[byte[0] ^ 0x10], at).expect("a byte");
@@ -23,8 +27,17 @@ fn flip(path: &Path, at: u64) {
 
 /// Every file with its bytes; the server's own lock file and log aside.
 fn snapshot(data: &Path) -> BTreeMap<String, Vec<u8>> {
-    let files = files_of(data).into_iter().filter(|path| !path.starts_with("postmaster."));
-    files.map(|path| (path.clone(), std::fs::read(data.join(&path)).expect("a file"))).collect()
+    let files = files_of(data)
+        .into_iter()
+        .filter(|path| !path.starts_with("postmaster."));
+    files
+        .map(|path| {
+            (
+                path.clone(),
+                std::fs::read(data.join(&path)).expect("a file"),
+            )
+        })
+        .collect()
 }
 
 fn assert_unchanged(data: &Path, before: &BTreeMap<String, Vec<u8>>) {
@@ -32,13 +45,19 @@ fn assert_unchanged(data: &Path, before: &BTreeMap<String, Vec<u8>>) {
     let names = |of: &BTreeMap<String, Vec<u8>>| of.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(before), names(&after), "files");
     for (path, bytes) in before {
-        assert!(after[path] == *bytes, "{path} was changed by a start that was refused");
+        assert!(
+            after[path] == *bytes,
+            "{path} was changed by a start that was refused"
+        );
     }
 }
 
 fn instance<'a>(room: &'a Room, name: &str, random: &mut Random) -> Instance<'a> {
     let key = room.key(name, random);
-    let guard = Guard::Sealed { key, cipher: "aes-256-xts" };
+    let guard = Guard::Sealed {
+        key,
+        cipher: "aes-256-xts",
+    };
     let instance = Instance::create(room, &Programs::installed(), name, guard);
     instance.configure("shared_buffers = 2MB\nautovacuum = off\n");
     instance
@@ -63,8 +82,13 @@ fn a_flipped_bit_in_a_relation_is_a_checksum_error_of_that_page() {
         assert!(said.contains("Bad checksums:  1"), "{said}");
         instance.start();
         let page = at / 8192;
-        let error = instance.try_sql("select count(x) from t").expect_err("a damaged page");
-        assert!(error.contains(&format!("invalid page in block {page} of relation")), "{error}");
+        let error = instance
+            .try_sql("select count(x) from t")
+            .expect_err("a damaged page");
+        assert!(
+            error.contains(&format!("invalid page in block {page} of relation")),
+            "{error}"
+        );
         let rest = instance.sql(&format!("select count(x) from t where ctid < '({page},0)'"));
         assert!(rest.parse::<u64>().is_ok_and(|rows| rows > 100), "{rest}");
         instance.stop();
@@ -77,7 +101,11 @@ fn a_flipped_bit_in_a_relation_is_a_checksum_error_of_that_page() {
     let status = instance.data().join("pg_xact/0000");
     let good = std::fs::read(&status).expect("transaction status");
     flip(&status, 64);
-    drop(instance.try_start().map(|()| instance.try_sql("select count(x) from t")));
+    drop(
+        instance
+            .try_start()
+            .map(|()| instance.try_sql("select count(x) from t")),
+    );
     instance.kill();
     room.put(&status, &good);
     instance.start();
@@ -88,11 +116,18 @@ fn a_flipped_bit_in_a_relation_is_a_checksum_error_of_that_page() {
 fn a_damaged_control_file_or_header_keeps_the_server_down() {
     let mut random = Random::new(seed());
     let room = Room::new("control");
-    let (a, b) = (instance(&room, "a", &mut random), instance(&room, "b", &mut random));
+    let (a, b) = (
+        instance(&room, "a", &mut random),
+        instance(&room, "b", &mut random),
+    );
     a.start();
     a.sql("create table t as select i from generate_series(1, 1000) i");
     a.stop();
-    for (path, at) in [("global/pg_control", 5), ("global/pg_control", 200), ("strongroom.header", 300)] {
+    for (path, at) in [
+        ("global/pg_control", 5),
+        ("global/pg_control", 200),
+        ("strongroom.header", 300),
+    ] {
         let file = a.data().join(path);
         let good = std::fs::read(&file).expect("a file");
         flip(&file, at);
@@ -116,7 +151,10 @@ fn a_damaged_control_file_or_header_keeps_the_server_down() {
         }
         let before = snapshot(a.data());
         let said = a.start_refused();
-        assert!(said.contains("SR-") || said.contains("control file"), "{said}");
+        assert!(
+            said.contains("SR-") || said.contains("control file"),
+            "{said}"
+        );
         assert_unchanged(a.data(), &before);
         room.put(&header(&a), &own);
         room.put(&configuration, &own_configuration);
@@ -124,7 +162,10 @@ fn a_damaged_control_file_or_header_keeps_the_server_down() {
     // Without the shield, PostgreSQL itself refuses.
     let before = snapshot(a.data());
     let mut bare = room.command(&a.programs().path("postgres"));
-    bare.arg("-D").arg(a.data()).args(["-c", "listen_addresses=", "-k"]).arg(room.path());
+    bare.arg("-D")
+        .arg(a.data())
+        .args(["-c", "listen_addresses=", "-k"])
+        .arg(room.path());
     let said = refused(&mut bare);
     let named = ["PG_CONTROL_VERSION", "incorrect checksum in control file"];
     assert!(named.iter().any(|words| said.contains(words)), "{said}");
@@ -142,9 +183,11 @@ fn a_damaged_log_ends_recovery_before_the_damage() {
     instance.start();
     instance.sql("create table t (i int, x text); checkpoint");
     for number in 0..400 {
-        if number % 40 == 0 {
+        if u32::is_multiple_of(number, 40) {
             // Sessions of their own: each commit is in the log.
-            instance.sql(&format!("insert into t select {number}, md5(i::text) from generate_series(1, 200) i"));
+            instance.sql(&format!(
+                "insert into t select {number}, md5(i::text) from generate_series(1, 200) i"
+            ));
         }
     }
     let position = instance.sql("select pg_walfile_name(pg_current_wal_lsn()), (pg_walfile_name_offset(pg_current_wal_lsn())).file_offset");
@@ -154,8 +197,14 @@ fn a_damaged_log_ends_recovery_before_the_damage() {
     // Somewhere in what has to be replayed.
     flip(&instance.data().join("pg_wal").join(segment), end - 60_000);
     instance.start();
-    let rows: u64 = instance.sql("select count(*) from t").parse().expect("a number");
-    assert!(rows < 2000 && rows % 200 == 0, "{rows} rows: whole transactions, and not the last ones");
+    let rows: u64 = instance
+        .sql("select count(*) from t")
+        .parse()
+        .expect("a number");
+    assert!(
+        rows < 2000 && rows.is_multiple_of(200),
+        "{rows} rows: whole transactions, and not the last ones"
+    );
     instance.check_structure("postgres");
     instance.stop();
     instance.check_checksums();

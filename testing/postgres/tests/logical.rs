@@ -2,6 +2,10 @@
 //! and streamed into temporary files on the other, subtransactions that are rolled back, restarts on both sides.
 //!
 //! Method: a publisher and a subscriber under keys of their own, and a plain subscriber; tables are compared.
+#![expect(
+    clippy::too_many_lines,
+    reason = "a scenario is read from top to bottom"
+)]
 
 use std::time::Duration;
 
@@ -18,7 +22,9 @@ const ALL: &str = "select count(*), sum(hashtext(x)), sum(i) from t";
 fn arrives(publisher: &Instance<'_>, subscriber: &Instance<'_>) {
     let wanted = publisher.sql(ALL);
     let told = || subscriber.try_sql(ALL);
-    let arrived = patiently(Duration::from_secs(40), || told().is_ok_and(|told| told == wanted));
+    let arrived = patiently(Duration::from_secs(40), || {
+        told().is_ok_and(|told| told == wanted)
+    });
     assert!(arrived, "{wanted} published, {:?} arrived", told());
 }
 
@@ -27,8 +33,16 @@ fn changes_arrive_whatever_either_side_is_sealed_with() {
     let mut random = Random::new(seed());
     let room = Room::new("logical");
     let programs = Programs::installed();
-    let guard = |name: &str, random: &mut Random| Guard::Sealed { key: room.key(name, random), cipher: "aes-256-xts" };
-    let publisher = Instance::create(&room, &programs, "publisher", guard("publisher", &mut random));
+    let guard = |name: &str, random: &mut Random| Guard::Sealed {
+        key: room.key(name, random),
+        cipher: "aes-256-xts",
+    };
+    let publisher = Instance::create(
+        &room,
+        &programs,
+        "publisher",
+        guard("publisher", &mut random),
+    );
     let sealed = Instance::create(&room, &programs, "sealed", guard("sealed", &mut random));
     let plain = Instance::create(&room, &programs, "plain", Guard::Plain);
     for instance in [&publisher, &sealed, &plain] {
@@ -49,7 +63,11 @@ fn changes_arrive_whatever_either_side_is_sealed_with() {
     session.ask("begin; insert into t select i, md5(i::text), repeat('s', 200) from generate_series(10001, 18000) i;
         savepoint a; insert into t select i, md5(i::text), repeat('r', 200) from generate_series(20001, 26000) i;
         rollback to a; savepoint b; update t set x = x || 'u' where i % 3 = 0; release b; delete from t where i % 7 = 0;");
-    let fileset = || files_of(sealed.data()).iter().any(|path| path.contains(".fileset/"));
+    let fileset = || {
+        files_of(sealed.data())
+            .iter()
+            .any(|path| path.contains(".fileset/"))
+    };
     let streamed = patiently(Duration::from_secs(20), fileset);
     session.ask("commit;");
     assert!(streamed, "the subscriber never kept a transaction in files");
@@ -60,8 +78,15 @@ fn changes_arrive_whatever_either_side_is_sealed_with() {
     sealed.sql("alter subscription sealed set (streaming = off)");
     let mut session = publisher.session();
     session.ask("begin; insert into t select i, md5(i::text), repeat('s', 200) from generate_series(30001, 40000) i;");
-    let spilled = || files_of(publisher.data()).iter().any(|path| path.ends_with(".spill"));
-    assert!(patiently(Duration::from_secs(20), spilled), "nothing was spilled");
+    let spilled = || {
+        files_of(publisher.data())
+            .iter()
+            .any(|path| path.ends_with(".spill"))
+    };
+    assert!(
+        patiently(Duration::from_secs(20), spilled),
+        "nothing was spilled"
+    );
     sealed.kill();
     sealed.start();
     session.ask("commit;");
@@ -78,12 +103,17 @@ fn changes_arrive_whatever_either_side_is_sealed_with() {
     publisher.sql("select pg_create_logical_replication_slot('old', 'test_decoding')");
     publisher.sql("create table decoded (i int); insert into decoded values (1); vacuum full pg_class; vacuum full pg_attribute;
         alter table decoded add x text default 'd'; insert into decoded values (2); checkpoint");
-    let mapped = files_of(publisher.data()).iter().any(|path| path.contains("pg_logical/mappings/map-"));
+    let mapped = files_of(publisher.data())
+        .iter()
+        .any(|path| path.contains("pg_logical/mappings/map-"));
     assert!(mapped, "no mapping was made");
     publisher.kill();
     publisher.start();
     let decoded = publisher.sql("select data from pg_logical_slot_get_changes('old', null, null) where data like '%decoded%'");
-    assert!(decoded.contains("i[integer]:1") && decoded.contains("x[text]:'d'"), "{decoded}");
+    assert!(
+        decoded.contains("i[integer]:1") && decoded.contains("x[text]:'d'"),
+        "{decoded}"
+    );
     for instance in [&publisher, &sealed] {
         instance.check_structure("postgres");
         instance.stop();

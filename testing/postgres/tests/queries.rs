@@ -23,7 +23,8 @@ const SETUP: &str = "
     analyze;
     create index on a (j); create index on b (x_of(z));";
 
-const FUNCTION: &str = "create function x_of(text) returns text language sql immutable as 'select substr($1, 3, 20)';";
+const FUNCTION: &str =
+    "create function x_of(text) returns text language sql immutable as 'select substr($1, 3, 20)';";
 
 /// One session each; what they print is compared.
 const QUERIES: &[(&str, &str)] = &[
@@ -80,7 +81,15 @@ fn answers_are_those_of_a_plain_instance() {
     let room = Room::new("queries");
     let programs = Programs::installed();
     let key = room.key("main", &mut random);
-    let sealed = Instance::create(&room, &programs, "sealed", Guard::Sealed { key, cipher: "aes-256-xts" });
+    let sealed = Instance::create(
+        &room,
+        &programs,
+        "sealed",
+        Guard::Sealed {
+            key,
+            cipher: "aes-256-xts",
+        },
+    );
     let plain = Instance::create(&room, &programs, "plain", Guard::Plain);
     for instance in [&sealed, &plain] {
         instance.configure(SETTINGS);
@@ -91,7 +100,10 @@ fn answers_are_those_of_a_plain_instance() {
     for (name, statements) in QUERIES {
         let answers = std::thread::scope(|scope| {
             let of_plain = scope.spawn(|| plain.sql(statements));
-            (sealed.sql(statements), of_plain.join().expect("the plain answer"))
+            (
+                sealed.sql(statements),
+                of_plain.join().expect("the plain answer"),
+            )
         });
         assert_eq!(answers.0, answers.1, "{name}");
         assert!(!answers.0.is_empty(), "{name}");

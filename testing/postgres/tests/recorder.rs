@@ -3,7 +3,6 @@
 //! Method: a server under strace(1) makes, uses and leaves files of as many classes as it has; strace records each system
 //! call on a file and the stack that led to it. The code that called the C library must be the shield (see `trace`). The
 //! same record of a plain server has to show that PostgreSQL's own code is found, for each kind of file.
-#![expect(clippy::print_stdout, reason = "counts are for whoever runs it")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,26 +46,65 @@ fn record(room: &Room, name: &str, guard: Guard, library: Option<&Path>) -> Vec<
     instance.configure(SETTINGS);
     let traces = room.directory(&format!("{name}-traces"));
     let mut server = Command::new(instance.programs().path("postgres"));
-    server.arg("-D").arg(instance.data()).arg("-k").arg(room.path());
-    server.args(["-p", &instance.port().to_string(), "-c", "listen_addresses="]);
+    server
+        .arg("-D")
+        .arg(instance.data())
+        .arg("-k")
+        .arg(room.path());
+    server.args([
+        "-p",
+        &instance.port().to_string(),
+        "-c",
+        "listen_addresses=",
+    ]);
     let words = trace::traced(&server, &traces, library);
     let mut strace = room.command(Path::new(&words[0]));
     strace.args(&words[1..]);
-    let mut strace = strace.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("strace is installed");
-    assert!(patiently(Duration::from_secs(90), || instance.try_sql("select 1").is_ok()), "{}", instance.said());
+    let mut strace = strace
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("strace is installed");
+    assert!(
+        patiently(Duration::from_secs(90), || instance
+            .try_sql("select 1")
+            .is_ok()),
+        "{}",
+        instance.said()
+    );
     let full = std::env::var("STRONGROOM_RECORD").is_ok_and(|text| text == "full");
     let more = if full { MORE } else { "" };
-    instance.sql(&format!("set statement_timeout = 0; set allow_in_place_tablespaces = on; {WORKLOAD} {more}"));
+    instance.sql(&format!(
+        "set statement_timeout = 0; set allow_in_place_tablespaces = on; {WORKLOAD} {more}"
+    ));
     instance.stop();
-    assert!(strace.wait().is_ok_and(|status| status.success()), "strace failed");
+    assert!(
+        strace.wait().is_ok_and(|status| status.success()),
+        "strace failed"
+    );
     trace::calls(&traces, instance.data())
 }
 
 /// Kinds of files that the workload must touch.
 const KINDS: &[&str] = &[
-    "base/", "global/pg_control", "pg_filenode.map", "pg_internal.init", "pg_wal/0", "pg_wal/xlogtemp", "pg_xact/",
-    "pg_twophase/", "pg_replslot/slot/state", ".spill", "pg_logical/snapshots/", "pgsql_tmp", "pg_stat/pgstat.stat",
-    "pgss_query_texts.stat", "pg_stat/pg_stat_statements.stat", "pg_snapshots/", "postgresql.auto.conf", "PG_VERSION",
+    "base/",
+    "global/pg_control",
+    "pg_filenode.map",
+    "pg_internal.init",
+    "pg_wal/0",
+    "pg_wal/xlogtemp",
+    "pg_xact/",
+    "pg_twophase/",
+    "pg_replslot/slot/state",
+    ".spill",
+    "pg_logical/snapshots/",
+    "pgsql_tmp",
+    "pg_stat/pgstat.stat",
+    "pgss_query_texts.stat",
+    "pg_stat/pg_stat_statements.stat",
+    "pg_snapshots/",
+    "postgresql.auto.conf",
+    "PG_VERSION",
 ];
 
 #[test]
@@ -75,17 +113,30 @@ fn every_file_call_comes_through_the_shield() {
     let room = Room::new("recorder");
     room.strip_library();
     let key = room.key("main", &mut random);
-    let guard = Guard::Sealed { key, cipher: "aes-256-xts" };
+    let guard = Guard::Sealed {
+        key,
+        cipher: "aes-256-xts",
+    };
     let (sealed, plain) = std::thread::scope(|scope| {
         let plain = scope.spawn(|| record(&room, "plain", Guard::Plain, None));
         let sealed = record(&room, "sealed", guard, Some(room.library()));
         (sealed, plain.join().expect("the plain record"))
     });
-    println!("sealed: {} calls, plain: {} calls", sealed.len(), plain.len());
+    println!(
+        "sealed: {} calls, plain: {} calls",
+        sealed.len(),
+        plain.len()
+    );
     for kind in KINDS {
-        let found = plain.iter().filter(|call| call.path.contains(kind) && !call.shielded).count();
+        let found = plain
+            .iter()
+            .filter(|call| call.path.contains(kind) && !call.shielded)
+            .count();
         assert!(found > 0, "the recorder is blind for {kind}");
-        assert!(sealed.iter().any(|call| call.path.contains(kind)), "the sealed server used no {kind}");
+        assert!(
+            sealed.iter().any(|call| call.path.contains(kind)),
+            "the sealed server used no {kind}"
+        );
     }
     let mut escaped: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
     for call in sealed.iter().filter(|call| call.escaped()) {

@@ -1,8 +1,12 @@
 //! Goal: instances replicate whatever each of them is sealed with: base backups to a sealed and to a plain replica,
-//! streaming, synchronous, promotion, and pg_rewind back, from a running and from a stopped source.
+//! streaming, synchronous, promotion, and `pg_rewind` back, from a running and from a stopped source.
 //!
 //! Method: real servers, each under a key of its own; what a replica shows is compared with the primary row by row, and
 //! the files of sealed replicas are searched for what the plain one shows.
+#![expect(
+    clippy::too_many_lines,
+    reason = "a scenario is read from top to bottom"
+)]
 
 use std::time::Duration;
 
@@ -18,14 +22,23 @@ const ALL: &str = "select count(*), sum(hashtext(x)), max(length(big)) from t";
 fn backup(primary: &Instance<'_>, replica: &Instance<'_>, more: &[&str]) {
     replica.prepare();
     let mut program = replica.program("pg_basebackup");
-    program.arg("-D").arg(replica.data()).args(["-d", &primary.address(), "-c", "fast"]);
+    program
+        .arg("-D")
+        .arg(replica.data())
+        .args(["-d", &primary.address(), "-c", "fast"]);
     checked(program.args(more));
 }
 
 fn same(primary: &Instance<'_>, replica: &Instance<'_>) {
     let wanted = primary.sql(ALL);
-    let arrived = patiently(Duration::from_secs(30), || replica.try_sql(ALL).is_ok_and(|told| told == wanted));
-    assert!(arrived, "{wanted} on the primary, {:?} on the replica", replica.try_sql(ALL));
+    let arrived = patiently(Duration::from_secs(30), || {
+        replica.try_sql(ALL).is_ok_and(|told| told == wanted)
+    });
+    assert!(
+        arrived,
+        "{wanted} on the primary, {:?} on the replica",
+        replica.try_sql(ALL)
+    );
 }
 
 fn add(instance: &Instance<'_>, label: &str) {
@@ -45,14 +58,27 @@ fn replicas_of_any_seal_follow_a_sealed_primary() {
     let mut random = Random::new(seed());
     let room = Room::new("replication");
     let programs = Programs::installed();
-    let guard = |name: &str, cipher, random: &mut Random| Guard::Sealed { key: room.key(name, random), cipher };
-    let a = Instance::create(&room, &programs, "a", guard("a", "aes-256-xts", &mut random));
+    let guard = |name: &str, cipher, random: &mut Random| Guard::Sealed {
+        key: room.key(name, random),
+        cipher,
+    };
+    let a = Instance::create(
+        &room,
+        &programs,
+        "a",
+        guard("a", "aes-256-xts", &mut random),
+    );
     a.configure("wal_keep_size = 256MB\nwal_log_hints = on\n");
     a.start();
     a.sql("create table t (x text, big text); alter table t alter big set storage external");
     add(&a, "first");
 
-    let b = Instance::named(&room, &programs, "b", guard("b", "aes-128-xts", &mut random));
+    let b = Instance::named(
+        &room,
+        &programs,
+        "b",
+        guard("b", "aes-128-xts", &mut random),
+    );
     let plain = Instance::named(&room, &programs, "plain", Guard::Plain);
     backup(&a, &b, &["-R", "-X", "stream", "-C", "-S", "b"]);
     backup(&a, &plain, &["-R", "-X", "fetch"]);
@@ -63,8 +89,13 @@ fn replicas_of_any_seal_follow_a_sealed_primary() {
     // Both have applied it when COMMIT returns.
     a.sql("alter system set synchronous_standby_names = '2 (b, plain)'; alter system set synchronous_commit = \
         remote_apply; select pg_reload_conf()");
-    let connected = || a.sql("select count(*) from pg_stat_replication where sync_state = 'sync'") == "2";
-    assert!(patiently(Duration::from_secs(30), connected), "{}", b.said());
+    let connected =
+        || a.sql("select count(*) from pg_stat_replication where sync_state = 'sync'") == "2";
+    assert!(
+        patiently(Duration::from_secs(30), connected),
+        "{}",
+        b.said()
+    );
     add(&a, "synchronous");
     for replica in [&b, &plain] {
         assert_eq!(replica.sql(ALL), a.sql(ALL), "applied when COMMIT returned");
@@ -90,7 +121,12 @@ fn replicas_of_any_seal_follow_a_sealed_primary() {
     a.stop();
     let mut rewind = a.program("pg_rewind");
     let source = format!("{} dbname=postgres", b.address());
-    checked(rewind.arg("-D").arg(a.data()).args(["--source-server", &source, "-R"]));
+    checked(
+        rewind
+            .arg("-D")
+            .arg(a.data())
+            .args(["--source-server", &source, "-R"]),
+    );
     // The configuration is the source's now; port and directory come from the command line.
     a.start();
     same(&b, &a);
@@ -104,11 +140,18 @@ fn replicas_of_any_seal_follow_a_sealed_primary() {
     a.stop();
     b.stop();
     let mut rewind = b.program("pg_rewind");
-    rewind.arg("-D").arg(b.data()).arg("--source-pgdata").arg(a.data());
+    rewind
+        .arg("-D")
+        .arg(b.data())
+        .arg("--source-pgdata")
+        .arg(a.data());
     checked(&mut rewind);
     a.start();
     room.put(&b.data().join("standby.signal"), b"");
-    b.configure(&format!("primary_conninfo = '{}'\nprimary_slot_name = ''\n", a.address()));
+    b.configure(&format!(
+        "primary_conninfo = '{}'\nprimary_slot_name = ''\n",
+        a.address()
+    ));
     b.start();
     same(&a, &b);
     a.check_structure("postgres");
@@ -125,22 +168,41 @@ fn a_base_backup_is_verified_and_needs_the_shield() {
     let mut random = Random::new(seed());
     let room = Room::new("backup");
     let programs = Programs::installed();
-    let guard = |name: &str, random: &mut Random| Guard::Sealed { key: room.key(name, random), cipher: "aes-256-xts" };
+    let guard = |name: &str, random: &mut Random| Guard::Sealed {
+        key: room.key(name, random),
+        cipher: "aes-256-xts",
+    };
     let a = Instance::create(&room, &programs, "a", guard("a", &mut random));
     a.start();
     let space = room.directory("space");
-    a.sql(&format!("create tablespace s location '{}'", space.display()));
-    a.sql("create table t (x text, big text) tablespace s; create unlogged table u as select 1 as x");
+    a.sql(&format!(
+        "create tablespace s location '{}'",
+        space.display()
+    ));
+    a.sql(
+        "create table t (x text, big text) tablespace s; create unlogged table u as select 1 as x",
+    );
     add(&a, "backup");
     let b = Instance::named(&room, &programs, "b", guard("b", &mut random));
     let moved = room.directory("moved");
-    let mapping = format!("--tablespace-mapping={}={}", space.display(), moved.display());
-    backup(&a, &b, &[&mapping, "-X", "stream", "--manifest-checksums=SHA256"]);
+    let mapping = format!(
+        "--tablespace-mapping={}={}",
+        space.display(),
+        moved.display()
+    );
+    backup(
+        &a,
+        &b,
+        &[&mapping, "-X", "stream", "--manifest-checksums=SHA256"],
+    );
     let mut verify = b.program("pg_verifybackup");
     checked(verify.arg(b.data()));
     let mut blind = room.command(&programs.path("pg_verifybackup"));
     let said = refused(blind.arg("-n").arg(b.data()));
-    assert!(said.contains("checksum mismatch") || said.contains("has size"), "{said}");
+    assert!(
+        said.contains("checksum mismatch") || said.contains("has size"),
+        "{said}"
+    );
     b.start();
     assert_eq!(b.sql(ALL), a.sql(ALL));
     assert_eq!(b.sql("select count(*) from u"), "0");
@@ -148,10 +210,14 @@ fn a_base_backup_is_verified_and_needs_the_shield() {
     let path = a.sql("select pg_relation_filepath('t')");
     b.sql("checkpoint");
     a.sql("checkpoint");
-    let read = |instance: &Instance<'_>| std::fs::read(instance.data().join(&path)).expect("a relation");
+    let read =
+        |instance: &Instance<'_>| std::fs::read(instance.data().join(&path)).expect("a relation");
     let (left, right) = (read(&a), read(&b));
     assert!(left.len() > 100_000);
-    let alike = left.chunks(16).zip(right.chunks(16)).filter(|(l, r)| l == r && l.iter().any(|byte| *byte != 0));
+    let alike = left
+        .chunks(16)
+        .zip(right.chunks(16))
+        .filter(|(l, r)| l == r && l.iter().any(|byte| *byte != 0));
     assert_eq!(alike.count(), 0, "units alike under different keys");
     b.stop();
     b.check_checksums();

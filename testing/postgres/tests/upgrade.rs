@@ -1,10 +1,10 @@
-//! Goal: pg_upgrade takes a sealed instance to a newer version in every mode: with the data key of the old instance in
+//! Goal: `pg_upgrade` takes a sealed instance to a newer version in every mode: with the data key of the old instance in
 //! all of them, with another one wherever files are copied. What cannot be done, and a key that is not the right one, is
 //! refused before anything is changed.
 //!
 //! Method: one old instance of the distribution's version with tables, indexes, large objects, subtransactions,
 //! multixacts and a tablespace; copies of it are upgraded to 16 and 18 (see `packages`) under `strongroom pg run`, and
-//! compared with what the old server said. The old keys' pg_xact must have been read right: rows of aborted
+//! compared with what the old server said. The old `pg_xact` must have been read right: rows of aborted
 //! subtransactions would come back otherwise.
 #![expect(
     clippy::print_stdout,
@@ -195,7 +195,11 @@ fn upgraded(room: &Room, old: &Old<'_>, new: &Instance<'_>, mode: &str) {
     ];
     let found = Found::search(&places, &[], &[String::from(CANARY)]);
     assert!(found.hits.is_empty(), "{:?}", found.hits);
-    println!("{} {mode}: {:?}", new.programs().major(), start.elapsed());
+    println!(
+        "{} {mode}: {} s",
+        new.programs().major(),
+        start.elapsed().as_secs()
+    );
 }
 
 #[test]

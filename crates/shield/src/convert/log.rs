@@ -17,6 +17,7 @@ use strongroom_format::postgres::CONVERT_FILE;
 use strongroom_format::postgres::convert::{Action, Done, State, done_line, title_line};
 use strongroom_keyring::{Error, durable};
 
+use super::checks::no_server;
 use super::hold::{Hold, remove};
 
 /// The state of a conversion, open for appending.
@@ -45,7 +46,7 @@ impl<'a> Log<'a> {
     /// Begins a state, or goes on with `known`. Without a header (`sealed`), one without lines is begun anew.
     ///
     /// # Errors
-    /// SR-7013 when `known` is of another object; SR-5001.
+    /// SR-7013 when `known` is of another object; SR-7008 when a server has started meanwhile; SR-5001.
     pub(super) fn open(
         hold: &'a Hold,
         action: Action,
@@ -70,6 +71,14 @@ impl<'a> Log<'a> {
             }
         }
         hold.owner().own(&path)?;
+        // A server that began while the files were looked through has its lock file by now, or will see this state.
+        if let Err(error) = no_server(hold.directory()) {
+            if known.is_none() {
+                remove(&path)?;
+                hold.sync()?;
+            }
+            return Err(error);
+        }
         Self::reopen(hold)
     }
 

@@ -1,0 +1,88 @@
+//! Goal: bytes that are sealed for one address never get the name of another; what PostgreSQL renames, it may.
+//!
+//! Method: the step that a rename needs, for pairs of paths of one instance.
+use std::os::unix::ffi::OsStrExt;
+
+use strongroom_crypto::SecretKey;
+use strongroom_format::header::Cipher;
+use strongroom_keyring::{NewObject, Object, Opener};
+use strongroom_shield::install::{Step, step};
+use strongroom_shield::instance::Instance;
+use strongroom_shield::place::rule;
+use strongroom_shield::real::Errno;
+use strongroom_shield::roots;
+
+const SEGMENT: &str = "pg_wal/000000010000000000000001";
+const NEXT: &str = "pg_wal/000000010000000000000005";
+
+#[test]
+fn each_rename_has_the_step_it_needs() {
+    let place = tempfile::tempdir().unwrap();
+    let opener = Opener::raw(SecretKey::generate().unwrap());
+    let object = Object::create(&NewObject::instance(Cipher::Aes128Xts), &opener).unwrap();
+    std::fs::File::create(place.path().join("strongroom.header"))
+        .and_then(|mut file| std::io::Write::write_all(&mut file, &object.initial_bytes()))
+        .unwrap();
+    assert!(roots::add(Instance::open(place.path(), &[], &opener).unwrap()).is_ok());
+    let canonical = place.path().canonicalize().unwrap();
+    let ruling = |path: &str| rule(canonical.as_os_str().as_bytes(), path.as_bytes()).unwrap();
+    let of = |from: &str, to: &str| step(&ruling(from), &ruling(to));
+
+    for (from, to) in [
+        (SEGMENT, NEXT),
+        (SEGMENT, "pg_wal/000000010000000000000001.partial"),
+        ("global/pg_filenode.map.tmp", "global/pg_filenode.map"),
+        ("base/5/pg_internal.init.77", "base/5/pg_internal.init"),
+        ("pg_replslot/a/state.tmp", "pg_replslot/a/state"),
+        ("pg_replslot/a.tmp", "pg_replslot/a"),
+        ("pg_stat/pgstat.tmp", "pg_stat/pgstat.stat"),
+        ("postgresql.auto.conf.tmp", "postgresql.auto.conf"),
+        ("backup_label", "backup_label.old"),
+        ("global/pg_control", "global/pg_control.old"),
+        ("base/5", "base/5"),
+    ] {
+        assert_eq!(of(from, to), Step::Nothing, "{from} -> {to}");
+    }
+    for to in [SEGMENT, "pg_wal/00000002.history"] {
+        assert!(
+            matches!(of("pg_wal/xlogtemp.77", to), Step::Convert(..)),
+            "{to}"
+        );
+    }
+    assert!(matches!(
+        of("pg_wal/RECOVERYXLOG", SEGMENT),
+        Step::CheckRestored(_)
+    ));
+    for (from, to) in [
+        ("base/5/1", "base/5/2"),
+        ("base/5/1", "base/6/1"),
+        ("base/5/1", "base/5/1.1"),
+        ("global/pg_filenode.map", "base/5/pg_filenode.map"),
+        ("base/5/1", "elsewhere"),
+        ("pg_xact/0000", "pg_xact/0001"),
+        (SEGMENT, "base/5/1"),
+        ("extension.state", "postgresql.conf"),
+        // A directory may: that is looked at next.
+        ("base/5", "moved_for_upgrade"),
+    ] {
+        assert_eq!(of(from, to), Step::SameTreatmentOnly, "{from} -> {to}");
+    }
+    for (from, to) in [
+        ("base/5", "base/6"),
+        ("base/5", "pg_tblspc/1/PG_15_202209061/6"),
+    ] {
+        assert_eq!(
+            of(from, to),
+            Step::Refuse(Errno(libc::EXDEV)),
+            "{from} -> {to}"
+        );
+    }
+    assert_eq!(
+        of("strongroom.header", "x"),
+        Step::Refuse(Errno(libc::ENOENT))
+    );
+    assert_eq!(
+        of("x", "strongroom.header"),
+        Step::Refuse(Errno(libc::EACCES))
+    );
+}
