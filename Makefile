@@ -22,7 +22,7 @@ deps-postgres: deps
 
 deps-test: deps-postgres
 	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb \
-		npm:npm python3-pip:pip3
+		npm:npm python3-pip:pip3 strace:strace pgbackrest:pgbackrest
 
 build: deps
 	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-shield-preload
