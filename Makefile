@@ -33,7 +33,8 @@ demo: deps-postgres build
 
 test: deps-test
 	$(CARGO) build --locked --release -p strongroom-sqlite-ext -p strongroom-shield-preload -p strongroom-cli
-	STRONGROOM_EXT=$(EXTENSION) STRONGROOM_EXTENSION=$(EXTENSION) STRONGROOM_SHIELD_LIB=$(SHIELD) $(CARGO) test --locked --workspace --no-fail-fast
+	STRONGROOM_EXT=$(EXTENSION) STRONGROOM_EXTENSION=$(EXTENSION) STRONGROOM_SHIELD_LIB=$(SHIELD) \
+		STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(CARGO) test --locked --workspace --no-fail-fast
 
 test-regress: deps-postgres build
 	@packaging/install-debian make:make bzip2:bzip2
