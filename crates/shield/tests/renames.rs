@@ -1,6 +1,7 @@
 //! Goal: bytes that are sealed for one address never get the name of another; what PostgreSQL renames, it may.
 //!
 //! Method: the step that a rename needs, for pairs of paths of one instance.
+
 use std::os::unix::ffi::OsStrExt;
 
 use strongroom_crypto::SecretKey;
