@@ -43,7 +43,7 @@ const ROWS: u32 = 20_000;
 /// Entropy of a table's file, in bits per byte: plain below the first, sealed above the second.
 const ENTROPY: (f64, f64) = (7.0, 7.99);
 
-/// Puts the canaries into an instance, but for the one of [`spill`].
+/// Puts the canaries into an instance, but for that of a sort that spills.
 pub(super) fn plant(cluster: &Cluster<'_>) -> Result<(), Failure> {
     let sql = format!(
         "CREATE EXTENSION pg_stat_statements;
