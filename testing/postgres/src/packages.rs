@@ -122,7 +122,10 @@ fn is_there(program: &str) -> bool {
 }
 
 /// The directory `name`, which `install` fills when it is not there yet.
-#[expect(clippy::disallowed_methods, reason = "what is lost in a crash is installed again")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is lost in a crash is installed again"
+)]
 fn installed(name: &str, install: impl Fn(&Path)) -> PathBuf {
     let guard = INSTALLING.lock();
     let place = cache().join(name);

@@ -22,7 +22,9 @@ impl Programs {
     #[must_use]
     pub fn installed() -> Self {
         let named = std::env::var_os("STRONGROOM_TEST_PG_BIN").map(PathBuf::from);
-        let bin = named.or_else(newest).expect("PostgreSQL's server is installed");
+        let bin = named
+            .or_else(newest)
+            .expect("PostgreSQL's server is installed");
         Self::at(bin)
     }
 
@@ -80,7 +82,9 @@ impl Programs {
     /// Whether the extension or loadable module is there.
     #[must_use]
     pub fn has_module(&self, name: &str) -> bool {
-        let told = Command::new(self.bin.join("pg_config")).arg("--pkglibdir").output();
+        let told = Command::new(self.bin.join("pg_config"))
+            .arg("--pkglibdir")
+            .output();
         let directory = told.map_or_else(
             |_| self.bin.join("../lib/postgresql"),
             |out| PathBuf::from(String::from_utf8_lossy(&out.stdout).trim()),
@@ -93,7 +97,12 @@ fn newest() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     let mut found: Vec<(u32, PathBuf)> = versions
         .flatten()
-        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
+        .filter_map(|entry| {
+            Some((
+                entry.file_name().to_str()?.parse().ok()?,
+                entry.path().join("bin"),
+            ))
+        })
         .filter(|(_, bin)| bin.join("postgres").exists())
         .collect();
     found.sort();
