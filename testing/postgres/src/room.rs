@@ -66,8 +66,18 @@ impl Room {
         &self.library
     }
 
-    /// Takes what a debugger needs out of the library: strace would read it for each process.
-    pub fn strip_library(&self) {
+    /// Takes a library without optimisation, in which a call that is passed on leaves a frame on the stack, and without
+    /// what only a debugger needs: strace would read it for each process.
+    ///
+    /// # Panics
+    /// When it cannot be built.
+    pub fn trace_library(&self) {
+        let plain = built_in(
+            "strongroom-shield-preload",
+            "libstrongroom_shield.so",
+            false,
+        );
+        fs::copy(plain, &self.library).expect("the library can be copied");
         // Without strip(1) it is only slower.
         drop(Command::new("strip").arg(&self.library).status());
     }
@@ -224,6 +234,13 @@ fn built(variable: &str, package: &str, file: &str) -> PathBuf {
     if let Some(given) = std::env::var_os(variable) {
         return PathBuf::from(given);
     }
+    let test = std::env::current_exe().expect("a running program has a path");
+    let release = test.components().any(|part| part.as_os_str() == "release");
+    built_in(package, file, release)
+}
+
+/// Builds in the release profile or in the one for development.
+fn built_in(package: &str, file: &str, release: bool) -> PathBuf {
     // <target>/<profile>/deps/<test>
     let test = std::env::current_exe().expect("a running program has a path");
     let profile = test
@@ -233,7 +250,6 @@ fn built(variable: &str, package: &str, file: &str) -> PathBuf {
     let target = profile
         .parent()
         .expect("a profile lies in a target directory");
-    let release = profile.file_name().is_some_and(|name| name == "release");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
     let status = Command::new(cargo)
@@ -250,5 +266,7 @@ fn built(variable: &str, package: &str, file: &str) -> PathBuf {
         .status()
         .expect("cargo can be started");
     assert!(status.success(), "building {package}");
-    profile.join(file)
+    target
+        .join(if release { "release" } else { "debug" })
+        .join(file)
 }

@@ -186,6 +186,9 @@ fn nothing_is_lost_when_the_disk_is_full() {
         "the disk was never full"
     );
     instance.check_structure("postgres");
+    // An extension that was cut short leaves half a block at the end of its file, which PostgreSQL passes over and
+    // pg_checksums does not: rewritten, each file ends in a whole one.
+    instance.sql("vacuum full");
     instance.stop();
     instance.check_checksums();
 }

@@ -111,7 +111,7 @@ const KINDS: &[&str] = &[
 fn every_file_call_comes_through_the_shield() {
     let mut random = Random::new(seed());
     let room = Room::new("recorder");
-    room.strip_library();
+    room.trace_library();
     let key = room.key("main", &mut random);
     let guard = Guard::Sealed {
         key,
