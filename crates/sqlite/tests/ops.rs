@@ -47,8 +47,18 @@ fn sum(connection: &rusqlite::Connection) -> (i64, i64) {
         .unwrap()
 }
 
+/// One test at a time: while another thread has a connection without a mutex, the guard cannot tell whether a statement
+/// of that connection is what opens a file, and gives a new database its fixed layout.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 #[test]
 fn encrypt_rekey_decrypt_round_trip() {
+    let _alone = alone();
     for (cipher, page_size) in [
         (Cipher::Aes256Gcm, 0),
         (Cipher::Aes256Ctr, 8192),
@@ -122,6 +132,7 @@ fn encrypt_rekey_decrypt_round_trip() {
 
 #[test]
 fn rekey_with_wal_and_second_connection() {
+    let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sealed.db");
     let connection = open(&path, &options(RAW)).unwrap();
@@ -146,6 +157,7 @@ fn rekey_with_wal_and_second_connection() {
 /// A header that fixed the layout of a new database once made SQLite ignore both pragmas without a word.
 #[test]
 fn a_new_database_is_laid_out_as_asked() {
+    let _alone = alone();
     for (by_option, by_pragma, vacuum) in [
         (0, None, 1),
         (8192, None, 2),
