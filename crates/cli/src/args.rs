@@ -79,3 +79,36 @@ pub(crate) struct KeyOptions {
     #[arg(long, help_heading = "Key options")]
     pub(crate) ask: bool,
 }
+
+/// Where the new key comes from. At most one.
+#[derive(Args)]
+#[group(required = false, multiple = false)]
+pub(crate) struct NewKeyOptions {
+    /// A key of the keyring, by name
+    #[arg(long, value_name = "NAME", help_heading = "New key options")]
+    new_key_id: Option<String>,
+    /// The environment variable that holds the new key
+    #[arg(long, value_name = "VAR", help_heading = "New key options")]
+    new_key_env: Option<String>,
+    /// The file that holds the new key
+    #[arg(long, value_name = "FILE", help_heading = "New key options")]
+    new_key_file: Option<PathBuf>,
+    /// The command that prints the new key on its standard output
+    #[arg(long, value_name = "CMD", help_heading = "New key options")]
+    new_key_command: Option<String>,
+    /// Ask for a new passphrase on the terminal
+    #[arg(long, help_heading = "New key options")]
+    new_ask: bool,
+}
+
+impl From<NewKeyOptions> for KeyOptions {
+    fn from(new: NewKeyOptions) -> Self {
+        Self {
+            key_id: new.new_key_id,
+            key_env: new.new_key_env,
+            key_file: new.new_key_file,
+            key_command: new.new_key_command,
+            ask: new.new_ask,
+        }
+    }
+}

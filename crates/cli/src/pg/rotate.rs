@@ -5,8 +5,6 @@
 //!
 //! Must not: leave an instance that neither the old nor the new key opens.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use strongroom_format::code;
 use strongroom_keyring::Opener;
@@ -17,7 +15,7 @@ use super::convert::{Bars, ThreadsOption, amount, remarks};
 use super::directory::{Directory, DirectoryOption};
 use super::facts::Facts;
 use crate::Context;
-use crate::args::KeyOptions;
+use crate::args::{KeyOptions, NewKeyOptions};
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 
@@ -40,27 +38,6 @@ pub(super) struct RotateArgs {
     slots_only: bool,
     #[command(flatten)]
     threads: ThreadsOption,
-}
-
-/// Where the new key comes from. At most one.
-#[derive(Args)]
-#[group(required = false, multiple = false)]
-struct NewKeyOptions {
-    /// A key of the keyring, by name
-    #[arg(long, value_name = "NAME", help_heading = "New key options")]
-    new_key_id: Option<String>,
-    /// The environment variable that holds the new key
-    #[arg(long, value_name = "VAR", help_heading = "New key options")]
-    new_key_env: Option<String>,
-    /// The file that holds the new key
-    #[arg(long, value_name = "FILE", help_heading = "New key options")]
-    new_key_file: Option<PathBuf>,
-    /// The command that prints the new key on its standard output
-    #[arg(long, value_name = "CMD", help_heading = "New key options")]
-    new_key_command: Option<String>,
-    /// Ask for a new passphrase on the terminal
-    #[arg(long, help_heading = "New key options")]
-    new_ask: bool,
 }
 
 impl RotateArgs {
@@ -132,16 +109,4 @@ fn files(
         directory.shown(),
         amount(&report)
     ))
-}
-
-impl From<NewKeyOptions> for KeyOptions {
-    fn from(new: NewKeyOptions) -> Self {
-        Self {
-            key_id: new.new_key_id,
-            key_env: new.new_key_env,
-            key_file: new.new_key_file,
-            key_command: new.new_key_command,
-            ask: new.new_ask,
-        }
-    }
 }

@@ -5,9 +5,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use strongroom_keyring::KeySource;
 
-use crate::args::KeyOptions;
+use crate::args::{KeyOptions, NewKeyOptions};
 use crate::failure::Failure;
 use crate::help::tail;
 use crate::{Context, guard, keys};
@@ -31,42 +30,9 @@ pub(super) struct RekeyArgs {
     slots_only: bool,
 }
 
-/// Where the new key comes from. At most one.
-#[derive(Args)]
-#[group(required = false, multiple = false)]
-struct NewKeyOptions {
-    /// A key of the keyring, by name
-    #[arg(long, value_name = "NAME", help_heading = "New key options")]
-    new_key_id: Option<String>,
-    /// The environment variable that holds the new key
-    #[arg(long, value_name = "VAR", help_heading = "New key options")]
-    new_key_env: Option<String>,
-    /// The file that holds the new key
-    #[arg(long, value_name = "FILE", help_heading = "New key options")]
-    new_key_file: Option<PathBuf>,
-    /// The command that prints the new key on its standard output
-    #[arg(long, value_name = "CMD", help_heading = "New key options")]
-    new_key_command: Option<String>,
-    /// Ask for a new passphrase on the terminal
-    #[arg(long, help_heading = "New key options")]
-    new_ask: bool,
-}
-
-impl NewKeyOptions {
-    fn source(self) -> Option<KeySource> {
-        keys::source(KeyOptions {
-            key_id: self.new_key_id,
-            key_env: self.new_key_env,
-            key_file: self.new_key_file,
-            key_command: self.new_key_command,
-            ask: self.new_ask,
-        })
-    }
-}
-
 impl RekeyArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let new_key = self.new.source();
+        let new_key = keys::source(self.new.into());
         let options = guard::options(keys::source(self.key), context);
         let report = guard::rekey(&self.sealed, &options, new_key.as_ref(), self.slots_only)?;
         let sealed = self.sealed.display();
