@@ -225,14 +225,19 @@ impl Filled {
         let decoder = decoder.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         self.decoder = Some(decoder.expect("pg_recvlogical can be started"));
         let mut session = instance.session();
-        session.ask(&format!(
+        let answer = session.ask(&format!(
             "create table decoded (x text); begin; insert into decoded select '{spill}' || i \
-             from generate_series(1, 20000) i; select pg_switch_wal();"
+             from generate_series(1, 20000) i; select 'xid-' || pg_current_xact_id(); select pg_switch_wal();"
         ));
         self.sessions.push(session);
+        // By its transaction: the decoder spills the large ones before it as well, while it catches up.
+        let transaction = answer.lines().find(|line| line.starts_with("xid-"));
+        let of_transaction = format!("{}-", transaction.expect("a transaction's id"));
         let large = |path: &String| {
             let about = std::fs::metadata(instance.data().join(path));
-            path.ends_with(".spill") && about.is_ok_and(|about| about.len() > 1_000_000)
+            path.ends_with(".spill")
+                && path.contains(&of_transaction)
+                && about.is_ok_and(|about| about.len() > 1_000_000)
         };
         let spilled = || files_of(instance.data()).iter().any(large);
         assert!(
