@@ -49,6 +49,8 @@ pub enum Role {
     SuperSlot,
     /// A chunk of a container of a PostgreSQL instance; position = chunk index, from 0.
     PgContainer,
+    /// A confidential value in an envelope; the object is the column key, position = kind.
+    Envelope,
 }
 
 impl Role {
@@ -69,6 +71,7 @@ impl Role {
             Self::KeyringEntry => *b"KEYR",
             Self::SuperSlot => *b"SUPS",
             Self::PgContainer => *b"PGCT",
+            Self::Envelope => *b"ENVL",
         }
     }
 }

@@ -26,6 +26,7 @@ extern crate alloc;
 
 pub mod aad;
 pub mod code;
+pub mod columns;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod header;

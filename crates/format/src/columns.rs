@@ -1,0 +1,11 @@
+//! Bytes of confidential columns: identifiers, kinds of values, envelopes.
+//!
+//! Specified in docs/spec/columns.md. Must not: seal anything, hold a value in clear longer than a caller's buffer.
+
+pub mod envelope;
+pub mod fid;
+pub mod kind;
+
+pub use envelope::EnvelopeHeader;
+pub use fid::Fid;
+pub use kind::Kind;

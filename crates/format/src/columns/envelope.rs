@@ -1,0 +1,154 @@
+//! An envelope: one value, sealed under a column key, as it travels between the data owner and the zone, and as it stands
+//! in dumps.
+//!
+//! 32 bytes of header and nonce, the sealed bytes, a tag of 16 bytes. The plaintext is PostgreSQL's binary form of the
+//! value; text and bytea are padded (one byte 0x80, then zeros) to a multiple of 16, so that only that is known of their length.
+//! In SQL text it is `sr1:` and base64 in the alphabet for URLs, without padding. Specified in docs/spec/columns.md.
+//! Must not: seal anything.
+
+use alloc::vec::Vec;
+
+use super::kind::Kind;
+use crate::aad::{Place, Role, aad_layout};
+use crate::header::Cipher;
+use crate::layout::{array, layout, put, zero_at};
+
+/// What the text form begins with.
+pub const ENVELOPE_PREFIX: &str = "sr1:";
+/// Texts and byte strings are padded to a multiple of this.
+pub const ENVELOPE_PAD: usize = 16;
+/// Bytes that sealing adds: header, nonce, tag.
+pub const ENVELOPE_OVERHEAD: usize = 48;
+/// The version that this code writes, and the only one that it reads.
+pub const ENVELOPE_VERSION: u8 = 1;
+
+layout! {
+    /// Layout of an envelope's head.
+    envelope_layout, 32, {
+        VERSION @ 0, 1;
+        KIND @ 1, 1;
+        RESERVED @ 2, 2;
+        KEY_ID @ 4, 16;
+        NONCE @ 20, 12;
+    }
+}
+
+/// The head of an envelope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EnvelopeHeader {
+    /// Type of the value.
+    pub kind: Kind,
+    /// The column key.
+    pub key_id: [u8; 16],
+    /// The nonce of AES-256-GCM, random.
+    pub nonce: [u8; 12],
+}
+
+impl EnvelopeHeader {
+    /// Reads a head. `None` unless it is canonical.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let [version] = array(bytes, envelope_layout::VERSION)?;
+        let [kind] = array(bytes, envelope_layout::KIND)?;
+        let sound = version == ENVELOPE_VERSION
+            && zero_at(bytes, envelope_layout::RESERVED)
+            && bytes.len() >= ENVELOPE_OVERHEAD;
+        let header = Self {
+            kind: Kind::from_number(kind)?,
+            key_id: array(bytes, envelope_layout::KEY_ID)?,
+            nonce: array(bytes, envelope_layout::NONCE)?,
+        };
+        sound.then_some(header)
+    }
+
+    /// The head's bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; envelope_layout::SIZE] {
+        let mut out = [0; envelope_layout::SIZE];
+        let fields = [
+            put(&mut out, envelope_layout::VERSION, &[ENVELOPE_VERSION]),
+            put(&mut out, envelope_layout::KIND, &[self.kind.number()]),
+            put(&mut out, envelope_layout::KEY_ID, &self.key_id),
+            put(&mut out, envelope_layout::NONCE, &self.nonce),
+        ];
+        // Lengths are constants of the table above; a mismatch is a programming error found by any test.
+        assert!(fields.iter().all(Option::is_some), "envelope layout");
+        out
+    }
+
+    /// The associated data: the key's id in the object's place, the kind as position.
+    #[must_use]
+    pub fn bound(&self) -> [u8; aad_layout::SIZE] {
+        let place = Place {
+            role: Role::Envelope,
+            cipher: Cipher::Aes256Gcm.number(),
+            unit_size: 0,
+            epoch: 0,
+            object_id: self.key_id,
+        };
+        place.at(u64::from(self.kind.number()))
+    }
+}
+
+/// Appends the padding that a value of this kind gets before it is sealed.
+pub fn pad(kind: Kind, value: &mut Vec<u8>) {
+    if matches!(kind, Kind::Text | Kind::Bytea) {
+        value.push(0x80);
+        while !value.len().is_multiple_of(ENVELOPE_PAD) {
+            value.push(0);
+        }
+    }
+}
+
+/// The length of a value without its padding. `None` when it is not padded as it must be.
+#[must_use]
+pub fn unpadded(kind: Kind, padded: &[u8]) -> Option<usize> {
+    if !matches!(kind, Kind::Text | Kind::Bytea) {
+        return Some(padded.len());
+    }
+    let len = padded.iter().rposition(|byte| *byte != 0)?;
+    let short = padded.len().checked_sub(len)? <= ENVELOPE_PAD;
+    let sound = padded.len().is_multiple_of(ENVELOPE_PAD) && padded.get(len) == Some(&0x80) && short;
+    sound.then_some(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn a_head_is_canonical_or_refused() {
+        let header = EnvelopeHeader {
+            kind: Kind::Date,
+            key_id: [7; 16],
+            nonce: [9; 12],
+        };
+        let mut bytes = vec![0; ENVELOPE_OVERHEAD];
+        bytes[..32].copy_from_slice(&header.to_bytes());
+        assert_eq!(EnvelopeHeader::parse(&bytes), Some(header));
+        assert_eq!(EnvelopeHeader::parse(&bytes[..47]), None);
+        for (at, value) in [(0, 2), (1, 0), (1, 12), (2, 1), (3, 1)] {
+            let mut bad = bytes.clone();
+            bad[at] = value;
+            assert_eq!(EnvelopeHeader::parse(&bad), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn padding_comes_off_again_and_nothing_else_does() {
+        for len in 0..40 {
+            let mut value: Vec<u8> = (0..len).map(|at| if at % 3 == 0 { 0 } else { 0x80 }).collect();
+            pad(Kind::Text, &mut value);
+            assert!(value.len().is_multiple_of(ENVELOPE_PAD) && value.len() > len);
+            assert_eq!(unpadded(Kind::Text, &value), Some(len));
+        }
+        for bad in [&[][..], &[0; 16], &[1; 16], &[0x80; 15]] {
+            assert_eq!(unpadded(Kind::Bytea, bad), None);
+        }
+        let mut long = vec![0; 32];
+        long[3] = 0x80;
+        assert_eq!(unpadded(Kind::Text, &long), None, "a block too much");
+        assert_eq!(unpadded(Kind::Int4, &[0, 0, 0, 0]), Some(4));
+    }
+}

@@ -1,0 +1,363 @@
+//! The functions that the zone computes, each with PostgreSQL's name for it (`pg_proc.proname`) and its types: the one list that
+//! the zone's operators, the extension's SQL and the tests are made from.
+//!
+//! Comparison, equality tokens and aggregates are operations of their own (`op.rs`). Must not: compute anything.
+
+use strongroom_format::columns::Kind;
+
+/// Type of an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arg {
+    /// A confidential value.
+    Of(Kind),
+    /// An `integer` in clear: a position, a length, a number of digits.
+    Plain,
+    /// A field of a date or time in clear, as a [`Field`] number; `text` in SQL.
+    Name,
+}
+
+/// What a function gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gives {
+    /// A confidential value: the operation can be posted.
+    Value(Kind),
+    /// A `boolean` in clear: the operation is called.
+    Truth,
+}
+
+/// One function.
+#[derive(Clone, Copy, Debug)]
+pub struct Function {
+    /// Number in descriptors; never reused.
+    pub code: u16,
+    /// PostgreSQL's name: with the arguments' kinds it is unique.
+    pub name: &'static str,
+    /// Arguments, one to three.
+    pub args: &'static [Arg],
+    /// The result.
+    pub gives: Gives,
+}
+
+/// Fields that `date_part`, `extract` and `date_trunc` know, by PostgreSQL's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "PostgreSQL's names")]
+pub enum Field {
+    Microseconds = 1,
+    Milliseconds = 2,
+    Second = 3,
+    Minute = 4,
+    Hour = 5,
+    Day = 6,
+    Week = 7,
+    Month = 8,
+    Quarter = 9,
+    Year = 10,
+    Decade = 11,
+    Century = 12,
+    Millennium = 13,
+    Dow = 14,
+    Isodow = 15,
+    Doy = 16,
+    Isoyear = 17,
+    Julian = 18,
+    Epoch = 19,
+}
+
+impl Field {
+    /// Every field with its name.
+    pub const ALL: &[(&str, Self)] = &[
+        ("microseconds", Self::Microseconds),
+        ("milliseconds", Self::Milliseconds),
+        ("second", Self::Second),
+        ("minute", Self::Minute),
+        ("hour", Self::Hour),
+        ("day", Self::Day),
+        ("week", Self::Week),
+        ("month", Self::Month),
+        ("quarter", Self::Quarter),
+        ("year", Self::Year),
+        ("decade", Self::Decade),
+        ("century", Self::Century),
+        ("millennium", Self::Millennium),
+        ("dow", Self::Dow),
+        ("isodow", Self::Isodow),
+        ("doy", Self::Doy),
+        ("isoyear", Self::Isoyear),
+        ("julian", Self::Julian),
+        ("epoch", Self::Epoch),
+    ];
+
+    /// The field of this name, in any case.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        let found = Self::ALL.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, field)| *field)
+    }
+
+    /// The field of this number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.iter().map(|(_, field)| *field).find(|field| *field as u8 == number)
+    }
+}
+
+macro_rules! arg {
+    (Plain) => { Arg::Plain };
+    (Name) => { Arg::Name };
+    ($kind:ident) => { Arg::Of(Kind::$kind) };
+}
+macro_rules! gives {
+    (Truth) => { Gives::Truth };
+    ($kind:ident) => { Gives::Value(Kind::$kind) };
+}
+macro_rules! functions {
+    ($($code:literal $name:literal ($($arg:ident),+) -> $gives:ident;)*) => {
+        /// Every function, in order of code.
+        pub const FUNCTIONS: &[Function] = &[$(Function {
+            code: $code,
+            name: $name,
+            args: &[$(arg!($arg)),+],
+            gives: gives!($gives),
+        }),*];
+    };
+}
+
+functions! {
+    // integer
+    100 "int4pl" (Int4, Int4) -> Int4;
+    101 "int4mi" (Int4, Int4) -> Int4;
+    102 "int4mul" (Int4, Int4) -> Int4;
+    103 "int4div" (Int4, Int4) -> Int4;
+    104 "int4mod" (Int4, Int4) -> Int4;
+    105 "int4um" (Int4) -> Int4;
+    106 "abs" (Int4) -> Int4;
+    // bigint
+    110 "int8pl" (Int8, Int8) -> Int8;
+    111 "int8mi" (Int8, Int8) -> Int8;
+    112 "int8mul" (Int8, Int8) -> Int8;
+    113 "int8div" (Int8, Int8) -> Int8;
+    114 "int8mod" (Int8, Int8) -> Int8;
+    115 "int8um" (Int8) -> Int8;
+    116 "abs" (Int8) -> Int8;
+    // double precision
+    120 "float8pl" (Float8, Float8) -> Float8;
+    121 "float8mi" (Float8, Float8) -> Float8;
+    122 "float8mul" (Float8, Float8) -> Float8;
+    123 "float8div" (Float8, Float8) -> Float8;
+    124 "float8um" (Float8) -> Float8;
+    125 "abs" (Float8) -> Float8;
+    126 "sqrt" (Float8) -> Float8;
+    127 "round" (Float8) -> Float8;
+    128 "trunc" (Float8) -> Float8;
+    129 "ceil" (Float8) -> Float8;
+    130 "floor" (Float8) -> Float8;
+    // numeric
+    140 "numeric_add" (Numeric, Numeric) -> Numeric;
+    141 "numeric_sub" (Numeric, Numeric) -> Numeric;
+    142 "numeric_mul" (Numeric, Numeric) -> Numeric;
+    143 "numeric_div" (Numeric, Numeric) -> Numeric;
+    144 "numeric_mod" (Numeric, Numeric) -> Numeric;
+    145 "numeric_uminus" (Numeric) -> Numeric;
+    146 "abs" (Numeric) -> Numeric;
+    147 "round" (Numeric, Plain) -> Numeric;
+    148 "round" (Numeric) -> Numeric;
+    149 "trunc" (Numeric, Plain) -> Numeric;
+    150 "trunc" (Numeric) -> Numeric;
+    151 "ceil" (Numeric) -> Numeric;
+    152 "floor" (Numeric) -> Numeric;
+    153 "sqrt" (Numeric) -> Numeric;
+    // text, collation "C"
+    160 "textcat" (Text, Text) -> Text;
+    161 "upper" (Text) -> Text;
+    162 "lower" (Text) -> Text;
+    163 "length" (Text) -> Int4;
+    164 "substring" (Text, Plain) -> Text;
+    165 "substring" (Text, Plain, Plain) -> Text;
+    166 "left" (Text, Plain) -> Text;
+    167 "right" (Text, Plain) -> Text;
+    168 "btrim" (Text) -> Text;
+    169 "ltrim" (Text) -> Text;
+    170 "rtrim" (Text) -> Text;
+    171 "strpos" (Text, Text) -> Int4;
+    172 "replace" (Text, Text, Text) -> Text;
+    173 "octet_length" (Text) -> Int4;
+    174 "textlike" (Text, Text) -> Truth;
+    175 "textnlike" (Text, Text) -> Truth;
+    176 "texticlike" (Text, Text) -> Truth;
+    177 "texticnlike" (Text, Text) -> Truth;
+    178 "like_escape" (Text, Text) -> Text;
+    179 "starts_with" (Text, Text) -> Truth;
+    // bytea
+    190 "byteacat" (Bytea, Bytea) -> Bytea;
+    191 "length" (Bytea) -> Int4;
+    192 "substring" (Bytea, Plain) -> Bytea;
+    193 "substring" (Bytea, Plain, Plain) -> Bytea;
+    // date
+    200 "date_pli" (Date, Int4) -> Date;
+    201 "date_mii" (Date, Int4) -> Date;
+    202 "date_mi" (Date, Date) -> Int4;
+    203 "date_pl_interval" (Date, Interval) -> Timestamp;
+    204 "date_mi_interval" (Date, Interval) -> Timestamp;
+    205 "date_part" (Name, Date) -> Float8;
+    206 "extract" (Name, Date) -> Numeric;
+    // timestamp
+    210 "timestamp_pl_interval" (Timestamp, Interval) -> Timestamp;
+    211 "timestamp_mi_interval" (Timestamp, Interval) -> Timestamp;
+    212 "timestamp_mi" (Timestamp, Timestamp) -> Interval;
+    213 "date_part" (Name, Timestamp) -> Float8;
+    214 "extract" (Name, Timestamp) -> Numeric;
+    215 "date_trunc" (Name, Timestamp) -> Timestamp;
+    // timestamp with time zone: in the session's zone
+    220 "timestamptz_pl_interval" (Timestamptz, Interval) -> Timestamptz;
+    221 "timestamptz_mi_interval" (Timestamptz, Interval) -> Timestamptz;
+    222 "timestamptz_mi" (Timestamptz, Timestamptz) -> Interval;
+    223 "date_part" (Name, Timestamptz) -> Float8;
+    224 "extract" (Name, Timestamptz) -> Numeric;
+    225 "date_trunc" (Name, Timestamptz) -> Timestamptz;
+    // interval
+    230 "interval_pl" (Interval, Interval) -> Interval;
+    231 "interval_mi" (Interval, Interval) -> Interval;
+    232 "interval_um" (Interval) -> Interval;
+    233 "interval_mul" (Interval, Float8) -> Interval;
+    234 "date_part" (Name, Interval) -> Float8;
+    235 "extract" (Name, Interval) -> Numeric;
+    // casts
+    300 "int8" (Int4) -> Int8;
+    301 "float8" (Int4) -> Float8;
+    302 "numeric" (Int4) -> Numeric;
+    303 "int4" (Int8) -> Int4;
+    304 "float8" (Int8) -> Float8;
+    305 "numeric" (Int8) -> Numeric;
+    306 "int4" (Float8) -> Int4;
+    307 "int8" (Float8) -> Int8;
+    308 "numeric" (Float8) -> Numeric;
+    309 "int4" (Numeric) -> Int4;
+    310 "int8" (Numeric) -> Int8;
+    311 "float8" (Numeric) -> Float8;
+    // typmod of numeric(precision, scale), as numerictypmodin packs it
+    312 "numeric" (Numeric, Plain) -> Numeric;
+    313 "int4" (Bool) -> Int4;
+    314 "bool" (Int4) -> Bool;
+    315 "date" (Timestamp) -> Date;
+    316 "timestamp" (Date) -> Timestamp;
+    317 "timestamptz" (Date) -> Timestamptz;
+    318 "timestamptz" (Timestamp) -> Timestamptz;
+    319 "timestamp" (Timestamptz) -> Timestamp;
+    320 "date" (Timestamptz) -> Date;
+    330 "text" (Bool) -> Text;
+    331 "text" (Int4) -> Text;
+    332 "text" (Int8) -> Text;
+    333 "text" (Float8) -> Text;
+    334 "text" (Numeric) -> Text;
+    335 "text" (Date) -> Text;
+    336 "text" (Timestamp) -> Text;
+    340 "int4" (Text) -> Int4;
+    341 "int8" (Text) -> Int8;
+    342 "numeric" (Text) -> Numeric;
+}
+
+/// The function of this code.
+#[must_use]
+pub fn by_code(code: u16) -> Option<&'static Function> {
+    let at = FUNCTIONS.binary_search_by_key(&code, |function| function.code).ok()?;
+    FUNCTIONS.get(at)
+}
+
+/// The function of this name and these arguments.
+#[must_use]
+pub fn by_name(name: &str, args: &[Arg]) -> Option<&'static Function> {
+    FUNCTIONS.iter().find(|function| function.name == name && function.args == args)
+}
+
+/// What an aggregate accumulates; the number is in descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Aggregate {
+    /// `sum`: of int4 an int8, of int8 a numeric, otherwise of the values' kind (float8, numeric, interval).
+    Sum = 1,
+    /// `avg`: of float8 a float8, of interval an interval, otherwise a numeric.
+    Avg = 2,
+    /// `min`, by the kind's order.
+    Min = 3,
+    /// `max`, by the kind's order.
+    Max = 4,
+    /// `stddev_samp`.
+    StddevSamp = 5,
+    /// `stddev_pop`.
+    StddevPop = 6,
+    /// `var_samp`.
+    VarSamp = 7,
+    /// `var_pop`.
+    VarPop = 8,
+    /// `string_agg` of text: the second argument is the delimiter.
+    StringAgg = 9,
+    /// `bool_and`.
+    BoolAnd = 10,
+    /// `bool_or`.
+    BoolOr = 11,
+}
+
+impl Aggregate {
+    /// Every aggregate.
+    pub const ALL: &[Self] = &[
+        Self::Sum,
+        Self::Avg,
+        Self::Min,
+        Self::Max,
+        Self::StddevSamp,
+        Self::StddevPop,
+        Self::VarSamp,
+        Self::VarPop,
+        Self::StringAgg,
+        Self::BoolAnd,
+        Self::BoolOr,
+    ];
+
+    /// The aggregate of this number.
+    #[must_use]
+    pub fn from_number(number: u16) -> Option<Self> {
+        Self::ALL.iter().copied().find(|aggregate| *aggregate as u16 == number)
+    }
+
+    /// The result's kind for values of `kind`. `None` when PostgreSQL has no such aggregate, or this list has not.
+    #[must_use]
+    pub const fn gives(self, kind: Kind) -> Option<Kind> {
+        match (self, kind) {
+            (Self::Sum, Kind::Int4) => Some(Kind::Int8),
+            (Self::Sum, Kind::Int8 | Kind::Numeric) => Some(Kind::Numeric),
+            (Self::Sum | Self::Avg, Kind::Float8) => Some(Kind::Float8),
+            (Self::Sum | Self::Avg, Kind::Interval) => Some(Kind::Interval),
+            (Self::Avg, Kind::Int4 | Kind::Int8 | Kind::Numeric) => Some(Kind::Numeric),
+            (Self::Min | Self::Max, Kind::Bool | Kind::Bytea) => None,
+            (Self::Min | Self::Max, _) => Some(kind),
+            (Self::StddevSamp | Self::StddevPop | Self::VarSamp | Self::VarPop, Kind::Float8) => Some(Kind::Float8),
+            (
+                Self::StddevSamp | Self::StddevPop | Self::VarSamp | Self::VarPop,
+                Kind::Int4 | Kind::Int8 | Kind::Numeric,
+            ) => Some(Kind::Numeric),
+            (Self::StringAgg, Kind::Text) => Some(Kind::Text),
+            (Self::BoolAnd | Self::BoolOr, Kind::Bool) => Some(Kind::Bool),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_ascend_and_names_with_arguments_are_unique() {
+        for pair in FUNCTIONS.windows(2) {
+            assert!(pair[0].code < pair[1].code, "{} {}", pair[0].code, pair[1].code);
+        }
+        for function in FUNCTIONS {
+            let found = by_name(function.name, function.args).unwrap();
+            assert_eq!(found.code, function.code, "{}", function.name);
+            assert_eq!(by_code(function.code).unwrap().name, function.name);
+            assert!((1..=3).contains(&function.args.len()));
+        }
+        assert!(by_code(1).is_none());
+    }
+}

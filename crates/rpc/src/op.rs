@@ -1,0 +1,156 @@
+//! The operations of the ring: their numbers, and what each field of the descriptor means for them.
+//!
+//! A descriptor is 32 bytes: `op`, `flags`, `n`, `a`, `b`, `r`. A *posted* operation leaves its result in the ephemeral `r`
+//! that the backend chose; a *called* one answers with a [`crate::ring::Answer`]. "In the data area" means: from the
+//! descriptor's offset `b`, `n` records of the layout that the operation names. Must not: carry anything out.
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum Op {
+    // ---- the statement and the connection ----
+    /// Called. Nothing, but answers with the first fault of the statement.
+    Sync = 1,
+    /// Posted. The statement is over: its ephemerals are freed; the next one has number `n` (modulo 256).
+    StatementEnd = 2,
+    /// Called. The session's time zone: `n` bytes of its name in the data area.
+    TimeZone = 3,
+    /// Called. Joins the parallel group of the arena `a`, whose group secret is `b`: each member reads all its arenas.
+    Join = 4,
+    /// Called. Answers with a new group secret of this arena.
+    Lead = 5,
+
+    // ---- values in and out ----
+    /// Called. Opens one envelope, `n` bytes in the data area, of kind `flags`, into the ephemeral `r`; with flag
+    /// [`flag::LITERAL`] into a literal, found again by its bytes. Answers with the FID.
+    Intake = 16,
+    /// Called. Seals `n` FIDs in the data area (8 bytes each), kinds checked against `flags`; answers with the number of bytes
+    /// written over them: for each a length (4 bytes) and an envelope.
+    Output = 17,
+    /// Called. Promotes `n` records of [`crate::layout::promote_layout`] in the data area into partition `a`: each FID becomes a permanent one
+    /// in place. Answers with the length of a redo record that stands behind them, 0 when none is needed.
+    Promote = 18,
+    /// Posted. The redo record with sequence number `a` is in the host's log.
+    Inserted = 19,
+
+    // ---- computing ----
+    /// Posted. Function `n` of [`crate::function`] on `a`, `b` (FIDs, or a plain number where the function takes one) into `r`. A third argument
+    /// is in the descriptor before, an [`Op::Third`].
+    Compute = 32,
+    /// Posted. The third argument `a` of the next operation.
+    Third = 33,
+    /// Called. Function `n` that gives a truth: answers 0 or 1.
+    Test = 34,
+    /// Called. Compares `a` with `b`, kind `flags`: answers -1, 0, 1.
+    Compare = 35,
+    /// Called. Compares `n` FIDs in the data area (8 bytes each) with `a`, kind `flags`: writes one byte (0, 1, 2 for less, equal, greater) for each
+    /// from the beginning of the data area's answer half.
+    CompareMany = 36,
+    /// Called. The equality token of `a`, kind `flags`, under the statement's key.
+    Token = 37,
+    /// Called. Tokens of `n` FIDs in the data area, in place.
+    TokenMany = 38,
+    /// Called. Sorts `n` FIDs in the data area, kind `flags`: each is replaced by its dense rank.
+    RankMany = 39,
+
+    // ---- aggregates ----
+    /// Posted. Adds value `b` to the accumulator `r`, an ephemeral, that is made when it is not there: aggregate `n`, kind
+    /// `flags`. `a` is the delimiter of `string_agg`, otherwise 0.
+    Accumulate = 48,
+    /// Called. The result of accumulator `a` into the ephemeral `r`; answers 0 when the result is NULL.
+    Final = 49,
+    /// Posted. Adds accumulator `b` to accumulator `r`, aggregate `n`, kind `flags`.
+    Combine = 50,
+
+    // ---- partitions ----
+    /// Called. The partition of the relation in the data area ([`crate::layout::relation_layout`], then `n` columns of
+    /// [`crate::layout::column_layout`]): found, or made. Answers with its number; flag [`flag::NEW`] allows making.
+    Partition = 64,
+    /// Called. The transaction that dropped or truncated partition `a` has committed: it goes, and its key with it.
+    Drop = 65,
+    /// Called. Partition `a` now belongs to the relation in the data area (CLUSTER, VACUUM FULL, SET TABLESPACE).
+    Rehome = 66,
+    /// Posted. The blocks of `n` FIDs' places are about to be read: `a` the first, `b` the last.
+    Prefetch = 67,
+
+    // ---- the host's log ----
+    /// Called. A redo record of `n` bytes in the data area, found in the host's log at position `a`.
+    Replay = 80,
+    /// Called. Everything up to position `a` of the host's log was replayed: permanent values may be used.
+    Replayed = 81,
+    /// Called. Makes the store durable up to position `a`; answers with the position that the log may be cut before.
+    Checkpoint = 82,
+    /// Called. Answers with the position from which the log has to be replayed; flags bit 0 of the answer's `aux`: replay is needed.
+    Position = 83,
+
+    // ---- reclamation ----
+    /// Called. Begins marking: values given out from now on are not swept. Answers with the watermark.
+    MarkBegin = 96,
+    /// Called. Marks `n` FIDs in the data area.
+    Mark = 97,
+    /// Called. Unmarked values below the watermark go to quarantine; answers with their number.
+    Sweep = 98,
+    /// Called. Values in quarantine since sweep `a` or before are freed; answers with their number.
+    Free = 99,
+
+    // ---- sessions ----
+    /// Called. A nonce of `n` bytes in the data area; answers with the length of the attestation that replaces it.
+    Attest = 112,
+    /// Called. A sealed message of `n` bytes in the data area from the data owner's client; answers with the length of the reply that replaces it.
+    Message = 113,
+    /// Called. Status as JSON in the data area: counts, no values. Answers with its length.
+    Status = 114,
+}
+
+macro_rules! numbered {
+    ($($op:ident),* $(,)?) => {
+        impl Op {
+            /// Every operation.
+            pub const ALL: &[Self] = &[$(Self::$op),*];
+        }
+    };
+}
+numbered!(
+    Sync, StatementEnd, TimeZone, Join, Lead, Intake, Output, Promote, Inserted, Compute, Third, Test, Compare,
+    CompareMany, Token, TokenMany, RankMany, Accumulate, Final, Combine, Partition, Drop, Rehome, Prefetch, Replay,
+    Replayed, Checkpoint, Position, MarkBegin, Mark, Sweep, Free, Attest, Message, Status,
+);
+
+impl Op {
+    /// The number in descriptors.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        self as u16
+    }
+
+    /// The operation of this number.
+    #[must_use]
+    pub fn from_number(number: u16) -> Option<Self> {
+        Self::ALL.iter().copied().find(|op| op.number() == number)
+    }
+
+    /// Whether nobody waits for it.
+    #[must_use]
+    pub const fn is_posted(self) -> bool {
+        matches!(
+            self,
+            Self::StatementEnd
+                | Self::Inserted
+                | Self::Compute
+                | Self::Third
+                | Self::Accumulate
+                | Self::Combine
+                | Self::Prefetch
+        )
+    }
+}
+
+/// Bits of `flags`; the low byte is the kind's number where an operation takes one.
+pub mod flag {
+    /// [`super::Op::Intake`]: the value lives as long as the connection.
+    pub const LITERAL: u16 = 1 << 8;
+    /// [`super::Op::Partition`]: make it when it is not there.
+    pub const NEW: u16 = 1 << 9;
+    /// [`super::Op::Promote`]: the relation is not logged (UNLOGGED, temporary): no redo record.
+    pub const UNLOGGED: u16 = 1 << 10;
+}
