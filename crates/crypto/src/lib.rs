@@ -1,7 +1,7 @@
 //! Strongroom's cryptographic core: the only crate that names a primitive.
 //!
 //! It offers one authenticated cipher ([`GcmKey`]), two unauthenticated ([`CtrKey`], [`XtsKey`]), one MAC
-//! ([`MacKey`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases), a nonce
+//! ([`MacKey`]), one key agreement ([`KeyAgreement`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases), a nonce
 //! source that survives `fork` ([`nonce12`]), and memory that is locked, kept out of core dumps
 //! and wiped when freed ([`SecretKey`], [`SecretBytes`], [`Locked`]).
 //!
@@ -13,6 +13,7 @@
 //! is an error value that carries no secret; nothing here panics on input from outside.
 
 mod aead;
+mod agree;
 mod arena;
 mod ctr;
 mod error;
@@ -31,6 +32,7 @@ mod xts;
 mod vectors;
 
 pub use aead::GcmKey;
+pub use agree::KeyAgreement;
 pub use ctr::CtrKey;
 pub use error::{CryptoError, OpenError};
 pub use harden::{forbid_core_dumps, wipe_stack};

@@ -1,7 +1,8 @@
-//! Bytes of confidential columns: identifiers, kinds of values, envelopes.
+//! Bytes of confidential columns: identifiers, kinds of values, envelopes, the channel.
 //!
 //! Specified in docs/spec/columns.md. Must not: seal anything, hold a value in clear longer than a caller's buffer.
 
+pub mod channel;
 pub mod envelope;
 pub mod fid;
 pub mod kind;

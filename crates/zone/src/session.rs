@@ -1,0 +1,186 @@
+//! Sessions of data owners: who may do what, until when and how often, and what was learnt by it.
+//!
+//! Invariants A1 to A3 are in docs/internals/columns.md. Column keys come over the channel only ([`channel`]) and are kept in locked
+//! memory. Must not: decide without the ticket, or know where a value is kept.
+
+pub mod attest;
+pub mod channel;
+pub mod keys;
+pub mod ledger;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use strongroom_format::columns::channel::{Ticket, right};
+use strongroom_rpc::Fault;
+
+pub use keys::{ColumnKeys, KeyId};
+pub use ledger::Ledger;
+
+/// A session: a ticket in use on one ring.
+#[derive(Debug)]
+pub struct Session {
+    id: [u8; 16],
+    ticket: Ticket,
+    ledger: Ledger,
+}
+
+impl Session {
+    /// A session under a ticket that was checked.
+    #[must_use]
+    pub const fn new(id: [u8; 16], ticket: Ticket) -> Self {
+        Self {
+            id,
+            ticket,
+            ledger: Ledger::new(),
+        }
+    }
+
+    /// Its number, drawn at random.
+    #[must_use]
+    pub const fn id(&self) -> &[u8; 16] {
+        &self.id
+    }
+
+    /// The ticket.
+    #[must_use]
+    pub const fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
+    /// What it has learnt.
+    #[must_use]
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The key of a column that this session makes without naming one.
+    #[must_use]
+    pub fn first_key(&self) -> Option<KeyId> {
+        self.ticket.keys.first().copied()
+    }
+
+    /// Whether the ticket gives a right on values of these keys, now.
+    ///
+    /// # Errors
+    /// [`Fault::NotAllowed`], which the ledger counts.
+    pub fn allow(&mut self, wanted: u32, keys: &[KeyId]) -> Result<(), Fault> {
+        self.allow_at(wanted, keys, now())
+    }
+
+    fn allow_at(&mut self, wanted: u32, keys: &[KeyId], now: u64) -> Result<(), Fault> {
+        let given = self.ticket.rights & wanted == wanted;
+        let named = keys.iter().all(|key| self.ticket.keys.contains(key));
+        let valid = (self.ticket.not_before..=self.ticket.not_after).contains(&now);
+        if given && named && valid {
+            return Ok(());
+        }
+        self.ledger.refuse();
+        Err(Fault::NotAllowed)
+    }
+
+    /// Counts truths that are about to be given: `count` of them.
+    ///
+    /// # Errors
+    /// [`Fault::BudgetSpent`] when the ticket does not have as many left; then none may be given.
+    pub fn spend_truths(&mut self, count: u64) -> Result<(), Fault> {
+        let spent = self.ledger.truths().saturating_add(count);
+        if self.ticket.truths != u64::MAX && spent > self.ticket.truths {
+            self.ledger.refuse();
+            return Err(Fault::BudgetSpent);
+        }
+        self.ledger.count_truths(count);
+        Ok(())
+    }
+
+    /// Counts values that are about to be sealed: `count`, of `bytes` bytes together.
+    ///
+    /// # Errors
+    /// [`Fault::BudgetSpent`], as for truths.
+    pub fn spend_outputs(&mut self, count: u64, bytes: u64) -> Result<(), Fault> {
+        let spent = self.ledger.outputs().saturating_add(count);
+        if self.ticket.outputs != u64::MAX && spent > self.ticket.outputs {
+            self.ledger.refuse();
+            return Err(Fault::BudgetSpent);
+        }
+        self.ledger.count_outputs(count, bytes);
+        Ok(())
+    }
+
+    /// The ledger, to be told what the answers were.
+    pub const fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+}
+
+/// Seconds since 1970. A clock before that counts as 1970: no ticket is valid then.
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+/// The rights that a client needs for ordinary SQL.
+pub const ORDINARY: u32 = right::COMPARE
+    | right::COMPUTE
+    | right::AGGREGATE
+    | right::TOKEN
+    | right::RANK
+    | right::CONSTANT
+    | right::OUTPUT;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(truths: u64, outputs: u64) -> Session {
+        let ticket = Ticket {
+            rights: right::COMPARE,
+            ticket_id: [0; 16],
+            not_before: 10,
+            not_after: 20,
+            truths,
+            outputs,
+            keys: vec![[1; 16], [2; 16]],
+        };
+        Session::new([9; 16], ticket)
+    }
+
+    #[test]
+    fn what_the_ticket_does_not_name_is_refused_and_counted() {
+        let mut session = session(5, 5);
+        assert_eq!(
+            session.allow_at(right::COMPARE, &[[1; 16], [2; 16]], 15),
+            Ok(())
+        );
+        let refused = [
+            session.allow_at(right::COMPUTE, &[[1; 16]], 15),
+            session.allow_at(right::COMPARE | right::OUTPUT, &[[1; 16]], 15),
+            session.allow_at(right::COMPARE, &[[3; 16]], 15),
+            session.allow_at(right::COMPARE, &[[1; 16], [3; 16]], 15),
+            session.allow_at(right::COMPARE, &[[1; 16]], 9),
+            session.allow_at(right::COMPARE, &[[1; 16]], 21),
+        ];
+        assert!(
+            refused
+                .iter()
+                .all(|answer| *answer == Err(Fault::NotAllowed))
+        );
+        assert_eq!(session.ledger().refusals(), 6);
+    }
+
+    #[test]
+    fn a_budget_is_spent_once() {
+        let mut limited = session(5, 1);
+        assert_eq!(limited.spend_truths(5), Ok(()));
+        assert_eq!(limited.spend_truths(1), Err(Fault::BudgetSpent));
+        assert_eq!(limited.spend_outputs(2, 100), Err(Fault::BudgetSpent));
+        assert_eq!(limited.spend_outputs(1, 100), Ok(()));
+        let mut free = session(u64::MAX, u64::MAX);
+        assert_eq!(free.spend_truths(u64::MAX), Ok(()));
+        assert_eq!(
+            free.spend_truths(u64::MAX),
+            Ok(()),
+            "no limit, and no overflow"
+        );
+    }
+}

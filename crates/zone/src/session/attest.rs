@@ -1,0 +1,58 @@
+//! Attestation: what the zone can show for being the program that it claims to be.
+//!
+//! Evidence has to bind [`binding`], the digest of the attestation's head, which holds the public key of the channel: so that keys that are sent to
+//! that public key reach the program that was attested. Must not: keep a secret.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+
+use strongroom_crypto::sha256;
+use strongroom_format::columns::channel::{Attestation, AttestationProvider, BINDING_LABEL};
+
+/// A source of evidence. The next one (SEV-SNP, TDX) implements this.
+pub trait Attester: Send {
+    /// Which it is.
+    fn provider(&self) -> AttestationProvider;
+
+    /// Evidence that binds `binding`.
+    ///
+    /// # Errors
+    /// When the platform does not give any.
+    fn evidence(&self, binding: &[u8; 32]) -> io::Result<Vec<u8>>;
+}
+
+/// What evidence has to bind: the digest of the head, nonce and public key in it.
+#[must_use]
+pub fn binding(attestation: &Attestation) -> [u8; 32] {
+    sha256(&[BINDING_LABEL.as_bytes(), &attestation.head()])
+}
+
+/// For development: the digest of the zone's program, said by itself. **It proves nothing**: a client must be told to accept it.
+#[derive(Debug)]
+pub struct ProcessAttester {
+    measurement: [u8; 32],
+}
+
+impl ProcessAttester {
+    /// Measures the running program.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn new() -> io::Result<Self> {
+        let mut program = Vec::new();
+        File::open("/proc/self/exe")?.read_to_end(&mut program)?;
+        Ok(Self {
+            measurement: sha256(&[&program]),
+        })
+    }
+}
+
+impl Attester for ProcessAttester {
+    fn provider(&self) -> AttestationProvider {
+        AttestationProvider::Process
+    }
+
+    fn evidence(&self, binding: &[u8; 32]) -> io::Result<Vec<u8>> {
+        Ok([self.measurement, *binding].concat())
+    }
+}

@@ -1,0 +1,266 @@
+//! The zone's end of the channel: agreements that wait for their client, sessions with their keys and counters.
+//!
+//! Invariants:
+//! - An agreement's private key serves one client and then is gone; it waits for two minutes, and at most 64 wait.
+//! - A message is accepted once: its number is the next one of its session.
+//! - A ticket is authenticated by every key that it names, each of which the zone holds or has just been given.
+//! - Whatever does not open is [`Fault::BadMessage`]: why is not said.
+//!
+//! Must not: tell the server anything but lengths.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use strongroom_crypto::{GcmKey, KeyAgreement, SecretKey, random16, sha256};
+use strongroom_format::columns::channel::{
+    Attestation, CLIENT_LABEL, Hello, MESSAGE_HELLO, MESSAGE_SEALED, Request, Sealed, Ticket,
+    ZONE_LABEL, bound, hello_layout, opening,
+};
+use strongroom_rpc::Fault;
+use zeroize::Zeroize as _;
+
+use super::attest::{Attester, binding};
+use super::{ColumnKeys, Session};
+
+const WAITING_MAX: usize = 64;
+const WAITS: Duration = Duration::from_secs(120);
+const TAG: usize = 16;
+
+struct Waiting {
+    private: KeyAgreement,
+    attestation: Vec<u8>,
+    since: Instant,
+}
+
+struct Live {
+    session: Session,
+    receive: GcmKey,
+    send: GcmKey,
+    received: u64,
+    sent: u64,
+}
+
+/// What a message led to.
+#[derive(Debug)]
+pub struct Reply {
+    /// The session that the ring has from now on. `None`: it has none.
+    pub session: Option<[u8; 16]>,
+    /// For the client; the server passes it on.
+    pub message: Vec<u8>,
+}
+
+/// Every agreement and session of this zone.
+#[derive(Default)]
+pub struct Channel {
+    waiting: HashMap<[u8; 32], Waiting>,
+    live: HashMap<[u8; 16], Live>,
+}
+
+impl Channel {
+    /// Attests under the client's nonce, and keeps the private key for the client's answer.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfMemory`] when the system gives no random numbers or no evidence.
+    pub fn attest(
+        &mut self,
+        attester: &dyn Attester,
+        store_id: [u8; 16],
+        incarnation: [u8; 16],
+        nonce: [u8; 32],
+    ) -> Result<Vec<u8>, Fault> {
+        self.waiting
+            .retain(|_, waiting| waiting.since.elapsed() < WAITS);
+        if self.waiting.len() >= WAITING_MAX {
+            let oldest = self.waiting.iter().min_by_key(|(_, waiting)| waiting.since);
+            if let Some(public) = oldest.map(|(public, _)| *public) {
+                self.waiting.remove(&public);
+            }
+        }
+        let (private, public_key) = KeyAgreement::generate().map_err(|_| Fault::OutOfMemory)?;
+        let mut attestation = Attestation {
+            provider: attester.provider(),
+            store_id,
+            incarnation,
+            public_key,
+            nonce,
+            evidence: Vec::new(),
+        };
+        let evidence = attester.evidence(&binding(&attestation));
+        attestation.evidence = evidence.map_err(|_| Fault::OutOfMemory)?;
+        let bytes = attestation.to_bytes();
+        let waiting = Waiting {
+            private,
+            attestation: bytes.clone(),
+            since: Instant::now(),
+        };
+        self.waiting.insert(public_key, waiting);
+        Ok(bytes)
+    }
+
+    /// Carries out a client's message that came over a ring with session `current`.
+    ///
+    /// # Errors
+    /// [`Fault::BadMessage`], [`Fault::NotAllowed`] for a ticket that no key of this zone authenticates.
+    pub fn message(
+        &mut self,
+        keys: &mut ColumnKeys,
+        current: Option<[u8; 16]>,
+        message: &[u8],
+    ) -> Result<Reply, Fault> {
+        match message.split_first() {
+            Some((&MESSAGE_HELLO, rest)) => {
+                let reply = self.open(keys, rest)?;
+                if let Some(before) = current {
+                    self.live.remove(&before);
+                }
+                Ok(reply)
+            }
+            Some((&MESSAGE_SEALED, rest)) => self.next(current, rest),
+            _ => Err(Fault::BadMessage),
+        }
+    }
+
+    /// The session of this number.
+    pub fn session(&mut self, id: &[u8; 16]) -> Option<&mut Session> {
+        self.live.get_mut(id).map(|live| &mut live.session)
+    }
+
+    /// Ends a session: its ring is gone.
+    pub fn end(&mut self, id: &[u8; 16]) {
+        self.live.remove(id);
+    }
+
+    /// Every session.
+    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
+        self.live.values().map(|live| &live.session)
+    }
+
+    fn open(&mut self, keys: &mut ColumnKeys, message: &[u8]) -> Result<Reply, Fault> {
+        let (hello, sealed) = Hello::parse(message).ok_or(Fault::BadMessage)?;
+        let waiting = self
+            .waiting
+            .remove(&hello.zone_key)
+            .ok_or(Fault::BadMessage)?;
+        if waiting.since.elapsed() >= WAITS {
+            return Err(Fault::BadMessage);
+        }
+        let salt = sha256(&[&waiting.attestation, &hello.to_bytes()]);
+        let agreed = waiting.private.agree(
+            &hello.client_key,
+            &salt,
+            CLIENT_LABEL.as_bytes(),
+            ZONE_LABEL.as_bytes(),
+        );
+        let (receive, send) = agreed.map_err(|_| Fault::BadMessage)?;
+        let gcm = |key: &SecretKey| GcmKey::new(key).map_err(|_| Fault::OutOfMemory);
+        let (receive, send) = (gcm(&receive)?, gcm(&send)?);
+        let (head, _) = Sealed::parse(sealed).ok_or(Fault::BadMessage)?;
+        if head.session != [0; 16] || head.sequence != 0 {
+            return Err(Fault::BadMessage);
+        }
+        let mut request = open_message(&receive, message.get(..hello_layout::SIZE), sealed)?;
+        let accepted = accept(keys, &request);
+        request.zeroize();
+        let id = random16().map_err(|_| Fault::OutOfMemory)?;
+        let mut live = Live {
+            session: Session::new(id, accepted?),
+            receive,
+            send,
+            received: 1,
+            sent: 0,
+        };
+        let message = live.answer(&id)?;
+        self.live.insert(id, live);
+        Ok(Reply {
+            session: Some(id),
+            message,
+        })
+    }
+
+    fn next(&mut self, current: Option<[u8; 16]>, message: &[u8]) -> Result<Reply, Fault> {
+        let (head, _) = Sealed::parse(message).ok_or(Fault::BadMessage)?;
+        if current != Some(head.session) {
+            return Err(Fault::BadMessage);
+        }
+        let live = self.live.get_mut(&head.session).ok_or(Fault::BadMessage)?;
+        if head.sequence != live.received {
+            return Err(Fault::BadMessage);
+        }
+        let mut opened = open_message(&live.receive, None, message)?;
+        live.received = live.received.saturating_add(1);
+        let request = Request::parse(&opened).map(|(request, _)| request);
+        opened.zeroize();
+        match request {
+            Some(Request::Ledger) => {
+                let ledger = live.session.ledger().to_json();
+                let message = live.answer(ledger.as_bytes())?;
+                Ok(Reply {
+                    session: current,
+                    message,
+                })
+            }
+            Some(Request::Close) => {
+                let message = live.answer(&[])?;
+                self.live.remove(&head.session);
+                Ok(Reply {
+                    session: None,
+                    message,
+                })
+            }
+            _ => Err(Fault::BadMessage),
+        }
+    }
+}
+
+impl Live {
+    fn answer(&mut self, body: &[u8]) -> Result<Vec<u8>, Fault> {
+        let head = Sealed {
+            session: *self.session.id(),
+            sequence: self.sent,
+        };
+        self.sent = self.sent.checked_add(1).ok_or(Fault::BadMessage)?;
+        let mut out = head.to_bytes().to_vec();
+        let mut sealed = body.to_vec();
+        let tag = self
+            .send
+            .seal(&head.nonce(), &out, &mut sealed)
+            .map_err(|_| Fault::OutOfMemory)?;
+        out.extend_from_slice(&sealed);
+        out.extend_from_slice(&tag);
+        Ok(out)
+    }
+}
+
+/// Opens a sealed message; behind a hello, that takes part in the associated data.
+fn open_message(key: &GcmKey, hello: Option<&[u8]>, message: &[u8]) -> Result<Vec<u8>, Fault> {
+    let (head, sealed) = Sealed::parse(message).ok_or(Fault::BadMessage)?;
+    let associated = bound(hello, message).ok_or(Fault::BadMessage)?;
+    let (body, tag) = sealed.split_last_chunk::<TAG>().ok_or(Fault::BadMessage)?;
+    let mut opened = body.to_vec();
+    key.open(&head.nonce(), &associated, &mut opened, tag)
+        .map_err(|_| Fault::BadMessage)?;
+    Ok(opened)
+}
+
+/// Takes the column keys of an opening and answers its ticket.
+fn accept(keys: &mut ColumnKeys, request: &[u8]) -> Result<Ticket, Fault> {
+    let Some((Request::Open, body)) = Request::parse(request) else {
+        return Err(Fault::BadMessage);
+    };
+    let (given, ticket) = opening(body).ok_or(Fault::BadMessage)?;
+    let (ticket, covered, macs) = Ticket::parse(ticket).ok_or(Fault::BadMessage)?;
+    for (id, key) in given {
+        let key = SecretKey::take(&mut { *key }).map_err(|_| Fault::OutOfMemory)?;
+        keys.take(id, key).map_err(|_| Fault::NotAllowed)?;
+    }
+    // Each key's owner has to agree, so that a ticket of one column cannot take another one along.
+    let agreed = ticket
+        .keys
+        .iter()
+        .zip(macs)
+        .all(|(key, mac)| keys.authenticates(key, covered, mac));
+    if !agreed {
+        return Err(Fault::NotAllowed);
+    }
+    Ok(ticket)
+}

@@ -1,0 +1,210 @@
+//! Column keys as the zone holds them: what seals and opens envelopes, and what authenticates tickets.
+//!
+//! Invariants: a key is in locked memory only; an id keeps the key that it first came with. Must not: give a key away.
+
+use std::collections::HashMap;
+
+use strongroom_crypto::{CryptoError, GcmKey, MacKey, SecretKey, hkdf, nonce12};
+use strongroom_format::columns::Kind;
+use strongroom_format::columns::channel::TICKET_LABEL;
+use strongroom_format::columns::envelope::{self, EnvelopeHeader, envelope_layout};
+use strongroom_rpc::Fault;
+use zeroize::Zeroize as _;
+
+/// Names a column key.
+pub type KeyId = [u8; 16];
+
+const TAG: usize = 16;
+
+struct ColumnKey {
+    key: SecretKey,
+    seal: GcmKey,
+    ticket: MacKey,
+}
+
+/// The column keys that were released to this zone.
+#[derive(Default)]
+pub struct ColumnKeys(HashMap<KeyId, ColumnKey>);
+
+/// Why a key was not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The id is another key's.
+    Differs,
+    /// No locked memory.
+    Memory,
+}
+
+impl From<CryptoError> for Refused {
+    fn from(_: CryptoError) -> Self {
+        Self::Memory
+    }
+}
+
+impl ColumnKeys {
+    /// Takes a key. A key that is there already, the same, changes nothing.
+    ///
+    /// # Errors
+    /// [`Refused::Differs`] when another key has the id.
+    pub fn take(&mut self, id: KeyId, key: SecretKey) -> Result<(), Refused> {
+        if let Some(known) = self.0.get(&id) {
+            return if known.key.ct_eq(&key) {
+                Ok(())
+            } else {
+                Err(Refused::Differs)
+            };
+        }
+        let seal = GcmKey::new(&key)?;
+        let ticket = MacKey::new(&hkdf(&key, &id, TICKET_LABEL.as_bytes())?)?;
+        self.0.insert(id, ColumnKey { key, seal, ticket });
+        Ok(())
+    }
+
+    /// Whether there is a key of this id.
+    #[must_use]
+    pub fn has(&self, id: &KeyId) -> bool {
+        self.0.contains_key(id)
+    }
+
+    /// The ids.
+    pub fn ids(&self) -> impl Iterator<Item = &KeyId> {
+        self.0.keys()
+    }
+
+    /// Whether a ticket's MAC is the key's.
+    #[must_use]
+    pub fn authenticates(&self, id: &KeyId, covered: &[u8], mac: &[u8; 32]) -> bool {
+        self.0
+            .get(id)
+            .is_some_and(|known| known.ticket.verify(&[covered], mac))
+    }
+
+    /// Appends the envelope of a value, given in PostgreSQL's binary form, to `out`. `value` is wiped.
+    ///
+    /// # Errors
+    /// [`Fault::NoColumnKey`].
+    pub fn seal(
+        &self,
+        id: &KeyId,
+        kind: Kind,
+        value: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let known = self.0.get(id).ok_or(Fault::NoColumnKey)?;
+        let header = EnvelopeHeader {
+            kind,
+            key_id: *id,
+            nonce: nonce12().map_err(|_| Fault::OutOfMemory)?,
+        };
+        envelope::pad(kind, value);
+        let tag = known.seal.seal(&header.nonce, &header.bound(), value);
+        match tag {
+            Ok(tag) => {
+                out.extend_from_slice(&header.to_bytes());
+                out.extend_from_slice(value);
+                out.extend_from_slice(&tag);
+                value.clear();
+                Ok(())
+            }
+            Err(_) => {
+                value.zeroize();
+                Err(Fault::StringTooLong)
+            }
+        }
+    }
+
+    /// Opens an envelope of a kind into `value`, PostgreSQL's binary form. Answers the key's id.
+    ///
+    /// # Errors
+    /// [`Fault::BadEnvelope`], also for another kind; [`Fault::NoColumnKey`]. `value` is empty then.
+    pub fn open(&self, kind: Kind, sealed: &[u8], value: &mut Vec<u8>) -> Result<KeyId, Fault> {
+        value.zeroize();
+        let header = EnvelopeHeader::parse(sealed).ok_or(Fault::BadEnvelope)?;
+        if header.kind != kind {
+            return Err(Fault::BadEnvelope);
+        }
+        let known = self.0.get(&header.key_id).ok_or(Fault::NoColumnKey)?;
+        let (body, tag) = sealed
+            .get(envelope_layout::SIZE..)
+            .and_then(|rest| rest.split_last_chunk::<TAG>())
+            .ok_or(Fault::BadEnvelope)?;
+        value.extend_from_slice(body);
+        let opened = known.seal.open(&header.nonce, &header.bound(), value, tag);
+        let len = opened.ok().and_then(|()| envelope::unpadded(kind, value));
+        match len {
+            Some(len) => {
+                value.truncate(len);
+                Ok(header.key_id)
+            }
+            None => {
+                value.zeroize();
+                Err(Fault::BadEnvelope)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys() -> ColumnKeys {
+        let mut keys = ColumnKeys::default();
+        for id in [[1; 16], [2; 16]] {
+            keys.take(id, SecretKey::generate().unwrap()).unwrap();
+        }
+        keys
+    }
+
+    #[test]
+    fn an_envelope_opens_under_its_key_and_kind_only() {
+        let keys = keys();
+        let mut sealed = Vec::new();
+        keys.seal(&[1; 16], Kind::Text, &mut b"a secret".to_vec(), &mut sealed)
+            .unwrap();
+        let mut value = Vec::new();
+        assert_eq!(keys.open(Kind::Text, &sealed, &mut value), Ok([1; 16]));
+        assert_eq!(value, b"a secret");
+        assert_eq!(
+            keys.open(Kind::Bytea, &sealed, &mut value),
+            Err(Fault::BadEnvelope)
+        );
+        for at in 0..sealed.len() {
+            let mut bad = sealed.clone();
+            bad[at] ^= 1;
+            assert!(
+                keys.open(Kind::Text, &bad, &mut value).is_err(),
+                "byte {at}"
+            );
+            assert!(value.is_empty());
+        }
+        let mut other = sealed.clone();
+        other[4..20].fill(2);
+        assert_eq!(
+            keys.open(Kind::Text, &other, &mut value),
+            Err(Fault::BadEnvelope),
+            "another key's id"
+        );
+        other[4..20].fill(3);
+        assert_eq!(
+            keys.open(Kind::Text, &other, &mut value),
+            Err(Fault::NoColumnKey)
+        );
+        for cut in 0..sealed.len() {
+            assert!(keys.open(Kind::Text, &sealed[..cut], &mut value).is_err());
+        }
+    }
+
+    #[test]
+    fn an_id_keeps_its_key() {
+        let mut keys = keys();
+        let key = SecretKey::generate().unwrap();
+        let same = key.try_clone().unwrap();
+        keys.take([3; 16], key).unwrap();
+        assert_eq!(keys.take([3; 16], same), Ok(()));
+        assert_eq!(
+            keys.take([1; 16], SecretKey::generate().unwrap()),
+            Err(Refused::Differs)
+        );
+    }
+}
