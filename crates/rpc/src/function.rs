@@ -257,6 +257,19 @@ functions! {
     342 "numeric" (Text) -> Numeric;
 }
 
+/// Further names that PostgreSQL has for functions of the list, each with the list's name. They stand for every function of
+/// that name.
+pub const ALIASES: &[(&str, &str)] = &[
+    ("mod", "int4mod"),
+    ("mod", "int8mod"),
+    ("mod", "numeric_mod"),
+    ("ceiling", "ceil"),
+    ("char_length", "length"),
+    ("character_length", "length"),
+    ("substr", "substring"),
+    ("position", "strpos"),
+];
+
 /// The function of this code.
 #[must_use]
 pub fn by_code(code: u16) -> Option<&'static Function> {
@@ -343,6 +356,24 @@ impl Aggregate {
     }
 }
 
+/// PostgreSQL's names of aggregates.
+pub const AGGREGATE_NAMES: &[(&str, Aggregate)] = &[
+    ("sum", Aggregate::Sum),
+    ("avg", Aggregate::Avg),
+    ("min", Aggregate::Min),
+    ("max", Aggregate::Max),
+    ("stddev", Aggregate::StddevSamp),
+    ("stddev_samp", Aggregate::StddevSamp),
+    ("stddev_pop", Aggregate::StddevPop),
+    ("variance", Aggregate::VarSamp),
+    ("var_samp", Aggregate::VarSamp),
+    ("var_pop", Aggregate::VarPop),
+    ("string_agg", Aggregate::StringAgg),
+    ("bool_and", Aggregate::BoolAnd),
+    ("every", Aggregate::BoolAnd),
+    ("bool_or", Aggregate::BoolOr),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,5 +390,9 @@ mod tests {
             assert!((1..=3).contains(&function.args.len()));
         }
         assert!(by_code(1).is_none());
+        for (alias, name) in ALIASES {
+            assert!(FUNCTIONS.iter().any(|function| function.name == *name), "{name}");
+            assert!(FUNCTIONS.iter().all(|function| function.name != *alias), "{alias}");
+        }
     }
 }
