@@ -66,6 +66,8 @@ faults! {
     TimeZoneUnknown = 27, "22023", "time zone not recognized";
     StringTooLong = 28, "54000", "requested length too large";
     FloatToNumericInfinite = 29, "0A000", "cannot convert infinity to numeric";
+    FieldOfInfinity = 30, "0A000", "the field of an infinite date or time is null, which a confidential value cannot be";
+    InvalidFloat8 = 31, "22P02", "invalid input syntax for type double precision";
 
     // the zone's
     StaleFid = 100, "SR001", "the identifier does not name a value any more (SR-8001)";

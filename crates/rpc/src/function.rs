@@ -222,6 +222,7 @@ functions! {
     233 "interval_mul" (Interval, Float8) -> Interval;
     234 "date_part" (Name, Interval) -> Float8;
     235 "extract" (Name, Interval) -> Numeric;
+    236 "interval_div" (Interval, Float8) -> Interval;
     // casts
     300 "int8" (Int4) -> Int8;
     301 "float8" (Int4) -> Float8;
@@ -252,9 +253,11 @@ functions! {
     334 "text" (Numeric) -> Text;
     335 "text" (Date) -> Text;
     336 "text" (Timestamp) -> Text;
+    337 "text" (Timestamptz) -> Text;
     340 "int4" (Text) -> Int4;
     341 "int8" (Text) -> Int8;
     342 "numeric" (Text) -> Numeric;
+    343 "float8" (Text) -> Float8;
 }
 
 /// Further names that PostgreSQL has for functions of the list, each with the list's name. They stand for every function of
