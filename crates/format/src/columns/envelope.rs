@@ -108,7 +108,8 @@ pub fn unpadded(kind: Kind, padded: &[u8]) -> Option<usize> {
     }
     let len = padded.iter().rposition(|byte| *byte != 0)?;
     let short = padded.len().checked_sub(len)? <= ENVELOPE_PAD;
-    let sound = padded.len().is_multiple_of(ENVELOPE_PAD) && padded.get(len) == Some(&0x80) && short;
+    let sound =
+        padded.len().is_multiple_of(ENVELOPE_PAD) && padded.get(len) == Some(&0x80) && short;
     sound.then_some(len)
 }
 
@@ -138,7 +139,9 @@ mod tests {
     #[test]
     fn padding_comes_off_again_and_nothing_else_does() {
         for len in 0..40 {
-            let mut value: Vec<u8> = (0..len).map(|at| if at % 3 == 0 { 0 } else { 0x80 }).collect();
+            let mut value: Vec<u8> = (0..len)
+                .map(|at| if at % 3 == 0 { 0 } else { 0x80 })
+                .collect();
             pad(Kind::Text, &mut value);
             assert!(value.len().is_multiple_of(ENVELOPE_PAD) && value.len() > len);
             assert_eq!(unpadded(Kind::Text, &value), Some(len));

@@ -55,7 +55,10 @@ impl Kind {
     /// The kind of this number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.number() == number)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|kind| kind.number() == number)
     }
 
     /// The name of PostgreSQL's type whose values these are, as in `pg_type`.
