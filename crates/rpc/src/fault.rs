@@ -102,7 +102,10 @@ impl Fault {
     /// The fault of this number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
-        Self::ALL.iter().copied().find(|fault| fault.number() == number)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|fault| fault.number() == number)
     }
 }
 

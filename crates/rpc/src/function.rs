@@ -91,25 +91,40 @@ impl Field {
     /// The field of this name, in any case.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
-        let found = Self::ALL.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let found = Self::ALL
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, field)| *field)
     }
 
     /// The field of this number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.iter().map(|(_, field)| *field).find(|field| *field as u8 == number)
+        Self::ALL
+            .iter()
+            .map(|(_, field)| *field)
+            .find(|field| *field as u8 == number)
     }
 }
 
 macro_rules! arg {
-    (Plain) => { Arg::Plain };
-    (Name) => { Arg::Name };
-    ($kind:ident) => { Arg::Of(Kind::$kind) };
+    (Plain) => {
+        Arg::Plain
+    };
+    (Name) => {
+        Arg::Name
+    };
+    ($kind:ident) => {
+        Arg::Of(Kind::$kind)
+    };
 }
 macro_rules! gives {
-    (Truth) => { Gives::Truth };
-    ($kind:ident) => { Gives::Value(Kind::$kind) };
+    (Truth) => {
+        Gives::Truth
+    };
+    ($kind:ident) => {
+        Gives::Value(Kind::$kind)
+    };
 }
 macro_rules! functions {
     ($($code:literal $name:literal ($($arg:ident),+) -> $gives:ident;)*) => {
@@ -276,14 +291,18 @@ pub const ALIASES: &[(&str, &str)] = &[
 /// The function of this code.
 #[must_use]
 pub fn by_code(code: u16) -> Option<&'static Function> {
-    let at = FUNCTIONS.binary_search_by_key(&code, |function| function.code).ok()?;
+    let at = FUNCTIONS
+        .binary_search_by_key(&code, |function| function.code)
+        .ok()?;
     FUNCTIONS.get(at)
 }
 
 /// The function of this name and these arguments.
 #[must_use]
 pub fn by_name(name: &str, args: &[Arg]) -> Option<&'static Function> {
-    FUNCTIONS.iter().find(|function| function.name == name && function.args == args)
+    FUNCTIONS
+        .iter()
+        .find(|function| function.name == name && function.args == args)
 }
 
 /// What an aggregate accumulates; the number is in descriptors.
@@ -333,7 +352,10 @@ impl Aggregate {
     /// The aggregate of this number.
     #[must_use]
     pub fn from_number(number: u16) -> Option<Self> {
-        Self::ALL.iter().copied().find(|aggregate| *aggregate as u16 == number)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|aggregate| *aggregate as u16 == number)
     }
 
     /// The result's kind for values of `kind`. `None` when PostgreSQL has no such aggregate, or this list has not.
@@ -347,7 +369,9 @@ impl Aggregate {
             (Self::Avg, Kind::Int4 | Kind::Int8 | Kind::Numeric) => Some(Kind::Numeric),
             (Self::Min | Self::Max, Kind::Bool | Kind::Bytea) => None,
             (Self::Min | Self::Max, _) => Some(kind),
-            (Self::StddevSamp | Self::StddevPop | Self::VarSamp | Self::VarPop, Kind::Float8) => Some(Kind::Float8),
+            (Self::StddevSamp | Self::StddevPop | Self::VarSamp | Self::VarPop, Kind::Float8) => {
+                Some(Kind::Float8)
+            }
             (
                 Self::StddevSamp | Self::StddevPop | Self::VarSamp | Self::VarPop,
                 Kind::Int4 | Kind::Int8 | Kind::Numeric,
@@ -384,7 +408,12 @@ mod tests {
     #[test]
     fn codes_ascend_and_names_with_arguments_are_unique() {
         for pair in FUNCTIONS.windows(2) {
-            assert!(pair[0].code < pair[1].code, "{} {}", pair[0].code, pair[1].code);
+            assert!(
+                pair[0].code < pair[1].code,
+                "{} {}",
+                pair[0].code,
+                pair[1].code
+            );
         }
         for function in FUNCTIONS {
             let found = by_name(function.name, function.args).unwrap();
@@ -394,8 +423,14 @@ mod tests {
         }
         assert!(by_code(1).is_none());
         for (alias, name) in ALIASES {
-            assert!(FUNCTIONS.iter().any(|function| function.name == *name), "{name}");
-            assert!(FUNCTIONS.iter().all(|function| function.name != *alias), "{alias}");
+            assert!(
+                FUNCTIONS.iter().any(|function| function.name == *name),
+                "{name}"
+            );
+            assert!(
+                FUNCTIONS.iter().all(|function| function.name != *alias),
+                "{alias}"
+            );
         }
     }
 }
