@@ -90,6 +90,7 @@ faults! {
     ArenaFull = 117, "54000", "the statement has made more values than an arena can name (SR-8020)";
     BadMessage = 118, "08P01", "the client's message does not open (SR-8021)";
     NotAnAccumulator = 119, "42804", "the identifier is not an accumulator's (SR-8022)";
+    StoreIo = 120, "58030", "the zone's store could not be read or written (SR-8023)";
 }
 
 impl Fault {
