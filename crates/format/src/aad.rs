@@ -51,6 +51,12 @@ pub enum Role {
     PgContainer,
     /// A confidential value in an envelope; the object is the column key, position = kind.
     Envelope,
+    /// A block of the zone's store; position = FID bits of its first slot, extra = version.
+    ZoneBlock,
+    /// The manifest of the zone's store; position = counter, extra = length.
+    ZoneManifest,
+    /// A redo record of the zone; position = number, extra = length.
+    ZoneRedo,
 }
 
 impl Role {
@@ -72,6 +78,9 @@ impl Role {
             Self::SuperSlot => *b"SUPS",
             Self::PgContainer => *b"PGCT",
             Self::Envelope => *b"ENVL",
+            Self::ZoneBlock => *b"ZBLK",
+            Self::ZoneManifest => *b"ZMAN",
+            Self::ZoneRedo => *b"REDO",
         }
     }
 }

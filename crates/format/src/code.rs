@@ -156,6 +156,35 @@ codes! {
     PG_NOT_SHIELDED = 7021, Bug, "the instance that was made is not sealed: the library was not loaded", "please report it; nothing was kept";
     PG_PLAIN_FILE = 7022, Data, "a file that is stored in clear lies where the files of a PostgreSQL instance are sealed", "put it outside the data directory; certificates and configuration may lie in the data directory itself or in conf.d, logs in log";
 
+    FID_STALE = 8001, Data, "the identifier does not name a value any more", "if a table still holds it, restore table and zone to one point in time; report it if neither was restored";
+    FID_FORGED = 8002, Data, "the identifier never named a value of this place", "someone or something other than Strongroom wrote it into the table, or the zone's store is another one's";
+    ZONE_LOST = 8003, Io, "the zone ended or was started anew while the statement ran", "run the statement again; the zone's own log says why it ended";
+    FID_KIND = 8004, Data, "the value is of another type than the operation", "someone or something other than Strongroom wrote the identifier there, or the table's definition was changed in the catalog";
+    FID_COLUMN = 8005, Data, "the value belongs to another column", "someone or something other than Strongroom moved identifiers between columns: restore the table from a backup";
+    NO_TICKET = 8006, Refused, "the session has no ticket that allows this operation", "connect through `strongroom columns proxy`, or have the data owner issue a ticket for it";
+    TICKET_SPENT = 8007, Refused, "the ticket's budget is spent", "have the data owner issue a new one; the ledger says what the last one was spent on";
+    NO_COLUMN_KEY = 8008, Key, "the zone holds no key of that column", "release the key to the zone: connect once through `strongroom columns proxy`";
+    ENVELOPE = 8009, Data, "the envelope does not open: damaged, forged, or sealed for another column", "seal the value again with the column's key; do not move envelopes between columns";
+    STORE_OLD = 8010, Data, "the zone's store is not the newest: its counter and the freshness anchor do not agree", "bring back the newest store; if this is a restore on purpose, open it once with --accept-restored";
+    STORE_BLOCK = 8011, Data, "a block of the zone's store is damaged, or is from another time or place", "restore the zone's directory from a backup and let it replay the log";
+    LOG_GAP = 8012, Data, "a redo record is missing from the log", "restore the log whole; without the record, values that tables refer to are lost";
+    RECOVERING = 8013, Io, "the zone has not read the log to its end yet", "wait; `strongroom columns status` shows how far it is";
+    ZONE_MEMORY = 8014, Io, "the zone has no memory left for this", "raise the zone's memory limit, or let it page: give it a lower limit than the host has memory";
+    ZONE_DISK = 8015, Io, "the zone's disk is full", "make room; nothing that was acknowledged is lost";
+    REDO_RECORD = 8016, Data, "a redo record does not open", "the record is damaged or forged, or belongs to another zone's store: restore the log";
+    PARTITION_UNKNOWN = 8017, Data, "the zone knows no such partition", "restore table and zone to one point in time";
+    PARTITIONS_FULL = 8018, Refused, "the zone has no partition number left", "drop tables with confidential columns that are not needed";
+    BAD_REQUEST = 8019, Usage, "the request is not one that the zone knows", "use an extension of the zone's own version";
+    ARENA_FULL = 8020, Refused, "the statement has made more values than an arena can name", "split the statement";
+    CLIENT_MESSAGE = 8021, Data, "the client's message does not open", "connect anew; someone between client and zone changes messages if it happens again";
+    NOT_ACCUMULATOR = 8022, Data, "the identifier is not an accumulator's", "someone or something other than Strongroom wrote it";
+    STORE_IO = 8023, Io, "the operating system reported an error on the zone's store", "see its message; after a failed write to disk the zone must be started anew";
+    STORE_MANIFEST = 8024, Data, "the manifest of the zone's store is damaged, forged, or another store's", "restore the zone's directory from a backup and let it replay the log";
+    STORE_IN_USE = 8025, Refused, "another process has the zone's store open", "one zone at a time: end the other one first";
+    ZONE_UNLOCKED = 8026, Warning, "memory for values could not be locked and may be swapped out", "raise the memlock limit (ulimit -l) to the zone's memory limit and 64 MiB, or seal the swap";
+    ZONE_LOCK = 8027, Refused, "memory for values could not be locked, and the zone was told to insist on it", "raise the memlock limit (ulimit -l) to the zone's memory limit and 64 MiB";
+    EXTENTS_FULL = 8028, Refused, "the partition's identifiers are used up", "rewrite the table with VACUUM FULL: it gets a new partition";
+
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }
 

@@ -2,10 +2,14 @@
 //!
 //! Specified in docs/spec/columns.md. Must not: seal anything, hold a value in clear longer than a caller's buffer.
 
+pub mod block;
 pub mod channel;
 pub mod envelope;
 pub mod fid;
 pub mod kind;
+pub mod log;
+pub mod manifest;
+pub mod redo;
 
 pub use envelope::EnvelopeHeader;
 pub use fid::Fid;

@@ -100,6 +100,8 @@ pub enum ObjectKind {
     Keyring,
     /// A PostgreSQL instance.
     Postgres,
+    /// The store of a privacy zone.
+    Zone,
 }
 
 impl ObjectKind {
@@ -110,11 +112,12 @@ impl ObjectKind {
             Self::Sqlite => 1,
             Self::Keyring => 2,
             Self::Postgres => 3,
+            Self::Zone => 4,
         }
     }
 
     fn from_number(number: u16) -> Option<Self> {
-        [Self::Sqlite, Self::Keyring, Self::Postgres]
+        [Self::Sqlite, Self::Keyring, Self::Postgres, Self::Zone]
             .into_iter()
             .find(|kind| kind.number() == number)
     }
@@ -126,6 +129,7 @@ impl ObjectKind {
             Self::Sqlite => "sqlite",
             Self::Keyring => "keyring",
             Self::Postgres => "postgres",
+            Self::Zone => "zone",
         }
     }
 }
@@ -171,7 +175,8 @@ impl Cipher {
     #[must_use]
     pub const fn serves(self, kind: ObjectKind) -> bool {
         match self {
-            Self::Aes256Gcm | Self::Aes256Ctr => !matches!(kind, ObjectKind::Postgres),
+            Self::Aes256Gcm => !matches!(kind, ObjectKind::Postgres),
+            Self::Aes256Ctr => matches!(kind, ObjectKind::Sqlite | ObjectKind::Keyring),
             Self::Aes128Xts | Self::Aes256Xts => matches!(kind, ObjectKind::Postgres),
         }
     }
@@ -406,7 +411,7 @@ impl Header {
                     && (512..=65536).contains(&self.unit_size)
                     && self.unit_reserve == crate::sqlite::PAGE_RESERVE
             }
-            ObjectKind::Keyring => self.unit_size == 0 && self.unit_reserve == 0,
+            ObjectKind::Keyring | ObjectKind::Zone => self.unit_size == 0 && self.unit_reserve == 0,
             ObjectKind::Postgres => {
                 self.unit_size == crate::postgres::BLOCK && self.unit_reserve == 0
             }

@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code::{self, Class, Code};
-use strongroom_format::columns::channel;
+use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, redo};
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, convert, stream};
 use strongroom_format::{FORMAT_VERSION, aad, header, journal, keyring, postgres, slot, sqlite};
@@ -28,6 +28,26 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("canary_layout", header::canary_layout::FIELDS),
     layout("container_layout", container::container_layout::FIELDS),
     layout("entry_layout", keyring::entry_layout::FIELDS),
+    layout("block_layout", manifest::block_layout::FIELDS),
+    layout("chain_layout", manifest::chain_layout::FIELDS),
+    layout("envelope_layout", envelope::envelope_layout::FIELDS),
+    layout("extent_layout", manifest::extent_layout::FIELDS),
+    layout("log_frame_layout", log::log_frame_layout::FIELDS),
+    layout(
+        "manifest_body_layout",
+        manifest::manifest_body_layout::FIELDS,
+    ),
+    layout("manifest_layout", manifest::manifest_layout::FIELDS),
+    layout("partition_layout", manifest::partition_layout::FIELDS),
+    layout("quarantine_layout", manifest::quarantine_layout::FIELDS),
+    layout("redo_freed_layout", redo::redo_freed_layout::FIELDS),
+    layout("redo_layout", redo::redo_layout::FIELDS),
+    layout("redo_link_layout", redo::redo_link_layout::FIELDS),
+    layout("redo_partition_layout", redo::redo_partition_layout::FIELDS),
+    layout("redo_put_layout", redo::redo_put_layout::FIELDS),
+    layout("redo_swept_layout", redo::redo_swept_layout::FIELDS),
+    layout("sealed_block_layout", block::sealed_block_layout::FIELDS),
+    layout("slot_state_layout", block::slot_state_layout::FIELDS),
     layout("header_layout", header::header_layout::FIELDS),
     layout("hello_layout", channel::hello_layout::FIELDS),
     layout("journal_mark_layout", journal::journal_mark_layout::FIELDS),
@@ -79,6 +99,23 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("MESSAGE_SEALED", channel::MESSAGE_SEALED.to_string()),
         ("TICKET_LABEL", channel::TICKET_LABEL.to_owned()),
         ("ZONE_LABEL", channel::ZONE_LABEL.to_owned()),
+        ("BLOCK_SLOTS", block::BLOCK_SLOTS.to_string()),
+        ("BLOCK_UNIT", long(block::BLOCK_UNIT)),
+        ("ENVELOPE_OVERHEAD", number(envelope::ENVELOPE_OVERHEAD)),
+        ("ENVELOPE_PAD", number(envelope::ENVELOPE_PAD)),
+        ("ENVELOPE_VERSION", envelope::ENVELOPE_VERSION.to_string()),
+        ("EXTENTS", fid::EXTENTS.to_string()),
+        ("EXTENT_BLOCKS", block::EXTENT_BLOCKS.to_string()),
+        ("EXTENT_RESERVE", manifest::EXTENT_RESERVE.to_string()),
+        ("EXTENT_SLOTS", fid::EXTENT_SLOTS.to_string()),
+        ("INLINE_MAX", number(block::INLINE_MAX)),
+        ("LOG_MAGIC", spaced_hex(&log::LOG_MAGIC)),
+        ("MANIFEST_MAGIC", spaced_hex(&manifest::MANIFEST_MAGIC)),
+        ("MANIFEST_VERSION", manifest::MANIFEST_VERSION.to_string()),
+        ("PARTITIONS", fid::PARTITIONS.to_string()),
+        ("REDO_MAX", number(redo::REDO_MAX)),
+        ("REDO_VERSION", redo::REDO_VERSION.to_string()),
+        ("VALUE_MAX", number(block::VALUE_MAX)),
         ("CONFIG_FILE", postgres::CONFIG_FILE.to_owned()),
         ("CONTAINER_CHUNK", number(container::CONTAINER_CHUNK)),
         ("CONTAINER_HEADER", number(container::CONTAINER_HEADER)),
@@ -215,7 +252,11 @@ fn row_of(page: &str, table: &str, row: &[&str]) -> (String, usize, usize) {
 #[test]
 fn every_layout_of_the_sources_is_compared() {
     let mut in_sources = BTreeSet::new();
-    let folders = ["crates/format/src", "crates/format/src/postgres"];
+    let folders = [
+        "crates/format/src",
+        "crates/format/src/columns",
+        "crates/format/src/postgres",
+    ];
     for (_, text) in folders.iter().flat_map(|folder| files(folder, "rs")) {
         // Each use of the macro: a bracket, doc comments, the module's name, a comma.
         for rest in text.split("layout!").skip(1) {

@@ -49,6 +49,17 @@ impl NewObject {
             unit_reserve: 0,
         }
     }
+
+    /// The store of a privacy zone, sealed with AES-256-GCM.
+    #[must_use]
+    pub const fn zone() -> Self {
+        Self {
+            kind: ObjectKind::Zone,
+            cipher: Cipher::Aes256Gcm,
+            unit_size: 0,
+            unit_reserve: 0,
+        }
+    }
 }
 
 /// An opened object: an authenticated header and the keys behind it.

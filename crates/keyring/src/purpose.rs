@@ -34,6 +34,12 @@ pub enum Purpose {
     PgStream,
     /// Sealing the chunks of an instance's containers.
     PgContainer,
+    /// Deriving the keys of a zone's blocks, one per partition.
+    ZoneBlocks,
+    /// Sealing a zone's manifest.
+    ZoneManifest,
+    /// Deriving the keys of a zone's redo records, one per incarnation.
+    ZoneRedo,
 }
 
 /// Every label there is. The purposes that only this crate may ask for stand here and not in [`Purpose`].
@@ -65,6 +71,9 @@ impl Label {
             Self::For(Purpose::PgMap) => b"strongroom/v1/pg-map",
             Self::For(Purpose::PgStream) => b"strongroom/v1/pg-stream",
             Self::For(Purpose::PgContainer) => b"strongroom/v1/pg-container",
+            Self::For(Purpose::ZoneBlocks) => b"strongroom/v1/zone-blocks",
+            Self::For(Purpose::ZoneManifest) => b"strongroom/v1/zone-manifest",
+            Self::For(Purpose::ZoneRedo) => b"strongroom/v1/zone-redo",
             Self::Canary => b"strongroom/v1/canary",
             Self::HeaderMac => b"strongroom/v1/header-mac",
             Self::Anchor => b"strongroom/v1/anchor",
@@ -95,6 +104,9 @@ mod tests {
             Label::For(Purpose::PgMap),
             Label::For(Purpose::PgStream),
             Label::For(Purpose::PgContainer),
+            Label::For(Purpose::ZoneBlocks),
+            Label::For(Purpose::ZoneManifest),
+            Label::For(Purpose::ZoneRedo),
             Label::Canary,
             Label::HeaderMac,
             Label::Anchor,

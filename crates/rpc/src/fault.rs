@@ -66,6 +66,8 @@ faults! {
     TimeZoneUnknown = 27, "22023", "time zone not recognized";
     StringTooLong = 28, "54000", "requested length too large";
     FloatToNumericInfinite = 29, "0A000", "cannot convert infinity to numeric";
+    FieldOfInfinity = 30, "0A000", "the field of an infinite date or time is null, which a confidential value cannot be";
+    InvalidFloat8 = 31, "22P02", "invalid input syntax for type double precision";
 
     // the zone's
     StaleFid = 100, "SR001", "the identifier does not name a value any more (SR-8001)";
@@ -88,6 +90,7 @@ faults! {
     ArenaFull = 117, "54000", "the statement has made more values than an arena can name (SR-8020)";
     BadMessage = 118, "08P01", "the client's message does not open (SR-8021)";
     NotAnAccumulator = 119, "42804", "the identifier is not an accumulator's (SR-8022)";
+    StoreIo = 120, "58030", "the zone's store could not be read or written (SR-8023)";
 }
 
 impl Fault {
@@ -100,7 +103,10 @@ impl Fault {
     /// The fault of this number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
-        Self::ALL.iter().copied().find(|fault| fault.number() == number)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|fault| fault.number() == number)
     }
 }
 

@@ -91,25 +91,40 @@ impl Field {
     /// The field of this name, in any case.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
-        let found = Self::ALL.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let found = Self::ALL
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, field)| *field)
     }
 
     /// The field of this number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.iter().map(|(_, field)| *field).find(|field| *field as u8 == number)
+        Self::ALL
+            .iter()
+            .map(|(_, field)| *field)
+            .find(|field| *field as u8 == number)
     }
 }
 
 macro_rules! arg {
-    (Plain) => { Arg::Plain };
-    (Name) => { Arg::Name };
-    ($kind:ident) => { Arg::Of(Kind::$kind) };
+    (Plain) => {
+        Arg::Plain
+    };
+    (Name) => {
+        Arg::Name
+    };
+    ($kind:ident) => {
+        Arg::Of(Kind::$kind)
+    };
 }
 macro_rules! gives {
-    (Truth) => { Gives::Truth };
-    ($kind:ident) => { Gives::Value(Kind::$kind) };
+    (Truth) => {
+        Gives::Truth
+    };
+    ($kind:ident) => {
+        Gives::Value(Kind::$kind)
+    };
 }
 macro_rules! functions {
     ($($code:literal $name:literal ($($arg:ident),+) -> $gives:ident;)*) => {
@@ -222,6 +237,7 @@ functions! {
     233 "interval_mul" (Interval, Float8) -> Interval;
     234 "date_part" (Name, Interval) -> Float8;
     235 "extract" (Name, Interval) -> Numeric;
+    236 "interval_div" (Interval, Float8) -> Interval;
     // casts
     300 "int8" (Int4) -> Int8;
     301 "float8" (Int4) -> Float8;
@@ -252,22 +268,41 @@ functions! {
     334 "text" (Numeric) -> Text;
     335 "text" (Date) -> Text;
     336 "text" (Timestamp) -> Text;
+    337 "text" (Timestamptz) -> Text;
     340 "int4" (Text) -> Int4;
     341 "int8" (Text) -> Int8;
     342 "numeric" (Text) -> Numeric;
+    343 "float8" (Text) -> Float8;
 }
+
+/// Further names that PostgreSQL has for functions of the list, each with the list's name. They stand for every function of
+/// that name.
+pub const ALIASES: &[(&str, &str)] = &[
+    ("mod", "int4mod"),
+    ("mod", "int8mod"),
+    ("mod", "numeric_mod"),
+    ("ceiling", "ceil"),
+    ("char_length", "length"),
+    ("character_length", "length"),
+    ("substr", "substring"),
+    ("position", "strpos"),
+];
 
 /// The function of this code.
 #[must_use]
 pub fn by_code(code: u16) -> Option<&'static Function> {
-    let at = FUNCTIONS.binary_search_by_key(&code, |function| function.code).ok()?;
+    let at = FUNCTIONS
+        .binary_search_by_key(&code, |function| function.code)
+        .ok()?;
     FUNCTIONS.get(at)
 }
 
 /// The function of this name and these arguments.
 #[must_use]
 pub fn by_name(name: &str, args: &[Arg]) -> Option<&'static Function> {
-    FUNCTIONS.iter().find(|function| function.name == name && function.args == args)
+    FUNCTIONS
+        .iter()
+        .find(|function| function.name == name && function.args == args)
 }
 
 /// What an aggregate accumulates; the number is in descriptors.
@@ -317,7 +352,10 @@ impl Aggregate {
     /// The aggregate of this number.
     #[must_use]
     pub fn from_number(number: u16) -> Option<Self> {
-        Self::ALL.iter().copied().find(|aggregate| *aggregate as u16 == number)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|aggregate| *aggregate as u16 == number)
     }
 
     /// The result's kind for values of `kind`. `None` when PostgreSQL has no such aggregate, or this list has not.
@@ -331,7 +369,9 @@ impl Aggregate {
             (Self::Avg, Kind::Int4 | Kind::Int8 | Kind::Numeric) => Some(Kind::Numeric),
             (Self::Min | Self::Max, Kind::Bool | Kind::Bytea) => None,
             (Self::Min | Self::Max, _) => Some(kind),
-            (Self::StddevSamp | Self::StddevPop | Self::VarSamp | Self::VarPop, Kind::Float8) => Some(Kind::Float8),
+            (Self::StddevSamp | Self::StddevPop | Self::VarSamp | Self::VarPop, Kind::Float8) => {
+                Some(Kind::Float8)
+            }
             (
                 Self::StddevSamp | Self::StddevPop | Self::VarSamp | Self::VarPop,
                 Kind::Int4 | Kind::Int8 | Kind::Numeric,
@@ -343,6 +383,24 @@ impl Aggregate {
     }
 }
 
+/// PostgreSQL's names of aggregates.
+pub const AGGREGATE_NAMES: &[(&str, Aggregate)] = &[
+    ("sum", Aggregate::Sum),
+    ("avg", Aggregate::Avg),
+    ("min", Aggregate::Min),
+    ("max", Aggregate::Max),
+    ("stddev", Aggregate::StddevSamp),
+    ("stddev_samp", Aggregate::StddevSamp),
+    ("stddev_pop", Aggregate::StddevPop),
+    ("variance", Aggregate::VarSamp),
+    ("var_samp", Aggregate::VarSamp),
+    ("var_pop", Aggregate::VarPop),
+    ("string_agg", Aggregate::StringAgg),
+    ("bool_and", Aggregate::BoolAnd),
+    ("every", Aggregate::BoolAnd),
+    ("bool_or", Aggregate::BoolOr),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,7 +408,12 @@ mod tests {
     #[test]
     fn codes_ascend_and_names_with_arguments_are_unique() {
         for pair in FUNCTIONS.windows(2) {
-            assert!(pair[0].code < pair[1].code, "{} {}", pair[0].code, pair[1].code);
+            assert!(
+                pair[0].code < pair[1].code,
+                "{} {}",
+                pair[0].code,
+                pair[1].code
+            );
         }
         for function in FUNCTIONS {
             let found = by_name(function.name, function.args).unwrap();
@@ -359,5 +422,15 @@ mod tests {
             assert!((1..=3).contains(&function.args.len()));
         }
         assert!(by_code(1).is_none());
+        for (alias, name) in ALIASES {
+            assert!(
+                FUNCTIONS.iter().any(|function| function.name == *name),
+                "{name}"
+            );
+            assert!(
+                FUNCTIONS.iter().all(|function| function.name != *alias),
+                "{alias}"
+            );
+        }
     }
 }

@@ -11,7 +11,8 @@ pub enum Op {
     // ---- the statement and the connection ----
     /// Called. Nothing, but answers with the first fault of the statement.
     Sync = 1,
-    /// Posted. The statement is over: its ephemerals are freed; the next one has number `n` (modulo 256).
+    /// Posted. The statement is over: its ephemerals are freed; the next one has number `n` (modulo 256), and its ephemerals
+    /// have slots from `a`.
     StatementEnd = 2,
     /// Called. The session's time zone: `n` bytes of its name in the data area.
     TimeZone = 3,
@@ -107,13 +108,54 @@ macro_rules! numbered {
         impl Op {
             /// Every operation.
             pub const ALL: &[Self] = &[$(Self::$op),*];
+
+            /// The operation of this number.
+            #[must_use]
+            pub const fn from_number(number: u16) -> Option<Self> {
+                match number {
+                    $(number if number == Self::$op as u16 => Some(Self::$op),)*
+                    _ => None,
+                }
+            }
         }
     };
 }
 numbered!(
-    Sync, StatementEnd, TimeZone, Join, Lead, Intake, Output, Promote, Inserted, Compute, Third, Test, Compare,
-    CompareMany, Token, TokenMany, RankMany, Accumulate, Final, Combine, Partition, Drop, Rehome, Prefetch, Replay,
-    Replayed, Checkpoint, Position, MarkBegin, Mark, Sweep, Free, Attest, Message, Status,
+    Sync,
+    StatementEnd,
+    TimeZone,
+    Join,
+    Lead,
+    Intake,
+    Output,
+    Promote,
+    Inserted,
+    Compute,
+    Third,
+    Test,
+    Compare,
+    CompareMany,
+    Token,
+    TokenMany,
+    RankMany,
+    Accumulate,
+    Final,
+    Combine,
+    Partition,
+    Drop,
+    Rehome,
+    Prefetch,
+    Replay,
+    Replayed,
+    Checkpoint,
+    Position,
+    MarkBegin,
+    Mark,
+    Sweep,
+    Free,
+    Attest,
+    Message,
+    Status,
 );
 
 impl Op {
@@ -121,12 +163,6 @@ impl Op {
     #[must_use]
     pub const fn number(self) -> u16 {
         self as u16
-    }
-
-    /// The operation of this number.
-    #[must_use]
-    pub fn from_number(number: u16) -> Option<Self> {
-        Self::ALL.iter().copied().find(|op| op.number() == number)
     }
 
     /// Whether nobody waits for it.

@@ -103,6 +103,7 @@ fn sealed(report: &mut Report, path: &Path, head: &[u8]) -> Option<Failure> {
                 "sqlite" => "sealed-sqlite",
                 "keyring" => "sealed-keyring",
                 "postgres" => "sealed-postgres",
+                "zone" => "sealed-zone",
                 _ => "sealed-unknown",
             };
             let header = header_report(&header, head);

@@ -248,7 +248,7 @@ impl Sealed {
     #[must_use]
     pub fn nonce(&self) -> [u8; 12] {
         let mut nonce = [0; 12];
-        for (to, from) in nonce.iter_mut().skip(4).zip(self.sequence.to_be_bytes()) {
+        for (to, from) in nonce.iter_mut().skip(4).zip(self.sequence.to_le_bytes()) {
             *to = from;
         }
         nonce
@@ -277,6 +277,9 @@ pub mod right {
     pub const ALL: u32 = 255;
 }
 
+/// A ticket, what its MACs cover, and its MACs.
+pub type ParsedTicket<'a> = (Ticket, &'a [u8], &'a [[u8; 32]]);
+
 /// A ticket: what a session may do with the columns of its keys, until when and how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
@@ -299,7 +302,7 @@ pub struct Ticket {
 impl Ticket {
     /// Reads a ticket. Also answers what its MACs cover, and the MACs, one for each key. `None` unless it is canonical.
     #[must_use]
-    pub fn parse(record: &[u8]) -> Option<(Self, &[u8], &[[u8; 32]])> {
+    pub fn parse(record: &[u8]) -> Option<ParsedTicket<'_>> {
         use ticket_layout as at;
         let count = usize::from(u16_at(record, at::KEYS)?);
         let [r0, r1, r2, r3] = array(record, at::RIGHTS)?;
@@ -384,9 +387,12 @@ impl Request {
     }
 }
 
+/// A column key's id and the key.
+pub type GivenKey<'a> = ([u8; 16], &'a [u8; 32]);
+
 /// The keys of an opening and the ticket behind them. `None` when the body is not one.
 #[must_use]
-pub fn opening(body: &[u8]) -> Option<(Vec<([u8; 16], &[u8; 32])>, &[u8])> {
+pub fn opening(body: &[u8]) -> Option<(Vec<GivenKey<'_>>, &[u8])> {
     let (count, mut rest) = body.split_first_chunk::<2>()?;
     let count = usize::from(u16::from_le_bytes(*count));
     if count > CHANNEL_KEYS_MAX {

@@ -69,14 +69,12 @@ impl Fid {
 
     /// Partition, or arena for an ephemeral.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "15 bits are left")]
     pub const fn partition(self) -> u16 {
         ((self.0 >> 48) & 0x7fff) as u16
     }
 
     /// Generation of the slot, or number of the statement for an ephemeral.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "8 bits are left")]
     pub const fn generation(self) -> u8 {
         ((self.0 >> 40) & 0xff) as u8
     }
@@ -93,7 +91,6 @@ impl Fid {
 
     /// Extent of a permanent value.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "24 bits are left")]
     pub const fn extent(self) -> u32 {
         ((self.0 & SLOT) >> 16) as u32
     }

@@ -1,0 +1,599 @@
+//! The manifest of the zone's store: which blocks make up the last checkpoint, and where they are.
+//!
+//! A head in clear, then one sealed body: counts, partitions with their extents and blocks, chains, the quarantine.
+//! Specified in docs/spec/columns.md. Must not: seal anything.
+
+use super::fid::{EXTENTS, Fid, PARTITIONS};
+use super::kind::Kind;
+use super::redo::Relation;
+use crate::aad::{Place, Role, aad_layout};
+use crate::header::Cipher;
+use crate::layout::{array, layout, put, u16_at, u32_at, u64_at, zero_at};
+
+/// First bytes of a manifest.
+pub const MANIFEST_MAGIC: [u8; 8] = *b"SRZMANIF";
+/// The version that this code writes, and the only one that it reads.
+pub const MANIFEST_VERSION: u16 = 1;
+/// Extents that are reserved ahead of the last one in use, in each partition.
+pub const EXTENT_RESERVE: u32 = 64;
+
+layout! {
+    /// Layout of a manifest's head; LENGTH sealed bytes follow.
+    manifest_layout, 64, {
+        MAGIC @ 0, 8;
+        VERSION @ 8, 2;
+        RESERVED_A @ 10, 6;
+        COUNTER @ 16, 8;
+        LENGTH @ 24, 8;
+        NONCE @ 32, 12;
+        TAG @ 44, 16;
+        RESERVED_B @ 60, 4;
+    }
+}
+
+layout! {
+    /// Layout of the body's beginning.
+    manifest_body_layout, 56, {
+        POSITION @ 0, 8;
+        STAMP @ 8, 8;
+        SWEEP @ 16, 8;
+        BLOCK_VERSION @ 24, 8;
+        FLOOR @ 32, 4;
+        PARTITIONS @ 36, 4;
+        CHAINS @ 40, 4;
+        RESERVED @ 44, 4;
+        QUARANTINE @ 48, 8;
+    }
+}
+
+layout! {
+    /// Layout of a partition; EXTENTS extents follow.
+    partition_layout, 68, {
+        PARTITION @ 0, 2;
+        STATE @ 2, 1;
+        RESERVED @ 3, 1;
+        TABLESPACE @ 4, 4;
+        DATABASE @ 8, 4;
+        FILENODE @ 12, 4;
+        FIRST_EXTENT @ 16, 4;
+        RESERVED_TO @ 20, 4;
+        EXTENTS @ 24, 4;
+        STAMP @ 28, 8;
+        KEY @ 36, 32;
+    }
+}
+
+layout! {
+    /// Layout of an extent; a block follows for each bit of PRESENT, the lowest first.
+    extent_layout, 24, {
+        EXTENT @ 0, 4;
+        COLUMN @ 4, 2;
+        KIND @ 6, 1;
+        RESERVED @ 7, 1;
+        PRESENT @ 8, 8;
+        GONE @ 16, 8;
+    }
+}
+
+layout! {
+    /// Layout of a block's whereabouts.
+    block_layout, 36, {
+        PLACE @ 0, 8;
+        LENGTH @ 8, 4;
+        VERSION @ 12, 8;
+        TAG @ 20, 16;
+    }
+}
+
+layout! {
+    /// Layout of a chain's end.
+    chain_layout, 44, {
+        INCARNATION @ 0, 16;
+        RING @ 16, 4;
+        NUMBER @ 20, 8;
+        TAG @ 28, 16;
+    }
+}
+
+layout! {
+    /// Layout of a value in quarantine.
+    quarantine_layout, 16, {
+        SWEEP @ 0, 8;
+        FID @ 8, 8;
+    }
+}
+
+/// The head of a manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManifestHead {
+    /// What the freshness anchor must agree with.
+    pub counter: u64,
+    /// Sealed bytes behind the head.
+    pub length: u64,
+    /// GCM's nonce, random.
+    pub nonce: [u8; 12],
+    /// GCM's tag.
+    pub tag: [u8; 16],
+}
+
+impl ManifestHead {
+    /// Reads the head of a manifest that is `file` to its last byte. `None` unless it is canonical.
+    #[must_use]
+    pub fn parse(file: &[u8]) -> Option<Self> {
+        use manifest_layout as at;
+        let magic: [u8; 8] = array(file, at::MAGIC)?;
+        let head = Self {
+            counter: u64_at(file, at::COUNTER)?,
+            length: u64_at(file, at::LENGTH)?,
+            nonce: array(file, at::NONCE)?,
+            tag: array(file, at::TAG)?,
+        };
+        let behind = file.len().checked_sub(manifest_layout::SIZE)?;
+        let sound = magic == MANIFEST_MAGIC
+            && u16_at(file, at::VERSION)? == MANIFEST_VERSION
+            && zero_at(file, at::RESERVED_A)
+            && zero_at(file, at::RESERVED_B)
+            && usize::try_from(head.length).ok() == Some(behind);
+        sound.then_some(head)
+    }
+
+    /// The head's bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; manifest_layout::SIZE] {
+        use manifest_layout as at;
+        let mut out = [0; manifest_layout::SIZE];
+        let fields = [
+            put(&mut out, at::MAGIC, &MANIFEST_MAGIC),
+            put(&mut out, at::VERSION, &MANIFEST_VERSION.to_le_bytes()),
+            put(&mut out, at::COUNTER, &self.counter.to_le_bytes()),
+            put(&mut out, at::LENGTH, &self.length.to_le_bytes()),
+            put(&mut out, at::NONCE, &self.nonce),
+            put(&mut out, at::TAG, &self.tag),
+        ];
+        assert!(fields.iter().all(Option::is_some), "manifest layout");
+        out
+    }
+
+    /// The associated data: the counter as position, the length as extra.
+    #[must_use]
+    pub fn bound(&self, object_id: [u8; 16], epoch: u32) -> [u8; aad_layout::SIZE] {
+        let place = Place {
+            role: Role::ZoneManifest,
+            cipher: Cipher::Aes256Gcm.number(),
+            unit_size: 0,
+            epoch,
+            object_id,
+        };
+        place.at_with(self.counter, self.length)
+    }
+}
+
+/// The body's beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManifestBody {
+    /// The host's log has to be replayed from here.
+    pub position: u64,
+    /// Highest stamp of a partition's change.
+    pub stamp: u64,
+    /// Number of the last sweep.
+    pub sweep: u64,
+    /// Highest version of a block.
+    pub block_version: u64,
+    /// Extents of a partition that is not listed begin here.
+    pub floor: u32,
+    /// How many partitions follow.
+    pub partitions: u32,
+    /// How many chains follow.
+    pub chains: u32,
+    /// How many values in quarantine follow.
+    pub quarantine: u64,
+}
+
+impl ManifestBody {
+    /// Reads it, and what follows. `None` unless it is canonical.
+    #[must_use]
+    pub fn parse(body: &[u8]) -> Option<(Self, &[u8])> {
+        use manifest_body_layout as at;
+        let found = Self {
+            position: u64_at(body, at::POSITION)?,
+            stamp: u64_at(body, at::STAMP)?,
+            sweep: u64_at(body, at::SWEEP)?,
+            block_version: u64_at(body, at::BLOCK_VERSION)?,
+            floor: u32_at(body, at::FLOOR)?,
+            partitions: u32_at(body, at::PARTITIONS)?,
+            chains: u32_at(body, at::CHAINS)?,
+            quarantine: u64_at(body, at::QUARANTINE)?,
+        };
+        let sound =
+            found.floor <= EXTENTS && found.partitions < PARTITIONS && zero_at(body, at::RESERVED);
+        let rest = body.get(manifest_body_layout::SIZE..)?;
+        sound.then_some((found, rest))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; manifest_body_layout::SIZE] {
+        use manifest_body_layout as at;
+        let mut out = [0; manifest_body_layout::SIZE];
+        let fields = [
+            put(&mut out, at::POSITION, &self.position.to_le_bytes()),
+            put(&mut out, at::STAMP, &self.stamp.to_le_bytes()),
+            put(&mut out, at::SWEEP, &self.sweep.to_le_bytes()),
+            put(
+                &mut out,
+                at::BLOCK_VERSION,
+                &self.block_version.to_le_bytes(),
+            ),
+            put(&mut out, at::FLOOR, &self.floor.to_le_bytes()),
+            put(&mut out, at::PARTITIONS, &self.partitions.to_le_bytes()),
+            put(&mut out, at::CHAINS, &self.chains.to_le_bytes()),
+            put(&mut out, at::QUARANTINE, &self.quarantine.to_le_bytes()),
+        ];
+        assert!(fields.iter().all(Option::is_some), "manifest body layout");
+        out
+    }
+}
+
+/// A partition in a manifest. Its key is a secret: there is no `Debug`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PartitionEntry {
+    /// Its number.
+    pub partition: u16,
+    /// Whose it is; `None` when it was dropped.
+    pub relation: Option<Relation>,
+    /// Its first extent.
+    pub first_extent: u32,
+    /// No extent from here on can have been used.
+    pub reserved_to: u32,
+    /// How many extents follow.
+    pub extents: u32,
+    /// Of its last change.
+    pub stamp: u64,
+    /// Salt of the key of its blocks; zero when it was dropped.
+    pub key: [u8; 32],
+}
+
+impl PartitionEntry {
+    /// Reads it, and what follows. `None` unless it is canonical.
+    #[must_use]
+    pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
+        use partition_layout as at;
+        let relation = Relation {
+            tablespace: u32_at(rest, at::TABLESPACE)?,
+            database: u32_at(rest, at::DATABASE)?,
+            filenode: u32_at(rest, at::FILENODE)?,
+        };
+        let [state] = array(rest, at::STATE)?;
+        let found = Self {
+            partition: u16_at(rest, at::PARTITION)?,
+            relation: (state == 1).then_some(relation),
+            first_extent: u32_at(rest, at::FIRST_EXTENT)?,
+            reserved_to: u32_at(rest, at::RESERVED_TO)?,
+            extents: u32_at(rest, at::EXTENTS)?,
+            stamp: u64_at(rest, at::STAMP)?,
+            key: array(rest, at::KEY)?,
+        };
+        let dropped =
+            state == 2 && relation == Relation::NONE && found.extents == 0 && found.key == [0; 32];
+        let sound = (state == 1 || dropped)
+            && zero_at(rest, at::RESERVED)
+            && found.partition != 0
+            && u32::from(found.partition) < PARTITIONS
+            && found.first_extent <= found.reserved_to
+            && found.reserved_to <= EXTENTS;
+        let rest = rest.get(partition_layout::SIZE..)?;
+        sound.then_some((found, rest))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; partition_layout::SIZE] {
+        use partition_layout as at;
+        let mut out = [0; partition_layout::SIZE];
+        let relation = self.relation.unwrap_or(Relation::NONE);
+        let state = if self.relation.is_some() { 1 } else { 2 };
+        let fields = [
+            put(&mut out, at::PARTITION, &self.partition.to_le_bytes()),
+            put(&mut out, at::STATE, &[state]),
+            put(&mut out, at::TABLESPACE, &relation.tablespace.to_le_bytes()),
+            put(&mut out, at::DATABASE, &relation.database.to_le_bytes()),
+            put(&mut out, at::FILENODE, &relation.filenode.to_le_bytes()),
+            put(&mut out, at::FIRST_EXTENT, &self.first_extent.to_le_bytes()),
+            put(&mut out, at::RESERVED_TO, &self.reserved_to.to_le_bytes()),
+            put(&mut out, at::EXTENTS, &self.extents.to_le_bytes()),
+            put(&mut out, at::STAMP, &self.stamp.to_le_bytes()),
+            put(&mut out, at::KEY, &self.key),
+        ];
+        assert!(fields.iter().all(Option::is_some), "partition layout");
+        out
+    }
+}
+
+/// An extent in a manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtentEntry {
+    /// Its number.
+    pub extent: u32,
+    /// The column that it belongs to.
+    pub column: u16,
+    /// The column's kind.
+    pub kind: Kind,
+    /// Which blocks follow.
+    pub present: u64,
+    /// Which blocks held values, and hold none any more.
+    pub gone: u64,
+}
+
+impl ExtentEntry {
+    /// Reads it, and what follows. `None` unless it is canonical.
+    #[must_use]
+    pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
+        use extent_layout as at;
+        let [kind] = array(rest, at::KIND)?;
+        let found = Self {
+            extent: u32_at(rest, at::EXTENT)?,
+            column: u16_at(rest, at::COLUMN)?,
+            kind: Kind::from_number(kind)?,
+            present: u64_at(rest, at::PRESENT)?,
+            gone: u64_at(rest, at::GONE)?,
+        };
+        let sound = zero_at(rest, at::RESERVED)
+            && found.extent < EXTENTS
+            && found.present & found.gone == 0;
+        let rest = rest.get(extent_layout::SIZE..)?;
+        sound.then_some((found, rest))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; extent_layout::SIZE] {
+        use extent_layout as at;
+        let mut out = [0; extent_layout::SIZE];
+        let fields = [
+            put(&mut out, at::EXTENT, &self.extent.to_le_bytes()),
+            put(&mut out, at::COLUMN, &self.column.to_le_bytes()),
+            put(&mut out, at::KIND, &[self.kind.number()]),
+            put(&mut out, at::PRESENT, &self.present.to_le_bytes()),
+            put(&mut out, at::GONE, &self.gone.to_le_bytes()),
+        ];
+        assert!(fields.iter().all(Option::is_some), "extent layout");
+        out
+    }
+}
+
+/// Where a block is, and what it must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockEntry {
+    /// Offset in the block file, a multiple of [`super::block::BLOCK_UNIT`].
+    pub place: u64,
+    /// Bytes of the image, without nonce.
+    pub length: u32,
+    /// Its version: no two sealed images have the same.
+    pub version: u64,
+    /// GCM's tag.
+    pub tag: [u8; 16],
+}
+
+impl BlockEntry {
+    /// Reads it, and what follows. `None` unless it is canonical.
+    #[must_use]
+    pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
+        use block_layout as at;
+        let found = Self {
+            place: u64_at(rest, at::PLACE)?,
+            length: u32_at(rest, at::LENGTH)?,
+            version: u64_at(rest, at::VERSION)?,
+            tag: array(rest, at::TAG)?,
+        };
+        let rest = rest.get(block_layout::SIZE..)?;
+        found
+            .place
+            .is_multiple_of(super::block::BLOCK_UNIT)
+            .then_some((found, rest))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; block_layout::SIZE] {
+        use block_layout as at;
+        let mut out = [0; block_layout::SIZE];
+        let fields = [
+            put(&mut out, at::PLACE, &self.place.to_le_bytes()),
+            put(&mut out, at::LENGTH, &self.length.to_le_bytes()),
+            put(&mut out, at::VERSION, &self.version.to_le_bytes()),
+            put(&mut out, at::TAG, &self.tag),
+        ];
+        assert!(fields.iter().all(Option::is_some), "block layout");
+        out
+    }
+}
+
+/// The last record of a ring that its host has inserted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainEntry {
+    /// The ring's incarnation.
+    pub incarnation: [u8; 16],
+    /// The ring.
+    pub ring: u32,
+    /// Number of the record.
+    pub number: u64,
+    /// Its tag.
+    pub tag: [u8; 16],
+}
+
+impl ChainEntry {
+    /// Reads it, and what follows.
+    #[must_use]
+    pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
+        let found = Self {
+            incarnation: array(rest, chain_layout::INCARNATION)?,
+            ring: u32_at(rest, chain_layout::RING)?,
+            number: u64_at(rest, chain_layout::NUMBER)?,
+            tag: array(rest, chain_layout::TAG)?,
+        };
+        Some((found, rest.get(chain_layout::SIZE..)?))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; chain_layout::SIZE] {
+        let mut out = [0; chain_layout::SIZE];
+        let fields = [
+            put(&mut out, chain_layout::INCARNATION, &self.incarnation),
+            put(&mut out, chain_layout::RING, &self.ring.to_le_bytes()),
+            put(&mut out, chain_layout::NUMBER, &self.number.to_le_bytes()),
+            put(&mut out, chain_layout::TAG, &self.tag),
+        ];
+        assert!(fields.iter().all(Option::is_some), "chain layout");
+        out
+    }
+}
+
+/// A value in quarantine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuarantineEntry {
+    /// The sweep that put it there.
+    pub sweep: u64,
+    /// The value.
+    pub fid: Fid,
+}
+
+impl QuarantineEntry {
+    /// Reads it, and what follows. `None` unless it is canonical.
+    #[must_use]
+    pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
+        let sweep = u64_at(rest, quarantine_layout::SWEEP)?;
+        let fid = Fid::from_bits(u64_at(rest, quarantine_layout::FID)?)?;
+        let rest = rest.get(quarantine_layout::SIZE..)?;
+        (!fid.is_ephemeral()).then_some((Self { sweep, fid }, rest))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; quarantine_layout::SIZE] {
+        let mut out = [0; quarantine_layout::SIZE];
+        let fields = [
+            put(
+                &mut out,
+                quarantine_layout::SWEEP,
+                &self.sweep.to_le_bytes(),
+            ),
+            put(
+                &mut out,
+                quarantine_layout::FID,
+                &self.fid.bits().to_le_bytes(),
+            ),
+        ];
+        assert!(fields.iter().all(Option::is_some), "quarantine layout");
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn a_head_is_canonical_or_refused() {
+        let head = ManifestHead {
+            counter: 3,
+            length: 8,
+            nonce: [1; 12],
+            tag: [2; 16],
+        };
+        let mut file = vec![0; 72];
+        file[..64].copy_from_slice(&head.to_bytes());
+        assert_eq!(ManifestHead::parse(&file), Some(head));
+        assert_eq!(ManifestHead::parse(&file[..71]), None);
+        for at in [0, 8, 9, 10, 15, 24, 60, 63] {
+            let mut bad = file.clone();
+            bad[at] ^= 0x40;
+            assert_eq!(ManifestHead::parse(&bad), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn entries_come_back() {
+        let relation = Relation {
+            tablespace: 1,
+            database: 2,
+            filenode: 3,
+        };
+        let open = PartitionEntry {
+            partition: 5,
+            relation: Some(relation),
+            first_extent: 1,
+            reserved_to: 65,
+            extents: 2,
+            stamp: 9,
+            key: [3; 32],
+        };
+        assert!(PartitionEntry::parse(&open.to_bytes()) == Some((open, &[][..])));
+        let dropped = PartitionEntry {
+            relation: None,
+            extents: 0,
+            key: [0; 32],
+            ..open
+        };
+        assert!(PartitionEntry::parse(&dropped.to_bytes()) == Some((dropped, &[][..])));
+        let odd = PartitionEntry {
+            key: [1; 32],
+            ..dropped
+        };
+        assert!(PartitionEntry::parse(&odd.to_bytes()).is_none());
+        let extent = ExtentEntry {
+            extent: 4,
+            column: 1,
+            kind: Kind::Text,
+            present: 5,
+            gone: 2,
+        };
+        assert_eq!(
+            ExtentEntry::parse(&extent.to_bytes()),
+            Some((extent, &[][..]))
+        );
+        let both = ExtentEntry { gone: 1, ..extent };
+        assert_eq!(ExtentEntry::parse(&both.to_bytes()), None);
+        let block = BlockEntry {
+            place: 2048,
+            length: 77,
+            version: 8,
+            tag: [4; 16],
+        };
+        assert_eq!(BlockEntry::parse(&block.to_bytes()), Some((block, &[][..])));
+        let crooked = BlockEntry {
+            place: 2049,
+            ..block
+        };
+        assert_eq!(BlockEntry::parse(&crooked.to_bytes()), None);
+        let chain = ChainEntry {
+            incarnation: [6; 16],
+            ring: 1,
+            number: 2,
+            tag: [7; 16],
+        };
+        assert_eq!(ChainEntry::parse(&chain.to_bytes()), Some((chain, &[][..])));
+        let fid = Fid::permanent(1, 2, 3, 4).unwrap();
+        let held = QuarantineEntry { sweep: 3, fid };
+        assert_eq!(
+            QuarantineEntry::parse(&held.to_bytes()),
+            Some((held, &[][..]))
+        );
+    }
+
+    #[test]
+    fn a_body_comes_back() {
+        let body = ManifestBody {
+            position: 1,
+            stamp: 2,
+            sweep: 3,
+            block_version: 4,
+            floor: 5,
+            partitions: 6,
+            chains: 7,
+            quarantine: 8,
+        };
+        assert_eq!(ManifestBody::parse(&body.to_bytes()), Some((body, &[][..])));
+    }
+}

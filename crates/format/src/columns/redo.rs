@@ -1,0 +1,569 @@
+//! A redo record: what a zone did to its store, sealed, as it stands in the host's log.
+//!
+//! The head is in clear; a link of the ring's chain and entries, one after the other, are sealed. Specified in docs/spec/columns.md.
+//! Must not: seal anything.
+
+use super::block::VALUE_MAX;
+use super::fid::Fid;
+use super::kind::Kind;
+use crate::aad::{Place, Role, aad_layout};
+use crate::header::Cipher;
+use crate::layout::{array, bytes, layout, put, u16_at, u32_at, u64_at, zero_at};
+
+/// The version that this code writes, and the only one that it reads.
+pub const REDO_VERSION: u8 = 1;
+/// Most sealed bytes of one record.
+pub const REDO_MAX: usize = 16_777_216;
+
+layout! {
+    /// Layout of a record's head; LENGTH sealed bytes follow.
+    redo_layout, 48, {
+        VERSION @ 0, 1;
+        RESERVED @ 1, 3;
+        LENGTH @ 4, 4;
+        INCARNATION @ 8, 16;
+        NUMBER @ 24, 8;
+        TAG @ 32, 16;
+    }
+}
+
+layout! {
+    /// Layout of the link, with which the sealed bytes begin.
+    redo_link_layout, 32, {
+        RING @ 0, 4;
+        RESERVED @ 4, 4;
+        PREVIOUS @ 8, 8;
+        PREVIOUS_TAG @ 16, 16;
+    }
+}
+
+layout! {
+    /// Layout of an entry that puts a value; a word of 8 bytes follows (entry 1), or a length of 4 bytes and bytes (entry 2).
+    redo_put_layout, 12, {
+        ENTRY @ 0, 1;
+        KIND @ 1, 1;
+        COLUMN @ 2, 2;
+        FID @ 4, 8;
+    }
+}
+
+layout! {
+    /// Layout of an entry that frees a value.
+    redo_freed_layout, 9, {
+        ENTRY @ 0, 1;
+        FID @ 1, 8;
+    }
+}
+
+layout! {
+    /// Layout of an entry that puts a value into quarantine.
+    redo_swept_layout, 17, {
+        ENTRY @ 0, 1;
+        SWEEP @ 1, 8;
+        FID @ 9, 8;
+    }
+}
+
+layout! {
+    /// Layout of an entry that opens, drops or rehomes a partition.
+    redo_partition_layout, 28, {
+        ENTRY @ 0, 1;
+        RESERVED @ 1, 1;
+        PARTITION @ 2, 2;
+        TABLESPACE @ 4, 4;
+        DATABASE @ 8, 4;
+        FILENODE @ 12, 4;
+        FIRST_EXTENT @ 16, 4;
+        STAMP @ 20, 8;
+    }
+}
+
+/// The head of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RedoHead {
+    /// Sealed bytes behind the head.
+    pub length: u32,
+    /// The incarnation of the zone that sealed it.
+    pub incarnation: [u8; 16],
+    /// Counts the records of the incarnation, from 1; also the nonce.
+    pub number: u64,
+    /// GCM's tag.
+    pub tag: [u8; 16],
+}
+
+impl RedoHead {
+    /// Reads the head of a record that is `record` to its last byte. `None` unless it is canonical.
+    #[must_use]
+    pub fn parse(record: &[u8]) -> Option<Self> {
+        let [version] = array(record, redo_layout::VERSION)?;
+        let head = Self {
+            length: u32_at(record, redo_layout::LENGTH)?,
+            incarnation: array(record, redo_layout::INCARNATION)?,
+            number: u64_at(record, redo_layout::NUMBER)?,
+            tag: array(record, redo_layout::TAG)?,
+        };
+        let length = usize::try_from(head.length).ok()?;
+        let sound = version == REDO_VERSION
+            && zero_at(record, redo_layout::RESERVED)
+            && (redo_link_layout::SIZE..=REDO_MAX).contains(&length)
+            && record.len().checked_sub(redo_layout::SIZE) == Some(length)
+            && head.number != 0;
+        sound.then_some(head)
+    }
+
+    /// The head's bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; redo_layout::SIZE] {
+        let mut out = [0; redo_layout::SIZE];
+        let fields = [
+            put(&mut out, redo_layout::VERSION, &[REDO_VERSION]),
+            put(&mut out, redo_layout::LENGTH, &self.length.to_le_bytes()),
+            put(&mut out, redo_layout::INCARNATION, &self.incarnation),
+            put(&mut out, redo_layout::NUMBER, &self.number.to_le_bytes()),
+            put(&mut out, redo_layout::TAG, &self.tag),
+        ];
+        assert!(fields.iter().all(Option::is_some), "redo layout");
+        out
+    }
+
+    /// GCM's nonce: the number, and zeros. Unique because the key is the incarnation's.
+    #[must_use]
+    pub fn nonce(&self) -> [u8; 12] {
+        let mut nonce = [0; 12];
+        for (to, from) in nonce.iter_mut().zip(self.number.to_le_bytes()) {
+            *to = from;
+        }
+        nonce
+    }
+
+    /// The associated data: the number as position.
+    #[must_use]
+    pub fn bound(&self, object_id: [u8; 16], epoch: u32) -> [u8; aad_layout::SIZE] {
+        let place = Place {
+            role: Role::ZoneRedo,
+            cipher: Cipher::Aes256Gcm.number(),
+            unit_size: 0,
+            epoch,
+            object_id,
+        };
+        place.at_with(self.number, u64::from(self.length))
+    }
+}
+
+/// The link of a ring's chain: the record that the ring's host inserted before this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The ring's number in its incarnation.
+    pub ring: u32,
+    /// The number of the record before; 0 when there is none.
+    pub previous: u64,
+    /// Its tag; zero when there is none.
+    pub previous_tag: [u8; 16],
+}
+
+impl Link {
+    /// Reads the link, and what follows it. `None` unless it is canonical.
+    #[must_use]
+    pub fn parse(sealed: &[u8]) -> Option<(Self, &[u8])> {
+        let link = Self {
+            ring: u32_at(sealed, redo_link_layout::RING)?,
+            previous: u64_at(sealed, redo_link_layout::PREVIOUS)?,
+            previous_tag: array(sealed, redo_link_layout::PREVIOUS_TAG)?,
+        };
+        let sound = zero_at(sealed, redo_link_layout::RESERVED)
+            && (link.previous != 0 || link.previous_tag == [0; 16]);
+        let rest = sealed.get(redo_link_layout::SIZE..)?;
+        sound.then_some((link, rest))
+    }
+
+    /// The link's bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; redo_link_layout::SIZE] {
+        let mut out = [0; redo_link_layout::SIZE];
+        let fields = [
+            put(&mut out, redo_link_layout::RING, &self.ring.to_le_bytes()),
+            put(
+                &mut out,
+                redo_link_layout::PREVIOUS,
+                &self.previous.to_le_bytes(),
+            ),
+            put(&mut out, redo_link_layout::PREVIOUS_TAG, &self.previous_tag),
+        ];
+        assert!(fields.iter().all(Option::is_some), "redo link layout");
+        out
+    }
+}
+
+/// A relation's files as PostgreSQL names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Relation {
+    /// OID of the tablespace.
+    pub tablespace: u32,
+    /// OID of the database; 0 for none.
+    pub database: u32,
+    /// `relfilenode`.
+    pub filenode: u32,
+}
+
+impl Relation {
+    /// Of no relation.
+    pub const NONE: Self = Self {
+        tablespace: 0,
+        database: 0,
+        filenode: 0,
+    };
+}
+
+/// What happened to a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionChange {
+    /// Its number.
+    pub partition: u16,
+    /// Whose it is now; [`Relation::NONE`] when it was dropped.
+    pub relation: Relation,
+    /// Its first extent; extents below were another partition's of the same number.
+    pub first_extent: u32,
+    /// Orders the changes of one number: a lower one is older.
+    pub stamp: u64,
+}
+
+/// One thing that was done to the store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Entry<'a> {
+    /// A word was put.
+    Word {
+        /// Where.
+        fid: Fid,
+        /// Number of the column.
+        column: u16,
+        /// The column's kind.
+        kind: Kind,
+        /// The value, little-endian.
+        word: [u8; 8],
+    },
+    /// Bytes were put.
+    Bytes {
+        /// Where.
+        fid: Fid,
+        /// Number of the column.
+        column: u16,
+        /// The column's kind.
+        kind: Kind,
+        /// The value, at most [`VALUE_MAX`] bytes.
+        bytes: &'a [u8],
+    },
+    /// A value was freed: its slot has the next generation.
+    Freed(Fid),
+    /// A value was put into quarantine by the sweep of that number.
+    Swept(u64, Fid),
+    /// A partition was opened.
+    Opened(PartitionChange),
+    /// A partition was dropped.
+    Dropped(PartitionChange),
+    /// A partition was given to another relation.
+    Rehomed(PartitionChange),
+}
+
+impl<'a> Entry<'a> {
+    /// Reads one entry, and what follows it. `None` unless it is canonical.
+    #[must_use]
+    pub fn parse(rest: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        match rest.first()? {
+            1 => {
+                let (fid, column, kind, tail) = parse_put(rest)?;
+                let (word, tail) = tail.split_first_chunk::<8>()?;
+                Some((
+                    Self::Word {
+                        fid,
+                        column,
+                        kind,
+                        word: *word,
+                    },
+                    tail,
+                ))
+            }
+            2 => {
+                let (fid, column, kind, tail) = parse_put(rest)?;
+                let (length, tail) = tail.split_first_chunk::<4>()?;
+                let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+                let (bytes, tail) = tail.split_at_checked(length)?;
+                let entry = Self::Bytes {
+                    fid,
+                    column,
+                    kind,
+                    bytes,
+                };
+                (length <= VALUE_MAX).then_some((entry, tail))
+            }
+            3 => {
+                let fid = permanent(u64_at(rest, redo_freed_layout::FID)?)?;
+                Some((Self::Freed(fid), rest.get(redo_freed_layout::SIZE..)?))
+            }
+            4 => {
+                let fid = permanent(u64_at(rest, redo_swept_layout::FID)?)?;
+                let sweep = u64_at(rest, redo_swept_layout::SWEEP)?;
+                Some((
+                    Self::Swept(sweep, fid),
+                    rest.get(redo_swept_layout::SIZE..)?,
+                ))
+            }
+            number @ 5..=7 => {
+                let change = parse_change(rest)?;
+                let tail = rest.get(redo_partition_layout::SIZE..)?;
+                let entry = match number {
+                    5 => Self::Opened(change),
+                    6 => Self::Dropped(change),
+                    _ => Self::Rehomed(change),
+                };
+                let sound = *number != 6 || change.relation == Relation::NONE;
+                sound.then_some((entry, tail))
+            }
+            _ => None,
+        }
+    }
+
+    /// Bytes that [`Self::write`] gives.
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        match self {
+            Self::Word { .. } => redo_put_layout::SIZE.saturating_add(8),
+            Self::Bytes { bytes, .. } => redo_put_layout::SIZE
+                .saturating_add(4)
+                .saturating_add(bytes.len()),
+            Self::Freed(_) => redo_freed_layout::SIZE,
+            Self::Swept(..) => redo_swept_layout::SIZE,
+            Self::Opened(_) | Self::Dropped(_) | Self::Rehomed(_) => redo_partition_layout::SIZE,
+        }
+    }
+
+    /// Gives the entry's bytes to `out`, piece by piece.
+    pub fn write(&self, out: &mut dyn FnMut(&[u8])) {
+        match self {
+            Self::Word {
+                fid,
+                column,
+                kind,
+                word,
+            } => {
+                out(&put_bytes(1, *fid, *column, *kind));
+                out(word);
+            }
+            Self::Bytes {
+                fid,
+                column,
+                kind,
+                bytes,
+            } => {
+                // What is longer than VALUE_MAX was refused when it was put.
+                let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                out(&put_bytes(2, *fid, *column, *kind));
+                out(&length.to_le_bytes());
+                out(bytes);
+            }
+            Self::Freed(fid) => {
+                out(&[3]);
+                out(&fid.bits().to_le_bytes());
+            }
+            Self::Swept(sweep, fid) => {
+                out(&[4]);
+                out(&sweep.to_le_bytes());
+                out(&fid.bits().to_le_bytes());
+            }
+            Self::Opened(change) => out(&change_bytes(5, change)),
+            Self::Dropped(change) => out(&change_bytes(6, change)),
+            Self::Rehomed(change) => out(&change_bytes(7, change)),
+        }
+    }
+}
+
+fn permanent(bits: u64) -> Option<Fid> {
+    Fid::from_bits(bits).filter(|fid| !fid.is_ephemeral() && fid.partition() != 0)
+}
+
+fn parse_put(rest: &[u8]) -> Option<(Fid, u16, Kind, &[u8])> {
+    let fid = permanent(u64_at(rest, redo_put_layout::FID)?)?;
+    let [kind] = array(rest, redo_put_layout::KIND)?;
+    let column = u16_at(rest, redo_put_layout::COLUMN)?;
+    let tail = rest.get(redo_put_layout::SIZE..)?;
+    Some((fid, column, Kind::from_number(kind)?, tail))
+}
+
+fn put_bytes(entry: u8, fid: Fid, column: u16, kind: Kind) -> [u8; redo_put_layout::SIZE] {
+    let mut out = [0; redo_put_layout::SIZE];
+    let fields = [
+        put(&mut out, redo_put_layout::ENTRY, &[entry]),
+        put(&mut out, redo_put_layout::KIND, &[kind.number()]),
+        put(&mut out, redo_put_layout::COLUMN, &column.to_le_bytes()),
+        put(&mut out, redo_put_layout::FID, &fid.bits().to_le_bytes()),
+    ];
+    assert!(fields.iter().all(Option::is_some), "redo put layout");
+    out
+}
+
+fn parse_change(rest: &[u8]) -> Option<PartitionChange> {
+    use redo_partition_layout as at;
+    let relation = Relation {
+        tablespace: u32_at(rest, at::TABLESPACE)?,
+        database: u32_at(rest, at::DATABASE)?,
+        filenode: u32_at(rest, at::FILENODE)?,
+    };
+    let change = PartitionChange {
+        partition: u16_at(rest, at::PARTITION)?,
+        relation,
+        first_extent: u32_at(rest, at::FIRST_EXTENT)?,
+        stamp: u64_at(rest, at::STAMP)?,
+    };
+    let in_range = change.partition != 0
+        && u32::from(change.partition) < super::fid::PARTITIONS
+        && change.first_extent <= super::fid::EXTENTS;
+    (in_range && bytes(rest, at::RESERVED) == Some(&[0])).then_some(change)
+}
+
+fn change_bytes(entry: u8, change: &PartitionChange) -> [u8; redo_partition_layout::SIZE] {
+    use redo_partition_layout as at;
+    let mut out = [0; redo_partition_layout::SIZE];
+    let fields = [
+        put(&mut out, at::ENTRY, &[entry]),
+        put(&mut out, at::PARTITION, &change.partition.to_le_bytes()),
+        put(
+            &mut out,
+            at::TABLESPACE,
+            &change.relation.tablespace.to_le_bytes(),
+        ),
+        put(
+            &mut out,
+            at::DATABASE,
+            &change.relation.database.to_le_bytes(),
+        ),
+        put(
+            &mut out,
+            at::FILENODE,
+            &change.relation.filenode.to_le_bytes(),
+        ),
+        put(
+            &mut out,
+            at::FIRST_EXTENT,
+            &change.first_extent.to_le_bytes(),
+        ),
+        put(&mut out, at::STAMP, &change.stamp.to_le_bytes()),
+    ];
+    assert!(fields.iter().all(Option::is_some), "redo partition layout");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    fn every_entry() -> Vec<Entry<'static>> {
+        let fid = Fid::permanent(3, 9, 77, 500).unwrap();
+        let relation = Relation {
+            tablespace: 1663,
+            database: 5,
+            filenode: 16_384,
+        };
+        let change = PartitionChange {
+            partition: 3,
+            relation,
+            first_extent: 64,
+            stamp: 12,
+        };
+        let gone = PartitionChange {
+            relation: Relation::NONE,
+            ..change
+        };
+        vec![
+            Entry::Word {
+                fid,
+                column: 4,
+                kind: Kind::Int8,
+                word: *b"12345678",
+            },
+            Entry::Bytes {
+                fid,
+                column: 5,
+                kind: Kind::Text,
+                bytes: b"forty-two bytes, or so",
+            },
+            Entry::Bytes {
+                fid,
+                column: 5,
+                kind: Kind::Text,
+                bytes: b"",
+            },
+            Entry::Freed(fid),
+            Entry::Swept(8, fid),
+            Entry::Opened(change),
+            Entry::Dropped(gone),
+            Entry::Rehomed(change),
+        ]
+    }
+
+    #[test]
+    fn entries_come_back_and_a_cut_one_does_not() {
+        let mut all = Vec::new();
+        for entry in every_entry() {
+            let before = all.len();
+            entry.write(&mut |piece| all.extend_from_slice(piece));
+            assert_eq!(all.len() - before, entry.encoded_len());
+            for cut in before..all.len() {
+                assert!(Entry::parse(&all[before..cut]).is_none());
+            }
+        }
+        let mut rest = all.as_slice();
+        for entry in every_entry() {
+            let (found, tail) = Entry::parse(rest).unwrap();
+            assert!(found == entry);
+            rest = tail;
+        }
+        assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn what_no_zone_writes_is_refused() {
+        for (number, at, byte) in [
+            (3, 8, 0x80),
+            (3, 0, 8),
+            (5, 1, 1),
+            (6, 4, 1),
+            (0, 1, 12),
+            (5, 3, 0x80),
+        ] {
+            let mut bytes = Vec::new();
+            every_entry()[number].write(&mut |piece| bytes.extend_from_slice(piece));
+            assert!(Entry::parse(&bytes).is_some());
+            bytes[at] = byte;
+            assert!(Entry::parse(&bytes).is_none(), "{number} {at}");
+        }
+    }
+
+    #[test]
+    fn a_head_is_canonical_or_refused() {
+        let head = RedoHead {
+            length: 32,
+            incarnation: [7; 16],
+            number: 5,
+            tag: [9; 16],
+        };
+        let mut record = vec![0; 80];
+        record[..48].copy_from_slice(&head.to_bytes());
+        assert_eq!(RedoHead::parse(&record), Some(head));
+        assert_eq!(RedoHead::parse(&record[..79]), None);
+        for (at, byte) in [(0, 2), (1, 1), (4, 31), (4, 33), (24, 0)] {
+            let mut bad = record.clone();
+            bad[at] = byte;
+            assert_eq!(RedoHead::parse(&bad), None, "byte {at}");
+        }
+        let link = Link {
+            ring: 3,
+            previous: 4,
+            previous_tag: [1; 16],
+        };
+        assert_eq!(Link::parse(&link.to_bytes()), Some((link, &[][..])));
+        let mut none = link.to_bytes();
+        none[8] = 0;
+        assert_eq!(Link::parse(&none), None, "no record before, but a tag");
+    }
+}

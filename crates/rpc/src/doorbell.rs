@@ -1,0 +1,119 @@
+//! Sleeping and waking across processes: futexes in shared memory, and the zone's doorbell.
+//!
+//! The doorbell is one page that every backend maps: a count that is raised by whoever gives the zone something to do, and
+//! whether the zone sleeps on it. Both can be scribbled over by a hostile backend; so every sleep is bounded, and
+//! scribbling costs delay, nothing else. Must not: be relied on for anything but waking up.
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::SeqCst;
+use core::time::Duration;
+
+use rustix::thread::futex;
+
+use crate::memory::Plain;
+use crate::ring::Line;
+
+/// The longest sleep of either side: then it asks for interrupts and whether its peer lives (R4).
+pub const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// How often either side looks again before it lets others have the processor: about 2 µs.
+pub(crate) const SPINS: u32 = 64;
+
+/// How often it then lets them, before it sleeps: some 20 to 50 µs when nobody else wants the processor.
+pub(crate) const YIELDS: u32 = 48;
+
+/// The zone's doorbell.
+#[repr(C, align(4096))]
+pub(crate) struct Bell {
+    rings: Line,
+    sleeping: Line,
+}
+
+const _: () = assert!(size_of::<Bell>() == 4096);
+
+mod plain {
+    #![expect(unsafe_code, reason = "marks what consists of atomics only")]
+    // SAFETY: `repr(C)`, made of AtomicU32, aligned to a page.
+    unsafe impl super::Plain for super::Bell {}
+}
+
+impl Bell {
+    /// Wakes the zone, if it sleeps.
+    pub(crate) fn ring(&self) {
+        self.rings.0.fetch_add(1, SeqCst);
+        if self.sleeping.0.load(SeqCst) != 0 {
+            wake(&self.rings.0);
+        }
+    }
+
+    /// Wakes the zone, whatever the page says: for those that ring seldom and must be heard.
+    pub(crate) fn ring_loudly(&self) {
+        self.rings.0.fetch_add(1, SeqCst);
+        wake(&self.rings.0);
+    }
+
+    /// Takes the zone's mark away, as a hostile backend would.
+    #[cfg(test)]
+    pub(crate) fn scribble(&self) {
+        self.sleeping.0.store(0, SeqCst);
+    }
+
+    /// How often it was rung, modulo 2^32.
+    pub(crate) fn count(&self) -> u32 {
+        self.rings.0.load(SeqCst)
+    }
+
+    /// Sleeps until it is rung more than `seen` times, or for `limit`.
+    pub(crate) fn sleep(&self, seen: u32, limit: Option<Duration>) {
+        self.sleeping.0.store(1, SeqCst);
+        // The kernel compares the count again: a ring between its reading and here is not slept through.
+        wait(&self.rings.0, seen, limit);
+        self.sleeping.0.store(0, SeqCst);
+    }
+}
+
+/// Sleeps while `word` is `value`, until it is woken, a signal arrives or `limit` is over.
+pub(crate) fn wait(word: &AtomicU32, value: u32, limit: Option<Duration>) {
+    let limit = limit.and_then(|limit| futex::Timespec::try_from(limit).ok());
+    // Every outcome - woken, changed before, interrupted, over - means: look again.
+    let _ = futex::wait(word, futex::Flags::empty(), value, limit.as_ref());
+}
+
+/// Wakes whoever sleeps on `word`.
+pub(crate) fn wake(word: &AtomicU32) {
+    // It fails for an address that is not mapped, which a reference cannot be.
+    let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Mapping;
+    use std::time::Instant;
+
+    #[test]
+    fn a_ring_before_the_sleep_is_not_slept_through() {
+        let (bell, _file) = Mapping::<Bell>::create("test").unwrap();
+        let seen = bell.count();
+        bell.ring();
+        let start = Instant::now();
+        bell.sleep(seen, Some(Duration::from_secs(10)));
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn a_sleeper_is_woken_and_a_sleep_ends() {
+        let (bell, file) = Mapping::<Bell>::create("test").unwrap();
+        let other = Mapping::<Bell>::open(&file).unwrap();
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| bell.sleep(0, Some(Duration::from_secs(20))));
+            std::thread::sleep(Duration::from_millis(50));
+            other.ring();
+        });
+        assert!(start.elapsed() < Duration::from_secs(10));
+        let start = Instant::now();
+        bell.sleep(bell.count(), Some(Duration::from_millis(30)));
+        assert!(start.elapsed() >= Duration::from_millis(29));
+    }
+}

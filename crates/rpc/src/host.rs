@@ -1,0 +1,423 @@
+//! The backend's end of a ring.
+//!
+//! Made for a PostgreSQL extension: nothing here panics, starts a thread or, once connected, allocates. Every wait calls
+//! the caller's `check` before each sleep and after it, at least every 100 ms, and ends with
+//! [`Broken::Interrupted`] when that says so, and with [`Broken::Lost`] when the zone is gone. `check` may also unwind:
+//! the ring stays usable.
+//!
+//! Posted operations are published together: when 32 have gathered, when one is called, at [`Host::flush`], and at once for
+//! those that end something. The order is kept whatever happens (R1).
+//!
+//! Must not: know PostgreSQL, or what a value means.
+
+use core::fmt;
+use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::fence;
+use core::time::Duration;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Instant;
+
+use strongroom_format::columns::Fid;
+
+use crate::doorbell::{self, Bell, SLEEP_MAX, SPINS, YIELDS};
+use crate::memory::Mapping;
+use crate::ring::{Answer, Area, Descriptor, ENTRIES, FIRST, Ring};
+use crate::socket;
+use crate::{Fault, Op};
+
+/// Posted operations that are published together.
+const GATHER: u32 = 32;
+/// Where the numbering of ephemeral slots begins again.
+const SLOTS_MAX: u64 = 1 << 38;
+
+/// The caller's `check` wants the wait to end: a statement was cancelled, the server shuts down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupted;
+
+/// Why an operation has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The caller's `check` ended the wait. The operation may still be carried out; the ring can be used on.
+    Interrupted,
+    /// The zone is gone, or has closed this ring. A new [`Host`] is needed; identifiers of this arena are void.
+    Lost,
+    /// The zone's answer is a fault.
+    Fault(Fault),
+}
+
+impl Broken {
+    /// The SQLSTATE to report, five characters.
+    #[must_use]
+    pub const fn sqlstate(self) -> &'static str {
+        match self {
+            Self::Interrupted => "57014",
+            Self::Lost => "08006",
+            Self::Fault(fault) => fault.sqlstate(),
+        }
+    }
+
+    /// The message to report.
+    #[must_use]
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::Interrupted => "canceling statement due to user request",
+            Self::Lost => {
+                "the connection to the zone is lost; the next statement connects anew (SR-8003)"
+            }
+            Self::Fault(fault) => fault.message(),
+        }
+    }
+}
+
+impl From<Interrupted> for Broken {
+    fn from(Interrupted: Interrupted) -> Self {
+        Self::Interrupted
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message())
+    }
+}
+
+impl core::error::Error for Broken {}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum ConnectError {
+    /// The caller's `check` ended the wait.
+    Interrupted,
+    /// Nobody answered within the time allowed.
+    TimedOut,
+    /// The zone refused, speaks another version, or the kernel did.
+    Refused(io::Error),
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Interrupted => f.write_str("canceling statement due to user request"),
+            Self::TimedOut => f.write_str("the zone does not answer (SR-8003)"),
+            Self::Refused(error) => write!(f, "the zone cannot be reached (SR-8003): {error}"),
+        }
+    }
+}
+
+impl core::error::Error for ConnectError {}
+
+impl From<io::Error> for ConnectError {
+    fn from(error: io::Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Interrupted> for ConnectError {
+    fn from(Interrupted: Interrupted) -> Self {
+        Self::Interrupted
+    }
+}
+
+/// One backend's connection to the zone.
+pub struct Host {
+    ring: Mapping<Ring>,
+    bell: Mapping<Bell>,
+    socket: OwnedFd,
+    incarnation: [u8; 16],
+    arena: u16,
+    /// Number of the next descriptor.
+    next: u32,
+    /// Descriptors before this are published.
+    published: u32,
+    /// Descriptors before this are known to be done.
+    done: u32,
+    /// A wait for an answer did not come to its end: the zone may still use the data area.
+    abandoned: bool,
+    lost: bool,
+    statement: u8,
+    slot: u64,
+    literal: u64,
+}
+
+impl Host {
+    /// Connects to the zone that listens at `path`, within `limit`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`].
+    pub fn connect(
+        path: &Path,
+        limit: Duration,
+        mut check: impl FnMut() -> Result<(), Interrupted>,
+    ) -> Result<Self, ConnectError> {
+        let start = Instant::now();
+        let mut pause = || -> Result<(), ConnectError> {
+            check()?;
+            if start.elapsed() >= limit {
+                return Err(ConnectError::TimedOut);
+            }
+            Ok(())
+        };
+        let socket = loop {
+            if let Some(socket) = socket::connect(path)? {
+                break socket;
+            }
+            pause()?;
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let (welcome, ring, bell) = loop {
+            if let Some(received) = socket::receive_welcome(&socket)? {
+                break received;
+            }
+            pause()?;
+            let left = limit.saturating_sub(start.elapsed());
+            socket::wait_readable(&socket, left.min(SLEEP_MAX));
+        };
+        Ok(Self {
+            ring: Mapping::open(&ring)?,
+            bell: Mapping::open(&bell)?,
+            socket,
+            incarnation: welcome.incarnation,
+            arena: welcome.arena,
+            next: FIRST,
+            published: FIRST,
+            done: FIRST,
+            abandoned: false,
+            lost: false,
+            statement: 0,
+            slot: 0,
+            literal: 0,
+        })
+    }
+
+    /// Number of the zone's incarnation: another one has other ephemerals.
+    #[must_use]
+    pub const fn incarnation(&self) -> &[u8; 16] {
+        &self.incarnation
+    }
+
+    /// The arena of this backend.
+    #[must_use]
+    pub const fn arena(&self) -> u16 {
+        self.arena
+    }
+
+    /// Number of the statement under way, modulo 256.
+    #[must_use]
+    pub const fn statement(&self) -> u8 {
+        self.statement
+    }
+
+    /// Whether the zone is known to be gone.
+    #[must_use]
+    pub const fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// A FID for a result of the statement under way.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::ArenaFull`] when one statement has made 2^38 values.
+    pub fn fresh(&mut self) -> Result<Fid, Broken> {
+        let fid = Fid::ephemeral(self.arena, self.statement, self.slot);
+        let fid = fid.ok_or(Broken::Fault(Fault::ArenaFull))?;
+        self.slot += 1;
+        Ok(fid)
+    }
+
+    /// A FID for a literal, to be offered with [`crate::op::flag::LITERAL`]. When the zone answers with another one, this one
+    /// stays unused.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::ArenaFull`] when the connection has used all of them.
+    pub fn fresh_literal(&mut self) -> Result<Fid, Broken> {
+        let fid = Fid::literal(self.arena, self.literal);
+        let fid = fid.ok_or(Broken::Fault(Fault::ArenaFull))?;
+        self.literal += 1;
+        Ok(fid)
+    }
+
+    /// Ends the statement: its ephemerals are void, the next statement's are told apart from them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::post`]. The zone has then not been told; calling again is right.
+    pub fn end_statement(
+        &mut self,
+        check: impl FnMut() -> Result<(), Interrupted>,
+    ) -> Result<(), Broken> {
+        let statement = self.statement.wrapping_add(1);
+        // Slots go on counting from statement to statement, so that an identifier of an earlier statement is found to be
+        // stale even after the statements' numbers have come round.
+        let slot = if self.slot < SLOTS_MAX { self.slot } else { 0 };
+        let end = Descriptor {
+            n: u32::from(statement),
+            a: slot,
+            ..Descriptor::of(Op::StatementEnd)
+        };
+        self.post(end, check)?;
+        self.statement = statement;
+        self.slot = slot;
+        Ok(())
+    }
+
+    /// The data area, once the zone no longer uses it: at once, unless an earlier call was interrupted.
+    ///
+    /// # Errors
+    ///
+    /// [`Broken::Interrupted`], [`Broken::Lost`].
+    pub fn area(
+        &mut self,
+        check: impl FnMut() -> Result<(), Interrupted>,
+    ) -> Result<&Area, Broken> {
+        if self.abandoned {
+            self.publish();
+            self.wait(self.next, check)?;
+            self.abandoned = false;
+        }
+        Ok(self.ring.area())
+    }
+
+    /// Posts an operation: returns as soon as it is in the ring. Waits only when the ring is full.
+    ///
+    /// # Errors
+    ///
+    /// [`Broken::Interrupted`], [`Broken::Lost`]: then it is not in the ring.
+    pub fn post(
+        &mut self,
+        descriptor: Descriptor,
+        check: impl FnMut() -> Result<(), Interrupted>,
+    ) -> Result<(), Broken> {
+        self.put(&descriptor, check)?;
+        let op = Op::from_number(descriptor.op);
+        let ends = matches!(op, Some(Op::StatementEnd | Op::Inserted | Op::Prefetch));
+        if ends || self.next.wrapping_sub(self.published) >= GATHER {
+            self.publish();
+        }
+        Ok(())
+    }
+
+    /// Makes what was posted known to the zone.
+    pub fn flush(&mut self) {
+        if self.published != self.next {
+            self.publish();
+        }
+    }
+
+    /// Has an operation carried out, after all that were posted before, and waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// [`Broken`].
+    pub fn call(
+        &mut self,
+        descriptor: Descriptor,
+        mut check: impl FnMut() -> Result<(), Interrupted>,
+    ) -> Result<Answer, Broken> {
+        self.put(&descriptor, &mut check)?;
+        // Before the wait: `check` may unwind out of it.
+        self.abandoned = true;
+        self.publish();
+        self.wait(self.next, check)?;
+        self.abandoned = false;
+        let answer = self.ring.answered(self.next.wrapping_sub(1));
+        match answer.failure() {
+            None => Ok(answer),
+            Some(fault) => Err(Broken::Fault(fault)),
+        }
+    }
+
+    fn put(
+        &mut self,
+        descriptor: &Descriptor,
+        check: impl FnMut() -> Result<(), Interrupted>,
+    ) -> Result<(), Broken> {
+        if self.lost {
+            return Err(Broken::Lost);
+        }
+        if self.next.wrapping_sub(self.done) >= ENTRIES {
+            self.publish();
+            // Until a quarter is free: so the two sides do not hand over single places.
+            self.wait(self.next.wrapping_sub(ENTRIES - ENTRIES / 4), check)?;
+        }
+        self.ring.put(self.next, descriptor);
+        self.next = self.next.wrapping_add(1);
+        Ok(())
+    }
+
+    fn publish(&mut self) {
+        self.ring.publish_tail(self.next);
+        self.published = self.next;
+        fence(SeqCst);
+        let parked = &self.ring.header.parked.0;
+        if parked.load(SeqCst) != 0 && parked.swap(0, SeqCst) != 0 {
+            self.bell.ring();
+        }
+    }
+
+    /// Waits until all descriptors before `target` are done.
+    fn wait(
+        &mut self,
+        target: u32,
+        mut check: impl FnMut() -> Result<(), Interrupted>,
+    ) -> Result<(), Broken> {
+        for round in 0..SPINS + YIELDS {
+            if self.is_done(target)? {
+                return Ok(());
+            }
+            if round < SPINS {
+                core::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        loop {
+            check()?;
+            if self.sleep(target)? {
+                return Ok(());
+            }
+            check()?;
+            if self.is_over() && !self.is_done(target)? {
+                self.lost = true;
+                return Err(Broken::Lost);
+            }
+        }
+    }
+
+    /// Sleeps once, unless `target` is reached before.
+    fn sleep(&mut self, target: u32) -> Result<bool, Broken> {
+        let header = &self.ring.header;
+        header.waiting.0.store(1, SeqCst);
+        fence(SeqCst);
+        let seen = header.done.0.load(SeqCst);
+        if !reached(seen, target) && header.closed.0.load(SeqCst) == 0 {
+            doorbell::wait(&header.done.0, seen, Some(SLEEP_MAX));
+        }
+        header.waiting.0.store(0, SeqCst);
+        self.is_done(target)
+    }
+
+    fn is_over(&self) -> bool {
+        self.ring.header.closed.0.load(SeqCst) != 0 || socket::is_over(&self.socket)
+    }
+
+    fn is_done(&mut self, target: u32) -> Result<bool, Broken> {
+        let done = self.ring.done();
+        // The zone never does what is not there: a number like that is no zone's.
+        if self.next.wrapping_sub(done) > ENTRIES {
+            self.lost = true;
+            return Err(Broken::Lost);
+        }
+        self.done = done;
+        Ok(reached(done, target))
+    }
+}
+
+/// Whether `done`, modulo 2^32, is `target` or later.
+const fn reached(done: u32, target: u32) -> bool {
+    done.wrapping_sub(target) <= ENTRIES
+}

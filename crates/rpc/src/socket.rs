@@ -1,0 +1,357 @@
+//! The control socket: how a backend gets its ring, and how either side learns that the other is gone.
+//!
+//! A backend connects; the zone answers with one message, the welcome, that carries two descriptors: the ring and the
+//! doorbell. Nothing else is ever sent. The socket then stays open: when one side dies the kernel closes it, and the
+//! other side sees that. Must not: carry values, or anything of a ring's operations.
+
+use core::mem::MaybeUninit;
+use core::time::Duration;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+
+const MAGIC: [u8; 8] = *b"SR-ZONE\0";
+const VERSION: u32 = 1;
+const WELCOME_LEN: usize = 64;
+const BACKLOG: i32 = 1024;
+
+/// What the zone tells a backend when it connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Welcome {
+    /// Number of the zone's incarnation (R5).
+    pub(crate) incarnation: [u8; 16],
+    /// The arena of this backend.
+    pub(crate) arena: u16,
+}
+
+impl Welcome {
+    fn to_bytes(self) -> [u8; WELCOME_LEN] {
+        let mut out = [0; WELCOME_LEN];
+        let arena = u32::from(self.arena);
+        let parts: [&[u8]; 4] = [
+            &MAGIC,
+            &VERSION.to_le_bytes(),
+            &arena.to_le_bytes(),
+            &self.incarnation,
+        ];
+        for (to, from) in out.iter_mut().zip(parts.into_iter().flatten()) {
+            *to = *from;
+        }
+        out
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (magic, rest) = bytes.split_first_chunk::<8>()?;
+        let (version, rest) = rest.split_first_chunk::<4>()?;
+        let (arena, rest) = rest.split_first_chunk::<4>()?;
+        let (incarnation, rest) = rest.split_first_chunk::<16>()?;
+        let sound = *magic == MAGIC
+            && u32::from_le_bytes(*version) == VERSION
+            && bytes.len() == WELCOME_LEN
+            && rest.iter().all(|byte| *byte == 0);
+        let arena = u16::try_from(u32::from_le_bytes(*arena)).ok()?;
+        sound.then_some(Self {
+            incarnation: *incarnation,
+            arena,
+        })
+    }
+}
+
+/// Who is at the other end, as the kernel knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Process id; 0 when it is of a namespace that the zone does not see.
+    pub pid: i32,
+    /// Effective user id when it connected.
+    pub uid: u32,
+    /// Effective group id when it connected.
+    pub gid: u32,
+}
+
+/// Listens at `path`. A socket there at which nobody listens any more is replaced; anything else is not.
+///
+/// # Errors
+///
+/// `AddrInUse` when something else is there or somebody listens; otherwise the kernel's.
+pub(crate) fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = new_socket()?;
+    match rustix::net::bind(&socket, &address) {
+        Err(Errno::ADDRINUSE) if is_deserted(path, &address)? => {
+            std::fs::remove_file(path)?;
+            rustix::net::bind(&socket, &address)?;
+        }
+        other => other?,
+    }
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+fn is_deserted(path: &Path, address: &SocketAddrUnix) -> io::Result<bool> {
+    use std::os::unix::fs::FileTypeExt;
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Ok(false);
+    }
+    let probe = new_socket()?;
+    Ok(rustix::net::connect(&probe, address) == Err(Errno::CONNREFUSED))
+}
+
+/// Takes a connection. `None` when there is none (any more).
+///
+/// # Errors
+///
+/// Of the kernel: no descriptor, no memory.
+pub(crate) fn accept(listener: impl AsFd) -> io::Result<Option<OwnedFd>> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    match rustix::net::accept_with(listener, flags) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Connects. `None` when the zone has no place in its queue at the moment.
+///
+/// # Errors
+///
+/// Of the kernel: nobody listens, no permission.
+pub(crate) fn connect(path: &Path) -> io::Result<Option<OwnedFd>> {
+    let socket = new_socket()?;
+    match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => Ok(Some(socket)),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn new_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    Ok(socket)
+}
+
+/// Sends the welcome with the descriptors of ring and doorbell.
+///
+/// # Errors
+///
+/// Of the kernel: the backend is gone.
+pub(crate) fn send_welcome(
+    socket: impl AsFd,
+    welcome: Welcome,
+    files: [BorrowedFd<'_>; 2],
+) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(&files)) {
+        return Err(io::ErrorKind::OutOfMemory.into());
+    }
+    let bytes = welcome.to_bytes();
+    // A new socket has room for this; if not, the backend is told nothing and the connection is closed.
+    rustix::net::sendmsg(
+        socket,
+        &[IoSlice::new(&bytes)],
+        &mut control,
+        SendFlags::NOSIGNAL,
+    )?;
+    Ok(())
+}
+
+/// Receives the welcome. `None` while there is none.
+///
+/// # Errors
+///
+/// `InvalidData` for anything that is not a welcome of this version, the end of the connection included.
+pub(crate) fn receive_welcome(
+    socket: impl AsFd,
+) -> io::Result<Option<(Welcome, OwnedFd, OwnedFd)>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = [0; WELCOME_LEN + 1];
+    let received = rustix::net::recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut bytes)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+    );
+    let received = match received {
+        Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+        other => other?,
+    };
+    let mut files = control.drain().flat_map(|message| {
+        let files = match message {
+            RecvAncillaryMessage::ScmRights(files) => Some(files),
+            _ => None,
+        };
+        files.into_iter().flatten()
+    });
+    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+    let ring = files.next().ok_or_else(invalid)?;
+    let bell = files.next().ok_or_else(invalid)?;
+    if files.next().is_some() || received.flags.contains(ReturnFlags::TRUNC) {
+        return Err(invalid());
+    }
+    let bytes = bytes.get(..received.bytes).ok_or_else(invalid)?;
+    let welcome = Welcome::parse(bytes).ok_or_else(invalid)?;
+    Ok(Some((welcome, ring, bell)))
+}
+
+/// Whether the other side has closed the connection or died. Does not wait.
+pub(crate) fn is_over(socket: impl AsFd) -> bool {
+    let flags = PollFlags::IN | PollFlags::RDHUP;
+    wait(socket, flags, Duration::ZERO)
+}
+
+/// Waits until there is something to receive or the connection is over, for `limit` at most.
+pub(crate) fn wait_readable(socket: impl AsFd, limit: Duration) {
+    wait(socket, PollFlags::IN, limit);
+}
+
+fn wait(socket: impl AsFd, flags: PollFlags, limit: Duration) -> bool {
+    let limit = Timespec::try_from(limit).ok();
+    let mut polled = [PollFd::new(&socket, flags)];
+    match rustix::event::poll(&mut polled, limit.as_ref()) {
+        Ok(ready) => ready != 0,
+        // A signal: the caller looks again anyway. Anything else is a descriptor that can no longer be waited for.
+        Err(error) => error != Errno::INTR,
+    }
+}
+
+pub(crate) mod peer {
+    //! What the kernel says of a connection's other end.
+    #![expect(
+        unsafe_code,
+        reason = "socket options that rustix does not offer, or not for a peer of pid 0"
+    )]
+
+    use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+    use super::Peer;
+
+    /// `SO_PEERPIDFD` of asm-generic/socket.h, Linux 6.5; absent from libc's constants.
+    const PEER_PIDFD: libc::c_int = 77;
+
+    /// Its credentials. `None` when the kernel does not tell.
+    pub(crate) fn credentials(socket: BorrowedFd<'_>) -> Option<Peer> {
+        let mut found = libc::ucred {
+            pid: 0,
+            uid: u32::MAX,
+            gid: u32::MAX,
+        };
+        let mut len = libc::socklen_t::try_from(size_of::<libc::ucred>()).ok()?;
+        // SAFETY: pointer and length describe `found`, which any bytes may fill.
+        let code = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut found).cast(),
+                &raw mut len,
+            )
+        };
+        let whole = usize::try_from(len) == Ok(size_of::<libc::ucred>());
+        (code == 0 && whole).then_some(Peer {
+            pid: found.pid,
+            uid: found.uid,
+            gid: found.gid,
+        })
+    }
+
+    /// A descriptor that becomes readable when the process ends that connected. `None` when there is no such thing (an
+    /// old kernel with a process of another namespace): then the socket alone tells.
+    pub(crate) fn process(socket: BorrowedFd<'_>, peer: Peer) -> Option<OwnedFd> {
+        let mut fd: libc::c_int = -1;
+        let mut len = libc::socklen_t::try_from(size_of::<libc::c_int>()).ok()?;
+        // SAFETY: pointer and length describe `fd`.
+        let code = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                PEER_PIDFD,
+                (&raw mut fd).cast(),
+                &raw mut len,
+            )
+        };
+        if code == 0 && fd >= 0 {
+            // SAFETY: the kernel has just made this descriptor for us.
+            return Some(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+        let pid = rustix::process::Pid::from_raw(peer.pid)?;
+        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_welcome_is_canonical_or_refused() {
+        let welcome = Welcome {
+            incarnation: [9; 16],
+            arena: 0x7ffe,
+        };
+        let bytes = welcome.to_bytes();
+        assert_eq!(Welcome::parse(&bytes), Some(welcome));
+        for at in [0, 8, 14, 15, 32, 63] {
+            let mut bad = bytes;
+            bad[at] ^= 0x40;
+            assert_eq!(Welcome::parse(&bad), None, "byte {at}");
+        }
+        assert_eq!(Welcome::parse(&bytes[..63]), None);
+        assert_eq!(Welcome::parse(&[]), None);
+    }
+
+    #[test]
+    fn only_a_deserted_socket_is_replaced() {
+        let dir = std::env::temp_dir().join(format!("sr-rpc-listen-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("zone");
+        let first = listen(&path, 0o600).unwrap();
+        assert_eq!(
+            listen(&path, 0o600).unwrap_err().kind(),
+            io::ErrorKind::AddrInUse
+        );
+        drop(first);
+        let second = listen(&path, 0o640).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+        drop(second);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(
+            listen(&path, 0o600).unwrap_err().kind(),
+            io::ErrorKind::AddrInUse
+        );
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn the_peer_is_known_and_its_end_is_seen() {
+        let dir = std::env::temp_dir().join(format!("sr-rpc-peer-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("zone");
+        let listener = listen(&path, 0o600).unwrap();
+        assert!(accept(&listener).unwrap().is_none());
+        let client = connect(&path).unwrap().unwrap();
+        let server = accept(&listener).unwrap().unwrap();
+        let peer = peer::credentials(server.as_fd()).unwrap();
+        assert_eq!(u32::try_from(peer.pid), Ok(std::process::id()));
+        assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
+        assert!(peer::process(server.as_fd(), peer).is_some());
+        assert!(receive_welcome(&client).unwrap().is_none());
+        assert!(!is_over(&client));
+        drop(server);
+        assert!(is_over(&client));
+        assert!(receive_welcome(&client).is_err());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

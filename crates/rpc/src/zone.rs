@@ -1,0 +1,471 @@
+//! The zone's end: many rings, one thread that carries out.
+//!
+//! The engine's thread goes round the rings that had work lately. A ring without work is *parked*: it is not looked at until
+//! its backend rings the doorbell, so that idle connections cost nothing. When all are parked the thread sleeps on the doorbell.
+//! A second thread waits for connections, and for the ends of sockets and processes; it touches no ring.
+//!
+//! - R1: one thread, each ring's descriptors in their order; rings take turns after [`TURN`] descriptors.
+//! - R3: a descriptor is copied once, before it is looked at. A ring whose `tail` is impossible is closed.
+//! - A descriptor that is in flight when its backend dies may or may not be carried out; nobody waits for it.
+//!
+//! Must not: know what an operation means.
+
+use core::fmt;
+use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::{AtomicBool, fence};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+
+use rustix::event::{EventfdFlags, epoll};
+
+use crate::Op;
+use crate::doorbell::{self, Bell, SLEEP_MAX, SPINS, YIELDS};
+use crate::memory::Mapping;
+use crate::ring::{Answer, Area, Descriptor, ENTRIES, FIRST, Ring};
+use crate::socket::{self, Peer, Welcome};
+
+/// Descriptors of one ring that are carried out before the next ring has its turn.
+const TURN: u32 = 256;
+/// Posted descriptors after which the backend is told how far the zone is.
+const REPORT: u32 = 64;
+/// Rounds without work after which a ring is parked while others work.
+const QUIET_ROUNDS: u32 = 4096;
+
+/// What the zone does with descriptors. Called by one thread.
+pub trait Handler {
+    /// A backend has connected. Answers with the number of its arena, which no other open ring has; `None` refuses it.
+    fn opened(&mut self, peer: &Peer) -> Option<u16>;
+
+    /// The ring of this arena is closed.
+    fn closed(&mut self, arena: u16);
+
+    /// Carries a descriptor out. Arguments in `area` may change under one's hands: copy once, then look.
+    ///
+    /// The answer to a posted operation is dropped.
+    fn carry_out(&mut self, arena: u16, descriptor: &Descriptor, area: &Area) -> Answer;
+
+    /// Nothing is to be done at the moment: called before the thread sleeps, and at least every 100 ms while rings are open and it
+    /// is idle.
+    fn idle(&mut self) {}
+}
+
+/// Stops a [`Server`] from another thread.
+#[derive(Clone)]
+pub struct Stopper {
+    stop: Arc<AtomicBool>,
+    bell: Arc<Mapping<Bell>>,
+}
+
+impl Stopper {
+    /// Closes all rings; [`Server::run`] returns.
+    pub fn stop(&self) {
+        self.stop.store(true, SeqCst);
+        self.bell.ring_loudly();
+    }
+}
+
+impl fmt::Debug for Stopper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stopper").finish_non_exhaustive()
+    }
+}
+
+/// The zone's end of all rings.
+pub struct Server {
+    path: PathBuf,
+    incarnation: [u8; 16],
+    epoll: Arc<OwnedFd>,
+    quit: Arc<OwnedFd>,
+    listener: Option<OwnedFd>,
+    bell: Arc<Mapping<Bell>>,
+    bell_file: OwnedFd,
+    stop: Arc<AtomicBool>,
+    rings: BTreeMap<u64, Served>,
+    active: Vec<u64>,
+    next_id: u64,
+    /// Rings of the doorbell that were followed up.
+    heard: u32,
+}
+
+/// One ring, as the zone sees it.
+struct Served {
+    ring: Mapping<Ring>,
+    /// Closing it is how the backend learns that it is over.
+    _socket: OwnedFd,
+    /// Keeps the process's end watched.
+    _process: Option<OwnedFd>,
+    arena: u16,
+    /// Descriptors carried out. The zone's own: what stands in the shared memory is never read back.
+    done: u32,
+    quiet_rounds: u32,
+}
+
+/// What the watching thread reports.
+enum Event {
+    Connected(OwnedFd),
+    Gone(u64),
+}
+
+const LISTENER: u64 = u64::MAX;
+const QUIT: u64 = u64::MAX - 1;
+
+impl Server {
+    /// Listens at `path`, whose file gets the permissions `mode`; rings get the number `incarnation`.
+    ///
+    /// # Errors
+    ///
+    /// `AddrInUse` when a zone listens there, or something other than a socket is there; otherwise the kernel's.
+    pub fn bind(path: &Path, mode: u32, incarnation: [u8; 16]) -> io::Result<Self> {
+        let (bell, bell_file) = Mapping::create("strongroom-bell")?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let quit = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let listener = socket::listen(path, mode)?;
+        let input = epoll::EventFlags::IN;
+        epoll::add(
+            &epoll,
+            &listener,
+            epoll::EventData::new_u64(LISTENER),
+            input,
+        )?;
+        epoll::add(&epoll, &quit, epoll::EventData::new_u64(QUIT), input)?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            incarnation,
+            epoll: Arc::new(epoll),
+            quit: Arc::new(quit),
+            listener: Some(listener),
+            bell: Arc::new(bell),
+            bell_file,
+            stop: Arc::new(AtomicBool::new(false)),
+            rings: BTreeMap::new(),
+            active: Vec::new(),
+            next_id: 0,
+            heard: 0,
+        })
+    }
+
+    /// What stops it.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper {
+            stop: Arc::clone(&self.stop),
+            bell: Arc::clone(&self.bell),
+        }
+    }
+
+    /// Serves until it is stopped. This thread is the one that carries out.
+    ///
+    /// # Errors
+    ///
+    /// Of the kernel, when the second thread cannot be started.
+    pub fn run(mut self, handler: &mut impl Handler) -> io::Result<()> {
+        let (sender, events) = mpsc::channel();
+        let watcher = self.start_watcher(sender)?;
+        self.serve(handler, &events);
+        for (_, served) in core::mem::take(&mut self.rings) {
+            close(&served);
+            handler.closed(served.arena);
+        }
+        // It fails when the counter is full: then the thread is being woken already.
+        let _ = rustix::io::write(&*self.quit, &1_u64.to_le_bytes());
+        let ended = watcher.join();
+        // Nobody should find a socket at which nobody listens; if it cannot be removed, the next start replaces it.
+        drop(std::fs::remove_file(&self.path));
+        ended.map_err(|_| io::Error::other("the zone's watching thread has panicked"))
+    }
+
+    fn serve(&mut self, handler: &mut impl Handler, events: &Receiver<Event>) {
+        let mut quiet = 0;
+        while !self.stop.load(SeqCst) {
+            let count = self.bell.count();
+            if count != self.heard {
+                self.heard = count;
+                self.follow(handler, events);
+                self.find_work();
+            }
+            if self.round(handler) {
+                quiet = 0;
+                continue;
+            }
+            quiet += 1;
+            if quiet < SPINS {
+                core::hint::spin_loop();
+            } else if quiet < SPINS + YIELDS {
+                std::thread::yield_now();
+            } else {
+                quiet = 0;
+                handler.idle();
+                self.sleep();
+            }
+        }
+    }
+
+    /// One turn for each active ring. Whether anything was done.
+    fn round(&mut self, handler: &mut impl Handler) -> bool {
+        let mut worked = false;
+        let mut at = 0;
+        while let Some(id) = self.active.get(at).copied() {
+            let outcome = match self.rings.get_mut(&id) {
+                Some(served) => served.turn(handler),
+                None => Turn::Park,
+            };
+            match outcome {
+                Turn::Worked => worked = true,
+                Turn::Quiet => {}
+                Turn::Park => {
+                    self.active.swap_remove(at);
+                    continue;
+                }
+                Turn::Impossible => {
+                    self.close(id, handler);
+                    continue;
+                }
+            }
+            at += 1;
+        }
+        worked
+    }
+
+    /// Parks everything and sleeps on the doorbell, unless there is work after all.
+    fn sleep(&mut self) {
+        for served in self.rings.values_mut() {
+            served.park();
+        }
+        self.active.clear();
+        fence(SeqCst);
+        if self.rings.values().any(Served::has_work) {
+            self.find_work();
+            return;
+        }
+        let limit = (!self.rings.is_empty()).then_some(SLEEP_MAX);
+        self.bell.sleep(self.heard, limit);
+        // After the longest sleep too: a ring is served even if somebody has scribbled over the doorbell.
+        self.find_work();
+    }
+
+    /// Makes the rings active that have work, or of which nobody would learn that they have.
+    fn find_work(&mut self) {
+        self.active.clear();
+        for (id, served) in &mut self.rings {
+            // The backend clears the mark before it rings. Its work may have been done before the ring was heard: then the
+            // mark has to be set again, which happens after some quiet rounds.
+            let unmarked = served.ring.header.parked.0.load(SeqCst) == 0;
+            if unmarked || served.has_work() {
+                served.unpark();
+                self.active.push(*id);
+            }
+        }
+    }
+
+    fn follow(&mut self, handler: &mut impl Handler, events: &Receiver<Event>) {
+        while let Ok(event) = events.try_recv() {
+            match event {
+                Event::Gone(id) => self.close(id, handler),
+                // What does not come about - no memory, no descriptors, nobody there any more - ends with the socket, which
+                // is all that the backend needs to know.
+                Event::Connected(socket) => drop(self.open(socket, handler)),
+            }
+        }
+    }
+
+    fn open(&mut self, socket: OwnedFd, handler: &mut impl Handler) -> io::Result<()> {
+        let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
+        let peer = socket::peer::credentials(socket.as_fd()).ok_or_else(denied)?;
+        let (ring, file) = Mapping::<Ring>::create("strongroom-ring")?;
+        ring.publish_tail(FIRST);
+        ring.publish_done(FIRST);
+        let process = socket::peer::process(socket.as_fd(), peer);
+        let arena = handler.opened(&peer).ok_or_else(denied)?;
+        let id = self.next_id;
+        self.next_id += 1;
+        let welcome = Welcome {
+            incarnation: self.incarnation,
+            arena,
+        };
+        let watched = self.watch(id, &socket, process.as_ref()).and_then(|()| {
+            let files = [file.as_fd(), self.bell_file.as_fd()];
+            socket::send_welcome(&socket, welcome, files)
+        });
+        if let Err(error) = watched {
+            handler.closed(arena);
+            return Err(error);
+        }
+        let mut served = Served {
+            ring,
+            _socket: socket,
+            _process: process,
+            arena,
+            done: FIRST,
+            quiet_rounds: 0,
+        };
+        served.park();
+        self.rings.insert(id, served);
+        Ok(())
+    }
+
+    fn watch(&self, id: u64, socket: &OwnedFd, process: Option<&OwnedFd>) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(id);
+        let end = epoll::EventFlags::RDHUP | epoll::EventFlags::ONESHOT;
+        epoll::add(&*self.epoll, socket, data, end)?;
+        if let Some(process) = process {
+            let end = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+            epoll::add(&*self.epoll, process, data, end)?;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, id: u64, handler: &mut impl Handler) {
+        if let Some(served) = self.rings.remove(&id) {
+            close(&served);
+            handler.closed(served.arena);
+        }
+        self.active.retain(|active| *active != id);
+    }
+
+    fn start_watcher(&mut self, events: Sender<Event>) -> io::Result<JoinHandle<()>> {
+        let listener = self.listener.take().ok_or(io::ErrorKind::NotConnected)?;
+        let watcher = Watcher {
+            listener,
+            epoll: Arc::clone(&self.epoll),
+            events,
+            bell: Arc::clone(&self.bell),
+        };
+        let thread = std::thread::Builder::new().name("zone-watch".into());
+        thread.spawn(move || watcher.run())
+    }
+}
+
+/// Tells the backend that nothing will be carried out any more.
+fn close(served: &Served) {
+    served.ring.header.closed.0.store(1, SeqCst);
+    doorbell::wake(&served.ring.header.done.0);
+}
+
+enum Turn {
+    Worked,
+    Quiet,
+    Park,
+    Impossible,
+}
+
+impl Served {
+    fn has_work(&self) -> bool {
+        self.ring.tail() != self.done
+    }
+
+    fn turn(&mut self, handler: &mut impl Handler) -> Turn {
+        let tail = self.ring.tail();
+        let count = tail.wrapping_sub(self.done);
+        if count > ENTRIES {
+            return Turn::Impossible;
+        }
+        if count == 0 {
+            self.quiet_rounds += 1;
+            if self.quiet_rounds < QUIET_ROUNDS {
+                return Turn::Quiet;
+            }
+            self.park();
+            fence(SeqCst);
+            if !self.has_work() {
+                return Turn::Park;
+            }
+            self.unpark();
+            return Turn::Quiet;
+        }
+        self.quiet_rounds = 0;
+        self.carry_out(count.min(TURN), handler);
+        Turn::Worked
+    }
+
+    fn carry_out(&mut self, count: u32, handler: &mut impl Handler) {
+        let mut unreported = 0;
+        for _ in 0..count {
+            let descriptor = self.ring.take(self.done);
+            let answer = handler.carry_out(self.arena, &descriptor, self.ring.area());
+            let posted = Op::from_number(descriptor.op).is_some_and(Op::is_posted);
+            if !posted {
+                self.ring.answer(self.done, &answer);
+            }
+            self.done = self.done.wrapping_add(1);
+            unreported += 1;
+            if !posted || unreported == REPORT {
+                self.report();
+                unreported = 0;
+            }
+        }
+        if unreported != 0 {
+            self.report();
+        }
+    }
+
+    /// Makes `done` known, and wakes the backend if it sleeps.
+    fn report(&self) {
+        let header = &self.ring.header;
+        self.ring.publish_done(self.done);
+        fence(SeqCst);
+        if header.waiting.0.load(SeqCst) != 0 && header.waiting.0.swap(0, SeqCst) != 0 {
+            doorbell::wake(&header.done.0);
+        }
+    }
+
+    fn park(&mut self) {
+        self.quiet_rounds = 0;
+        self.ring.header.parked.0.store(1, SeqCst);
+    }
+
+    fn unpark(&mut self) {
+        self.quiet_rounds = 0;
+        self.ring.header.parked.0.store(0, SeqCst);
+    }
+}
+
+/// Waits for what does not come through a ring.
+struct Watcher {
+    listener: OwnedFd,
+    epoll: Arc<OwnedFd>,
+    events: Sender<Event>,
+    bell: Arc<Mapping<Bell>>,
+}
+
+impl Watcher {
+    fn run(&self) {
+        let mut found = Vec::with_capacity(64);
+        loop {
+            found.clear();
+            let buffer = rustix::buffer::spare_capacity(&mut found);
+            if epoll::wait(&*self.epoll, buffer, None).is_err() {
+                continue;
+            }
+            for event in &found {
+                let sent = match event.data.u64() {
+                    QUIT => return,
+                    LISTENER => self.accept(),
+                    id => self.events.send(Event::Gone(id)).is_ok(),
+                };
+                if !sent {
+                    return;
+                }
+            }
+            self.bell.ring_loudly();
+        }
+    }
+
+    /// Whether somebody still wants connections.
+    fn accept(&self) -> bool {
+        match socket::accept(&self.listener) {
+            Ok(Some(socket)) => self.events.send(Event::Connected(socket)).is_ok(),
+            Ok(None) => true,
+            Err(_) => {
+                // No descriptors or no memory: connections stay in the queue. Without a pause this would be a busy loop.
+                std::thread::sleep(Duration::from_millis(50));
+                true
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Order and equality of values, as the B-tree operator classes of their types have them.
+//!
+//! Invariant: two values compare equal if and only if their token bytes are the same. Must not: hash.
+
+use core::cmp::Ordering;
+
+use num_bigint::BigInt;
+use strongroom_format::columns::Kind;
+use strongroom_rpc::Fault;
+
+use crate::interval::Interval;
+use crate::numeric::{Num, TEN, arithmetic, put_small, small};
+use crate::value::{Buf, Out, Value};
+
+/// Compares two values of one kind. NaN is equal to itself and above everything else.
+///
+/// # Errors
+/// [`Fault::KindMismatch`] when a value is not of the kind's form.
+pub fn compare(kind: Kind, a: Value<'_>, b: Value<'_>) -> Result<Ordering, Fault> {
+    match kind {
+        Kind::Bool | Kind::Int4 | Kind::Int8 | Kind::Date | Kind::Timestamp | Kind::Timestamptz => {
+            Ok(a.int8()?.cmp(&b.int8()?))
+        }
+        Kind::Float8 => Ok(doubles(a.float8()?, b.float8()?)),
+        Kind::Numeric => arithmetic::compare(a, b),
+        Kind::Text | Kind::Bytea => Ok(a.bytes()?.cmp(b.bytes()?)),
+        Kind::Interval => Ok(Interval::read(a)?.compare(Interval::read(b)?)),
+    }
+}
+
+/// `float8_cmp_internal`
+fn doubles(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b)
+        .unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+/// Appends bytes that are the same for values that compare equal, and only for those. Between kinds they mean nothing.
+///
+/// # Errors
+/// [`Fault::KindMismatch`] when the value is not of the kind's form.
+pub fn token_bytes(kind: Kind, value: Value<'_>, token: &mut Buf) -> Result<(), Fault> {
+    match kind {
+        Kind::Bool | Kind::Int4 | Kind::Int8 | Kind::Date | Kind::Timestamp | Kind::Timestamptz => {
+            token.extend(&value.word()?.to_le_bytes());
+        }
+        Kind::Float8 => {
+            let number = value.float8()?;
+            let number = if number.is_nan() {
+                f64::NAN
+            } else if number == 0.0 {
+                0.0
+            } else {
+                number
+            };
+            token.extend(&number.to_bits().to_le_bytes());
+        }
+        Kind::Numeric => numeric_token(value, token)?,
+        Kind::Text | Kind::Bytea => token.extend(value.bytes()?),
+        Kind::Interval => token.extend(&Interval::read(value)?.span().to_le_bytes()),
+    }
+    Ok(())
+}
+
+/// The form of the same number with the least scale.
+fn numeric_token(value: Value<'_>, token: &mut Buf) -> Result<(), Fault> {
+    let mut least = Out::new();
+    if let Some((unscaled, scale)) = small(value) {
+        let (mut unscaled, mut scale) =
+            (i128::from(unscaled), if unscaled == 0 { 0 } else { scale });
+        while scale > 0 && unscaled % TEN[1] == 0 {
+            unscaled /= TEN[1];
+            scale -= 1;
+        }
+        put_small(&mut least, unscaled, scale);
+    } else if let Num::Fin(unscaled, scale) = Num::read(value)? {
+        // Of 0 every digit is a zero at the end.
+        let text = unscaled.magnitude().to_string();
+        let zeros = u32::try_from(text.len() - text.trim_end_matches('0').len()).unwrap_or(0);
+        let drop = if unscaled == BigInt::ZERO {
+            scale
+        } else {
+            zeros.min(scale)
+        };
+        let unscaled = unscaled / BigInt::from(crate::numeric::ten(drop));
+        Num::Fin(unscaled, scale - drop).put(&mut least)?;
+    } else {
+        least.set(value);
+    }
+    match least.value() {
+        Value::Word(word) => token.extend(&word.to_le_bytes()),
+        Value::Bytes(bytes) => {
+            // Longer than a word, so that no form of bytes is taken for one.
+            token.extend(bytes);
+            token.extend(&[0; 8]);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numeric::forms;
+
+    fn token(kind: Kind, value: Value<'_>) -> Vec<u8> {
+        let mut token = Buf::new();
+        token_bytes(kind, value, &mut token).unwrap();
+        token.as_slice().to_vec()
+    }
+
+    #[test]
+    fn equal_numerics_have_one_token_and_others_have_others() {
+        let texts = [
+            "0", "0.000", "1", "1.0", "1.00000", "10", "1e1", "1e40", "1e40", "NaN", "inf", "-inf",
+            "0.1", "-1",
+        ];
+        let parsed = texts.map(|text| {
+            let mut out = Out::new();
+            assert!(forms::parse(text, &mut out).is_ok());
+            out
+        });
+        let mut long = Out::new();
+        assert!(forms::parse("0.0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000", &mut long).is_ok());
+        assert_eq!(
+            token(Kind::Numeric, long.value()),
+            token(Kind::Numeric, parsed[0].value())
+        );
+        for a in &parsed {
+            for b in &parsed {
+                let equal = compare(Kind::Numeric, a.value(), b.value()) == Ok(Ordering::Equal);
+                assert_eq!(
+                    equal,
+                    token(Kind::Numeric, a.value()) == token(Kind::Numeric, b.value())
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_and_nans_of_doubles_are_equal() {
+        let (zero, minus) = (Value::of_float8(0.0), Value::of_float8(-0.0));
+        assert_eq!(compare(Kind::Float8, zero, minus), Ok(Ordering::Equal));
+        assert_eq!(token(Kind::Float8, zero), token(Kind::Float8, minus));
+        let (nan, other) = (Value::of_float8(f64::NAN), Value::of_float8(-f64::NAN));
+        assert_eq!(compare(Kind::Float8, nan, other), Ok(Ordering::Equal));
+        assert_eq!(token(Kind::Float8, nan), token(Kind::Float8, other));
+        assert_eq!(
+            compare(Kind::Float8, nan, Value::of_float8(f64::INFINITY)),
+            Ok(Ordering::Greater)
+        );
+    }
+}

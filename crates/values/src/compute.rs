@@ -1,0 +1,546 @@
+//! The functions of `strongroom_rpc::function::FUNCTIONS`, each by its code.
+//!
+//! A code is resolved once, to a function pointer; calling it takes its arguments by position and checks that each is what the function
+//! takes. Must not: compute anything itself that is more than one line.
+
+use strongroom_rpc::Fault;
+use strongroom_rpc::function::{Field, Function};
+
+use crate::datetime;
+use crate::field::{self, As};
+use crate::float;
+use crate::interval::Interval;
+use crate::numeric::{arithmetic, forms};
+use crate::text;
+use crate::textual;
+use crate::value::{Operand, Out, Settings, Value};
+use crate::{Unreadable, like};
+
+/// The arguments of one call.
+#[derive(Clone, Copy)]
+struct Args<'a>(&'a [Operand<'a>]);
+
+impl<'a> Args<'a> {
+    fn value(self, at: usize) -> Result<Value<'a>, Fault> {
+        match self.0.get(at) {
+            Some(Operand::Value(value)) => Ok(*value),
+            _ => Err(Fault::KindMismatch),
+        }
+    }
+
+    fn plain(self, at: usize) -> Result<i32, Fault> {
+        match self.0.get(at) {
+            Some(Operand::Plain(plain)) => Ok(*plain),
+            _ => Err(Fault::KindMismatch),
+        }
+    }
+
+    /// The field, which comes first where there is one.
+    fn field(self) -> Result<Field, Fault> {
+        match self.0.first() {
+            Some(Operand::Field(field)) => Ok(*field),
+            _ => Err(Fault::KindMismatch),
+        }
+    }
+
+    fn int4(self, at: usize) -> Result<i32, Fault> {
+        self.value(at)?.int4()
+    }
+
+    fn int8(self, at: usize) -> Result<i64, Fault> {
+        self.value(at)?.int8()
+    }
+
+    fn float8(self, at: usize) -> Result<f64, Fault> {
+        self.value(at)?.float8()
+    }
+
+    fn text(self, at: usize) -> Result<&'a str, Fault> {
+        self.value(at)?.text()
+    }
+
+    fn bytes(self, at: usize) -> Result<&'a [u8], Fault> {
+        self.value(at)?.bytes()
+    }
+
+    fn interval(self, at: usize) -> Result<Interval, Fault> {
+        Interval::read(self.value(at)?)
+    }
+}
+
+type Routine = fn(Args<'_>, &Settings, &mut Out) -> Result<(), Fault>;
+type Predicate = fn(Args<'_>) -> Result<bool, Fault>;
+
+/// A function that gives a value, resolved.
+#[derive(Clone, Copy)]
+pub struct Computation(Routine);
+
+impl Computation {
+    /// The computation of `function`. `None` when it gives a truth.
+    #[must_use]
+    pub fn of(function: &Function) -> Option<Self> {
+        let code = function.code;
+        let routine = match code {
+            100..120 => integer(code),
+            120..140 => double(code),
+            140..160 => numeric(code),
+            160..200 => string(code),
+            200..230 => instant(code).or_else(|| instant_field(code)),
+            230..300 => span(code),
+            300..330 => cast(code),
+            330.. => textual_cast(code),
+            _ => None,
+        };
+        routine.map(Self)
+    }
+
+    /// Carries it out.
+    ///
+    /// # Errors
+    /// The fault that PostgreSQL's function has; [`Fault::KindMismatch`] for arguments that are not the function's.
+    pub fn run(
+        self,
+        args: &[Operand<'_>],
+        settings: &Settings,
+        out: &mut Out,
+    ) -> Result<(), Fault> {
+        (self.0)(Args(args), settings, out)
+    }
+}
+
+/// A function that gives a truth, resolved.
+#[derive(Clone, Copy)]
+pub struct Condition(Predicate);
+
+impl Condition {
+    /// The condition of `function`. `None` when it gives a value.
+    #[must_use]
+    pub fn of(function: &Function) -> Option<Self> {
+        let predicate: Predicate = match function.code {
+            174 => |a| like::matches(a.bytes(0)?, a.bytes(1)?, false),
+            175 => |a| Ok(!like::matches(a.bytes(0)?, a.bytes(1)?, false)?),
+            176 => |a| like::matches(a.bytes(0)?, a.bytes(1)?, true),
+            177 => |a| Ok(!like::matches(a.bytes(0)?, a.bytes(1)?, true)?),
+            179 => |a| Ok(a.bytes(0)?.starts_with(a.bytes(1)?)),
+            _ => return None,
+        };
+        Some(Self(predicate))
+    }
+
+    /// Carries it out.
+    ///
+    /// # Errors
+    /// As [`Computation::run`].
+    pub fn run(self, args: &[Operand<'_>]) -> Result<bool, Fault> {
+        (self.0)(Args(args))
+    }
+}
+
+/// Computes `function`, which gives a value.
+///
+/// # Errors
+/// As [`Computation::run`]; [`Fault::BadRequest`] when the function gives a truth.
+pub fn compute(
+    function: &Function,
+    args: &[Operand<'_>],
+    settings: &Settings,
+    out: &mut Out,
+) -> Result<(), Fault> {
+    Computation::of(function)
+        .ok_or(Fault::BadRequest)?
+        .run(args, settings, out)
+}
+
+/// Computes `function`, which gives a truth.
+///
+/// # Errors
+/// As [`Condition::run`]; [`Fault::BadRequest`] when the function gives a value.
+pub fn test(function: &Function, args: &[Operand<'_>]) -> Result<bool, Fault> {
+    Condition::of(function).ok_or(Fault::BadRequest)?.run(args)
+}
+
+fn put4(result: Option<i32>, out: &mut Out) -> Result<(), Fault> {
+    out.set_int4(result.ok_or(Fault::Int4OutOfRange)?);
+    Ok(())
+}
+
+fn put8(result: Option<i64>, out: &mut Out) -> Result<(), Fault> {
+    out.set_int8(result.ok_or(Fault::Int8OutOfRange)?);
+    Ok(())
+}
+
+fn put_double(result: f64, out: &mut Out) -> Result<(), Fault> {
+    out.set_float8(result);
+    Ok(())
+}
+
+fn put_timestamp(result: i64, out: &mut Out) -> Result<(), Fault> {
+    out.set_int8(result);
+    Ok(())
+}
+
+fn put_date(result: i32, out: &mut Out) -> Result<(), Fault> {
+    out.set_int4(result);
+    Ok(())
+}
+
+fn put_interval(result: Interval, out: &mut Out) -> Result<(), Fault> {
+    result.put(out);
+    Ok(())
+}
+
+/// A divisor that is not 0.
+fn divisor<T: PartialEq + Default>(b: T) -> Result<T, Fault> {
+    if b == T::default() {
+        Err(Fault::DivisionByZero)
+    } else {
+        Ok(b)
+    }
+}
+
+fn integer(code: u16) -> Option<Routine> {
+    let routine: Routine = match code {
+        100 => |a, _, out| put4(a.int4(0)?.checked_add(a.int4(1)?), out),
+        101 => |a, _, out| put4(a.int4(0)?.checked_sub(a.int4(1)?), out),
+        102 => |a, _, out| put4(a.int4(0)?.checked_mul(a.int4(1)?), out),
+        103 => |a, _, out| put4(a.int4(0)?.checked_div(divisor(a.int4(1)?)?), out),
+        104 => |a, _, out| put4(Some(a.int4(0)?.wrapping_rem(divisor(a.int4(1)?)?)), out),
+        105 => |a, _, out| put4(a.int4(0)?.checked_neg(), out),
+        106 => |a, _, out| put4(a.int4(0)?.checked_abs(), out),
+        110 => |a, _, out| put8(a.int8(0)?.checked_add(a.int8(1)?), out),
+        111 => |a, _, out| put8(a.int8(0)?.checked_sub(a.int8(1)?), out),
+        112 => |a, _, out| put8(a.int8(0)?.checked_mul(a.int8(1)?), out),
+        113 => |a, _, out| put8(a.int8(0)?.checked_div(divisor(a.int8(1)?)?), out),
+        114 => |a, _, out| put8(Some(a.int8(0)?.wrapping_rem(divisor(a.int8(1)?)?)), out),
+        115 => |a, _, out| put8(a.int8(0)?.checked_neg(), out),
+        116 => |a, _, out| put8(a.int8(0)?.checked_abs(), out),
+        _ => return None,
+    };
+    Some(routine)
+}
+
+fn double(code: u16) -> Option<Routine> {
+    let routine: Routine = match code {
+        120 => |a, _, out| put_double(float::add(a.float8(0)?, a.float8(1)?)?, out),
+        121 => |a, _, out| put_double(float::sub(a.float8(0)?, a.float8(1)?)?, out),
+        122 => |a, _, out| put_double(float::mul(a.float8(0)?, a.float8(1)?)?, out),
+        123 => |a, _, out| put_double(float::div(a.float8(0)?, a.float8(1)?)?, out),
+        124 => |a, _, out| put_double(-a.float8(0)?, out),
+        125 => |a, _, out| put_double(a.float8(0)?.abs(), out),
+        126 => |a, _, out| put_double(float::sqrt(a.float8(0)?)?, out),
+        127 => |a, _, out| put_double(a.float8(0)?.round_ties_even(), out),
+        128 => |a, _, out| put_double(a.float8(0)?.trunc(), out),
+        129 => |a, _, out| put_double(a.float8(0)?.ceil(), out),
+        130 => |a, _, out| put_double(a.float8(0)?.floor(), out),
+        _ => return None,
+    };
+    Some(routine)
+}
+
+fn numeric(code: u16) -> Option<Routine> {
+    let routine: Routine = match code {
+        140 => |a, _, out| arithmetic::add(a.value(0)?, a.value(1)?, out),
+        141 => |a, _, out| arithmetic::sub(a.value(0)?, a.value(1)?, out),
+        142 => |a, _, out| arithmetic::mul(a.value(0)?, a.value(1)?, out),
+        143 => |a, _, out| arithmetic::div(a.value(0)?, a.value(1)?, out),
+        144 => |a, _, out| arithmetic::modulo(a.value(0)?, a.value(1)?, out),
+        145 => |a, _, out| arithmetic::negate(a.value(0)?, out),
+        146 => |a, _, out| arithmetic::abs(a.value(0)?, out),
+        147 => |a, _, out| arithmetic::round(a.value(0)?, a.plain(1)?, out),
+        148 => |a, _, out| arithmetic::round(a.value(0)?, 0, out),
+        149 => |a, _, out| arithmetic::trunc(a.value(0)?, a.plain(1)?, out),
+        150 => |a, _, out| arithmetic::trunc(a.value(0)?, 0, out),
+        151 => |a, _, out| arithmetic::toward(a.value(0)?, 1, out),
+        152 => |a, _, out| arithmetic::toward(a.value(0)?, -1, out),
+        153 => |a, _, out| arithmetic::sqrt(a.value(0)?, out),
+        _ => return None,
+    };
+    Some(routine)
+}
+
+fn string(code: u16) -> Option<Routine> {
+    let routine: Routine = match code {
+        160 | 190 => |a, _, out| textual::concatenate(a.bytes(0)?, a.bytes(1)?, out),
+        161 => |a, _, out| Ok(textual::map_case(a.bytes(0)?, u8::to_ascii_uppercase, out)),
+        162 => |a, _, out| Ok(textual::map_case(a.bytes(0)?, u8::to_ascii_lowercase, out)),
+        163 => |a, _, out| put4(Some(textual::characters(a.text(0)?)), out),
+        164 => |a, _, out| textual::substring(a.text(0)?, a.plain(1)?, None, out),
+        165 => |a, _, out| textual::substring(a.text(0)?, a.plain(1)?, Some(a.plain(2)?), out),
+        166 => |a, _, out| Ok(textual::left(a.text(0)?, a.plain(1)?, out)),
+        167 => |a, _, out| Ok(textual::right(a.text(0)?, a.plain(1)?, out)),
+        168 => |a, _, out| Ok(out.set_bytes(a.text(0)?.trim_matches(' ').as_bytes())),
+        169 => |a, _, out| Ok(out.set_bytes(a.text(0)?.trim_start_matches(' ').as_bytes())),
+        170 => |a, _, out| Ok(out.set_bytes(a.text(0)?.trim_end_matches(' ').as_bytes())),
+        171 => |a, _, out| put4(Some(textual::position(a.text(0)?, a.text(1)?)), out),
+        172 => |a, _, out| textual::replace(a.text(0)?, a.text(1)?, a.text(2)?, out),
+        173 | 191 => |a, _, out| put4(i32::try_from(a.bytes(0)?.len()).ok(), out),
+        178 => |a, _, out| like::escape(a.text(0)?, a.text(1)?, out),
+        192 => |a, _, out| textual::bytes_substring(a.bytes(0)?, a.plain(1)?, None, out),
+        193 => {
+            |a, _, out| textual::bytes_substring(a.bytes(0)?, a.plain(1)?, Some(a.plain(2)?), out)
+        }
+        _ => return None,
+    };
+    Some(routine)
+}
+
+fn instant(code: u16) -> Option<Routine> {
+    let routine: Routine = match code {
+        200 => |a, _, out| put_date(datetime::date_plus(a.int4(0)?, i64::from(a.int4(1)?))?, out),
+        201 => |a, _, out| {
+            put_date(
+                datetime::date_plus(a.int4(0)?, -i64::from(a.int4(1)?))?,
+                out,
+            )
+        },
+        202 => |a, _, out| put_date(datetime::date_minus(a.int4(0)?, a.int4(1)?)?, out),
+        203 => |a, _, out| {
+            let timestamp = datetime::date_to_timestamp(a.int4(0)?)?;
+            put_timestamp(datetime::timestamp_plus(timestamp, a.interval(1)?)?, out)
+        },
+        204 => |a, _, out| {
+            let timestamp = datetime::date_to_timestamp(a.int4(0)?)?;
+            put_timestamp(
+                datetime::timestamp_plus(timestamp, a.interval(1)?.turned())?,
+                out,
+            )
+        },
+        210 => {
+            |a, _, out| put_timestamp(datetime::timestamp_plus(a.int8(0)?, a.interval(1)?)?, out)
+        }
+        211 => |a, _, out| {
+            put_timestamp(
+                datetime::timestamp_plus(a.int8(0)?, a.interval(1)?.turned())?,
+                out,
+            )
+        },
+        212 | 222 => {
+            |a, _, out| put_interval(datetime::timestamp_minus(a.int8(0)?, a.int8(1)?)?, out)
+        }
+        220 => |a, settings, out| {
+            put_timestamp(
+                datetime::timestamptz_plus(a.int8(0)?, a.interval(1)?, &settings.zone)?,
+                out,
+            )
+        },
+        221 => |a, settings, out| {
+            put_timestamp(
+                datetime::timestamptz_plus(a.int8(0)?, a.interval(1)?.turned(), &settings.zone)?,
+                out,
+            )
+        },
+        _ => return None,
+    };
+    Some(routine)
+}
+
+fn instant_field(code: u16) -> Option<Routine> {
+    let routine: Routine = match code {
+        205 => |a, _, out| field::part_of_date(a.field()?, a.value(1)?, out),
+        206 => |a, _, out| field::of_date(a.field()?, a.int4(1)?, out),
+        213 => |a, _, out| field::of_timestamp(a.field()?, a.int8(1)?, None, As::Double, out),
+        214 => |a, _, out| field::of_timestamp(a.field()?, a.int8(1)?, None, As::Numeric, out),
+        215 => |a, _, out| put_timestamp(field::truncate(a.field()?, a.int8(1)?, None)?, out),
+        223 => |a, settings, out| {
+            field::of_timestamp(
+                a.field()?,
+                a.int8(1)?,
+                Some(&settings.zone),
+                As::Double,
+                out,
+            )
+        },
+        224 => |a, settings, out| {
+            field::of_timestamp(
+                a.field()?,
+                a.int8(1)?,
+                Some(&settings.zone),
+                As::Numeric,
+                out,
+            )
+        },
+        225 => |a, settings, out| {
+            put_timestamp(
+                field::truncate(a.field()?, a.int8(1)?, Some(&settings.zone))?,
+                out,
+            )
+        },
+        _ => return None,
+    };
+    Some(routine)
+}
+
+fn span(code: u16) -> Option<Routine> {
+    let routine: Routine = match code {
+        230 => |a, _, out| put_interval(a.interval(0)?.plus(a.interval(1)?)?, out),
+        231 => |a, _, out| put_interval(a.interval(0)?.minus(a.interval(1)?)?, out),
+        232 => |a, _, out| put_interval(a.interval(0)?.negated()?, out),
+        233 => |a, _, out| put_interval(a.interval(0)?.times(a.float8(1)?)?, out),
+        234 => |a, _, out| field::of_interval(a.field()?, a.interval(1)?, As::Double, out),
+        235 => |a, _, out| field::of_interval(a.field()?, a.interval(1)?, As::Numeric, out),
+        236 => |a, _, out| put_interval(a.interval(0)?.over(a.float8(1)?)?, out),
+        _ => return None,
+    };
+    Some(routine)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "what the cast of a bigint to double precision is"
+)]
+fn cast(code: u16) -> Option<Routine> {
+    let routine: Routine = match code {
+        300 => |a, _, out| put8(Some(i64::from(a.int4(0)?)), out),
+        301 => |a, _, out| put_double(f64::from(a.int4(0)?), out),
+        302 => |a, _, out| Ok(forms::of_int8(i64::from(a.int4(0)?), out)),
+        303 => |a, _, out| put4(i32::try_from(a.int8(0)?).ok(), out),
+        304 => |a, _, out| put_double(a.int8(0)? as f64, out),
+        305 => |a, _, out| Ok(forms::of_int8(a.int8(0)?, out)),
+        306 => |a, _, out| put4(Some(float::to_int4(a.float8(0)?)?), out),
+        307 => |a, _, out| put8(Some(float::to_int8(a.float8(0)?)?), out),
+        308 => |a, _, out| forms::of_float8(a.float8(0)?, out),
+        309 => |a, _, out| put4(Some(forms::to_int4(a.value(0)?)?), out),
+        310 => |a, _, out| put8(Some(forms::to_int8(a.value(0)?)?), out),
+        311 => |a, _, out| put_double(forms::to_float8(a.value(0)?)?, out),
+        312 => |a, _, out| arithmetic::coerce(a.value(0)?, a.plain(1)?, out),
+        313 => |a, _, out| put4(Some(i32::from(a.value(0)?.bool()?)), out),
+        314 => |a, _, out| Ok(out.set(Value::of_bool(a.int4(0)? != 0))),
+        315 => |a, _, out| put_date(datetime::timestamp_to_date(a.int8(0)?)?, out),
+        316 => |a, _, out| put_timestamp(datetime::date_to_timestamp(a.int4(0)?)?, out),
+        317 => |a, settings, out| {
+            put_timestamp(
+                datetime::date_to_timestamptz(a.int4(0)?, &settings.zone)?,
+                out,
+            )
+        },
+        318 => |a, settings, out| {
+            put_timestamp(
+                datetime::timestamp_to_timestamptz(a.int8(0)?, &settings.zone)?,
+                out,
+            )
+        },
+        319 => |a, settings, out| {
+            put_timestamp(
+                datetime::timestamptz_to_timestamp(a.int8(0)?, &settings.zone)?,
+                out,
+            )
+        },
+        320 => |a, settings, out| {
+            put_date(
+                datetime::timestamptz_to_date(a.int8(0)?, &settings.zone)?,
+                out,
+            )
+        },
+        _ => return None,
+    };
+    Some(routine)
+}
+
+fn textual_cast(code: u16) -> Option<Routine> {
+    let routine: Routine =
+        match code {
+            330 => |a, _, out| {
+                Ok(out.set_bytes(if a.value(0)?.bool()? {
+                    b"true"
+                } else {
+                    b"false"
+                }))
+            },
+            331 | 332 => |a, _, out| Ok(text::print_int8(a.int8(0)?, out.begin(20))),
+            333 => |a, _, out| Ok(float::print(a.float8(0)?, out.begin(32))),
+            334 => |a, _, out| forms::print(a.value(0)?, out.begin(0)),
+            335 => |a, _, out| Ok(text::print_date(a.int4(0)?, out.begin(16))),
+            336 => |a, _, out| Ok(text::print_timestamp(a.int8(0)?, None, out.begin(32))),
+            337 => |a, settings, out| {
+                Ok(text::print_timestamp(
+                    a.int8(0)?,
+                    Some(&settings.zone),
+                    out.begin(40),
+                ))
+            },
+            340 => |a, _, out| {
+                let number = text::parse_int4(a.text(0)?);
+                put4(
+                    Some(number.map_err(|why| {
+                        no_integer(why, Fault::InvalidInteger, Fault::Int4OutOfRange)
+                    })?),
+                    out,
+                )
+            },
+            341 => |a, _, out| {
+                let number = text::parse_integer(a.text(0)?, i64::MIN);
+                put8(
+                    Some(number.map_err(|why| {
+                        no_integer(why, Fault::InvalidBigint, Fault::Int8OutOfRange)
+                    })?),
+                    out,
+                )
+            },
+            342 => |a, _, out| {
+                let parsed = forms::parse(a.text(0)?, out);
+                parsed.map_err(|why| no_integer(why, Fault::InvalidNumeric, Fault::NumericOverflow))
+            },
+            343 => |a, _, out| {
+                let parsed = float::parse(a.text(0)?);
+                let number = parsed
+                    .map_err(|why| no_integer(why, Fault::InvalidFloat8, Fault::FloatOverflow))?;
+                put_double(number, out)
+            },
+            _ => return None,
+        };
+    Some(routine)
+}
+
+/// The fault of a text that is no number: `range` where a number was too big, otherwise `syntax`.
+const fn no_integer(why: Unreadable, syntax: Fault, range: Fault) -> Fault {
+    match why {
+        Unreadable::OutOfRange | Unreadable::TooBig => range,
+        _ => syntax,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strongroom_rpc::function::{FUNCTIONS, Gives};
+
+    #[test]
+    fn every_function_of_the_list_is_computed() {
+        for function in FUNCTIONS {
+            let is_value = Computation::of(function).is_some();
+            let is_truth = Condition::of(function).is_some();
+            assert_eq!(
+                is_value,
+                matches!(function.gives, Gives::Value(_)),
+                "{} {}",
+                function.code,
+                function.name
+            );
+            assert_eq!(
+                is_truth,
+                function.gives == Gives::Truth,
+                "{} {}",
+                function.code,
+                function.name
+            );
+        }
+    }
+
+    #[test]
+    fn arguments_of_another_kind_are_a_fault() {
+        let mut out = Out::new();
+        let bytes = b"x";
+        for function in FUNCTIONS
+            .iter()
+            .filter(|function| function.gives != Gives::Truth)
+        {
+            let none = compute(function, &[], &Settings::utc(), &mut out);
+            assert_eq!(none, Err(Fault::KindMismatch), "{}", function.name);
+            // Neither a plain number, nor a field, nor (for most) a value of the right form: never a panic.
+            let args = [Operand::Value(Value::Bytes(bytes)); 3];
+            let _unused = compute(function, &args, &Settings::utc(), &mut out);
+            let args = [Operand::Value(Value::Word(u64::MAX)); 3];
+            let _unused = compute(function, &args, &Settings::utc(), &mut out);
+        }
+    }
+}

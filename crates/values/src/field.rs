@@ -1,0 +1,454 @@
+//! `extract`, `date_part` and `date_trunc`: the fields of dates, timestamps and intervals.
+//!
+//! `extract` gives a numeric, `date_part` a double; both from src/backend/utils/adt/{date,timestamp}.c. Must not: know a zone but through
+//! the civil time that it is given.
+
+use strongroom_rpc::Fault;
+use strongroom_rpc::function::Field;
+
+use crate::datetime::{Civil, UNIX_SECONDS, from_julian, julian};
+use crate::interval::{DAY, Interval, SECOND};
+use crate::numeric::arithmetic;
+use crate::numeric::put_small;
+use crate::value::{Out, Value};
+use crate::zone::Zone;
+
+/// A field's value before it becomes a numeric or a double.
+enum Part {
+    /// An integer.
+    Whole(i64),
+    /// Microseconds or milliseconds: the number, how many digits of it are behind the point, the double.
+    Decimal(i128, u32, f64),
+    /// The Julian day, and microseconds of the day.
+    Julian(i32, i64, f64),
+    /// Infinity, negative when true.
+    Infinite(bool),
+}
+
+/// What becomes of a [`Part`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum As {
+    /// `extract`
+    Numeric,
+    /// `date_part`
+    Double,
+}
+
+fn put(part: &Part, as_what: As, out: &mut Out) -> Result<(), Fault> {
+    if as_what == As::Double {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "PostgreSQL casts to double precision here"
+        )]
+        out.set_float8(match part {
+            Part::Whole(number) => *number as f64,
+            Part::Decimal(_, _, double) | Part::Julian(_, _, double) => *double,
+            Part::Infinite(negative) => {
+                if *negative {
+                    f64::NEG_INFINITY
+                } else {
+                    f64::INFINITY
+                }
+            }
+        });
+        return Ok(());
+    }
+    match part {
+        Part::Whole(number) => put_small(out, i128::from(*number), 0),
+        Part::Decimal(number, scale, _) => put_small(out, *number, *scale),
+        Part::Julian(day, time, _) => return put_julian(*day, *time, out),
+        Part::Infinite(negative) => return crate::numeric::Num::Inf(*negative).put(out),
+    }
+    Ok(())
+}
+
+/// The day and, divided as numerics are, the part of it that is over.
+fn put_julian(day: i32, time: i64, out: &mut Out) -> Result<(), Fault> {
+    let mut operand = [Out::new(), Out::new(), Out::new()];
+    let [over, whole, fraction] = &mut operand;
+    put_small(over, i128::from(time), 0);
+    put_small(whole, i128::from(DAY), 0);
+    arithmetic::div(over.value(), whole.value(), fraction)?;
+    put_small(whole, i128::from(day), 0);
+    arithmetic::add(whole.value(), fraction.value(), out)
+}
+
+/// Fields that a date alone has.
+fn of_calendar(field: Field, year: i32, month: i32, day: i32) -> Option<i64> {
+    let number = match field {
+        Field::Day => day,
+        Field::Month => month,
+        Field::Quarter => (month - 1) / 3 + 1,
+        Field::Week => iso_week(year, month, day).1,
+        // There is no year 0, decade 0 is from 1 BC on, and no century or millennium has number 0.
+        Field::Year => {
+            if year > 0 {
+                year
+            } else {
+                year - 1
+            }
+        }
+        Field::Decade => {
+            if year >= 0 {
+                year / 10
+            } else {
+                -((8 - (year - 1)) / 10)
+            }
+        }
+        Field::Century => {
+            if year > 0 {
+                (year + 99) / 100
+            } else {
+                -((99 - (year - 1)) / 100)
+            }
+        }
+        Field::Millennium => {
+            if year > 0 {
+                (year + 999) / 1000
+            } else {
+                -((999 - (year - 1)) / 1000)
+            }
+        }
+        Field::Isoyear => {
+            let year = iso_week(year, month, day).0;
+            if year <= 0 { year - 1 } else { year }
+        }
+        Field::Dow => weekday(julian(year, month, day)),
+        Field::Isodow => (weekday(julian(year, month, day)) + 6) % 7 + 1,
+        Field::Doy => julian(year, month, day) - julian(year, 1, 1) + 1,
+        _ => return None,
+    };
+    Some(i64::from(number))
+}
+
+/// `j2day`: 0 for Sunday.
+const fn weekday(julian: i32) -> i32 {
+    // In 64 bits: the last day that dates have is near the greatest number.
+    #[expect(clippy::cast_possible_truncation, reason = "below seven")]
+    let day = (julian as i64 + 1).rem_euclid(7) as i32;
+    day
+}
+
+/// The Julian day of the Monday of a year's first week.
+const fn first_monday(year: i32) -> i32 {
+    let fourth = julian(year, 1, 4);
+    fourth - weekday(fourth - 1)
+}
+
+/// `date2isoyear` and `date2isoweek`
+const fn iso_week(year: i32, month: i32, day: i32) -> (i32, i32) {
+    let (today, mut year) = (julian(year, month, day), year);
+    let mut monday = first_monday(year);
+    if today < monday {
+        year -= 1;
+        monday = first_monday(year);
+    }
+    let week = (today - monday) / 7 + 1;
+    if week >= 52 {
+        let next = first_monday(year + 1);
+        if today >= next {
+            return (year + 1, (today - next) / 7 + 1);
+        }
+    }
+    (year, week)
+}
+
+/// A field of an infinite date or time: infinite when it grows with time. The others are null in PostgreSQL, which a
+/// confidential value cannot be.
+fn of_infinite(field: Field, negative: bool) -> Result<Part, Fault> {
+    match field {
+        Field::Year
+        | Field::Decade
+        | Field::Century
+        | Field::Millennium
+        | Field::Julian
+        | Field::Isoyear
+        | Field::Epoch => Ok(Part::Infinite(negative)),
+        _ => Err(Fault::FieldOfInfinity),
+    }
+}
+
+/// `extract(field from date)`
+pub(crate) fn of_date(field: Field, date: i32, out: &mut Out) -> Result<(), Fault> {
+    if matches!(
+        field,
+        Field::Microseconds | Field::Milliseconds | Field::Second | Field::Minute | Field::Hour
+    ) {
+        return Err(Fault::FieldUnsupported);
+    }
+    if crate::datetime::is_infinite_date(date) {
+        return put(&of_infinite(field, date < 0)?, As::Numeric, out);
+    }
+    let day = date + crate::datetime::EPOCH;
+    let number = match field {
+        Field::Julian => i64::from(day),
+        Field::Epoch => i64::from(date) * 86_400 + UNIX_SECONDS,
+        _ => {
+            let (year, month, of_month) = from_julian(day);
+            of_calendar(field, year, month, of_month).ok_or(Fault::FieldUnsupported)?
+        }
+    };
+    put(&Part::Whole(number), As::Numeric, out)
+}
+
+/// `extract` and `date_part` of a timestamp, taken apart in a zone or without one.
+pub(crate) fn of_timestamp(
+    field: Field,
+    timestamp: i64,
+    zone: Option<&Zone>,
+    as_what: As,
+    out: &mut Out,
+) -> Result<(), Fault> {
+    if crate::datetime::is_infinite(timestamp) {
+        return put(&of_infinite(field, timestamp < 0)?, as_what, out);
+    }
+    if field == Field::Epoch {
+        return put(&epoch(timestamp), as_what, out);
+    }
+    let civil = match zone {
+        Some(zone) => Civil::of_zoned(timestamp, zone).map(|(civil, _)| civil),
+        None => Civil::of(timestamp),
+    };
+    let civil = civil.ok_or(Fault::TimestampOutOfRange)?;
+    let part = match field {
+        Field::Minute => Part::Whole(i64::from(civil.minute)),
+        Field::Hour => Part::Whole(i64::from(civil.hour)),
+        Field::Julian => of_julian(&civil),
+        _ => match of_seconds(field, civil.second, civil.micro) {
+            Some(part) => part,
+            None => Part::Whole(
+                of_calendar(field, civil.year, civil.month, civil.day)
+                    .ok_or(Fault::FieldUnsupported)?,
+            ),
+        },
+    };
+    put(&part, as_what, out)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "PostgreSQL computes in double precision here"
+)]
+fn epoch(timestamp: i64) -> Part {
+    const UNIX: i64 = -UNIX_SECONDS * SECOND;
+    // Where the difference does not fit 64 bits PostgreSQL subtracts doubles.
+    let double = match timestamp.checked_sub(UNIX) {
+        Some(since) if timestamp < i64::MAX + UNIX => since as f64,
+        _ => timestamp as f64 - UNIX as f64,
+    };
+    Part::Decimal(
+        i128::from(timestamp) - i128::from(UNIX),
+        6,
+        double / 1_000_000.0,
+    )
+}
+
+fn of_julian(civil: &Civil) -> Part {
+    let seconds = (civil.hour * 60 + civil.minute) * 60 + civil.second;
+    let of_day = (f64::from(seconds) + f64::from(civil.micro) / 1_000_000.0) / 86_400.0;
+    Part::Julian(
+        civil.julian(),
+        civil.time(),
+        f64::from(civil.julian()) + of_day,
+    )
+}
+
+/// Seconds, milliseconds and microseconds, all with what is behind the point.
+fn of_seconds(field: Field, second: i32, micro: i32) -> Option<Part> {
+    let micros = i128::from(second) * i128::from(SECOND) + i128::from(micro);
+    let (second, micro) = (f64::from(second), f64::from(micro));
+    match field {
+        Field::Microseconds => i64::try_from(micros).ok().map(Part::Whole),
+        Field::Milliseconds => Some(Part::Decimal(micros, 3, second * 1000.0 + micro / 1000.0)),
+        Field::Second => Some(Part::Decimal(micros, 6, second + micro / 1_000_000.0)),
+        _ => None,
+    }
+}
+
+/// `extract` and `date_part` of an interval.
+pub(crate) fn of_interval(
+    field: Field,
+    interval: Interval,
+    as_what: As,
+    out: &mut Out,
+) -> Result<(), Fault> {
+    let (years, months) = (interval.months / 12, interval.months % 12);
+    let part = |unit: i64, modulus: i64| interval.time / unit % modulus;
+    let number = match field {
+        Field::Epoch => return put_interval_epoch(interval, as_what, out),
+        Field::Microseconds | Field::Milliseconds | Field::Second => {
+            let second = i32::try_from(part(SECOND, 60)).unwrap_or(0);
+            let micro = i32::try_from(part(1, SECOND)).unwrap_or(0);
+            let part = of_seconds(field, second, micro).ok_or(Fault::FieldUnsupported)?;
+            return put(&part, as_what, out);
+        }
+        Field::Minute => part(crate::interval::MINUTE, 60),
+        Field::Hour => interval.time / crate::interval::HOUR,
+        Field::Day => i64::from(interval.days),
+        Field::Month => i64::from(months),
+        Field::Quarter => i64::from(months / 3 + 1),
+        Field::Year => i64::from(years),
+        Field::Decade => i64::from(years / 10),
+        Field::Century => i64::from(years / 100),
+        Field::Millennium => i64::from(years / 1000),
+        _ => return Err(Fault::FieldUnsupported),
+    };
+    put(&Part::Whole(number), as_what, out)
+}
+
+/// Seconds, with years of 365.25 days and months of 30.
+fn put_interval_epoch(interval: Interval, as_what: As, out: &mut Out) -> Result<(), Fault> {
+    let (years, months) = (interval.months / 12, interval.months % 12);
+    if as_what == As::Numeric {
+        let quarter_days =
+            1461 * i64::from(years) + 120 * i64::from(months) + 4 * i64::from(interval.days);
+        let seconds = i128::from(quarter_days) * 21_600;
+        put_small(out, seconds * 1_000_000 + i128::from(interval.time), 6);
+        return Ok(());
+    }
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "PostgreSQL computes in double precision here"
+    )]
+    let mut seconds = interval.time as f64 / 1_000_000.0;
+    seconds += (365.25 * 86_400.0) * f64::from(years);
+    seconds += (30.0 * 86_400.0) * f64::from(months);
+    seconds += 86_400.0 * f64::from(interval.days);
+    out.set_float8(seconds);
+    Ok(())
+}
+
+/// `date_trunc` of a timestamp, in a zone or without one.
+pub(crate) fn truncate(field: Field, timestamp: i64, zone: Option<&Zone>) -> Result<i64, Fault> {
+    if crate::datetime::is_infinite(timestamp) {
+        return Ok(timestamp);
+    }
+    let rank = rank(field).ok_or(Fault::FieldUnknown)?;
+    let (mut civil, mut offset) = match zone {
+        Some(zone) => Civil::of_zoned(timestamp, zone).ok_or(Fault::TimestampOutOfRange)?,
+        None => (Civil::of(timestamp).ok_or(Fault::TimestampOutOfRange)?, 0),
+    };
+    cut(&mut civil, field, rank);
+    if let Some(zone) = zone
+        && rank >= DAY_RANK
+    {
+        offset = civil.offset_in(zone);
+    }
+    civil.timestamp(offset).ok_or(Fault::TimestampOutOfRange)
+}
+
+const DAY_RANK: u32 = 5;
+
+/// How coarse a field is. `None` for what `date_trunc` does not know.
+const fn rank(field: Field) -> Option<u32> {
+    Some(match field {
+        Field::Microseconds => 0,
+        Field::Milliseconds => 1,
+        Field::Second => 2,
+        Field::Minute => 3,
+        Field::Hour => 4,
+        Field::Day => DAY_RANK,
+        Field::Week => 6,
+        Field::Month => 7,
+        Field::Quarter => 8,
+        Field::Year | Field::Decade | Field::Century | Field::Millennium => 9,
+        _ => return None,
+    })
+}
+
+fn cut(civil: &mut Civil, field: Field, rank: u32) {
+    if rank == 1 {
+        civil.micro = civil.micro / 1000 * 1000;
+    }
+    if rank >= 2 {
+        civil.micro = 0;
+    }
+    if rank >= 3 {
+        civil.second = 0;
+    }
+    if rank >= 4 {
+        civil.minute = 0;
+    }
+    if rank >= DAY_RANK {
+        civil.hour = 0;
+    }
+    if field == Field::Week {
+        (civil.year, civil.month, civil.day) = from_julian(monday_of(civil));
+        return;
+    }
+    if rank >= 7 {
+        civil.day = 1;
+    }
+    if rank >= 8 {
+        civil.month = if rank == 8 {
+            (civil.month - 1) / 3 * 3 + 1
+        } else {
+            1
+        };
+    }
+    civil.year = first_year(field, civil.year);
+}
+
+/// The Monday of the week that `date2isoweek` and `isoweek2date` make of a date.
+const fn monday_of(civil: &Civil) -> i32 {
+    let (_, week) = iso_week(civil.year, civil.month, civil.day);
+    let mut year = civil.year;
+    if week >= 52 && civil.month == 1 {
+        year -= 1;
+    }
+    if week <= 1 && civil.month == 12 {
+        year += 1;
+    }
+    first_monday(year) + (week - 1) * 7
+}
+
+/// The first year of the decade, century or millennium; any other field leaves the year.
+const fn first_year(field: Field, year: i32) -> i32 {
+    let (of, shift) = match field {
+        Field::Decade if year > 0 => return year / 10 * 10,
+        Field::Decade => return -((8 - (year - 1)) / 10) * 10,
+        Field::Century => (100, 99),
+        Field::Millennium => (1000, 999),
+        _ => return year,
+    };
+    // From a millennium's first year PostgreSQL goes on to its century's, which is the same year.
+    if year > 0 {
+        (year + shift) / of * of - shift
+    } else {
+        -((shift - (year - 1)) / of) * of + 1
+    }
+}
+
+/// A value's field, with the value in the store's form, for `date_part` of a date: as of the timestamp that begins it.
+pub(crate) fn part_of_date(field: Field, date: Value<'_>, out: &mut Out) -> Result<(), Fault> {
+    let timestamp = crate::datetime::date_to_timestamp(date.int4()?)?;
+    of_timestamp(field, timestamp, None, As::Double, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weeks_at_the_turn_of_the_year() {
+        assert_eq!(iso_week(2021, 1, 3), (2020, 53));
+        assert_eq!(iso_week(2021, 1, 4), (2021, 1));
+        assert_eq!(iso_week(2018, 12, 31), (2019, 1));
+        assert_eq!(weekday(julian(2000, 1, 1)), 6);
+    }
+
+    #[test]
+    fn the_field_of_infinity_that_is_null_is_a_fault() {
+        let mut out = Out::new();
+        assert_eq!(
+            of_timestamp(Field::Day, i64::MAX, None, As::Double, &mut out),
+            Err(Fault::FieldOfInfinity)
+        );
+        assert!(of_timestamp(Field::Year, i64::MIN, None, As::Double, &mut out).is_ok());
+        assert!(
+            out.value()
+                .float8()
+                .is_ok_and(|year| year == f64::NEG_INFINITY)
+        );
+    }
+}

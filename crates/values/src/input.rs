@@ -1,0 +1,67 @@
+//! What can be wrong with a text or a binary form, and the small things that all parsers share.
+//!
+//! Must not: carry any part of what was read.
+
+use strongroom_format::columns::Kind;
+
+/// Why a text or binary form is not a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// Not what the type's input function reads.
+    Syntax,
+    /// A value that the type does not hold, or a field that no date or time has.
+    OutOfRange,
+    /// A numeric with more digits than numerics have.
+    TooBig,
+    /// PostgreSQL may know what this means; this code does not, and does not guess.
+    Unsupported,
+    /// Not the type's binary form.
+    Binary,
+    /// Text that is not UTF-8, or has a zero byte.
+    Encoding,
+}
+
+impl Unreadable {
+    /// The SQLSTATE that the server gives for it.
+    #[must_use]
+    pub const fn sqlstate(self, kind: Kind) -> &'static str {
+        let temporal = matches!(
+            kind,
+            Kind::Date | Kind::Timestamp | Kind::Timestamptz | Kind::Interval
+        );
+        match self {
+            Self::Syntax if temporal => "22007",
+            Self::Syntax => "22P02",
+            Self::OutOfRange if temporal => "22008",
+            Self::OutOfRange | Self::TooBig => "22003",
+            Self::Unsupported => "0A000",
+            Self::Binary => "22P03",
+            Self::Encoding => "22021",
+        }
+    }
+
+    /// The message, without any of the text.
+    #[must_use]
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::Syntax => "invalid input syntax for the type",
+            Self::OutOfRange => "value is out of range for the type",
+            Self::TooBig => "value overflows numeric format",
+            Self::Unsupported => "this form of a literal is not supported for confidential values",
+            Self::Binary => "invalid binary form of the type",
+            Self::Encoding => "invalid byte sequence for encoding \"UTF8\"",
+        }
+    }
+}
+
+/// C's `isspace` in the locale "C".
+pub(crate) const fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r')
+}
+
+/// What follows `prefix`, compared without regard to the case of ASCII letters.
+pub(crate) fn strip_prefix_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
+    let head = text.get(..prefix.len())?;
+    head.eq_ignore_ascii_case(prefix)
+        .then(|| &text[prefix.len()..])
+}

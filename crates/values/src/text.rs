@@ -1,0 +1,297 @@
+//! PostgreSQL's text forms, as an application sees them with DateStyle ISO, IntervalStyle postgres, bytea_output hex, extra_float_digits 1.
+//!
+//! Printing is exactly the server's. Reading takes the usual forms of each type and gives what the server gives for them; a
+//! form that only the server understands is [`Unreadable::Unsupported`], never guessed. Must not: depend on the time of day.
+
+mod moment;
+mod span;
+
+use core::fmt::Write as _;
+
+use strongroom_format::columns::Kind;
+use strongroom_rpc::Fault;
+
+use crate::binary::check_text;
+use crate::datetime::{Civil, EPOCH, from_julian};
+use crate::float;
+use crate::input::{Unreadable, is_space};
+use crate::interval::{HOUR, Interval, MINUTE, SECOND};
+use crate::numeric::forms;
+use crate::value::{Buf, Out, Settings, Value};
+use crate::zone::Zone;
+
+/// Appends a value's text form.
+///
+/// # Errors
+/// [`Fault::KindMismatch`] when the value is not of the kind's form.
+pub fn print(
+    kind: Kind,
+    value: Value<'_>,
+    settings: &Settings,
+    buf: &mut Buf,
+) -> Result<(), Fault> {
+    match kind {
+        Kind::Bool => buf.push(if value.bool()? { b't' } else { b'f' }),
+        Kind::Int4 | Kind::Int8 => print_int8(value.int8()?, buf),
+        Kind::Float8 => float::print(value.float8()?, buf),
+        Kind::Numeric => forms::print(value, buf)?,
+        Kind::Text => buf.extend(value.bytes()?),
+        Kind::Bytea => print_bytes(value.bytes()?, buf),
+        Kind::Date => print_date(value.int4()?, buf),
+        Kind::Timestamp => print_timestamp(value.int8()?, None, buf),
+        Kind::Timestamptz => print_timestamp(value.int8()?, Some(&settings.zone), buf),
+        Kind::Interval => print_interval(Interval::read(value)?, buf),
+    }
+    Ok(())
+}
+
+/// Reads a value's text form.
+///
+/// # Errors
+/// [`Unreadable`] where the server's input function refuses it, or this code does not know the form.
+pub fn parse(kind: Kind, text: &str, settings: &Settings, out: &mut Out) -> Result<(), Unreadable> {
+    let text = check_text(text.as_bytes())?;
+    match kind {
+        Kind::Bool => out.set(Value::of_bool(parse_bool(text)?)),
+        Kind::Int4 => out.set_int4(parse_int4(text)?),
+        Kind::Int8 => out.set_int8(parse_integer(text, i64::MIN)?),
+        Kind::Float8 => out.set_float8(float::parse(text)?),
+        Kind::Numeric => forms::parse(text, out)?,
+        Kind::Text => out.set_bytes(text.as_bytes()),
+        Kind::Bytea => parse_bytes(text, out)?,
+        Kind::Date => out.set_int4(moment::date(text)?),
+        Kind::Timestamp => out.set_int8(moment::timestamp(text)?),
+        Kind::Timestamptz => out.set_int8(moment::timestamptz(text, &settings.zone)?),
+        Kind::Interval => span::interval(text)?.put(out),
+    }
+    Ok(())
+}
+
+/// Writing to memory does not fail.
+fn write(buf: &mut Buf, text: core::fmt::Arguments<'_>) {
+    let written = buf.write_fmt(text);
+    assert!(written.is_ok(), "a buffer takes what fits in memory");
+}
+
+/// `int8out`, `int4out`
+pub(crate) fn print_int8(number: i64, buf: &mut Buf) {
+    write(buf, format_args!("{number}"));
+}
+
+/// `byteaout`
+fn print_bytes(bytes: &[u8], buf: &mut Buf) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    buf.reserve(2 + 2 * bytes.len());
+    buf.extend(b"\\x");
+    for byte in bytes {
+        buf.push(DIGITS[usize::from(byte >> 4)]);
+        buf.push(DIGITS[usize::from(byte & 15)]);
+    }
+}
+
+fn print_calendar(year: i32, month: i32, day: i32, buf: &mut Buf) {
+    let year = if year > 0 { year } else { 1 - year };
+    write(buf, format_args!("{year:04}-{month:02}-{day:02}"));
+}
+
+/// `date_out`
+pub(crate) fn print_date(date: i32, buf: &mut Buf) {
+    match date {
+        i32::MIN => buf.extend(b"-infinity"),
+        i32::MAX => buf.extend(b"infinity"),
+        _ => {
+            let (year, month, day) = from_julian(date.saturating_add(EPOCH));
+            print_calendar(year, month, day, buf);
+            if year <= 0 {
+                buf.extend(b" BC");
+            }
+        }
+    }
+}
+
+/// `timestamp_out`; `timestamptz_out` in a zone.
+pub(crate) fn print_timestamp(timestamp: i64, zone: Option<&Zone>, buf: &mut Buf) {
+    let parts = match (timestamp, zone) {
+        (i64::MIN, _) => return buf.extend(b"-infinity"),
+        (i64::MAX, _) => return buf.extend(b"infinity"),
+        (_, None) => Civil::of(timestamp).map(|civil| (civil, 0)),
+        (_, Some(zone)) => Civil::of_zoned(timestamp, zone),
+    };
+    // Every way to make a timestamp refuses what is before the first one.
+    let (civil, offset) = parts.unwrap_or_default();
+    print_calendar(civil.year, civil.month, civil.day, buf);
+    write(buf, format_args!(" {:02}:{:02}:", civil.hour, civil.minute));
+    print_seconds(civil.second.unsigned_abs(), civil.micro.unsigned_abs(), buf);
+    if zone.is_some() {
+        print_offset(offset, buf);
+    }
+    if civil.year <= 0 {
+        buf.extend(b" BC");
+    }
+}
+
+/// `AppendSeconds`: the fraction without zeros at its end.
+fn print_seconds(second: u32, micro: u32, buf: &mut Buf) {
+    write(buf, format_args!("{second:02}"));
+    if micro != 0 {
+        let fraction = format!("{micro:06}");
+        write(buf, format_args!(".{}", fraction.trim_end_matches('0')));
+    }
+}
+
+/// `EncodeTimezone`
+fn print_offset(offset: i32, buf: &mut Buf) {
+    let sign = if offset >= 0 { '+' } else { '-' };
+    let offset = offset.unsigned_abs();
+    let (hours, minutes, seconds) = (offset / 3600, offset / 60 % 60, offset % 60);
+    match (minutes, seconds) {
+        (0, 0) => write(buf, format_args!("{sign}{hours:02}")),
+        (_, 0) => write(buf, format_args!("{sign}{hours:02}:{minutes:02}")),
+        _ => write(
+            buf,
+            format_args!("{sign}{hours:02}:{minutes:02}:{seconds:02}"),
+        ),
+    }
+}
+
+/// `interval_out`: each part that is not 0, and the sign of a part that follows a negative one.
+fn print_interval(interval: Interval, buf: &mut Buf) {
+    let (mut is_first, mut after_negative) = (true, false);
+    let parts = [
+        (interval.months / 12, "year"),
+        (interval.months % 12, "mon"),
+        (interval.days, "day"),
+    ];
+    for (number, unit) in parts {
+        if number != 0 {
+            let space = if is_first { "" } else { " " };
+            let plus = if after_negative && number > 0 {
+                "+"
+            } else {
+                ""
+            };
+            let plural = if number == 1 { "" } else { "s" };
+            write(buf, format_args!("{space}{plus}{number} {unit}{plural}"));
+            (is_first, after_negative) = (false, number < 0);
+        }
+    }
+    if is_first || interval.time != 0 {
+        let space = if is_first { "" } else { " " };
+        let sign = if interval.time < 0 {
+            "-"
+        } else if after_negative {
+            "+"
+        } else {
+            ""
+        };
+        let part = |unit: i64, modulus: i64| {
+            u32::try_from((interval.time / unit % modulus).abs()).unwrap_or(0)
+        };
+        let hours = (interval.time / HOUR).abs();
+        write(
+            buf,
+            format_args!("{space}{sign}{hours:02}:{:02}:", part(MINUTE, 60)),
+        );
+        print_seconds(part(SECOND, 60), part(1, SECOND), buf);
+    }
+}
+
+/// `pg_strtoint32`, `pg_strtoint64`: an integer from `least` to `-(least + 1)`.
+pub(crate) fn parse_integer(text: &str, least: i64) -> Result<i64, Unreadable> {
+    let text = text.trim_start_matches(is_space);
+    let (negative, text) = match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let (digits, rest) = text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
+    if digits.is_empty() {
+        return Err(Unreadable::Syntax);
+    }
+    let mut number = 0_i64;
+    for digit in digits.bytes() {
+        // Counted down, because there is one negative number more. Too big is found before what follows is looked at.
+        let more = number
+            .checked_mul(10)
+            .and_then(|number| number.checked_sub(i64::from(digit - b'0')));
+        number = more
+            .filter(|number| *number >= least)
+            .ok_or(Unreadable::OutOfRange)?;
+    }
+    if !rest.trim_start_matches(is_space).is_empty() {
+        return Err(Unreadable::Syntax);
+    }
+    match number {
+        _ if negative => Ok(number),
+        _ if number == least => Err(Unreadable::OutOfRange),
+        _ => Ok(-number),
+    }
+}
+
+/// `int4in`
+pub(crate) fn parse_int4(text: &str) -> Result<i32, Unreadable> {
+    let number = parse_integer(text, i64::from(i32::MIN))?;
+    i32::try_from(number).map_err(|_| Unreadable::OutOfRange)
+}
+
+/// `boolin`: a unique beginning of one of the words.
+fn parse_bool(text: &str) -> Result<bool, Unreadable> {
+    let text = text.trim_matches(is_space).to_ascii_lowercase();
+    let begins = |word: &str, least: usize| text.len() >= least && word.starts_with(&text);
+    if begins("true", 1) || begins("yes", 1) || begins("on", 2) || text == "1" {
+        return Ok(true);
+    }
+    if begins("false", 1) || begins("no", 1) || begins("off", 2) || text == "0" {
+        return Ok(false);
+    }
+    Err(Unreadable::Syntax)
+}
+
+/// `byteain`: hexadecimal behind `\x`, otherwise bytes with octal escapes.
+fn parse_bytes(text: &str, out: &mut Out) -> Result<(), Unreadable> {
+    let bytes = text.as_bytes();
+    let buf = out.begin(bytes.len());
+    if let Some(hex) = bytes.strip_prefix(b"\\x") {
+        return parse_hex(hex, buf);
+    }
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        at += match (byte, bytes.get(at + 1..at + 4)) {
+            (b'\\', _) if bytes.get(at + 1) == Some(&b'\\') => {
+                buf.push(b'\\');
+                2
+            }
+            (b'\\', Some([a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7'])) => {
+                buf.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                4
+            }
+            (b'\\', _) => return Err(Unreadable::Syntax),
+            (byte, _) => {
+                buf.push(*byte);
+                1
+            }
+        };
+    }
+    Ok(())
+}
+
+/// `hex_decode`: white space may stand between bytes, not inside one. Its errors have a SQLSTATE of their own in the server.
+fn parse_hex(hex: &[u8], buf: &mut Buf) -> Result<(), Unreadable> {
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
+    let mut rest = hex.iter();
+    while let Some(high) = rest.next() {
+        if matches!(high, b' ' | b'\n' | b'\t' | b'\r') {
+            continue;
+        }
+        let low = rest.next().and_then(|low| digit(*low));
+        let (Some(high), Some(low)) = (digit(*high), low) else {
+            return Err(Unreadable::Unsupported);
+        };
+        buf.push(high << 4 | low);
+    }
+    Ok(())
+}

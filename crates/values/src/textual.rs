@@ -1,0 +1,194 @@
+//! Functions of text (UTF-8, collation "C") and of bytea: src/backend/utils/adt/varlena.c and oracle_compat.c.
+//!
+//! Positions count characters from 1. Case is ASCII's alone, as in collation "C". Must not: interpret text.
+
+use strongroom_rpc::Fault;
+
+use crate::value::Out;
+
+/// PostgreSQL's limit of one datum, `MaxAllocSize` less the header.
+const LEN_MAX: usize = 0x3fff_ffff - 4;
+
+/// The length of a text in characters, as an `integer`.
+pub(crate) fn characters(text: &str) -> i32 {
+    i32::try_from(text.chars().count()).unwrap_or(i32::MAX)
+}
+
+/// `textcat`, `byteacat`
+pub(crate) fn concatenate(a: &[u8], b: &[u8], out: &mut Out) -> Result<(), Fault> {
+    let len = a.len() + b.len();
+    if len > LEN_MAX {
+        return Err(Fault::StringTooLong);
+    }
+    let buf = out.begin(len);
+    buf.extend(a);
+    buf.extend(b);
+    Ok(())
+}
+
+/// `upper`, `lower`
+pub(crate) fn map_case(text: &[u8], map: fn(&u8) -> u8, out: &mut Out) {
+    let buf = out.begin(text.len());
+    text.iter().for_each(|byte| buf.push(map(byte)));
+}
+
+/// The part of `start` and `len` that is inside: how many to skip, how many to take (`None`: all that is left).
+fn part(start: i32, len: Option<i32>) -> Result<(usize, Option<usize>), Fault> {
+    let skip = usize::try_from(start.max(1) - 1).unwrap_or(0);
+    let Some(len) = len else {
+        return Ok((skip, None));
+    };
+    if len < 0 {
+        return Err(Fault::NegativeSubstring);
+    }
+    // An end beyond what an integer holds is the end of the string.
+    let Some(end) = start.checked_add(len) else {
+        return Ok((skip, None));
+    };
+    let take = i64::from(end) - i64::from(start.max(1));
+    Ok((skip, Some(usize::try_from(take).unwrap_or(0))))
+}
+
+/// The byte offset of character `at`, counted from 0; the length when there are not so many.
+fn offset(text: &str, at: usize) -> usize {
+    text.char_indices()
+        .nth(at)
+        .map_or(text.len(), |(offset, _)| offset)
+}
+
+/// `text_substring`
+pub(crate) fn substring(
+    text: &str,
+    start: i32,
+    len: Option<i32>,
+    out: &mut Out,
+) -> Result<(), Fault> {
+    let (skip, take) = part(start, len)?;
+    let rest = &text[offset(text, skip)..];
+    let end = take.map_or(rest.len(), |take| offset(rest, take));
+    out.set_bytes(&rest.as_bytes()[..end]);
+    Ok(())
+}
+
+/// `bytea_substring`
+pub(crate) fn bytes_substring(
+    bytes: &[u8],
+    start: i32,
+    len: Option<i32>,
+    out: &mut Out,
+) -> Result<(), Fault> {
+    let (skip, take) = part(start, len)?;
+    let rest = bytes.get(skip..).unwrap_or(&[]);
+    out.set_bytes(take.and_then(|take| rest.get(..take)).unwrap_or(rest));
+    Ok(())
+}
+
+/// `text_left`
+pub(crate) fn left(text: &str, count: i32, out: &mut Out) {
+    let keep = if count < 0 {
+        characters(text).saturating_add(count)
+    } else {
+        count
+    };
+    let end = offset(text, usize::try_from(keep).unwrap_or(0));
+    out.set_bytes(&text.as_bytes()[..end]);
+}
+
+/// `text_right`
+pub(crate) fn right(text: &str, count: i32, out: &mut Out) {
+    // The least integer has no negative: PostgreSQL's stays negative, and skips nothing.
+    let skip = if count < 0 {
+        count.wrapping_neg()
+    } else {
+        characters(text) - count
+    };
+    let begin = offset(text, usize::try_from(skip).unwrap_or(0));
+    out.set_bytes(&text.as_bytes()[begin..]);
+}
+
+/// `strpos`
+pub(crate) fn position(text: &str, part: &str) -> i32 {
+    match text.find(part) {
+        Some(at) => characters(&text[..at]).saturating_add(1),
+        None => 0,
+    }
+}
+
+/// `replace`
+pub(crate) fn replace(text: &str, from: &str, to: &str, out: &mut Out) -> Result<(), Fault> {
+    if from.is_empty() {
+        out.set_bytes(text.as_bytes());
+        return Ok(());
+    }
+    let count = text.matches(from).count();
+    let len = (text.len() - count * from.len()).saturating_add(count.saturating_mul(to.len()));
+    if len > LEN_MAX {
+        return Err(Fault::StringTooLong);
+    }
+    let buf = out.begin(len);
+    let mut pieces = text.split(from);
+    buf.extend(pieces.next().unwrap_or("").as_bytes());
+    for piece in pieces {
+        buf.extend(to.as_bytes());
+        buf.extend(piece.as_bytes());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(run: impl FnOnce(&mut Out) -> Result<(), Fault>) -> Result<String, Fault> {
+        let mut out = Out::new();
+        run(&mut out)?;
+        Ok(out.value().text()?.to_owned())
+    }
+
+    #[test]
+    fn parts_at_the_edges() {
+        let cut = |start, len| text(|out| substring("h\u{e9}llo", start, len, out));
+        assert_eq!(cut(2, Some(1)).unwrap(), "\u{e9}");
+        assert_eq!(cut(-1, Some(3)).unwrap(), "h");
+        assert_eq!(cut(0, None).unwrap(), "h\u{e9}llo");
+        assert_eq!(cut(2, Some(i32::MAX)).unwrap(), "\u{e9}llo");
+        assert_eq!(cut(9, Some(1)).unwrap(), "");
+        assert_eq!(cut(1, Some(-1)), Err(Fault::NegativeSubstring));
+        assert_eq!(cut(i32::MIN, Some(0)).unwrap(), "");
+    }
+
+    #[test]
+    fn left_and_right_at_the_edges() {
+        let left_of = |count| {
+            text(|out| {
+                left("\u{e9}ab", count, out);
+                Ok(())
+            })
+            .unwrap()
+        };
+        let right_of = |count| {
+            text(|out| {
+                right("\u{e9}ab", count, out);
+                Ok(())
+            })
+            .unwrap()
+        };
+        assert_eq!(
+            (left_of(1), left_of(-1), left_of(i32::MIN)),
+            ("\u{e9}".into(), "\u{e9}a".into(), String::new())
+        );
+        assert_eq!(
+            (right_of(2), right_of(-1), right_of(99)),
+            ("ab".into(), "ab".into(), "\u{e9}ab".into())
+        );
+    }
+
+    #[test]
+    fn positions_count_characters() {
+        assert_eq!(position("\u{e9}\u{e9}a", "a"), 3);
+        assert_eq!(position("abc", ""), 1);
+        assert_eq!(position("", ""), 1);
+        assert_eq!(position("abc", "x"), 0);
+        assert_eq!(text(|out| replace("aaa", "aa", "b", out)).unwrap(), "ba");
+    }
+}

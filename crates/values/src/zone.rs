@@ -1,0 +1,90 @@
+//! A time zone: what the clocks show in it, by the rules of src/timezone and `DetermineTimeZoneOffset`.
+//!
+//! The rules come from the time zone database that is compiled in, not from the machine. Invariant: beyond year 9999 the rules repeat
+//! every 400 years, as in PostgreSQL. Must not: read files or the environment.
+
+use jiff::Timestamp;
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone, TimeZoneDatabase};
+use strongroom_rpc::Fault;
+
+/// Seconds in 400 Gregorian years.
+const CYCLE: i64 = 146_097 * 86_400;
+/// Later than this, seconds since 1970 are folded back by whole cycles: in the year 9900, before the calendar of `jiff` ends.
+const FOLD: i64 = 250_000_000_000;
+
+/// A time zone.
+#[derive(Clone)]
+pub struct Zone(TimeZone);
+
+impl Zone {
+    /// UTC.
+    #[must_use]
+    pub const fn utc() -> Self {
+        Self(TimeZone::UTC)
+    }
+
+    /// The zone of this name in the IANA database, in any case; `UTC`, `GMT` and so on are among them.
+    ///
+    /// # Errors
+    /// [`Fault::TimeZoneUnknown`] for any other: abbreviations and POSIX rules are not understood.
+    pub fn by_name(name: &str) -> Result<Self, Fault> {
+        let zone = TimeZoneDatabase::bundled()
+            .get(name)
+            .map_err(|_| Fault::TimeZoneUnknown)?;
+        Ok(Self(zone))
+    }
+
+    /// Seconds east of Greenwich at `moment`, in seconds since 1970 UTC.
+    pub(crate) fn offset_at(&self, moment: i64) -> i32 {
+        Timestamp::from_second(folded(moment))
+            .map_or(0, |moment| self.0.to_offset(moment).seconds())
+    }
+
+    /// Seconds east of Greenwich when the clocks show `local` (as if it were UTC, in seconds since 1970). Of a time that is skipped the
+    /// offset before, of a time that comes twice the offset after.
+    pub(crate) fn offset_when(&self, local: i64) -> i32 {
+        let Ok(local) = Timestamp::from_second(folded(local)) else {
+            return 0;
+        };
+        let shown = Offset::UTC.to_datetime(local);
+        let offset = match self.0.to_ambiguous_timestamp(shown).offset() {
+            AmbiguousOffset::Unambiguous { offset } => offset,
+            AmbiguousOffset::Gap { before, .. } => before,
+            AmbiguousOffset::Fold { after, .. } => after,
+        };
+        offset.seconds()
+    }
+}
+
+fn folded(seconds: i64) -> i64 {
+    if seconds <= FOLD {
+        return seconds;
+    }
+    seconds - ((seconds - FOLD) / CYCLE + 1) * CYCLE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_and_repeated_hours() {
+        let zone = Zone::by_name("america/new_york").unwrap_or(Zone::utc());
+        // 2021-03-14 02:30 does not exist, 2021-11-07 01:30 comes twice.
+        assert_eq!(zone.offset_when(1_615_689_000), -18_000);
+        assert_eq!(zone.offset_when(1_636_248_600), -18_000);
+        // The summer of 2421 and of 12421.
+        assert_eq!(zone.offset_at(14_248_224_000), -14_400);
+        assert_eq!(zone.offset_at(14_248_224_000 + 25 * CYCLE), -14_400);
+    }
+
+    #[test]
+    fn other_names_are_refused() {
+        for name in ["", "Nowhere/Town", "EST5EDT4", "+02", "UTC\0"] {
+            assert!(
+                matches!(Zone::by_name(name), Err(Fault::TimeZoneUnknown)),
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Casts between the confidential types, in the contexts in which PostgreSQL casts their base types (pg_cast.dat; what
+//! PostgreSQL casts through text is an assignment to text and explicit from text).
+//!
+//! Must not: make a cast from or to a plain type.
+
+use std::fmt::Write;
+
+use strongroom_format::columns::Kind;
+use strongroom_rpc::function::{Arg, FUNCTIONS, Function, Gives};
+
+use crate::{arguments, type_name};
+
+/// The first and the last code of casts in the list of functions.
+const CASTS: std::ops::RangeInclusive<u16> = 300..=399;
+
+/// Writes every cast.
+pub(crate) fn write(out: &mut String) {
+    out.push_str("\n-- casts\n");
+    for function in FUNCTIONS.iter().filter(|function| CASTS.contains(&function.code)) {
+        if let ([Arg::Of(from), ..], Gives::Value(to)) = (function.args, function.gives) {
+            one(out, function, *from, to).expect("a String takes everything");
+        }
+    }
+}
+
+fn one(out: &mut String, function: &Function, from: Kind, to: Kind) -> std::fmt::Result {
+    writeln!(
+        out,
+        "CREATE CAST ({} AS {}) WITH FUNCTION \"{}\"({}){};",
+        type_name(from),
+        type_name(to),
+        function.name,
+        arguments(function),
+        context(from, to)
+    )
+}
+
+const fn context(from: Kind, to: Kind) -> &'static str {
+    match (from, to) {
+        (Kind::Int4, Kind::Int8)
+        | (Kind::Int4 | Kind::Int8 | Kind::Numeric, Kind::Float8)
+        | (Kind::Int4 | Kind::Int8 | Kind::Numeric, Kind::Numeric)
+        | (Kind::Date, Kind::Timestamp | Kind::Timestamptz)
+        | (Kind::Timestamp, Kind::Timestamptz) => " AS IMPLICIT",
+        (Kind::Bool, Kind::Int4) | (Kind::Int4, Kind::Bool) | (Kind::Text, _) => "",
+        _ => " AS ASSIGNMENT",
+    }
+}

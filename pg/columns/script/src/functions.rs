@@ -1,0 +1,43 @@
+//! The functions of the list, each under PostgreSQL's name, and the further names that PostgreSQL has for the same.
+//!
+//! What SQL's own syntax calls (`extract(year from x)`, `substring(x from 1)`) is looked for in `pg_catalog` and nowhere else, so
+//! that is where those are; all others are in the extension's schema. Must not: be IMMUTABLE, because a constant that the
+//! planner folded would be an ephemeral in a plan.
+
+use std::fmt::Write;
+
+use strongroom_rpc::function::{ALIASES, FUNCTIONS, Function, Gives};
+
+use crate::{arguments, result_type};
+
+/// Names that the grammar of PostgreSQL qualifies with `pg_catalog` (gram.y, `SystemFuncName`).
+const BY_SYNTAX: &[&str] = &["extract", "substring", "btrim", "ltrim", "rtrim", "position", "like_escape"];
+
+/// Writes every function.
+pub(crate) fn write(out: &mut String) {
+    out.push_str("\n-- functions\n");
+    for function in FUNCTIONS {
+        one(out, function.name, function);
+        for (alias, name) in ALIASES {
+            if *name == function.name {
+                one(out, alias, function);
+            }
+        }
+    }
+}
+
+fn one(out: &mut String, name: &str, function: &Function) {
+    let schema = if BY_SYNTAX.contains(&name) { "pg_catalog." } else { "" };
+    let symbol = match function.gives {
+        Gives::Value(_) => "strongroom_compute",
+        Gives::Truth => "strongroom_test",
+    };
+    writeln!(
+        out,
+        "CREATE FUNCTION {schema}\"{name}\"({}) RETURNS {}\n    \
+         AS 'MODULE_PATHNAME', '{symbol}' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;",
+        arguments(function),
+        result_type(function)
+    )
+    .expect("a String takes everything");
+}

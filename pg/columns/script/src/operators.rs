@@ -1,0 +1,150 @@
+//! Operators: comparison with its operator classes, and those of computing.
+//!
+//! Estimators are PostgreSQL's: with the statistics that this extension keeps (no values) they ask no operator and give their
+//! defaults or what follows from the number of distinct values. Must not: offer an operator class for anything stored but B-tree; the hash
+//! class is for execution, and hash indexes are refused by the extension.
+
+use std::fmt::Write;
+
+use strongroom_format::columns::Kind;
+use strongroom_rpc::function::{Arg, FUNCTIONS, Function};
+
+use crate::{arg_type, type_name};
+
+struct Comparison {
+    suffix: &'static str,
+    symbol: &'static str,
+    commutator: &'static str,
+    negator: &'static str,
+    restrict: &'static str,
+    join: &'static str,
+    more: &'static str,
+    /// B-tree strategy; 0 for none.
+    strategy: u8,
+}
+
+const COMPARISONS: &[Comparison] = &[
+    Comparison { suffix: "lt", symbol: "<", commutator: ">", negator: ">=", restrict: "scalarltsel", join: "scalarltjoinsel", more: "", strategy: 1 },
+    Comparison { suffix: "le", symbol: "<=", commutator: ">=", negator: ">", restrict: "scalarlesel", join: "scalarlejoinsel", more: "", strategy: 2 },
+    Comparison { suffix: "eq", symbol: "=", commutator: "=", negator: "<>", restrict: "eqsel", join: "eqjoinsel", more: ", HASHES, MERGES", strategy: 3 },
+    Comparison { suffix: "ge", symbol: ">=", commutator: "<=", negator: "<", restrict: "scalargesel", join: "scalargejoinsel", more: "", strategy: 4 },
+    Comparison { suffix: "gt", symbol: ">", commutator: "<", negator: "<=", restrict: "scalargtsel", join: "scalargtjoinsel", more: "", strategy: 5 },
+    Comparison { suffix: "ne", symbol: "<>", commutator: "<>", negator: "=", restrict: "neqsel", join: "neqjoinsel", more: "", strategy: 0 },
+];
+
+/// Writes comparison of every type. It is IMMUTABLE, because an index needs it to be.
+pub(crate) fn comparison(out: &mut String) {
+    out.push_str("\n-- comparison\n");
+    for kind in Kind::ALL {
+        compared(out, &type_name(*kind)).expect("a String takes everything");
+    }
+}
+
+fn compared(out: &mut String, name: &str) -> std::fmt::Result {
+    for one in COMPARISONS {
+        writeln!(
+            out,
+            "CREATE FUNCTION {name}_{0}({name}, {name}) RETURNS boolean\n    \
+             AS 'MODULE_PATHNAME', 'strongroom_{0}' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED;",
+            one.suffix
+        )?;
+        writeln!(
+            out,
+            "CREATE OPERATOR {} (LEFTARG = {name}, RIGHTARG = {name}, FUNCTION = {name}_{}, COMMUTATOR = {}, NEGATOR = {},\n    \
+             RESTRICT = {}, JOIN = {}{});",
+            one.symbol, one.suffix, one.commutator, one.negator, one.restrict, one.join, one.more
+        )?;
+    }
+    writeln!(
+        out,
+        "CREATE FUNCTION {name}_cmp({name}, {name}) RETURNS integer\n    \
+         AS 'MODULE_PATHNAME', 'strongroom_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED;\n\
+         CREATE FUNCTION {name}_hash({name}) RETURNS integer\n    \
+         AS 'MODULE_PATHNAME', 'strongroom_hash' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;\n\
+         CREATE FUNCTION {name}_hash_extended({name}, bigint) RETURNS bigint\n    \
+         AS 'MODULE_PATHNAME', 'strongroom_hash_extended' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;"
+    )?;
+    writeln!(out, "CREATE OPERATOR CLASS {name}_ops DEFAULT FOR TYPE {name} USING btree AS")?;
+    for one in COMPARISONS.iter().filter(|one| one.strategy > 0) {
+        writeln!(out, "    OPERATOR {} {},", one.strategy, one.symbol)?;
+    }
+    writeln!(out, "    FUNCTION 1 {name}_cmp({name}, {name});")?;
+    writeln!(
+        out,
+        "CREATE OPERATOR CLASS {name}_ops DEFAULT FOR TYPE {name} USING hash AS\n    \
+         OPERATOR 1 =, FUNCTION 1 {name}_hash({name}), FUNCTION 2 {name}_hash_extended({name}, bigint);"
+    )
+}
+
+/// Operators of computing: symbol, function, and what is said of it beside (PostgreSQL's pg_operator.dat).
+const COMPUTING: &[(&str, &str, &str)] = &[
+    ("+", "int4pl", ", COMMUTATOR = +"),
+    ("-", "int4mi", ""),
+    ("*", "int4mul", ", COMMUTATOR = *"),
+    ("/", "int4div", ""),
+    ("%", "int4mod", ""),
+    ("-", "int4um", ""),
+    ("+", "int8pl", ", COMMUTATOR = +"),
+    ("-", "int8mi", ""),
+    ("*", "int8mul", ", COMMUTATOR = *"),
+    ("/", "int8div", ""),
+    ("%", "int8mod", ""),
+    ("-", "int8um", ""),
+    ("+", "float8pl", ", COMMUTATOR = +"),
+    ("-", "float8mi", ""),
+    ("*", "float8mul", ", COMMUTATOR = *"),
+    ("/", "float8div", ""),
+    ("-", "float8um", ""),
+    ("+", "numeric_add", ", COMMUTATOR = +"),
+    ("-", "numeric_sub", ""),
+    ("*", "numeric_mul", ", COMMUTATOR = *"),
+    ("/", "numeric_div", ""),
+    ("%", "numeric_mod", ""),
+    ("-", "numeric_uminus", ""),
+    ("||", "textcat", ""),
+    ("~~", "textlike", ", NEGATOR = !~~, RESTRICT = likesel, JOIN = likejoinsel"),
+    ("!~~", "textnlike", ", NEGATOR = ~~, RESTRICT = nlikesel, JOIN = nlikejoinsel"),
+    ("~~*", "texticlike", ", NEGATOR = !~~*, RESTRICT = iclikesel, JOIN = iclikejoinsel"),
+    ("!~~*", "texticnlike", ", NEGATOR = ~~*, RESTRICT = icnlikesel, JOIN = icnlikejoinsel"),
+    ("^@", "starts_with", ", RESTRICT = prefixsel, JOIN = prefixjoinsel"),
+    ("||", "byteacat", ""),
+    ("+", "date_pli", ""),
+    ("-", "date_mii", ""),
+    ("-", "date_mi", ""),
+    ("+", "date_pl_interval", ""),
+    ("-", "date_mi_interval", ""),
+    ("+", "timestamp_pl_interval", ""),
+    ("-", "timestamp_mi_interval", ""),
+    ("-", "timestamp_mi", ""),
+    ("+", "timestamptz_pl_interval", ""),
+    ("-", "timestamptz_mi_interval", ""),
+    ("-", "timestamptz_mi", ""),
+    ("+", "interval_pl", ", COMMUTATOR = +"),
+    ("-", "interval_mi", ""),
+    ("-", "interval_um", ""),
+    ("*", "interval_mul", ""),
+];
+
+/// Writes the operators of computing.
+pub(crate) fn computing(out: &mut String) {
+    out.push_str("\n-- operators\n");
+    for (symbol, name, more) in COMPUTING {
+        let found = FUNCTIONS.iter().find(|function| function.name == *name);
+        let function = found.expect("tests/committed.rs makes the whole script");
+        writeln!(
+            out,
+            "CREATE OPERATOR {symbol} ({}, FUNCTION = \"{name}\"{more});",
+            operands(function)
+        )
+        .expect("a String takes everything");
+    }
+}
+
+fn operands(function: &Function) -> String {
+    let operand = |side: &str, arg: Arg| format!("{side} = {}", arg_type(arg));
+    match function.args {
+        [only] => operand("RIGHTARG", *only),
+        [left, right, ..] => format!("{}, {}", operand("LEFTARG", *left), operand("RIGHTARG", *right)),
+        [] => String::new(),
+    }
+}

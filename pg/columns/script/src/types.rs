@@ -1,0 +1,82 @@
+//! The types: eight bytes by value, with envelopes as their text and binary forms.
+//!
+//! Categories mirror PostgreSQL's (pg_type.dat) so that operators of mixed types resolve as they do for the base types; they are
+//! lower-case letters because the upper-case ones are PostgreSQL's. Must not: make a cast from or to a plain type.
+
+use std::fmt::Write;
+
+use strongroom_format::columns::Kind;
+
+use crate::type_name;
+
+/// Category of the type, and whether it is the category's preferred type.
+const fn category(kind: Kind) -> (char, bool) {
+    match kind {
+        Kind::Bool => ('b', true),
+        Kind::Int4 | Kind::Int8 | Kind::Numeric => ('n', false),
+        Kind::Float8 => ('n', true),
+        Kind::Text => ('s', true),
+        Kind::Bytea => ('u', false),
+        Kind::Date | Kind::Timestamp => ('d', false),
+        Kind::Timestamptz => ('d', true),
+        Kind::Interval => ('t', true),
+    }
+}
+
+/// Writes every type.
+pub(crate) fn write(out: &mut String) {
+    out.push_str(
+        "\n-- statistics without values\n\
+         CREATE FUNCTION strongroom_typanalyze(internal) RETURNS boolean\n    \
+         AS 'MODULE_PATHNAME', 'strongroom_typanalyze' LANGUAGE C STABLE STRICT;\n",
+    );
+    for kind in Kind::ALL {
+        one(out, *kind).expect("a String takes everything");
+    }
+}
+
+fn one(out: &mut String, kind: Kind) -> std::fmt::Result {
+    let name = type_name(kind);
+    writeln!(out, "\n-- {name}\nCREATE TYPE {name};")?;
+    let forms = [
+        ("in", "cstring, oid, integer", name.as_str(), "strongroom_in"),
+        ("out", name.as_str(), "cstring", "strongroom_out"),
+        ("recv", "internal, oid, integer", name.as_str(), "strongroom_recv"),
+        ("send", name.as_str(), "bytea", "strongroom_send"),
+    ];
+    for (suffix, args, result, symbol) in forms {
+        writeln!(
+            out,
+            "CREATE FUNCTION {name}_{suffix}({args}) RETURNS {result}\n    \
+             AS 'MODULE_PATHNAME', '{symbol}' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;"
+        )?;
+    }
+    let typmod = kind == Kind::Numeric;
+    if typmod {
+        // PostgreSQL's own functions read and print a precision and a scale; they see no value.
+        writeln!(
+            out,
+            "CREATE FUNCTION {name}_typmod_in(cstring[]) RETURNS integer AS 'numerictypmodin' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;\n\
+             CREATE FUNCTION {name}_typmod_out(integer) RETURNS cstring AS 'numerictypmodout' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;"
+        )?;
+    }
+    let (category, preferred) = category(kind);
+    writeln!(
+        out,
+        "CREATE TYPE {name} (\n    INPUT = {name}_in, OUTPUT = {name}_out, RECEIVE = {name}_recv, SEND = {name}_send,"
+    )?;
+    if typmod {
+        writeln!(out, "    TYPMOD_IN = {name}_typmod_in, TYPMOD_OUT = {name}_typmod_out,")?;
+    }
+    writeln!(
+        out,
+        "    ANALYZE = strongroom_typanalyze, INTERNALLENGTH = 8, PASSEDBYVALUE, ALIGNMENT = double, STORAGE = plain,\n    \
+         CATEGORY = '{category}', PREFERRED = {preferred}\n);"
+    )?;
+    let comment = if kind == Kind::Interval {
+        "an operand only, never a column"
+    } else {
+        "kept outside of the server"
+    };
+    writeln!(out, "COMMENT ON TYPE {name} IS 'confidential {}: {comment}';", kind.base())
+}

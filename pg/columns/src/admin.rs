@@ -1,0 +1,50 @@
+//! The functions of administration, and those by which the data owner's client speaks with the zone through the server.
+//!
+//! `attest` and `message` carry sealed bytes: the server passes them on. Must not: understand them.
+
+use std::ffi::CString;
+
+use pg_sys::Datum;
+use pgrx::pg_sys;
+use strongroom_rpc::Op;
+use strongroom_rpc::Descriptor;
+
+use crate::call::{Call, sql_functions};
+use crate::{values, zone};
+
+sql_functions! {
+    /// `strongroom_columns.status()`
+    strongroom_status, pg_finfo_strongroom_status => status;
+    /// `strongroom_columns.attest(bytea)`
+    strongroom_attest, pg_finfo_strongroom_attest => attest;
+    /// `strongroom_columns.message(bytea)`
+    strongroom_message, pg_finfo_strongroom_message => message;
+}
+
+fn status(_call: &mut Call) -> Datum {
+    let json = zone::with(|link| {
+        let answer = link.call(Descriptor::of(Op::Status))?;
+        link.read(0, usize::try_from(answer.value).unwrap_or(usize::MAX))
+    });
+    let json = CString::new(json).unwrap_or_default();
+    // SAFETY: copies the string into a text, which is how json is kept (json.c).
+    Datum::from(unsafe { pg_sys::cstring_to_text(json.as_ptr()) })
+}
+
+fn attest(call: &mut Call) -> Datum {
+    exchange(call, Op::Attest)
+}
+
+fn message(call: &mut Call) -> Datum {
+    exchange(call, Op::Message)
+}
+
+fn exchange(call: &Call, op: Op) -> Datum {
+    // SAFETY: the argument is a bytea; detoasted, it has its length in front of its bytes.
+    let bytes = unsafe {
+        let value = pg_sys::pg_detoast_datum_packed(call.datum(0).cast_mut_ptr());
+        pgrx::varlena_to_byte_slice(value).to_vec()
+    };
+    let reply = zone::with(|link| link.exchange(op, &bytes));
+    values::bytea(&reply)
+}

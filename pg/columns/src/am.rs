@@ -1,0 +1,266 @@
+//! The table access method `strongroom`: heap, with promotion before whatever writes a row.
+//!
+//! It is a copy of heap's routine with the callbacks replaced that write rows or change storage. Invariant X4: index builds run with
+//! heap's own routine in the relation, because `heap_getnext` insists on it (heapam.c). Must not: change how rows are kept or
+//! seen.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use pg_sys::{
+    BulkInsertStateData, CommandId, Datum, IndexBuildCallback, IndexInfo, MultiXactId, Relation, RelFileNode,
+    Snapshot, TM_FailureData, TM_Result, TableAmRoutine, TransactionId, TupleTableSlot,
+};
+use pgrx::pg_sys;
+
+use crate::call::{Call, guarded, outside, sql_functions};
+use crate::{fault, lifecycle, partition, promote};
+
+sql_functions! {
+    /// `strongroom_am_handler(internal)`
+    strongroom_am_handler, pg_finfo_strongroom_am_handler => handler;
+}
+
+/// Heap's routine, and ours.
+struct Routines {
+    heap: *const TableAmRoutine,
+    ours: TableAmRoutine,
+}
+
+// SAFETY: function pointers that never change.
+unsafe impl Send for Routines {}
+// SAFETY: as above.
+unsafe impl Sync for Routines {}
+
+fn routines() -> &'static Routines {
+    static ROUTINES: OnceLock<Routines> = OnceLock::new();
+    ROUTINES.get_or_init(|| {
+        // SAFETY: a static structure of the server.
+        let heap = unsafe { pg_sys::GetHeapamTableAmRoutine() };
+        // SAFETY: as above.
+        let mut ours = unsafe { *heap };
+        ours.tuple_insert = Some(tuple_insert);
+        ours.tuple_insert_speculative = Some(tuple_insert_speculative);
+        ours.multi_insert = Some(multi_insert);
+        ours.tuple_update = Some(tuple_update);
+        ours.relation_set_new_filenode = Some(relation_set_new_filenode);
+        ours.relation_copy_data = Some(relation_copy_data);
+        ours.relation_copy_for_cluster = Some(relation_copy_for_cluster);
+        ours.relation_toast_am = Some(relation_toast_am);
+        ours.index_build_range_scan = Some(index_build_range_scan);
+        ours.index_validate_scan = Some(index_validate_scan);
+        Routines { heap, ours }
+    })
+}
+
+fn handler(_call: &mut Call) -> Datum {
+    Datum::from(&raw const routines().ours)
+}
+
+/// A callback of heap's. They are all there.
+macro_rules! heap {
+    ($callback:ident) => {{
+        // SAFETY: a static structure of the server.
+        let callback = unsafe { (*routines().heap).$callback };
+        callback.unwrap_or_else(|| fault::internal("heap has lost a callback"))
+    }};
+}
+
+extern "C-unwind" fn tuple_insert(
+    relation: Relation,
+    slot: *mut TupleTableSlot,
+    command: CommandId,
+    options: c_int,
+    bulk: *mut BulkInsertStateData,
+) {
+    guarded(|| {
+        promote::rows(relation, &[slot]);
+        let heap = heap!(tuple_insert);
+        // SAFETY: heap's own callback with PostgreSQL's arguments.
+        unsafe { outside(|| heap(relation, slot, command, options, bulk)) };
+    });
+}
+
+extern "C-unwind" fn tuple_insert_speculative(
+    relation: Relation,
+    slot: *mut TupleTableSlot,
+    command: CommandId,
+    options: c_int,
+    bulk: *mut BulkInsertStateData,
+    token: u32,
+) {
+    guarded(|| {
+        promote::rows(relation, &[slot]);
+        let heap = heap!(tuple_insert_speculative);
+        // SAFETY: heap's own callback with PostgreSQL's arguments.
+        unsafe { outside(|| heap(relation, slot, command, options, bulk, token)) };
+    });
+}
+
+extern "C-unwind" fn multi_insert(
+    relation: Relation,
+    slots: *mut *mut TupleTableSlot,
+    count: c_int,
+    command: CommandId,
+    options: c_int,
+    bulk: *mut BulkInsertStateData,
+) {
+    guarded(|| {
+        let length = usize::try_from(count).unwrap_or(0);
+        // SAFETY: PostgreSQL passes `count` slots.
+        promote::rows(relation, unsafe { std::slice::from_raw_parts(slots, length) });
+        let heap = heap!(multi_insert);
+        // SAFETY: heap's own callback with PostgreSQL's arguments.
+        unsafe { outside(|| heap(relation, slots, count, command, options, bulk)) };
+    });
+}
+
+#[expect(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
+extern "C-unwind" fn tuple_update(
+    relation: Relation,
+    old: pg_sys::ItemPointer,
+    slot: *mut TupleTableSlot,
+    command: CommandId,
+    snapshot: Snapshot,
+    crosscheck: Snapshot,
+    wait: bool,
+    failure: *mut TM_FailureData,
+    mode: *mut pg_sys::LockTupleMode::Type,
+    indexes: *mut bool,
+) -> TM_Result::Type {
+    guarded(|| {
+        promote::rows(relation, &[slot]);
+        let heap = heap!(tuple_update);
+        // SAFETY: heap's own callback with PostgreSQL's arguments.
+        unsafe {
+            outside(|| heap(relation, old, slot, command, snapshot, crosscheck, wait, failure, mode, indexes))
+        }
+    })
+}
+
+extern "C-unwind" fn relation_set_new_filenode(
+    relation: Relation,
+    node: *const RelFileNode,
+    persistence: c_char,
+    freeze: *mut TransactionId,
+    multi: *mut MultiXactId,
+) {
+    guarded(|| {
+        // SAFETY: PostgreSQL's argument.
+        let new = partition::Storage::from(unsafe { *node });
+        let old = partition::storage(relation);
+        lifecycle::made(new);
+        if old != new {
+            // TRUNCATE and the like: the relation still has its old storage, which goes at commit (RelationSetNewRelfilenode).
+            lifecycle::dropped(old);
+        }
+        let heap = heap!(relation_set_new_filenode);
+        // SAFETY: heap's own callback with PostgreSQL's arguments.
+        unsafe { outside(|| heap(relation, node, persistence, freeze, multi)) };
+    });
+}
+
+extern "C-unwind" fn relation_copy_data(relation: Relation, node: *const RelFileNode) {
+    guarded(|| {
+        // SAFETY: PostgreSQL's argument.
+        lifecycle::moved(partition::storage(relation), partition::Storage::from(unsafe { *node }));
+        let heap = heap!(relation_copy_data);
+        // SAFETY: heap's own callback with PostgreSQL's arguments.
+        unsafe { outside(|| heap(relation, node)) };
+    });
+}
+
+#[expect(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
+extern "C-unwind" fn relation_copy_for_cluster(
+    old: Relation,
+    new: Relation,
+    index: Relation,
+    sort: bool,
+    oldest: TransactionId,
+    xid_cutoff: *mut TransactionId,
+    multi_cutoff: *mut MultiXactId,
+    tuples: *mut f64,
+    vacuumed: *mut f64,
+    recently_dead: *mut f64,
+) {
+    guarded(|| {
+        lifecycle::moved(partition::storage(old), partition::storage(new));
+        let heap = heap!(relation_copy_for_cluster);
+        // SAFETY: heap's own callback with PostgreSQL's arguments.
+        unsafe {
+            outside(|| {
+                heap(old, new, index, sort, oldest, xid_cutoff, multi_cutoff, tuples, vacuumed, recently_dead);
+            });
+        }
+    });
+}
+
+/// TOAST tables are plain heaps: what is in them is never confidential.
+extern "C-unwind" fn relation_toast_am(_relation: Relation) -> pg_sys::Oid {
+    pg_sys::HEAP_TABLE_AM_OID
+}
+
+/// A relation that has heap's routine for a while.
+struct AsHeap(Relation, *const TableAmRoutine);
+
+impl AsHeap {
+    fn new(relation: Relation) -> Self {
+        // SAFETY: an open relation; the routine it has is static, so it can be put back whatever happens.
+        unsafe {
+            let had = (*relation).rd_tableam;
+            (*relation).rd_tableam = routines().heap;
+            Self(relation, had)
+        }
+    }
+}
+
+impl Drop for AsHeap {
+    fn drop(&mut self) {
+        // SAFETY: the relation is open as long as the callback that made this runs.
+        unsafe { (*self.0).rd_tableam = self.1 };
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
+extern "C-unwind" fn index_build_range_scan(
+    table: Relation,
+    index: Relation,
+    info: *mut IndexInfo,
+    allow_sync: bool,
+    any_visible: bool,
+    progress: bool,
+    start: pg_sys::BlockNumber,
+    blocks: pg_sys::BlockNumber,
+    callback: IndexBuildCallback,
+    state: *mut c_void,
+    scan: pg_sys::TableScanDesc,
+) -> f64 {
+    guarded(|| {
+        let heap = heap!(index_build_range_scan);
+        let as_heap = AsHeap::new(table);
+        // SAFETY: heap's own callback with PostgreSQL's arguments; an error unwinds through `as_heap`.
+        let rows = unsafe {
+            outside(|| {
+                heap(table, index, info, allow_sync, any_visible, progress, start, blocks, callback, state, scan)
+            })
+        };
+        drop(as_heap);
+        rows
+    })
+}
+
+extern "C-unwind" fn index_validate_scan(
+    table: Relation,
+    index: Relation,
+    info: *mut IndexInfo,
+    snapshot: Snapshot,
+    state: *mut pg_sys::ValidateIndexState,
+) {
+    guarded(|| {
+        let heap = heap!(index_validate_scan);
+        let as_heap = AsHeap::new(table);
+        // SAFETY: heap's own callback with PostgreSQL's arguments; an error unwinds through `as_heap`.
+        unsafe { outside(|| heap(table, index, info, snapshot, state)) };
+        drop(as_heap);
+    });
+}

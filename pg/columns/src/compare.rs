@@ -1,0 +1,114 @@
+//! Comparison and hashing.
+//!
+//! Invariants: comparison of stored values needs no ticket, so that VACUUM, REINDEX and CREATE INDEX work for whoever runs the server. A hash is
+//! an equality token under a key of the statement (X6): it is given to an executor run and to nothing that could keep it.
+//! Must not: keep a token.
+
+use pg_sys::Datum;
+use pgrx::pg_sys;
+use strongroom_format::columns::{Fid, Kind};
+use strongroom_rpc::Op;
+use strongroom_rpc::Descriptor;
+
+use crate::call::{Call, sql_functions};
+use crate::values::kind_of_first;
+use crate::{fault, statement, zone};
+
+sql_functions! {
+    /// `enc_*_lt`
+    strongroom_lt, pg_finfo_strongroom_lt => less;
+    /// `enc_*_le`
+    strongroom_le, pg_finfo_strongroom_le => at_most;
+    /// `enc_*_eq`
+    strongroom_eq, pg_finfo_strongroom_eq => equal;
+    /// `enc_*_ge`
+    strongroom_ge, pg_finfo_strongroom_ge => at_least;
+    /// `enc_*_gt`
+    strongroom_gt, pg_finfo_strongroom_gt => greater;
+    /// `enc_*_ne`
+    strongroom_ne, pg_finfo_strongroom_ne => unequal;
+    /// `enc_*_cmp`, support function 1 of B-trees
+    strongroom_cmp, pg_finfo_strongroom_cmp => order;
+    /// `enc_*_hash`, support function 1 of hashing
+    strongroom_hash, pg_finfo_strongroom_hash => hash;
+    /// `enc_*_hash_extended`, support function 2 of hashing
+    strongroom_hash_extended, pg_finfo_strongroom_hash_extended => hash_extended;
+}
+
+/// -1, 0 or 1.
+fn compared(call: &Call) -> i32 {
+    let kind = kind_of_first(call);
+    let (a, b) = (call.bits(0), call.bits(1));
+    if a == b && Fid::from_bits(a).is_some_and(|fid| !fid.is_ephemeral()) {
+        return 0;
+    }
+    zone::with(|link| compare(link, kind, a, b))
+}
+
+fn compare(link: &mut zone::Link, kind: Kind, a: u64, b: u64) -> Result<i32, strongroom_rpc::Broken> {
+    let answer = link.call(Descriptor {
+        flags: u16::from(kind.number()),
+        a,
+        b,
+        ..Descriptor::of(Op::Compare)
+    })?;
+    Ok(answer.value.cast_signed().signum().try_into().unwrap_or(0))
+}
+
+fn less(call: &mut Call) -> Datum {
+    Datum::from(compared(call) < 0)
+}
+
+fn at_most(call: &mut Call) -> Datum {
+    Datum::from(compared(call) <= 0)
+}
+
+fn equal(call: &mut Call) -> Datum {
+    Datum::from(compared(call) == 0)
+}
+
+fn at_least(call: &mut Call) -> Datum {
+    Datum::from(compared(call) >= 0)
+}
+
+fn greater(call: &mut Call) -> Datum {
+    Datum::from(compared(call) > 0)
+}
+
+fn unequal(call: &mut Call) -> Datum {
+    Datum::from(compared(call) != 0)
+}
+
+fn order(call: &mut Call) -> Datum {
+    Datum::from(compared(call))
+}
+
+fn token(call: &Call) -> u64 {
+    if !statement::is_running() {
+        fault::Report::new("0A000", "values of confidential columns are hashed only while a query runs")
+            .detail("A hash that is stored would show which values are equal.")
+            .raise();
+    }
+    let kind = kind_of_first(call);
+    let a = call.bits(0);
+    let answer = zone::with(|link| {
+        link.call(Descriptor {
+            flags: u16::from(kind.number()),
+            a,
+            ..Descriptor::of(Op::Token)
+        })
+    });
+    answer.value
+}
+
+fn hash(call: &mut Call) -> Datum {
+    #[expect(clippy::cast_possible_truncation, reason = "a part of a keyed hash is one")]
+    let low = token(call) as u32;
+    Datum::from(low.cast_signed())
+}
+
+fn hash_extended(call: &mut Call) -> Datum {
+    // The seed has to change the hash, and seed 0 has to give the hash in its low half (hashfunc.c).
+    let seed = call.datum(1).value() as u64;
+    Datum::from(token(call) ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}

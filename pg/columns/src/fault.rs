@@ -1,0 +1,133 @@
+//! How a fault becomes PostgreSQL's ERROR.
+//!
+//! Invariant X5: a fault is ERROR, never more. PostgreSQL leaves an error by longjmp, which must not cross a Rust frame that
+//! has something to drop; pgrx's boundary turns the jump into an unwinding that [`crate::call::guarded`] turns back. Must not: put anything into a message
+//! that came from a caller's text, which may be a value in clear.
+
+use std::ffi::{CString, c_char, c_int};
+
+use pgrx::pg_sys;
+use strongroom_rpc::Fault;
+use strongroom_rpc::{Broken, ConnectError};
+
+unsafe extern "C-unwind" {
+    // src/backend/utils/error/elog.c. pgrx keeps them to itself, and its own reports know no SQLSTATE but PostgreSQL's.
+    fn errstart(level: c_int, domain: *const c_char) -> bool;
+    fn errcode(state: c_int) -> c_int;
+    fn errmsg(format: *const c_char, ...) -> c_int;
+    fn errdetail(format: *const c_char, ...) -> c_int;
+    fn errhint(format: *const c_char, ...) -> c_int;
+    fn errfinish(file: *const c_char, line: c_int, function: *const c_char);
+}
+
+/// utils/elog.h of PostgreSQL 15.
+const WARNING: c_int = 19;
+const ERROR: c_int = 21;
+
+/// An error on its way.
+pub(crate) struct Report {
+    state: &'static str,
+    message: CString,
+    detail: Option<CString>,
+    hint: Option<CString>,
+}
+
+impl Report {
+    /// An error with its SQLSTATE and its message.
+    pub(crate) fn new(state: &'static str, message: &str) -> Self {
+        Self {
+            state,
+            message: text(message),
+            detail: None,
+            hint: None,
+        }
+    }
+
+    /// Adds what else is known.
+    pub(crate) fn detail(mut self, detail: &str) -> Self {
+        self.detail = Some(text(detail));
+        self
+    }
+
+    /// Adds what to do.
+    pub(crate) fn hint(mut self, hint: &str) -> Self {
+        self.hint = Some(text(hint));
+        self
+    }
+
+    /// Raises it as ERROR.
+    pub(crate) fn raise(self) -> ! {
+        self.report(ERROR);
+        // errfinish does not come back from an ERROR.
+        unreachable!("an ERROR was reported")
+    }
+
+    /// Writes it to the server's log, and goes on.
+    pub(crate) fn warn(self) {
+        self.report(WARNING);
+    }
+
+    fn report(self, level: c_int) {
+        let pointer = |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
+        let (state, message) = (packed(self.state), self.message.as_ptr());
+        let (detail, hint) = (pointer(&self.detail), pointer(&self.hint));
+        // SAFETY: elog.c's protocol; it copies the texts, which outlive the call; nothing in the closure is dropped.
+        unsafe {
+            pg_sys::ffi::pg_guard_ffi_boundary(|| {
+                if errstart(level, std::ptr::null()) {
+                    errcode(state);
+                    errmsg(c"%s".as_ptr(), message);
+                    if !detail.is_null() {
+                        errdetail(c"%s".as_ptr(), detail);
+                    }
+                    if !hint.is_null() {
+                        errhint(c"%s".as_ptr(), hint);
+                    }
+                    errfinish(c"strongroom_columns".as_ptr(), 0, std::ptr::null());
+                }
+            });
+        }
+    }
+}
+
+/// Raises what the ring reported.
+pub(crate) fn broken(broken: Broken) -> ! {
+    let report = Report::new(broken.sqlstate(), broken.message());
+    match broken {
+        Broken::Fault(Fault::NotAllowed) => {
+            report.hint("Connect through the proxy, which opens a session with the zone; without one only comparison of stored values of one column is allowed.")
+        }
+        Broken::Fault(Fault::Recovering) => {
+            report.hint("The zone has been started again; a background worker reads the log to it. Try again soon.")
+        }
+        _ => report,
+    }
+    .raise()
+}
+
+/// Raises a fault that this side found.
+pub(crate) fn fault(fault: Fault) -> ! {
+    broken(Broken::Fault(fault))
+}
+
+/// Raises why there is no connection to the zone.
+pub(crate) fn unconnected(error: &ConnectError) -> ! {
+    Report::new("08001", &error.to_string())
+        .hint("Is the zone running (strongroom columns zone), and is strongroom.zone the path of its socket?")
+        .raise()
+}
+
+/// Raises a shape that only a bug can make.
+pub(crate) fn internal(what: &str) -> ! {
+    Report::new("XX000", what).raise()
+}
+
+fn text(text: &str) -> CString {
+    CString::new(text.replace('\0', " ")).unwrap_or_default()
+}
+
+/// A SQLSTATE as PostgreSQL packs it: six bits for each character (utils/elog.h, MAKE_SQLSTATE).
+fn packed(state: &str) -> c_int {
+    let six_bits = |byte: u8| c_int::from(byte.wrapping_sub(b'0') & 0x3f);
+    state.bytes().rev().fold(0, |packed, byte| packed << 6 | six_bits(byte))
+}

@@ -1,0 +1,46 @@
+//! `strongroom_columns`, the PostgreSQL extension of confidential columns.
+//!
+//! PostgreSQL stores and moves identifiers of eight bytes; this library has the zone compute on what they stand for. The
+//! contract is docs/internals/columns.md (X1 to X6 are this library's). It must be named in `shared_preload_libraries`:
+//! its checks of definitions would otherwise not stand in sessions that have not called it yet. Must not: see a value;
+//! let a panic or a fault of the zone become more than ERROR.
+
+mod admin;
+mod am;
+mod analyze;
+mod call;
+mod catalog;
+mod compare;
+mod compute;
+mod ddl;
+mod fault;
+mod lifecycle;
+mod partition;
+mod promote;
+mod rows;
+mod settings;
+mod statement;
+mod values;
+mod zone;
+
+use pgrx::pg_sys;
+
+pgrx::pg_magic_func!();
+
+/// PostgreSQL calls this once, when it loads the library.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn _PG_init() {
+    call::guarded(|| {
+        // SAFETY: reads a flag of the server.
+        if !unsafe { pg_sys::process_shared_preload_libraries_in_progress } {
+            fault::Report::new("55000", "strongroom_columns must be loaded when the server starts")
+                .hint("Add strongroom_columns to shared_preload_libraries in postgresql.conf and restart the server.")
+                .raise();
+        }
+        settings::define();
+        catalog::watch();
+        statement::install();
+        lifecycle::install();
+        ddl::install();
+    });
+}

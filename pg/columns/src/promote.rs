@@ -1,0 +1,198 @@
+//! Promotion: before rows reach the heap, their confidential values become permanent ones of the table's partition.
+//!
+//! Invariants: the sealed redo record of the new values is in the WAL before the heap is called (L1); the zone decides value by value whether
+//! it is promoted, because an identifier says its partition and not its column (X1); an ephemeral is not freed by it (X2).
+//! Must not: touch a row that has nothing to promote.
+
+use std::ffi::{CStr, c_char};
+
+use pg_sys::{Datum, TupleTableSlot};
+use pgrx::pg_sys;
+use strongroom_format::columns::redo::RedoHead;
+use strongroom_rpc::Broken;
+use strongroom_rpc::layout::promote_layout;
+use strongroom_rpc::op::flag;
+use strongroom_rpc::{Descriptor, Fault, Op};
+
+use crate::call::{bits, datum, outside};
+use crate::partition::{self, Column, put};
+use crate::zone::{self, Link};
+
+/// What the messages in the WAL are known by.
+pub(crate) const PREFIX: &CStr = c"strongroom";
+/// Most values of one call.
+const BATCH: usize = 8192;
+const WORDS: usize = promote_layout::SIZE / 8;
+
+unsafe extern "C-unwind" {
+    // src/backend/replication/logical/message.c; not among pgrx's bindings.
+    fn LogLogicalMessage(
+        prefix: *const c_char,
+        message: *const c_char,
+        size: usize,
+        transactional: bool,
+    ) -> pg_sys::XLogRecPtr;
+}
+
+/// One value of one row.
+struct Found {
+    row: usize,
+    column: Column,
+    fid: u64,
+}
+
+/// Promotes what `slots` hold for `relation`.
+pub(crate) fn rows(relation: pg_sys::Relation, slots: &[*mut TupleTableSlot]) {
+    let table = partition::table(relation);
+    if table.columns.is_empty() {
+        return;
+    }
+    let mut found = Vec::new();
+    for (row, slot) in slots.iter().enumerate() {
+        // SAFETY: PostgreSQL's slots, filled with rows of this relation.
+        unsafe { collect(*slot, row, &table.columns, &mut found) };
+    }
+    if found.is_empty() {
+        return;
+    }
+    let partition = partition::partition(partition::storage(relation), &table);
+    // SAFETY: an open relation.
+    let logged = unsafe { (*(*relation).rd_rel).relpersistence } == pg_sys::RELPERSISTENCE_PERMANENT as c_char;
+    let mut changed = vec![false; slots.len()];
+    for batch in found.chunks_mut(BATCH) {
+        let before: Vec<u64> = batch.iter().map(|one| one.fid).collect();
+        let record = zone::with(|link| call(link, partition, logged, batch));
+        if !record.is_empty() {
+            log(&record);
+        }
+        for (one, before) in batch.iter().zip(before) {
+            if let Some(changed) = changed.get_mut(one.row) {
+                *changed |= one.fid != before;
+            }
+        }
+    }
+    let mut rest = found.as_slice();
+    for (row, (slot, changed)) in slots.iter().zip(changed).enumerate() {
+        let (these, others) = rest.split_at(rest.iter().take_while(|one| one.row == row).count());
+        if changed {
+            // SAFETY: as above.
+            unsafe { replace(*slot, these) };
+        }
+        rest = others;
+    }
+}
+
+/// # Safety
+///
+/// A slot with a row of the relation that `columns` are of.
+unsafe fn collect(slot: *mut TupleTableSlot, row: usize, columns: &[Column], found: &mut Vec<Found>) {
+    // SAFETY: the caller's promise; after slot_getsomeattrs the values up to the row type's length are valid.
+    unsafe {
+        let count = (*(*slot).tts_tupleDescriptor).natts;
+        if i32::from((*slot).tts_nvalid) < count {
+            pg_sys::slot_getsomeattrs_int(slot, count);
+        }
+        for column in columns {
+            let at = usize::try_from(column.number - 1).unwrap_or(0);
+            if i32::from(column.number) <= count && !*(*slot).tts_isnull.add(at) {
+                let fid = bits(*(*slot).tts_values.add(at));
+                found.push(Found { row, column: *column, fid });
+            }
+        }
+    }
+}
+
+/// Has the zone promote a batch; the redo record, empty when none is needed.
+fn call(link: &mut Link, partition: u16, logged: bool, batch: &mut [Found]) -> Result<Vec<u8>, Broken> {
+    let mut words = Vec::with_capacity(batch.len() * WORDS);
+    for one in &*batch {
+        let mut record = [0; promote_layout::SIZE];
+        put(&mut record, promote_layout::COLUMN.offset, &one.column.number.cast_unsigned().to_le_bytes());
+        put(&mut record, promote_layout::KIND.offset, &[one.column.kind.number()]);
+        put(&mut record, promote_layout::FID.offset, &one.fid.to_le_bytes());
+        let (halves, _) = record.as_chunks::<8>();
+        words.extend(halves.iter().map(|half| u64::from_le_bytes(*half)));
+    }
+    link.area_words(0, &words)?;
+    let answer = link.call(Descriptor {
+        flags: if logged { 0 } else { flag::UNLOGGED },
+        n: u32::try_from(batch.len()).unwrap_or(u32::MAX),
+        a: u64::from(partition),
+        ..Descriptor::of(Op::Promote)
+    })?;
+    link.read_words(0, &mut words)?;
+    for (one, record) in batch.iter_mut().zip(words.chunks_exact(WORDS)) {
+        one.fid = record.first().copied().unwrap_or(0);
+    }
+    link.read(words.len() * 8, usize::try_from(answer.value).unwrap_or(usize::MAX))
+}
+
+/// Puts a redo record into the WAL, and tells the zone.
+pub(crate) fn log(record: &[u8]) {
+    let Some(head) = RedoHead::parse(record) else {
+        crate::fault::fault(Fault::BadRecord);
+    };
+    // SAFETY: copies the bytes into the WAL's buffers; not transactional, so that it stands for aborted work too.
+    unsafe {
+        outside(|| LogLogicalMessage(PREFIX.as_ptr(), record.as_ptr().cast(), record.len(), false));
+    }
+    zone::with(|link| {
+        link.post(Descriptor {
+            a: head.number,
+            ..Descriptor::of(Op::Inserted)
+        })
+    });
+}
+
+/// Puts the permanent identifiers into a row.
+///
+/// A slot that is only values is changed in them. One that holds a tuple gets a new tuple: its own may be on a page of a buffer.
+///
+/// # Safety
+///
+/// A slot whose values have been fetched.
+unsafe fn replace(slot: *mut TupleTableSlot, with: &[Found]) {
+    // SAFETY: the caller's promise; values and nulls are as many as the row type has columns; heap_form_tuple copies what
+    // they point to before the slot lets go of it.
+    unsafe {
+        for one in with {
+            let at = usize::try_from(one.column.number - 1).unwrap_or(0);
+            (*slot).tts_values.add(at).write(datum(one.fid));
+        }
+        if !holds_tuple(slot) {
+            return;
+        }
+        let table = (*slot).tts_tableOid;
+        let id = (*slot).tts_tid;
+        let tuple = pg_sys::heap_form_tuple((*slot).tts_tupleDescriptor, (*slot).tts_values.cast::<Datum>(), (*slot).tts_isnull);
+        (*tuple).t_self = id;
+        (*tuple).t_tableOid = table;
+        pg_sys::ExecForceStoreHeapTuple(tuple, slot, true);
+        (*slot).tts_tableOid = table;
+        (*slot).tts_tid = id;
+        // The next reader may want values without fetching them.
+        let count = (*(*slot).tts_tupleDescriptor).natts;
+        pg_sys::slot_getsomeattrs_int(slot, count);
+    }
+}
+
+/// Whether the slot holds a tuple, beside values.
+///
+/// # Safety
+///
+/// A slot of PostgreSQL's.
+unsafe fn holds_tuple(slot: *mut TupleTableSlot) -> bool {
+    // SAFETY: the operations say which structure the slot is the beginning of (executor/tuptable.h).
+    unsafe {
+        let ops = (*slot).tts_ops;
+        if ops == &raw const pg_sys::TTSOpsVirtual {
+            false
+        } else if ops == &raw const pg_sys::TTSOpsBufferHeapTuple {
+            !(*slot.cast::<pg_sys::BufferHeapTupleTableSlot>()).base.tuple.is_null()
+        } else if ops == &raw const pg_sys::TTSOpsHeapTuple {
+            !(*slot.cast::<pg_sys::HeapTupleTableSlot>()).tuple.is_null()
+        } else {
+            true
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Rows of the catalogs as the command under way has just made them.
+//!
+//! PostgreSQL calls the hook for a new object before its rows are visible to the caches, so they are read with SnapshotSelf. Must not: keep
+//! anything.
+
+use pg_sys::{Datum, Oid};
+use pgrx::pg_sys;
+
+use crate::catalog::{self, row};
+
+/// What `pg_class` says of a relation.
+pub(crate) struct Class {
+    /// `relkind`.
+    pub(crate) kind: u8,
+    /// `relam`.
+    pub(crate) access_method: Oid,
+    /// Where its rows are; nonsense for a relation without storage.
+    pub(crate) storage: pg_sys::RelFileNode,
+}
+
+/// Deepest nesting of types that is looked into; PostgreSQL itself refuses a type that contains itself.
+const DEPTH_MAX: u32 = 16;
+
+/// OIDs of `pg_partitioned_table` and of its only index (pg_partitioned_table.h), which pgrx has not.
+const PARTITIONED: u32 = 3350;
+const PARTITIONED_INDEX: u32 = 3351;
+
+/// The fixed part of a row of `pg_partitioned_table`.
+#[repr(C)]
+struct Partitioned {
+    _table: Oid,
+    _strategy: u8,
+    _count: i16,
+    _default: Oid,
+    columns: pg_sys::int2vector,
+}
+
+/// Gives each row of a catalog whose first index column has this value to `take`.
+fn each(catalog: Oid, index: u32, column: u32, key: Oid, mut take: impl FnMut(pg_sys::HeapTuple)) {
+    let lock = pg_sys::AccessShareLock.cast_signed();
+    // SAFETY: PostgreSQL's protocol of a scan of a catalog; `take` only reads the row while the scan stands on it.
+    unsafe {
+        let relation = pg_sys::table_open(catalog, lock);
+        let mut scan_key = pg_sys::ScanKeyData::default();
+        pg_sys::ScanKeyInit(
+            &raw mut scan_key,
+            i16::try_from(column).unwrap_or(0),
+            u16::try_from(pg_sys::BTEqualStrategyNumber).unwrap_or(0),
+            Oid::from(pg_sys::F_OIDEQ),
+            Datum::from(key),
+        );
+        let itself = &raw mut pg_sys::SnapshotSelfData;
+        let scan = pg_sys::systable_beginscan(relation, Oid::from(index), true, itself, 1, &raw mut scan_key);
+        loop {
+            let tuple = pg_sys::systable_getnext(scan);
+            if tuple.is_null() {
+                break;
+            }
+            take(tuple);
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(relation, lock);
+    }
+}
+
+/// The relation of this OID.
+pub(crate) fn class(oid: Oid) -> Option<Class> {
+    let mut found = None;
+    each(pg_sys::RelationRelationId, pg_sys::ClassOidIndexId, pg_sys::Anum_pg_class_oid, oid, |tuple| {
+        // SAFETY: a row of pg_class.
+        let form = unsafe { &*row::<pg_sys::FormData_pg_class>(tuple) };
+        // SAFETY: OIDs of this database, set when the backend starts.
+        let (own, database) = unsafe { (pg_sys::MyDatabaseTableSpace, pg_sys::MyDatabaseId) };
+        let elsewhere = form.reltablespace != pg_sys::InvalidOid;
+        found = Some(Class {
+            kind: form.relkind.cast_unsigned(),
+            access_method: form.relam,
+            storage: pg_sys::RelFileNode {
+                spcNode: if elsewhere { form.reltablespace } else { own },
+                dbNode: database,
+                relNode: form.relfilenode,
+            },
+        });
+    });
+    found
+}
+
+/// Number and type of each column of a relation that is not dropped.
+pub(crate) fn columns(oid: Oid) -> Vec<(i16, Oid)> {
+    let mut found = Vec::new();
+    each(
+        pg_sys::AttributeRelationId,
+        pg_sys::AttributeRelidNumIndexId,
+        pg_sys::Anum_pg_attribute_attrelid,
+        oid,
+        |tuple| {
+            // SAFETY: a row of pg_attribute.
+            let form = unsafe { &*row::<pg_sys::FormData_pg_attribute>(tuple) };
+            if form.attnum > 0 && !form.attisdropped {
+                found.push((form.attnum, form.atttypid));
+            }
+        },
+    );
+    found
+}
+
+/// The type that a domain is over.
+pub(crate) fn domain_base(oid: Oid) -> Option<Oid> {
+    let mut found = None;
+    each(pg_sys::TypeRelationId, pg_sys::TypeOidIndexId, pg_sys::Anum_pg_type_oid, oid, |tuple| {
+        // SAFETY: a row of pg_type.
+        let form = unsafe { &*row::<pg_sys::FormData_pg_type>(tuple) };
+        found = (form.typtype.cast_unsigned() == b'd').then_some(form.typbasetype);
+    });
+    found
+}
+
+/// What `pg_index` says of an index.
+pub(crate) struct Index {
+    /// The table, and the columns of it that are keys or included.
+    pub(crate) table: Oid,
+    pub(crate) keys: Vec<i16>,
+    /// Whether it is of an exclusion constraint.
+    pub(crate) exclusion: bool,
+}
+
+/// The index of this OID.
+pub(crate) fn index(index: Oid) -> Option<Index> {
+    let mut found = None;
+    each(
+        pg_sys::IndexRelationId,
+        pg_sys::IndexRelidIndexId,
+        pg_sys::Anum_pg_index_indexrelid,
+        index,
+        |tuple| {
+            // SAFETY: the only catalog that is scanned here is pg_index.
+            let form: *const pg_sys::FormData_pg_index = unsafe { row(tuple) };
+            // SAFETY: as above; its first vector follows the fixed part.
+            found = Some(unsafe {
+                Index {
+                    table: (*form).indrelid,
+                    keys: vector(&raw const (*form).indkey),
+                    exclusion: (*form).indisexclusion,
+                }
+            });
+        },
+    );
+    found
+}
+
+/// The columns of a partitioned table's key.
+pub(crate) fn partition_key(table: Oid) -> Vec<i16> {
+    let mut found = Vec::new();
+    each(
+        Oid::from(PARTITIONED),
+        PARTITIONED_INDEX,
+        1,
+        table,
+        |tuple| {
+            // SAFETY: a row of pg_partitioned_table; its first vector follows the fixed part.
+            found = unsafe { vector(&raw const (*row::<Partitioned>(tuple)).columns) };
+        },
+    );
+    found
+}
+
+/// The table and the columns of an object of extended statistics.
+pub(crate) fn statistics(oid: Oid) -> Option<(Oid, Vec<i16>)> {
+    let mut found = None;
+    each(
+        pg_sys::StatisticExtRelationId,
+        pg_sys::StatisticExtOidIndexId,
+        pg_sys::Anum_pg_statistic_ext_oid,
+        oid,
+        |tuple| {
+            let form = row_of_statistics(tuple);
+            // SAFETY: a row of pg_statistic_ext; its first vector follows the fixed part.
+            found = Some(unsafe { ((*form).stxrelid, vector(&raw const (*form).stxkeys)) });
+        },
+    );
+    found
+}
+
+fn row_of_statistics(tuple: pg_sys::HeapTuple) -> *const pg_sys::FormData_pg_statistic_ext {
+    // SAFETY: the only caller scans pg_statistic_ext.
+    unsafe { row(tuple) }
+}
+
+/// # Safety
+///
+/// A vector in a row that is being stood on.
+unsafe fn vector(vector: *const pg_sys::int2vector) -> Vec<i16> {
+    // SAFETY: the caller's promise; it says its length.
+    unsafe {
+        let length = usize::try_from((*vector).dim1).unwrap_or(0);
+        (*vector).values.as_slice(length).to_vec()
+    }
+}
+
+/// Whether values of this type contain confidential ones.
+pub(crate) fn hides(oid: Oid, depth: u32) -> bool {
+    let inside = |inner: Oid| catalog::kind_of(inner).is_some() || hides(inner, depth + 1);
+    if depth > DEPTH_MAX {
+        return true;
+    }
+    // SAFETY: searches of the catalog cache; an invalid OID says that the type is none of the sort.
+    let (element, kind) = unsafe { (pg_sys::get_element_type(oid), pg_sys::get_typtype(oid).cast_unsigned()) };
+    if element != pg_sys::InvalidOid {
+        return inside(element);
+    }
+    match kind {
+        b'd' => {
+            // SAFETY: as above.
+            inside(unsafe { pg_sys::getBaseType(oid) })
+        }
+        b'r' => {
+            // SAFETY: as above.
+            inside(unsafe { pg_sys::get_range_subtype(oid) })
+        }
+        b'm' => {
+            // SAFETY: as above.
+            hides(unsafe { pg_sys::get_multirange_range(oid) }, depth + 1)
+        }
+        b'c' => {
+            // SAFETY: as above.
+            let relation = unsafe { pg_sys::get_typ_typrelid(oid) };
+            columns(relation).iter().any(|(_, column)| inside(*column))
+        }
+        _ => false,
+    }
+}

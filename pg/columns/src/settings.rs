@@ -1,0 +1,90 @@
+//! The settings: where the zone is, and the group that parallel workers join.
+//!
+//! Must not: hold a secret that the server should not have. The group's number is the server's own.
+
+use std::cell::Cell;
+use std::ffi::{CStr, CString, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use pgrx::pg_sys;
+
+/// Where PostgreSQL keeps a string setting.
+struct Text(Cell<*mut c_char>);
+
+// SAFETY: a backend has one thread.
+unsafe impl Sync for Text {}
+
+static ZONE: Text = Text(Cell::new(std::ptr::null_mut()));
+static GROUP: Text = Text(Cell::new(std::ptr::null_mut()));
+
+impl Text {
+    fn value(&self) -> Option<&CStr> {
+        let pointer = self.0.get();
+        // SAFETY: PostgreSQL keeps a string there, or nothing; it does not change it while this runs.
+        (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
+    }
+}
+
+/// Defines them.
+pub(crate) fn define() {
+    text(
+        c"strongroom.zone",
+        c"Path of the socket of the zone that holds the values of confidential columns.",
+        &ZONE,
+        pg_sys::GUC_SUPERUSER_ONLY,
+    );
+    // A custom setting reaches parallel workers with all others; nothing else of a library does.
+    text(
+        c"strongroom.group",
+        c"Set by strongroom_columns itself: the parallel group of this session.",
+        &GROUP,
+        pg_sys::GUC_SUPERUSER_ONLY | pg_sys::GUC_NO_SHOW_ALL | pg_sys::GUC_NOT_IN_SAMPLE | pg_sys::GUC_DISALLOW_IN_FILE,
+    );
+}
+
+fn text(name: &CStr, purpose: &CStr, at: &'static Text, flags: u32) {
+    let flags = i32::try_from(flags).unwrap_or_default();
+    // SAFETY: the strings are copied or live for ever; the place is static.
+    unsafe {
+        pg_sys::DefineCustomStringVariable(
+            name.as_ptr(),
+            purpose.as_ptr(),
+            std::ptr::null(),
+            at.0.as_ptr(),
+            c"".as_ptr(),
+            pg_sys::GucContext::PGC_SUSET,
+            flags,
+            None,
+            None,
+            None,
+        );
+    }
+}
+
+/// Path of the zone's socket, when it is set.
+pub(crate) fn zone() -> Option<PathBuf> {
+    let path = ZONE.value()?.to_bytes();
+    (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
+}
+
+/// The parallel group that this process belongs to: arena and secret of its leader.
+pub(crate) fn group() -> Option<(u16, u64)> {
+    let text = GROUP.value()?.to_str().ok()?;
+    let (arena, secret) = text.split_once(':')?;
+    Some((arena.parse().ok()?, u64::from_str_radix(secret, 16).ok()?))
+}
+
+/// Makes this session the leader of a group. Not while parallel workers run.
+pub(crate) fn set_group(arena: u16, secret: u64) {
+    let value = CString::new(format!("{arena}:{secret:x}")).unwrap_or_default();
+    // SAFETY: both strings are copied.
+    unsafe {
+        pg_sys::SetConfigOption(
+            c"strongroom.group".as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_SUSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+        );
+    }
+}

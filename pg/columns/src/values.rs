@@ -1,0 +1,196 @@
+//! Input and output: envelopes, as text and as bytes.
+//!
+//! In SQL text an envelope is `sr1:` and base64 in the alphabet for URLs without padding (docs/spec/columns.md); in binary it is
+//! itself. Invariant: nothing of a text that is no envelope is repeated in a message, because it may be a value in clear.
+//! Must not: make an envelope; the zone does.
+
+use std::ffi::{CStr, CString};
+
+use pg_sys::Datum;
+use pgrx::pg_sys;
+use strongroom_format::columns::envelope::ENVELOPE_PREFIX;
+use strongroom_format::columns::{EnvelopeHeader, Kind};
+use strongroom_rpc::Op;
+use strongroom_rpc::function::{Arg, Function, by_name};
+use strongroom_rpc::Descriptor;
+
+use crate::call::{Call, datum, sql_functions};
+use crate::{catalog, ddl, fault, statement, zone};
+
+sql_functions! {
+    /// `enc_*_in(cstring, oid, integer)`
+    strongroom_in, pg_finfo_strongroom_in => text_in;
+    /// `enc_*_out(enc_*)`
+    strongroom_out, pg_finfo_strongroom_out => text_out;
+    /// `enc_*_recv(internal, oid, integer)`
+    strongroom_recv, pg_finfo_strongroom_recv => binary_in;
+    /// `enc_*_send(enc_*)`
+    strongroom_send, pg_finfo_strongroom_send => binary_out;
+}
+
+/// Kind of the result of an input function.
+fn kind_in(call: &Call) -> Kind {
+    let number = call.remembered(|call| number(catalog::kind_of(catalog::function(call.function()).result)));
+    kind(number)
+}
+
+/// Kind of the first argument of a function.
+pub(crate) fn kind_of_first(call: &Call) -> Kind {
+    let number = call.remembered(|call| {
+        let function = catalog::function(call.function());
+        number(function.args.first().and_then(|first| catalog::kind_of(*first)))
+    });
+    kind(number)
+}
+
+fn number(kind: Option<Kind>) -> usize {
+    kind.map_or(0, |kind| usize::from(kind.number()))
+}
+
+fn kind(number: usize) -> Kind {
+    let kind = u8::try_from(number).ok().and_then(Kind::from_number);
+    kind.unwrap_or_else(|| fault::internal("a function of strongroom_columns has an argument of an unknown type"))
+}
+
+fn text_in(call: &mut Call) -> Datum {
+    let kind = kind_in(call);
+    // SAFETY: the argument of an input function is a C string that lives as long as the call.
+    let text = unsafe { CStr::from_ptr(call.datum(0).cast_mut_ptr()) };
+    let envelope = text.to_str().ok().and_then(|text| text.strip_prefix(ENVELOPE_PREFIX)).and_then(decode);
+    let Some(envelope) = envelope else { malformed(kind) };
+    let lifetime = statement::lifetime_of_input();
+    accept(kind, &envelope, call.int4(2), lifetime)
+}
+
+fn binary_in(call: &mut Call) -> Datum {
+    let kind = kind_in(call);
+    // SAFETY: the first argument of a receive function is a StringInfo; what is left in it is the value.
+    let envelope = unsafe {
+        let message: pg_sys::StringInfo = call.datum(0).cast_mut_ptr();
+        let left = (*message).len - (*message).cursor;
+        let bytes = pg_sys::pq_getmsgbytes(message, left);
+        std::slice::from_raw_parts(bytes.cast::<u8>(), usize::try_from(left).unwrap_or(0)).to_vec()
+    };
+    let lifetime = statement::lifetime_of_parameter();
+    accept(kind, &envelope, call.int4(2), lifetime)
+}
+
+/// Has the zone open an envelope.
+fn accept(kind: Kind, envelope: &[u8], typmod: i32, lifetime: statement::Lifetime) -> Datum {
+    let Some(header) = EnvelopeHeader::parse(envelope) else { malformed(kind) };
+    if header.kind != kind {
+        fault::fault(strongroom_rpc::Fault::KindMismatch);
+    }
+    let literal = lifetime == statement::Lifetime::Connection;
+    if literal {
+        ddl::refuse_literal();
+    }
+    datum(zone::with(|link| {
+        let fid = link.intake(kind, envelope, literal)?;
+        match sized(kind) {
+            Some(function) if typmod >= 0 => {
+                let r = link.fresh()?;
+                link.post(Descriptor {
+                    n: u32::from(function.code),
+                    a: fid,
+                    b: i64::from(typmod).cast_unsigned(),
+                    r,
+                    ..Descriptor::of(Op::Compute)
+                })?;
+                Ok(r)
+            }
+            _ => Ok(fid),
+        }
+    }))
+}
+
+/// The function that fits a value to its type's modifier.
+fn sized(kind: Kind) -> Option<&'static Function> {
+    by_name(kind.base(), &[Arg::Of(kind), Arg::Plain])
+}
+
+fn malformed(kind: Kind) -> ! {
+    fault::Report::new("22P02", &format!("invalid input for type enc_{}: not an envelope", kind.base()))
+        .hint("Values of confidential columns are sealed by the client: connect through the proxy.")
+        .raise()
+}
+
+fn seal(call: &Call) -> Vec<u8> {
+    let kind = kind_of_first(call);
+    let fid = call.bits(0);
+    zone::with(|link| link.output(kind, fid))
+}
+
+fn text_out(call: &mut Call) -> Datum {
+    let text = encode(&seal(call));
+    let text = CString::new(text).unwrap_or_default();
+    // SAFETY: copies the string into the current memory context.
+    Datum::from(unsafe { pg_sys::pstrdup(text.as_ptr()) })
+}
+
+fn binary_out(call: &mut Call) -> Datum {
+    bytea(&seal(call))
+}
+
+/// A `bytea` of these bytes, in the current memory context.
+pub(crate) fn bytea(bytes: &[u8]) -> Datum {
+    let Ok(len) = i32::try_from(bytes.len()) else {
+        fault::fault(strongroom_rpc::Fault::StringTooLong)
+    };
+    // SAFETY: `cstring_to_text_with_len` makes a varlena of any bytes; `text` and `bytea` are laid out alike.
+    Datum::from(unsafe { pg_sys::cstring_to_text_with_len(bytes.as_ptr().cast(), len) })
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// An envelope's text form.
+fn encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(ENVELOPE_PREFIX.len() + bytes.len().div_ceil(3) * 4);
+    text.push_str(ENVELOPE_PREFIX);
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for at in 0..=chunk.len() {
+            let index = (word >> (18 - 6 * at)) & 0x3f;
+            let letter = ALPHABET.get(usize::try_from(index).unwrap_or(0));
+            text.push(char::from(letter.copied().unwrap_or_default()));
+        }
+    }
+    text
+}
+
+/// The bytes of a text form without its prefix. `None` unless it is canonical.
+fn decode(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
+    for chunk in text.as_bytes().chunks(4) {
+        let mut word = 0_u32;
+        for letter in chunk {
+            word = word << 6 | six_bits(*letter)?;
+        }
+        word <<= 6 * (4 - chunk.len());
+        let [_, first, second, third] = word.to_be_bytes();
+        let (taken, rest): (&[u8], &[u8]) = match chunk.len() {
+            4 => (&[first, second, third], &[]),
+            3 => (&[first, second], &[third]),
+            2 => (&[first], &[second, third]),
+            _ => return None,
+        };
+        // Bits that belong to no byte are zero, so that a value has one text only.
+        if rest.iter().any(|byte| *byte != 0) {
+            return None;
+        }
+        bytes.extend_from_slice(taken);
+    }
+    Some(bytes)
+}
+
+const fn six_bits(letter: u8) -> Option<u32> {
+    let value = match letter {
+        b'A'..=b'Z' => letter - b'A',
+        b'a'..=b'z' => letter - b'a' + 26,
+        b'0'..=b'9' => letter - b'0' + 52,
+        b'-' => 62,
+        b'_' => 63,
+        _ => return None,
+    };
+    Some(value as u32)
+}

@@ -1,0 +1,334 @@
+//! This backend's connection to the zone.
+//!
+//! Invariants: one connection at a time, made when it is first needed; after the zone was lost the statement under way ends with an
+//! error, and the next statement connects anew (R5) with all plans made again, because their literals are of the old arena. Every wait asks for
+//! interrupts (X5). Callbacks of a transaction's end never wait and never raise. Must not: be entered while it is entered.
+
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+use pgrx::pg_sys;
+use strongroom_format::columns::{Fid, Kind};
+use strongroom_rpc::{Broken, Host, Interrupted};
+use strongroom_rpc::op::flag;
+use strongroom_rpc::{AREA_SIZE, Answer, Descriptor};
+use strongroom_rpc::{Fault, Op};
+
+use crate::{fault, settings, statement};
+
+/// How long the end of a transaction waits for the zone.
+const END_LIMIT: Duration = Duration::from_secs(2);
+/// How long the zone may take to answer a new connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// The connection, and what was done on it since the last statement's end.
+pub(crate) struct Link {
+    host: Host,
+    /// Something was posted whose fault nobody has asked for yet.
+    posted: bool,
+    /// The statement has ephemerals.
+    used: bool,
+    /// The time zone that the zone was told.
+    time_zone: *mut pg_sys::pg_tz,
+    /// This session is a group's leader, or one of its workers.
+    grouped: bool,
+}
+
+thread_local! {
+    static LINK: RefCell<Option<Link>> = const { RefCell::new(None) };
+    /// A connection was lost in the statement under way.
+    static LOST: Cell<bool> = const { Cell::new(false) };
+    /// Number of connections made so far: what was learned of an earlier one is void.
+    static CONNECTIONS: Cell<u32> = const { Cell::new(0) };
+    /// A transaction ends: how long it may be waited for the zone.
+    static UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Asks for interrupts, as CHECK_FOR_INTERRUPTS does. May unwind; the ring stays usable. At a transaction's end it does not, and
+/// lets the wait go on for a while only.
+fn check() -> Result<(), Interrupted> {
+    if let Some(until) = UNTIL.get() {
+        return if Instant::now() < until { Ok(()) } else { Err(Interrupted) };
+    }
+    // SAFETY: reads a flag that a signal handler sets.
+    if unsafe { (&raw const pg_sys::InterruptPending).read_volatile() } != 0 {
+        // SAFETY: called where an ERROR may be raised.
+        unsafe { pg_sys::ProcessInterrupts() };
+    }
+    Ok(())
+}
+
+/// Number of the connection.
+pub(crate) fn connection() -> u32 {
+    CONNECTIONS.get()
+}
+
+/// Does something with the zone. What fails is raised.
+pub(crate) fn with<R>(work: impl FnOnce(&mut Link) -> Result<R, Broken>) -> R {
+    let done = LINK.with(|cell| {
+        let Ok(mut slot) = cell.try_borrow_mut() else {
+            fault::internal("the connection to the zone is in use");
+        };
+        if slot.is_none() {
+            *slot = Some(connect());
+        }
+        let result = slot.as_mut().map_or(Err(Broken::Lost), work);
+        if result.as_ref().is_err_and(|broken| *broken == Broken::Lost) {
+            *slot = None;
+            LOST.set(true);
+        }
+        result
+    });
+    done.unwrap_or_else(|broken| fault::broken(broken))
+}
+
+/// Does something with the zone if there is a connection that is not in use; neither waits nor raises.
+fn quietly(work: impl FnOnce(&mut Link) -> Result<(), Broken>) {
+    LINK.with(|cell| {
+        if let Ok(mut slot) = cell.try_borrow_mut()
+            && let Some(link) = slot.as_mut()
+            && work(link) == Err(Broken::Lost)
+        {
+            *slot = None;
+            LOST.set(true);
+        }
+    });
+}
+
+/// Tells the zone something at a transaction's end. It never raises and waits for a while only; what the zone does not hear of stays
+/// as garbage.
+pub(crate) fn at_end(work: impl FnOnce(&mut Link) -> Result<(), Broken>) {
+    UNTIL.set(Instant::now().checked_add(END_LIMIT));
+    quietly(work);
+    UNTIL.set(None);
+}
+
+/// Makes a connection before a transaction commits whose end the zone has to hear of. Only warns when there is none to be had.
+pub(crate) fn reach() {
+    let there = LINK.with(|cell| cell.try_borrow().map_or(true, |slot| slot.is_some()));
+    if there || LOST.get() {
+        return;
+    }
+    let made = settings::zone().map(|path| Host::connect(&path, CONNECT_LIMIT, check));
+    match made {
+        Some(Ok(host)) => LINK.with(|cell| {
+            if let Ok(mut slot) = cell.try_borrow_mut() {
+                *slot = Some(Link::new(host));
+            }
+        }),
+        _ => fault::Report::new("01000", "the zone cannot be reached: values of dropped tables stay in it as garbage").warn(),
+    }
+}
+
+fn connect() -> Link {
+    if LOST.get() {
+        // Identifiers of the lost arena may still be in this statement's hands, and the new arena may have its number.
+        if !statement::is_over() {
+            fault::broken(Broken::Lost);
+        }
+        forget_literals();
+    }
+    let Some(path) = settings::zone() else {
+        fault::Report::new("55000", "no zone is configured for confidential columns")
+            .hint("Set strongroom.zone to the path of the zone's socket.")
+            .raise()
+    };
+    let host = match Host::connect(&path, CONNECT_LIMIT, check) {
+        Ok(host) => host,
+        Err(error) => fault::unconnected(&error),
+    };
+    let mut link = Link::new(host);
+    // SAFETY: reads the number of this worker.
+    if unsafe { pg_sys::ParallelWorkerNumber } >= 0
+        && let Some((arena, secret)) = settings::group()
+        && let Err(broken) = link.join(arena, secret)
+    {
+        fault::broken(broken);
+    }
+    link
+}
+
+/// Has every plan made again when it is next used: literals in plans are identifiers of the arena that was lost.
+fn forget_literals() {
+    // SAFETY: marks plans only; they are made again when they are next executed.
+    unsafe { pg_sys::ResetPlanCache() };
+    LOST.set(false);
+}
+
+/// Asks for the first fault of what was posted, before anything that depends on it goes out (R2).
+pub(crate) fn settle() {
+    let pending = LINK.with(|cell| {
+        let slot = cell.try_borrow();
+        slot.is_ok_and(|slot| slot.as_ref().is_some_and(|link| link.posted))
+    });
+    if pending {
+        with(|link| link.call(Descriptor::of(Op::Sync)).map(drop));
+    }
+}
+
+/// Ends the statement, so that the zone frees its ephemerals. Neither waits nor raises: what cannot be told now is told
+/// at the next end.
+pub(crate) fn end_statement() {
+    quietly(|link| {
+        if link.used {
+            link.host.end_statement(|| Err(Interrupted))?;
+            link.used = false;
+            link.posted = false;
+        }
+        Ok(())
+    });
+}
+
+/// Makes this session the leader of a parallel group, if it has a connection. Before the workers are started.
+pub(crate) fn lead() {
+    let wanted = LINK.with(|cell| {
+        let slot = cell.try_borrow();
+        slot.is_ok_and(|slot| slot.as_ref().is_some_and(|link| !link.grouped))
+    });
+    if wanted {
+        let (arena, secret) = with(|link| {
+            let secret = link.call(Descriptor::of(Op::Lead))?.value;
+            link.grouped = true;
+            Ok((link.host.arena(), secret))
+        });
+        settings::set_group(arena, secret);
+    }
+}
+
+impl Link {
+    fn new(host: Host) -> Self {
+        CONNECTIONS.set(CONNECTIONS.get().wrapping_add(1));
+        Self {
+            host,
+            posted: false,
+            used: false,
+            time_zone: std::ptr::null_mut(),
+            grouped: false,
+        }
+    }
+
+    /// Has an operation carried out and waits for it.
+    pub(crate) fn call(&mut self, descriptor: Descriptor) -> Result<Answer, Broken> {
+        let answer = self.host.call(descriptor, check);
+        if matches!(answer, Ok(_) | Err(Broken::Fault(_))) {
+            // Either there was no fault, or it is the one reported now.
+            self.posted = false;
+        }
+        answer
+    }
+
+    /// Posts an operation.
+    pub(crate) fn post(&mut self, descriptor: Descriptor) -> Result<(), Broken> {
+        self.host.post(descriptor, check)?;
+        self.posted = true;
+        Ok(())
+    }
+
+    /// A new identifier of this statement.
+    pub(crate) fn fresh(&mut self) -> Result<u64, Broken> {
+        self.used = true;
+        self.host.fresh().map(Fid::bits)
+    }
+
+    fn join(&mut self, arena: u16, secret: u64) -> Result<(), Broken> {
+        self.call(Descriptor {
+            a: u64::from(arena),
+            b: secret,
+            ..Descriptor::of(Op::Join)
+        })?;
+        self.grouped = true;
+        Ok(())
+    }
+
+    /// Tells the zone the session's time zone, unless it knows.
+    pub(crate) fn tell_time_zone(&mut self) -> Result<(), Broken> {
+        // SAFETY: reads a pointer; PostgreSQL keeps one structure for each time zone, for ever.
+        let now = unsafe { pg_sys::session_timezone };
+        if now == self.time_zone {
+            return Ok(());
+        }
+        // SAFETY: the structure has a name that ends with a zero.
+        let name = unsafe { std::ffi::CStr::from_ptr(pg_sys::pg_get_timezone_name(now)) };
+        let n = self.write(0, name.to_bytes())?;
+        self.call(Descriptor {
+            n,
+            ..Descriptor::of(Op::TimeZone)
+        })?;
+        self.time_zone = now;
+        Ok(())
+    }
+
+    /// Opens an envelope: the identifier of its value.
+    pub(crate) fn intake(&mut self, kind: Kind, envelope: &[u8], literal: bool) -> Result<u64, Broken> {
+        let n = self.write(0, envelope)?;
+        let (r, flags) = if literal {
+            (self.host.fresh_literal()?.bits(), flag::LITERAL)
+        } else {
+            (self.fresh()?, 0)
+        };
+        let answer = self.call(Descriptor {
+            flags: flags | u16::from(kind.number()),
+            n,
+            r,
+            ..Descriptor::of(Op::Intake)
+        })?;
+        Ok(answer.value)
+    }
+
+    /// Seals one value: its envelope.
+    pub(crate) fn output(&mut self, kind: Kind, fid: u64) -> Result<Vec<u8>, Broken> {
+        self.area_words(0, &[fid])?;
+        let answer = self.call(Descriptor {
+            flags: u16::from(kind.number()),
+            n: 1,
+            ..Descriptor::of(Op::Output)
+        })?;
+        let bytes = self.read(0, usize::try_from(answer.value).unwrap_or(usize::MAX))?;
+        let envelope = bytes.split_first_chunk::<4>().and_then(|(len, rest)| {
+            let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
+            rest.get(..len)
+        });
+        envelope.map(<[u8]>::to_vec).ok_or(Broken::Fault(Fault::BadRequest))
+    }
+
+    /// Sends bytes and gets the bytes that replace them.
+    pub(crate) fn exchange(&mut self, op: Op, bytes: &[u8]) -> Result<Vec<u8>, Broken> {
+        let n = self.write(0, bytes)?;
+        let answer = self.call(Descriptor {
+            n,
+            ..Descriptor::of(op)
+        })?;
+        self.read(0, usize::try_from(answer.value).unwrap_or(usize::MAX))
+    }
+
+    /// Writes bytes into the data area; their number.
+    pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<u32, Broken> {
+        let too_long = Broken::Fault(Fault::StringTooLong);
+        let n = u32::try_from(bytes.len()).map_err(|_| too_long)?;
+        self.host.area(check)?.write(offset, bytes).ok_or(too_long)?;
+        Ok(n)
+    }
+
+    /// Writes words into the data area.
+    pub(crate) fn area_words(&mut self, offset: usize, words: &[u64]) -> Result<(), Broken> {
+        let area = self.host.area(check)?;
+        area.write_words(offset, words).ok_or(Broken::Fault(Fault::BadRequest))
+    }
+
+    /// Copies words out of the data area.
+    pub(crate) fn read_words(&mut self, offset: usize, words: &mut [u64]) -> Result<(), Broken> {
+        let area = self.host.area(check)?;
+        area.read_words(offset, words).ok_or(Broken::Fault(Fault::BadRequest))
+    }
+
+    /// Copies bytes out of the data area.
+    pub(crate) fn read(&mut self, offset: usize, len: usize) -> Result<Vec<u8>, Broken> {
+        let bad = Broken::Fault(Fault::BadRequest);
+        if len > AREA_SIZE {
+            return Err(bad);
+        }
+        let mut bytes = vec![0; len];
+        self.host.area(check)?.read(offset, &mut bytes).ok_or(bad)?;
+        Ok(bytes)
+    }
+}
