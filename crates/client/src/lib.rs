@@ -1,2 +1,1 @@
 //! The data owner's side of confidential columns: envelopes, the channel to the zone, the PostgreSQL proxy.
-pub mod channel;
