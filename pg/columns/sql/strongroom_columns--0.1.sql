@@ -947,6 +947,7 @@ CREATE OPERATOR + (LEFTARG = enc_interval, RIGHTARG = enc_interval, FUNCTION = "
 CREATE OPERATOR - (LEFTARG = enc_interval, RIGHTARG = enc_interval, FUNCTION = "interval_mi");
 CREATE OPERATOR - (RIGHTARG = enc_interval, FUNCTION = "interval_um");
 CREATE OPERATOR * (LEFTARG = enc_interval, RIGHTARG = enc_float8, FUNCTION = "interval_mul");
+CREATE OPERATOR / (LEFTARG = enc_interval, RIGHTARG = enc_float8, FUNCTION = "interval_div");
 
 -- casts
 CREATE CAST (enc_int4 AS enc_int8) WITH FUNCTION "int8"(enc_int4) AS IMPLICIT;

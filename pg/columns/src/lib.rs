@@ -14,6 +14,7 @@ mod compare;
 mod compute;
 mod ddl;
 mod fault;
+mod follower;
 mod lifecycle;
 mod partition;
 mod promote;
@@ -42,5 +43,6 @@ pub extern "C-unwind" fn _PG_init() {
         statement::install();
         lifecycle::install();
         ddl::install();
+        follower::register();
     });
 }

@@ -140,7 +140,10 @@ pub(crate) fn log(record: &[u8]) {
         link.post(Descriptor {
             a: head.number,
             ..Descriptor::of(Op::Inserted)
-        })
+        })?;
+        // The zone that gave the identifiers still lives now that the record is in the log. One that is started later reads the log
+        // to an end behind it; one that was started before might not have, and then the heap must not get them.
+        link.call(Descriptor::of(Op::Sync)).map(drop)
     });
 }
 

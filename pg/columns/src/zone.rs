@@ -103,20 +103,31 @@ pub(crate) fn at_end(work: impl FnOnce(&mut Link) -> Result<(), Broken>) {
     UNTIL.set(None);
 }
 
+/// Whether there is a connection, or one can be made. Says nothing when there is none to be had.
+pub(crate) fn is_there() -> bool {
+    let there = LINK.with(|cell| cell.try_borrow().is_ok_and(|slot| slot.is_some()));
+    there || attempt()
+}
+
+/// Makes a connection, if one is to be had.
+fn attempt() -> bool {
+    let made = settings::zone().map(|path| Host::connect(&path, CONNECT_LIMIT, check));
+    let Some(Ok(host)) = made else { return false };
+    LINK.with(|cell| {
+        let Ok(mut slot) = cell.try_borrow_mut() else { return false };
+        *slot = Some(Link::new(host));
+        true
+    })
+}
+
 /// Makes a connection before a transaction commits whose end the zone has to hear of. Only warns when there is none to be had.
 pub(crate) fn reach() {
     let there = LINK.with(|cell| cell.try_borrow().map_or(true, |slot| slot.is_some()));
     if there || LOST.get() {
         return;
     }
-    let made = settings::zone().map(|path| Host::connect(&path, CONNECT_LIMIT, check));
-    match made {
-        Some(Ok(host)) => LINK.with(|cell| {
-            if let Ok(mut slot) = cell.try_borrow_mut() {
-                *slot = Some(Link::new(host));
-            }
-        }),
-        _ => fault::Report::new("01000", "the zone cannot be reached: values of dropped tables stay in it as garbage").warn(),
+    if !attempt() {
+        fault::Report::new("01000", "the zone cannot be reached: values of dropped tables stay in it as garbage").warn();
     }
 }
 

@@ -123,6 +123,7 @@ const COMPUTING: &[(&str, &str, &str)] = &[
     ("-", "interval_mi", ""),
     ("-", "interval_um", ""),
     ("*", "interval_mul", ""),
+    ("/", "interval_div", ""),
 ];
 
 /// Writes the operators of computing.

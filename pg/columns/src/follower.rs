@@ -1,0 +1,322 @@
+//! The background worker that follows the WAL for the zone.
+//!
+//! It holds a physical replication slot, so that the WAL with redo records that are not in a checkpoint of the zone's store stays. When
+//! the zone has been started again it reads the log to its end to it (L4); while all is well it has the zone make its store durable up to a
+//! position and lets the slot go there (L5). On a standby it reads on as the standby replays. When anything fails the worker
+//! ends with an error and PostgreSQL starts it again. Must not: move the slot before the zone's store is durable; open a database.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use pg_sys::XLogRecPtr;
+use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder, BgWorkerStartTime, SignalWakeFlags};
+use pgrx::pg_sys;
+use strongroom_format::layout::{Field, array};
+use strongroom_rpc::{Descriptor, Op};
+
+use crate::call::guarded;
+use crate::promote::PREFIX;
+use crate::{fault, settings, zone};
+
+/// The replication slot.
+const SLOT: &CStr = c"strongroom_columns";
+/// How often the worker looks.
+const PAUSE: Duration = Duration::from_secs(1);
+/// A checkpoint of the zone's store is due after this time, if the log has grown,
+const CHECKPOINT_PAUSE: Duration = Duration::from_secs(60);
+/// or after this many bytes of log.
+const CHECKPOINT_BYTES: u64 = 64 << 20;
+
+unsafe extern "C-unwind" {
+    // src/backend/access/transam/xlogutils.c. pgrx has them as functions of Rust, which cannot be passed on; they are called by the
+    // server only.
+    fn read_local_xlog_page(
+        state: *mut pg_sys::XLogReaderState,
+        page: XLogRecPtr,
+        length: c_int,
+        target: XLogRecPtr,
+        into: *mut c_char,
+    ) -> c_int;
+    fn wal_segment_open(state: *mut pg_sys::XLogReaderState, segment: u64, timeline: *mut u32);
+    fn wal_segment_close(state: *mut pg_sys::XLogReaderState);
+}
+
+/// Registers the worker.
+pub(crate) fn register() {
+    BackgroundWorkerBuilder::new("strongroom columns")
+        .set_function("strongroom_follower_main")
+        .set_library("strongroom_columns")
+        .enable_shmem_access(None)
+        .set_start_time(BgWorkerStartTime::ConsistentState)
+        .set_restart_time(Some(Duration::from_secs(5)))
+        .load();
+}
+
+/// The worker.
+#[unsafe(no_mangle)]
+pub(crate) extern "C-unwind" fn strongroom_follower_main(_arg: pg_sys::Datum) {
+    guarded(|| {
+        BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP | SignalWakeFlags::SIGTERM);
+        // What the reader allocates lives as long as the worker.
+        // SAFETY: switches to a context that is there from the server's start.
+        unsafe { pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext) };
+        let mut follower = None;
+        while BackgroundWorker::wait_latch(Some(PAUSE)) {
+            if BackgroundWorker::sighup_received() {
+                // SAFETY: as every process of the server reads its settings again.
+                unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
+            }
+            if settings::zone().is_some() && zone::is_there() {
+                follower.get_or_insert_with(Follower::new).step();
+            }
+        }
+    });
+}
+
+/// Where the worker is.
+struct Follower {
+    reader: *mut pg_sys::XLogReaderState,
+    /// The zone has everything before this.
+    given: XLogRecPtr,
+    checkpoint: Checkpoint,
+    connection: u32,
+}
+
+/// The last checkpoint of the zone's store.
+struct Checkpoint {
+    at: Instant,
+    position: XLogRecPtr,
+}
+
+impl Follower {
+    fn new() -> Self {
+        let mut routine = pg_sys::XLogReaderRoutine {
+            page_read: Some(read_local_xlog_page),
+            segment_open: Some(wal_segment_open),
+            segment_close: Some(wal_segment_close),
+        };
+        // SAFETY: the routine is copied.
+        let reader = unsafe {
+            pg_sys::XLogReaderAllocate(pg_sys::wal_segment_size, std::ptr::null(), &raw mut routine, std::ptr::null_mut())
+        };
+        if reader.is_null() {
+            fault::Report::new("53200", "out of memory for reading the log").raise();
+        }
+        acquire_slot();
+        Self {
+            reader,
+            given: 0,
+            checkpoint: Checkpoint {
+                at: Instant::now(),
+                position: 0,
+            },
+            connection: 0,
+        }
+    }
+
+    fn step(&mut self) {
+        let (position, needed) = zone::with(|link| {
+            let answer = link.call(Descriptor::of(Op::Position))?;
+            Ok((answer.value, answer.aux & 1 != 0))
+        });
+        let standby = in_recovery();
+        if zone::connection() != self.connection {
+            self.connection = zone::connection();
+            self.given = if needed || standby { begin(position) } else { 0 };
+        }
+        if needed || standby {
+            let end = end_of_log(standby);
+            if self.given > end {
+                fault::Report::new("55000", "the zone's store is of a later log than this server's")
+                    .hint("Restore the zone's store of a time not later than this server's, or let the zone begin a new one.")
+                    .raise();
+            }
+            self.replay(end);
+        }
+        if needed {
+            let a = self.given;
+            zone::with(|link| {
+                link.call(Descriptor {
+                    a,
+                    ..Descriptor::of(Op::Replayed)
+                })
+            });
+        }
+        // On a primary the zone has had every value before the log had its record.
+        self.checkpoint(if standby { self.given } else { end_of_log(false) });
+    }
+
+    /// Gives the zone every redo record from where it is to `end`.
+    fn replay(&mut self, end: XLogRecPtr) {
+        if self.given >= end {
+            return;
+        }
+        let (reader, from) = (self.reader, self.given);
+        // SAFETY: a position inside the log: the reader looks for the first record that begins there or later.
+        let first = unsafe { pg_sys::XLogFindNextRecord(reader, from) };
+        if first == 0 || first >= end {
+            self.given = end;
+            return;
+        }
+        // SAFETY: the reader found a record there.
+        unsafe { pg_sys::XLogBeginRead(reader, first) };
+        // SAFETY: the reader's own position.
+        while unsafe { (*reader).EndRecPtr } < end {
+            let mut message = std::ptr::null_mut();
+            // SAFETY: the log is there up to `end`; it does not wait for more.
+            let record = unsafe { pg_sys::XLogReadRecord(reader, &raw mut message) };
+            if record.is_null() {
+                unreadable(message);
+            }
+            // SAFETY: the reader stands on a record.
+            if let Some(record) = unsafe { redo_record(reader) } {
+                // SAFETY: as above.
+                let a = unsafe { (*reader).ReadRecPtr };
+                zone::with(|link| {
+                    let n = link.write(0, &record)?;
+                    link.call(Descriptor {
+                        n,
+                        a,
+                        ..Descriptor::of(Op::Replay)
+                    })
+                });
+            }
+        }
+        self.given = end;
+    }
+
+    /// Has the zone make its store durable, when it is due, and lets go of the log before.
+    fn checkpoint(&mut self, position: XLogRecPtr) {
+        let grown = position.saturating_sub(self.checkpoint.position);
+        if grown == 0 || (self.checkpoint.at.elapsed() < CHECKPOINT_PAUSE && grown < CHECKPOINT_BYTES) {
+            return;
+        }
+        let answer = zone::with(|link| {
+            link.call(Descriptor {
+                a: position,
+                ..Descriptor::of(Op::Checkpoint)
+            })
+        });
+        advance_slot(answer.value);
+        self.checkpoint = Checkpoint {
+            at: Instant::now(),
+            position,
+        };
+    }
+}
+
+fn unreadable(message: *const c_char) -> ! {
+    let report = fault::Report::new("58P01", "the log that the zone needs cannot be read");
+    if message.is_null() {
+        report.raise();
+    }
+    // SAFETY: the reader's own message: positions and segments, no contents.
+    let detail = unsafe { CStr::from_ptr(message) }.to_string_lossy();
+    report.detail(&detail).raise()
+}
+
+fn in_recovery() -> bool {
+    // SAFETY: asks the server.
+    unsafe { pg_sys::RecoveryInProgress() }
+}
+
+/// The end of the log that can be read now; on a primary what has been inserted is flushed first.
+fn end_of_log(standby: bool) -> XLogRecPtr {
+    // SAFETY: asks the server; flushing waits for the disk.
+    unsafe {
+        if standby {
+            pg_sys::GetXLogReplayRecPtr(std::ptr::null_mut())
+        } else {
+            let end = pg_sys::GetXLogInsertRecPtr();
+            pg_sys::XLogFlush(end);
+            pg_sys::GetFlushRecPtr(std::ptr::null_mut()).min(end)
+        }
+    }
+}
+
+/// Where replay begins: where the zone's store is, or where the slot holds the log.
+fn begin(position: XLogRecPtr) -> XLogRecPtr {
+    if position != 0 {
+        return position;
+    }
+    // SAFETY: this worker holds the slot.
+    unsafe { (*pg_sys::MyReplicationSlot).data.restart_lsn }
+}
+
+/// Takes the slot, which is made when it is not there.
+fn acquire_slot() {
+    // SAFETY: the server's own functions for slots; this process has its place in shared memory.
+    unsafe {
+        pg_sys::CheckSlotRequirements();
+        if pg_sys::SearchNamedReplicationSlot(SLOT.as_ptr(), true).is_null() {
+            let persistent = pg_sys::ReplicationSlotPersistency::RS_PERSISTENT;
+            pg_sys::ReplicationSlotCreate(SLOT.as_ptr(), false, persistent, false);
+            pg_sys::ReplicationSlotReserveWal();
+            pg_sys::ReplicationSlotMarkDirty();
+            pg_sys::ReplicationSlotSave();
+        } else {
+            pg_sys::ReplicationSlotAcquire(SLOT.as_ptr(), false);
+        }
+        if (*pg_sys::MyReplicationSlot).data.restart_lsn == 0 {
+            fault::Report::new("55000", "the replication slot of strongroom_columns has lost its log")
+                .hint("Values that the zone had not made durable may be missing. See max_slot_wal_keep_size; drop the slot once the zone's store has been checked.")
+                .raise();
+        }
+    }
+}
+
+/// Lets the slot go to this position, never back.
+fn advance_slot(position: XLogRecPtr) {
+    // SAFETY: this worker holds the slot.
+    let slot = unsafe { pg_sys::MyReplicationSlot };
+    // SAFETY: as above.
+    if position <= unsafe { (*slot).data.restart_lsn } {
+        return;
+    }
+    // SAFETY: the slot's lock is one byte that `xchg` takes and a store gives back (storage/s_lock.h, x86-64), held for one store.
+    unsafe {
+        let lock = AtomicU8::from_ptr(&raw mut (*slot).mutex);
+        while lock.swap(1, Ordering::Acquire) != 0 {
+            std::hint::spin_loop();
+        }
+        (*slot).data.restart_lsn = position;
+        lock.store(0, Ordering::Release);
+        pg_sys::ReplicationSlotMarkDirty();
+        // Durable before the log behind it may go.
+        pg_sys::ReplicationSlotSave();
+        pg_sys::ReplicationSlotsComputeRequiredLSN();
+    }
+}
+
+/// Layout of a logical message in the log (replication/message.h, xl_logical_message).
+mod message {
+    use super::Field;
+    pub(super) const PREFIX_SIZE: Field = Field { name: "PREFIX_SIZE", offset: 8, len: 8 };
+    pub(super) const SIZE: Field = Field { name: "SIZE", offset: 16, len: 8 };
+    pub(super) const HEAD: usize = 24;
+}
+
+/// The redo record in the record that the reader stands on.
+///
+/// # Safety
+///
+/// The reader stands on a record.
+unsafe fn redo_record(reader: *mut pg_sys::XLogReaderState) -> Option<Vec<u8>> {
+    // SAFETY: the caller's promise.
+    let data = unsafe {
+        let record = (*reader).record;
+        if (*record).header.xl_rmid != pg_sys::RmgrIds::RM_LOGICALMSG_ID as u8 || (*record).main_data.is_null() {
+            return None;
+        }
+        let length = usize::try_from((*record).main_data_len).ok()?;
+        std::slice::from_raw_parts((*record).main_data.cast::<u8>(), length)
+    };
+    let prefix = usize::try_from(u64::from_ne_bytes(array(data, message::PREFIX_SIZE)?)).ok()?;
+    let size = usize::try_from(u64::from_ne_bytes(array(data, message::SIZE)?)).ok()?;
+    let (name, body) = data.get(message::HEAD..)?.split_at_checked(prefix)?;
+    if name != PREFIX.to_bytes_with_nul() {
+        return None;
+    }
+    body.get(..size).map(<[u8]>::to_vec)
+}
