@@ -53,7 +53,7 @@ faults! {
     InfiniteTimestamps = 14, "22008", "cannot subtract infinite timestamps";
     NegativeSubstring = 15, "22011", "negative substring length not allowed";
     LikeEscapeAtEnd = 16, "22025", "LIKE pattern must not end with escape character";
-    LikeEscapeLength = 17, "22019", "invalid escape string";
+    LikeEscapeLength = 17, "22025", "invalid escape string";
     FieldUnsupported = 18, "0A000", "unit not supported for this type";
     FieldUnknown = 19, "22023", "unit not recognized";
     NumericNanToInteger = 20, "0A000", "cannot convert NaN to integer";
