@@ -50,16 +50,20 @@ pub(crate) struct Civil {
     pub(crate) micro: i32,
 }
 
-/// `date2j`: the Julian day of a date. Years must be those of [`is_julian`].
+/// `date2j`: the Julian day of a date. Beyond the last date it wraps to a day before the first, as PostgreSQL's does.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "wraps, and then is no date"
+)]
 pub(crate) const fn julian(year: i32, month: i32, day: i32) -> i32 {
     let (month, year) = if month > 2 {
-        (month + 1, year + 4800)
+        (month + 1, year as i64 + 4800)
     } else {
-        (month + 13, year + 4799)
+        (month + 13, year as i64 + 4799)
     };
     let century = year / 100;
     let days = year * 365 - 32167 + year / 4 - century + century / 4;
-    days + 7834 * month / 256 + day
+    (days + (7834 * month / 256 + day) as i64) as i32
 }
 
 /// `j2date`: the date of a Julian day.
@@ -142,7 +146,7 @@ impl Civil {
         if !is_julian(self.year, self.month) {
             return None;
         }
-        let date = i64::from(julian(self.year, self.month, self.day) - EPOCH);
+        let date = i64::from(self.julian()) - i64::from(EPOCH);
         let result = date.checked_mul(DAY)?.checked_add(self.time())?;
         let result = result.checked_sub(i64::from(offset) * SECOND)?;
         is_timestamp(result).then_some(result)
@@ -158,7 +162,7 @@ impl Civil {
         if !is_julian(self.year, self.month) {
             return 0;
         }
-        let days = i64::from(julian(self.year, self.month, self.day) - UNIX_EPOCH);
+        let days = i64::from(self.julian()) - i64::from(UNIX_EPOCH);
         zone.offset_when(days * 86_400 + self.time() / SECOND)
     }
 

@@ -231,16 +231,14 @@ pub(crate) fn of_timestamp(
 )]
 fn epoch(timestamp: i64) -> Part {
     const UNIX: i64 = -UNIX_SECONDS * SECOND;
-    // Where the difference does not fit 64 bits PostgreSQL subtracts doubles.
-    let double = match timestamp.checked_sub(UNIX) {
-        Some(since) if timestamp < i64::MAX + UNIX => since as f64,
-        _ => timestamp as f64 - UNIX as f64,
-    };
-    Part::Decimal(
-        i128::from(timestamp) - i128::from(UNIX),
-        6,
-        double / 1_000_000.0,
-    )
+    let since = i128::from(timestamp) - i128::from(UNIX);
+    if timestamp < i64::MAX + UNIX {
+        return Part::Decimal(since, 6, (timestamp - UNIX) as f64 / 1_000_000.0);
+    }
+    // Where the difference may not fit 64 bits, after the year 294246, PostgreSQL subtracts doubles, and divides numerics: the
+    // quotient has four digits behind the point, which are then shown as six.
+    let rounded = (since + 50) / 100 * 100;
+    Part::Decimal(rounded, 6, (timestamp as f64 - UNIX as f64) / 1_000_000.0)
 }
 
 fn of_julian(civil: &Civil) -> Part {

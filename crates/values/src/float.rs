@@ -81,9 +81,9 @@ pub(crate) fn to_int8(a: f64) -> Result<i64, Fault> {
     Ok(whole as i64)
 }
 
-/// Reads what `float8in` reads, but for C's hexadecimal numbers and NaN with a payload.
+/// Reads what `float8in` reads, but for NaN with a payload.
 pub(crate) fn parse(text: &str) -> Result<f64, Unreadable> {
-    let text = text.trim_start_matches(is_space).trim_end_matches(is_space);
+    let text = text.trim_start_matches(is_space);
     const SPECIAL: [(&str, f64); 9] = [
         ("nan", f64::NAN),
         ("+nan", f64::NAN),
@@ -97,28 +97,113 @@ pub(crate) fn parse(text: &str) -> Result<f64, Unreadable> {
     ];
     for (name, value) in SPECIAL {
         if let Some(rest) = strip_prefix_ignoring_case(text, name) {
-            let payload = name.ends_with("nan") && rest.starts_with('(');
-            return if rest.is_empty() {
-                Ok(value)
-            } else if payload {
-                Err(Unreadable::Unsupported)
-            } else {
-                Err(Unreadable::Syntax)
+            return match rest.trim_start_matches(is_space) {
+                "" => Ok(value),
+                _ if name.ends_with("nan") && rest.starts_with('(') => Err(Unreadable::Unsupported),
+                _ => Err(Unreadable::Syntax),
             };
         }
     }
-    let unsigned = text.trim_start_matches(['+', '-']);
-    if strip_prefix_ignoring_case(unsigned, "0x").is_some() {
-        return Err(Unreadable::Unsupported);
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if let Some(digits) = strip_prefix_ignoring_case(unsigned, "0x")
+        && let Some(magnitude) = parse_hexadecimal(digits)
+    {
+        return magnitude.map(|magnitude| {
+            if text.starts_with('-') {
+                -magnitude
+            } else {
+                magnitude
+            }
+        });
     }
-    // Rust's grammar is C's here, once names and hexadecimal numbers are gone.
-    let value: f64 = text.parse().map_err(|_| Unreadable::Syntax)?;
-    let mantissa = unsigned.split(['e', 'E']).next().unwrap_or("");
-    let is_zero = !mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
+    let (mantissa, exponent) = extent(unsigned);
+    let end = text.len() - unsigned.len() + mantissa + exponent;
+    let value: f64 = text[..end].parse().map_err(|_| Unreadable::Syntax)?;
+    let is_zero = !unsigned[..mantissa]
+        .bytes()
+        .any(|byte| matches!(byte, b'1'..=b'9'));
+    // The range is looked at before what follows the number.
     if value.is_infinite() || (value == 0.0 && !is_zero) {
         return Err(Unreadable::OutOfRange);
     }
-    Ok(value)
+    if text[end..].trim_start_matches(is_space).is_empty() {
+        Ok(value)
+    } else {
+        Err(Unreadable::Syntax)
+    }
+}
+
+/// C's hexadecimal number, behind its `0x`. `None` when there is no digit: then the number is the 0 before the x.
+fn parse_hexadecimal(text: &str) -> Option<Result<f64, Unreadable>> {
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_hexdigit).count();
+    let (whole, rest) = text.split_at(digits(text));
+    let (fraction, rest) = match rest.strip_prefix('.') {
+        Some(rest) => rest.split_at(digits(rest)),
+        None => ("", rest),
+    };
+    let mantissa = BigUint::parse_bytes([whole, fraction].concat().as_bytes(), 16)?;
+    let (exponent, rest) = binary_exponent(rest);
+    let places = i64::try_from(fraction.len()).unwrap_or(i64::MAX) * 4;
+    let shift = (exponent - places).clamp(-100_000, 100_000);
+    // Exactly, as a decimal, which is then read with one rounding.
+    let steps = u32::try_from(shift.unsigned_abs()).unwrap_or(0);
+    let decimal = if shift < 0 {
+        format!("{}e-{steps}", &mantissa * BigUint::from(5_u8).pow(steps))
+    } else {
+        (&mantissa << steps).to_string()
+    };
+    let value: f64 = decimal.parse().ok()?;
+    if value.is_infinite() || (value == 0.0 && mantissa != BigUint::ZERO) {
+        return Some(Err(Unreadable::OutOfRange));
+    }
+    let ends = rest.trim_start_matches(is_space).is_empty();
+    Some(if ends {
+        Ok(value)
+    } else {
+        Err(Unreadable::Syntax)
+    })
+}
+
+/// The exponent behind a `p`, when there is one, and what follows.
+fn binary_exponent(text: &str) -> (i64, &str) {
+    let Some(rest) = text.strip_prefix(['p', 'P']) else {
+        return (0, text);
+    };
+    let unsigned = rest.strip_prefix(['+', '-']).unwrap_or(rest);
+    let (digits, behind) =
+        unsigned.split_at(unsigned.bytes().take_while(u8::is_ascii_digit).count());
+    if digits.is_empty() {
+        return (0, text);
+    }
+    let magnitude: i64 = digits.parse().unwrap_or(1_000_000_000).min(1_000_000_000);
+    (
+        if rest.starts_with('-') {
+            -magnitude
+        } else {
+            magnitude
+        },
+        behind,
+    )
+}
+
+/// How much of a text `strtod` takes: bytes of the mantissa, and of the exponent, which needs a digit to be one.
+fn extent(text: &str) -> (usize, usize) {
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let whole = digits(text);
+    let fraction = match text[whole..].strip_prefix('.') {
+        Some(rest) => 1 + digits(rest),
+        None => 0,
+    };
+    let rest = &text[whole + fraction..];
+    let Some(exponent) = rest.strip_prefix(['e', 'E']) else {
+        return (whole + fraction, 0);
+    };
+    let sign = exponent.len() - exponent.strip_prefix(['+', '-']).unwrap_or(exponent).len();
+    let count = digits(&exponent[sign..]);
+    (
+        whole + fraction,
+        if count == 0 { 0 } else { 1 + sign + count },
+    )
 }
 
 /// Appends what `float8out` prints.
@@ -172,15 +257,40 @@ fn print_decimal(digits: &str, exponent: i32, buf: &mut Buf) {
 
 /// The digits and the place of the first one, for a finite number above 0.
 fn shortest(value: f64) -> (String, i32) {
-    let text = format!("{value:e}");
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    // Below 2^53 no decimal of 17 digits is on a midpoint.
-    if value >= 9_007_199_254_740_992.0 && on_midpoint(value, &digits, exponent) {
+    if value >= 9_007_199_254_740_992.0 {
         return strictly_between(value);
     }
-    (digits, exponent)
+    // Below 2^53 no decimal of 17 digits is on a midpoint, and Rust's shortest digits are d2s.c's but for ties.
+    let (digits, exponent) = scientific(&format!("{value:e}"));
+    even_of_tie(value, digits, exponent)
+}
+
+/// The digits and the exponent of `d.ddde-7`.
+fn scientific(text: &str) -> (String, i32) {
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+    let digits = mantissa.chars().filter(char::is_ascii_digit).collect();
+    (digits, exponent.parse().unwrap_or(0))
+}
+
+/// When the number is exactly between two decimals of that length, the one with the even last digit, if it is read back as the number.
+fn even_of_tie(value: f64, digits: String, exponent: i32) -> (String, i32) {
+    // Thirty digits further on: a double that goes on behind so many zeros is not between decimals of 17 digits.
+    let (exact, place) = scientific(&format!("{value:.*e}", digits.len() + 30));
+    let (low, behind) = exact.split_at(digits.len());
+    let is_tie = behind.starts_with('5') && behind[1..].bytes().all(|digit| digit == b'0');
+    let is_even = low.bytes().last().is_some_and(|digit| digit % 2 == 0);
+    if !is_tie || !is_even || place != exponent {
+        return (digits, exponent);
+    }
+    let back = format!(
+        "{low}e{}",
+        place + 1 - i32::try_from(low.len()).unwrap_or(0)
+    );
+    if back.parse() == Ok(value) {
+        (low.trim_end_matches('0').to_owned(), place)
+    } else {
+        (digits, exponent)
+    }
 }
 
 /// The two midpoints around an integral double, times four; the number itself times four is between.
@@ -201,33 +311,16 @@ fn midpoints(value: f64) -> (BigUint, BigUint, BigUint) {
     (&four - below, four.clone(), four + gap * 2_u8)
 }
 
-fn on_midpoint(value: f64, digits: &str, exponent: i32) -> bool {
-    let zeros = usize::try_from(exponent + 1)
-        .unwrap_or(0)
-        .saturating_sub(digits.len());
-    let Some(decimal) = BigUint::parse_bytes(digits.as_bytes(), 10) else {
-        return false;
-    };
-    if digits.len() > usize::try_from(exponent + 1).unwrap_or(0) {
-        return false;
-    }
-    let scaled = decimal * BigUint::from(10_u8).pow(u32::try_from(zeros).unwrap_or(0)) * 4_u8;
-    let (below, _, above) = midpoints(value);
-    scaled == below || scaled == above
-}
-
 /// The multiple of the greatest power of ten strictly between the midpoints that is nearest to the number, as d2s.c finds it.
 fn strictly_between(value: f64) -> (String, i32) {
     let (below, number, above) = midpoints(value);
-    let mut step = BigUint::from(4_u8);
-    let mut found =
-        nearest_multiple(&below, &number, &above, &step).unwrap_or_else(|| &number / 4_u8);
-    loop {
+    // With 17 digits there is always one.
+    let digits = crate::numeric::digits(&(&number >> 2));
+    let mut step = crate::numeric::ten(digits.saturating_sub(17)) * 4_u8;
+    let mut found = &number >> 2;
+    while let Some(multiple) = nearest_multiple(&below, &number, &above, &step) {
+        found = multiple;
         step *= 10_u8;
-        match nearest_multiple(&below, &number, &above, &step) {
-            Some(multiple) => found = multiple,
-            None => break,
-        }
     }
     let text = found.to_string();
     let exponent = i32::try_from(text.len()).unwrap_or(i32::MAX) - 1;
@@ -284,6 +377,8 @@ mod tests {
             (9_007_199_254_740_992.0, "9.007199254740992e+15"),
             // On a midpoint with one digit less: float8.sql of the regression suite.
             (1_152_921_504_606_846_976.0, "1.152921504606847e+18"),
+            // Between .2 and .3.
+            (936_543_846_988_467.25, "936543846988467.2"),
             (f64::NEG_INFINITY, "-Infinity"),
         ] {
             assert_eq!(printed(value), text);
@@ -298,7 +393,13 @@ mod tests {
         for big in ["1e309", "-1e400", "1e-400"] {
             assert_eq!(parse(big), Err(Unreadable::OutOfRange), "{big}");
         }
-        assert_eq!(parse("0x10"), Err(Unreadable::Unsupported));
+        assert_eq!(parse("-0x1.8p3"), Ok(-12.0));
+        assert_eq!(parse("0x1p-1074"), Ok(f64::from_bits(1)));
+        assert_eq!(
+            parse("0x1p99999999999999999999"),
+            Err(Unreadable::OutOfRange)
+        );
+        assert_eq!(parse("0x"), Err(Unreadable::Syntax));
         assert_eq!(parse("nan(1)"), Err(Unreadable::Unsupported));
         assert_eq!(parse(" 4e-324 "), Ok(f64::from_bits(1)));
         assert_eq!(parse("0e-999"), Ok(0.0));

@@ -11,6 +11,10 @@ pub enum Unreadable {
     Syntax,
     /// A value that the type does not hold, or a field that no date or time has.
     OutOfRange,
+    /// A part of an interval that is out of range.
+    FieldOutOfRange,
+    /// Something behind `\x` that is no hexadecimal number of bytes.
+    Hexadecimal,
     /// A numeric with more digits than numerics have.
     TooBig,
     /// PostgreSQL may know what this means; this code does not, and does not guess.
@@ -34,6 +38,8 @@ impl Unreadable {
             Self::Syntax => "22P02",
             Self::OutOfRange if temporal => "22008",
             Self::OutOfRange | Self::TooBig => "22003",
+            Self::FieldOutOfRange => "22015",
+            Self::Hexadecimal => "22023",
             Self::Unsupported => "0A000",
             Self::Binary => "22P03",
             Self::Encoding => "22021",
@@ -46,6 +52,8 @@ impl Unreadable {
         match self {
             Self::Syntax => "invalid input syntax for the type",
             Self::OutOfRange => "value is out of range for the type",
+            Self::FieldOutOfRange => "interval field value out of range",
+            Self::Hexadecimal => "invalid hexadecimal data",
             Self::TooBig => "value overflows numeric format",
             Self::Unsupported => "this form of a literal is not supported for confidential values",
             Self::Binary => "invalid binary form of the type",

@@ -275,7 +275,7 @@ fn parse_bytes(text: &str, out: &mut Out) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// `hex_decode`: white space may stand between bytes, not inside one. Its errors have a SQLSTATE of their own in the server.
+/// `hex_decode`: white space may stand between bytes, not inside one.
 fn parse_hex(hex: &[u8], buf: &mut Buf) -> Result<(), Unreadable> {
     let digit = |byte: u8| {
         char::from(byte)
@@ -289,7 +289,7 @@ fn parse_hex(hex: &[u8], buf: &mut Buf) -> Result<(), Unreadable> {
         }
         let low = rest.next().and_then(|low| digit(*low));
         let (Some(high), Some(low)) = (digit(*high), low) else {
-            return Err(Unreadable::Unsupported);
+            return Err(Unreadable::Hexadecimal);
         };
         buf.push(high << 4 | low);
     }

@@ -18,6 +18,8 @@ const SIGN_NEGATIVE: u16 = 0x4000;
 const SIGN_NAN: u16 = 0xC000;
 const SIGN_INFINITY: u16 = 0xD000;
 const SIGN_MINUS_INFINITY: u16 = 0xF000;
+/// What the server sends as an infinity's scale: bits of its header word, without a meaning.
+const INFINITY_SCALE: u32 = 32;
 /// Decimal digits in one digit of the binary form.
 const GROUP: i64 = 4;
 
@@ -231,8 +233,8 @@ fn decimal_digits(groups: &[u16]) -> Vec<u8> {
 pub(crate) fn send(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
     let (sign, unscaled, scale) = match Num::read(value)? {
         Num::Nan => (SIGN_NAN, BigUint::ZERO, 0),
-        Num::Inf(false) => (SIGN_INFINITY, BigUint::ZERO, 0),
-        Num::Inf(true) => (SIGN_MINUS_INFINITY, BigUint::ZERO, 0),
+        Num::Inf(false) => (SIGN_INFINITY, BigUint::ZERO, INFINITY_SCALE),
+        Num::Inf(true) => (SIGN_MINUS_INFINITY, BigUint::ZERO, INFINITY_SCALE),
         Num::Fin(unscaled, scale) => {
             let (sign, magnitude) = unscaled.into_parts();
             (

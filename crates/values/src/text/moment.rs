@@ -30,7 +30,7 @@ pub(super) fn date(text: &str) -> Result<i32, Unreadable> {
     if !is_julian(civil.year, civil.month) {
         return Err(Unreadable::OutOfRange);
     }
-    let date = civil.julian() - EPOCH;
+    let date = civil.julian().wrapping_sub(EPOCH);
     if is_date(date) {
         Ok(date)
     } else {

@@ -209,7 +209,7 @@ fn decode(tokens: &[Token<'_>]) -> Result<Sum, Unreadable> {
         return Err(Unreadable::Syntax);
     }
     if ago {
-        sum.turned().ok_or(Unreadable::OutOfRange)
+        sum.turned().ok_or(Unreadable::FieldOutOfRange)
     } else {
         Ok(sum)
     }
@@ -249,13 +249,13 @@ fn number(field: &str, unit: Unit, sum: &mut Sum) -> Result<(u32, Unit), Unreada
     let whole: i64 = if whole.is_empty() {
         0
     } else {
-        whole.parse().map_err(|_| Unreadable::OutOfRange)?
+        whole.parse().map_err(|_| Unreadable::FieldOutOfRange)?
     };
     let whole = if negative { -whole } else { whole };
     if let Some(months) = rest.strip_prefix('-') {
         let count = months.parse::<u8>().map_err(|_| Unreadable::Unsupported)?;
         if count >= 12 {
-            return Err(Unreadable::OutOfRange);
+            return Err(Unreadable::FieldOutOfRange);
         }
         let count = if negative {
             -i64::from(count)
@@ -266,7 +266,7 @@ fn number(field: &str, unit: Unit, sum: &mut Sum) -> Result<(u32, Unit), Unreada
             .checked_mul(12)
             .and_then(|months| months.checked_add(count));
         let done = all.and_then(|all| sum.add(all, 0.0, Unit::Month));
-        done.ok_or(Unreadable::OutOfRange)?;
+        done.ok_or(Unreadable::FieldOutOfRange)?;
         return Ok((mask(Unit::Month, false), Unit::Month));
     }
     let fraction: f64 = match rest.strip_prefix('.') {
@@ -282,7 +282,8 @@ fn number(field: &str, unit: Unit, sum: &mut Sum) -> Result<(u32, Unit), Unreada
     if unit == Unit::Quarter {
         return Err(Unreadable::Syntax);
     }
-    sum.add(whole, signed, unit).ok_or(Unreadable::OutOfRange)?;
+    sum.add(whole, signed, unit)
+        .ok_or(Unreadable::FieldOutOfRange)?;
     Ok((
         mask(unit, fraction != 0.0),
         if unit == Unit::Hour { Unit::Day } else { unit },
@@ -291,36 +292,40 @@ fn number(field: &str, unit: Unit, sum: &mut Sum) -> Result<(u32, Unit), Unreada
 
 /// `DecodeTimeForInterval`: it sets the time, whatever was there.
 fn time(field: &str, sum: &mut Sum) -> Result<(), Unreadable> {
-    let negative = field.starts_with('-');
-    let field = field.trim_start_matches(['+', '-']);
-    let mut parts = field.split(':');
+    let unsigned = field.strip_prefix(['+', '-']).unwrap_or(field);
+    // What is no time is tried as a number when it has a sign, and is none.
+    let refused = if unsigned.len() < field.len() {
+        Unreadable::Syntax
+    } else {
+        Unreadable::FieldOutOfRange
+    };
+    let mut parts = unsigned.split(':');
     let (hours, minutes) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
     let seconds = parts.next();
     if parts.next().is_some() || minutes.is_empty() || seconds.is_some_and(str::is_empty) {
         return Err(Unreadable::Unsupported);
     }
-    let whole = |text: &str| -> Result<i64, Unreadable> {
+    let seconds = seconds.unwrap_or("0");
+    let (seconds, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
+    let whole = |text: &str, range: Unreadable| -> Result<i64, Unreadable> {
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(Unreadable::Unsupported);
         }
-        text.parse().map_err(|_| Unreadable::OutOfRange)
+        text.parse().map_err(|_| range)
     };
-    let (seconds, fraction) = seconds
-        .unwrap_or("0")
-        .split_once('.')
-        .unwrap_or((seconds.unwrap_or("0"), ""));
-    let (hours, minutes, seconds) = (whole(hours)?, whole(minutes)?, whole(seconds)?);
+    let hours = whole(hours, Unreadable::FieldOutOfRange)?;
+    let (minutes, seconds) = (whole(minutes, refused)?, whole(seconds, refused)?);
     if minutes > 59 || seconds > 60 {
-        return Err(Unreadable::OutOfRange);
+        return Err(refused);
     }
-    let micros = super::moment::micros(fraction)?;
+    let micros = i64::from(super::moment::micros(fraction)?);
     let time = hours.checked_mul(HOUR).and_then(|time| {
         time.checked_add(minutes * MINUTE)?
             .checked_add(seconds * SECOND)?
-            .checked_add(i64::from(micros))
+            .checked_add(micros)
     });
-    let time = time.ok_or(Unreadable::OutOfRange)?;
-    sum.micros = if negative { -time } else { time };
+    let time = time.ok_or(refused)?;
+    sum.micros = if field.starts_with('-') { -time } else { time };
     Ok(())
 }
 
@@ -465,10 +470,10 @@ fn designated(text: &str) -> Option<Result<Sum, Unreadable>> {
 fn add_designated(number: &str, unit: Unit, sum: &mut Sum) -> Result<(), Unreadable> {
     let number: f64 = number.parse().map_err(|_| Unreadable::Unsupported)?;
     if !(-1.0e15..=1.0e15).contains(&number) {
-        return Err(Unreadable::OutOfRange);
+        return Err(Unreadable::FieldOutOfRange);
     }
     #[expect(clippy::cast_possible_truncation, reason = "compared above")]
     let whole = number.trunc() as i64;
     sum.add(whole, number - number.trunc(), unit)
-        .ok_or(Unreadable::OutOfRange)
+        .ok_or(Unreadable::FieldOutOfRange)
 }
