@@ -308,7 +308,7 @@ pub(crate) fn date_to_timestamptz(date: i32, zone: &Zone) -> Result<i64, Fault> 
 
 /// `timestamp_date`
 pub(crate) fn timestamp_to_date(timestamp: i64) -> Result<i32, Fault> {
-    day_of(timestamp, |timestamp| Civil::of(timestamp))
+    day_of(timestamp, Civil::of)
 }
 
 /// `timestamptz_date`

@@ -1,6 +1,6 @@
 //! `double precision`: arithmetic with PostgreSQL's overflow rules (src/include/utils/float.h), and its text.
 //!
-//! Text is PostgreSQL's shortest form (extra_float_digits 1, src/common/d2s.c): the shortest decimal that lies strictly between the
+//! Text is PostgreSQL's shortest form (`extra_float_digits` 1, src/common/d2s.c): the shortest decimal that lies strictly between the
 //! midpoints to the neighbours; a decimal on a midpoint is not used although it would be read back. Must not: use functions whose
 //! result depends on the C library (exp, ln, power).
 
@@ -378,7 +378,7 @@ mod tests {
             // On a midpoint with one digit less: float8.sql of the regression suite.
             (1_152_921_504_606_846_976.0, "1.152921504606847e+18"),
             // Between .2 and .3.
-            (936_543_846_988_467.25, "936543846988467.2"),
+            (f64::from_bits(0x430a_9e40_da87_d59a), "936543846988467.2"),
             (f64::NEG_INFINITY, "-Infinity"),
         ] {
             assert_eq!(printed(value), text);

@@ -1,4 +1,4 @@
-//! LIKE and ILIKE on UTF-8 text, collation "C": src/backend/utils/adt/like_match.c, error and all.
+//! LIKE and ILIKE on UTF-8 text, collation "C": `like_match.c`, error and all.
 //!
 //! PostgreSQL recurses at every `%`; here a `%` is a place to come back to, and only the last one is kept, which finds the
 //! same matches because no `%` before it can then lead to another result. Must not: recurse on outside bytes.

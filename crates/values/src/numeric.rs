@@ -52,7 +52,6 @@ pub(crate) enum Num {
 }
 
 /// The unscaled number and the scale of a numeric that is a word.
-#[expect(clippy::cast_possible_truncation, reason = "seven bits")]
 pub(crate) const fn small(value: Value<'_>) -> Option<(i64, u32)> {
     match value {
         Value::Word(word) => Some((word.cast_signed() >> 8, (word & 0x7f) as u32)),

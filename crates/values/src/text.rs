@@ -1,4 +1,5 @@
-//! PostgreSQL's text forms, as an application sees them with DateStyle ISO, IntervalStyle postgres, bytea_output hex, extra_float_digits 1.
+//! PostgreSQL's text forms, as an application sees them with `DateStyle` ISO, `IntervalStyle` postgres,
+//! `bytea_output` hex, `extra_float_digits` 1.
 //!
 //! Printing is exactly the server's. Reading takes the usual forms of each type and gives what the server gives for them; a
 //! form that only the server understands is [`Unreadable::Unsupported`], never guessed. Must not: depend on the time of day.

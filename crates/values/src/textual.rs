@@ -1,4 +1,4 @@
-//! Functions of text (UTF-8, collation "C") and of bytea: src/backend/utils/adt/varlena.c and oracle_compat.c.
+//! Functions of text (UTF-8, collation "C") and of bytea: src/backend/utils/adt/varlena.c and `oracle_compat.c`.
 //!
 //! Positions count characters from 1. Case is ASCII's alone, as in collation "C". Must not: interpret text.
 

@@ -1,6 +1,10 @@
 //! NUMERIC to and from text, PostgreSQL's binary form, integers and double precision.
 //!
 //! `parse` accepts what `numeric_in` accepts, `receive` what `numeric_recv` accepts, with the same errors. Must not: compute.
+#![expect(
+    clippy::big_endian_bytes,
+    reason = "PostgreSQL's protocol is big-endian"
+)]
 
 use core::fmt::Write as _;
 
@@ -268,12 +272,10 @@ fn to_groups(unscaled: &BigUint, scale: u32) -> (Vec<u16>, i64) {
     let mut digits = unscaled.to_radix_be(10);
     let behind = i64::from(scale);
     // Zeros behind, so that the last group ends where a group ends.
-    for _ in 0..(GROUP - behind.rem_euclid(GROUP)).rem_euclid(GROUP) {
-        digits.push(0);
-    }
-    while digits.len() % 4 != 0 {
-        digits.insert(0, 0);
-    }
+    let open = usize::try_from((-behind).rem_euclid(GROUP)).unwrap_or(0);
+    digits.resize(digits.len() + open, 0);
+    let open = digits.len().next_multiple_of(4) - digits.len();
+    digits.splice(0..0, core::iter::repeat_n(0, open));
     let groups: Vec<u16> = digits
         .chunks(4)
         .map(|group| {

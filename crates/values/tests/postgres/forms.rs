@@ -87,79 +87,34 @@ fn interval(random: &mut Random) -> String {
     if random.one_in(3) {
         return value(random, Kind::Interval);
     }
-    let units = [
-        "day",
-        "days",
-        "d",
-        "hours",
-        "h",
-        "min",
-        "m",
-        "mon",
-        "months",
-        "year",
-        "yrs",
-        "w",
-        "weeks",
-        "s",
-        "second",
-        "secs",
-        "ms",
-        "milliseconds",
-        "us",
-        "microseconds",
-        "decade",
-        "century",
-        "mils",
-        "quarter",
-        "DAY",
-        "x",
-    ];
-    let part = |random: &mut Random| {
-        let number = match random.below(6) {
-            0 => format!("{}.{}", random.below(100), random.below(1000)),
-            1 => format!("-{}", random.below(100)),
-            2 => format!("-{}.{}", random.below(10), random.below(100)),
-            3 => random
-                .pick(&[
-                    "2147483647",
-                    "2147483648",
-                    "9223372036854775807",
-                    "9223372036854775808",
-                    ".5",
-                    "+3",
-                ])
-                .to_owned(),
-            _ => random.below(1000).to_string(),
-        };
-        let space = random.pick(&[" ", ""]);
-        format!("{number}{space}{}", random.pick(&units))
-    };
     let mut text = match random.below(8) {
         0 => format!("{}-{}", random.below(50), random.below(14)),
-        1 => format!(
-            "P{}Y{}M{}DT{}H{}M{}S",
-            random.below(9),
-            random.below(30),
-            random.below(50),
-            random.below(50),
-            random.below(90),
-            random.below(99)
-        ),
+        1 => {
+            let date = format!(
+                "P{}Y{}M{}D",
+                random.below(9),
+                random.below(30),
+                random.below(50)
+            );
+            format!(
+                "{date}T{}H{}M{}S",
+                random.below(50),
+                random.below(90),
+                random.below(99)
+            )
+        }
         2 => format!("PT{}.{}H", random.below(50), random.below(99)),
         3 => random.below(5000).to_string(),
         _ => (0..1 + random.below(3))
-            .map(|_| part(random))
+            .map(|_| interval_part(random))
             .collect::<Vec<_>>()
             .join(" "),
     };
     if random.one_in(4) && !text.starts_with('P') {
+        let sign = random.pick(&["", "-", "+"]);
+        let (hours, minutes, seconds) = (random.below(99), random.below(61), random.below(62));
         text += &format!(
-            " {}{}:{:02}:{:02}.{}",
-            random.pick(&["", "-", "+"]),
-            random.below(99),
-            random.below(61),
-            random.below(62),
+            " {sign}{hours}:{minutes:02}:{seconds:02}.{}",
             random.below(999)
         );
     }
@@ -168,6 +123,29 @@ fn interval(random: &mut Random) -> String {
     } else {
         text
     }
+}
+
+/// A number with a unit.
+fn interval_part(random: &mut Random) -> String {
+    const UNITS: &str = "day days d hours h min m mon months year yrs w weeks s second secs ms milliseconds us microseconds \
+                         decade century mils quarter DAY x";
+    const EDGES: [&str; 6] = [
+        "2147483647",
+        "2147483648",
+        "9223372036854775807",
+        "9223372036854775808",
+        ".5",
+        "+3",
+    ];
+    let number = match random.below(6) {
+        0 => format!("{}.{}", random.below(100), random.below(1000)),
+        1 => format!("-{}", random.below(100)),
+        2 => format!("-{}.{}", random.below(10), random.below(100)),
+        3 => random.pick(&EDGES).to_owned(),
+        _ => random.below(1000).to_string(),
+    };
+    let units: Vec<&str> = UNITS.split_whitespace().collect();
+    format!("{number}{}{}", random.pick(&[" ", ""]), random.pick(&units))
 }
 
 /// Text form, and binary form in hexadecimal.

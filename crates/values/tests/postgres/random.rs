@@ -6,7 +6,7 @@ use strongroom_format::columns::Kind;
 use strongroom_rpc::function::{Arg, Field, Function};
 use strongroom_values::{Buf, Settings, Value, print};
 
-/// A generator (SplitMix64).
+/// A generator: the mixing of `SplitMix64`.
 pub(crate) struct Random(u64);
 
 impl Random {
