@@ -8,9 +8,9 @@ use std::cell::RefCell;
 use std::ffi::c_void;
 
 use pgrx::pg_sys;
-use strongroom_rpc::Op;
 use strongroom_rpc::Broken;
 use strongroom_rpc::Descriptor;
+use strongroom_rpc::Op;
 
 use crate::call::guarded;
 use crate::partition::{self, Storage};
@@ -108,7 +108,8 @@ pub(crate) fn forget() {
 
 extern "C-unwind" fn transaction(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
     use pg_sys::XactEvent::{
-        XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PRE_COMMIT, XACT_EVENT_PRE_PREPARE, XACT_EVENT_PREPARE,
+        XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PRE_COMMIT, XACT_EVENT_PRE_PREPARE,
+        XACT_EVENT_PREPARE,
     };
     guarded(|| match event {
         XACT_EVENT_PRE_COMMIT => {
@@ -141,7 +142,9 @@ fn shielded(work: impl FnOnce()) {
 /// Carries out what was waiting for the transaction's end.
 fn ended(committed: bool) {
     let pending = PENDING.with(|pending| {
-        let taken = pending.try_borrow_mut().map(|mut pending| std::mem::take(&mut *pending));
+        let taken = pending
+            .try_borrow_mut()
+            .map(|mut pending| std::mem::take(&mut *pending));
         taken.unwrap_or_default()
     });
     for one in pending {
@@ -196,7 +199,9 @@ extern "C-unwind" fn subtransaction(
     _parent: pg_sys::SubTransactionId,
     _arg: *mut c_void,
 ) {
-    use pg_sys::SubXactEvent::{SUBXACT_EVENT_ABORT_SUB, SUBXACT_EVENT_COMMIT_SUB, SUBXACT_EVENT_PRE_COMMIT_SUB};
+    use pg_sys::SubXactEvent::{
+        SUBXACT_EVENT_ABORT_SUB, SUBXACT_EVENT_COMMIT_SUB, SUBXACT_EVENT_PRE_COMMIT_SUB,
+    };
     guarded(|| {
         // SAFETY: reads the level of the subtransaction that ends.
         let level = unsafe { pg_sys::GetCurrentTransactionNestLevel() };
@@ -213,7 +218,11 @@ extern "C-unwind" fn subtransaction(
 /// A subtransaction committed: its deeds are its parent's.
 fn rise(level: i32) {
     PENDING.with(|pending| {
-        for one in pending.borrow_mut().iter_mut().filter(|one| one.level >= level) {
+        for one in pending
+            .borrow_mut()
+            .iter_mut()
+            .filter(|one| one.level >= level)
+        {
             one.level = level - 1;
         }
     });
@@ -223,7 +232,11 @@ fn rise(level: i32) {
 fn undo(level: i32) {
     let undone: Vec<Pending> = PENDING.with(|pending| {
         let mut pending = pending.borrow_mut();
-        let undone = pending.iter().filter(|one| one.level >= level).copied().collect();
+        let undone = pending
+            .iter()
+            .filter(|one| one.level >= level)
+            .copied()
+            .collect();
         pending.retain(|one| one.level < level);
         undone
     });

@@ -11,11 +11,11 @@ use std::rc::Rc;
 use pg_sys::Datum;
 use pgrx::pg_sys;
 use strongroom_format::columns::Kind;
-use strongroom_rpc::Op;
 use strongroom_rpc::Broken;
+use strongroom_rpc::Descriptor;
+use strongroom_rpc::Op;
 use strongroom_rpc::layout::{column_layout, relation_layout};
 use strongroom_rpc::op::flag;
-use strongroom_rpc::Descriptor;
 
 use crate::zone::Link;
 use crate::{catalog, lifecycle, zone};
@@ -97,7 +97,8 @@ pub(crate) fn table(relation: pg_sys::Relation) -> Table {
     let known = TABLES.with(|tables| tables.borrow().get(&at).cloned());
     known.unwrap_or_else(|| {
         // SAFETY: an open relation and its row type.
-        let (number, columns) = unsafe { ((*relation).rd_id, catalog::columns((*relation).rd_att)) };
+        let (number, columns) =
+            unsafe { ((*relation).rd_id, catalog::columns((*relation).rd_att)) };
         let columns = columns.filter_map(|(number, oid)| {
             let kind = catalog::kind_of(oid)?;
             Some(Column { number, kind })
@@ -127,7 +128,8 @@ pub(crate) fn partition(at: Storage, table: &Table) -> u16 {
     }
     let origin = lifecycle::origin(at);
     let found = zone::with(|link| find(link, origin, table, flag::NEW));
-    let partition = u16::try_from(found).unwrap_or_else(|_| crate::fault::internal("a partition has an impossible number"));
+    let partition = u16::try_from(found)
+        .unwrap_or_else(|_| crate::fault::internal("a partition has an impossible number"));
     let table = Table {
         partition: Some((partition, zone::connection())),
         ..table.clone()
@@ -140,8 +142,16 @@ fn find(link: &mut Link, at: Storage, table: &Table, flags: u16) -> Result<u64, 
     let mut bytes = relation_record(at, table.relation).to_vec();
     for column in &*table.columns {
         let mut record = [0; column_layout::SIZE];
-        put(&mut record, column_layout::COLUMN.offset, &column.number.cast_unsigned().to_le_bytes());
-        put(&mut record, column_layout::KIND.offset, &[column.kind.number()]);
+        put(
+            &mut record,
+            column_layout::COLUMN.offset,
+            &column.number.cast_unsigned().to_le_bytes(),
+        );
+        put(
+            &mut record,
+            column_layout::KIND.offset,
+            &[column.kind.number()],
+        );
         bytes.extend_from_slice(&record);
     }
     link.write(0, &bytes)?;
@@ -162,10 +172,26 @@ pub(crate) fn existing(link: &mut Link, at: Storage) -> Result<u64, Broken> {
 /// A relation as the zone's records have it.
 pub(crate) fn relation_record(at: Storage, relation: u32) -> [u8; relation_layout::SIZE] {
     let mut record = [0; relation_layout::SIZE];
-    put(&mut record, relation_layout::TABLESPACE.offset, &at.tablespace.to_le_bytes());
-    put(&mut record, relation_layout::DATABASE.offset, &at.database.to_le_bytes());
-    put(&mut record, relation_layout::FILENODE.offset, &at.filenode.to_le_bytes());
-    put(&mut record, relation_layout::RELATION.offset, &relation.to_le_bytes());
+    put(
+        &mut record,
+        relation_layout::TABLESPACE.offset,
+        &at.tablespace.to_le_bytes(),
+    );
+    put(
+        &mut record,
+        relation_layout::DATABASE.offset,
+        &at.database.to_le_bytes(),
+    );
+    put(
+        &mut record,
+        relation_layout::FILENODE.offset,
+        &at.filenode.to_le_bytes(),
+    );
+    put(
+        &mut record,
+        relation_layout::RELATION.offset,
+        &relation.to_le_bytes(),
+    );
     record
 }
 

@@ -39,7 +39,10 @@ pub(crate) fn define() {
         c"strongroom.group",
         c"Set by strongroom_columns itself: the parallel group of this session.",
         &GROUP,
-        pg_sys::GUC_SUPERUSER_ONLY | pg_sys::GUC_NO_SHOW_ALL | pg_sys::GUC_NOT_IN_SAMPLE | pg_sys::GUC_DISALLOW_IN_FILE,
+        pg_sys::GUC_SUPERUSER_ONLY
+            | pg_sys::GUC_NO_SHOW_ALL
+            | pg_sys::GUC_NOT_IN_SAMPLE
+            | pg_sys::GUC_DISALLOW_IN_FILE,
     );
 }
 

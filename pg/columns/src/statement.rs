@@ -186,7 +186,8 @@ fn stay_alive(context: pg_sys::MemoryContext) {
     // SAFETY: the callback lives in the context, as MemoryContextRegisterResetCallback wants it.
     unsafe {
         let size = size_of::<pg_sys::MemoryContextCallback>();
-        let callback: *mut pg_sys::MemoryContextCallback = pg_sys::MemoryContextAlloc(context, size).cast();
+        let callback: *mut pg_sys::MemoryContextCallback =
+            pg_sys::MemoryContextAlloc(context, size).cast();
         callback.write(pg_sys::MemoryContextCallback {
             func: Some(freed),
             arg: context.cast(),
@@ -218,7 +219,7 @@ pub(crate) fn keep_portal(name: *const std::ffi::c_char) {
 ///
 /// A text is read when a query is analysed, and then its value is a constant of a plan that may be kept; or when a parameter is
 /// bound, a row is copied in, a cast is computed, and then the statement needs it. The memory context tells: values are bound in their
-/// portal's (exec_bind_message), rows and expressions are evaluated in an expression's.
+/// portal's (`exec_bind_message`), rows and expressions are evaluated in an expression's.
 pub(crate) fn lifetime_of_input() -> Lifetime {
     let context = context_name();
     if context == c"ExprContext" {

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 use strongroom_format::columns::{Fid, Kind};
-use strongroom_rpc::{Broken, Host, Interrupted};
 use strongroom_rpc::op::flag;
 use strongroom_rpc::{AREA_SIZE, Answer, Descriptor};
+use strongroom_rpc::{Broken, Host, Interrupted};
 use strongroom_rpc::{Fault, Op};
 
 use crate::{fault, settings, statement};
@@ -44,11 +44,15 @@ thread_local! {
     static UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Asks for interrupts, as CHECK_FOR_INTERRUPTS does. May unwind; the ring stays usable. At a transaction's end it does not, and
+/// Asks for interrupts, as `CHECK_FOR_INTERRUPTS` does. May unwind; the ring stays usable. At a transaction's end it does not, and
 /// lets the wait go on for a while only.
 fn check() -> Result<(), Interrupted> {
     if let Some(until) = UNTIL.get() {
-        return if Instant::now() < until { Ok(()) } else { Err(Interrupted) };
+        return if Instant::now() < until {
+            Ok(())
+        } else {
+            Err(Interrupted)
+        };
     }
     // SAFETY: reads a flag that a signal handler sets.
     if unsafe { (&raw const pg_sys::InterruptPending).read_volatile() } != 0 {
@@ -114,7 +118,9 @@ fn attempt() -> bool {
     let made = settings::zone().map(|path| Host::connect(&path, CONNECT_LIMIT, check));
     let Some(Ok(host)) = made else { return false };
     LINK.with(|cell| {
-        let Ok(mut slot) = cell.try_borrow_mut() else { return false };
+        let Ok(mut slot) = cell.try_borrow_mut() else {
+            return false;
+        };
         *slot = Some(Link::new(host));
         true
     })
@@ -127,7 +133,11 @@ pub(crate) fn reach() {
         return;
     }
     if !attempt() {
-        fault::Report::new("01000", "the zone cannot be reached: values of dropped tables stay in it as garbage").warn();
+        fault::Report::new(
+            "01000",
+            "the zone cannot be reached: values of dropped tables stay in it as garbage",
+        )
+        .warn();
     }
 }
 
@@ -270,7 +280,12 @@ impl Link {
     }
 
     /// Opens an envelope: the identifier of its value.
-    pub(crate) fn intake(&mut self, kind: Kind, envelope: &[u8], literal: bool) -> Result<u64, Broken> {
+    pub(crate) fn intake(
+        &mut self,
+        kind: Kind,
+        envelope: &[u8],
+        literal: bool,
+    ) -> Result<u64, Broken> {
         let n = self.write(0, envelope)?;
         let (r, flags) = if literal {
             (self.host.fresh_literal()?.bits(), flag::LITERAL)
@@ -299,7 +314,9 @@ impl Link {
             let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
             rest.get(..len)
         });
-        envelope.map(<[u8]>::to_vec).ok_or(Broken::Fault(Fault::BadRequest))
+        envelope
+            .map(<[u8]>::to_vec)
+            .ok_or(Broken::Fault(Fault::BadRequest))
     }
 
     /// Sends bytes and gets the bytes that replace them.
@@ -316,20 +333,25 @@ impl Link {
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<u32, Broken> {
         let too_long = Broken::Fault(Fault::StringTooLong);
         let n = u32::try_from(bytes.len()).map_err(|_| too_long)?;
-        self.host.area(check)?.write(offset, bytes).ok_or(too_long)?;
+        self.host
+            .area(check)?
+            .write(offset, bytes)
+            .ok_or(too_long)?;
         Ok(n)
     }
 
     /// Writes words into the data area.
     pub(crate) fn area_words(&mut self, offset: usize, words: &[u64]) -> Result<(), Broken> {
         let area = self.host.area(check)?;
-        area.write_words(offset, words).ok_or(Broken::Fault(Fault::BadRequest))
+        area.write_words(offset, words)
+            .ok_or(Broken::Fault(Fault::BadRequest))
     }
 
     /// Copies words out of the data area.
     pub(crate) fn read_words(&mut self, offset: usize, words: &mut [u64]) -> Result<(), Broken> {
         let area = self.host.area(check)?;
-        area.read_words(offset, words).ok_or(Broken::Fault(Fault::BadRequest))
+        area.read_words(offset, words)
+            .ok_or(Broken::Fault(Fault::BadRequest))
     }
 
     /// Copies bytes out of the data area.
