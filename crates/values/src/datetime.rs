@@ -288,7 +288,9 @@ pub(crate) fn date_to_timestamp(date: i32) -> Result<i64, Fault> {
     match date {
         i32::MIN => Ok(i64::MIN),
         i32::MAX => Ok(i64::MAX),
-        _ if date >= TIMESTAMP_END_DAY - EPOCH => Err(Fault::DateOutOfRangeForTimestamp),
+        _ if !(-EPOCH..TIMESTAMP_END_DAY - EPOCH).contains(&date) => {
+            Err(Fault::DateOutOfRangeForTimestamp)
+        }
         _ => Ok(i64::from(date) * DAY),
     }
 }

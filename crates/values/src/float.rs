@@ -8,6 +8,7 @@ use core::fmt::Write as _;
 
 use num_bigint::BigUint;
 use strongroom_rpc::Fault;
+use zeroize::Zeroizing;
 
 use crate::input::{Unreadable, is_space, strip_prefix_ignoring_case};
 use crate::value::Buf;
@@ -256,26 +257,31 @@ fn print_decimal(digits: &str, exponent: i32, buf: &mut Buf) {
 }
 
 /// The digits and the place of the first one, for a finite number above 0.
-fn shortest(value: f64) -> (String, i32) {
+fn shortest(value: f64) -> (Zeroizing<String>, i32) {
     if value >= 9_007_199_254_740_992.0 {
         return strictly_between(value);
     }
     // Below 2^53 no decimal of 17 digits is on a midpoint, and Rust's shortest digits are d2s.c's but for ties.
-    let (digits, exponent) = scientific(&format!("{value:e}"));
+    let (digits, exponent) = scientific(&Zeroizing::new(format!("{value:e}")));
     even_of_tie(value, digits, exponent)
 }
 
 /// The digits and the exponent of `d.ddde-7`.
-fn scientific(text: &str) -> (String, i32) {
+fn scientific(text: &str) -> (Zeroizing<String>, i32) {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
-    let digits = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let digits = Zeroizing::new(
+        mantissa
+            .chars()
+            .filter(char::is_ascii_digit)
+            .collect::<String>(),
+    );
     (digits, exponent.parse().unwrap_or(0))
 }
 
 /// When the number is exactly between two decimals of that length, the one with the even last digit, if it is read back as the number.
-fn even_of_tie(value: f64, digits: String, exponent: i32) -> (String, i32) {
+fn even_of_tie(value: f64, digits: Zeroizing<String>, exponent: i32) -> (Zeroizing<String>, i32) {
     // Thirty digits further on: a double that goes on behind so many zeros is not between decimals of 17 digits.
-    let (exact, place) = scientific(&format!("{value:.*e}", digits.len() + 30));
+    let (exact, place) = scientific(&Zeroizing::new(format!("{value:.*e}", digits.len() + 30)));
     let (low, behind) = exact.split_at(digits.len());
     let is_tie = behind.starts_with('5') && behind[1..].bytes().all(|digit| digit == b'0');
     let is_even = low.bytes().last().is_some_and(|digit| digit % 2 == 0);
@@ -287,7 +293,7 @@ fn even_of_tie(value: f64, digits: String, exponent: i32) -> (String, i32) {
         place + 1 - i32::try_from(low.len()).unwrap_or(0)
     );
     if back.parse() == Ok(value) {
-        (low.trim_end_matches('0').to_owned(), place)
+        (Zeroizing::new(low.trim_end_matches('0').to_owned()), place)
     } else {
         (digits, exponent)
     }
@@ -312,7 +318,7 @@ fn midpoints(value: f64) -> (BigUint, BigUint, BigUint) {
 }
 
 /// The multiple of the greatest power of ten strictly between the midpoints that is nearest to the number, as d2s.c finds it.
-fn strictly_between(value: f64) -> (String, i32) {
+fn strictly_between(value: f64) -> (Zeroizing<String>, i32) {
     let (below, number, above) = midpoints(value);
     // With 17 digits there is always one.
     let digits = crate::numeric::digits(&(&number >> 2));
@@ -322,9 +328,12 @@ fn strictly_between(value: f64) -> (String, i32) {
         found = multiple;
         step *= 10_u8;
     }
-    let text = found.to_string();
+    let text = Zeroizing::new(found.to_string());
     let exponent = i32::try_from(text.len()).unwrap_or(i32::MAX) - 1;
-    (text.trim_end_matches('0').to_owned(), exponent)
+    (
+        Zeroizing::new(text.trim_end_matches('0').to_owned()),
+        exponent,
+    )
 }
 
 fn nearest_multiple(

@@ -130,9 +130,7 @@ impl Num {
             Self::Inf(false) => out.set_bytes(&[TAG_INFINITY]),
             Self::Inf(true) => out.set_bytes(&[TAG_MINUS_INFINITY]),
             Self::Fin(unscaled, scale) => {
-                if *scale > SCALE_MAX
-                    || first_digit_place(unscaled.magnitude(), *scale) >= Some(WHOLE_DIGITS_MAX)
-                {
+                if *scale > SCALE_MAX || is_too_long(unscaled.magnitude(), *scale) {
                     return Err(Fault::NumericOverflow);
                 }
                 match i128::try_from(unscaled) {
@@ -167,6 +165,13 @@ impl Num {
             },
         }
     }
+}
+
+/// Whether more digits stand before the point than may. Hardly ever are there enough bits for it, which is seen at once.
+fn is_too_long(unscaled: &BigUint, scale: u32) -> bool {
+    const BITS_OF_FEWER_DIGITS: u64 = 435_000;
+    unscaled.bits() > BITS_OF_FEWER_DIGITS
+        && first_digit_place(unscaled, scale) >= Some(WHOLE_DIGITS_MAX)
 }
 
 /// `10^exponent`.

@@ -11,6 +11,7 @@ use core::fmt::Write as _;
 use num_bigint::{BigInt, BigUint, Sign};
 use num_traits::{ToPrimitive, Zero};
 use strongroom_rpc::Fault;
+use zeroize::{Zeroize as _, Zeroizing};
 
 use super::arithmetic::round_at;
 use super::{Num, SCALE_MAX, WHOLE_DIGITS_MAX, put_small, small, ten};
@@ -30,12 +31,10 @@ const GROUP: i64 = 4;
 /// Appends what `numeric_out` prints.
 pub(crate) fn print(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
     if let Some((unscaled, scale)) = small(value) {
-        print_digits(
-            unscaled < 0,
-            &unscaled.unsigned_abs().to_string(),
-            scale,
-            buf,
-        );
+        let mut room = [0; 20];
+        let digits = decimal(unscaled.unsigned_abs(), &mut room);
+        print_digits(unscaled < 0, digits, scale, buf);
+        room.zeroize();
         return Ok(());
     }
     match Num::read(value)? {
@@ -44,30 +43,40 @@ pub(crate) fn print(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
         Num::Inf(true) => buf.extend(b"-Infinity"),
         Num::Fin(unscaled, scale) => {
             let negative = unscaled.sign() == Sign::Minus;
-            print_digits(negative, &unscaled.magnitude().to_string(), scale, buf);
+            let digits = Zeroizing::new(unscaled.magnitude().to_string());
+            print_digits(negative, digits.as_bytes(), scale, buf);
         }
     }
     Ok(())
 }
 
-fn print_digits(negative: bool, digits: &str, scale: u32, buf: &mut Buf) {
+/// The decimal digits of a number, in `room`.
+fn decimal(mut number: u64, room: &mut [u8; 20]) -> &[u8] {
+    let mut at = room.len();
+    loop {
+        at -= 1;
+        room[at] = b'0' + u8::try_from(number % 10).unwrap_or(0);
+        number /= 10;
+        if number == 0 {
+            return &room[at..];
+        }
+    }
+}
+
+fn print_digits(negative: bool, digits: &[u8], scale: u32, buf: &mut Buf) {
     let scale = usize::try_from(scale).unwrap_or(0);
     buf.reserve(digits.len().max(scale + 1) + 2);
     if negative {
         buf.push(b'-');
     }
     let whole = digits.len().saturating_sub(scale);
-    buf.extend(if whole == 0 {
-        b"0"
-    } else {
-        &digits.as_bytes()[..whole]
-    });
+    buf.extend(if whole == 0 { b"0" } else { &digits[..whole] });
     if scale > 0 {
         buf.push(b'.');
         for _ in digits.len()..scale {
             buf.push(b'0');
         }
-        buf.extend(&digits.as_bytes()[whole..]);
+        buf.extend(&digits[whole..]);
     }
 }
 
@@ -158,7 +167,7 @@ fn assemble(negative: bool, whole: &str, fraction: &str, exponent: i64) -> Resul
     if scale > SCALE_MAX {
         return Err(Unreadable::TooBig);
     }
-    let significant = [whole, fraction].concat();
+    let significant = Zeroizing::new([whole, fraction].concat());
     let significant = significant.trim_start_matches('0');
     if significant.is_empty() {
         return Ok(Num::Fin(BigInt::ZERO, scale));
