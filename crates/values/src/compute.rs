@@ -240,6 +240,7 @@ fn double(code: u16) -> Option<Routine> {
         128 => |a, _, out| put_double(a.float8(0)?.trunc(), out),
         129 => |a, _, out| put_double(a.float8(0)?.ceil(), out),
         130 => |a, _, out| put_double(a.float8(0)?.floor(), out),
+        131 => |a, _, out| put_double(float::sign(a.float8(0)?), out),
         _ => return None,
     };
     Some(routine)
@@ -261,6 +262,7 @@ fn numeric(code: u16) -> Option<Routine> {
         151 => |a, _, out| arithmetic::toward(a.value(0)?, 1, out),
         152 => |a, _, out| arithmetic::toward(a.value(0)?, -1, out),
         153 => |a, _, out| arithmetic::sqrt(a.value(0)?, out),
+        154 => |a, _, out| arithmetic::sign(a.value(0)?, out),
         _ => return None,
     };
     Some(routine)
@@ -283,6 +285,13 @@ fn string(code: u16) -> Option<Routine> {
         172 => |a, _, out| textual::replace(a.text(0)?, a.text(1)?, a.text(2)?, out),
         173 | 191 => |a, _, out| put4(i32::try_from(a.bytes(0)?.len()).ok(), out),
         178 => |a, _, out| like::escape(a.text(0)?, a.text(1)?, out),
+        180 => |a, _, out| surely!(textual::trim(a.text(0)?, a.text(1)?, (true, true), out)),
+        181 => |a, _, out| surely!(textual::trim(a.text(0)?, a.text(1)?, (true, false), out)),
+        182 => |a, _, out| surely!(textual::trim(a.text(0)?, a.text(1)?, (false, true), out)),
+        183 => |a, _, out| textual::pad(a.text(0)?, a.plain(1)?, a.text(2)?, true, out),
+        184 => |a, _, out| textual::pad(a.text(0)?, a.plain(1)?, a.text(2)?, false, out),
+        185 => |a, _, out| textual::split_part(a.text(0)?, a.text(1)?, a.plain(2)?, out),
+        186 => |a, _, out| surely!(textual::reverse(a.text(0)?, out)),
         192 => |a, _, out| textual::bytes_substring(a.bytes(0)?, a.plain(1)?, None, out),
         193 => {
             |a, _, out| textual::bytes_substring(a.bytes(0)?, a.plain(1)?, Some(a.plain(2)?), out)

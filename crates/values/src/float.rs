@@ -62,6 +62,17 @@ pub(crate) fn sqrt(a: f64) -> Result<f64, Fault> {
     Ok(a.sqrt())
 }
 
+/// `dsign`: 0 for NaN and both zeros.
+pub(crate) fn sign(a: f64) -> f64 {
+    if a > 0.0 {
+        1.0
+    } else if a < 0.0 {
+        -1.0
+    } else {
+        0.0
+    }
+}
+
 /// `dtoi4`: rounded half to even.
 pub(crate) fn to_int4(a: f64) -> Result<i32, Fault> {
     let whole = a.round_ties_even();

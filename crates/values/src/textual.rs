@@ -114,6 +114,89 @@ pub(crate) fn position(text: &str, part: &str) -> i32 {
     }
 }
 
+/// `btrim`, `ltrim`, `rtrim` of the characters of `set`, at the beginning, at the end, or both.
+pub(crate) fn trim(text: &str, set: &str, (begin, end): (bool, bool), out: &mut Out) {
+    let is_in = |c| set.contains(c);
+    let text = if begin {
+        text.trim_start_matches(is_in)
+    } else {
+        text
+    };
+    let text = if end {
+        text.trim_end_matches(is_in)
+    } else {
+        text
+    };
+    out.set_bytes(text.as_bytes());
+}
+
+/// `lpad` and `rpad`: exactly `len` characters, unless there is nothing to fill up with.
+pub(crate) fn pad(
+    text: &str,
+    len: i32,
+    fill: &str,
+    left: bool,
+    out: &mut Out,
+) -> Result<(), Fault> {
+    let count = text.chars().count();
+    let mut len = usize::try_from(len).unwrap_or(0);
+    if fill.is_empty() {
+        len = len.min(count);
+    }
+    // PostgreSQL refuses what would not fit if each character had the four bytes that it can have.
+    if len.saturating_mul(4) > LEN_MAX {
+        return Err(Fault::StringTooLong);
+    }
+    let kept = &text[..offset(text, len)];
+    let missing = len.saturating_sub(count);
+    let buf = out.begin(kept.len() + missing * 4);
+    if !left {
+        buf.extend(kept.as_bytes());
+    }
+    for c in fill.chars().cycle().take(missing) {
+        buf.extend(c.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+    if left {
+        buf.extend(kept.as_bytes());
+    }
+    Ok(())
+}
+
+/// `split_part`: field `number` from the beginning, or from the end when it is negative.
+pub(crate) fn split_part(
+    text: &str,
+    separator: &str,
+    number: i32,
+    out: &mut Out,
+) -> Result<(), Fault> {
+    let at = match usize::try_from(number.unsigned_abs()) {
+        Ok(0) => return Err(Fault::FieldPositionZero),
+        Ok(number) => number - 1,
+        Err(_) => usize::MAX,
+    };
+    let field = if separator.is_empty() {
+        (at == 0).then_some(text)
+    } else if number > 0 {
+        text.split(separator).nth(at)
+    } else {
+        // Counted from the beginning, because separators that overlap are found from there.
+        let count = text.split(separator).count();
+        count
+            .checked_sub(at + 1)
+            .and_then(|at| text.split(separator).nth(at))
+    };
+    out.set_bytes(field.unwrap_or("").as_bytes());
+    Ok(())
+}
+
+/// `reverse`
+pub(crate) fn reverse(text: &str, out: &mut Out) {
+    let buf = out.begin(text.len());
+    for c in text.chars().rev() {
+        buf.extend(c.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+}
+
 /// `replace`
 pub(crate) fn replace(text: &str, from: &str, to: &str, out: &mut Out) -> Result<(), Fault> {
     if from.is_empty() {

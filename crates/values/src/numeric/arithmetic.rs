@@ -287,6 +287,16 @@ pub(crate) fn abs(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
     }
 }
 
+/// `numeric_sign`
+pub(crate) fn sign(a: Value<'_>, out: &mut Out) -> Result<(), Fault> {
+    let number = Num::read(a)?;
+    if number == Num::Nan {
+        return number.put(out);
+    }
+    put_small(out, i128::from(number.signum()), 0);
+    Ok(())
+}
+
 /// A finite number rounded half away from zero at `scale` digits behind the point, which may be negative (`round_var`).
 pub(crate) fn round_at(unscaled: &BigInt, scale: u32, wanted: i64) -> Num {
     let shown = u32::try_from(wanted).unwrap_or(0);
