@@ -291,6 +291,15 @@ fn scientific(text: &str) -> (Zeroizing<String>, i32) {
 
 /// When the number is exactly between two decimals of that length, the one with the even last digit, if it is read back as the number.
 fn even_of_tie(value: f64, digits: Zeroizing<String>, exponent: i32) -> (Zeroizing<String>, i32) {
+    // One digit more is seldom a 5, and quickly had.
+    let next = Zeroizing::new(format!("{value:.*e}", digits.len()));
+    if !next
+        .split('e')
+        .next()
+        .is_some_and(|mantissa| mantissa.ends_with('5'))
+    {
+        return (digits, exponent);
+    }
     // Thirty digits further on: a double that goes on behind so many zeros is not between decimals of 17 digits.
     let (exact, place) = scientific(&Zeroizing::new(format!("{value:.*e}", digits.len() + 30)));
     let (low, behind) = exact.split_at(digits.len());

@@ -65,9 +65,21 @@ pub(crate) fn matches(text: &[u8], pattern: &[u8], fold: bool) -> Result<bool, F
             let Some((again, from)) = resume else {
                 return Ok(false);
             };
-            let from = from + width(text, from);
-            (t, p) = (from, again);
-            resume = Some((again, from));
+            // The next place where the first character behind the `%` can be: its first byte is nowhere inside a character.
+            let first = pattern[again];
+            let first = folded(if first == b'\\' {
+                pattern[again + 1]
+            } else {
+                first
+            });
+            let Some(skip) = text[from + 1..]
+                .iter()
+                .position(|byte| folded(*byte) == first)
+            else {
+                return Ok(false);
+            };
+            (t, p) = (from + 1 + skip, again);
+            resume = Some((again, t));
         }
     }
 }

@@ -40,6 +40,17 @@ pub(crate) const TEN: [i128; 39] = {
     powers
 };
 
+/// The powers of ten that an `i64` holds.
+pub(crate) const TEN64: [i64; 19] = {
+    let mut powers = [1_i64; 19];
+    let mut at = 1;
+    while at < 19 {
+        powers[at] = powers[at - 1] * 10;
+        at += 1;
+    }
+    powers
+};
+
 /// A numeric taken apart.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Num {

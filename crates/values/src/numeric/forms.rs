@@ -14,7 +14,7 @@ use strongroom_rpc::Fault;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::arithmetic::round_at;
-use super::{Num, SCALE_MAX, WHOLE_DIGITS_MAX, put_small, small, ten};
+use super::{Num, SCALE_MAX, TEN, WHOLE_DIGITS_MAX, put_small, small, ten};
 use crate::input::{Unreadable, is_space, strip_prefix_ignoring_case};
 use crate::value::{Buf, Out, Value};
 
@@ -83,7 +83,7 @@ fn print_digits(negative: bool, digits: &[u8], scale: u32, buf: &mut Buf) {
 /// Reads what `numeric_in` reads.
 pub(crate) fn parse(text: &str, out: &mut Out) -> Result<(), Unreadable> {
     let text = text.trim_start_matches(is_space);
-    const SPECIAL: [(&str, Num); 7] = [
+    static SPECIAL: [(&str, Num); 7] = [
         ("nan", Num::Nan),
         ("infinity", Num::Inf(false)),
         ("+infinity", Num::Inf(false)),
@@ -92,7 +92,10 @@ pub(crate) fn parse(text: &str, out: &mut Out) -> Result<(), Unreadable> {
         ("+inf", Num::Inf(false)),
         ("-inf", Num::Inf(true)),
     ];
-    for (name, number) in SPECIAL {
+    let is_word = text
+        .trim_start_matches(['+', '-'])
+        .starts_with(|c: char| c.is_ascii_alphabetic());
+    for (name, number) in SPECIAL.iter().filter(|_| is_word) {
         if let Some(rest) = strip_prefix_ignoring_case(text, name) {
             if !rest.trim_start_matches(is_space).is_empty() {
                 return Err(Unreadable::Syntax);
@@ -176,8 +179,16 @@ fn assemble(negative: bool, whole: &str, fraction: &str, exponent: i64) -> Resul
     if place > WHOLE_DIGITS_MAX {
         return Err(Unreadable::TooBig);
     }
-    let digits = BigUint::parse_bytes(significant.as_bytes(), 10).ok_or(Unreadable::Syntax)?;
     let zeros = u32::try_from(i64::from(scale) - behind).map_err(|_| Unreadable::TooBig)?;
+    if zeros == 0
+        && let Ok(magnitude) = significant.parse::<i64>()
+    {
+        return Ok(Num::Fin(
+            BigInt::from(if negative { -magnitude } else { magnitude }),
+            scale,
+        ));
+    }
+    let digits = BigUint::parse_bytes(significant.as_bytes(), 10).ok_or(Unreadable::Syntax)?;
     let sign = if negative { Sign::Minus } else { Sign::Plus };
     Ok(Num::Fin(
         BigInt::from_biguint(sign, digits * ten(zeros)),
@@ -196,10 +207,27 @@ pub(crate) fn receive(bytes: &[u8], out: &mut Out) -> Result<(), Unreadable> {
     if bytes.len() != 8 + 2 * usize::from(count) || scale & 0x3fff != scale {
         return Err(Unreadable::Binary);
     }
-    let digits: Vec<u16> = words.collect();
-    if digits.iter().any(|digit| *digit > 9999) {
+    if words.clone().any(|digit| digit > 9999) {
         return Err(Unreadable::Binary);
     }
+    if let (0..=8, SIGN_POSITIVE | SIGN_NEGATIVE) = (count, sign) {
+        let magnitude = words
+            .clone()
+            .fold(0_i128, |sum, digit| sum * 10_000 + i128::from(digit));
+        if let Some(unscaled) = at_scale(magnitude, i64::from(count), weight, i64::from(scale)) {
+            put_small(
+                out,
+                if sign == SIGN_NEGATIVE {
+                    -unscaled
+                } else {
+                    unscaled
+                },
+                u32::from(scale),
+            );
+            return Ok(());
+        }
+    }
+    let digits: Vec<u16> = words.collect();
     let number = match sign {
         SIGN_POSITIVE => from_groups(Sign::Plus, &digits, weight, u32::from(scale)),
         SIGN_NEGATIVE => from_groups(Sign::Minus, &digits, weight, u32::from(scale)),
@@ -209,6 +237,19 @@ pub(crate) fn receive(bytes: &[u8], out: &mut Out) -> Result<(), Unreadable> {
         _ => return Err(Unreadable::Binary),
     };
     number.put(out).map_err(|_| Unreadable::TooBig)
+}
+
+/// What `count` base-10000 digits with the first of `weight` are at that scale, when it is computed in 128 bits.
+fn at_scale(magnitude: i128, count: i64, weight: i64, scale: i64) -> Option<i128> {
+    let shift = (weight + 1 - count) * GROUP + scale;
+    let power = usize::try_from(shift.unsigned_abs())
+        .ok()
+        .and_then(|shift| TEN.get(shift));
+    match power {
+        Some(power) if shift >= 0 => magnitude.checked_mul(*power),
+        Some(power) => Some(magnitude / power),
+        None => None,
+    }
 }
 
 /// The number of these base-10000 digits; decimal digits behind `scale` are cut off.
@@ -244,6 +285,11 @@ fn decimal_digits(groups: &[u16]) -> Vec<u8> {
 
 /// Appends what `numeric_send` sends.
 pub(crate) fn send(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
+    if let Some((unscaled, scale)) = small(value)
+        && send_small(unscaled, scale, buf).is_some()
+    {
+        return Ok(());
+    }
     let (sign, unscaled, scale) = match Num::read(value)? {
         Num::Nan => (SIGN_NAN, BigUint::ZERO, 0),
         Num::Inf(false) => (SIGN_INFINITY, BigUint::ZERO, INFINITY_SCALE),
@@ -271,6 +317,47 @@ pub(crate) fn send(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
         buf.extend(&word.to_be_bytes());
     }
     Ok(())
+}
+
+/// The same of a word, without allocation. `None`, and nothing appended, when it does not come out in 128 bits.
+fn send_small(unscaled: i64, scale: u32, buf: &mut Buf) -> Option<()> {
+    // The last group ends where a group ends: at most three zeros more.
+    let behind = i64::from(scale);
+    let open = usize::try_from((-behind).rem_euclid(GROUP)).ok()?;
+    let mut rest = u128::from(unscaled.unsigned_abs()) * TEN.get(open)?.unsigned_abs();
+    let mut groups = [0_u16; 6];
+    let mut first = groups.len();
+    while rest > 0 {
+        first -= 1;
+        *groups.get_mut(first)? = u16::try_from(rest % 10_000).ok()?;
+        rest /= 10_000;
+    }
+    let digits = groups.get(first..)?;
+    let trailing = digits.iter().rev().take_while(|digit| **digit == 0).count();
+    let last = -(behind + GROUP - 1).div_euclid(GROUP);
+    let weight = if digits.is_empty() {
+        0
+    } else {
+        last + i64::try_from(digits.len()).ok()? - 1
+    };
+    let digits = digits.get(..digits.len() - trailing)?;
+    let sign = if unscaled < 0 {
+        SIGN_NEGATIVE
+    } else {
+        SIGN_POSITIVE
+    };
+    let weight = i16::try_from(weight).ok()?.cast_unsigned();
+    let head = [
+        u16::try_from(digits.len()).ok()?,
+        weight,
+        sign,
+        u16::try_from(scale).ok()?,
+    ];
+    buf.reserve(8 + 2 * digits.len());
+    head.iter()
+        .chain(digits)
+        .for_each(|word| buf.extend(&word.to_be_bytes()));
+    Some(())
 }
 
 /// Base-10000 digits without zeros at either end, and the weight of the first.
