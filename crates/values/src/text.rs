@@ -11,6 +11,7 @@ use core::fmt::Write as _;
 
 use strongroom_format::columns::Kind;
 use strongroom_rpc::Fault;
+use strongroom_rpc::function::Field;
 
 use crate::binary::check_text;
 use crate::datetime::{Civil, EPOCH, from_julian};
@@ -65,6 +66,15 @@ pub fn parse(kind: Kind, text: &str, settings: &Settings, out: &mut Out) -> Resu
         Kind::Timestamptz => out.set_int8(moment::timestamptz(text, &settings.zone)?),
         Kind::Interval => span::interval(text)?.put(out),
     }
+    Ok(())
+}
+
+/// Reads an interval whose literal names one field, as `interval '90' day` does.
+///
+/// # Errors
+/// As [`parse`]; [`Unreadable::Unsupported`] for a field that is not year, month, day, hour, minute or second.
+pub fn parse_interval(text: &str, field: Field, out: &mut Out) -> Result<(), Unreadable> {
+    span::interval_of(check_text(text.as_bytes())?, field)?.put(out);
     Ok(())
 }
 

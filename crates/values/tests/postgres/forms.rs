@@ -1,7 +1,10 @@
 //! Text and binary forms: what the server reads, and what it makes of it.
 
 use strongroom_format::columns::Kind;
-use strongroom_values::{Buf, Out, Settings, Unreadable, Zone, parse, print, receive, send};
+use strongroom_rpc::function::Field;
+use strongroom_values::{
+    Buf, Out, Settings, Unreadable, Zone, parse, parse_interval, print, receive, send,
+};
 
 use crate::random::{Random, cases, number_like, text, value};
 use crate::server::Server;
@@ -246,6 +249,66 @@ fn texts_are_read_and_printed_as_the_server_does() {
     }
     differences.none(done);
     assert!(done + unsupported == Kind::ALL.len() * cases());
+}
+
+#[test]
+fn intervals_of_one_field_are_the_servers() {
+    let server = Server::shared();
+    let mut random = Random::for_test("intervals of one field");
+    let (mut differences, mut done) = (Differences::default(), 0);
+    // The bit of each field in a type modifier (datetime.h), as the literal's field gets into it.
+    let fields = [
+        (Field::Month, 1),
+        (Field::Year, 2),
+        (Field::Day, 3),
+        (Field::Hour, 10),
+        (Field::Minute, 11),
+        (Field::Second, 12),
+    ];
+    for (field, bit) in fields {
+        let typmod = (1 << bit) << 16 | 0xffff;
+        let texts: Vec<Vec<String>> = (0..cases() / 5)
+            .map(|_| {
+                let number = format!("{}{}", random.pick(&["", "-"]), random.below(400));
+                let fraction = random.pick(&["", "", ".5", ".75"]);
+                vec![if random.one_in(3) {
+                    interval(&mut random)
+                } else {
+                    number + fraction
+                }]
+            })
+            .collect();
+        let expression = format!("interval_in(textout(a), 0, {typmod})::text || ' '");
+        let theirs = answers(&server, &(caught(&expression) + &called(&texts)));
+        assert_eq!(theirs.len(), texts.len());
+        for (text, theirs) in texts.iter().zip(&theirs) {
+            let mut out = Out::new();
+            let ours = match parse_interval(&text[0], field, &mut out) {
+                Ok(()) => {
+                    let mut shown = Buf::new();
+                    print(Kind::Interval, out.value(), &settings(), &mut shown).unwrap();
+                    Said::Value(String::from_utf8(shown.as_slice().to_vec()).unwrap() + " ")
+                }
+                Err(Unreadable::Unsupported) => continue,
+                Err(why) => Said::Error(why.sqlstate(Kind::Interval).to_owned(), String::new()),
+            };
+            let agree = match (&ours, theirs) {
+                (Said::Error(a, _), Said::Error(b, _)) => a == b,
+                _ => ours == *theirs,
+            };
+            done += 1;
+            if !agree {
+                differences.add(|| {
+                    format!(
+                        "interval {:?}, bit {bit}: {theirs:?}, ours {ours:?}",
+                        text[0]
+                    )
+                });
+            }
+        }
+    }
+    differences.none(done);
+    assert!(done > cases());
 }
 
 /// A file for `COPY ... (FORMAT binary)` with one row of one column.
