@@ -145,6 +145,9 @@ pub(crate) fn parse(text: &str) -> Result<f64, Unreadable> {
     }
 }
 
+/// Hexadecimal digits that are read: turning more of them into a decimal would take longer and longer.
+const HEXADECIMAL_MAX: usize = 1000;
+
 /// C's hexadecimal number, behind its `0x`. `None` when there is no digit: then the number is the 0 before the x.
 fn parse_hexadecimal(text: &str) -> Option<Result<f64, Unreadable>> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_hexdigit).count();
@@ -153,10 +156,14 @@ fn parse_hexadecimal(text: &str) -> Option<Result<f64, Unreadable>> {
         Some(rest) => rest.split_at(digits(rest)),
         None => ("", rest),
     };
+    if whole.len() + fraction.len() > HEXADECIMAL_MAX {
+        return Some(Err(Unreadable::Unsupported));
+    }
     let mantissa = BigUint::parse_bytes([whole, fraction].concat().as_bytes(), 16)?;
     let (exponent, rest) = binary_exponent(rest);
     let places = i64::try_from(fraction.len()).unwrap_or(i64::MAX) * 4;
-    let shift = (exponent - places).clamp(-100_000, 100_000);
+    // With so few digits, beyond these shifts every number is too big or too small.
+    let shift = (exponent - places).clamp(-8000, 8000);
     // Exactly, as a decimal, which is then read with one rounding.
     let steps = u32::try_from(shift.unsigned_abs()).unwrap_or(0);
     let decimal = if shift < 0 {
@@ -429,6 +436,14 @@ mod tests {
             Err(Unreadable::OutOfRange)
         );
         assert_eq!(parse("0x"), Err(Unreadable::Syntax));
+        assert_eq!(
+            parse(&format!("0x{}p-4000", "1".repeat(1000))).map(f64::is_normal),
+            Ok(true)
+        );
+        assert_eq!(
+            parse(&format!("0x{}", "1".repeat(1001))),
+            Err(Unreadable::Unsupported)
+        );
         assert_eq!(parse("nan(1)"), Err(Unreadable::Unsupported));
         assert_eq!(parse(" 4e-324 "), Ok(f64::from_bits(1)));
         assert_eq!(parse("0e-999"), Ok(0.0));
