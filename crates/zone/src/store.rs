@@ -110,6 +110,8 @@ pub struct Store {
     /// Blocks in memory, in the order in which the clock will look at them.
     clock: VecDeque<(u16, u32, u8)>,
     scratch: Buffer,
+    /// The record that is being replayed.
+    inbox: Buffer,
     stamp: u64,
     block_version: u64,
     floor: u32,

@@ -169,7 +169,7 @@ impl Frame {
             match self.slot(at).state {
                 state::FREE | state::RETIRED => {}
                 state::BYTES => {
-                    out.extend(&(slabs.at(self.word(at)).len() as u64).to_le_bytes())?
+                    out.extend(&(slabs.at(self.word(at)).len() as u64).to_le_bytes())?;
                 }
                 _ => out.extend(&self.word(at))?,
             }

@@ -136,6 +136,7 @@ impl Store {
             strings: 0,
             clock: VecDeque::new(),
             scratch: Buffer::new(memory),
+            inbox: Buffer::new(memory),
             stamp: 0,
             block_version: 0,
             floor: 0,

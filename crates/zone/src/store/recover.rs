@@ -98,6 +98,8 @@ impl Store {
         for dropped in self.dropped.values_mut() {
             dropped.known = true;
         }
+        // Whoever swept has lost its memory too, and perhaps the record that took a value out again: two sweeps begin anew.
+        self.quarantine.clear();
         self.recovering = false;
         let done = self.checkpoint(position);
         if done.is_err() {
@@ -151,9 +153,22 @@ impl Store {
     }
 
     fn replay(&mut self, record: &[u8], position: u64) -> Result<(), Error> {
+        let empty = Buffer::new(&self.space.memory);
+        let mut body = std::mem::replace(&mut self.inbox, empty);
+        let done = self.replay_through(record, position, &mut body);
+        body.clear();
+        self.inbox = body;
+        done
+    }
+
+    fn replay_through(
+        &mut self,
+        record: &[u8],
+        position: u64,
+        body: &mut Buffer,
+    ) -> Result<(), Error> {
         let bad = || Error::new(&code::REDO_RECORD, format!("at position {position}"));
         let head = RedoHead::parse(record).ok_or_else(bad)?;
-        let mut body = Buffer::new(&self.space.memory);
         body.extend(record.get(redo_layout::SIZE..).unwrap_or_default())
             .map_err(no_memory)?;
         let bound = head.bound(self.keys.object_id(), self.keys.epoch());
