@@ -153,7 +153,7 @@ extern "C-unwind" fn relation_set_new_filenode(
 ) {
     guarded(|| {
         // SAFETY: PostgreSQL's argument.
-        let new = partition::Storage::from(unsafe { *node });
+        let new = unsafe { partition::new_storage(relation, node) };
         let old = partition::storage(relation);
         lifecycle::made(new);
         if old != new {
@@ -169,10 +169,9 @@ extern "C-unwind" fn relation_set_new_filenode(
 extern "C-unwind" fn relation_copy_data(relation: Relation, node: *const RelFileNode) {
     guarded(|| {
         // SAFETY: PostgreSQL's argument.
-        lifecycle::moved(
-            partition::storage(relation),
-            partition::Storage::from(unsafe { *node }),
-        );
+        lifecycle::moved(partition::storage(relation), unsafe {
+            partition::new_storage(relation, node)
+        });
         let heap = heap!(relation_copy_data);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
         unsafe { outside(|| heap(relation, node)) };

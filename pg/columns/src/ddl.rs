@@ -395,7 +395,7 @@ fn dropped(oid: Oid) {
         && matches!(class.kind, b'r' | b'm')
         && class.access_method == access_method()
     {
-        lifecycle::dropped(Storage::from(class.storage));
+        lifecycle::dropped(Storage::new(class.storage, class.backend));
     }
 }
 

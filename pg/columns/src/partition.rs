@@ -28,11 +28,14 @@ pub(crate) struct Storage {
     filenode: u32,
 }
 
-impl From<pg_sys::RelFileNode> for Storage {
-    fn from(node: pg_sys::RelFileNode) -> Self {
+impl Storage {
+    /// The storage with these numbers. Temporary tables of each backend number their files by themselves, so those have the backend's
+    /// number in place of the tablespace's, and no database.
+    pub(crate) fn new(node: pg_sys::RelFileNode, backend: i32) -> Self {
+        let temporary = u32::try_from(backend).ok();
         Self {
-            tablespace: node.spcNode.to_u32(),
-            database: node.dbNode.to_u32(),
+            tablespace: temporary.unwrap_or_else(|| node.spcNode.to_u32()),
+            database: temporary.map_or_else(|| node.dbNode.to_u32(), |_| 0),
             filenode: node.relNode.to_u32(),
         }
     }
@@ -88,7 +91,20 @@ pub(crate) fn forget(storage: Storage) {
 /// The storage of an open relation.
 pub(crate) fn storage(relation: pg_sys::Relation) -> Storage {
     // SAFETY: an open relation.
-    Storage::from(unsafe { (*relation).rd_node })
+    unsafe { Storage::new((*relation).rd_node, (*relation).rd_backend) }
+}
+
+/// The storage that an open relation gets.
+///
+/// # Safety
+///
+/// `node` is PostgreSQL's argument to a callback of the access method.
+pub(crate) unsafe fn new_storage(
+    relation: pg_sys::Relation,
+    node: *const pg_sys::RelFileNode,
+) -> Storage {
+    // SAFETY: the caller's promise.
+    unsafe { Storage::new(*node, (*relation).rd_backend) }
 }
 
 /// The confidential columns of an open relation.

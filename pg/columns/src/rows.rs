@@ -16,6 +16,8 @@ pub(crate) struct Class {
     pub(crate) access_method: Oid,
     /// Where its rows are; nonsense for a relation without storage.
     pub(crate) storage: pg_sys::RelFileNode,
+    /// The backend whose temporary relation it is; -1 for none.
+    pub(crate) backend: i32,
 }
 
 /// Deepest nesting of types that is looked into; PostgreSQL itself refuses a type that contains itself.
@@ -84,7 +86,14 @@ pub(crate) fn class(oid: Oid) -> Option<Class> {
             // SAFETY: OIDs of this database, set when the backend starts.
             let (own, database) = unsafe { (pg_sys::MyDatabaseTableSpace, pg_sys::MyDatabaseId) };
             let elsewhere = form.reltablespace != pg_sys::InvalidOid;
+            let temporary = form.relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP;
             found = Some(Class {
+                // SAFETY: looks the schema's name up.
+                backend: if temporary {
+                    unsafe { pg_sys::GetTempNamespaceBackendId(form.relnamespace) }
+                } else {
+                    -1
+                },
                 kind: form.relkind.cast_unsigned(),
                 access_method: form.relam,
                 storage: pg_sys::RelFileNode {

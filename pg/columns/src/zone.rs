@@ -30,8 +30,10 @@ pub(crate) struct Link {
     used: bool,
     /// The time zone that the zone was told.
     time_zone: *mut pg_sys::pg_tz,
-    /// This session is a group's leader, or one of its workers.
-    grouped: bool,
+    /// The parallel group that this session leads: its arena, and the group's secret.
+    group: Option<(u16, u64)>,
+    /// The zone was found alive since the last statement's end.
+    verified: bool,
 }
 
 thread_local! {
@@ -73,6 +75,11 @@ pub(crate) fn with<R>(work: impl FnOnce(&mut Link) -> Result<R, Broken>) -> R {
         let Ok(mut slot) = cell.try_borrow_mut() else {
             fault::internal("the connection to the zone is in use");
         };
+        if statement::is_over() && slot.as_mut().is_some_and(|link| !link.is_alive()) {
+            // Between statements nobody holds an identifier of the lost arena: the next statement need not fail.
+            *slot = None;
+            LOST.set(true);
+        }
         if slot.is_none() {
             *slot = Some(connect());
         }
@@ -142,12 +149,12 @@ pub(crate) fn reach() {
 }
 
 fn connect() -> Link {
+    if statement::is_over() {
+        forget_loss();
+    }
     if LOST.get() {
         // Identifiers of the lost arena may still be in this statement's hands, and the new arena may have its number.
-        if !statement::is_over() {
-            fault::broken(Broken::Lost);
-        }
-        forget_literals();
+        fault::broken(Broken::Lost);
     }
     let Some(path) = settings::zone() else {
         fault::Report::new("55000", "no zone is configured for confidential columns")
@@ -169,11 +176,14 @@ fn connect() -> Link {
     link
 }
 
-/// Has every plan made again when it is next used: literals in plans are identifiers of the arena that was lost.
-fn forget_literals() {
-    // SAFETY: marks plans only; they are made again when they are next executed.
-    unsafe { pg_sys::ResetPlanCache() };
-    LOST.set(false);
+/// The statement in which a connection was lost is over: has every plan made again when it is next used, because literals in plans are
+/// identifiers of the arena that was lost.
+pub(crate) fn forget_loss() {
+    if LOST.get() {
+        // SAFETY: marks plans, and neither reads a catalog nor allocates.
+        unsafe { pg_sys::ResetPlanCache() };
+        LOST.set(false);
+    }
 }
 
 /// Asks for the first fault of what was posted, before anything that depends on it goes out (R2).
@@ -191,6 +201,7 @@ pub(crate) fn settle() {
 /// at the next end.
 pub(crate) fn end_statement() {
     quietly(|link| {
+        link.verified = false;
         if link.used {
             link.host.end_statement(|| Err(Interrupted))?;
             link.used = false;
@@ -201,18 +212,22 @@ pub(crate) fn end_statement() {
 }
 
 /// Makes this session the leader of a parallel group, if it has a connection. Before the workers are started.
+///
+/// The setting is compared each time: a transaction that aborts takes it back, and so does RESET ALL.
 pub(crate) fn lead() {
     let wanted = LINK.with(|cell| {
         let slot = cell.try_borrow();
-        slot.is_ok_and(|slot| slot.as_ref().is_some_and(|link| !link.grouped))
+        slot.map_or(None, |slot| slot.as_ref().map(|link| link.group))
     });
-    if wanted {
-        let (arena, secret) = with(|link| {
-            let secret = link.call(Descriptor::of(Op::Lead))?.value;
-            link.grouped = true;
-            Ok((link.host.arena(), secret))
-        });
-        settings::set_group(arena, secret);
+    let known = settings::group();
+    match wanted {
+        Some(group) if group.is_some() && group == known => {}
+        Some(_) => {
+            let group = with(Link::lead);
+            settings::set_group(Some(group));
+        }
+        None if known.is_some() => settings::set_group(None),
+        None => {}
     }
 }
 
@@ -224,8 +239,15 @@ impl Link {
             posted: false,
             used: false,
             time_zone: std::ptr::null_mut(),
-            grouped: false,
+            group: None,
+            verified: true,
         }
+    }
+
+    /// Whether the zone lives; asked once for each statement.
+    fn is_alive(&mut self) -> bool {
+        self.verified = self.verified || self.host.is_alive();
+        self.verified
     }
 
     /// Has an operation carried out and waits for it.
@@ -257,8 +279,17 @@ impl Link {
             b: secret,
             ..Descriptor::of(Op::Join)
         })?;
-        self.grouped = true;
         Ok(())
+    }
+
+    fn lead(&mut self) -> Result<(u16, u64), Broken> {
+        if let Some(group) = self.group {
+            return Ok(group);
+        }
+        let secret = self.call(Descriptor::of(Op::Lead))?.value;
+        let group = (self.host.arena(), secret);
+        self.group = Some(group);
+        Ok(group)
     }
 
     /// Tells the zone the session's time zone, unless it knows.
