@@ -148,7 +148,7 @@ fn pgbench_runs_in_every_mode_and_a_hundred_connections_stay_open() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for mode in ["simple", "extended", "prepared"] {
         let mut bench = client("pgbench", server.directory(), port);
-        let output = bench.args(["-M", mode, "-c", "8", "-j", "2", "-t", "50"]).output().unwrap();
+        let output = bench.args(["-n", "-M", mode, "-c", "8", "-j", "2", "-t", "50"]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success() && text.contains("400/400"), "{mode}: {text} {}", String::from_utf8_lossy(&output.stderr));
     }

@@ -60,7 +60,9 @@ pub(crate) fn shown_columns(catalog: &Catalog, body: &[u8], shown: &mut Vec<u8>)
         match enc {
             Some(EncType { kind, array: false }) => {
                 let len = kind.fixed_len().and_then(|len| i16::try_from(len).ok());
-                field.int16(len.unwrap_or(-1)).int32(-1);
+                field.int16(len.unwrap_or(-1));
+                // Precision and scale are packed as for numeric; no other confidential type has a modifier.
+                if kind == Kind::Numeric { field.bytes(modifier) } else { field.int32(-1) };
             }
             Some(EncType { array: true, .. }) => {
                 field.int16(-1).int32(-1);

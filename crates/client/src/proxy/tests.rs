@@ -62,7 +62,7 @@ fn what_is_no_value_is_refused_without_being_shown() {
         (Kind::Int4, TEXT, b"secret", "22P02"),
         (Kind::Int4, TEXT, b"99999999999", "22003"),
         (Kind::Int4, BINARY, &[0, 1], "22P03"),
-        (Kind::Date, TEXT, b"secret", "22007"),
+        (Kind::Date, TEXT, b"1998-13-01", "22008"),
         (Kind::Text, TEXT, b"secret\xff", "22021"),
         (Kind::Bool, BINARY, &[], "22P03"),
     ];

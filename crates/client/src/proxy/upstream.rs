@@ -440,12 +440,14 @@ impl Upstream {
         let slot: Slot = Arc::new(OnceLock::new());
         let sent = if plan.changed { plan.sql.as_bytes() } else { text };
         self.send_parse(name, sent, &types, true, plan.changed, &slot)?;
-        let known = usize::try_from(plan.parameters).unwrap_or(0);
+        let known = usize::try_from(plan.parameters).unwrap_or(0).max(declared.len());
+        // Without constants every parameter is the client's.
+        let shown = if plan.constants.is_empty() { usize::MAX } else { known };
         let statement = Statement {
             slot,
             constants: plan.constants,
             confidential: plan.confidential,
-            shown: declared.len().max(known),
+            shown,
             declared,
             effects: plan.effects,
             copy,

@@ -11,6 +11,7 @@ use strongroom_format::columns::Kind;
 use strongroom_format::columns::envelope::ENVELOPE_PREFIX;
 
 use super::flow::Flow;
+use super::fold;
 use super::functions;
 use super::literal::{self, Literal, Token};
 use super::resolver::{Form, Resolver, SiteKind, names};
@@ -45,7 +46,10 @@ impl Resolver<'_> {
                 self.touched |= found.confidential;
                 found
             }
-            Some(NodeEnum::AExpr(expr)) => self.operator(expr),
+            Some(NodeEnum::AExpr(expr)) => {
+                let flow = self.operator(expr);
+                self.fold(node).unwrap_or(flow)
+            }
             Some(NodeEnum::BoolExpr(expr)) => {
                 self.each(&mut expr.args);
                 Flow::plain()
@@ -235,6 +239,23 @@ impl Resolver<'_> {
         };
     }
 
+    /// Arithmetic between two constants as one constant. Its parts have been met, and stay unmarked.
+    fn fold(&mut self, node: &mut Node) -> Option<Flow> {
+        let Some(NodeEnum::AExpr(expr)) = node.node.as_ref() else {
+            return None;
+        };
+        if expr.kind() != AExprKind::AexprOp {
+            return None;
+        }
+        let left = literal::of_node(expr.lexpr.as_deref()?)?;
+        let right = literal::of_node(expr.rexpr.as_deref()?)?;
+        let folded = fold::folded(names(&expr.name).last()?, &left, &right)?;
+        let kind = folded.kind();
+        let site = self.meet(SiteKind::Constant(folded));
+        self.replace(node, site);
+        Some(Flow::site(site, kind))
+    }
+
     fn operator(&mut self, expr: &mut AExpr) -> Flow {
         let name = names(&expr.name).last().copied().unwrap_or_default().to_owned();
         let left = self.maybe(expr.lexpr.as_mut());
@@ -249,7 +270,7 @@ impl Resolver<'_> {
                     return Flow::plain();
                 }
                 flows.push(left);
-                self.combine(&flows);
+                self.compared(&flows);
                 return Flow::plain();
             }
             _ => self.maybe(expr.rexpr.as_mut()),

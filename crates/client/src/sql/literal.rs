@@ -173,6 +173,18 @@ fn number_kind(text: &str) -> Kind {
     }
 }
 
+/// The constant of a node, with the type of a cast round it.
+pub(crate) fn of_node(node: &Node) -> Option<Literal> {
+    match node.node.as_ref()? {
+        NodeEnum::AConst(constant) => Literal::of(constant),
+        NodeEnum::TypeCast(cast) => {
+            let literal = constant(cast.arg.as_deref()?).and_then(Literal::of)?;
+            Some(literal.typed(cast.type_name.as_ref()?))
+        }
+        _ => None,
+    }
+}
+
 /// The constant of a node, if it is one.
 pub(crate) fn constant(node: &Node) -> Option<&AConst> {
     match node.node.as_ref()? {

@@ -13,6 +13,7 @@
 pub mod catalog;
 mod expr;
 mod flow;
+mod fold;
 mod functions;
 mod literal;
 mod query;
@@ -60,7 +61,7 @@ pub(crate) struct Copy {
     pub(crate) from: bool,
     /// Kinds of the columns, in the order of the stream. `None` when the query's result is not known.
     pub(crate) columns: Option<Vec<Option<Kind>>>,
-    pub(crate) options: utility::CopyOptions,
+    pub(crate) options: CopyOptions,
 }
 
 /// One statement, as it is to be sent.

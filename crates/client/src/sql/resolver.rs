@@ -11,6 +11,7 @@ use strongroom_format::columns::Kind;
 
 use super::catalog::Catalog;
 use super::flow::{Carried, Columns, Flow};
+use super::fold;
 use super::functions;
 use super::literal::Literal;
 use super::refusal::Refusal;
@@ -148,10 +149,20 @@ impl<'a> Resolver<'a> {
                     self.compare(left, right);
                 }
             }
-            _ => {
-                self.combine(&[one.clone(), other.clone()]);
+            _ => self.compared(&[one.clone(), other.clone()]),
+        }
+    }
+
+    /// Values that are compared: what comes out is plain.
+    pub(crate) fn compared(&mut self, flows: &[Flow]) {
+        let theirs = flows.iter().filter(|flow| flow.confidential);
+        let dates = theirs.clone().count() > 0 && theirs.clone().all(|flow| flow.kind == Some(Kind::Date));
+        for carried in flows.iter().flat_map(|flow| &flow.carried).filter(|carried| dates && carried.direct) {
+            if let Some(Site { kind: SiteKind::Constant(literal), .. }) = self.sites.get_mut(carried.site) {
+                fold::as_day(literal);
             }
         }
+        self.combine(flows);
     }
 
     /// A value is stored in a column, or passed where a confidential value is expected.

@@ -51,8 +51,10 @@ fn planned(sql: &str) -> (String, Vec<String>) {
 #[track_caller]
 fn becomes(sql: &str, expected: &str, constants: &[&str]) {
     let (text, found) = planned(sql);
-    let schema = "strongroom_columns.";
-    assert_eq!(text.replace(schema, ""), expected, "{sql}");
+    // Written as the parser's writer writes it; the schema is left out for the reader's sake.
+    let tree = pg_query::parse(expected, pg_query::ParserOptions::default()).unwrap().protobuf;
+    let expected = tree.deparse(pg_query::DeparseOptions::default()).unwrap();
+    assert_eq!(text.replace("strongroom_columns.", ""), expected, "{sql}");
     assert_eq!(found, constants, "{sql}");
 }
 
@@ -117,7 +119,7 @@ fn literals_in_every_spelling() {
 fn expressions() {
     becomes("SELECT salary * 2 FROM p", "SELECT salary * $1 FROM p", &["1=2"]);
     becomes("SELECT salary * (1 - score) FROM p", "SELECT salary * ($1 - score) FROM p", &["1=1"]);
-    becomes("SELECT id FROM p WHERE salary + 1 > 2 * 3", "SELECT id FROM p WHERE (salary + $1) > ($2::enc_int4 * $3::enc_int4)", &["1=1", "2=2", "3=3"]);
+    becomes("SELECT id FROM p WHERE salary + 1 > 2 * 3", "SELECT id FROM p WHERE (salary + $1) > $2", &["1=1", "2=6"]);
     becomes("SELECT born + interval '90' day FROM p", "SELECT born + $1::enc_interval FROM p", &["1=90 day"]);
     becomes("SELECT born + 5 FROM p", "SELECT born + $1::enc_int4 FROM p", &["1=5"]);
     becomes("SELECT name || 'x' FROM p", "SELECT name || $1 FROM p", &["1=x"]);
@@ -129,8 +131,18 @@ fn expressions() {
     becomes("SELECT extract(year FROM born) = 1995 FROM p", "SELECT \"extract\"('year', born) = $1 FROM p", &["1=1995"]);
     becomes("SELECT substring(name FROM 1 FOR 2) FROM p", "SELECT \"substring\"(name, 1, 2) FROM p", &[]);
     becomes("SELECT position('a' IN name) FROM p", "SELECT strpos(name, $1) FROM p", &["1=a"]);
-    becomes("SELECT round(salary, 2), left(name, 3) FROM p", "SELECT round(salary, 2), left(name, 3) FROM p", &[]);
+    stays("SELECT round(salary, 2), left(name, 3) FROM p");
     becomes("SELECT age::numeric, name::varchar(3), salary::numeric(10,2) FROM p", "SELECT age::enc_numeric, \"left\"(name, 3)::enc_text, salary::enc_numeric(10, 2) FROM p", &[]);
+}
+
+#[test]
+fn arithmetic_between_constants_is_done_here() {
+    becomes("SELECT id FROM p WHERE born < date '1993-07-01' + interval '3' month", "SELECT id FROM p WHERE born < $1::enc_date", &["1=1993-10-01"]);
+    becomes("SELECT id FROM p WHERE born < date '1993-07-01' + interval '3 hours'", "SELECT id FROM p WHERE born < $1::enc_timestamp", &["1=1993-07-01 03:00:00"]);
+    becomes("SELECT coalesce(born, date '1993-07-01' + interval '3' month) FROM p", "SELECT COALESCE(born, $1::enc_timestamp) FROM p", &["1=1993-10-01 00:00:00"]);
+    becomes("SELECT id FROM p WHERE salary BETWEEN .06 - 0.01 AND .06 + 0.01", "SELECT id FROM p WHERE salary BETWEEN $1 AND $2", &["1=0.05", "2=0.07"]);
+    becomes("SELECT id FROM p WHERE age < 2147483647 + 1", "SELECT id FROM p WHERE age < ($1::enc_int4 + $2::enc_int4)", &["1=2147483647", "2=1"]);
+    stays("SELECT 1 + 2 FROM p WHERE id < 3 * 4");
 }
 
 #[test]
@@ -206,10 +218,10 @@ fn what_is_stored() {
     becomes("INSERT INTO p VALUES (1, 'n', 2, 3, '2000-01-01', NULL, true, 1.5, '\\x00', 'plain')", "INSERT INTO p VALUES (1, $1, $2, $3, $4, NULL, $5, $6, $7, 'plain')", &["1=n", "2=2", "3=3", "4=2000-01-01", "5=t", "6=1.5", "7=\\x00"]);
     becomes("INSERT INTO p (id, name) VALUES (1, 'a'), (2, DEFAULT), (3, 'c')", "INSERT INTO p (id, name) VALUES (1, $1), (2, DEFAULT), (3, $2)", &["1=a", "2=c"]);
     becomes("INSERT INTO p (id, name) SELECT id, 'x' FROM plain WHERE n = 5", "INSERT INTO p (id, name) SELECT id, $1::enc_text FROM plain WHERE n = 5", &["1=x"]);
-    becomes("INSERT INTO p (id, age) VALUES (1, 2 + 3)", "INSERT INTO p (id, age) VALUES (1, $1::enc_int4 + $2::enc_int4)", &["1=2", "2=3"]);
+    becomes("INSERT INTO p (id, age) VALUES (1, 2 + 3)", "INSERT INTO p (id, age) VALUES (1, $1)", &["1=5"]);
     becomes("INSERT INTO p (id, age) VALUES (1, 2) ON CONFLICT (id) DO UPDATE SET age = excluded.age + 1, note = 'n' WHERE p.age < 9 RETURNING age + 5", "INSERT INTO p (id, age) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET age = excluded.age + $2, note = 'n' WHERE p.age < $3 RETURNING age + $4", &["1=2", "2=1", "3=9", "4=5"]);
     becomes("UPDATE p SET name = 'x', salary = salary * 1.1, note = 'y' WHERE age = 4", "UPDATE p SET name = $1, salary = salary * $2, note = 'y' WHERE age = $3", &["1=x", "2=1.1", "3=4"]);
-    becomes("UPDATE p SET (name, note) = ('x', 'y')", "UPDATE p SET (name, note) = ROW($1, 'y')", &["1=x"]);
+    becomes("UPDATE p SET (name, note) = ('x', 'y')", "UPDATE p SET (name, note) = ($1, 'y')", &["1=x"]);
     becomes("UPDATE p SET name = plain.name FROM plain WHERE p.id = plain.id AND age = 3 AND n = 2", "UPDATE p SET name = plain.name FROM plain WHERE p.id = plain.id AND age = $1 AND n = 2", &["1=3"]);
     becomes("DELETE FROM p USING plain WHERE p.id = plain.id AND p.name = 'x' AND plain.name = 'y'", "DELETE FROM p USING plain WHERE p.id = plain.id AND p.name = $1 AND plain.name = 'y'", &["1=x"]);
     becomes("WITH d AS (DELETE FROM p WHERE name = 'x' RETURNING name) SELECT * FROM d WHERE name <> 'y'", "WITH d AS (DELETE FROM p WHERE name = $1 RETURNING name) SELECT * FROM d WHERE name <> $2", &["1=x", "2=y"]);
@@ -327,7 +339,7 @@ fn deep_nesting_ends_in_an_error_or_a_plan() {
         }
         plan(&chain(500), &shop(), 0).map(|plans| plans[0].constants.len())
     });
-    assert_eq!(child.unwrap().join().unwrap(), Ok(1));
+    assert_eq!(child.unwrap().join().unwrap(), Ok(2));
 }
 
 /// Every column that is no key is confidential.

@@ -48,7 +48,6 @@ pub(crate) struct Fixed {
 
 const KEPT: &str = "the server keeps the text of this statement, and parameters cannot stand in it";
 const NO_PARAMETERS: &str = "parameters cannot stand in this statement";
-const HINT_PROTOCOL: &str = "Use the driver's own prepared statements: their parameters are encrypted.";
 const HINT_DIRECT: &str = "Run it over a connection that does not go through the proxy if the server may see the constants.";
 
 /// What the statement does besides its result.

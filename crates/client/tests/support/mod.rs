@@ -15,13 +15,13 @@ const BIN: &str = "/usr/lib/postgresql/15/bin";
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A server, stopped and removed when dropped.
-pub struct Server {
+pub(crate) struct Server {
     directory: PathBuf,
 }
 
 impl Server {
     /// Makes an instance and starts it on a UNIX socket; `None` where PostgreSQL 15 is not installed.
-    pub fn start(auth: &str) -> Self {
+    pub(crate) fn start(auth: &str) -> Self {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("strongroom-proxy-{}-{number}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
@@ -42,27 +42,27 @@ impl Server {
         server
     }
 
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.directory.join(".s.PGSQL.5432")
     }
 
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// What the server has logged.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.directory.join("log")).unwrap()
     }
 
     /// A proxy before it, on another socket of the same directory: its port number.
-    pub fn proxy(&self) -> u16 {
+    pub(crate) fn proxy(&self) -> u16 {
         proxy_before(Address::Unix(self.socket()), &self.directory)
     }
 }
 
 /// Starts a proxy in this process, listening in `directory` as PostgreSQL would on the port that is returned.
-pub fn proxy_before(server: Address, directory: &Path) -> u16 {
+pub(crate) fn proxy_before(server: Address, directory: &Path) -> u16 {
     let port = 6000 + u16::try_from(NUMBER.fetch_add(1, Ordering::Relaxed)).unwrap();
     let config = Config {
         listen: vec![Address::Unix(directory.join(format!(".s.PGSQL.{port}")))],
@@ -98,7 +98,7 @@ fn succeed(command: &mut Command) {
 }
 
 /// A client program of PostgreSQL's, over the socket in `directory`.
-pub fn client(program: &str, directory: &Path, port: u16) -> Command {
+pub(crate) fn client(program: &str, directory: &Path, port: u16) -> Command {
     let mut command = Command::new(format!("{BIN}/{program}"));
     command.env("PGHOST", directory).env("PGPORT", port.to_string()).env("PGUSER", "postgres");
     command.env("PGPASSWORD", "secret").env("PGDATABASE", "postgres");
@@ -106,7 +106,7 @@ pub fn client(program: &str, directory: &Path, port: u16) -> Command {
 }
 
 /// Runs psql on a script: what it prints, errors included.
-pub fn psql(directory: &Path, port: u16, script: &str) -> String {
+pub(crate) fn psql(directory: &Path, port: u16, script: &str) -> String {
     use std::io::Write as _;
     use std::process::Stdio;
     let mut child = client("psql", directory, port)
