@@ -20,8 +20,12 @@ pub(crate) fn folded(operator: &str, left: &Literal, right: &Literal) -> Option<
         ("-", Kind::Date, Kind::Interval) => ("date_mi_interval", [a, b], Kind::Timestamp),
         ("+", Kind::Date, Kind::Int4) => ("date_pli", [a, b], Kind::Date),
         ("-", Kind::Date, Kind::Int4) => ("date_mii", [a, b], Kind::Date),
-        ("+", Kind::Timestamp, Kind::Interval) => ("timestamp_pl_interval", [a, b], Kind::Timestamp),
-        ("-", Kind::Timestamp, Kind::Interval) => ("timestamp_mi_interval", [a, b], Kind::Timestamp),
+        ("+", Kind::Timestamp, Kind::Interval) => {
+            ("timestamp_pl_interval", [a, b], Kind::Timestamp)
+        }
+        ("-", Kind::Timestamp, Kind::Interval) => {
+            ("timestamp_mi_interval", [a, b], Kind::Timestamp)
+        }
         (_, Kind::Int4 | Kind::Int8 | Kind::Numeric, Kind::Int4 | Kind::Int8 | Kind::Numeric) => {
             (arithmetic(operator, wide)?, [wide, wide], wide)
         }
@@ -32,7 +36,11 @@ pub(crate) fn folded(operator: &str, left: &Literal, right: &Literal) -> Option<
         Kind::Int4 | Kind::Int8 | Kind::Numeric => Token::Number(result),
         other => Token::Typed(other),
     };
-    Some(Literal { token, text, location: left.location })
+    Some(Literal {
+        token,
+        text,
+        location: left.location,
+    })
 }
 
 /// Numbers and typed dates and intervals: constants whose type is certain.
@@ -58,7 +66,13 @@ fn arithmetic(operator: &str, kind: Kind) -> Option<&'static str> {
     })
 }
 
-fn computed(name: &str, kinds: [Kind; 2], result: Kind, left: &str, right: &str) -> Option<Zeroizing<String>> {
+fn computed(
+    name: &str,
+    kinds: [Kind; 2],
+    result: Kind,
+    left: &str,
+    right: &str,
+) -> Option<Zeroizing<String>> {
     let function = by_name(name, &kinds.map(Arg::Of))?;
     // No timestamp with time zone is folded: the session's zone does not matter.
     let settings = Settings::utc();
@@ -69,7 +83,9 @@ fn computed(name: &str, kinds: [Kind; 2], result: Kind, left: &str, right: &str)
     let args = [Operand::Value(a.value()), Operand::Value(b.value())];
     compute(function, &args, &settings, &mut out).ok()?;
     print(result, out.value(), &settings, &mut text).ok()?;
-    Some(Zeroizing::new(std::str::from_utf8(text.as_slice()).ok()?.to_owned()))
+    Some(Zeroizing::new(
+        std::str::from_utf8(text.as_slice()).ok()?.to_owned(),
+    ))
 }
 
 /// A timestamp at midnight that is compared with a date is that day (date.c, `date_cmp_timestamp_internal`).

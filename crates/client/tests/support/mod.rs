@@ -1,5 +1,8 @@
 //! A PostgreSQL server of the test's own, and a proxy before it. Shared by the integration tests.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, which is what it is for"
+)]
 #![expect(dead_code, reason = "each test uses its part")]
 
 use std::os::unix::fs::PermissionsExt;
@@ -20,24 +23,55 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Makes an instance and starts it on a UNIX socket; `None` where PostgreSQL 15 is not installed.
+    /// Makes an instance and starts it on a UNIX socket.
     pub(crate) fn start(auth: &str) -> Self {
+        Self::start_with(auth, "")
+    }
+
+    /// The same with further options for the server.
+    pub(crate) fn start_with(auth: &str, more: &str) -> Self {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let directory = std::env::temp_dir().join(format!("strongroom-proxy-{}-{number}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("strongroom-proxy-{}-{number}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o777)).unwrap();
         let server = Self { directory };
         let data = server.directory.join("data");
         let password = server.directory.join("password");
-        succeed(as_postgres("sh").arg("-c").arg(format!("echo secret > {}", password.display())));
         succeed(
-            as_postgres(&format!("{BIN}/initdb")).arg("-D").arg(&data).arg("--no-sync").arg("-A").arg(auth)
-                .arg("--locale=C").arg("-E").arg("UTF8").arg("-U").arg("postgres").arg("--pwfile").arg(&password),
+            as_postgres("sh")
+                .arg("-c")
+                .arg(format!("echo secret > {}", password.display())),
         );
-        let options = format!("-c listen_addresses= -c unix_socket_directories={} -c fsync=off -c log_statement=all", server.directory.display());
         succeed(
-            as_postgres(&format!("{BIN}/pg_ctl")).arg("-D").arg(&data).arg("-w").arg("-o").arg(options)
-                .arg("-l").arg(server.directory.join("log")).arg("start"),
+            as_postgres(&format!("{BIN}/initdb"))
+                .arg("-D")
+                .arg(&data)
+                .arg("--no-sync")
+                .arg("-A")
+                .arg(auth)
+                .arg("--locale=C")
+                .arg("-E")
+                .arg("UTF8")
+                .arg("-U")
+                .arg("postgres")
+                .arg("--pwfile")
+                .arg(&password),
+        );
+        let options = format!(
+            "-c listen_addresses= -c unix_socket_directories={} -c fsync=off -c log_statement=all {more}",
+            server.directory.display()
+        );
+        succeed(
+            as_postgres(&format!("{BIN}/pg_ctl"))
+                .arg("-D")
+                .arg(&data)
+                .arg("-w")
+                .arg("-o")
+                .arg(options)
+                .arg("-l")
+                .arg(server.directory.join("log"))
+                .arg("start"),
         );
         server
     }
@@ -73,7 +107,11 @@ pub(crate) fn proxy_before(server: Address, directory: &Path) -> u16 {
         connections_max: 200,
     };
     let proxy = Proxy::bind(config).unwrap();
-    std::fs::set_permissions(directory.join(format!(".s.PGSQL.{port}")), std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::set_permissions(
+        directory.join(format!(".s.PGSQL.{port}")),
+        std::fs::Permissions::from_mode(0o777),
+    )
+    .unwrap();
     std::thread::spawn(move || proxy.run());
     port
 }
@@ -81,27 +119,44 @@ pub(crate) fn proxy_before(server: Address, directory: &Path) -> u16 {
 impl Drop for Server {
     fn drop(&mut self) {
         let data = self.directory.join("data");
-        let _stopped = as_postgres(&format!("{BIN}/pg_ctl")).arg("-D").arg(data).arg("-m").arg("immediate").arg("stop").output();
+        let _stopped = as_postgres(&format!("{BIN}/pg_ctl"))
+            .arg("-D")
+            .arg(data)
+            .arg("-m")
+            .arg("immediate")
+            .arg("stop")
+            .output();
         let _removed = std::fs::remove_dir_all(&self.directory);
     }
 }
 
 fn as_postgres(program: &str) -> Command {
     let mut command = Command::new("runuser");
-    command.current_dir("/").args(["-u", "postgres", "--", program]);
+    command
+        .current_dir("/")
+        .args(["-u", "postgres", "--", program]);
     command
 }
 
 fn succeed(command: &mut Command) {
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// A client program of PostgreSQL's, over the socket in `directory`.
 pub(crate) fn client(program: &str, directory: &Path, port: u16) -> Command {
     let mut command = Command::new(format!("{BIN}/{program}"));
-    command.env("PGHOST", directory).env("PGPORT", port.to_string()).env("PGUSER", "postgres");
-    command.env("PGPASSWORD", "secret").env("PGDATABASE", "postgres");
+    command
+        .env("PGHOST", directory)
+        .env("PGPORT", port.to_string())
+        .env("PGUSER", "postgres");
+    command
+        .env("PGPASSWORD", "secret")
+        .env("PGDATABASE", "postgres");
     command
 }
 
@@ -110,13 +165,29 @@ pub(crate) fn psql(directory: &Path, port: u16, script: &str) -> String {
     use std::io::Write as _;
     use std::process::Stdio;
     let mut child = client("psql", directory, port)
-        .args(["-X", "-q", "-v", "VERBOSITY=verbose", "-v", "SHOW_CONTEXT=never"])
+        .args([
+            "-X",
+            "-q",
+            "-v",
+            "VERBOSITY=verbose",
+            "-v",
+            "SHOW_CONTEXT=never",
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(script.as_bytes())
+        .unwrap();
     let Output { stdout, stderr, .. } = child.wait_with_output().unwrap();
-    format!("{}---\n{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr))
+    format!(
+        "{}---\n{}",
+        String::from_utf8_lossy(&stdout),
+        String::from_utf8_lossy(&stderr)
+    )
 }
