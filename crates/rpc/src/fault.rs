@@ -68,6 +68,7 @@ faults! {
     FloatToNumericInfinite = 29, "0A000", "cannot convert infinity to numeric";
     FieldOfInfinity = 30, "0A000", "the field of an infinite date or time is null, which a confidential value cannot be";
     InvalidFloat8 = 31, "22P02", "invalid input syntax for type double precision";
+    FieldPositionZero = 32, "22023", "field position must not be zero";
 
     // the zone's
     StaleFid = 100, "SR001", "the identifier does not name a value any more (SR-8001)";

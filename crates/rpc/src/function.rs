@@ -167,6 +167,7 @@ functions! {
     128 "trunc" (Float8) -> Float8;
     129 "ceil" (Float8) -> Float8;
     130 "floor" (Float8) -> Float8;
+    131 "sign" (Float8) -> Float8;
     // numeric
     140 "numeric_add" (Numeric, Numeric) -> Numeric;
     141 "numeric_sub" (Numeric, Numeric) -> Numeric;
@@ -182,6 +183,7 @@ functions! {
     151 "ceil" (Numeric) -> Numeric;
     152 "floor" (Numeric) -> Numeric;
     153 "sqrt" (Numeric) -> Numeric;
+    154 "sign" (Numeric) -> Numeric;
     // text, collation "C"
     160 "textcat" (Text, Text) -> Text;
     161 "upper" (Text) -> Text;
@@ -203,6 +205,13 @@ functions! {
     177 "texticnlike" (Text, Text) -> Truth;
     178 "like_escape" (Text, Text) -> Text;
     179 "starts_with" (Text, Text) -> Truth;
+    180 "btrim" (Text, Text) -> Text;
+    181 "ltrim" (Text, Text) -> Text;
+    182 "rtrim" (Text, Text) -> Text;
+    183 "lpad" (Text, Plain, Text) -> Text;
+    184 "rpad" (Text, Plain, Text) -> Text;
+    185 "split_part" (Text, Text, Plain) -> Text;
+    186 "reverse" (Text) -> Text;
     // bytea
     190 "byteacat" (Bytea, Bytea) -> Bytea;
     191 "length" (Bytea) -> Int4;

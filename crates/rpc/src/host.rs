@@ -216,6 +216,12 @@ impl Host {
         self.lost
     }
 
+    /// Asks whether the zone lives and this ring is open. A system call; [`Self::is_lost`] is what is known without one.
+    pub fn is_alive(&mut self) -> bool {
+        self.lost = self.lost || self.is_over();
+        !self.lost
+    }
+
     /// A FID for a result of the statement under way.
     ///
     /// # Errors

@@ -2,6 +2,10 @@
 //!
 //! Invariant: what the server refuses is refused, with the server's SQLSTATE; bytes left over are refused too. Must not: panic on
 //! any bytes.
+#![expect(
+    clippy::big_endian_bytes,
+    reason = "PostgreSQL's protocol is big-endian"
+)]
 
 use strongroom_format::columns::Kind;
 use strongroom_rpc::Fault;
@@ -80,7 +84,7 @@ pub fn send(kind: Kind, value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
         Kind::Bool => buf.push(u8::from(value.bool()?)),
         Kind::Int4 | Kind::Date => buf.extend(&value.int4()?.to_be_bytes()),
         Kind::Int8 | Kind::Float8 | Kind::Timestamp | Kind::Timestamptz => {
-            buf.extend(&value.word()?.to_be_bytes())
+            buf.extend(&value.word()?.to_be_bytes());
         }
         Kind::Numeric => forms::send(value, buf)?,
         Kind::Text | Kind::Bytea => buf.extend(value.bytes()?),
@@ -113,7 +117,7 @@ mod tests {
             let len = kind
                 .fixed_len()
                 .filter(|_| round % 8 != 0)
-                .unwrap_or(usize::try_from(next() % 40).unwrap());
+                .unwrap_or_else(|| usize::try_from(next() % 40).unwrap());
             let mut bytes: Vec<u8> = (0..len).map(|_| next().to_le_bytes()[0]).collect();
             if kind == Kind::Numeric && round % 4 != 0 {
                 bytes = plausible_numeric(&mut next);

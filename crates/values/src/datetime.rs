@@ -288,7 +288,9 @@ pub(crate) fn date_to_timestamp(date: i32) -> Result<i64, Fault> {
     match date {
         i32::MIN => Ok(i64::MIN),
         i32::MAX => Ok(i64::MAX),
-        _ if date >= TIMESTAMP_END_DAY - EPOCH => Err(Fault::DateOutOfRangeForTimestamp),
+        _ if !(-EPOCH..TIMESTAMP_END_DAY - EPOCH).contains(&date) => {
+            Err(Fault::DateOutOfRangeForTimestamp)
+        }
         _ => Ok(i64::from(date) * DAY),
     }
 }
@@ -308,7 +310,7 @@ pub(crate) fn date_to_timestamptz(date: i32, zone: &Zone) -> Result<i64, Fault> 
 
 /// `timestamp_date`
 pub(crate) fn timestamp_to_date(timestamp: i64) -> Result<i32, Fault> {
-    day_of(timestamp, |timestamp| Civil::of(timestamp))
+    day_of(timestamp, Civil::of)
 }
 
 /// `timestamptz_date`

@@ -179,6 +179,9 @@ pub(crate) fn of_date(field: Field, date: i32, out: &mut Out) -> Result<(), Faul
     if crate::datetime::is_infinite_date(date) {
         return put(&of_infinite(field, date < 0)?, As::Numeric, out);
     }
+    if !crate::datetime::is_date(date) {
+        return Err(Fault::DateOutOfRange);
+    }
     let day = date + crate::datetime::EPOCH;
     let number = match field {
         Field::Julian => i64::from(day),

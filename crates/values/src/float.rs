@@ -1,6 +1,6 @@
 //! `double precision`: arithmetic with PostgreSQL's overflow rules (src/include/utils/float.h), and its text.
 //!
-//! Text is PostgreSQL's shortest form (extra_float_digits 1, src/common/d2s.c): the shortest decimal that lies strictly between the
+//! Text is PostgreSQL's shortest form (`extra_float_digits` 1, src/common/d2s.c): the shortest decimal that lies strictly between the
 //! midpoints to the neighbours; a decimal on a midpoint is not used although it would be read back. Must not: use functions whose
 //! result depends on the C library (exp, ln, power).
 
@@ -8,6 +8,7 @@ use core::fmt::Write as _;
 
 use num_bigint::BigUint;
 use strongroom_rpc::Fault;
+use zeroize::Zeroizing;
 
 use crate::input::{Unreadable, is_space, strip_prefix_ignoring_case};
 use crate::value::Buf;
@@ -59,6 +60,17 @@ pub(crate) fn sqrt(a: f64) -> Result<f64, Fault> {
         return Err(Fault::SqrtNegative);
     }
     Ok(a.sqrt())
+}
+
+/// `dsign`: 0 for NaN and both zeros.
+pub(crate) fn sign(a: f64) -> f64 {
+    if a > 0.0 {
+        1.0
+    } else if a < 0.0 {
+        -1.0
+    } else {
+        0.0
+    }
 }
 
 /// `dtoi4`: rounded half to even.
@@ -133,6 +145,9 @@ pub(crate) fn parse(text: &str) -> Result<f64, Unreadable> {
     }
 }
 
+/// Hexadecimal digits that are read: turning more of them into a decimal would take longer and longer.
+const HEXADECIMAL_MAX: usize = 1000;
+
 /// C's hexadecimal number, behind its `0x`. `None` when there is no digit: then the number is the 0 before the x.
 fn parse_hexadecimal(text: &str) -> Option<Result<f64, Unreadable>> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_hexdigit).count();
@@ -141,10 +156,14 @@ fn parse_hexadecimal(text: &str) -> Option<Result<f64, Unreadable>> {
         Some(rest) => rest.split_at(digits(rest)),
         None => ("", rest),
     };
+    if whole.len() + fraction.len() > HEXADECIMAL_MAX {
+        return Some(Err(Unreadable::Unsupported));
+    }
     let mantissa = BigUint::parse_bytes([whole, fraction].concat().as_bytes(), 16)?;
     let (exponent, rest) = binary_exponent(rest);
     let places = i64::try_from(fraction.len()).unwrap_or(i64::MAX) * 4;
-    let shift = (exponent - places).clamp(-100_000, 100_000);
+    // With so few digits, beyond these shifts every number is too big or too small.
+    let shift = (exponent - places).clamp(-8000, 8000);
     // Exactly, as a decimal, which is then read with one rounding.
     let steps = u32::try_from(shift.unsigned_abs()).unwrap_or(0);
     let decimal = if shift < 0 {
@@ -256,26 +275,40 @@ fn print_decimal(digits: &str, exponent: i32, buf: &mut Buf) {
 }
 
 /// The digits and the place of the first one, for a finite number above 0.
-fn shortest(value: f64) -> (String, i32) {
+fn shortest(value: f64) -> (Zeroizing<String>, i32) {
     if value >= 9_007_199_254_740_992.0 {
         return strictly_between(value);
     }
     // Below 2^53 no decimal of 17 digits is on a midpoint, and Rust's shortest digits are d2s.c's but for ties.
-    let (digits, exponent) = scientific(&format!("{value:e}"));
+    let (digits, exponent) = scientific(&Zeroizing::new(format!("{value:e}")));
     even_of_tie(value, digits, exponent)
 }
 
 /// The digits and the exponent of `d.ddde-7`.
-fn scientific(text: &str) -> (String, i32) {
+fn scientific(text: &str) -> (Zeroizing<String>, i32) {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
-    let digits = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let digits = Zeroizing::new(
+        mantissa
+            .chars()
+            .filter(char::is_ascii_digit)
+            .collect::<String>(),
+    );
     (digits, exponent.parse().unwrap_or(0))
 }
 
 /// When the number is exactly between two decimals of that length, the one with the even last digit, if it is read back as the number.
-fn even_of_tie(value: f64, digits: String, exponent: i32) -> (String, i32) {
+fn even_of_tie(value: f64, digits: Zeroizing<String>, exponent: i32) -> (Zeroizing<String>, i32) {
+    // One digit more is seldom a 5, and quickly had.
+    let next = Zeroizing::new(format!("{value:.*e}", digits.len()));
+    if !next
+        .split('e')
+        .next()
+        .is_some_and(|mantissa| mantissa.ends_with('5'))
+    {
+        return (digits, exponent);
+    }
     // Thirty digits further on: a double that goes on behind so many zeros is not between decimals of 17 digits.
-    let (exact, place) = scientific(&format!("{value:.*e}", digits.len() + 30));
+    let (exact, place) = scientific(&Zeroizing::new(format!("{value:.*e}", digits.len() + 30)));
     let (low, behind) = exact.split_at(digits.len());
     let is_tie = behind.starts_with('5') && behind[1..].bytes().all(|digit| digit == b'0');
     let is_even = low.bytes().last().is_some_and(|digit| digit % 2 == 0);
@@ -287,7 +320,7 @@ fn even_of_tie(value: f64, digits: String, exponent: i32) -> (String, i32) {
         place + 1 - i32::try_from(low.len()).unwrap_or(0)
     );
     if back.parse() == Ok(value) {
-        (low.trim_end_matches('0').to_owned(), place)
+        (Zeroizing::new(low.trim_end_matches('0').to_owned()), place)
     } else {
         (digits, exponent)
     }
@@ -312,7 +345,7 @@ fn midpoints(value: f64) -> (BigUint, BigUint, BigUint) {
 }
 
 /// The multiple of the greatest power of ten strictly between the midpoints that is nearest to the number, as d2s.c finds it.
-fn strictly_between(value: f64) -> (String, i32) {
+fn strictly_between(value: f64) -> (Zeroizing<String>, i32) {
     let (below, number, above) = midpoints(value);
     // With 17 digits there is always one.
     let digits = crate::numeric::digits(&(&number >> 2));
@@ -322,9 +355,12 @@ fn strictly_between(value: f64) -> (String, i32) {
         found = multiple;
         step *= 10_u8;
     }
-    let text = found.to_string();
+    let text = Zeroizing::new(found.to_string());
     let exponent = i32::try_from(text.len()).unwrap_or(i32::MAX) - 1;
-    (text.trim_end_matches('0').to_owned(), exponent)
+    (
+        Zeroizing::new(text.trim_end_matches('0').to_owned()),
+        exponent,
+    )
 }
 
 fn nearest_multiple(
@@ -378,7 +414,7 @@ mod tests {
             // On a midpoint with one digit less: float8.sql of the regression suite.
             (1_152_921_504_606_846_976.0, "1.152921504606847e+18"),
             // Between .2 and .3.
-            (936_543_846_988_467.25, "936543846988467.2"),
+            (f64::from_bits(0x430a_9e40_da87_d59a), "936543846988467.2"),
             (f64::NEG_INFINITY, "-Infinity"),
         ] {
             assert_eq!(printed(value), text);
@@ -400,6 +436,14 @@ mod tests {
             Err(Unreadable::OutOfRange)
         );
         assert_eq!(parse("0x"), Err(Unreadable::Syntax));
+        assert_eq!(
+            parse(&format!("0x{}p-4000", "1".repeat(1000))).map(f64::is_normal),
+            Ok(true)
+        );
+        assert_eq!(
+            parse(&format!("0x{}", "1".repeat(1001))),
+            Err(Unreadable::Unsupported)
+        );
         assert_eq!(parse("nan(1)"), Err(Unreadable::Unsupported));
         assert_eq!(parse(" 4e-324 "), Ok(f64::from_bits(1)));
         assert_eq!(parse("0e-999"), Ok(0.0));

@@ -32,6 +32,6 @@ pub use binary::{receive, send};
 pub use compare::{compare, token_bytes};
 pub use compute::{Computation, Condition, compute, test};
 pub use input::Unreadable;
-pub use text::{parse, print};
+pub use text::{parse, parse_interval, print};
 pub use value::{Buf, Operand, Out, Settings, Value};
 pub use zone::Zone;

@@ -1,4 +1,4 @@
-//! LIKE and ILIKE on UTF-8 text, collation "C": src/backend/utils/adt/like_match.c, error and all.
+//! LIKE and ILIKE on UTF-8 text, collation "C": `like_match.c`, error and all.
 //!
 //! PostgreSQL recurses at every `%`; here a `%` is a place to come back to, and only the last one is kept, which finds the
 //! same matches because no `%` before it can then lead to another result. Must not: recurse on outside bytes.
@@ -65,9 +65,21 @@ pub(crate) fn matches(text: &[u8], pattern: &[u8], fold: bool) -> Result<bool, F
             let Some((again, from)) = resume else {
                 return Ok(false);
             };
-            let from = from + width(text, from);
-            (t, p) = (from, again);
-            resume = Some((again, from));
+            // The next place where the first character behind the `%` can be: its first byte is nowhere inside a character.
+            let first = pattern[again];
+            let first = folded(if first == b'\\' {
+                pattern[again + 1]
+            } else {
+                first
+            });
+            let Some(skip) = text[from + 1..]
+                .iter()
+                .position(|byte| folded(*byte) == first)
+            else {
+                return Ok(false);
+            };
+            (t, p) = (from + 1 + skip, again);
+            resume = Some((again, t));
         }
     }
 }

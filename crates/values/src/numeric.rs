@@ -40,6 +40,17 @@ pub(crate) const TEN: [i128; 39] = {
     powers
 };
 
+/// The powers of ten that an `i64` holds.
+pub(crate) const TEN64: [i64; 19] = {
+    let mut powers = [1_i64; 19];
+    let mut at = 1;
+    while at < 19 {
+        powers[at] = powers[at - 1] * 10;
+        at += 1;
+    }
+    powers
+};
+
 /// A numeric taken apart.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Num {
@@ -52,7 +63,6 @@ pub(crate) enum Num {
 }
 
 /// The unscaled number and the scale of a numeric that is a word.
-#[expect(clippy::cast_possible_truncation, reason = "seven bits")]
 pub(crate) const fn small(value: Value<'_>) -> Option<(i64, u32)> {
     match value {
         Value::Word(word) => Some((word.cast_signed() >> 8, (word & 0x7f) as u32)),
@@ -131,9 +141,7 @@ impl Num {
             Self::Inf(false) => out.set_bytes(&[TAG_INFINITY]),
             Self::Inf(true) => out.set_bytes(&[TAG_MINUS_INFINITY]),
             Self::Fin(unscaled, scale) => {
-                if *scale > SCALE_MAX
-                    || first_digit_place(unscaled.magnitude(), *scale) >= Some(WHOLE_DIGITS_MAX)
-                {
+                if *scale > SCALE_MAX || is_too_long(unscaled.magnitude(), *scale) {
                     return Err(Fault::NumericOverflow);
                 }
                 match i128::try_from(unscaled) {
@@ -168,6 +176,13 @@ impl Num {
             },
         }
     }
+}
+
+/// Whether more digits stand before the point than may. Hardly ever are there enough bits for it, which is seen at once.
+fn is_too_long(unscaled: &BigUint, scale: u32) -> bool {
+    const BITS_OF_FEWER_DIGITS: u64 = 435_000;
+    unscaled.bits() > BITS_OF_FEWER_DIGITS
+        && first_digit_place(unscaled, scale) >= Some(WHOLE_DIGITS_MAX)
 }
 
 /// `10^exponent`.

@@ -1,4 +1,5 @@
-//! PostgreSQL's text forms, as an application sees them with DateStyle ISO, IntervalStyle postgres, bytea_output hex, extra_float_digits 1.
+//! PostgreSQL's text forms, as an application sees them with `DateStyle` ISO, `IntervalStyle` postgres,
+//! `bytea_output` hex, `extra_float_digits` 1.
 //!
 //! Printing is exactly the server's. Reading takes the usual forms of each type and gives what the server gives for them; a
 //! form that only the server understands is [`Unreadable::Unsupported`], never guessed. Must not: depend on the time of day.
@@ -10,6 +11,7 @@ use core::fmt::Write as _;
 
 use strongroom_format::columns::Kind;
 use strongroom_rpc::Fault;
+use strongroom_rpc::function::Field;
 
 use crate::binary::check_text;
 use crate::datetime::{Civil, EPOCH, from_julian};
@@ -64,6 +66,15 @@ pub fn parse(kind: Kind, text: &str, settings: &Settings, out: &mut Out) -> Resu
         Kind::Timestamptz => out.set_int8(moment::timestamptz(text, &settings.zone)?),
         Kind::Interval => span::interval(text)?.put(out),
     }
+    Ok(())
+}
+
+/// Reads an interval whose literal names one field, as `interval '90' day` does.
+///
+/// # Errors
+/// As [`parse`]; [`Unreadable::Unsupported`] for a field that is not year, month, day, hour, minute or second.
+pub fn parse_interval(text: &str, field: Field, out: &mut Out) -> Result<(), Unreadable> {
+    span::interval_of(check_text(text.as_bytes())?, field)?.put(out);
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Functions of text (UTF-8, collation "C") and of bytea: src/backend/utils/adt/varlena.c and oracle_compat.c.
+//! Functions of text (UTF-8, collation "C") and of bytea: src/backend/utils/adt/varlena.c and `oracle_compat.c`.
 //!
 //! Positions count characters from 1. Case is ASCII's alone, as in collation "C". Must not: interpret text.
 
@@ -9,9 +9,14 @@ use crate::value::Out;
 /// PostgreSQL's limit of one datum, `MaxAllocSize` less the header.
 const LEN_MAX: usize = 0x3fff_ffff - 4;
 
+/// Whether a character begins with this byte of UTF-8.
+const fn begins(byte: u8) -> bool {
+    byte & 0xc0 != 0x80
+}
+
 /// The length of a text in characters, as an `integer`.
-pub(crate) fn characters(text: &str) -> i32 {
-    i32::try_from(text.chars().count()).unwrap_or(i32::MAX)
+pub(crate) fn characters(text: &[u8]) -> i32 {
+    i32::try_from(text.iter().filter(|byte| begins(**byte)).count()).unwrap_or(i32::MAX)
 }
 
 /// `textcat`, `byteacat`
@@ -50,15 +55,14 @@ fn part(start: i32, len: Option<i32>) -> Result<(usize, Option<usize>), Fault> {
 }
 
 /// The byte offset of character `at`, counted from 0; the length when there are not so many.
-fn offset(text: &str, at: usize) -> usize {
-    text.char_indices()
-        .nth(at)
-        .map_or(text.len(), |(offset, _)| offset)
+fn offset(text: &[u8], at: usize) -> usize {
+    let mut beginnings = text.iter().enumerate().filter(|(_, byte)| begins(**byte));
+    beginnings.nth(at).map_or(text.len(), |(offset, _)| offset)
 }
 
 /// `text_substring`
 pub(crate) fn substring(
-    text: &str,
+    text: &[u8],
     start: i32,
     len: Option<i32>,
     out: &mut Out,
@@ -66,7 +70,7 @@ pub(crate) fn substring(
     let (skip, take) = part(start, len)?;
     let rest = &text[offset(text, skip)..];
     let end = take.map_or(rest.len(), |take| offset(rest, take));
-    out.set_bytes(&rest.as_bytes()[..end]);
+    out.set_bytes(&rest[..end]);
     Ok(())
 }
 
@@ -84,18 +88,18 @@ pub(crate) fn bytes_substring(
 }
 
 /// `text_left`
-pub(crate) fn left(text: &str, count: i32, out: &mut Out) {
+pub(crate) fn left(text: &[u8], count: i32, out: &mut Out) {
     let keep = if count < 0 {
         characters(text).saturating_add(count)
     } else {
         count
     };
     let end = offset(text, usize::try_from(keep).unwrap_or(0));
-    out.set_bytes(&text.as_bytes()[..end]);
+    out.set_bytes(&text[..end]);
 }
 
 /// `text_right`
-pub(crate) fn right(text: &str, count: i32, out: &mut Out) {
+pub(crate) fn right(text: &[u8], count: i32, out: &mut Out) {
     // The least integer has no negative: PostgreSQL's stays negative, and skips nothing.
     let skip = if count < 0 {
         count.wrapping_neg()
@@ -103,14 +107,97 @@ pub(crate) fn right(text: &str, count: i32, out: &mut Out) {
         characters(text) - count
     };
     let begin = offset(text, usize::try_from(skip).unwrap_or(0));
-    out.set_bytes(&text.as_bytes()[begin..]);
+    out.set_bytes(&text[begin..]);
 }
 
 /// `strpos`
 pub(crate) fn position(text: &str, part: &str) -> i32 {
     match text.find(part) {
-        Some(at) => characters(&text[..at]).saturating_add(1),
+        Some(at) => characters(&text.as_bytes()[..at]).saturating_add(1),
         None => 0,
+    }
+}
+
+/// `btrim`, `ltrim`, `rtrim` of the characters of `set`, at the beginning, at the end, or both.
+pub(crate) fn trim(text: &str, set: &str, (begin, end): (bool, bool), out: &mut Out) {
+    let is_in = |c| set.contains(c);
+    let text = if begin {
+        text.trim_start_matches(is_in)
+    } else {
+        text
+    };
+    let text = if end {
+        text.trim_end_matches(is_in)
+    } else {
+        text
+    };
+    out.set_bytes(text.as_bytes());
+}
+
+/// `lpad` and `rpad`: exactly `len` characters, unless there is nothing to fill up with.
+pub(crate) fn pad(
+    text: &str,
+    len: i32,
+    fill: &str,
+    left: bool,
+    out: &mut Out,
+) -> Result<(), Fault> {
+    let count = text.chars().count();
+    let mut len = usize::try_from(len).unwrap_or(0);
+    if fill.is_empty() {
+        len = len.min(count);
+    }
+    // PostgreSQL refuses what would not fit if each character had the four bytes that it can have.
+    if len.saturating_mul(4) > LEN_MAX {
+        return Err(Fault::StringTooLong);
+    }
+    let kept = &text.as_bytes()[..offset(text.as_bytes(), len)];
+    let missing = len.saturating_sub(count);
+    let buf = out.begin(kept.len() + missing * 4);
+    if !left {
+        buf.extend(kept);
+    }
+    for c in fill.chars().cycle().take(missing) {
+        buf.extend(c.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+    if left {
+        buf.extend(kept);
+    }
+    Ok(())
+}
+
+/// `split_part`: field `number` from the beginning, or from the end when it is negative.
+pub(crate) fn split_part(
+    text: &str,
+    separator: &str,
+    number: i32,
+    out: &mut Out,
+) -> Result<(), Fault> {
+    let at = match usize::try_from(number.unsigned_abs()) {
+        Ok(0) => return Err(Fault::FieldPositionZero),
+        Ok(number) => number - 1,
+        Err(_) => usize::MAX,
+    };
+    let field = if separator.is_empty() {
+        (at == 0).then_some(text)
+    } else if number > 0 {
+        text.split(separator).nth(at)
+    } else {
+        // Counted from the beginning, because separators that overlap are found from there.
+        let count = text.split(separator).count();
+        count
+            .checked_sub(at + 1)
+            .and_then(|at| text.split(separator).nth(at))
+    };
+    out.set_bytes(field.unwrap_or("").as_bytes());
+    Ok(())
+}
+
+/// `reverse`
+pub(crate) fn reverse(text: &str, out: &mut Out) {
+    let buf = out.begin(text.len());
+    for c in text.chars().rev() {
+        buf.extend(c.encode_utf8(&mut [0; 4]).as_bytes());
     }
 }
 
@@ -147,7 +234,7 @@ mod tests {
 
     #[test]
     fn parts_at_the_edges() {
-        let cut = |start, len| text(|out| substring("h\u{e9}llo", start, len, out));
+        let cut = |start, len| text(|out| substring("h\u{e9}llo".as_bytes(), start, len, out));
         assert_eq!(cut(2, Some(1)).unwrap(), "\u{e9}");
         assert_eq!(cut(-1, Some(3)).unwrap(), "h");
         assert_eq!(cut(0, None).unwrap(), "h\u{e9}llo");
@@ -161,14 +248,14 @@ mod tests {
     fn left_and_right_at_the_edges() {
         let left_of = |count| {
             text(|out| {
-                left("\u{e9}ab", count, out);
+                left("\u{e9}ab".as_bytes(), count, out);
                 Ok(())
             })
             .unwrap()
         };
         let right_of = |count| {
             text(|out| {
-                right("\u{e9}ab", count, out);
+                right("\u{e9}ab".as_bytes(), count, out);
                 Ok(())
             })
             .unwrap()

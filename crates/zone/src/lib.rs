@@ -2,3 +2,4 @@
 //!
 //! Invariants are in docs/internals/columns.md. Must not: know PostgreSQL's structures, write a value in clear anywhere.
 pub mod session;
+pub mod store;

@@ -8,8 +8,8 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use pg_sys::{
-    BulkInsertStateData, CommandId, Datum, IndexBuildCallback, IndexInfo, MultiXactId, Relation, RelFileNode,
-    Snapshot, TM_FailureData, TM_Result, TableAmRoutine, TransactionId, TupleTableSlot,
+    BulkInsertStateData, CommandId, Datum, IndexBuildCallback, IndexInfo, MultiXactId, RelFileNode,
+    Relation, Snapshot, TM_FailureData, TM_Result, TableAmRoutine, TransactionId, TupleTableSlot,
 };
 use pgrx::pg_sys;
 
@@ -108,14 +108,15 @@ extern "C-unwind" fn multi_insert(
     guarded(|| {
         let length = usize::try_from(count).unwrap_or(0);
         // SAFETY: PostgreSQL passes `count` slots.
-        promote::rows(relation, unsafe { std::slice::from_raw_parts(slots, length) });
+        promote::rows(relation, unsafe {
+            std::slice::from_raw_parts(slots, length)
+        });
         let heap = heap!(multi_insert);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
         unsafe { outside(|| heap(relation, slots, count, command, options, bulk)) };
     });
 }
 
-#[expect(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
 extern "C-unwind" fn tuple_update(
     relation: Relation,
     old: pg_sys::ItemPointer,
@@ -133,7 +134,12 @@ extern "C-unwind" fn tuple_update(
         let heap = heap!(tuple_update);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
         unsafe {
-            outside(|| heap(relation, old, slot, command, snapshot, crosscheck, wait, failure, mode, indexes))
+            outside(|| {
+                heap(
+                    relation, old, slot, command, snapshot, crosscheck, wait, failure, mode,
+                    indexes,
+                )
+            })
         }
     })
 }
@@ -147,7 +153,7 @@ extern "C-unwind" fn relation_set_new_filenode(
 ) {
     guarded(|| {
         // SAFETY: PostgreSQL's argument.
-        let new = partition::Storage::from(unsafe { *node });
+        let new = unsafe { partition::new_storage(relation, node) };
         let old = partition::storage(relation);
         lifecycle::made(new);
         if old != new {
@@ -163,14 +169,15 @@ extern "C-unwind" fn relation_set_new_filenode(
 extern "C-unwind" fn relation_copy_data(relation: Relation, node: *const RelFileNode) {
     guarded(|| {
         // SAFETY: PostgreSQL's argument.
-        lifecycle::moved(partition::storage(relation), partition::Storage::from(unsafe { *node }));
+        lifecycle::moved(partition::storage(relation), unsafe {
+            partition::new_storage(relation, node)
+        });
         let heap = heap!(relation_copy_data);
         // SAFETY: heap's own callback with PostgreSQL's arguments.
         unsafe { outside(|| heap(relation, node)) };
     });
 }
 
-#[expect(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
 extern "C-unwind" fn relation_copy_for_cluster(
     old: Relation,
     new: Relation,
@@ -189,7 +196,18 @@ extern "C-unwind" fn relation_copy_for_cluster(
         // SAFETY: heap's own callback with PostgreSQL's arguments.
         unsafe {
             outside(|| {
-                heap(old, new, index, sort, oldest, xid_cutoff, multi_cutoff, tuples, vacuumed, recently_dead);
+                heap(
+                    old,
+                    new,
+                    index,
+                    sort,
+                    oldest,
+                    xid_cutoff,
+                    multi_cutoff,
+                    tuples,
+                    vacuumed,
+                    recently_dead,
+                );
             });
         }
     });
@@ -221,7 +239,6 @@ impl Drop for AsHeap {
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
 extern "C-unwind" fn index_build_range_scan(
     table: Relation,
     index: Relation,
@@ -241,7 +258,19 @@ extern "C-unwind" fn index_build_range_scan(
         // SAFETY: heap's own callback with PostgreSQL's arguments; an error unwinds through `as_heap`.
         let rows = unsafe {
             outside(|| {
-                heap(table, index, info, allow_sync, any_visible, progress, start, blocks, callback, state, scan)
+                heap(
+                    table,
+                    index,
+                    info,
+                    allow_sync,
+                    any_visible,
+                    progress,
+                    start,
+                    blocks,
+                    callback,
+                    state,
+                    scan,
+                )
             })
         };
         drop(as_heap);

@@ -9,9 +9,9 @@ use std::ffi::c_int;
 use pg_sys::Datum;
 use pgrx::pg_sys;
 use strongroom_format::columns::Kind;
-use strongroom_rpc::Op;
 use strongroom_rpc::Broken;
 use strongroom_rpc::Descriptor;
+use strongroom_rpc::Op;
 
 use crate::call::{Call, bits, guarded, sql_functions};
 use crate::{catalog, zone};
@@ -23,7 +23,7 @@ sql_functions! {
 
 /// Most values that are ranked: they fill half of the data area.
 const RANKED_MAX: usize = 65_536;
-/// Rows of the sample for each unit of the statistics target (analyze.c, std_typanalyze).
+/// Rows of the sample for each unit of the statistics target (analyze.c, `std_typanalyze`).
 const ROWS_PER_TARGET: c_int = 300;
 
 fn typanalyze(call: &mut Call) -> Datum {
@@ -31,14 +31,20 @@ fn typanalyze(call: &mut Call) -> Datum {
     unsafe {
         let stats: *mut pg_sys::VacAttrStats = call.datum(0).cast_mut_ptr();
         let target = (*(*stats).attr).attstattarget;
-        let target = if target < 0 { pg_sys::default_statistics_target } else { target };
+        let target = if target < 0 {
+            pg_sys::default_statistics_target
+        } else {
+            target
+        };
         (*stats).compute_stats = Some(compute);
-        (*stats).minrows = target.saturating_mul(ROWS_PER_TARGET).min(RANKED_MAX as c_int);
+        (*stats).minrows = target
+            .saturating_mul(ROWS_PER_TARGET)
+            .min(c_int::try_from(RANKED_MAX).unwrap_or(c_int::MAX));
     }
     Datum::from(true)
 }
 
-#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "estimates")]
+#[expect(clippy::cast_possible_truncation, reason = "estimates")]
 extern "C-unwind" fn compute(
     stats: pg_sys::VacAttrStatsP,
     fetch: pg_sys::AnalyzeAttrFetchFunc,
@@ -67,7 +73,8 @@ extern "C-unwind" fn compute(
             stats.stawidth = 8;
             let distinct = catalog::kind_of(stats.attrtypid).and_then(|kind| ranks(kind, fids));
             let present = 1.0 - f64::from(stats.stanullfrac);
-            stats.stadistinct = distinct.map_or(0.0, |ranks| estimate(ranks, total * present)) as f32;
+            stats.stadistinct =
+                distinct.map_or(0.0, |ranks| estimate(ranks, total * present)) as f32;
         }
     });
 }
@@ -98,14 +105,17 @@ fn ranks(kind: Kind, mut fids: Vec<u64>) -> Option<Vec<u64>> {
 
 /// The number of distinct values of a column of `total` values, as `pg_statistic.stadistinct` has it: negative for a fraction of the rows.
 ///
-/// PostgreSQL's estimator (analyze.c, compute_scalar_stats): Haas and Stokes, "Duj1".
+/// PostgreSQL's estimator (analyze.c, `compute_scalar_stats`): Haas and Stokes, "Duj1".
 #[expect(clippy::cast_precision_loss, reason = "estimates")]
 fn estimate(mut ranks: Vec<u64>, total: f64) -> f64 {
     ranks.sort_unstable();
     let sample = ranks.len() as f64;
     let groups = ranks.chunk_by(|a, b| a == b);
     let (distinct, once) = groups.fold((0.0, 0.0), |(distinct, once), group| {
-        (distinct + 1.0, if group.len() == 1 { once + 1.0 } else { once })
+        (
+            distinct + 1.0,
+            if group.len() == 1 { once + 1.0 } else { once },
+        )
     });
     if sample == 0.0 {
         return 0.0;
@@ -117,7 +127,13 @@ fn estimate(mut ranks: Vec<u64>, total: f64) -> f64 {
         distinct
     } else {
         let denominator = (sample - once) + once * sample / total.max(sample);
-        (sample * distinct / denominator).clamp(distinct, total.max(distinct)).round()
+        (sample * distinct / denominator)
+            .clamp(distinct, total.max(distinct))
+            .round()
     };
-    if found > 0.1 * total { -(found / total).min(1.0) } else { found }
+    if found > 0.1 * total {
+        -(found / total).min(1.0)
+    } else {
+        found
+    }
 }

@@ -2,8 +2,8 @@
 //!
 //! Invariant: every function that PostgreSQL calls is inside [`guarded`]; no panic crosses. Must not: know what the functions do.
 
-use pgrx::pg_sys;
 use pg_sys::Datum;
+use pgrx::pg_sys;
 
 /// Runs what PostgreSQL called; a panic becomes an ERROR.
 pub(crate) fn guarded<R>(work: impl FnOnce() -> R) -> R {
@@ -111,7 +111,11 @@ pub(crate) fn datum(bits: u64) -> Datum {
 }
 
 /// An `integer` in a datum.
-#[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "DatumGetInt32")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "DatumGetInt32"
+)]
 pub(crate) fn int4(datum: Datum) -> i32 {
     datum.value() as i32
 }
@@ -126,7 +130,7 @@ macro_rules! sql_functions {
             $crate::call::guarded(|| $body(&mut unsafe { $crate::call::Call::new(info) }))
         }
 
-        /// The calling convention of the function before (fmgr.h, PG_FUNCTION_INFO_V1).
+        /// The calling convention of the function before (fmgr.h, `PG_FUNCTION_INFO_V1`).
         #[unsafe(no_mangle)]
         pub(crate) extern "C" fn $info() -> &'static pgrx::pg_sys::Pg_finfo_record {
             const VERSION_1: pgrx::pg_sys::Pg_finfo_record = pgrx::pg_sys::Pg_finfo_record { api_version: 1 };

@@ -20,7 +20,7 @@ thread_local! {
 
 /// Has the cache emptied when types change.
 pub(crate) fn watch() {
-    let cache = pg_sys::SysCacheIdentifier::TYPEOID as i32;
+    let cache = pg_sys::SysCacheIdentifier::TYPEOID.cast_signed();
     // SAFETY: registers a function that only empties a map.
     unsafe { pg_sys::CacheRegisterSyscacheCallback(cache, Some(changed), Datum::null()) };
 }
@@ -48,7 +48,7 @@ pub(crate) fn kind_of(type_oid: Oid) -> Option<Kind> {
 }
 
 fn look_up(type_oid: Oid) -> Option<Kind> {
-    let cache = pg_sys::SysCacheIdentifier::TYPEOID as i32;
+    let cache = pg_sys::SysCacheIdentifier::TYPEOID.cast_signed();
     // SAFETY: a search of the catalog cache; the row is a FormData_pg_type and is copied from before it is released.
     let (name, input) = unsafe {
         let tuple = pg_sys::SearchSysCache1(cache, Datum::from(type_oid));
@@ -78,7 +78,7 @@ pub(crate) struct Function {
 
 /// The function of this OID.
 pub(crate) fn function(oid: Oid) -> Function {
-    let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;
+    let cache = pg_sys::SysCacheIdentifier::PROCOID.cast_signed();
     // SAFETY: a search of the catalog cache; the row is a FormData_pg_proc whose argument types follow the fixed part.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(cache, Datum::from(oid));
@@ -99,7 +99,7 @@ pub(crate) fn function(oid: Oid) -> Function {
 
 /// The symbol of a C function.
 fn symbol_of(oid: Oid) -> Option<String> {
-    let cache = pg_sys::SysCacheIdentifier::PROCOID as i32;
+    let cache = pg_sys::SysCacheIdentifier::PROCOID.cast_signed();
     // SAFETY: a search of the catalog cache; `prosrc` is a text that is copied before the row is released.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(cache, Datum::from(oid));
@@ -118,7 +118,7 @@ fn symbol_of(oid: Oid) -> Option<String> {
     }
 }
 
-/// The fixed part of a catalog's row (htup_details.h, GETSTRUCT).
+/// The fixed part of a catalog's row (`htup_details.h`, GETSTRUCT).
 ///
 /// # Safety
 ///
@@ -134,7 +134,9 @@ pub(crate) const unsafe fn row<T>(tuple: pg_sys::HeapTuple) -> *const T {
 /// A name as `pg_class` and its kind hold them.
 pub(crate) fn name_of(name: &pg_sys::NameData) -> String {
     // SAFETY: a NameData ends with a zero.
-    unsafe { CStr::from_ptr(name.data.as_ptr()) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(name.data.as_ptr()) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// The columns of a row type: number, type, and whether it is dropped.

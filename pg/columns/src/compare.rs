@@ -7,8 +7,8 @@
 use pg_sys::Datum;
 use pgrx::pg_sys;
 use strongroom_format::columns::{Fid, Kind};
-use strongroom_rpc::Op;
 use strongroom_rpc::Descriptor;
+use strongroom_rpc::Op;
 
 use crate::call::{Call, sql_functions};
 use crate::values::kind_of_first;
@@ -45,7 +45,12 @@ fn compared(call: &Call) -> i32 {
     zone::with(|link| compare(link, kind, a, b))
 }
 
-fn compare(link: &mut zone::Link, kind: Kind, a: u64, b: u64) -> Result<i32, strongroom_rpc::Broken> {
+fn compare(
+    link: &mut zone::Link,
+    kind: Kind,
+    a: u64,
+    b: u64,
+) -> Result<i32, strongroom_rpc::Broken> {
     let answer = link.call(Descriptor {
         flags: u16::from(kind.number()),
         a,
@@ -85,9 +90,12 @@ fn order(call: &mut Call) -> Datum {
 
 fn token(call: &Call) -> u64 {
     if !statement::is_running() {
-        fault::Report::new("0A000", "values of confidential columns are hashed only while a query runs")
-            .detail("A hash that is stored would show which values are equal.")
-            .raise();
+        fault::Report::new(
+            "0A000",
+            "values of confidential columns are hashed only while a query runs",
+        )
+        .detail("A hash that is stored would show which values are equal.")
+        .raise();
     }
     let kind = kind_of_first(call);
     let a = call.bits(0);
@@ -102,7 +110,10 @@ fn token(call: &Call) -> u64 {
 }
 
 fn hash(call: &mut Call) -> Datum {
-    #[expect(clippy::cast_possible_truncation, reason = "a part of a keyed hash is one")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a part of a keyed hash is one"
+    )]
     let low = token(call) as u32;
     Datum::from(low.cast_signed())
 }

@@ -7,10 +7,10 @@
 use pg_sys::Datum;
 use pgrx::pg_sys;
 use strongroom_format::columns::Kind;
+use strongroom_rpc::Broken;
 use strongroom_rpc::function::{
     AGGREGATE_NAMES, ALIASES, Aggregate, Arg, FUNCTIONS, Field, Function, Gives, by_code, by_name,
 };
-use strongroom_rpc::Broken;
 use strongroom_rpc::{Descriptor, Fault, Op};
 
 use crate::call::{Call, datum, sql_functions};
@@ -28,7 +28,7 @@ sql_functions! {
     strongroom_final, pg_finfo_strongroom_final => finish;
 }
 
-/// OIDs of PostgreSQL's types for arguments in clear (pg_type.dat).
+/// OIDs of PostgreSQL's types for arguments in clear (`pg_type.dat`).
 const INT4: u32 = 23;
 const TEXT: u32 = 25;
 
@@ -51,7 +51,8 @@ fn look_up(called: &catalog::Function) -> Option<&'static Function> {
     };
     let args: Vec<Arg> = called.args.iter().map(arg).collect::<Option<_>>()?;
     let aliased = ALIASES.iter().filter(|(alias, _)| *alias == called.name);
-    by_name(&called.name, &args).or_else(|| aliased.filter_map(|(_, name)| by_name(name, &args)).next())
+    by_name(&called.name, &args)
+        .or_else(|| aliased.filter_map(|(_, name)| by_name(name, &args)).next())
 }
 
 /// An argument as a descriptor has it.
@@ -79,7 +80,12 @@ fn has_time_zone(function: &Function) -> bool {
 }
 
 /// The descriptor of a function's call, after what has to go before it.
-fn prepared(link: &mut Link, op: Op, call: &Call, function: &Function) -> Result<Descriptor, Broken> {
+fn prepared(
+    link: &mut Link,
+    op: Op,
+    call: &Call,
+    function: &Function,
+) -> Result<Descriptor, Broken> {
     if has_time_zone(function) {
         link.tell_time_zone()?;
     }
@@ -122,13 +128,20 @@ fn accumulated(call: &Call) -> (u16, u16) {
         let called = catalog::function(call.function());
         let name = called.name.strip_suffix("_step").unwrap_or_default();
         let aggregate = AGGREGATE_NAMES.iter().find(|(known, _)| *known == name);
-        let kind = called.args.get(1).and_then(|second| catalog::kind_of(*second));
+        let kind = called
+            .args
+            .get(1)
+            .and_then(|second| catalog::kind_of(*second));
         match (aggregate, kind) {
-            (Some((_, aggregate)), Some(kind)) => (*aggregate as usize) << 8 | usize::from(kind.number()),
+            (Some((_, aggregate)), Some(kind)) => {
+                (*aggregate as usize) << 8 | usize::from(kind.number())
+            }
             _ => 0,
         }
     });
-    let numbers = u16::try_from(packed >> 8).ok().zip(u16::try_from(packed & 0xff).ok());
+    let numbers = u16::try_from(packed >> 8)
+        .ok()
+        .zip(u16::try_from(packed & 0xff).ok());
     match numbers {
         Some((aggregate, kind)) if Aggregate::from_number(aggregate).is_some() => (aggregate, kind),
         _ => fault::internal("an aggregate of strongroom_columns is not in its list"),
@@ -172,7 +185,11 @@ fn finish(call: &mut Call) -> Datum {
         })?;
         Ok((answer, r))
     });
-    if answer.value == 0 { call.null() } else { datum(r) }
+    if answer.value == 0 {
+        call.null()
+    } else {
+        datum(r)
+    }
 }
 
 // A code is what a call site remembers, and 0 is nothing.

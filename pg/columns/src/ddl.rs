@@ -1,7 +1,7 @@
 //! What a definition may not be, checked when it is made (X3).
 //!
 //! A table with a confidential column has the access method `strongroom`; nothing that hides identifiers inside another value is a
-//! column; nothing that keeps a hash or a constant of them is made. The catalogs are read with SnapshotSelf, because PostgreSQL calls
+//! column; nothing that keeps a hash or a constant of them is made. The catalogs are read with `SnapshotSelf`, because PostgreSQL calls
 //! the hook before it makes the new rows visible. Must not: forbid anything to tables without confidential columns.
 
 use std::cell::Cell;
@@ -56,7 +56,6 @@ fn refuse_stored() -> ! {
 
 // ---- commands ----
 
-#[expect(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
 extern "C-unwind" fn utility(
     statement: *mut pg_sys::PlannedStmt,
     text: *const c_char,
@@ -70,24 +69,44 @@ extern "C-unwind" fn utility(
     guarded(|| {
         // SAFETY: PostgreSQL's own parse tree, good as long as the call.
         let node = unsafe { (*statement).utilityStmt };
+        // SAFETY: as above. Read now: a command may free its own tree (DEALLOCATE).
+        let tag = unsafe { (*node).type_ };
         statement::as_utility(|| {
             // SAFETY: as above.
             let defining = unsafe { before(node) }.then(Defining::enter);
             match UTILITY_HOOK.get() {
                 // SAFETY: the hook that stood here before, with its arguments.
                 Some(hook) => unsafe {
-                    outside(|| hook(statement, text, read_only, context, params, environment, receiver, completion));
+                    outside(|| {
+                        hook(
+                            statement,
+                            text,
+                            read_only,
+                            context,
+                            params,
+                            environment,
+                            receiver,
+                            completion,
+                        );
+                    });
                 },
                 // SAFETY: as above.
                 None => unsafe {
                     pg_sys::standard_ProcessUtility(
-                        statement, text, read_only, context, params, environment, receiver, completion,
+                        statement,
+                        text,
+                        read_only,
+                        context,
+                        params,
+                        environment,
+                        receiver,
+                        completion,
                     );
                 },
             }
             drop(defining);
-            // SAFETY: as above; commands copy a tree before they change it, or it may be changed.
-            unsafe { after(node) };
+            // SAFETY: as above, for the commands that are looked at.
+            unsafe { after(tag, node) };
         });
         statement::end_if_over();
     });
@@ -132,7 +151,9 @@ unsafe fn before(node: *mut pg_sys::Node) -> bool {
             | NodeTag::T_AlterDomainStmt
             | NodeTag::T_CreatePublicationStmt
             | NodeTag::T_AlterPublicationStmt => true,
-            NodeTag::T_CreateFunctionStmt => !(*node.cast::<pg_sys::CreateFunctionStmt>()).sql_body.is_null(),
+            NodeTag::T_CreateFunctionStmt => !(*node.cast::<pg_sys::CreateFunctionStmt>())
+                .sql_body
+                .is_null(),
             NodeTag::T_CreateTableAsStmt => {
                 let command = node.cast::<pg_sys::CreateTableAsStmt>();
                 if (*command).objtype == pg_sys::ObjectType::OBJECT_MATVIEW {
@@ -158,7 +179,10 @@ unsafe fn refuse_constants(query: *mut pg_sys::Node) {
     // SAFETY: PostgreSQL's own form of a tree as text.
     let text = unsafe { CStr::from_ptr(pg_sys::nodeToString(query.cast())) }.to_string_lossy();
     for constant in text.split("{CONST :consttype ").skip(1) {
-        let oid = constant.split(' ').next().and_then(|oid| oid.parse::<u32>().ok());
+        let oid = constant
+            .split(' ')
+            .next()
+            .and_then(|oid| oid.parse::<u32>().ok());
         if oid.is_some_and(|oid| catalog::kind_of(Oid::from(oid)).is_some()) {
             refuse_stored();
         }
@@ -172,9 +196,15 @@ unsafe fn range(command: *mut pg_sys::CreateRangeStmt) {
     // SAFETY: a list of definitions.
     unsafe {
         let list = (*command).params;
-        let length = if list.is_null() { 0 } else { usize::try_from((*list).length).unwrap_or(0) };
+        let length = if list.is_null() {
+            0
+        } else {
+            usize::try_from((*list).length).unwrap_or(0)
+        };
         for at in 0..length {
-            let definition = (*(*list).elements.add(at)).ptr_value.cast::<pg_sys::DefElem>();
+            let definition = (*(*list).elements.add(at))
+                .ptr_value
+                .cast::<pg_sys::DefElem>();
             if CStr::from_ptr((*definition).defname) == c"subtype" {
                 let name = pg_sys::defGetTypeName(definition);
                 if catalog::kind_of(pg_sys::typenameTypeId(std::ptr::null_mut(), name)).is_some() {
@@ -193,10 +223,10 @@ unsafe fn range(command: *mut pg_sys::CreateRangeStmt) {
 /// # Safety
 ///
 /// A parse tree of PostgreSQL's.
-unsafe fn after(node: *mut pg_sys::Node) {
+unsafe fn after(tag: NodeTag, node: *mut pg_sys::Node) {
     // SAFETY: the tag says what the node is.
     unsafe {
-        match (*node).type_ {
+        match tag {
             NodeTag::T_CreateStmt => {
                 let command = node.cast::<pg_sys::CreateStmt>();
                 if !(*command).partspec.is_null() {
@@ -259,7 +289,9 @@ extern "C-unwind" fn access(
 }
 
 fn relation(oid: Oid) {
-    let Some(class) = rows::class(oid) else { return };
+    let Some(class) = rows::class(oid) else {
+        return;
+    };
     let table = match class.kind {
         b'r' | b'm' => true,
         b'p' => false,
@@ -290,7 +322,10 @@ fn relation(oid: Oid) {
 }
 
 fn foreign(oid: Oid) {
-    if rows::columns(oid).iter().any(|(_, column)| catalog::kind_of(*column).is_some()) {
+    if rows::columns(oid)
+        .iter()
+        .any(|(_, column)| catalog::kind_of(*column).is_some())
+    {
         refuse(
             "a foreign table cannot have a confidential column",
             "Its rows are not kept by this server.",
@@ -299,9 +334,13 @@ fn foreign(oid: Oid) {
 }
 
 fn index(oid: Oid, access_method: Oid) {
-    let Some(found) = rows::index(oid) else { return };
+    let Some(found) = rows::index(oid) else {
+        return;
+    };
     // The index's own columns are what it keeps: a hash index keeps integers. An expression has no column of the table.
-    let of_table = rows::columns(found.table).into_iter().filter(|(number, _)| found.keys.contains(number));
+    let of_table = rows::columns(found.table)
+        .into_iter()
+        .filter(|(number, _)| found.keys.contains(number));
     let mut columns = of_table.chain(rows::columns(oid));
     if !columns.any(|(_, column)| catalog::kind_of(column).is_some()) {
         return;
@@ -338,7 +377,9 @@ fn domain(oid: Oid) {
 }
 
 fn statistics(oid: Oid) {
-    let Some((table, keys)) = rows::statistics(oid) else { return };
+    let Some((table, keys)) = rows::statistics(oid) else {
+        return;
+    };
     for (number, column) in rows::columns(table) {
         if keys.contains(&number) && catalog::kind_of(column).is_some() {
             refuse(
@@ -354,7 +395,7 @@ fn dropped(oid: Oid) {
         && matches!(class.kind, b'r' | b'm')
         && class.access_method == access_method()
     {
-        lifecycle::dropped(Storage::from(class.storage));
+        lifecycle::dropped(Storage::new(class.storage, class.backend));
     }
 }
 

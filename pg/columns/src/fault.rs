@@ -68,7 +68,8 @@ impl Report {
     }
 
     fn report(self, level: c_int) {
-        let pointer = |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
+        let pointer =
+            |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
         let (state, message) = (packed(self.state), self.message.as_ptr());
         let (detail, hint) = (pointer(&self.detail), pointer(&self.hint));
         // SAFETY: elog.c's protocol; it copies the texts, which outlive the call; nothing in the closure is dropped.
@@ -126,8 +127,11 @@ fn text(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
 
-/// A SQLSTATE as PostgreSQL packs it: six bits for each character (utils/elog.h, MAKE_SQLSTATE).
+/// A SQLSTATE as PostgreSQL packs it: six bits for each character (utils/elog.h, `MAKE_SQLSTATE`).
 fn packed(state: &str) -> c_int {
     let six_bits = |byte: u8| c_int::from(byte.wrapping_sub(b'0') & 0x3f);
-    state.bytes().rev().fold(0, |packed, byte| packed << 6 | six_bits(byte))
+    state
+        .bytes()
+        .rev()
+        .fold(0, |packed, byte| packed << 6 | six_bits(byte))
 }

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use pg_sys::XLogRecPtr;
-use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder, BgWorkerStartTime, SignalWakeFlags};
+use pgrx::bgworkers::{
+    BackgroundWorker, BackgroundWorkerBuilder, BgWorkerStartTime, SignalWakeFlags,
+};
 use pgrx::pg_sys;
 use strongroom_format::layout::{Field, array};
 use strongroom_rpc::{Descriptor, Op};
@@ -42,6 +44,9 @@ unsafe extern "C-unwind" {
     fn wal_segment_close(state: *mut pg_sys::XLogReaderState);
 }
 
+/// The resource manager of logical messages (access/rmgrlist.h).
+const LOGICAL_MESSAGE: u8 = 21;
+
 /// Registers the worker.
 pub(crate) fn register() {
     BackgroundWorkerBuilder::new("strongroom columns")
@@ -57,7 +62,9 @@ pub(crate) fn register() {
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn strongroom_follower_main(_arg: pg_sys::Datum) {
     guarded(|| {
-        BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP | SignalWakeFlags::SIGTERM);
+        BackgroundWorker::attach_signal_handlers(
+            SignalWakeFlags::SIGHUP | SignalWakeFlags::SIGTERM,
+        );
         // What the reader allocates lives as long as the worker.
         // SAFETY: switches to a context that is there from the server's start.
         unsafe { pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext) };
@@ -98,7 +105,12 @@ impl Follower {
         };
         // SAFETY: the routine is copied.
         let reader = unsafe {
-            pg_sys::XLogReaderAllocate(pg_sys::wal_segment_size, std::ptr::null(), &raw mut routine, std::ptr::null_mut())
+            pg_sys::XLogReaderAllocate(
+                pg_sys::wal_segment_size,
+                std::ptr::null(),
+                &raw mut routine,
+                std::ptr::null_mut(),
+            )
         };
         if reader.is_null() {
             fault::Report::new("53200", "out of memory for reading the log").raise();
@@ -123,7 +135,11 @@ impl Follower {
         let standby = in_recovery();
         if zone::connection() != self.connection {
             self.connection = zone::connection();
-            self.given = if needed || standby { begin(position) } else { 0 };
+            self.given = if needed || standby {
+                begin(position)
+            } else {
+                0
+            };
         }
         if needed || standby {
             let end = end_of_log(standby);
@@ -144,7 +160,11 @@ impl Follower {
             });
         }
         // On a primary the zone has had every value before the log had its record.
-        self.checkpoint(if standby { self.given } else { end_of_log(false) });
+        self.checkpoint(if standby {
+            self.given
+        } else {
+            end_of_log(false)
+        });
     }
 
     /// Gives the zone every redo record from where it is to `end`.
@@ -161,8 +181,12 @@ impl Follower {
         }
         // SAFETY: the reader found a record there.
         unsafe { pg_sys::XLogBeginRead(reader, first) };
-        // SAFETY: the reader's own position.
-        while unsafe { (*reader).EndRecPtr } < end {
+        loop {
+            // SAFETY: the reader's own position.
+            let at = unsafe { (*reader).EndRecPtr };
+            if at >= end {
+                break;
+            }
             let mut message = std::ptr::null_mut();
             // SAFETY: the log is there up to `end`; it does not wait for more.
             let record = unsafe { pg_sys::XLogReadRecord(reader, &raw mut message) };
@@ -189,7 +213,9 @@ impl Follower {
     /// Has the zone make its store durable, when it is due, and lets go of the log before.
     fn checkpoint(&mut self, position: XLogRecPtr) {
         let grown = position.saturating_sub(self.checkpoint.position);
-        if grown == 0 || (self.checkpoint.at.elapsed() < CHECKPOINT_PAUSE && grown < CHECKPOINT_BYTES) {
+        if grown == 0
+            || (self.checkpoint.at.elapsed() < CHECKPOINT_PAUSE && grown < CHECKPOINT_BYTES)
+        {
             return;
         }
         let answer = zone::with(|link| {
@@ -289,11 +315,19 @@ fn advance_slot(position: XLogRecPtr) {
     }
 }
 
-/// Layout of a logical message in the log (replication/message.h, xl_logical_message).
+/// Layout of a logical message in the log (replication/message.h, `xl_logical_message`).
 mod message {
     use super::Field;
-    pub(super) const PREFIX_SIZE: Field = Field { name: "PREFIX_SIZE", offset: 8, len: 8 };
-    pub(super) const SIZE: Field = Field { name: "SIZE", offset: 16, len: 8 };
+    pub(super) const PREFIX_SIZE: Field = Field {
+        name: "PREFIX_SIZE",
+        offset: 8,
+        len: 8,
+    };
+    pub(super) const SIZE: Field = Field {
+        name: "SIZE",
+        offset: 16,
+        len: 8,
+    };
     pub(super) const HEAD: usize = 24;
 }
 
@@ -306,14 +340,14 @@ unsafe fn redo_record(reader: *mut pg_sys::XLogReaderState) -> Option<Vec<u8>> {
     // SAFETY: the caller's promise.
     let data = unsafe {
         let record = (*reader).record;
-        if (*record).header.xl_rmid != pg_sys::RmgrIds::RM_LOGICALMSG_ID as u8 || (*record).main_data.is_null() {
+        if (*record).header.xl_rmid != LOGICAL_MESSAGE || (*record).main_data.is_null() {
             return None;
         }
         let length = usize::try_from((*record).main_data_len).ok()?;
         std::slice::from_raw_parts((*record).main_data.cast::<u8>(), length)
     };
-    let prefix = usize::try_from(u64::from_ne_bytes(array(data, message::PREFIX_SIZE)?)).ok()?;
-    let size = usize::try_from(u64::from_ne_bytes(array(data, message::SIZE)?)).ok()?;
+    let prefix = usize::try_from(u64::from_le_bytes(array(data, message::PREFIX_SIZE)?)).ok()?;
+    let size = usize::try_from(u64::from_le_bytes(array(data, message::SIZE)?)).ok()?;
     let (name, body) = data.get(message::HEAD..)?.split_at_checked(prefix)?;
     if name != PREFIX.to_bytes_with_nul() {
         return None;

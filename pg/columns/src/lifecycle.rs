@@ -8,13 +8,13 @@ use std::cell::RefCell;
 use std::ffi::c_void;
 
 use pgrx::pg_sys;
-use strongroom_rpc::Op;
 use strongroom_rpc::Broken;
 use strongroom_rpc::Descriptor;
+use strongroom_rpc::Op;
 
 use crate::call::guarded;
 use crate::partition::{self, Storage};
-use crate::{statement, zone};
+use crate::{promote, statement, zone};
 
 /// What is to be done, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,8 @@ pub(crate) fn forget() {
 
 extern "C-unwind" fn transaction(event: pg_sys::XactEvent::Type, _arg: *mut c_void) {
     use pg_sys::XactEvent::{
-        XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PRE_COMMIT, XACT_EVENT_PRE_PREPARE, XACT_EVENT_PREPARE,
+        XACT_EVENT_ABORT, XACT_EVENT_COMMIT, XACT_EVENT_PRE_COMMIT, XACT_EVENT_PRE_PREPARE,
+        XACT_EVENT_PREPARE,
     };
     guarded(|| match event {
         XACT_EVENT_PRE_COMMIT => {
@@ -141,9 +142,12 @@ fn shielded(work: impl FnOnce()) {
 /// Carries out what was waiting for the transaction's end.
 fn ended(committed: bool) {
     let pending = PENDING.with(|pending| {
-        let taken = pending.try_borrow_mut().map(|mut pending| std::mem::take(&mut *pending));
+        let taken = pending
+            .try_borrow_mut()
+            .map(|mut pending| std::mem::take(&mut *pending));
         taken.unwrap_or_default()
     });
+    let told = !pending.is_empty();
     for one in pending {
         match one.deed {
             Deed::Made(storage) if !committed => drop_partition(storage),
@@ -153,7 +157,32 @@ fn ended(committed: bool) {
             Deed::Made(_) | Deed::Dropped(_) => {}
         }
     }
+    if told {
+        log();
+    }
     statement::transaction_ended();
+}
+
+/// Puts what the zone has just been told into the WAL, so that it knows of it after a restart and standbys follow.
+///
+/// Freeing the values of the sweep 0, which there never is, does nothing but give the record of what the ring has done.
+fn log() {
+    let mut record = Vec::new();
+    zone::at_end(|link| {
+        let answer = match link.call(Descriptor::of(Op::Free)) {
+            Err(Broken::Fault(_)) => return Ok(()),
+            answer => answer?,
+        };
+        // The highest bit says that there would be more to free.
+        let length = answer.aux & (u32::MAX >> 1);
+        record = link.read(0, usize::try_from(length).unwrap_or(usize::MAX))?;
+        Ok(())
+    });
+    if !record.is_empty()
+        && let Some(number) = promote::insert(&record)
+    {
+        zone::at_end(|link| link.post(promote::inserted(number)));
+    }
 }
 
 fn drop_partition(storage: Storage) {
@@ -196,7 +225,9 @@ extern "C-unwind" fn subtransaction(
     _parent: pg_sys::SubTransactionId,
     _arg: *mut c_void,
 ) {
-    use pg_sys::SubXactEvent::{SUBXACT_EVENT_ABORT_SUB, SUBXACT_EVENT_COMMIT_SUB, SUBXACT_EVENT_PRE_COMMIT_SUB};
+    use pg_sys::SubXactEvent::{
+        SUBXACT_EVENT_ABORT_SUB, SUBXACT_EVENT_COMMIT_SUB, SUBXACT_EVENT_PRE_COMMIT_SUB,
+    };
     guarded(|| {
         // SAFETY: reads the level of the subtransaction that ends.
         let level = unsafe { pg_sys::GetCurrentTransactionNestLevel() };
@@ -213,7 +244,11 @@ extern "C-unwind" fn subtransaction(
 /// A subtransaction committed: its deeds are its parent's.
 fn rise(level: i32) {
     PENDING.with(|pending| {
-        for one in pending.borrow_mut().iter_mut().filter(|one| one.level >= level) {
+        for one in pending
+            .borrow_mut()
+            .iter_mut()
+            .filter(|one| one.level >= level)
+        {
             one.level = level - 1;
         }
     });
@@ -223,15 +258,23 @@ fn rise(level: i32) {
 fn undo(level: i32) {
     let undone: Vec<Pending> = PENDING.with(|pending| {
         let mut pending = pending.borrow_mut();
-        let undone = pending.iter().filter(|one| one.level >= level).copied().collect();
+        let undone = pending
+            .iter()
+            .filter(|one| one.level >= level)
+            .copied()
+            .collect();
         pending.retain(|one| one.level < level);
         undone
     });
+    let told = !undone.is_empty();
     for one in undone {
         match one.deed {
             Deed::Made(storage) => drop_partition(storage),
             Deed::Moved(_, to) => partition::forget(to),
             Deed::Dropped(_) => {}
         }
+    }
+    if told {
+        log();
     }
 }

@@ -11,11 +11,11 @@ use std::rc::Rc;
 use pg_sys::Datum;
 use pgrx::pg_sys;
 use strongroom_format::columns::Kind;
-use strongroom_rpc::Op;
 use strongroom_rpc::Broken;
+use strongroom_rpc::Descriptor;
+use strongroom_rpc::Op;
 use strongroom_rpc::layout::{column_layout, relation_layout};
 use strongroom_rpc::op::flag;
-use strongroom_rpc::Descriptor;
 
 use crate::zone::Link;
 use crate::{catalog, lifecycle, zone};
@@ -28,11 +28,14 @@ pub(crate) struct Storage {
     filenode: u32,
 }
 
-impl From<pg_sys::RelFileNode> for Storage {
-    fn from(node: pg_sys::RelFileNode) -> Self {
+impl Storage {
+    /// The storage with these numbers. Temporary tables of each backend number their files by themselves, so those have the backend's
+    /// number in place of the tablespace's, and no database.
+    pub(crate) fn new(node: pg_sys::RelFileNode, backend: i32) -> Self {
+        let temporary = u32::try_from(backend).ok();
         Self {
-            tablespace: node.spcNode.to_u32(),
-            database: node.dbNode.to_u32(),
+            tablespace: temporary.unwrap_or_else(|| node.spcNode.to_u32()),
+            database: temporary.map_or_else(|| node.dbNode.to_u32(), |_| 0),
             filenode: node.relNode.to_u32(),
         }
     }
@@ -88,7 +91,20 @@ pub(crate) fn forget(storage: Storage) {
 /// The storage of an open relation.
 pub(crate) fn storage(relation: pg_sys::Relation) -> Storage {
     // SAFETY: an open relation.
-    Storage::from(unsafe { (*relation).rd_node })
+    unsafe { Storage::new((*relation).rd_node, (*relation).rd_backend) }
+}
+
+/// The storage that an open relation gets.
+///
+/// # Safety
+///
+/// `node` is PostgreSQL's argument to a callback of the access method.
+pub(crate) unsafe fn new_storage(
+    relation: pg_sys::Relation,
+    node: *const pg_sys::RelFileNode,
+) -> Storage {
+    // SAFETY: the caller's promise.
+    unsafe { Storage::new(*node, (*relation).rd_backend) }
 }
 
 /// The confidential columns of an open relation.
@@ -97,7 +113,8 @@ pub(crate) fn table(relation: pg_sys::Relation) -> Table {
     let known = TABLES.with(|tables| tables.borrow().get(&at).cloned());
     known.unwrap_or_else(|| {
         // SAFETY: an open relation and its row type.
-        let (number, columns) = unsafe { ((*relation).rd_id, catalog::columns((*relation).rd_att)) };
+        let (number, columns) =
+            unsafe { ((*relation).rd_id, catalog::columns((*relation).rd_att)) };
         let columns = columns.filter_map(|(number, oid)| {
             let kind = catalog::kind_of(oid)?;
             Some(Column { number, kind })
@@ -127,7 +144,8 @@ pub(crate) fn partition(at: Storage, table: &Table) -> u16 {
     }
     let origin = lifecycle::origin(at);
     let found = zone::with(|link| find(link, origin, table, flag::NEW));
-    let partition = u16::try_from(found).unwrap_or_else(|_| crate::fault::internal("a partition has an impossible number"));
+    let partition = u16::try_from(found)
+        .unwrap_or_else(|_| crate::fault::internal("a partition has an impossible number"));
     let table = Table {
         partition: Some((partition, zone::connection())),
         ..table.clone()
@@ -140,8 +158,16 @@ fn find(link: &mut Link, at: Storage, table: &Table, flags: u16) -> Result<u64, 
     let mut bytes = relation_record(at, table.relation).to_vec();
     for column in &*table.columns {
         let mut record = [0; column_layout::SIZE];
-        put(&mut record, column_layout::COLUMN.offset, &column.number.cast_unsigned().to_le_bytes());
-        put(&mut record, column_layout::KIND.offset, &[column.kind.number()]);
+        put(
+            &mut record,
+            column_layout::COLUMN.offset,
+            &column.number.cast_unsigned().to_le_bytes(),
+        );
+        put(
+            &mut record,
+            column_layout::KIND.offset,
+            &[column.kind.number()],
+        );
         bytes.extend_from_slice(&record);
     }
     link.write(0, &bytes)?;
@@ -162,10 +188,26 @@ pub(crate) fn existing(link: &mut Link, at: Storage) -> Result<u64, Broken> {
 /// A relation as the zone's records have it.
 pub(crate) fn relation_record(at: Storage, relation: u32) -> [u8; relation_layout::SIZE] {
     let mut record = [0; relation_layout::SIZE];
-    put(&mut record, relation_layout::TABLESPACE.offset, &at.tablespace.to_le_bytes());
-    put(&mut record, relation_layout::DATABASE.offset, &at.database.to_le_bytes());
-    put(&mut record, relation_layout::FILENODE.offset, &at.filenode.to_le_bytes());
-    put(&mut record, relation_layout::RELATION.offset, &relation.to_le_bytes());
+    put(
+        &mut record,
+        relation_layout::TABLESPACE.offset,
+        &at.tablespace.to_le_bytes(),
+    );
+    put(
+        &mut record,
+        relation_layout::DATABASE.offset,
+        &at.database.to_le_bytes(),
+    );
+    put(
+        &mut record,
+        relation_layout::FILENODE.offset,
+        &at.filenode.to_le_bytes(),
+    );
+    put(
+        &mut record,
+        relation_layout::RELATION.offset,
+        &relation.to_le_bytes(),
+    );
     record
 }
 

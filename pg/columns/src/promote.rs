@@ -57,7 +57,8 @@ pub(crate) fn rows(relation: pg_sys::Relation, slots: &[*mut TupleTableSlot]) {
     }
     let partition = partition::partition(partition::storage(relation), &table);
     // SAFETY: an open relation.
-    let logged = unsafe { (*(*relation).rd_rel).relpersistence } == pg_sys::RELPERSISTENCE_PERMANENT as c_char;
+    let logged = unsafe { (*(*relation).rd_rel).relpersistence }
+        == pg_sys::RELPERSISTENCE_PERMANENT.cast_signed();
     let mut changed = vec![false; slots.len()];
     for batch in found.chunks_mut(BATCH) {
         let before: Vec<u64> = batch.iter().map(|one| one.fid).collect();
@@ -85,7 +86,12 @@ pub(crate) fn rows(relation: pg_sys::Relation, slots: &[*mut TupleTableSlot]) {
 /// # Safety
 ///
 /// A slot with a row of the relation that `columns` are of.
-unsafe fn collect(slot: *mut TupleTableSlot, row: usize, columns: &[Column], found: &mut Vec<Found>) {
+unsafe fn collect(
+    slot: *mut TupleTableSlot,
+    row: usize,
+    columns: &[Column],
+    found: &mut Vec<Found>,
+) {
     // SAFETY: the caller's promise; after slot_getsomeattrs the values up to the row type's length are valid.
     unsafe {
         let count = (*(*slot).tts_tupleDescriptor).natts;
@@ -96,20 +102,41 @@ unsafe fn collect(slot: *mut TupleTableSlot, row: usize, columns: &[Column], fou
             let at = usize::try_from(column.number - 1).unwrap_or(0);
             if i32::from(column.number) <= count && !*(*slot).tts_isnull.add(at) {
                 let fid = bits(*(*slot).tts_values.add(at));
-                found.push(Found { row, column: *column, fid });
+                found.push(Found {
+                    row,
+                    column: *column,
+                    fid,
+                });
             }
         }
     }
 }
 
 /// Has the zone promote a batch; the redo record, empty when none is needed.
-fn call(link: &mut Link, partition: u16, logged: bool, batch: &mut [Found]) -> Result<Vec<u8>, Broken> {
+fn call(
+    link: &mut Link,
+    partition: u16,
+    logged: bool,
+    batch: &mut [Found],
+) -> Result<Vec<u8>, Broken> {
     let mut words = Vec::with_capacity(batch.len() * WORDS);
     for one in &*batch {
         let mut record = [0; promote_layout::SIZE];
-        put(&mut record, promote_layout::COLUMN.offset, &one.column.number.cast_unsigned().to_le_bytes());
-        put(&mut record, promote_layout::KIND.offset, &[one.column.kind.number()]);
-        put(&mut record, promote_layout::FID.offset, &one.fid.to_le_bytes());
+        put(
+            &mut record,
+            promote_layout::COLUMN.offset,
+            &one.column.number.cast_unsigned().to_le_bytes(),
+        );
+        put(
+            &mut record,
+            promote_layout::KIND.offset,
+            &[one.column.kind.number()],
+        );
+        put(
+            &mut record,
+            promote_layout::FID.offset,
+            &one.fid.to_le_bytes(),
+        );
         let (halves, _) = record.as_chunks::<8>();
         words.extend(halves.iter().map(|half| u64::from_le_bytes(*half)));
     }
@@ -124,23 +151,37 @@ fn call(link: &mut Link, partition: u16, logged: bool, batch: &mut [Found]) -> R
     for (one, record) in batch.iter_mut().zip(words.chunks_exact(WORDS)) {
         one.fid = record.first().copied().unwrap_or(0);
     }
-    link.read(words.len() * 8, usize::try_from(answer.value).unwrap_or(usize::MAX))
+    link.read(
+        words.len() * 8,
+        usize::try_from(answer.value).unwrap_or(usize::MAX),
+    )
 }
 
-/// Puts a redo record into the WAL, and tells the zone.
-pub(crate) fn log(record: &[u8]) {
-    let Some(head) = RedoHead::parse(record) else {
-        crate::fault::fault(Fault::BadRecord);
-    };
+/// Puts a redo record into the WAL; its number. `None` when it is not one.
+pub(crate) fn insert(record: &[u8]) -> Option<u64> {
+    let head = RedoHead::parse(record)?;
     // SAFETY: copies the bytes into the WAL's buffers; not transactional, so that it stands for aborted work too.
     unsafe {
         outside(|| LogLogicalMessage(PREFIX.as_ptr(), record.as_ptr().cast(), record.len(), false));
     }
+    Some(head.number)
+}
+
+/// The message that a redo record has been inserted.
+pub(crate) fn inserted(number: u64) -> Descriptor {
+    Descriptor {
+        a: number,
+        ..Descriptor::of(Op::Inserted)
+    }
+}
+
+/// Puts a redo record into the WAL, and tells the zone.
+fn log(record: &[u8]) {
+    let Some(number) = insert(record) else {
+        crate::fault::fault(Fault::BadRecord);
+    };
     zone::with(|link| {
-        link.post(Descriptor {
-            a: head.number,
-            ..Descriptor::of(Op::Inserted)
-        })?;
+        link.post(inserted(number))?;
         // The zone that gave the identifiers still lives now that the record is in the log. One that is started later reads the log
         // to an end behind it; one that was started before might not have, and then the heap must not get them.
         link.call(Descriptor::of(Op::Sync)).map(drop)
@@ -167,7 +208,11 @@ unsafe fn replace(slot: *mut TupleTableSlot, with: &[Found]) {
         }
         let table = (*slot).tts_tableOid;
         let id = (*slot).tts_tid;
-        let tuple = pg_sys::heap_form_tuple((*slot).tts_tupleDescriptor, (*slot).tts_values.cast::<Datum>(), (*slot).tts_isnull);
+        let tuple = pg_sys::heap_form_tuple(
+            (*slot).tts_tupleDescriptor,
+            (*slot).tts_values.cast::<Datum>(),
+            (*slot).tts_isnull,
+        );
         (*tuple).t_self = id;
         (*tuple).t_tableOid = table;
         pg_sys::ExecForceStoreHeapTuple(tuple, slot, true);
@@ -191,7 +236,10 @@ unsafe fn holds_tuple(slot: *mut TupleTableSlot) -> bool {
         if ops == &raw const pg_sys::TTSOpsVirtual {
             false
         } else if ops == &raw const pg_sys::TTSOpsBufferHeapTuple {
-            !(*slot.cast::<pg_sys::BufferHeapTupleTableSlot>()).base.tuple.is_null()
+            !(*slot.cast::<pg_sys::BufferHeapTupleTableSlot>())
+                .base
+                .tuple
+                .is_null()
         } else if ops == &raw const pg_sys::TTSOpsHeapTuple {
             !(*slot.cast::<pg_sys::HeapTupleTableSlot>()).tuple.is_null()
         } else {

@@ -1,6 +1,6 @@
 //! Rows of the catalogs as the command under way has just made them.
 //!
-//! PostgreSQL calls the hook for a new object before its rows are visible to the caches, so they are read with SnapshotSelf. Must not: keep
+//! PostgreSQL calls the hook for a new object before its rows are visible to the caches, so they are read with `SnapshotSelf`. Must not: keep
 //! anything.
 
 use pg_sys::{Datum, Oid};
@@ -16,12 +16,14 @@ pub(crate) struct Class {
     pub(crate) access_method: Oid,
     /// Where its rows are; nonsense for a relation without storage.
     pub(crate) storage: pg_sys::RelFileNode,
+    /// The backend whose temporary relation it is; -1 for none.
+    pub(crate) backend: i32,
 }
 
 /// Deepest nesting of types that is looked into; PostgreSQL itself refuses a type that contains itself.
 const DEPTH_MAX: u32 = 16;
 
-/// OIDs of `pg_partitioned_table` and of its only index (pg_partitioned_table.h), which pgrx has not.
+/// OIDs of `pg_partitioned_table` and of its only index (`pg_partitioned_table.h`), which pgrx has not.
 const PARTITIONED: u32 = 3350;
 const PARTITIONED_INDEX: u32 = 3351;
 
@@ -50,7 +52,14 @@ fn each(catalog: Oid, index: u32, column: u32, key: Oid, mut take: impl FnMut(pg
             Datum::from(key),
         );
         let itself = &raw mut pg_sys::SnapshotSelfData;
-        let scan = pg_sys::systable_beginscan(relation, Oid::from(index), true, itself, 1, &raw mut scan_key);
+        let scan = pg_sys::systable_beginscan(
+            relation,
+            Oid::from(index),
+            true,
+            itself,
+            1,
+            &raw mut scan_key,
+        );
         loop {
             let tuple = pg_sys::systable_getnext(scan);
             if tuple.is_null() {
@@ -66,22 +75,35 @@ fn each(catalog: Oid, index: u32, column: u32, key: Oid, mut take: impl FnMut(pg
 /// The relation of this OID.
 pub(crate) fn class(oid: Oid) -> Option<Class> {
     let mut found = None;
-    each(pg_sys::RelationRelationId, pg_sys::ClassOidIndexId, pg_sys::Anum_pg_class_oid, oid, |tuple| {
-        // SAFETY: a row of pg_class.
-        let form = unsafe { &*row::<pg_sys::FormData_pg_class>(tuple) };
-        // SAFETY: OIDs of this database, set when the backend starts.
-        let (own, database) = unsafe { (pg_sys::MyDatabaseTableSpace, pg_sys::MyDatabaseId) };
-        let elsewhere = form.reltablespace != pg_sys::InvalidOid;
-        found = Some(Class {
-            kind: form.relkind.cast_unsigned(),
-            access_method: form.relam,
-            storage: pg_sys::RelFileNode {
-                spcNode: if elsewhere { form.reltablespace } else { own },
-                dbNode: database,
-                relNode: form.relfilenode,
-            },
-        });
-    });
+    each(
+        pg_sys::RelationRelationId,
+        pg_sys::ClassOidIndexId,
+        pg_sys::Anum_pg_class_oid,
+        oid,
+        |tuple| {
+            // SAFETY: a row of pg_class.
+            let form = unsafe { &*row::<pg_sys::FormData_pg_class>(tuple) };
+            // SAFETY: OIDs of this database, set when the backend starts.
+            let (own, database) = unsafe { (pg_sys::MyDatabaseTableSpace, pg_sys::MyDatabaseId) };
+            let elsewhere = form.reltablespace != pg_sys::InvalidOid;
+            let temporary = form.relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP;
+            found = Some(Class {
+                backend: if temporary {
+                    // SAFETY: looks the schema's name up.
+                    unsafe { pg_sys::GetTempNamespaceBackendId(form.relnamespace) }
+                } else {
+                    -1
+                },
+                kind: form.relkind.cast_unsigned(),
+                access_method: form.relam,
+                storage: pg_sys::RelFileNode {
+                    spcNode: if elsewhere { form.reltablespace } else { own },
+                    dbNode: database,
+                    relNode: form.relfilenode,
+                },
+            });
+        },
+    );
     found
 }
 
@@ -107,11 +129,17 @@ pub(crate) fn columns(oid: Oid) -> Vec<(i16, Oid)> {
 /// The type that a domain is over.
 pub(crate) fn domain_base(oid: Oid) -> Option<Oid> {
     let mut found = None;
-    each(pg_sys::TypeRelationId, pg_sys::TypeOidIndexId, pg_sys::Anum_pg_type_oid, oid, |tuple| {
-        // SAFETY: a row of pg_type.
-        let form = unsafe { &*row::<pg_sys::FormData_pg_type>(tuple) };
-        found = (form.typtype.cast_unsigned() == b'd').then_some(form.typbasetype);
-    });
+    each(
+        pg_sys::TypeRelationId,
+        pg_sys::TypeOidIndexId,
+        pg_sys::Anum_pg_type_oid,
+        oid,
+        |tuple| {
+            // SAFETY: a row of pg_type.
+            let form = unsafe { &*row::<pg_sys::FormData_pg_type>(tuple) };
+            found = (form.typtype.cast_unsigned() == b'd').then_some(form.typbasetype);
+        },
+    );
     found
 }
 
@@ -204,7 +232,12 @@ pub(crate) fn hides(oid: Oid, depth: u32) -> bool {
         return true;
     }
     // SAFETY: searches of the catalog cache; an invalid OID says that the type is none of the sort.
-    let (element, kind) = unsafe { (pg_sys::get_element_type(oid), pg_sys::get_typtype(oid).cast_unsigned()) };
+    let (element, kind) = unsafe {
+        (
+            pg_sys::get_element_type(oid),
+            pg_sys::get_typtype(oid).cast_unsigned(),
+        )
+    };
     if element != pg_sys::InvalidOid {
         return inside(element);
     }

@@ -39,7 +39,10 @@ pub(crate) fn define() {
         c"strongroom.group",
         c"Set by strongroom_columns itself: the parallel group of this session.",
         &GROUP,
-        pg_sys::GUC_SUPERUSER_ONLY | pg_sys::GUC_NO_SHOW_ALL | pg_sys::GUC_NOT_IN_SAMPLE | pg_sys::GUC_DISALLOW_IN_FILE,
+        pg_sys::GUC_SUPERUSER_ONLY
+            | pg_sys::GUC_NO_SHOW_ALL
+            | pg_sys::GUC_NOT_IN_SAMPLE
+            | pg_sys::GUC_DISALLOW_IN_FILE,
     );
 }
 
@@ -75,9 +78,10 @@ pub(crate) fn group() -> Option<(u16, u64)> {
     Some((arena.parse().ok()?, u64::from_str_radix(secret, 16).ok()?))
 }
 
-/// Makes this session the leader of a group. Not while parallel workers run.
-pub(crate) fn set_group(arena: u16, secret: u64) {
-    let value = CString::new(format!("{arena}:{secret:x}")).unwrap_or_default();
+/// Tells parallel workers, which are started later, the group that this session leads. Not while any run.
+pub(crate) fn set_group(group: Option<(u16, u64)>) {
+    let text = group.map_or_else(String::new, |(arena, secret)| format!("{arena}:{secret:x}"));
+    let value = CString::new(text).unwrap_or_default();
     // SAFETY: both strings are copied.
     unsafe {
         pg_sys::SetConfigOption(

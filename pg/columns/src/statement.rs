@@ -21,7 +21,7 @@ thread_local! {
     static RUNNING: Cell<u32> = const { Cell::new(0) };
     /// Executor states and portals that may hold identifiers.
     static ALIVE: Cell<u32> = const { Cell::new(0) };
-    /// The portal whose parameters were counted last.
+    /// The portal that was counted last.
     static BOUND: Cell<pg_sys::MemoryContext> = const { Cell::new(std::ptr::null_mut()) };
     static HOOKS: Cell<Hooks> = const { Cell::new(Hooks::NONE) };
 }
@@ -84,6 +84,7 @@ pub(crate) fn is_running() -> bool {
 pub(crate) fn end_if_over() {
     if is_over() {
         zone::end_statement();
+        zone::forget_loss();
     }
 }
 
@@ -105,6 +106,7 @@ impl Drop for Level {
 
 /// Runs a utility command as part of the statement.
 pub(crate) fn as_utility(work: impl FnOnce()) {
+    keep_active_portal();
     let level = Level::enter(&DEPTH);
     work();
     if DEPTH.get() == 1 {
@@ -115,10 +117,11 @@ pub(crate) fn as_utility(work: impl FnOnce()) {
 
 extern "C-unwind" fn start(query: *mut pg_sys::QueryDesc, flags: c_int) {
     guarded(|| {
+        keep_active_portal();
         // SAFETY: PostgreSQL's own query.
         let parallel = unsafe { (*(*query).plannedstmt).parallelModeNeeded };
-        // SAFETY: reads the number of this worker.
-        if parallel && unsafe { pg_sys::ParallelWorkerNumber } < 0 {
+        // SAFETY: asks the server. Workers that run have their settings already.
+        if parallel && !unsafe { pg_sys::IsInParallelMode() } {
             zone::lead();
         }
         match HOOKS.get().start {
@@ -186,7 +189,8 @@ fn stay_alive(context: pg_sys::MemoryContext) {
     // SAFETY: the callback lives in the context, as MemoryContextRegisterResetCallback wants it.
     unsafe {
         let size = size_of::<pg_sys::MemoryContextCallback>();
-        let callback: *mut pg_sys::MemoryContextCallback = pg_sys::MemoryContextAlloc(context, size).cast();
+        let callback: *mut pg_sys::MemoryContextCallback =
+            pg_sys::MemoryContextAlloc(context, size).cast();
         callback.write(pg_sys::MemoryContextCallback {
             func: Some(freed),
             arg: context.cast(),
@@ -198,9 +202,34 @@ fn stay_alive(context: pg_sys::MemoryContext) {
 }
 
 extern "C-unwind" fn freed(context: *mut c_void) {
-    ALIVE.set(ALIVE.get().saturating_sub(1));
-    if BOUND.get().cast() == context {
-        BOUND.set(std::ptr::null_mut());
+    guarded(|| {
+        ALIVE.set(ALIVE.get().saturating_sub(1));
+        if BOUND.get().cast() == context {
+            BOUND.set(std::ptr::null_mut());
+        }
+        end_if_over();
+    });
+}
+
+/// Keeps the statement's identifiers as long as the portal that runs it: what it returns may be put aside first and be sent to the
+/// client after its executor has ended (INSERT ... RETURNING, EXECUTE, CALL).
+fn keep_active_portal() {
+    // SAFETY: reads a pointer of the server.
+    let portal = unsafe { pg_sys::ActivePortal };
+    if DEPTH.get() > 0 {
+        return;
+    }
+    // SAFETY: the active portal is valid.
+    if let Some(portal) = unsafe { portal.as_ref() } {
+        keep_context(portal.portalContext);
+    }
+}
+
+/// Counts a portal's context alive, once.
+fn keep_context(context: pg_sys::MemoryContext) {
+    if BOUND.get() != context {
+        stay_alive(context);
+        BOUND.set(context);
     }
 }
 
@@ -218,7 +247,7 @@ pub(crate) fn keep_portal(name: *const std::ffi::c_char) {
 ///
 /// A text is read when a query is analysed, and then its value is a constant of a plan that may be kept; or when a parameter is
 /// bound, a row is copied in, a cast is computed, and then the statement needs it. The memory context tells: values are bound in their
-/// portal's (exec_bind_message), rows and expressions are evaluated in an expression's.
+/// portal's (`exec_bind_message`), rows and expressions are evaluated in an expression's.
 pub(crate) fn lifetime_of_input() -> Lifetime {
     let context = context_name();
     if context == c"ExprContext" {
@@ -234,9 +263,8 @@ pub(crate) fn lifetime_of_input() -> Lifetime {
 pub(crate) fn lifetime_of_parameter() -> Lifetime {
     // SAFETY: reads a pointer of the server.
     let context = unsafe { pg_sys::CurrentMemoryContext };
-    if context_name() == c"PortalContext" && DEPTH.get() == 0 && BOUND.get() != context {
-        stay_alive(context);
-        BOUND.set(context);
+    if context_name() == c"PortalContext" && DEPTH.get() == 0 {
+        keep_context(context);
     }
     Lifetime::Statement
 }

@@ -10,9 +10,9 @@ use pg_sys::Datum;
 use pgrx::pg_sys;
 use strongroom_format::columns::envelope::ENVELOPE_PREFIX;
 use strongroom_format::columns::{EnvelopeHeader, Kind};
+use strongroom_rpc::Descriptor;
 use strongroom_rpc::Op;
 use strongroom_rpc::function::{Arg, Function, by_name};
-use strongroom_rpc::Descriptor;
 
 use crate::call::{Call, datum, sql_functions};
 use crate::{catalog, ddl, fault, statement, zone};
@@ -30,7 +30,8 @@ sql_functions! {
 
 /// Kind of the result of an input function.
 fn kind_in(call: &Call) -> Kind {
-    let number = call.remembered(|call| number(catalog::kind_of(catalog::function(call.function()).result)));
+    let number =
+        call.remembered(|call| number(catalog::kind_of(catalog::function(call.function()).result)));
     kind(number)
 }
 
@@ -38,7 +39,12 @@ fn kind_in(call: &Call) -> Kind {
 pub(crate) fn kind_of_first(call: &Call) -> Kind {
     let number = call.remembered(|call| {
         let function = catalog::function(call.function());
-        number(function.args.first().and_then(|first| catalog::kind_of(*first)))
+        number(
+            function
+                .args
+                .first()
+                .and_then(|first| catalog::kind_of(*first)),
+        )
     });
     kind(number)
 }
@@ -49,15 +55,23 @@ fn number(kind: Option<Kind>) -> usize {
 
 fn kind(number: usize) -> Kind {
     let kind = u8::try_from(number).ok().and_then(Kind::from_number);
-    kind.unwrap_or_else(|| fault::internal("a function of strongroom_columns has an argument of an unknown type"))
+    kind.unwrap_or_else(|| {
+        fault::internal("a function of strongroom_columns has an argument of an unknown type")
+    })
 }
 
 fn text_in(call: &mut Call) -> Datum {
     let kind = kind_in(call);
     // SAFETY: the argument of an input function is a C string that lives as long as the call.
     let text = unsafe { CStr::from_ptr(call.datum(0).cast_mut_ptr()) };
-    let envelope = text.to_str().ok().and_then(|text| text.strip_prefix(ENVELOPE_PREFIX)).and_then(decode);
-    let Some(envelope) = envelope else { malformed(kind) };
+    let envelope = text
+        .to_str()
+        .ok()
+        .and_then(|text| text.strip_prefix(ENVELOPE_PREFIX))
+        .and_then(decode);
+    let Some(envelope) = envelope else {
+        malformed(kind)
+    };
     let lifetime = statement::lifetime_of_input();
     accept(kind, &envelope, call.int4(2), lifetime)
 }
@@ -77,7 +91,9 @@ fn binary_in(call: &mut Call) -> Datum {
 
 /// Has the zone open an envelope.
 fn accept(kind: Kind, envelope: &[u8], typmod: i32, lifetime: statement::Lifetime) -> Datum {
-    let Some(header) = EnvelopeHeader::parse(envelope) else { malformed(kind) };
+    let Some(header) = EnvelopeHeader::parse(envelope) else {
+        malformed(kind)
+    };
     if header.kind != kind {
         fault::fault(strongroom_rpc::Fault::KindMismatch);
     }
@@ -110,9 +126,15 @@ fn sized(kind: Kind) -> Option<&'static Function> {
 }
 
 fn malformed(kind: Kind) -> ! {
-    fault::Report::new("22P02", &format!("invalid input for type enc_{}: not an envelope", kind.base()))
-        .hint("Values of confidential columns are sealed by the client: connect through the proxy.")
-        .raise()
+    fault::Report::new(
+        "22P02",
+        &format!(
+            "invalid input for type enc_{}: not an envelope",
+            kind.base()
+        ),
+    )
+    .hint("Values of confidential columns are sealed by the client: connect through the proxy.")
+    .raise()
 }
 
 fn seal(call: &Call) -> Vec<u8> {
@@ -148,7 +170,10 @@ fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(ENVELOPE_PREFIX.len() + bytes.len().div_ceil(3) * 4);
     text.push_str(ENVELOPE_PREFIX);
     for chunk in bytes.chunks(3) {
-        let word = chunk.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let word = chunk
+            .iter()
+            .fold(0_u32, |word, byte| word << 8 | u32::from(*byte))
+            << (8 * (3 - chunk.len()));
         for at in 0..=chunk.len() {
             let index = (word >> (18 - 6 * at)) & 0x3f;
             let letter = ALPHABET.get(usize::try_from(index).unwrap_or(0));
@@ -167,7 +192,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
             word = word << 6 | six_bits(*letter)?;
         }
         word <<= 6 * (4 - chunk.len());
-        let [_, first, second, third] = word.to_be_bytes();
+        let [third, second, first, _] = word.to_le_bytes();
         let (taken, rest): (&[u8], &[u8]) = match chunk.len() {
             4 => (&[first, second, third], &[]),
             3 => (&[first, second], &[third]),

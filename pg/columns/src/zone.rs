@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 use strongroom_format::columns::{Fid, Kind};
-use strongroom_rpc::{Broken, Host, Interrupted};
 use strongroom_rpc::op::flag;
 use strongroom_rpc::{AREA_SIZE, Answer, Descriptor};
+use strongroom_rpc::{Broken, Host, Interrupted};
 use strongroom_rpc::{Fault, Op};
 
 use crate::{fault, settings, statement};
@@ -30,8 +30,10 @@ pub(crate) struct Link {
     used: bool,
     /// The time zone that the zone was told.
     time_zone: *mut pg_sys::pg_tz,
-    /// This session is a group's leader, or one of its workers.
-    grouped: bool,
+    /// The parallel group that this session leads: its arena, and the group's secret.
+    group: Option<(u16, u64)>,
+    /// The zone was found alive since the last statement's end.
+    verified: bool,
 }
 
 thread_local! {
@@ -44,11 +46,15 @@ thread_local! {
     static UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Asks for interrupts, as CHECK_FOR_INTERRUPTS does. May unwind; the ring stays usable. At a transaction's end it does not, and
+/// Asks for interrupts, as `CHECK_FOR_INTERRUPTS` does. May unwind; the ring stays usable. At a transaction's end it does not, and
 /// lets the wait go on for a while only.
 fn check() -> Result<(), Interrupted> {
     if let Some(until) = UNTIL.get() {
-        return if Instant::now() < until { Ok(()) } else { Err(Interrupted) };
+        return if Instant::now() < until {
+            Ok(())
+        } else {
+            Err(Interrupted)
+        };
     }
     // SAFETY: reads a flag that a signal handler sets.
     if unsafe { (&raw const pg_sys::InterruptPending).read_volatile() } != 0 {
@@ -69,6 +75,11 @@ pub(crate) fn with<R>(work: impl FnOnce(&mut Link) -> Result<R, Broken>) -> R {
         let Ok(mut slot) = cell.try_borrow_mut() else {
             fault::internal("the connection to the zone is in use");
         };
+        if statement::is_over() && slot.as_mut().is_some_and(|link| !link.is_alive()) {
+            // Between statements nobody holds an identifier of the lost arena: the next statement need not fail.
+            *slot = None;
+            LOST.set(true);
+        }
         if slot.is_none() {
             *slot = Some(connect());
         }
@@ -114,7 +125,9 @@ fn attempt() -> bool {
     let made = settings::zone().map(|path| Host::connect(&path, CONNECT_LIMIT, check));
     let Some(Ok(host)) = made else { return false };
     LINK.with(|cell| {
-        let Ok(mut slot) = cell.try_borrow_mut() else { return false };
+        let Ok(mut slot) = cell.try_borrow_mut() else {
+            return false;
+        };
         *slot = Some(Link::new(host));
         true
     })
@@ -127,17 +140,21 @@ pub(crate) fn reach() {
         return;
     }
     if !attempt() {
-        fault::Report::new("01000", "the zone cannot be reached: values of dropped tables stay in it as garbage").warn();
+        fault::Report::new(
+            "01000",
+            "the zone cannot be reached: values of dropped tables stay in it as garbage",
+        )
+        .warn();
     }
 }
 
 fn connect() -> Link {
+    if statement::is_over() {
+        forget_loss();
+    }
     if LOST.get() {
         // Identifiers of the lost arena may still be in this statement's hands, and the new arena may have its number.
-        if !statement::is_over() {
-            fault::broken(Broken::Lost);
-        }
-        forget_literals();
+        fault::broken(Broken::Lost);
     }
     let Some(path) = settings::zone() else {
         fault::Report::new("55000", "no zone is configured for confidential columns")
@@ -159,11 +176,14 @@ fn connect() -> Link {
     link
 }
 
-/// Has every plan made again when it is next used: literals in plans are identifiers of the arena that was lost.
-fn forget_literals() {
-    // SAFETY: marks plans only; they are made again when they are next executed.
-    unsafe { pg_sys::ResetPlanCache() };
-    LOST.set(false);
+/// The statement in which a connection was lost is over: has every plan made again when it is next used, because literals in plans are
+/// identifiers of the arena that was lost.
+pub(crate) fn forget_loss() {
+    if LOST.get() {
+        // SAFETY: marks plans, and neither reads a catalog nor allocates.
+        unsafe { pg_sys::ResetPlanCache() };
+        LOST.set(false);
+    }
 }
 
 /// Asks for the first fault of what was posted, before anything that depends on it goes out (R2).
@@ -181,6 +201,7 @@ pub(crate) fn settle() {
 /// at the next end.
 pub(crate) fn end_statement() {
     quietly(|link| {
+        link.verified = false;
         if link.used {
             link.host.end_statement(|| Err(Interrupted))?;
             link.used = false;
@@ -191,18 +212,22 @@ pub(crate) fn end_statement() {
 }
 
 /// Makes this session the leader of a parallel group, if it has a connection. Before the workers are started.
+///
+/// The setting is compared each time: a transaction that aborts takes it back, and so does RESET ALL.
 pub(crate) fn lead() {
     let wanted = LINK.with(|cell| {
         let slot = cell.try_borrow();
-        slot.is_ok_and(|slot| slot.as_ref().is_some_and(|link| !link.grouped))
+        slot.map_or(None, |slot| slot.as_ref().map(|link| link.group))
     });
-    if wanted {
-        let (arena, secret) = with(|link| {
-            let secret = link.call(Descriptor::of(Op::Lead))?.value;
-            link.grouped = true;
-            Ok((link.host.arena(), secret))
-        });
-        settings::set_group(arena, secret);
+    let known = settings::group();
+    match wanted {
+        Some(group) if group.is_some() && group == known => {}
+        Some(_) => {
+            let group = with(Link::lead);
+            settings::set_group(Some(group));
+        }
+        None if known.is_some() => settings::set_group(None),
+        None => {}
     }
 }
 
@@ -214,8 +239,15 @@ impl Link {
             posted: false,
             used: false,
             time_zone: std::ptr::null_mut(),
-            grouped: false,
+            group: None,
+            verified: true,
         }
+    }
+
+    /// Whether the zone lives; asked once for each statement.
+    fn is_alive(&mut self) -> bool {
+        self.verified = self.verified || self.host.is_alive();
+        self.verified
     }
 
     /// Has an operation carried out and waits for it.
@@ -247,8 +279,17 @@ impl Link {
             b: secret,
             ..Descriptor::of(Op::Join)
         })?;
-        self.grouped = true;
         Ok(())
+    }
+
+    fn lead(&mut self) -> Result<(u16, u64), Broken> {
+        if let Some(group) = self.group {
+            return Ok(group);
+        }
+        let secret = self.call(Descriptor::of(Op::Lead))?.value;
+        let group = (self.host.arena(), secret);
+        self.group = Some(group);
+        Ok(group)
     }
 
     /// Tells the zone the session's time zone, unless it knows.
@@ -270,7 +311,12 @@ impl Link {
     }
 
     /// Opens an envelope: the identifier of its value.
-    pub(crate) fn intake(&mut self, kind: Kind, envelope: &[u8], literal: bool) -> Result<u64, Broken> {
+    pub(crate) fn intake(
+        &mut self,
+        kind: Kind,
+        envelope: &[u8],
+        literal: bool,
+    ) -> Result<u64, Broken> {
         let n = self.write(0, envelope)?;
         let (r, flags) = if literal {
             (self.host.fresh_literal()?.bits(), flag::LITERAL)
@@ -299,7 +345,9 @@ impl Link {
             let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
             rest.get(..len)
         });
-        envelope.map(<[u8]>::to_vec).ok_or(Broken::Fault(Fault::BadRequest))
+        envelope
+            .map(<[u8]>::to_vec)
+            .ok_or(Broken::Fault(Fault::BadRequest))
     }
 
     /// Sends bytes and gets the bytes that replace them.
@@ -316,20 +364,25 @@ impl Link {
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<u32, Broken> {
         let too_long = Broken::Fault(Fault::StringTooLong);
         let n = u32::try_from(bytes.len()).map_err(|_| too_long)?;
-        self.host.area(check)?.write(offset, bytes).ok_or(too_long)?;
+        self.host
+            .area(check)?
+            .write(offset, bytes)
+            .ok_or(too_long)?;
         Ok(n)
     }
 
     /// Writes words into the data area.
     pub(crate) fn area_words(&mut self, offset: usize, words: &[u64]) -> Result<(), Broken> {
         let area = self.host.area(check)?;
-        area.write_words(offset, words).ok_or(Broken::Fault(Fault::BadRequest))
+        area.write_words(offset, words)
+            .ok_or(Broken::Fault(Fault::BadRequest))
     }
 
     /// Copies words out of the data area.
     pub(crate) fn read_words(&mut self, offset: usize, words: &mut [u64]) -> Result<(), Broken> {
         let area = self.host.area(check)?;
-        area.read_words(offset, words).ok_or(Broken::Fault(Fault::BadRequest))
+        area.read_words(offset, words)
+            .ok_or(Broken::Fault(Fault::BadRequest))
     }
 
     /// Copies bytes out of the data area.

@@ -1,15 +1,20 @@
 //! NUMERIC to and from text, PostgreSQL's binary form, integers and double precision.
 //!
 //! `parse` accepts what `numeric_in` accepts, `receive` what `numeric_recv` accepts, with the same errors. Must not: compute.
+#![expect(
+    clippy::big_endian_bytes,
+    reason = "PostgreSQL's protocol is big-endian"
+)]
 
 use core::fmt::Write as _;
 
 use num_bigint::{BigInt, BigUint, Sign};
 use num_traits::{ToPrimitive, Zero};
 use strongroom_rpc::Fault;
+use zeroize::{Zeroize as _, Zeroizing};
 
 use super::arithmetic::round_at;
-use super::{Num, SCALE_MAX, WHOLE_DIGITS_MAX, put_small, small, ten};
+use super::{Num, SCALE_MAX, TEN, WHOLE_DIGITS_MAX, put_small, small, ten};
 use crate::input::{Unreadable, is_space, strip_prefix_ignoring_case};
 use crate::value::{Buf, Out, Value};
 
@@ -26,12 +31,10 @@ const GROUP: i64 = 4;
 /// Appends what `numeric_out` prints.
 pub(crate) fn print(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
     if let Some((unscaled, scale)) = small(value) {
-        print_digits(
-            unscaled < 0,
-            &unscaled.unsigned_abs().to_string(),
-            scale,
-            buf,
-        );
+        let mut room = [0; 20];
+        let digits = decimal(unscaled.unsigned_abs(), &mut room);
+        print_digits(unscaled < 0, digits, scale, buf);
+        room.zeroize();
         return Ok(());
     }
     match Num::read(value)? {
@@ -40,37 +43,47 @@ pub(crate) fn print(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
         Num::Inf(true) => buf.extend(b"-Infinity"),
         Num::Fin(unscaled, scale) => {
             let negative = unscaled.sign() == Sign::Minus;
-            print_digits(negative, &unscaled.magnitude().to_string(), scale, buf);
+            let digits = Zeroizing::new(unscaled.magnitude().to_string());
+            print_digits(negative, digits.as_bytes(), scale, buf);
         }
     }
     Ok(())
 }
 
-fn print_digits(negative: bool, digits: &str, scale: u32, buf: &mut Buf) {
+/// The decimal digits of a number, in `room`.
+fn decimal(mut number: u64, room: &mut [u8; 20]) -> &[u8] {
+    let mut at = room.len();
+    loop {
+        at -= 1;
+        room[at] = b'0' + u8::try_from(number % 10).unwrap_or(0);
+        number /= 10;
+        if number == 0 {
+            return &room[at..];
+        }
+    }
+}
+
+fn print_digits(negative: bool, digits: &[u8], scale: u32, buf: &mut Buf) {
     let scale = usize::try_from(scale).unwrap_or(0);
     buf.reserve(digits.len().max(scale + 1) + 2);
     if negative {
         buf.push(b'-');
     }
     let whole = digits.len().saturating_sub(scale);
-    buf.extend(if whole == 0 {
-        b"0"
-    } else {
-        &digits.as_bytes()[..whole]
-    });
+    buf.extend(if whole == 0 { b"0" } else { &digits[..whole] });
     if scale > 0 {
         buf.push(b'.');
         for _ in digits.len()..scale {
             buf.push(b'0');
         }
-        buf.extend(&digits.as_bytes()[whole..]);
+        buf.extend(&digits[whole..]);
     }
 }
 
 /// Reads what `numeric_in` reads.
 pub(crate) fn parse(text: &str, out: &mut Out) -> Result<(), Unreadable> {
     let text = text.trim_start_matches(is_space);
-    const SPECIAL: [(&str, Num); 7] = [
+    static SPECIAL: [(&str, Num); 7] = [
         ("nan", Num::Nan),
         ("infinity", Num::Inf(false)),
         ("+infinity", Num::Inf(false)),
@@ -79,7 +92,10 @@ pub(crate) fn parse(text: &str, out: &mut Out) -> Result<(), Unreadable> {
         ("+inf", Num::Inf(false)),
         ("-inf", Num::Inf(true)),
     ];
-    for (name, number) in SPECIAL {
+    let is_word = text
+        .trim_start_matches(['+', '-'])
+        .starts_with(|c: char| c.is_ascii_alphabetic());
+    for (name, number) in SPECIAL.iter().filter(|_| is_word) {
         if let Some(rest) = strip_prefix_ignoring_case(text, name) {
             if !rest.trim_start_matches(is_space).is_empty() {
                 return Err(Unreadable::Syntax);
@@ -154,7 +170,7 @@ fn assemble(negative: bool, whole: &str, fraction: &str, exponent: i64) -> Resul
     if scale > SCALE_MAX {
         return Err(Unreadable::TooBig);
     }
-    let significant = [whole, fraction].concat();
+    let significant = Zeroizing::new([whole, fraction].concat());
     let significant = significant.trim_start_matches('0');
     if significant.is_empty() {
         return Ok(Num::Fin(BigInt::ZERO, scale));
@@ -163,8 +179,16 @@ fn assemble(negative: bool, whole: &str, fraction: &str, exponent: i64) -> Resul
     if place > WHOLE_DIGITS_MAX {
         return Err(Unreadable::TooBig);
     }
-    let digits = BigUint::parse_bytes(significant.as_bytes(), 10).ok_or(Unreadable::Syntax)?;
     let zeros = u32::try_from(i64::from(scale) - behind).map_err(|_| Unreadable::TooBig)?;
+    if zeros == 0
+        && let Ok(magnitude) = significant.parse::<i64>()
+    {
+        return Ok(Num::Fin(
+            BigInt::from(if negative { -magnitude } else { magnitude }),
+            scale,
+        ));
+    }
+    let digits = BigUint::parse_bytes(significant.as_bytes(), 10).ok_or(Unreadable::Syntax)?;
     let sign = if negative { Sign::Minus } else { Sign::Plus };
     Ok(Num::Fin(
         BigInt::from_biguint(sign, digits * ten(zeros)),
@@ -183,10 +207,27 @@ pub(crate) fn receive(bytes: &[u8], out: &mut Out) -> Result<(), Unreadable> {
     if bytes.len() != 8 + 2 * usize::from(count) || scale & 0x3fff != scale {
         return Err(Unreadable::Binary);
     }
-    let digits: Vec<u16> = words.collect();
-    if digits.iter().any(|digit| *digit > 9999) {
+    if words.clone().any(|digit| digit > 9999) {
         return Err(Unreadable::Binary);
     }
+    if let (0..=8, SIGN_POSITIVE | SIGN_NEGATIVE) = (count, sign) {
+        let magnitude = words
+            .clone()
+            .fold(0_i128, |sum, digit| sum * 10_000 + i128::from(digit));
+        if let Some(unscaled) = at_scale(magnitude, i64::from(count), weight, i64::from(scale)) {
+            put_small(
+                out,
+                if sign == SIGN_NEGATIVE {
+                    -unscaled
+                } else {
+                    unscaled
+                },
+                u32::from(scale),
+            );
+            return Ok(());
+        }
+    }
+    let digits: Vec<u16> = words.collect();
     let number = match sign {
         SIGN_POSITIVE => from_groups(Sign::Plus, &digits, weight, u32::from(scale)),
         SIGN_NEGATIVE => from_groups(Sign::Minus, &digits, weight, u32::from(scale)),
@@ -196,6 +237,19 @@ pub(crate) fn receive(bytes: &[u8], out: &mut Out) -> Result<(), Unreadable> {
         _ => return Err(Unreadable::Binary),
     };
     number.put(out).map_err(|_| Unreadable::TooBig)
+}
+
+/// What `count` base-10000 digits with the first of `weight` are at that scale, when it is computed in 128 bits.
+fn at_scale(magnitude: i128, count: i64, weight: i64, scale: i64) -> Option<i128> {
+    let shift = (weight + 1 - count) * GROUP + scale;
+    let power = usize::try_from(shift.unsigned_abs())
+        .ok()
+        .and_then(|shift| TEN.get(shift));
+    match power {
+        Some(power) if shift >= 0 => magnitude.checked_mul(*power),
+        Some(power) => Some(magnitude / power),
+        None => None,
+    }
 }
 
 /// The number of these base-10000 digits; decimal digits behind `scale` are cut off.
@@ -231,6 +285,11 @@ fn decimal_digits(groups: &[u16]) -> Vec<u8> {
 
 /// Appends what `numeric_send` sends.
 pub(crate) fn send(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
+    if let Some((unscaled, scale)) = small(value)
+        && send_small(unscaled, scale, buf).is_some()
+    {
+        return Ok(());
+    }
     let (sign, unscaled, scale) = match Num::read(value)? {
         Num::Nan => (SIGN_NAN, BigUint::ZERO, 0),
         Num::Inf(false) => (SIGN_INFINITY, BigUint::ZERO, INFINITY_SCALE),
@@ -260,6 +319,47 @@ pub(crate) fn send(value: Value<'_>, buf: &mut Buf) -> Result<(), Fault> {
     Ok(())
 }
 
+/// The same of a word, without allocation. `None`, and nothing appended, when it does not come out in 128 bits.
+fn send_small(unscaled: i64, scale: u32, buf: &mut Buf) -> Option<()> {
+    // The last group ends where a group ends: at most three zeros more.
+    let behind = i64::from(scale);
+    let open = usize::try_from((-behind).rem_euclid(GROUP)).ok()?;
+    let mut rest = u128::from(unscaled.unsigned_abs()) * TEN.get(open)?.unsigned_abs();
+    let mut groups = [0_u16; 6];
+    let mut first = groups.len();
+    while rest > 0 {
+        first -= 1;
+        *groups.get_mut(first)? = u16::try_from(rest % 10_000).ok()?;
+        rest /= 10_000;
+    }
+    let digits = groups.get(first..)?;
+    let trailing = digits.iter().rev().take_while(|digit| **digit == 0).count();
+    let last = -(behind + GROUP - 1).div_euclid(GROUP);
+    let weight = if digits.is_empty() {
+        0
+    } else {
+        last + i64::try_from(digits.len()).ok()? - 1
+    };
+    let digits = digits.get(..digits.len() - trailing)?;
+    let sign = if unscaled < 0 {
+        SIGN_NEGATIVE
+    } else {
+        SIGN_POSITIVE
+    };
+    let weight = i16::try_from(weight).ok()?.cast_unsigned();
+    let head = [
+        u16::try_from(digits.len()).ok()?,
+        weight,
+        sign,
+        u16::try_from(scale).ok()?,
+    ];
+    buf.reserve(8 + 2 * digits.len());
+    head.iter()
+        .chain(digits)
+        .for_each(|word| buf.extend(&word.to_be_bytes()));
+    Some(())
+}
+
 /// Base-10000 digits without zeros at either end, and the weight of the first.
 fn to_groups(unscaled: &BigUint, scale: u32) -> (Vec<u16>, i64) {
     if unscaled.is_zero() {
@@ -268,12 +368,10 @@ fn to_groups(unscaled: &BigUint, scale: u32) -> (Vec<u16>, i64) {
     let mut digits = unscaled.to_radix_be(10);
     let behind = i64::from(scale);
     // Zeros behind, so that the last group ends where a group ends.
-    for _ in 0..(GROUP - behind.rem_euclid(GROUP)).rem_euclid(GROUP) {
-        digits.push(0);
-    }
-    while digits.len() % 4 != 0 {
-        digits.insert(0, 0);
-    }
+    let open = usize::try_from((-behind).rem_euclid(GROUP)).unwrap_or(0);
+    digits.resize(digits.len() + open, 0);
+    let open = digits.len().next_multiple_of(4) - digits.len();
+    digits.splice(0..0, core::iter::repeat_n(0, open));
     let groups: Vec<u16> = digits
         .chunks(4)
         .map(|group| {

@@ -2,6 +2,8 @@
 //!
 //! Numbers with units in any order, `hours:minutes:seconds`, `years-months`, `ago`; `P1Y2M3DT4H5M6S`. Must not: read a field twice.
 
+use strongroom_rpc::function::Field;
+
 use crate::input::{Unreadable, is_space};
 use crate::interval::{DAY, DAYS_PER_MONTH, HOUR, Interval, MINUTE, SECOND};
 
@@ -116,14 +118,45 @@ struct Sum {
     micros: i64,
 }
 
+/// `interval_in` with a field as type modifier, as in `interval '90' day`: a last number without a unit is of it, and what is finer
+/// is cut off (`AdjustIntervalForTypmod`).
+pub(super) fn interval_of(text: &str, field: Field) -> Result<Interval, Unreadable> {
+    let (unit, finest) = match field {
+        Field::Year => (Unit::Year, 0),
+        Field::Month => (Unit::Month, 0),
+        Field::Day => (Unit::Day, 0),
+        Field::Hour => (Unit::Hour, HOUR),
+        Field::Minute => (Unit::Minute, MINUTE),
+        Field::Second => (Unit::Second, 1),
+        _ => return Err(Unreadable::Unsupported),
+    };
+    let mut interval = read(text, unit)?;
+    if unit == Unit::Year {
+        interval.months = interval.months / 12 * 12;
+    }
+    if matches!(unit, Unit::Year | Unit::Month) {
+        interval.days = 0;
+    }
+    interval.time = if finest == 0 {
+        0
+    } else {
+        interval.time / finest * finest
+    };
+    Ok(interval)
+}
+
 /// `interval_in`
 pub(super) fn interval(text: &str) -> Result<Interval, Unreadable> {
+    read(text, Unit::Second)
+}
+
+fn read(text: &str, last: Unit) -> Result<Interval, Unreadable> {
     if text.len() >= TEXT_MAX {
         return Err(Unreadable::Unsupported);
     }
     let sum = match designated(text) {
         Some(sum) => sum?,
-        None => decode(&tokens(text)?)?,
+        None => decode(&tokens(text)?, last)?,
     };
     let months = i64::from(sum.years) * 12 + i64::from(sum.months);
     Ok(Interval {
@@ -172,11 +205,11 @@ fn tokens(text: &str) -> Result<Vec<Token<'_>>, Unreadable> {
 }
 
 /// `DecodeInterval`: from the end, so that units come before their numbers.
-fn decode(tokens: &[Token<'_>]) -> Result<Sum, Unreadable> {
+fn decode(tokens: &[Token<'_>], last: Unit) -> Result<Sum, Unreadable> {
     let mut sum = Sum::default();
     let (mut seen, mut ago) = (0_u32, false);
-    // Without a unit the last number is seconds; in front of a time it is days.
-    let mut current = Some(Unit::Second);
+    // Without a unit the last number is of the literal's; in front of a time it is days.
+    let mut current = Some(last);
     for token in tokens.iter().rev() {
         let mask = match token {
             Token::Word(word) if word == "ago" => {

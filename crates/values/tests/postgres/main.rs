@@ -3,7 +3,14 @@
 //! difference is listed.
 //!
 //! `STRONGROOM_SEED` repeats a run, `STRONGROOM_CASES` sets the cases for each function (2000).
-#![expect(clippy::unwrap_used, reason = "a test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::unwrap_in_result,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    clippy::big_endian_bytes,
+    reason = "a test: it fails where something is wrong, says its seed, and writes files that need not last"
+)]
 
 mod aggregates;
 mod forms;

@@ -6,7 +6,7 @@ use strongroom_format::columns::Kind;
 use strongroom_rpc::function::{Arg, Field, Function};
 use strongroom_values::{Buf, Settings, Value, print};
 
-/// A generator (SplitMix64).
+/// A generator: the mixing of `SplitMix64`.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -384,7 +384,7 @@ pub(crate) fn arguments(random: &mut Random, function: &Function) -> Vec<String>
         .map(|arg| argument(random, function, *arg))
         .collect();
     // Patterns and parts that come from the text itself, so that something matches.
-    let is_search = matches!(function.code, 171 | 172 | 174..=177 | 179);
+    let is_search = matches!(function.code, 171 | 172 | 174..=177 | 179..=182 | 185);
     if is_search && random.one_in(2) {
         args[1] = pattern_of(random, &args[0]);
     }

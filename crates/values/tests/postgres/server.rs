@@ -49,6 +49,11 @@ impl Server {
             user: is_root.then(|| (id(&["-u", "postgres"]), id(&["-g", "postgres"]))),
         };
         server.give(server.path());
+        let version = checked(server.program("postgres").arg("--version"));
+        assert!(
+            version.contains(" 15."),
+            "these tests are about PostgreSQL 15, not {version}"
+        );
         let options = [
             "-U",
             "postgres",

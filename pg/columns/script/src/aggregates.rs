@@ -16,7 +16,10 @@ pub(crate) fn write(out: &mut String) {
     out.push_str("\n-- aggregates\n");
     for kind in Kind::ALL {
         let name = type_name(*kind);
-        if Aggregate::ALL.iter().any(|aggregate| aggregated(*aggregate, *kind)) {
+        if Aggregate::ALL
+            .iter()
+            .any(|aggregate| aggregated(*aggregate, *kind))
+        {
             writeln!(
                 out,
                 "CREATE FUNCTION {name}_final(bigint) RETURNS {name}\n    \
@@ -36,10 +39,18 @@ pub(crate) fn write(out: &mut String) {
 
 /// Whether an aggregate gives values of this kind.
 fn aggregated(aggregate: Aggregate, kind: Kind) -> bool {
-    Kind::ALL.iter().any(|from| aggregate.gives(*from) == Some(kind))
+    Kind::ALL
+        .iter()
+        .any(|from| aggregate.gives(*from) == Some(kind))
 }
 
-fn one(out: &mut String, sql: &str, aggregate: Aggregate, kind: Kind, gives: Kind) -> std::fmt::Result {
+fn one(
+    out: &mut String,
+    sql: &str,
+    aggregate: Aggregate,
+    kind: Kind,
+    gives: Kind,
+) -> std::fmt::Result {
     let of = type_name(kind);
     let args = if aggregate == Aggregate::StringAgg {
         format!("{of}, {of}")

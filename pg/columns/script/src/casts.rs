@@ -1,4 +1,4 @@
-//! Casts between the confidential types, in the contexts in which PostgreSQL casts their base types (pg_cast.dat; what
+//! Casts between the confidential types, in the contexts in which PostgreSQL casts their base types (`pg_cast.dat`; what
 //! PostgreSQL casts through text is an assignment to text and explicit from text).
 //!
 //! Must not: make a cast from or to a plain type.
@@ -16,7 +16,10 @@ const CASTS: std::ops::RangeInclusive<u16> = 300..=399;
 /// Writes every cast.
 pub(crate) fn write(out: &mut String) {
     out.push_str("\n-- casts\n");
-    for function in FUNCTIONS.iter().filter(|function| CASTS.contains(&function.code)) {
+    for function in FUNCTIONS
+        .iter()
+        .filter(|function| CASTS.contains(&function.code))
+    {
         if let ([Arg::Of(from), ..], Gives::Value(to)) = (function.args, function.gives) {
             one(out, function, *from, to).expect("a String takes everything");
         }

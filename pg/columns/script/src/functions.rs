@@ -11,7 +11,15 @@ use strongroom_rpc::function::{ALIASES, FUNCTIONS, Function, Gives};
 use crate::{arguments, result_type};
 
 /// Names that the grammar of PostgreSQL qualifies with `pg_catalog` (gram.y, `SystemFuncName`).
-const BY_SYNTAX: &[&str] = &["extract", "substring", "btrim", "ltrim", "rtrim", "position", "like_escape"];
+const BY_SYNTAX: &[&str] = &[
+    "extract",
+    "substring",
+    "btrim",
+    "ltrim",
+    "rtrim",
+    "position",
+    "like_escape",
+];
 
 /// Writes every function.
 pub(crate) fn write(out: &mut String) {
@@ -27,7 +35,11 @@ pub(crate) fn write(out: &mut String) {
 }
 
 fn one(out: &mut String, name: &str, function: &Function) {
-    let schema = if BY_SYNTAX.contains(&name) { "pg_catalog." } else { "" };
+    let schema = if BY_SYNTAX.contains(&name) {
+        "pg_catalog."
+    } else {
+        ""
+    };
     let symbol = match function.gives {
         Gives::Value(_) => "strongroom_compute",
         Gives::Truth => "strongroom_test",

@@ -24,12 +24,66 @@ struct Comparison {
 }
 
 const COMPARISONS: &[Comparison] = &[
-    Comparison { suffix: "lt", symbol: "<", commutator: ">", negator: ">=", restrict: "scalarltsel", join: "scalarltjoinsel", more: "", strategy: 1 },
-    Comparison { suffix: "le", symbol: "<=", commutator: ">=", negator: ">", restrict: "scalarlesel", join: "scalarlejoinsel", more: "", strategy: 2 },
-    Comparison { suffix: "eq", symbol: "=", commutator: "=", negator: "<>", restrict: "eqsel", join: "eqjoinsel", more: ", HASHES, MERGES", strategy: 3 },
-    Comparison { suffix: "ge", symbol: ">=", commutator: "<=", negator: "<", restrict: "scalargesel", join: "scalargejoinsel", more: "", strategy: 4 },
-    Comparison { suffix: "gt", symbol: ">", commutator: "<", negator: "<=", restrict: "scalargtsel", join: "scalargtjoinsel", more: "", strategy: 5 },
-    Comparison { suffix: "ne", symbol: "<>", commutator: "<>", negator: "=", restrict: "neqsel", join: "neqjoinsel", more: "", strategy: 0 },
+    Comparison {
+        suffix: "lt",
+        symbol: "<",
+        commutator: ">",
+        negator: ">=",
+        restrict: "scalarltsel",
+        join: "scalarltjoinsel",
+        more: "",
+        strategy: 1,
+    },
+    Comparison {
+        suffix: "le",
+        symbol: "<=",
+        commutator: ">=",
+        negator: ">",
+        restrict: "scalarlesel",
+        join: "scalarlejoinsel",
+        more: "",
+        strategy: 2,
+    },
+    Comparison {
+        suffix: "eq",
+        symbol: "=",
+        commutator: "=",
+        negator: "<>",
+        restrict: "eqsel",
+        join: "eqjoinsel",
+        more: ", HASHES, MERGES",
+        strategy: 3,
+    },
+    Comparison {
+        suffix: "ge",
+        symbol: ">=",
+        commutator: "<=",
+        negator: "<",
+        restrict: "scalargesel",
+        join: "scalargejoinsel",
+        more: "",
+        strategy: 4,
+    },
+    Comparison {
+        suffix: "gt",
+        symbol: ">",
+        commutator: "<",
+        negator: "<=",
+        restrict: "scalargtsel",
+        join: "scalargtjoinsel",
+        more: "",
+        strategy: 5,
+    },
+    Comparison {
+        suffix: "ne",
+        symbol: "<>",
+        commutator: "<>",
+        negator: "=",
+        restrict: "neqsel",
+        join: "neqjoinsel",
+        more: "",
+        strategy: 0,
+    },
 ];
 
 /// Writes comparison of every type. It is IMMUTABLE, because an index needs it to be.
@@ -64,7 +118,10 @@ fn compared(out: &mut String, name: &str) -> std::fmt::Result {
          CREATE FUNCTION {name}_hash_extended({name}, bigint) RETURNS bigint\n    \
          AS 'MODULE_PATHNAME', 'strongroom_hash_extended' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;"
     )?;
-    writeln!(out, "CREATE OPERATOR CLASS {name}_ops DEFAULT FOR TYPE {name} USING btree AS")?;
+    writeln!(
+        out,
+        "CREATE OPERATOR CLASS {name}_ops DEFAULT FOR TYPE {name} USING btree AS"
+    )?;
     for one in COMPARISONS.iter().filter(|one| one.strategy > 0) {
         writeln!(out, "    OPERATOR {} {},", one.strategy, one.symbol)?;
     }
@@ -76,7 +133,7 @@ fn compared(out: &mut String, name: &str) -> std::fmt::Result {
     )
 }
 
-/// Operators of computing: symbol, function, and what is said of it beside (PostgreSQL's pg_operator.dat).
+/// Operators of computing: symbol, function, and what is said of it beside (PostgreSQL's `pg_operator.dat`).
 const COMPUTING: &[(&str, &str, &str)] = &[
     ("+", "int4pl", ", COMMUTATOR = +"),
     ("-", "int4mi", ""),
@@ -102,11 +159,31 @@ const COMPUTING: &[(&str, &str, &str)] = &[
     ("%", "numeric_mod", ""),
     ("-", "numeric_uminus", ""),
     ("||", "textcat", ""),
-    ("~~", "textlike", ", NEGATOR = !~~, RESTRICT = likesel, JOIN = likejoinsel"),
-    ("!~~", "textnlike", ", NEGATOR = ~~, RESTRICT = nlikesel, JOIN = nlikejoinsel"),
-    ("~~*", "texticlike", ", NEGATOR = !~~*, RESTRICT = iclikesel, JOIN = iclikejoinsel"),
-    ("!~~*", "texticnlike", ", NEGATOR = ~~*, RESTRICT = icnlikesel, JOIN = icnlikejoinsel"),
-    ("^@", "starts_with", ", RESTRICT = prefixsel, JOIN = prefixjoinsel"),
+    (
+        "~~",
+        "textlike",
+        ", NEGATOR = !~~, RESTRICT = likesel, JOIN = likejoinsel",
+    ),
+    (
+        "!~~",
+        "textnlike",
+        ", NEGATOR = ~~, RESTRICT = nlikesel, JOIN = nlikejoinsel",
+    ),
+    (
+        "~~*",
+        "texticlike",
+        ", NEGATOR = !~~*, RESTRICT = iclikesel, JOIN = iclikejoinsel",
+    ),
+    (
+        "!~~*",
+        "texticnlike",
+        ", NEGATOR = ~~*, RESTRICT = icnlikesel, JOIN = icnlikejoinsel",
+    ),
+    (
+        "^@",
+        "starts_with",
+        ", RESTRICT = prefixsel, JOIN = prefixjoinsel",
+    ),
     ("||", "byteacat", ""),
     ("+", "date_pli", ""),
     ("-", "date_mii", ""),
@@ -145,7 +222,11 @@ fn operands(function: &Function) -> String {
     let operand = |side: &str, arg: Arg| format!("{side} = {}", arg_type(arg));
     match function.args {
         [only] => operand("RIGHTARG", *only),
-        [left, right, ..] => format!("{}, {}", operand("LEFTARG", *left), operand("RIGHTARG", *right)),
+        [left, right, ..] => format!(
+            "{}, {}",
+            operand("LEFTARG", *left),
+            operand("RIGHTARG", *right)
+        ),
         [] => String::new(),
     }
 }

@@ -1,6 +1,6 @@
 //! The types: eight bytes by value, with envelopes as their text and binary forms.
 //!
-//! Categories mirror PostgreSQL's (pg_type.dat) so that operators of mixed types resolve as they do for the base types; they are
+//! Categories mirror PostgreSQL's (`pg_type.dat`) so that operators of mixed types resolve as they do for the base types; they are
 //! lower-case letters because the upper-case ones are PostgreSQL's. Must not: make a cast from or to a plain type.
 
 use std::fmt::Write;
@@ -39,9 +39,19 @@ fn one(out: &mut String, kind: Kind) -> std::fmt::Result {
     let name = type_name(kind);
     writeln!(out, "\n-- {name}\nCREATE TYPE {name};")?;
     let forms = [
-        ("in", "cstring, oid, integer", name.as_str(), "strongroom_in"),
+        (
+            "in",
+            "cstring, oid, integer",
+            name.as_str(),
+            "strongroom_in",
+        ),
         ("out", name.as_str(), "cstring", "strongroom_out"),
-        ("recv", "internal, oid, integer", name.as_str(), "strongroom_recv"),
+        (
+            "recv",
+            "internal, oid, integer",
+            name.as_str(),
+            "strongroom_recv",
+        ),
         ("send", name.as_str(), "bytea", "strongroom_send"),
     ];
     for (suffix, args, result, symbol) in forms {
@@ -66,7 +76,10 @@ fn one(out: &mut String, kind: Kind) -> std::fmt::Result {
         "CREATE TYPE {name} (\n    INPUT = {name}_in, OUTPUT = {name}_out, RECEIVE = {name}_recv, SEND = {name}_send,"
     )?;
     if typmod {
-        writeln!(out, "    TYPMOD_IN = {name}_typmod_in, TYPMOD_OUT = {name}_typmod_out,")?;
+        writeln!(
+            out,
+            "    TYPMOD_IN = {name}_typmod_in, TYPMOD_OUT = {name}_typmod_out,"
+        )?;
     }
     writeln!(
         out,
@@ -78,5 +91,9 @@ fn one(out: &mut String, kind: Kind) -> std::fmt::Result {
     } else {
         "kept outside of the server"
     };
-    writeln!(out, "COMMENT ON TYPE {name} IS 'confidential {}: {comment}';", kind.base())
+    writeln!(
+        out,
+        "COMMENT ON TYPE {name} IS 'confidential {}: {comment}';",
+        kind.base()
+    )
 }

@@ -1,0 +1,107 @@
+//! Column keys: what envelopes are sealed under, derived from keys of the keyring.
+//!
+//! A keyring key is never used itself: the column key's id and the column key are derived from it with labels of their own
+//! (docs/spec/columns.md), so the id can stand in every envelope and says nothing of the key.
+//! Must not: print or copy a key; count messages (2^32 envelopes for one key at the most: rotate before).
+
+use std::collections::BTreeMap;
+
+use strongroom_crypto::{CryptoError, GcmKey, SecretKey, hkdf, hkdf_bytes};
+use strongroom_keyring::{Error, Keyring};
+
+/// HKDF label of a column key; the salt is its id.
+pub const COLUMN_LABEL: &[u8] = b"strongroom/v1/column";
+/// HKDF label of a column key's id; no salt.
+pub const COLUMN_ID_LABEL: &[u8] = b"strongroom/v1/column-id";
+
+/// Every column key at hand: all of them open, one of them seals.
+pub struct ColumnKeys {
+    all: BTreeMap<[u8; 16], GcmKey>,
+    sealing_id: [u8; 16],
+    sealing: GcmKey,
+}
+
+impl ColumnKeys {
+    /// The column keys of every version of the keyring's key `name`; its newest active version seals.
+    ///
+    /// # Errors
+    /// What the keyring says: SR-2003, SR-2012; SR-5001 when the host refuses memory.
+    pub fn from_keyring(keyring: &Keyring, name: &str) -> Result<Self, Error> {
+        let active = keyring.key(name, None)?;
+        let mut keys = Vec::new();
+        for info in keyring.list().into_iter().filter(|info| info.name == name) {
+            keys.push(keyring.key(name, Some(info.version))?);
+        }
+        keys.push(active);
+        Ok(Self::from_keys(&keys)?)
+    }
+
+    /// The column keys of these keys; the last one seals.
+    ///
+    /// # Errors
+    /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::TooLong`] when there is no key.
+    pub fn from_keys(keys: &[SecretKey]) -> Result<Self, CryptoError> {
+        let last = keys.last().ok_or(CryptoError::TooLong)?;
+        let (sealing_id, sealing) = column_key(last)?;
+        let mut all = BTreeMap::new();
+        for key in keys {
+            let (id, key) = column_key(key)?;
+            all.insert(id, key);
+        }
+        Ok(Self {
+            all,
+            sealing_id,
+            sealing,
+        })
+    }
+
+    /// The key of this id.
+    pub(crate) fn find(&self, id: &[u8; 16]) -> Option<&GcmKey> {
+        self.all.get(id)
+    }
+
+    /// The key that new envelopes are sealed under, and its id.
+    pub(crate) fn sealing(&self) -> ([u8; 16], &GcmKey) {
+        (self.sealing_id, &self.sealing)
+    }
+
+    /// The ids of all keys.
+    pub fn ids(&self) -> impl Iterator<Item = [u8; 16]> {
+        self.all.keys().copied()
+    }
+}
+
+/// The column key that belongs to a key of the keyring, with its id: what the data owner releases to the zone.
+///
+/// # Errors
+/// [`CryptoError::OutOfLockedMemory`].
+pub fn derive(key: &SecretKey) -> Result<([u8; 16], SecretKey), CryptoError> {
+    let bytes = hkdf_bytes(key, &[], COLUMN_ID_LABEL, 16)?;
+    let id = bytes
+        .as_slice()
+        .try_into()
+        .map_err(|_| CryptoError::TooLong)?;
+    Ok((id, hkdf(key, &id, COLUMN_LABEL)?))
+}
+
+fn column_key(key: &SecretKey) -> Result<([u8; 16], GcmKey), CryptoError> {
+    let (id, key) = derive(key)?;
+    Ok((id, GcmKey::new(&key)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_key_is_found_again_and_is_not_its_keyring_key() {
+        let root = SecretKey::generate().unwrap();
+        let (id, key) = derive(&root).unwrap();
+        let (again_id, again) = derive(&root).unwrap();
+        assert_eq!(id, again_id);
+        assert!(key.ct_eq(&again) && !key.ct_eq(&root));
+        let (other, _) = derive(&SecretKey::generate().unwrap()).unwrap();
+        assert_ne!(id, other);
+        assert!(ColumnKeys::from_keys(&[]).is_err());
+    }
+}

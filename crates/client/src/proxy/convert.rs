@@ -1,0 +1,477 @@
+//! Values between the forms that the client speaks and the envelopes that the server keeps.
+//!
+//! Must not: put a value into an error.
+
+use std::sync::Arc;
+
+use strongroom_format::columns::Kind;
+use strongroom_values::{Buf, Out, Unreadable, Zone};
+use zeroize::Zeroizing;
+
+use super::session::{ResultColumn, Settings};
+use super::wire::{Builder, Fields};
+use crate::envelope::{self, EnvelopeError};
+use crate::keys::ColumnKeys;
+use crate::sql::catalog::{Catalog, EncType, base_array_oid};
+use crate::sql::refusal::Refusal;
+
+/// Most dimensions of an array (`MAXDIM`).
+const DIMENSIONS_MAX: i32 = 6;
+/// Format code of text.
+pub(crate) const TEXT: i16 = 0;
+/// Format code of the binary form.
+pub(crate) const BINARY: i16 = 1;
+
+/// The format of the field at this place: none means text for all, one means the same for all.
+pub(crate) fn formats_at(formats: &[i16], at: usize) -> i16 {
+    match formats {
+        [] => TEXT,
+        [all] => *all,
+        each => each.get(at).copied().unwrap_or(TEXT),
+    }
+}
+
+/// The type that the client is shown for a type of the server's.
+pub(crate) fn shown_oid(catalog: &Catalog, oid: u32) -> u32 {
+    match catalog.enc_type(oid) {
+        Some(EncType { kind, array: false }) => kind.base_oid(),
+        Some(EncType { kind, array: true }) => base_array_oid(kind),
+        None => oid,
+    }
+}
+
+/// Rewrites a `RowDescription` with base types into `shown`, and gives the columns. `None` when it does not have its form.
+pub(crate) fn shown_columns(
+    catalog: &Catalog,
+    body: &[u8],
+    shown: &mut Vec<u8>,
+) -> Option<Vec<ResultColumn>> {
+    let mut fields = Fields(body);
+    let count = fields.count()?;
+    shown.extend_from_slice(body.get(..2)?);
+    let mut columns = Vec::with_capacity(count);
+    for _ in 0..count {
+        let name = fields.string()?;
+        let origin = fields.bytes(6)?;
+        let oid = fields.oid()?;
+        let (length, modifier) = (fields.bytes(2)?, fields.bytes(4)?);
+        let format = fields.int16()?;
+        let enc = catalog.enc_type(oid);
+        columns.push(ResultColumn { enc, format });
+        let mut message = Vec::new();
+        let mut field = Builder::untagged(&mut message);
+        field
+            .string(name)
+            .bytes(origin)
+            .oid(shown_oid(catalog, oid));
+        match enc {
+            Some(EncType { kind, array: false }) => {
+                let len = kind.fixed_len().and_then(|len| i16::try_from(len).ok());
+                field.int16(len.unwrap_or(-1));
+                // Precision and scale are packed as for numeric; no other confidential type has a modifier.
+                if kind == Kind::Numeric {
+                    field.bytes(modifier)
+                } else {
+                    field.int32(-1)
+                };
+            }
+            Some(EncType { array: true, .. }) => {
+                field.int16(-1).int32(-1);
+            }
+            None => {
+                field.bytes(length).bytes(modifier);
+            }
+        }
+        field.int16(format);
+        shown.extend_from_slice(message.get(4..)?);
+    }
+    Some(columns)
+}
+
+/// The type that the server gets for a confidential parameter that the client declares as `declared`. 0 leaves it to the server;
+/// `None`: no confidential type stands for it.
+pub(crate) fn declared_oid(catalog: &Catalog, declared: u32) -> Option<u32> {
+    // 0 and unknown.
+    if matches!(declared, 0 | 705) || catalog.enc_type(declared).is_some() {
+        return Some(if declared == 705 { 0 } else { declared });
+    }
+    catalog.oid(declared_type(declared)?)
+}
+
+/// What a declared type's values are (OIDs fixed in `pg_type.dat`).
+fn declared_type(oid: u32) -> Option<EncType> {
+    let scalar = |oid: u32| match oid {
+        // int2; float4; varchar, bpchar, name.
+        21 => Some(Kind::Int4),
+        700 => Some(Kind::Float8),
+        1043 | 1042 | 19 => Some(Kind::Text),
+        other => Kind::ALL
+            .iter()
+            .copied()
+            .find(|kind| kind.base_oid() == other),
+    };
+    let array = |oid: u32| match oid {
+        1015 | 1014 | 1003 => Some(Kind::Text),
+        other => Kind::ALL
+            .iter()
+            .copied()
+            .find(|kind| base_array_oid(*kind) == other),
+    };
+    let scalar = scalar(oid).map(|kind| EncType { kind, array: false });
+    scalar.or_else(|| array(oid).map(|kind| EncType { kind, array: true }))
+}
+
+/// Converts values of one session.
+pub(crate) struct Converter<'a> {
+    keys: &'a ColumnKeys,
+    settings: &'a Settings,
+}
+
+impl<'a> Converter<'a> {
+    pub(crate) const fn new(keys: &'a ColumnKeys, settings: &'a Settings) -> Self {
+        Self { keys, settings }
+    }
+
+    /// What the server sent, in its format, as the client sees it in the same format.
+    pub(crate) fn reveal(
+        &self,
+        of: EncType,
+        format: i16,
+        bytes: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+        match (of.array, format) {
+            (false, BINARY) => envelope::open(self.keys, of.kind, bytes).map_err(unopened),
+            (false, _) => self.reveal_text(of.kind, bytes),
+            (true, BINARY) => elements(bytes, of.kind.base_oid(), |bytes| {
+                envelope::open(self.keys, of.kind, bytes).map_err(unopened)
+            }),
+            (true, _) => self.reveal_array(of.kind, bytes),
+        }
+    }
+
+    /// As [`Self::reveal`] for the text form of one value.
+    pub(crate) fn reveal_text(
+        &self,
+        kind: Kind,
+        text: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+        let sealed = envelope::from_text(text).map_err(unopened)?;
+        let value = envelope::open(self.keys, kind, &sealed).map_err(unopened)?;
+        self.to_text(kind, &value)
+    }
+
+    /// What the client sent for a parameter, in the form of the type it declared, as the server gets it.
+    ///
+    /// # Errors
+    /// The value is not one of its type.
+    pub(crate) fn conceal(
+        &self,
+        catalog: &Arc<Catalog>,
+        of: EncType,
+        declared: u32,
+        format: i16,
+        bytes: &[u8],
+    ) -> Result<(i16, Vec<u8>), Refusal> {
+        if catalog.enc_type(declared).is_some() {
+            // A client that knows the confidential types sends envelopes.
+            return Ok((format, bytes.to_vec()));
+        }
+        match (of.array, format) {
+            (false, TEXT) => Ok((BINARY, self.conceal_text(of.kind, bytes)?)),
+            (false, BINARY) => Ok((
+                BINARY,
+                self.seal(of.kind, &widened(of.kind, declared, bytes)?)?,
+            )),
+            (true, TEXT) => Ok((TEXT, self.conceal_array(of.kind, bytes)?)),
+            (true, BINARY) => {
+                let oid = catalog
+                    .oid(EncType {
+                        kind: of.kind,
+                        array: false,
+                    })
+                    .unwrap_or(0);
+                let sealed = elements(bytes, oid, |bytes| {
+                    Ok(Zeroizing::new(self.seal(of.kind, bytes)?))
+                })?;
+                Ok((BINARY, sealed.to_vec()))
+            }
+            _ => Err(Refusal::protocol(
+                "a parameter has a format that does not exist",
+            )),
+        }
+    }
+
+    /// The envelope of a value in the binary form of its base type.
+    pub(crate) fn conceal_binary(&self, kind: Kind, bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
+        self.seal(kind, bytes)
+    }
+
+    /// The envelope of a value in the text form of its type.
+    pub(crate) fn conceal_text(&self, kind: Kind, text: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let value = self.to_binary(kind, text)?;
+        self.seal(kind, &value)
+    }
+
+    fn seal(&self, kind: Kind, value: &[u8]) -> Result<Vec<u8>, Refusal> {
+        // What no server would take as this type's binary form is not sealed either: it would be found out too late.
+        strongroom_values::receive(kind, value, &mut Out::new())
+            .map_err(|why| unreadable(kind, why))?;
+        envelope::seal(self.keys, kind, value)
+            .map_err(|_| Refusal::value("58000", "the system's random number generator failed"))
+    }
+
+    /// The binary form of a value's text form.
+    fn to_binary(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+        let text = std::str::from_utf8(text).map_err(|_| unreadable(kind, Unreadable::Encoding))?;
+        self.speaks(text.is_ascii())?;
+        let (mut value, mut binary) = (Out::new(), Buf::new());
+        let settings = self.values_settings(kind)?;
+        strongroom_values::parse(kind, text, &settings, &mut value)
+            .map_err(|why| unreadable(kind, why))?;
+        strongroom_values::send(kind, value.value(), &mut binary)
+            .map_err(|_| unreadable(kind, Unreadable::Syntax))?;
+        Ok(Zeroizing::new(binary.as_slice().to_vec()))
+    }
+
+    /// The text form of a value's binary form.
+    fn to_text(&self, kind: Kind, bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+        let dated = matches!(kind, Kind::Date | Kind::Timestamp | Kind::Timestamptz);
+        if dated && !self.settings.date_style.starts_with("ISO") {
+            return Err(Refusal::value(
+                "0A000",
+                "confidential dates are written in DateStyle ISO only: SET DateStyle TO ISO",
+            ));
+        }
+        if kind == Kind::Interval && self.settings.interval_style != "postgres" {
+            return Err(Refusal::value(
+                "0A000",
+                "confidential intervals are written in IntervalStyle postgres only",
+            ));
+        }
+        let invalid = || Refusal::value("22P03", "an envelope holds no value of its type");
+        let (mut value, mut text) = (Out::new(), Buf::new());
+        strongroom_values::receive(kind, bytes, &mut value).map_err(|_| invalid())?;
+        strongroom_values::print(kind, value.value(), &self.values_settings(kind)?, &mut text)
+            .map_err(|_| invalid())?;
+        self.speaks(text.as_slice().is_ascii())?;
+        Ok(Zeroizing::new(text.as_slice().to_vec()))
+    }
+
+    /// The settings that the value's forms depend on.
+    fn values_settings(&self, kind: Kind) -> Result<strongroom_values::Settings, Refusal> {
+        match &self.settings.zone {
+            Some(zone) => Ok(strongroom_values::Settings { zone: zone.clone() }),
+            None if kind != Kind::Timestamptz => {
+                Ok(strongroom_values::Settings { zone: Zone::utc() })
+            }
+            None => Err(Refusal::value(
+                "0A000",
+                "the session's time zone is none of the IANA database's: SET TimeZone to one",
+            )),
+        }
+    }
+
+    /// Text is UTF-8; in other encodings only what is the same there.
+    fn speaks(&self, ascii: bool) -> Result<(), Refusal> {
+        if ascii
+            || matches!(
+                self.settings.client_encoding.as_str(),
+                "UTF8" | "UNICODE" | "SQL_ASCII"
+            )
+        {
+            return Ok(());
+        }
+        Err(Refusal::value(
+            "0A000",
+            "confidential text needs client_encoding UTF8",
+        ))
+    }
+
+    /// The server's text form of an array: envelopes need no quotes.
+    fn reveal_array(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+        let mut out = Zeroizing::new(Vec::new());
+        let mut rest = bounds(text, &mut out);
+        while let Some((byte, after)) = rest.split_first() {
+            if matches!(byte, b'{' | b'}' | b',') {
+                out.push(*byte);
+                rest = after;
+                continue;
+            }
+            let len = rest
+                .iter()
+                .position(|byte| matches!(byte, b'{' | b'}' | b','))
+                .unwrap_or(rest.len());
+            let (token, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+            rest = after;
+            if token == b"NULL" {
+                out.extend_from_slice(token);
+                continue;
+            }
+            let value = self.reveal_text(kind, token)?;
+            out.push(b'"');
+            for byte in value.iter() {
+                if matches!(byte, b'"' | b'\\') {
+                    out.push(b'\\');
+                }
+                out.push(*byte);
+            }
+            out.push(b'"');
+        }
+        Ok(out)
+    }
+
+    /// The client's text form of an array (src/backend/utils/adt/arrayfuncs.c, `array_in`).
+    fn conceal_array(&self, kind: Kind, text: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let malformed = || Refusal::value("22P02", "malformed array literal");
+        let mut out = Vec::new();
+        let mut bytes = bounds(text.trim_ascii(), &mut out)
+            .iter()
+            .copied()
+            .peekable();
+        while let Some(byte) = bytes.next() {
+            if matches!(byte, b'{' | b'}' | b',') || byte.is_ascii_whitespace() {
+                out.push(byte);
+                continue;
+            }
+            let quoted = byte == b'"';
+            let mut token = Zeroizing::new(Vec::new());
+            if !quoted {
+                token.push(if byte == b'\\' {
+                    bytes.next().ok_or_else(malformed)?
+                } else {
+                    byte
+                });
+            }
+            loop {
+                match bytes.peek().copied() {
+                    Some(b'"') if quoted => {
+                        bytes.next();
+                        break;
+                    }
+                    Some(b'{' | b'}' | b',') if !quoted => break,
+                    Some(b'\\') => {
+                        bytes.next();
+                        token.push(bytes.next().ok_or_else(malformed)?);
+                    }
+                    Some(byte) => {
+                        bytes.next();
+                        token.push(byte);
+                    }
+                    None => return Err(malformed()),
+                }
+            }
+            let value = if quoted {
+                token.as_slice()
+            } else {
+                token.trim_ascii_end()
+            };
+            if !quoted && value.eq_ignore_ascii_case(b"NULL") {
+                out.extend_from_slice(b"NULL");
+            } else {
+                out.extend_from_slice(
+                    envelope::to_text(&self.conceal_text(kind, value)?).as_bytes(),
+                );
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Copies the bounds that may stand before an array: `[1:2]={..}`.
+fn bounds<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
+    if text.first() != Some(&b'[') {
+        return text;
+    }
+    let len = text
+        .iter()
+        .position(|byte| *byte == b'=')
+        .map_or(0, |at| at.saturating_add(1));
+    let (bounds, rest) = text.split_at_checked(len).unwrap_or((&[], text));
+    out.extend_from_slice(bounds);
+    rest
+}
+
+/// Rewrites each element of an array in its binary form, and the type of the elements.
+fn elements(
+    bytes: &[u8],
+    oid: u32,
+    mut each: impl FnMut(&[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal>,
+) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    let malformed = || Refusal::value("22P03", "malformed array in binary form");
+    let mut fields = Fields(bytes);
+    let dimensions = fields
+        .int32()
+        .filter(|count| (0..=DIMENSIONS_MAX).contains(count))
+        .ok_or_else(malformed)?;
+    let flags = fields.int32().ok_or_else(malformed)?;
+    fields.oid().ok_or_else(malformed)?;
+    let mut framed = Vec::new();
+    let mut out = Builder::untagged(&mut framed);
+    out.int32(dimensions).int32(flags).oid(oid);
+    let mut count = usize::from(dimensions > 0);
+    for _ in 0..dimensions {
+        let (len, bound) = (
+            fields.int32().ok_or_else(malformed)?,
+            fields.int32().ok_or_else(malformed)?,
+        );
+        out.int32(len).int32(bound);
+        count = usize::try_from(len)
+            .ok()
+            .and_then(|len| count.checked_mul(len))
+            .ok_or_else(malformed)?;
+    }
+    for _ in 0..count {
+        match fields.value().ok_or_else(malformed)? {
+            Some(bytes) => out.value(Some(each(bytes)?.as_slice())),
+            None => out.value(None),
+        };
+    }
+    if !fields.0.is_empty() {
+        return Err(malformed());
+    }
+    Ok(Zeroizing::new(framed.split_off(4)))
+}
+
+/// A binary value of the declared type as one of the confidential type's base.
+#[expect(
+    clippy::big_endian_bytes,
+    reason = "PostgreSQL's binary forms are big-endian"
+)]
+fn widened(kind: Kind, declared: u32, bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    let malformed = || {
+        Refusal::value(
+            "22P03",
+            &format!("incorrect binary data format for type {}", kind.base()),
+        )
+    };
+    Ok(Zeroizing::new(match declared {
+        21 => {
+            let number = i16::from_be_bytes(bytes.try_into().map_err(|_| malformed())?);
+            i32::from(number).to_be_bytes().to_vec()
+        }
+        700 => {
+            let number = f32::from_be_bytes(bytes.try_into().map_err(|_| malformed())?);
+            f64::from(number).to_be_bytes().to_vec()
+        }
+        _ => bytes.to_vec(),
+    }))
+}
+
+fn unreadable(kind: Kind, why: Unreadable) -> Refusal {
+    Refusal::value(
+        why.sqlstate(kind),
+        &format!("{}: {}", kind.base(), why.message()),
+    )
+}
+
+fn unopened(error: EnvelopeError) -> Refusal {
+    let message = match error {
+        EnvelopeError::Malformed => "the server sent something that is no envelope",
+        EnvelopeError::UnknownKey => {
+            "the server sent a value under a column key that the keyring does not hold"
+        }
+        EnvelopeError::OtherKind => "the server sent a value of another type than it said",
+        EnvelopeError::NotAuthentic => "the server sent an envelope that is damaged or forged",
+    };
+    Refusal::value("22P03", message)
+}

@@ -1,0 +1,528 @@
+//! COPY's data: the fields of confidential columns are encrypted on the way in and decrypted on the way out.
+//!
+//! The formats are those of src/backend/commands/copyfromparse.c and copyto.c. A message may end anywhere in a row, so rows are gathered
+//! first. Must not: guess; what is not understood exactly is refused when the statement is planned.
+
+use std::sync::Arc;
+
+use strongroom_format::columns::Kind;
+use zeroize::Zeroizing;
+
+use super::convert::{BINARY, Converter};
+use super::session::Settings;
+use super::wire::{Builder, Fields};
+use crate::envelope;
+use crate::keys::ColumnKeys;
+use crate::sql::catalog::EncType;
+use crate::sql::refusal::Refusal;
+use crate::sql::{Copy, CopyFormat, CopyOptions};
+
+/// What binary COPY begins with.
+const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
+/// Longest row, as in PostgreSQL.
+const ROW_MAX: usize = 0x3fff_ffff;
+
+/// Which columns are confidential, and how the stream is written.
+pub(crate) struct Transform {
+    columns: Vec<Option<Kind>>,
+    options: CopyOptions,
+}
+
+impl Transform {
+    /// The transformation for a planned COPY. `None` when there is nothing to transform.
+    ///
+    /// # Errors
+    /// The statement uses what cannot be done exactly.
+    pub(crate) fn of(copy: &Copy) -> Result<Option<Arc<Self>>, Refusal> {
+        const HINT: &str = "Use INSERT, or another form of COPY.";
+        let Some(columns) = copy.columns.clone() else {
+            return Err(Refusal::statement(
+                "COPY of columns whose types the proxy cannot tell",
+                HINT,
+            ));
+        };
+        if columns.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        if let Some(option) = &copy.options.other {
+            let message = format!(
+                "COPY with the option {} and confidential columns",
+                option.to_uppercase()
+            );
+            return Err(Refusal::statement(&message, HINT));
+        }
+        Ok(Some(Arc::new(Self {
+            columns,
+            options: copy.options.clone(),
+        })))
+    }
+}
+
+/// One direction of one COPY.
+struct Stream {
+    transform: Arc<Transform>,
+    keys: Arc<ColumnKeys>,
+    settings: Settings,
+    pending: Zeroizing<Vec<u8>>,
+    /// Header row or binary header are still to come.
+    header: bool,
+    concealing: bool,
+    /// The end marker has come; what follows is passed over by the server.
+    ended: bool,
+}
+
+/// Data from the client to the server.
+pub(crate) struct Incoming(Stream);
+/// Data from the server to the client.
+pub(crate) struct Outgoing(Stream);
+
+impl Incoming {
+    pub(crate) fn new(
+        transform: Arc<Transform>,
+        keys: Arc<ColumnKeys>,
+        settings: Settings,
+    ) -> Self {
+        Self(Stream::new(transform, keys, settings, true))
+    }
+
+    /// Takes in a piece and appends the rows that are whole.
+    pub(crate) fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        self.0.push(piece, out)
+    }
+
+    /// The client is done: appends a last row without a newline.
+    pub(crate) fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        self.0.finish(out)
+    }
+}
+
+impl Outgoing {
+    pub(crate) fn new(
+        transform: Arc<Transform>,
+        keys: Arc<ColumnKeys>,
+        settings: Settings,
+    ) -> Self {
+        Self(Stream::new(transform, keys, settings, false))
+    }
+
+    /// Takes in a piece and appends the rows that are whole.
+    pub(crate) fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        self.0.push(piece, out)
+    }
+}
+
+impl Stream {
+    fn new(
+        transform: Arc<Transform>,
+        keys: Arc<ColumnKeys>,
+        settings: Settings,
+        concealing: bool,
+    ) -> Self {
+        let header = transform.options.header || transform.options.format == CopyFormat::Binary;
+        Self {
+            transform,
+            keys,
+            settings,
+            pending: Zeroizing::new(Vec::new()),
+            header,
+            concealing,
+            ended: false,
+        }
+    }
+
+    fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        self.pending.extend_from_slice(piece);
+        let pending = std::mem::take(&mut self.pending);
+        let mut rest = pending.as_slice();
+        while let Some(len) = self.row_len(rest)? {
+            let (row, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+            self.row(row, out)?;
+            rest = after;
+        }
+        if rest.len() > ROW_MAX {
+            return Err(Refusal::value("54000", "a row of COPY is longer than 1 GB"));
+        }
+        self.pending = Zeroizing::new(rest.to_vec());
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let rest = std::mem::take(&mut self.pending);
+        if rest.is_empty() || self.ended {
+            return Ok(());
+        }
+        if self.transform.options.format == CopyFormat::Binary {
+            return Err(Refusal::value("22P04", "unexpected EOF in COPY data"));
+        }
+        self.row(&rest, out)
+    }
+
+    /// Length of the first row with its end, or `None` when more has to come.
+    fn row_len(&self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        match self.transform.options.format {
+            CopyFormat::Text => Ok(text_row_len(bytes)),
+            CopyFormat::Csv => Ok(csv_row_len(bytes, &self.transform.options)),
+            CopyFormat::Binary => binary_row_len(bytes, self.header),
+        }
+    }
+
+    fn row(&mut self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let end_marker =
+            self.transform.options.format != CopyFormat::Binary && trimmed(row).0 == b"\\.";
+        if self.ended || end_marker {
+            self.ended = true;
+            out.extend_from_slice(row);
+            return Ok(());
+        }
+        if std::mem::take(&mut self.header) {
+            out.extend_from_slice(row);
+            return Ok(());
+        }
+        match self.transform.options.format {
+            CopyFormat::Text => self.text_row(row, out),
+            CopyFormat::Csv => self.csv_row(row, out),
+            CopyFormat::Binary => self.binary_row(row, out),
+        }
+    }
+
+    fn text_row(&self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let options = &self.transform.options;
+        let (line, end) = trimmed(row);
+        let mut rest = line;
+        let mut at = 0;
+        loop {
+            let len = text_field_len(rest, options.delimiter);
+            let (field, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+            match self.kind(at) {
+                Some(kind) if field != options.null => {
+                    let value = Zeroizing::new(unescaped(field));
+                    let converted = self.converted(kind, &value)?;
+                    escape_text(&converted, options.delimiter, out);
+                }
+                _ => out.extend_from_slice(field),
+            }
+            at = usize::saturating_add(at, 1);
+            let Some((delimiter, next)) = after.split_first() else {
+                break;
+            };
+            out.push(*delimiter);
+            rest = next;
+        }
+        out.extend_from_slice(end);
+        self.checked(at)
+    }
+
+    fn csv_row(&self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let options = &self.transform.options;
+        let (line, end) = trimmed(row);
+        let mut rest = line;
+        let mut at = 0;
+        loop {
+            let (len, value, quoted) = csv_field(rest, options);
+            let (field, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+            match self.kind(at) {
+                Some(kind) if quoted || *value != options.null => {
+                    let converted = self.converted(kind, &value)?;
+                    quote_csv(&converted, options, out);
+                }
+                _ => out.extend_from_slice(field),
+            }
+            at = usize::saturating_add(at, 1);
+            let Some((delimiter, next)) = after.split_first() else {
+                break;
+            };
+            out.push(*delimiter);
+            rest = next;
+        }
+        out.extend_from_slice(end);
+        self.checked(at)
+    }
+
+    fn binary_row(&mut self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let mut fields = Fields(row);
+        let count = fields.int16().ok_or_else(malformed)?;
+        if count == -1 {
+            self.ended = true;
+            out.extend_from_slice(row);
+            return Ok(());
+        }
+        let count = usize::try_from(count).map_err(|_| malformed())?;
+        self.checked(count)?;
+        let converter = Converter::new(&self.keys, &self.settings);
+        let mut framed = Vec::new();
+        let mut message = Builder::untagged(&mut framed);
+        message.count(count);
+        for at in 0..count {
+            let value = fields.value().ok_or_else(malformed)?;
+            match (value, self.kind(at)) {
+                (Some(bytes), Some(kind)) if self.concealing => {
+                    message.value(Some(converter.conceal_binary(kind, bytes)?.as_slice()));
+                }
+                (Some(bytes), Some(kind)) => {
+                    let value = converter.reveal(EncType { kind, array: false }, BINARY, bytes)?;
+                    message.value(Some(value.as_slice()));
+                }
+                (value, _) => {
+                    message.value(value);
+                }
+            }
+        }
+        out.extend_from_slice(framed.get(4..).unwrap_or_default());
+        Ok(())
+    }
+
+    fn kind(&self, at: usize) -> Option<Kind> {
+        self.transform.columns.get(at).copied().flatten()
+    }
+
+    /// A row with another number of fields is not sent: which of them are confidential is not certain.
+    fn checked(&self, fields: usize) -> Result<(), Refusal> {
+        if fields == self.transform.columns.len() {
+            return Ok(());
+        }
+        Err(Refusal::value(
+            "22P04",
+            "a row of COPY has another number of fields than there are columns",
+        ))
+    }
+
+    fn converted(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+        let converter = Converter::new(&self.keys, &self.settings);
+        if self.concealing {
+            let sealed = converter.conceal_text(kind, text)?;
+            return Ok(Zeroizing::new(envelope::to_text(&sealed).into_bytes()));
+        }
+        converter.reveal_text(kind, text)
+    }
+}
+
+fn malformed() -> Refusal {
+    Refusal::value("22P04", "malformed binary COPY data")
+}
+
+/// The line and its end.
+fn trimmed(row: &[u8]) -> (&[u8], &[u8]) {
+    let len = match row {
+        [rest @ .., b'\r', b'\n'] => rest.len(),
+        [rest @ .., b'\n' | b'\r'] => rest.len(),
+        all => all.len(),
+    };
+    row.split_at_checked(len).unwrap_or((row, &[]))
+}
+
+fn text_row_len(bytes: &[u8]) -> Option<usize> {
+    // A backslash before the newline makes it data (copyfromparse.c, CopyReadLineText).
+    let mut escaped = false;
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'\n' if !escaped => return Some(at.saturating_add(1)),
+            b'\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+    }
+    None
+}
+
+fn text_field_len(bytes: &[u8], delimiter: u8) -> usize {
+    let mut escaped = false;
+    for (at, byte) in bytes.iter().enumerate() {
+        if *byte == delimiter && !escaped {
+            return at;
+        }
+        escaped = *byte == b'\\' && !escaped;
+    }
+    bytes.len()
+}
+
+/// Undoes COPY's backslashes (copyfromparse.c, `CopyReadAttributesText`).
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut bytes = field.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        if byte != b'\\' {
+            out.push(byte);
+            continue;
+        }
+        match bytes.next() {
+            None => out.push(b'\\'),
+            Some(b'b') => out.push(8),
+            Some(b'f') => out.push(12),
+            Some(b'n') => out.push(b'\n'),
+            Some(b'r') => out.push(b'\r'),
+            Some(b't') => out.push(b'\t'),
+            Some(b'v') => out.push(11),
+            Some(first @ b'0'..=b'7') => {
+                let mut number = u32::from(first - b'0');
+                for _ in 0..2 {
+                    match bytes.peek() {
+                        Some(digit @ b'0'..=b'7') => {
+                            number = (number << 3) | u32::from(*digit - b'0');
+                            bytes.next();
+                        }
+                        _ => break,
+                    }
+                }
+                out.push(low_byte(number));
+            }
+            Some(b'x') => {
+                let mut number = None;
+                for _ in 0..2 {
+                    let digit = bytes.peek().and_then(|byte| char::from(*byte).to_digit(16));
+                    let Some(digit) = digit else {
+                        break;
+                    };
+                    number = Some((number.unwrap_or(0) << 4) | digit);
+                    bytes.next();
+                }
+                out.push(number.map_or(b'x', low_byte));
+            }
+            Some(other) => out.push(other),
+        }
+    }
+    out
+}
+
+fn low_byte(number: u32) -> u8 {
+    u8::try_from(number & 0xff).unwrap_or(0)
+}
+
+/// As the server writes a field (copyto.c, `CopyAttributeOutText`).
+fn escape_text(value: &[u8], delimiter: u8, out: &mut Vec<u8>) {
+    for byte in value {
+        let letter = match byte {
+            8 => b'b',
+            12 => b'f',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            11 => b'v',
+            b'\\' => b'\\',
+            other if *other == delimiter => *other,
+            other => {
+                out.push(*other);
+                continue;
+            }
+        };
+        out.push(b'\\');
+        out.push(letter);
+    }
+}
+
+/// The first field of a CSV line: its length in the line, its value, and whether it was quoted.
+fn csv_field(bytes: &[u8], options: &CopyOptions) -> (usize, Zeroizing<Vec<u8>>, bool) {
+    let mut value = Zeroizing::new(Vec::new());
+    let mut quoted = false;
+    let mut inside = false;
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at).copied() {
+        let next = bytes.get(usize::saturating_add(at, 1)).copied();
+        if inside {
+            let escapes = byte == options.escape
+                && matches!(next, Some(next) if next == options.quote || next == options.escape);
+            if escapes {
+                value.extend(next);
+                at = at.saturating_add(1);
+            } else if byte == options.quote {
+                inside = false;
+            } else {
+                value.push(byte);
+            }
+        } else if byte == options.delimiter {
+            break;
+        } else if byte == options.quote {
+            inside = true;
+            quoted = true;
+        } else {
+            value.push(byte);
+        }
+        at = at.saturating_add(1);
+    }
+    (at, value, quoted)
+}
+
+fn csv_row_len(bytes: &[u8], options: &CopyOptions) -> Option<usize> {
+    let mut inside = false;
+    let mut escaped = false;
+    for (at, byte) in bytes.iter().enumerate() {
+        if inside {
+            // With escape = quote, two quotes leave and enter again, which comes to the same.
+            if escaped {
+                escaped = false;
+            } else if *byte == options.escape && options.escape != options.quote {
+                escaped = true;
+            } else if *byte == options.quote {
+                inside = false;
+            }
+        } else if *byte == options.quote {
+            inside = true;
+        } else if *byte == b'\n' {
+            return Some(at.saturating_add(1));
+        }
+    }
+    None
+}
+
+/// As the server writes a field (copyto.c, `CopyAttributeOutCSV`).
+fn quote_csv(value: &[u8], options: &CopyOptions, out: &mut Vec<u8>) {
+    let special = |byte: &u8| {
+        *byte == options.delimiter || *byte == options.quote || matches!(byte, b'\n' | b'\r')
+    };
+    // `\.` alone on a line would end the data; quoting it never harms.
+    let must = value == options.null || value == b"\\." || value.iter().any(special);
+    if !must {
+        out.extend_from_slice(value);
+        return;
+    }
+    out.push(options.quote);
+    for byte in value {
+        if *byte == options.quote || *byte == options.escape {
+            out.push(options.escape);
+        }
+        out.push(*byte);
+    }
+    out.push(options.quote);
+}
+
+/// Length of the header or of a tuple.
+fn binary_row_len(bytes: &[u8], header: bool) -> Result<Option<usize>, Refusal> {
+    let mut fields = Fields(bytes);
+    if header {
+        let seen = bytes.len().min(SIGNATURE.len());
+        if bytes.get(..seen) != SIGNATURE.get(..seen) {
+            return Err(malformed());
+        }
+        let Some(flags) = fields.bytes(SIGNATURE.len()).and_then(|_| fields.int32()) else {
+            return Ok(None);
+        };
+        // Bit 16, OIDs, was last written by PostgreSQL 11; the bits above say that a reader must understand them.
+        if flags != 0 {
+            return Err(malformed());
+        }
+        let Some(extension) = fields.int32() else {
+            return Ok(None);
+        };
+        let extension = usize::try_from(extension).map_err(|_| malformed())?;
+        let taken = fields
+            .bytes(extension)
+            .map(|_| bytes.len().saturating_sub(fields.0.len()));
+        return Ok(taken);
+    }
+    let Some(count) = fields.int16() else {
+        return Ok(None);
+    };
+    for _ in 0..count.max(0) {
+        let Some(len) = fields.int32() else {
+            return Ok(None);
+        };
+        if len < -1 {
+            return Err(malformed());
+        }
+        if fields.bytes(usize::try_from(len).unwrap_or(0)).is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(bytes.len().saturating_sub(fields.0.len())))
+}

@@ -1,0 +1,256 @@
+//! The proxy: any PostgreSQL driver connects to it and sees base types; the server behind it sees envelopes.
+//!
+//! Two threads for each connection, one for each direction (`upstream.rs`, `downstream.rs`), and what they share (`session.rs`).
+//! Authentication passes through: the proxy has no credentials of its own. TLS is for what stands before and behind it.
+//! Must not: log a statement or a value.
+
+mod convert;
+mod copy;
+mod copying;
+mod downstream;
+mod planning;
+mod prepared;
+mod session;
+mod startup;
+mod stream;
+mod upstream;
+mod wire;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread::Builder;
+use std::time::Duration;
+
+pub use stream::Address;
+
+use downstream::Downstream;
+use session::Session;
+use startup::Connection;
+use stream::{Listener, Stream};
+use upstream::Upstream;
+
+use crate::keys::ColumnKeys;
+use crate::sql::catalog::PinnedColumn;
+
+/// Stack of the thread that parses: deep enough for the parser's own limit on nesting.
+const PARSER_STACK: usize = 64 << 20;
+/// Pause after a failed accept (no descriptors left), in milliseconds.
+const ACCEPT_PAUSE_MS: u64 = 50;
+
+/// What is done with a constant that stands beside a confidential value where the server expects a plain one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaintextConstants {
+    /// An error that names it.
+    Refuse,
+    /// It is sent in clear.
+    Allow,
+}
+
+/// What the proxy is to do.
+pub struct Config {
+    /// Where clients connect.
+    pub listen: Vec<Address>,
+    /// Where the server is.
+    pub server: Address,
+    /// The column keys.
+    pub keys: ColumnKeys,
+    /// See [`PlaintextConstants`].
+    pub plaintext_constants: PlaintextConstants,
+    /// Columns that are confidential whatever the server says. The catalog is the server's word: what is not pinned is
+    /// protected from a server that stores and computes, not from one that lies about its columns' types.
+    pub pinned: Vec<PinnedColumn>,
+    /// Connections at a time; more are turned away.
+    pub connections_max: usize,
+}
+
+/// What all connections share.
+struct Shared {
+    server: Address,
+    keys: Arc<ColumnKeys>,
+    plaintext_constants: PlaintextConstants,
+    pinned: Vec<PinnedColumn>,
+    /// Raised when a connection has changed which columns there are.
+    epoch: AtomicU64,
+    connections: AtomicUsize,
+    connections_max: usize,
+}
+
+/// A proxy that listens.
+pub struct Proxy {
+    listeners: Vec<Listener>,
+    shared: Arc<Shared>,
+}
+
+impl Proxy {
+    /// Listens.
+    ///
+    /// # Errors
+    /// An address cannot be listened on.
+    pub fn bind(config: Config) -> io::Result<Self> {
+        let listeners = config
+            .listen
+            .iter()
+            .map(Address::listen)
+            .collect::<io::Result<Vec<_>>>()?;
+        let shared = Shared {
+            server: config.server,
+            keys: Arc::new(config.keys),
+            plaintext_constants: config.plaintext_constants,
+            pinned: config.pinned,
+            epoch: AtomicU64::new(0),
+            connections: AtomicUsize::new(0),
+            connections_max: config.connections_max,
+        };
+        Ok(Self {
+            listeners,
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Where it listens, with the ports that the system chose.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn addresses(&self) -> io::Result<Vec<Address>> {
+        self.listeners.iter().map(Listener::address).collect()
+    }
+
+    /// Serves until the process ends.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn run(self) -> io::Result<()> {
+        let mut threads = Vec::new();
+        for listener in self.listeners {
+            let shared = Arc::clone(&self.shared);
+            threads.push(
+                Builder::new()
+                    .name("listen".to_owned())
+                    .spawn(move || accept(&listener, &shared))?,
+            );
+        }
+        for thread in threads {
+            thread
+                .join()
+                .map_err(|_| io::Error::other("a listening thread has ended"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Listens and serves until the process ends.
+///
+/// # Errors
+/// As [`Proxy::bind`] and [`Proxy::run`].
+pub fn run(config: Config) -> io::Result<()> {
+    Proxy::bind(config)?.run()
+}
+
+fn accept(listener: &Listener, shared: &Arc<Shared>) {
+    loop {
+        let Ok(client) = listener.accept() else {
+            std::thread::sleep(Duration::from_millis(ACCEPT_PAUSE_MS));
+            continue;
+        };
+        let count = Counted::new(shared);
+        if count.0.connections.load(Ordering::Acquire) > shared.connections_max {
+            continue;
+        }
+        let work = move || connection(client, &count.0);
+        let started = Builder::new()
+            .name("client".to_owned())
+            .stack_size(PARSER_STACK)
+            .spawn(work);
+        // Without a thread the connection is closed, which is all the client can be told.
+        drop(started);
+    }
+}
+
+/// Counts a connection as long as it lives.
+struct Counted(Arc<Shared>);
+
+impl Counted {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.connections.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// One connection, from its beginning to its end. Errors of its sockets end it and concern nobody else.
+fn connection(client: Stream, shared: &Arc<Shared>) {
+    if let Ok(Some(connection)) = startup::begin(client, &shared.server, &shared.pinned) {
+        drop(relay(connection, shared));
+    }
+}
+
+fn relay(connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
+    let Connection {
+        client,
+        server,
+        session,
+    } = connection;
+    let session = Arc::new(session);
+    let sockets = Sockets {
+        client: client.get_ref().try_clone()?,
+        server: server.get_ref().try_clone()?,
+        session,
+    };
+    let to_client = client.get_ref().try_clone()?;
+    let to_server = server.get_ref().try_clone()?;
+    let mut down = Downstream::new(
+        Arc::clone(&sockets.session),
+        Arc::clone(&shared.keys),
+        server,
+        to_client,
+    );
+    let mut up = Upstream::new(
+        Arc::clone(&sockets.session),
+        Arc::clone(shared),
+        client,
+        to_server,
+    );
+    std::thread::scope(|scope| {
+        let ends = &sockets;
+        let down = Builder::new()
+            .name("server".to_owned())
+            .spawn_scoped(scope, move || {
+                // Dropped on panic too, so that the other thread does not wait for ever.
+                let _end = Ending(ends);
+                down.run()
+            })?;
+        let end = Ending(&sockets);
+        let done = up.run();
+        drop(end);
+        let other = down
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the relay has failed")));
+        done.and(other)
+    })
+}
+
+struct Sockets {
+    client: Stream,
+    server: Stream,
+    session: Arc<Session>,
+}
+
+/// Ends both directions when it is dropped.
+struct Ending<'a>(&'a Sockets);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.session.end();
+        self.0.server.close();
+        self.0.client.close();
+    }
+}
+
+#[cfg(test)]
+mod tests;

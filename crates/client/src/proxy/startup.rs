@@ -1,0 +1,196 @@
+//! The beginning of a connection: what a client may begin with, authentication passed through, the catalog read.
+//!
+//! Must not: see a password as anything but bytes to pass on.
+
+use std::io::{self, BufReader, Write};
+use std::time::Duration;
+
+use super::session::{Session, Settings};
+use super::stream::{Address, Stream};
+use super::wire::{self, Builder, Fields, Message, append, append_error, invalid};
+use crate::sql::catalog::{CATALOG_QUERY, Catalog, PinnedColumn};
+use crate::sql::refusal::Refusal;
+
+/// Request codes of startup packets (src/include/libpq/pqcomm.h).
+const CANCEL: i32 = 80_877_102;
+const SSL: i32 = 80_877_103;
+const GSS: i32 = 80_877_104;
+/// Major version 3.
+const VERSION_MAJOR: i32 = 3;
+/// As PostgreSQL's `authentication_timeout`.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A connection whose client is authenticated.
+pub(crate) struct Connection {
+    pub(crate) client: BufReader<Stream>,
+    pub(crate) server: BufReader<Stream>,
+    pub(crate) session: Session,
+}
+
+/// Goes through the beginning. `None`: there is no session to relay (a cancel request, a failed authentication).
+pub(crate) fn begin(
+    client: Stream,
+    address: &Address,
+    pinned: &[PinnedColumn],
+) -> io::Result<Option<Connection>> {
+    client.set_read_timeout(Some(TIMEOUT))?;
+    let mut client = BufReader::new(client);
+    let Some(packet) = startup_packet(&mut client, address)? else {
+        return Ok(None);
+    };
+    let mut server = BufReader::new(match address.connect() {
+        Ok(server) => server,
+        Err(error) => {
+            let refusal = Refusal::postgres(
+                "08001",
+                format!("the proxy cannot connect to the server at {address}: {error}"),
+            );
+            return refuse(&mut client, &refusal);
+        }
+    });
+    let mut out = Vec::new();
+    Builder::untagged(&mut out).bytes(&packet).end();
+    server.get_mut().write_all(&out)?;
+    let mut settings = Settings::default();
+    let Some(ready) = authenticate(&mut client, &mut server, &mut settings)? else {
+        return Ok(None);
+    };
+    let Some(catalog) = read_catalog(&mut server)? else {
+        let refusal = Refusal::postgres(
+            "58000",
+            "the proxy cannot read which columns are confidential".to_owned(),
+        );
+        return refuse(&mut client, &refusal);
+    };
+    if let Some(column) = catalog.denied(pinned) {
+        return refuse(&mut client, &Refusal::denied(column));
+    }
+    let mut out = Vec::new();
+    append(&mut out, ready.tag, &ready.body);
+    client.get_mut().write_all(&out)?;
+    client.get_ref().set_read_timeout(None)?;
+    let transaction = ready.body.first().copied().unwrap_or(b'I');
+    Ok(Some(Connection {
+        client,
+        server,
+        session: Session::new(catalog, settings, transaction),
+    }))
+}
+
+fn refuse(client: &mut BufReader<Stream>, refusal: &Refusal) -> io::Result<Option<Connection>> {
+    let mut out = Vec::new();
+    append_error(&mut out, "FATAL", refusal);
+    client.get_mut().write_all(&out)?;
+    Ok(None)
+}
+
+/// The packet that begins a session. Requests for encryption are declined; a cancel request is passed on: the process id and
+/// the secret that the client has are the server's own.
+fn startup_packet(
+    client: &mut BufReader<Stream>,
+    address: &Address,
+) -> io::Result<Option<Vec<u8>>> {
+    // A client asks for TLS and for GSSAPI once each.
+    for _ in 0..3 {
+        let packet = wire::read_startup(client)?;
+        let code = Fields(&packet)
+            .int32()
+            .ok_or_else(|| invalid("a startup packet without a version"))?;
+        match code {
+            SSL | GSS => client.get_mut().write_all(b"N")?,
+            CANCEL => {
+                let mut out = Vec::new();
+                Builder::untagged(&mut out).bytes(&packet).end();
+                address.connect()?.write_all(&out)?;
+                return Ok(None);
+            }
+            version if version >> 16 == VERSION_MAJOR => {
+                if is_replication(&packet) {
+                    let what = "replication does not go through the proxy: the server's own stream has no plaintext".to_owned();
+                    refuse(client, &Refusal::postgres("0A000", what))?;
+                    return Ok(None);
+                }
+                return Ok(Some(packet));
+            }
+            _ => return Err(invalid("a protocol version other than 3")),
+        }
+    }
+    Err(invalid("no startup packet"))
+}
+
+fn is_replication(packet: &[u8]) -> bool {
+    let mut fields = Fields(packet);
+    fields.int32();
+    while let Some(name) = fields.string().filter(|name| !name.is_empty()) {
+        if name == b"replication" {
+            return true;
+        }
+        fields.string();
+    }
+    false
+}
+
+/// Passes authentication through until the server is ready: its `ReadyForQuery`, which the client has not seen yet.
+fn authenticate(
+    client: &mut BufReader<Stream>,
+    server: &mut BufReader<Stream>,
+    settings: &mut Settings,
+) -> io::Result<Option<Message>> {
+    loop {
+        let Some(message) = wire::read(server)? else {
+            return Ok(None);
+        };
+        if message.tag == b'Z' {
+            return Ok(Some(message));
+        }
+        if message.tag == b'S' {
+            let mut fields = Fields(&message.body);
+            if let (Some(name), Some(value)) = (fields.string(), fields.string()) {
+                settings.report(name, value);
+            }
+        }
+        let mut out = Vec::new();
+        append(&mut out, message.tag, &message.body);
+        client.get_mut().write_all(&out)?;
+        match message.tag {
+            b'E' => return Ok(None),
+            b'R' if wants_answer(&message.body) => {
+                let Some(answer) = wire::read(client)? else {
+                    return Ok(None);
+                };
+                let mut out = Vec::new();
+                append(&mut out, answer.tag, &answer.body);
+                server.get_mut().write_all(&out)?;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Every request but `AuthenticationOk` and `AuthenticationSASLFinal` is answered.
+fn wants_answer(body: &[u8]) -> bool {
+    !matches!(Fields(body).int32(), Some(0 | 12) | None)
+}
+
+/// Runs [`CATALOG_QUERY`] before the client may send anything. `None` when the server refuses it.
+fn read_catalog(server: &mut BufReader<Stream>) -> io::Result<Option<Catalog>> {
+    let mut out = Vec::new();
+    Builder::new(&mut out, b'Q')
+        .string(CATALOG_QUERY.as_bytes())
+        .end();
+    server.get_mut().write_all(&out)?;
+    let mut rows = Vec::new();
+    let mut failed = false;
+    loop {
+        let message = wire::read(server)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        match message.tag {
+            b'D' => {
+                let row = super::downstream::text_row(&message.body);
+                rows.push(row.ok_or_else(|| invalid("a malformed row"))?);
+            }
+            b'E' => failed = true,
+            b'Z' => return Ok((!failed).then(|| Catalog::from_rows(&rows))),
+            _ => {}
+        }
+    }
+}

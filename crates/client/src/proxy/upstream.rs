@@ -1,0 +1,445 @@
+//! From the client to the server: statements are planned, parameters and constants encrypted.
+//!
+//! A refusal is sent to the server as a statement that cannot be parsed, and its error is replaced on the way back. So a transaction
+//! fails as it would for any error, the server skips the rest of a pipeline, and answers keep their order.
+//! Invariants: P1 and P2 of `session.rs`; a parameter is sent only after the server has said what type it has. Must not: write to
+//! the client.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufReader, Write};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use super::convert::Converter;
+use super::copy::{Incoming, Transform};
+use super::session::{Columns, Description, Expect, Session, Slot};
+use super::stream::Stream;
+use super::wire::{self, Builder, Fields, Message, append};
+use super::{PlaintextConstants, Shared};
+use crate::sql::refusal::Refusal;
+use crate::sql::{Constant, Effects, Plan};
+
+/// A statement that fails in the server's parser, whatever state the session is in. It is never made, so its name is free.
+pub(super) const POISON: &[u8] = b"strongroom_refused";
+/// Bytes collected for the server before they are written although more is at hand.
+pub(super) const BATCH: usize = 64 * 1024;
+
+/// A prepared statement.
+pub(super) struct Statement {
+    pub(super) slot: Slot,
+    pub(super) constants: Vec<Constant>,
+    pub(super) confidential: std::collections::BTreeSet<i32>,
+    /// Types that the client declared.
+    pub(super) declared: Vec<u32>,
+    /// How many parameters the client knows of.
+    pub(super) shown: usize,
+    pub(super) effects: Effects,
+    pub(super) copy: Option<Arc<Transform>>,
+}
+
+/// A portal.
+pub(super) struct Portal {
+    pub(super) columns: Option<Columns>,
+    pub(super) effects: Effects,
+    pub(super) copy: Option<Arc<Transform>>,
+}
+
+pub(crate) struct Upstream {
+    pub(crate) session: Arc<Session>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) client: BufReader<Stream>,
+    pub(crate) server: Stream,
+    pub(super) out: Vec<u8>,
+    /// By name: the newest last, behind those that the name may still stand for, should the newer ones not be made.
+    pub(super) statements: BTreeMap<Vec<u8>, Vec<Arc<Statement>>>,
+    pub(super) portals: BTreeMap<Vec<u8>, Portal>,
+    /// Between a message of the extended protocol and its Sync.
+    pub(super) in_pipeline: bool,
+    /// A statement may have changed which columns there are.
+    pub(super) defined: bool,
+    pub(super) catalog_read: Instant,
+    /// The catalog says of a pinned column that it is plain.
+    pub(super) denied: Option<Refusal>,
+    pub(super) epoch: u64,
+    /// The COPY whose data comes from the client. The inner one is empty when nothing of it is confidential.
+    pub(super) incoming: Option<Option<Incoming>>,
+    /// The data of a COPY that was refused; passed over.
+    pub(super) copy_refused: bool,
+}
+
+/// What was to be done was refused.
+pub(super) type Outcome<T = ()> = Result<T, Failure>;
+
+/// Why a message is not passed on.
+pub(super) enum Failure {
+    /// The client is told.
+    Refused(Refusal),
+    /// The server ignores it anyway, or the connection has ended.
+    Skipped,
+    Io(io::Error),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+pub(super) fn malformed() -> Failure {
+    Failure::Refused(Refusal::protocol("malformed message"))
+}
+
+impl Upstream {
+    pub(crate) fn new(
+        session: Arc<Session>,
+        shared: Arc<Shared>,
+        client: BufReader<Stream>,
+        server: Stream,
+    ) -> Self {
+        let epoch = shared.epoch.load(Ordering::Acquire);
+        Self {
+            session,
+            shared,
+            client,
+            server,
+            out: Vec::new(),
+            statements: BTreeMap::new(),
+            portals: BTreeMap::new(),
+            in_pipeline: false,
+            defined: false,
+            catalog_read: Instant::now(),
+            denied: None,
+            epoch,
+            incoming: None,
+            copy_refused: false,
+        }
+    }
+
+    /// Relays until either side is gone.
+    pub(crate) fn run(&mut self) -> io::Result<()> {
+        loop {
+            if self.client.buffer().is_empty() || self.out.len() >= BATCH {
+                self.flush()?;
+            }
+            let Some(message) = wire::read(&mut self.client)? else {
+                return self.flush();
+            };
+            if message.tag == b'X' {
+                append(&mut self.out, b'X', &[]);
+                return self.flush();
+            }
+            match self.message(&message) {
+                Ok(()) | Err(Failure::Skipped) => {}
+                Err(Failure::Refused(refusal)) => self.refuse(refusal),
+                Err(Failure::Io(error)) => return Err(error),
+            }
+        }
+    }
+
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        if !self.out.is_empty() {
+            self.server.write_all(&self.out)?;
+            self.out.clear();
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, message: &Message) -> Outcome {
+        let body = message.body.as_slice();
+        match message.tag {
+            b'Q' => {
+                let done = self.query(body);
+                self.in_pipeline = false;
+                return match done {
+                    Err(Failure::Refused(refusal)) => {
+                        self.refuse_query(refusal);
+                        Ok(())
+                    }
+                    other => other,
+                };
+            }
+            b'd' | b'c' | b'f' => return self.copy_message(message),
+            b'H' => {
+                append(&mut self.out, b'H', &[]);
+                return Ok(());
+            }
+            b'S' => {
+                // While data is copied the server ignores it.
+                if self.incoming.is_some()
+                    || self.session.lock().copying.is_some()
+                    || self.session.expect(Expect::Sync { forward: true })
+                {
+                    append(&mut self.out, b'S', &[]);
+                }
+                self.in_pipeline = false;
+                return Ok(());
+            }
+            _ => {}
+        }
+        let done = match message.tag {
+            b'P' => self.parse(body),
+            b'B' => self.bind(body),
+            b'D' => self.describe(body),
+            b'E' => self.execute(body),
+            b'C' => self.close(body),
+            b'F' => return self.function_call(body),
+            _ => Err(Failure::Refused(Refusal::protocol(
+                "a message that the protocol does not have",
+            ))),
+        };
+        self.in_pipeline = true;
+        done
+    }
+
+    /// Appends a message, unless the server would ignore it.
+    pub(super) fn send(
+        &mut self,
+        expect: Expect,
+        tag: u8,
+        build: impl FnOnce(&mut Builder<'_>),
+    ) -> Outcome {
+        if !self.session.expect(expect) {
+            return Err(Failure::Skipped);
+        }
+        let mut message = Builder::new(&mut self.out, tag);
+        build(&mut message);
+        message.end();
+        Ok(())
+    }
+
+    /// Makes the server fail in this place of the pipeline, and the client see the refusal.
+    fn refuse(&mut self, refusal: Refusal) {
+        let expect = Expect::Parse {
+            forward: false,
+            changed: true,
+            refusal: Some(refusal),
+        };
+        let sent = self.send(expect, b'P', |message| {
+            message.string(POISON).string(POISON).count(0);
+        });
+        // Skipped: the client is told of an earlier error.
+        drop(sent);
+    }
+
+    fn refuse_query(&mut self, refusal: Refusal) {
+        let expect = Expect::Query {
+            refusal: Some(refusal),
+            copy: None,
+        };
+        let sent = self.send(expect, b'Q', |message| {
+            message.string(POISON);
+        });
+        drop(sent);
+    }
+
+    /// What cannot be sent whatever its constants are.
+    pub(super) fn check(plan: &Plan) -> Outcome {
+        if plan.executes.is_some() {
+            let message = "EXECUTE with constants: the proxy does not know which are confidential";
+            let hint = "Use the driver's own prepared statements: their parameters are encrypted.";
+            return Err(Refusal::statement(message, hint).into());
+        }
+        Ok(())
+    }
+
+    fn query(&mut self, body: &[u8]) -> Outcome {
+        let text = Fields(body).string().ok_or_else(malformed)?;
+        let plans = self.planned(text, 0)?;
+        for plan in &plans {
+            Self::check(plan)?;
+            self.defined |= plan.effects.defines;
+        }
+        let mut copy = None;
+        for plan in &plans {
+            if let Some(planned) = &plan.copy {
+                copy = Transform::of(planned)?;
+                if plans.len() > 1 && copy.is_some() {
+                    let message =
+                        "COPY of confidential columns together with other statements in one query";
+                    return Err(Refusal::statement(message, "Send it alone.").into());
+                }
+            }
+        }
+        if plans.iter().all(|plan| !plan.changed) {
+            return self.send(
+                Expect::Query {
+                    refusal: None,
+                    copy,
+                },
+                b'Q',
+                |message| {
+                    message.string(text);
+                },
+            );
+        }
+        match self.rewritten(&plans) {
+            Err(Failure::Refused(refusal)) => self.refuse(refusal),
+            Err(Failure::Io(error)) => return Err(error.into()),
+            Ok(()) | Err(Failure::Skipped) => {}
+        }
+        self.send(Expect::Sync { forward: true }, b'S', |_| {})
+    }
+
+    /// A simple query by the extended protocol: statements up to one Sync are one implicit transaction, as those of one
+    /// simple query are, and give the same answers but for those that are kept back.
+    fn rewritten(&mut self, plans: &[Plan]) -> Outcome {
+        for plan in plans {
+            let slot: Slot = Arc::new(OnceLock::new());
+            self.send_parse(&[], plan.sql.as_bytes(), &[], false, plan.changed, &slot)?;
+            let constants = if plan.constants.is_empty() {
+                Vec::new()
+            } else {
+                let description = self.wait_described(&slot)?.ok_or(Failure::Skipped)?;
+                self.concealed_constants(&plan.constants, &description)?
+            };
+            self.send(Expect::Bind { forward: false }, b'B', |message| {
+                message.string(b"").string(b"");
+                bind_values(message, &constants);
+                message.count(0);
+            })?;
+            self.send(
+                Expect::DescribePortal {
+                    forward: true,
+                    rows_only: true,
+                },
+                b'D',
+                |message| {
+                    message.byte(b'P').string(b"");
+                },
+            )?;
+            self.send(
+                Expect::Execute {
+                    columns: Columns::Described,
+                    copy: None,
+                },
+                b'E',
+                |message| {
+                    message.string(b"").int32(0);
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Parse, and the description that the proxy itself needs.
+    pub(super) fn send_parse(
+        &mut self,
+        name: &[u8],
+        text: &[u8],
+        types: &[u32],
+        forward: bool,
+        changed: bool,
+        slot: &Slot,
+    ) -> Outcome {
+        self.send(
+            Expect::Parse {
+                forward,
+                changed,
+                refusal: None,
+            },
+            b'P',
+            |message| {
+                message.string(name).string(text).count(types.len());
+                for oid in types {
+                    message.oid(*oid);
+                }
+            },
+        )?;
+        self.send(
+            Expect::DescribeStatement {
+                slot: Some(Arc::clone(slot)),
+                forward: None,
+            },
+            b'D',
+            |message| {
+                message.byte(b'S').string(name);
+            },
+        )
+    }
+
+    /// Waits for a statement's description. `None`: it was not made.
+    pub(super) fn wait_described(&mut self, slot: &Slot) -> Outcome<Option<Description>> {
+        if slot.get().is_none() {
+            append(&mut self.out, b'H', &[]);
+            self.flush()?;
+            if !self.session.wait(|_| slot.get().is_some()) {
+                return Err(Failure::Skipped);
+            }
+        }
+        Ok(slot.get().cloned().flatten())
+    }
+
+    /// The constants' values in order of their parameters, encrypted for the types that the server gave them.
+    pub(super) fn concealed_constants(
+        &self,
+        constants: &[Constant],
+        description: &Description,
+    ) -> Outcome<Vec<(i16, Option<Vec<u8>>)>> {
+        let (catalog, settings) = {
+            let state = self.session.lock();
+            (Arc::clone(&state.catalog), state.settings.clone())
+        };
+        let converter = Converter::new(&self.shared.keys, &settings);
+        let mut out = Vec::with_capacity(constants.len());
+        for constant in constants {
+            let at = usize::try_from(constant.number).unwrap_or(0).checked_sub(1);
+            let oid = at
+                .and_then(|at| description.parameters.get(at))
+                .copied()
+                .unwrap_or(0);
+            let text = constant.literal.text.as_bytes();
+            match catalog.enc_type(oid) {
+                Some(enc) => {
+                    let (format, value) = converter.conceal(&catalog, enc, 0, 0, text)?;
+                    out.push((format, Some(value)));
+                }
+                None if self.shared.plaintext_constants == PlaintextConstants::Allow => {
+                    out.push((0, Some(text.to_vec())));
+                }
+                None => {
+                    let why =
+                        "it stands beside a confidential value, but the server expects a plain one";
+                    return Err(constant.literal.refused(why).into());
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// The old fast path: its arguments have no types that the proxy could know.
+    fn function_call(&mut self, body: &[u8]) -> Outcome {
+        if self.catalog().is_confidential() {
+            let message =
+                "the function call protocol carries values whose types the proxy does not know";
+            self.refuse_query(Refusal::statement(message, "Call the function by SELECT."));
+            return Ok(());
+        }
+        self.send(Expect::FunctionCall, b'F', |message| {
+            message.bytes(body);
+        })
+    }
+}
+
+/// Format codes and values of Bind.
+pub(super) fn bind_values(message: &mut Builder<'_>, values: &[(i16, Option<Vec<u8>>)]) {
+    message.count(values.len());
+    for (format, _) in values {
+        message.int16(*format);
+    }
+    message.count(values.len());
+    for (_, value) in values {
+        message.value(value.as_deref());
+    }
+}
+
+pub(super) fn int16s(fields: &mut Fields<'_>) -> Option<Vec<i16>> {
+    let count = fields.count()?;
+    (0..count).map(|_| fields.int16()).collect()
+}

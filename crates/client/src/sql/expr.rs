@@ -1,0 +1,466 @@
+//! The walk over expressions.
+//!
+//! Must not: decide on more than one expression's own operands; what a query's parts have to do with each other is in `query.rs`.
+
+use pg_query::NodeEnum;
+use pg_query::protobuf::{
+    AExpr, AExprKind, CaseExpr, CoercionForm, FuncCall, Node, ParamRef, String as Name, SubLink,
+    SubLinkType, TypeCast, TypeName,
+};
+use strongroom_format::columns::Kind;
+use strongroom_format::columns::envelope::ENVELOPE_PREFIX;
+
+use super::flow::Flow;
+use super::fold;
+use super::functions;
+use super::literal::{self, Literal, Token};
+use super::resolver::{Form, Resolver, SiteKind, names};
+
+impl Resolver<'_> {
+    /// An optional expression.
+    pub(crate) fn maybe(&mut self, node: Option<&mut Box<Node>>) -> Flow {
+        node.map_or_else(Flow::plain, |node| self.expr(node))
+    }
+
+    /// Expressions that have nothing to do with one another.
+    pub(crate) fn each(&mut self, nodes: &mut [Node]) -> Vec<Flow> {
+        nodes.iter_mut().map(|node| self.expr(node)).collect()
+    }
+
+    /// One expression: what flows out of it.
+    pub(crate) fn expr(&mut self, node: &mut Node) -> Flow {
+        match node.node.as_mut() {
+            None => Flow::plain(),
+            Some(NodeEnum::AConst(_)) => self.constant(node),
+            Some(NodeEnum::ParamRef(param)) => {
+                let site = self.meet(SiteKind::Parameter(param.number));
+                Flow::site(site, None)
+            }
+            Some(NodeEnum::TypeCast(_)) => self.cast(node),
+            Some(NodeEnum::ColumnRef(column)) => {
+                if matches!(
+                    column.fields.last().and_then(|field| field.node.as_ref()),
+                    Some(NodeEnum::AStar(_))
+                ) {
+                    let source = names(&column.fields).last().copied();
+                    return self.star(source).whole();
+                }
+                let found = self.column(&names(&column.fields));
+                self.touched |= found.confidential;
+                found
+            }
+            Some(NodeEnum::AExpr(expr)) => {
+                let flow = self.operator(expr);
+                self.fold(node).unwrap_or(flow)
+            }
+            Some(NodeEnum::BoolExpr(expr)) => {
+                self.each(&mut expr.args);
+                Flow::plain()
+            }
+            Some(NodeEnum::NullTest(test)) => self.visited(test.arg.as_mut()),
+            Some(NodeEnum::BooleanTest(test)) => self.visited(test.arg.as_mut()),
+            Some(NodeEnum::SubLink(link)) => self.sublink(link),
+            Some(NodeEnum::CaseExpr(case)) => self.case(case),
+            Some(NodeEnum::CoalesceExpr(expr)) => {
+                let flows = self.each(&mut expr.args);
+                self.combine(&flows)
+            }
+            Some(NodeEnum::MinMaxExpr(expr)) => {
+                let flows = self.each(&mut expr.args);
+                self.combine(&flows)
+            }
+            Some(NodeEnum::FuncCall(call)) => self.call(call),
+            _ => self.construct(node),
+        }
+    }
+
+    /// Constructors and wrappers.
+    fn construct(&mut self, node: &mut Node) -> Flow {
+        match node.node.as_mut() {
+            Some(NodeEnum::RowExpr(row)) => {
+                let fields = self.each(&mut row.args);
+                let mut whole = Flow::default();
+                for field in &fields {
+                    whole.join(field);
+                }
+                Flow {
+                    row: Some(fields),
+                    kind: None,
+                    ..whole
+                }
+            }
+            Some(NodeEnum::AArrayExpr(array)) => {
+                let flows = self.each(&mut array.elements);
+                let flows: Vec<Flow> = flows.into_iter().map(Flow::behind).collect();
+                self.combine(&flows)
+            }
+            Some(NodeEnum::List(list)) => {
+                let flows = self.each(&mut list.items);
+                self.combine(&flows)
+            }
+            Some(NodeEnum::AIndirection(of)) => {
+                for part in &mut of.indirection {
+                    if let Some(NodeEnum::AIndices(indices)) = part.node.as_mut() {
+                        self.maybe(indices.lidx.as_mut());
+                        self.maybe(indices.uidx.as_mut());
+                    }
+                }
+                self.maybe(of.arg.as_mut()).behind()
+            }
+            Some(NodeEnum::CollateClause(of)) => self.maybe(of.arg.as_mut()),
+            Some(NodeEnum::NamedArgExpr(of)) => self.maybe(of.arg.as_mut()),
+            Some(NodeEnum::ResTarget(target)) => self.maybe(target.val.as_mut()),
+            Some(NodeEnum::SortBy(by)) => self.maybe(by.node.as_mut()),
+            Some(NodeEnum::GroupingSet(set)) => {
+                self.each(&mut set.content);
+                Flow::plain()
+            }
+            Some(NodeEnum::GroupingFunc(of)) => {
+                self.each(&mut of.args);
+                Flow::plain()
+            }
+            Some(NodeEnum::SelectStmt(select)) => {
+                let columns = self.select(select);
+                columns.at(0).behind()
+            }
+            // Anything else has no confidential operand that the extension offers; constants in it are found by the count.
+            _ => Flow::plain(),
+        }
+    }
+
+    fn visited(&mut self, node: Option<&mut Box<Node>>) -> Flow {
+        self.maybe(node);
+        Flow::plain()
+    }
+
+    fn constant(&mut self, node: &mut Node) -> Flow {
+        let Some(literal) = literal::constant(node).and_then(Literal::of) else {
+            return Flow::plain();
+        };
+        let kind = literal.kind();
+        let site = self.meet(SiteKind::Constant(literal));
+        self.replace(node, site);
+        Flow::site(site, kind)
+    }
+
+    /// A cast: of a constant it is part of the constant; of a confidential value it is one between confidential types.
+    fn cast(&mut self, node: &mut Node) -> Flow {
+        let Some(NodeEnum::TypeCast(cast)) = node.node.as_mut() else {
+            return Flow::plain();
+        };
+        let of = cast.type_name.clone().unwrap_or_default();
+        if let Some(literal) = cast
+            .arg
+            .as_deref()
+            .and_then(literal::constant)
+            .and_then(Literal::of)
+        {
+            let name = names(&of.names).last().copied().unwrap_or_default();
+            if let Some(kind) = functions::confidential_type(name) {
+                return self.sealed_constant(node, literal, kind);
+            }
+            let literal = literal.typed(&of);
+            let kind = literal.kind();
+            let site = self.meet(SiteKind::Constant(literal));
+            self.replace(node, site);
+            return Flow::site(site, kind);
+        }
+        let mut flow = self.maybe(cast.arg.as_mut());
+        let name = names(&of.names)
+            .last()
+            .copied()
+            .unwrap_or_default()
+            .to_owned();
+        if let Some(kind) = functions::confidential_type(&name) {
+            self.touched = true;
+            self.combine(&[Flow::confidential(Some(kind)), flow]);
+            return Flow::confidential(Some(kind));
+        }
+        let kind = functions::kind_of_type(&name).filter(|_| of.array_bounds.is_empty());
+        let site = self.meet(SiteKind::Cast(kind));
+        flow.carried
+            .extend_from_slice(&Flow::site(site, None).carried);
+        if flow.confidential && kind.is_some() {
+            self.combine(&[Flow::confidential(kind), flow.clone()]);
+        }
+        if let Some(Form::Typed(kind)) = self.form(site) {
+            self.recast(cast, kind, &name);
+        }
+        if kind.is_some() {
+            flow.kind = kind;
+        }
+        Flow { row: None, ..flow }
+    }
+
+    /// `'..'::enc_text`: an envelope stays, anything else is a constant that the client wants to be confidential.
+    fn sealed_constant(&mut self, node: &mut Node, mut literal: Literal, kind: Kind) -> Flow {
+        self.touched = true;
+        let is_envelope = literal.text.starts_with(ENVELOPE_PREFIX);
+        literal.token = Token::Typed(kind);
+        let site = self.meet(SiteKind::Constant(literal));
+        if !is_envelope {
+            self.combine(&[Flow::confidential(Some(kind)), Flow::site(site, Some(kind))]);
+            self.replace(node, site);
+        }
+        Flow::confidential(Some(kind))
+    }
+
+    /// `x::varchar(5)` becomes `left(x::enc_text, 5)`, `x::int` becomes `x::enc_int4`.
+    fn recast(&mut self, cast: &mut TypeCast, kind: Kind, name: &str) {
+        self.changed = true;
+        let modifiers = cast
+            .type_name
+            .as_mut()
+            .map(|of| std::mem::take(&mut of.typmods))
+            .unwrap_or_default();
+        let keeps = kind == Kind::Numeric;
+        let cuts = matches!(name, "varchar" | "bpchar") && !modifiers.is_empty();
+        let mut of = self.enc_type_name(kind);
+        if keeps {
+            of.typmods.clone_from(&modifiers);
+        }
+        cast.type_name = Some(of);
+        if !cuts {
+            return;
+        }
+        let inner = cast.arg.take().map(|arg| *arg).unwrap_or_default();
+        let mut args = vec![inner];
+        args.extend(modifiers);
+        let call = FuncCall {
+            funcname: vec![name_node("left")],
+            args,
+            funcformat: CoercionForm::CoerceExplicitCall.into(),
+            ..FuncCall::default()
+        };
+        cast.arg = Some(Box::new(Node {
+            node: Some(NodeEnum::FuncCall(Box::new(call))),
+        }));
+    }
+
+    /// The confidential type's name, with its schema.
+    fn enc_type_name(&self, kind: Kind) -> TypeName {
+        let name = format!("enc_{}", kind.base());
+        TypeName {
+            names: vec![name_node(self.catalog.schema()), name_node(&name)],
+            typemod: -1,
+            ..TypeName::default()
+        }
+    }
+
+    /// In the second walk, puts a parameter in a marked constant's place.
+    fn replace(&mut self, node: &mut Node, site: usize) {
+        let Some(form) = self.form(site) else {
+            return;
+        };
+        let Some(number) = self.numbers.get(site).copied().flatten() else {
+            return;
+        };
+        self.changed = true;
+        let param = Node {
+            node: Some(NodeEnum::ParamRef(ParamRef {
+                number,
+                location: 0,
+            })),
+        };
+        *node = match form {
+            Form::Bare => param,
+            Form::Typed(kind) => {
+                let cast = TypeCast {
+                    arg: Some(Box::new(param)),
+                    type_name: Some(self.enc_type_name(kind)),
+                    location: 0,
+                };
+                Node {
+                    node: Some(NodeEnum::TypeCast(Box::new(cast))),
+                }
+            }
+        };
+    }
+
+    /// Arithmetic between two constants as one constant. Its parts have been met, and stay unmarked.
+    fn fold(&mut self, node: &mut Node) -> Option<Flow> {
+        let Some(NodeEnum::AExpr(expr)) = node.node.as_ref() else {
+            return None;
+        };
+        if expr.kind() != AExprKind::AexprOp {
+            return None;
+        }
+        let left = literal::of_node(expr.lexpr.as_deref()?)?;
+        let right = literal::of_node(expr.rexpr.as_deref()?)?;
+        let folded = fold::folded(names(&expr.name).last()?, &left, &right)?;
+        let kind = folded.kind();
+        let site = self.meet(SiteKind::Constant(folded));
+        self.replace(node, site);
+        Some(Flow::site(site, kind))
+    }
+
+    fn operator(&mut self, expr: &mut AExpr) -> Flow {
+        let name = names(&expr.name)
+            .last()
+            .copied()
+            .unwrap_or_default()
+            .to_owned();
+        let left = self.maybe(expr.lexpr.as_mut());
+        let right = match expr.rexpr.as_mut().and_then(|node| node.node.as_mut()) {
+            // IN and BETWEEN: each of the list is compared with the left side.
+            Some(NodeEnum::List(list)) => {
+                let mut flows = self.each(&mut list.items);
+                if flows.iter().any(|flow| flow.row.is_some()) {
+                    for flow in &flows {
+                        self.compare(&left, flow);
+                    }
+                    return Flow::plain();
+                }
+                flows.push(left);
+                self.compared(&flows);
+                return Flow::plain();
+            }
+            _ => self.maybe(expr.rexpr.as_mut()),
+        };
+        let compares = match expr.kind() {
+            AExprKind::AexprOp => functions::compares(&name),
+            AExprKind::AexprNullif => false,
+            AExprKind::AexprOpAny | AExprKind::AexprOpAll => {
+                // The right side is an array: what flows into it is not beside the left side itself.
+                self.combine(&[left, right]);
+                return Flow::plain();
+            }
+            _ => true,
+        };
+        if compares {
+            self.compare(&left, &right);
+            return Flow::plain();
+        }
+        let kind = match expr.lexpr {
+            Some(_) if expr.kind() == AExprKind::AexprOp => {
+                functions::computed(&name, left.kind, right.kind)
+            }
+            _ => functions::wider(left.kind, right.kind),
+        };
+        let out = self.combine(&[left, right]);
+        Flow { kind, ..out }
+    }
+
+    fn sublink(&mut self, link: &mut SubLink) -> Flow {
+        let test = self.maybe(link.testexpr.as_mut());
+        let columns = match link.subselect.as_mut().and_then(|node| node.node.as_mut()) {
+            Some(NodeEnum::SelectStmt(select)) => self.select(select).behind(),
+            _ => return Flow::unknown(),
+        };
+        match link.sub_link_type() {
+            SubLinkType::ExistsSublink => Flow::plain(),
+            SubLinkType::AnySublink | SubLinkType::AllSublink | SubLinkType::RowcompareSublink => {
+                match &test.row {
+                    Some(fields) => {
+                        for (at, field) in fields.iter().enumerate() {
+                            self.compare(field, &columns.at(at));
+                        }
+                    }
+                    None => self.compare(&test, &columns.at(0)),
+                }
+                Flow::plain()
+            }
+            _ => {
+                let fields: Vec<Flow> =
+                    columns.named.iter().map(|(_, flow)| flow.clone()).collect();
+                let first = columns.at(0);
+                if fields.len() > 1 {
+                    Flow {
+                        row: Some(fields),
+                        ..columns.whole()
+                    }
+                } else {
+                    first
+                }
+            }
+        }
+    }
+
+    fn case(&mut self, case: &mut CaseExpr) -> Flow {
+        let mut conditions = vec![self.maybe(case.arg.as_mut())];
+        let mut results = Vec::new();
+        for when in &mut case.args {
+            if let Some(NodeEnum::CaseWhen(when)) = when.node.as_mut() {
+                conditions.push(self.maybe(when.expr.as_mut()));
+                results.push(self.maybe(when.result.as_mut()));
+            }
+        }
+        results.push(self.maybe(case.defresult.as_mut()));
+        // Without an argument each condition is a truth of its own.
+        if case.arg.is_some() {
+            self.combine(&conditions);
+        }
+        self.combine(&results)
+    }
+
+    /// A function call.
+    pub(crate) fn call(&mut self, call: &mut FuncCall) -> Flow {
+        let name = names(&call.funcname)
+            .last()
+            .copied()
+            .unwrap_or_default()
+            .to_owned();
+        let args = self.each(&mut call.args);
+        let mut order = self.each(&mut call.agg_order);
+        self.maybe(call.agg_filter.as_mut());
+        if let Some(window) = call.over.as_mut() {
+            self.each(&mut window.partition_clause);
+            self.each(&mut window.order_clause);
+            self.maybe(window.start_offset.as_mut());
+            self.maybe(window.end_offset.as_mut());
+        }
+        let structural = functions::structural(&name);
+        let mut data: Vec<Flow> = Vec::new();
+        for (at, arg) in args.into_iter().enumerate() {
+            if !structural.contains(&at) {
+                data.push(arg);
+            }
+        }
+        if self.catalog.has_function(&name) {
+            self.touched = true;
+            data.push(Flow::unknown());
+        }
+        if call.agg_within_group {
+            data.append(&mut order);
+        }
+        let first = data
+            .iter()
+            .find(|flow| flow.confidential)
+            .and_then(|flow| flow.kind);
+        let out = self.combine(&data);
+        if self.applying && out.confidential {
+            self.changed |= rename(call, &name);
+        }
+        if functions::is_plain(&name) {
+            return Flow::plain();
+        }
+        Flow {
+            kind: functions::result(&name, first).filter(|_| out.confidential),
+            row: None,
+            ..out
+        }
+    }
+}
+
+/// Calls the extension's function where the grammar wrote one of `pg_catalog`.
+fn rename(call: &mut FuncCall, name: &str) -> bool {
+    let Some(ours) = functions::extension_name(name) else {
+        return false;
+    };
+    let by_grammar = call.funcformat() == CoercionForm::CoerceSqlSyntax;
+    let other = by_grammar || ours != name || names(&call.funcname).first() == Some(&"pg_catalog");
+    if other {
+        call.funcname = vec![name_node(ours)];
+        call.funcformat = CoercionForm::CoerceExplicitCall.into();
+    }
+    other
+}
+
+/// A part of a name.
+pub(crate) fn name_node(name: &str) -> Node {
+    Node {
+        node: Some(NodeEnum::String(Name {
+            sval: name.to_owned(),
+        })),
+    }
+}

@@ -1,0 +1,132 @@
+//! Which constants flow into which expression: the unit that the resolver computes with.
+//!
+//! Must not: look at the tree.
+
+use strongroom_format::columns::Kind;
+
+/// A place in the statement that may have to be changed: a constant, a parameter of the client, a cast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Carried {
+    /// Number of the site, in the order in which the resolver meets them.
+    pub(crate) site: usize,
+    /// Whether nothing stands between it and the expression: an untyped parameter in its place gets its type from there.
+    pub(crate) direct: bool,
+}
+
+/// What is known of an expression's value.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flow {
+    /// Whether it is, or is made from, a confidential value, or from a name that is not known.
+    pub(crate) confidential: bool,
+    /// The kind, as far as it is known, of a confidential value or of a literal.
+    pub(crate) kind: Option<Kind>,
+    /// What flows into it and is not marked yet.
+    pub(crate) carried: Vec<Carried>,
+    /// The fields of a row.
+    pub(crate) row: Option<Vec<Self>>,
+}
+
+impl Flow {
+    /// A plain value into which no constant flows.
+    pub(crate) fn plain() -> Self {
+        Self::default()
+    }
+
+    /// A value that counts as confidential because nothing is known of it.
+    pub(crate) fn unknown() -> Self {
+        Self::confidential(None)
+    }
+
+    /// A confidential value.
+    pub(crate) fn confidential(kind: Option<Kind>) -> Self {
+        Self {
+            confidential: true,
+            kind,
+            ..Self::default()
+        }
+    }
+
+    /// A constant, a parameter or a cast.
+    pub(crate) fn site(site: usize, kind: Option<Kind>) -> Self {
+        Self {
+            kind,
+            carried: vec![Carried { site, direct: true }],
+            ..Self::default()
+        }
+    }
+
+    /// The same, seen from behind an operator, a function or a subquery.
+    pub(crate) fn behind(mut self) -> Self {
+        for carried in &mut self.carried {
+            carried.direct = false;
+        }
+        self
+    }
+
+    /// Takes in what flows into another value as well.
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.confidential |= other.confidential;
+        self.kind = self.kind.or(other.kind);
+        self.carried.extend_from_slice(&other.carried);
+    }
+}
+
+/// The columns of a query's result or of a relation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Columns {
+    /// The columns that are known by name, in order.
+    pub(crate) named: Vec<(String, Flow)>,
+    /// What every other name stands for, when not all columns are known.
+    pub(crate) open: Option<Flow>,
+}
+
+impl Columns {
+    /// The flow of this column.
+    pub(crate) fn find(&self, name: &str) -> Option<Flow> {
+        let mut found: Option<Flow> = None;
+        for (_, flow) in self.named.iter().filter(|(known, _)| known == name) {
+            match &mut found {
+                Some(found) => found.join(flow),
+                None => found = Some(flow.clone()),
+            }
+        }
+        found
+    }
+
+    /// The flow of the column at this place.
+    pub(crate) fn at(&self, place: usize) -> Flow {
+        let named = self.named.get(place).map(|(_, flow)| flow.clone());
+        named
+            .or_else(|| self.open.clone())
+            .unwrap_or_else(Flow::unknown)
+    }
+
+    /// Everything together: the flow of the whole row.
+    pub(crate) fn whole(&self) -> Flow {
+        let mut whole = self.open.clone().unwrap_or_default();
+        for (_, flow) in &self.named {
+            whole.join(flow);
+        }
+        Flow {
+            kind: None,
+            ..whole
+        }
+        .behind()
+    }
+
+    /// The same columns under other names, as far as there are any.
+    pub(crate) fn renamed<'n>(mut self, names: impl Iterator<Item = &'n str>) -> Self {
+        for ((name, _), new) in self.named.iter_mut().zip(names) {
+            new.clone_into(name);
+        }
+        self
+    }
+
+    /// The same, seen from outside the query.
+    pub(crate) fn behind(mut self) -> Self {
+        for (_, flow) in &mut self.named {
+            *flow = std::mem::take(flow).behind();
+        }
+        self
+    }
+}

@@ -1,0 +1,185 @@
+//! What the resolver has to know of functions: which arguments are structure and not data, which results are plain, which kind
+//! a result has.
+//!
+//! A function that is not listed here counts as one that computes with all its arguments and gives a value of their
+//! sort. Must not: resolve overloads as PostgreSQL does; the server does that.
+
+use strongroom_format::columns::Kind;
+use strongroom_rpc::function::{Aggregate, Arg, FUNCTIONS, Gives};
+
+/// Arguments, from 0, that say how and not what: positions, lengths, digits, fields of a date.
+pub(crate) fn structural(name: &str) -> &'static [usize] {
+    match name {
+        "substring" | "substr" => &[1, 2],
+        "left" | "right" | "round" | "trunc" | "lag" | "lead" | "nth_value" => &[1],
+        "extract" | "date_part" | "date_trunc" | "ntile" => &[0],
+        _ => &[],
+    }
+}
+
+/// Whether the result is a plain value although arguments are confidential: counts, ranks, truths.
+pub(crate) fn is_plain(name: &str) -> bool {
+    const PLAIN: &[&str] = &[
+        "count",
+        "row_number",
+        "rank",
+        "dense_rank",
+        "percent_rank",
+        "cume_dist",
+        "ntile",
+        "pg_typeof",
+        "num_nulls",
+        "num_nonnulls",
+        "grouping",
+    ];
+    let truth = |name: &str| {
+        let mut named = FUNCTIONS.iter().filter(|function| function.name == name);
+        named
+            .next()
+            .is_some_and(|function| function.gives == Gives::Truth)
+    };
+    PLAIN.contains(&name) || truth(name)
+}
+
+/// The kind of the result for a first confidential argument of this kind.
+pub(crate) fn result(name: &str, of: Option<Kind>) -> Option<Kind> {
+    let of = of?;
+    if let Some(aggregate) = aggregate(name) {
+        return aggregate.gives(of);
+    }
+    let takes = |arg: &Arg| *arg == Arg::Of(of);
+    let found = FUNCTIONS
+        .iter()
+        .find(|function| function.name == name && function.args.iter().any(takes));
+    match found.map(|function| function.gives) {
+        Some(Gives::Value(kind)) => Some(kind),
+        _ => matches!(
+            name,
+            "lag" | "lead" | "first_value" | "last_value" | "nth_value"
+        )
+        .then_some(of),
+    }
+}
+
+fn aggregate(name: &str) -> Option<Aggregate> {
+    Some(match name {
+        "sum" => Aggregate::Sum,
+        "avg" => Aggregate::Avg,
+        "min" => Aggregate::Min,
+        "max" => Aggregate::Max,
+        "stddev" | "stddev_samp" => Aggregate::StddevSamp,
+        "stddev_pop" => Aggregate::StddevPop,
+        "variance" | "var_samp" => Aggregate::VarSamp,
+        "var_pop" => Aggregate::VarPop,
+        "string_agg" => Aggregate::StringAgg,
+        "bool_and" | "every" => Aggregate::BoolAnd,
+        "bool_or" => Aggregate::BoolOr,
+        _ => return None,
+    })
+}
+
+/// The extension's name of a function that PostgreSQL's grammar, or habit, calls by another.
+///
+/// `SUBSTRING(x FROM 1)`, `EXTRACT(..)`, `TRIM(..)` are written by the grammar as functions of `pg_catalog`, where the
+/// extension has none.
+pub(crate) fn extension_name(name: &str) -> Option<&'static str> {
+    let name = match name {
+        "position" => "strpos",
+        "char_length" | "character_length" => "length",
+        "substr" => "substring",
+        "ceiling" => "ceil",
+        other => other,
+    };
+    FUNCTIONS
+        .iter()
+        .find(|function| function.name == name)
+        .map(|function| function.name)
+}
+
+/// The kind whose values a type's values are, by the name that PostgreSQL's grammar gives it.
+pub(crate) fn kind_of_type(name: &str) -> Option<Kind> {
+    Some(match name {
+        "int2" => Kind::Int4,
+        "float4" => Kind::Float8,
+        "varchar" | "bpchar" | "name" => Kind::Text,
+        "decimal" => Kind::Numeric,
+        other => return Kind::ALL.iter().copied().find(|kind| kind.base() == other),
+    })
+}
+
+/// The kind of a type of the extension's, by its name.
+pub(crate) fn confidential_type(name: &str) -> Option<Kind> {
+    let base = name.strip_prefix("enc_")?;
+    Kind::ALL.iter().copied().find(|kind| kind.base() == base)
+}
+
+/// Whether the operator compares, so that its result is a plain truth.
+pub(crate) fn compares(operator: &str) -> bool {
+    matches!(
+        operator,
+        "=" | "<>"
+            | "!="
+            | "<"
+            | ">"
+            | "<="
+            | ">="
+            | "~~"
+            | "!~~"
+            | "~~*"
+            | "!~~*"
+            | "~"
+            | "!~"
+            | "~*"
+            | "!~*"
+            | "^@"
+            | "@>"
+            | "<@"
+            | "&&"
+    )
+}
+
+/// Place in the order in which PostgreSQL widens numbers.
+const fn width(kind: Kind) -> Option<u8> {
+    match kind {
+        Kind::Int4 => Some(0),
+        Kind::Int8 => Some(1),
+        Kind::Numeric => Some(2),
+        Kind::Float8 => Some(3),
+        _ => None,
+    }
+}
+
+/// The wider of two kinds of numbers; otherwise the first.
+pub(crate) fn wider(a: Option<Kind>, b: Option<Kind>) -> Option<Kind> {
+    let (Some(left), Some(right)) = (a, b) else {
+        return a.or(b);
+    };
+    match (width(left), width(right)) {
+        (Some(one), Some(other)) if other > one => Some(right),
+        _ => Some(left),
+    }
+}
+
+/// The kind of what an operator computes.
+pub(crate) fn computed(operator: &str, a: Option<Kind>, b: Option<Kind>) -> Option<Kind> {
+    match (operator, a?, b?) {
+        ("-", Kind::Date, Kind::Date) => Some(Kind::Int4),
+        ("-", Kind::Timestamp, Kind::Timestamp) | ("-", Kind::Timestamptz, Kind::Timestamptz) => {
+            Some(Kind::Interval)
+        }
+        (_, Kind::Date, Kind::Interval) | (_, Kind::Interval, Kind::Date) => Some(Kind::Timestamp),
+        (_, Kind::Interval, other) | (_, other, Kind::Interval) if other != Kind::Interval => {
+            match width(other) {
+                Some(_) => Some(Kind::Interval),
+                None => Some(other),
+            }
+        }
+        (_, one, other) => wider(Some(one), Some(other)),
+    }
+}
+
+/// Whether an untyped parameter beside a confidential value of this kind means what a number literal of kind `own` means
+/// there: PostgreSQL would widen the literal to it anyway.
+pub(crate) fn widens(own: Kind, to: Kind) -> bool {
+    matches!((width(own), width(to)), (Some(own), Some(to)) if own <= to)
+}

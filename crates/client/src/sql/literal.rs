@@ -1,0 +1,217 @@
+//! Constants of SQL: what they are, and how one that is confidential is written instead.
+//!
+//! Must not: convert a value to its binary form.
+
+use pg_query::NodeEnum;
+use pg_query::protobuf::{AConst, Node, TypeName, a_const};
+use strongroom_format::columns::Kind;
+use zeroize::Zeroizing;
+
+use super::functions;
+use super::refusal::Refusal;
+use super::resolver::{Form, integer, names};
+
+/// What a constant is, by its token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// Digits: its type is the first of integer, bigint, numeric that holds it.
+    Number(Kind),
+    /// A string, whose type is what it stands beside.
+    String,
+    /// `true` or `false`.
+    Boolean,
+    /// `B'..'`, `X'..'`: no confidential type takes it.
+    Bits,
+    /// A string or number with a type.
+    Typed(Kind),
+    /// A string or number with a type that no confidential type stands for.
+    Foreign(String),
+}
+
+/// A constant.
+#[derive(Clone)]
+pub(crate) struct Literal {
+    pub(crate) token: Token,
+    /// The value as text: what the type's input function takes.
+    pub(crate) text: Zeroizing<String>,
+    /// Bytes into the statement.
+    pub(crate) location: i32,
+}
+
+impl std::fmt::Debug for Literal {
+    /// Without the value.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Literal")
+            .field("token", &self.token)
+            .field("location", &self.location)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Literal {
+    /// The constant's value. `None` for NULL, which is not hidden.
+    pub(crate) fn of(constant: &AConst) -> Option<Self> {
+        let (token, text) = match constant.val.as_ref().filter(|_| !constant.isnull)? {
+            a_const::Val::Ival(number) => (Token::Number(Kind::Int4), number.ival.to_string()),
+            a_const::Val::Fval(number) => (
+                Token::Number(number_kind(&number.fval)),
+                number.fval.clone(),
+            ),
+            a_const::Val::Boolval(truth) => (
+                Token::Boolean,
+                if truth.boolval { "t" } else { "f" }.to_owned(),
+            ),
+            a_const::Val::Sval(text) => (Token::String, text.sval.clone()),
+            a_const::Val::Bsval(bits) => (Token::Bits, bits.bsval.clone()),
+        };
+        Some(Self {
+            token,
+            text: Zeroizing::new(text),
+            location: constant.location,
+        })
+    }
+
+    /// The same with a type: `date '..'`, `'..'::date`.
+    pub(crate) fn typed(mut self, of: &TypeName) -> Self {
+        let name = names(&of.names)
+            .last()
+            .copied()
+            .unwrap_or_default()
+            .to_owned();
+        let kind = functions::kind_of_type(&name).filter(|_| of.array_bounds.is_empty());
+        self.token = match kind {
+            Some(kind) if self.modified(kind, &name, &of.typmods) => Token::Typed(kind),
+            _ => Token::Foreign(name),
+        };
+        self
+    }
+
+    /// Applies what stands behind the type's name. `false` when it cannot be done exactly here.
+    fn modified(&mut self, kind: Kind, name: &str, modifiers: &[Node]) -> bool {
+        let Some(first) = modifiers.first() else {
+            return true;
+        };
+        let Some(modifier) = integer(first) else {
+            return false;
+        };
+        match kind {
+            Kind::Text if matches!(name, "varchar" | "bpchar") => self.cut(modifier),
+            Kind::Interval if modifiers.len() == 1 => self.with_field(modifier),
+            _ => false,
+        }
+    }
+
+    /// An explicit cast to a length cuts the rest off (varchar.c).
+    fn cut(&mut self, len: i32) -> bool {
+        let Ok(len) = usize::try_from(len) else {
+            return false;
+        };
+        if let Some((at, _)) = self.text.char_indices().nth(len) {
+            self.text.truncate(at);
+        }
+        true
+    }
+
+    /// `interval '90' day` is `interval '90 day'` when the string is a number alone.
+    fn with_field(&mut self, mask: i32) -> bool {
+        // INTERVAL_MASK of src/include/utils/timestamp.h: one bit for each field.
+        let unit = match mask {
+            0x2 => "month",
+            0x4 => "year",
+            0x8 => "day",
+            0x400 => "hour",
+            0x800 => "minute",
+            0x1000 => "second",
+            _ => return false,
+        };
+        let digits = self.text.trim().trim_start_matches(['-', '+']);
+        let alone = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if alone {
+            self.text = Zeroizing::new(format!("{} {unit}", self.text.trim()));
+        }
+        alone
+    }
+
+    /// How it is written in a confidential expression, beside a value of the kind `beside`.
+    ///
+    /// # Errors
+    /// No confidential type takes it.
+    pub(crate) fn form(&self, direct: bool, beside: Option<Kind>) -> Result<Form, Refusal> {
+        let same = |own: Kind| beside == Some(own);
+        match &self.token {
+            Token::String if direct => Ok(Form::Bare),
+            Token::String => Ok(Form::Typed(beside.unwrap_or(Kind::Text))),
+            Token::Number(own)
+                if direct && beside.is_some_and(|to| functions::widens(*own, to)) =>
+            {
+                Ok(Form::Bare)
+            }
+            Token::Number(own) => Ok(Form::Typed(*own)),
+            Token::Boolean if direct && same(Kind::Bool) => Ok(Form::Bare),
+            Token::Boolean => Ok(Form::Typed(Kind::Bool)),
+            Token::Typed(own) => Ok(Form::Typed(*own)),
+            Token::Bits => Err(self.refused("no confidential type holds bit strings")),
+            Token::Foreign(name) => Err(self.refused(&format!(
+                "no confidential type stands for {name} as it is written"
+            ))),
+        }
+    }
+
+    /// The refusal that names it.
+    pub(crate) fn refused(&self, why: &str) -> Refusal {
+        Refusal::constant(&self.shown(), self.location, why)
+    }
+
+    /// As it is named in an error, cut to a length that fits a line.
+    pub(crate) fn shown(&self) -> String {
+        const SHOWN_MAX: usize = 60;
+        let mut shown: String = self.text.chars().take(SHOWN_MAX).collect();
+        if shown.len() < self.text.len() {
+            shown.push_str("..");
+        }
+        match self.token {
+            Token::Number(_) | Token::Boolean => shown,
+            _ => format!("'{shown}'"),
+        }
+    }
+
+    /// The kind of a number or of a typed constant.
+    pub(crate) const fn kind(&self) -> Option<Kind> {
+        match self.token {
+            Token::Number(kind) | Token::Typed(kind) => Some(kind),
+            Token::Boolean => Some(Kind::Bool),
+            _ => None,
+        }
+    }
+}
+
+/// The type of a number (scan.l, `process_integer_literal`; `parse_node.c`, `make_const`).
+fn number_kind(text: &str) -> Kind {
+    if text.parse::<i32>().is_ok() {
+        Kind::Int4
+    } else if text.parse::<i64>().is_ok() {
+        Kind::Int8
+    } else {
+        Kind::Numeric
+    }
+}
+
+/// The constant of a node, with the type of a cast round it.
+pub(crate) fn of_node(node: &Node) -> Option<Literal> {
+    match node.node.as_ref()? {
+        NodeEnum::AConst(constant) => Literal::of(constant),
+        NodeEnum::TypeCast(cast) => {
+            let literal = constant(cast.arg.as_deref()?).and_then(Literal::of)?;
+            Some(literal.typed(cast.type_name.as_ref()?))
+        }
+        _ => None,
+    }
+}
+
+/// The constant of a node, if it is one.
+pub(crate) fn constant(node: &Node) -> Option<&AConst> {
+    match node.node.as_ref()? {
+        NodeEnum::AConst(constant) => Some(constant),
+        _ => None,
+    }
+}

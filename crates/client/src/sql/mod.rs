@@ -1,0 +1,343 @@
+//! From a client's SQL to what the server gets: every constant of a confidential expression becomes a parameter.
+//!
+//! PostgreSQL's own parser makes the tree; `resolver.rs` says which constants flow together with confidential values; the tree is
+//! changed and written back as SQL.
+//! Invariants:
+//! - Q1 A constant that meets a confidential value, or a name that is not known, never stays in the text.
+//! - Q2 Every constant and parameter of a statement that touches a confidential relation has been met by the resolver; one in
+//!   a construct that the resolver does not know is refused.
+//! - Q3 A statement that cannot be parsed is not sent: nobody knows what is in it.
+//!
+//! Must not: convert values, or talk to a server.
+
+pub mod catalog;
+mod expr;
+mod flow;
+mod fold;
+mod functions;
+mod literal;
+mod query;
+pub mod refusal;
+mod resolver;
+mod storing;
+mod utility;
+
+use std::collections::BTreeSet;
+
+use pg_query::protobuf::{Node, ParseResult, RawStmt};
+use serde_json::Value;
+use strongroom_format::columns::Kind;
+
+use catalog::Catalog;
+pub(crate) use literal::Literal;
+use refusal::Refusal;
+use resolver::{Form, Resolver, SiteKind};
+pub(crate) use utility::{CopyFormat, CopyOptions};
+
+/// Longest statement that is parsed, in bytes.
+const STATEMENT_MAX: usize = 64 << 20;
+
+/// A constant that travels as a parameter.
+#[derive(Clone, Debug)]
+pub(crate) struct Constant {
+    /// Number of its parameter.
+    pub(crate) number: i32,
+    pub(crate) literal: Literal,
+}
+
+/// What a statement does besides its result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Effects {
+    /// It may change which columns there are.
+    pub(crate) defines: bool,
+    /// It removes prepared statements.
+    pub(crate) deallocates: bool,
+    /// Its result's columns may differ from one execution to the next (FETCH, EXECUTE).
+    pub(crate) utility: bool,
+}
+
+/// COPY between the client and a table or query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Copy {
+    pub(crate) from: bool,
+    /// Kinds of the columns, in the order of the stream. `None` when the query's result is not known.
+    pub(crate) columns: Option<Vec<Option<Kind>>>,
+    pub(crate) options: CopyOptions,
+}
+
+/// One statement, as it is to be sent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    /// The text.
+    pub(crate) sql: String,
+    /// Whether the text is not the client's.
+    pub(crate) changed: bool,
+    pub(crate) constants: Vec<Constant>,
+    /// The client's parameters that belong to confidential expressions.
+    pub(crate) confidential: BTreeSet<i32>,
+    /// The highest number of the client's parameters in the text.
+    pub(crate) parameters: i32,
+    pub(crate) effects: Effects,
+    pub(crate) copy: Option<Copy>,
+    /// EXECUTE with constants: the name of the statement.
+    pub(crate) executes: Option<String>,
+    /// Names of relations that the catalog does not know.
+    pub(crate) unknown: Vec<String>,
+}
+
+/// What is to be sent for a string of statements.
+///
+/// `declared` is the number of parameters whose types the client declares: numbers of new parameters begin behind them.
+///
+/// # Errors
+/// [`Refusal`]; with its position in `sql`.
+pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<Plan>, Refusal> {
+    if sql.len() > STATEMENT_MAX {
+        return Err(Refusal::postgres(
+            "54000",
+            "the statement is longer than 64 MiB".to_owned(),
+        ));
+    }
+    let parsed = pg_query::parse(sql, pg_query::ParserOptions::default());
+    let tree = match parsed {
+        Ok(parsed) => parsed.protobuf,
+        Err(pg_query::Error::Parse(message)) => return Err(Refusal::syntax(&message)),
+        Err(_) => return Err(Refusal::syntax("the statement cannot be parsed")),
+    };
+    let version = tree.version;
+    let mut plans = Vec::new();
+    // What the statements before have defined, when there are several.
+    let mut defined: Option<Catalog> = None;
+    let several = tree.stmts.len() > 1;
+    for raw in tree.stmts {
+        let text = slice(sql, &raw);
+        let new = raw
+            .stmt
+            .as_deref()
+            .filter(|_| several && catalog.is_confidential())
+            .and_then(utility::defined_table);
+        let known = defined.as_ref().unwrap_or(catalog);
+        plans
+            .push(one(raw, text, version, known, declared).map_err(|refusal| refusal.placed(sql))?);
+        if let Some((schema, name, columns)) = new {
+            defined
+                .get_or_insert_with(|| catalog.clone())
+                .define(&schema, &name, columns);
+        }
+    }
+    Ok(plans)
+}
+
+fn slice<'s>(sql: &'s str, raw: &RawStmt) -> &'s str {
+    let start = usize::try_from(raw.stmt_location).unwrap_or(0);
+    let rest = sql.get(start..).unwrap_or(sql);
+    match usize::try_from(raw.stmt_len) {
+        Ok(len) if len > 0 => rest.get(..len).unwrap_or(rest),
+        _ => rest,
+    }
+}
+
+fn one(
+    raw: RawStmt,
+    text: &str,
+    version: i32,
+    catalog: &Catalog,
+    declared: usize,
+) -> Result<Plan, Refusal> {
+    let mut node = raw.stmt.map(|node| *node).unwrap_or_default();
+    let mut plan = Plan {
+        sql: text.to_owned(),
+        effects: utility::effects(&node),
+        ..Plan::default()
+    };
+    if !catalog.is_confidential() {
+        return Ok(plan);
+    }
+    let mut resolver = Resolver::new(catalog);
+    let fixed = utility::walk(&mut resolver, &mut node, &mut plan)?;
+    plan.unknown = std::mem::take(&mut resolver.unknown);
+    if let Some(refusal) = resolver.refusal.take() {
+        return Err(refusal);
+    }
+    let met = resolver.sites.iter().filter_map(|site| match site.kind {
+        SiteKind::Parameter(number) => Some((number, site.form.is_some())),
+        _ => None,
+    });
+    for (number, confidential) in met {
+        plan.parameters = plan.parameters.max(number);
+        if confidential {
+            plan.confidential.insert(number);
+        }
+    }
+    if !resolver.touched {
+        return Ok(plan);
+    }
+    if !fixed.counted_elsewhere {
+        count(&node, &resolver)?;
+    }
+    if let Some(why) = fixed.text {
+        return unchangeable(&resolver, why).map(|()| plan);
+    }
+    let first = plan
+        .parameters
+        .max(i32::try_from(declared).unwrap_or(i32::MAX));
+    let (numbers, constants) = number(&resolver, first);
+    plan.constants = constants;
+    resolver.begin_applying(numbers);
+    utility::walk(&mut resolver, &mut node, &mut plan)?;
+    if resolver.changed {
+        plan.sql = write(node, version)?;
+        plan.changed = true;
+    }
+    Ok(plan)
+}
+
+/// A statement whose text the server keeps or reads without parameters: no constant of it may be confidential.
+fn unchangeable(resolver: &Resolver<'_>, why: &'static str) -> Result<(), Refusal> {
+    let Some(site) = resolver.sites.iter().find(|site| site.form.is_some()) else {
+        return Ok(());
+    };
+    Err(match &site.kind {
+        SiteKind::Constant(literal) => literal.refused(why),
+        SiteKind::Parameter(number) => {
+            Refusal::parameter(usize::try_from(*number).unwrap_or(0), why)
+        }
+        SiteKind::Cast(_) => Refusal::statement(
+            "a confidential value is cast to a base type in a statement that cannot be changed",
+            "Name the confidential type in the cast.",
+        ),
+    })
+}
+
+/// Gives every marked constant the number of a parameter; equal ones beside values of one kind share theirs, so that an expression in
+/// GROUP BY stays equal to the one in the result.
+fn number(resolver: &Resolver<'_>, first: i32) -> (Vec<Option<i32>>, Vec<Constant>) {
+    let mut numbers = Vec::with_capacity(resolver.sites.len());
+    let mut constants: Vec<(Constant, Form, Option<Kind>)> = Vec::new();
+    let mut last = first;
+    for site in &resolver.sites {
+        let (SiteKind::Constant(literal), Some(form)) = (&site.kind, site.form) else {
+            numbers.push(None);
+            continue;
+        };
+        let settled = matches!(form, Form::Typed(_)) || site.beside.is_some();
+        let same = constants.iter().find(|(known, known_form, beside)| {
+            settled
+                && *known_form == form
+                && *beside == site.beside
+                && known.literal.token == literal.token
+                && known.literal.text == literal.text
+        });
+        if let Some((known, ..)) = same {
+            numbers.push(Some(known.number));
+            continue;
+        }
+        last = last.saturating_add(1);
+        numbers.push(Some(last));
+        constants.push((
+            Constant {
+                number: last,
+                literal: literal.clone(),
+            },
+            form,
+            site.beside,
+        ));
+    }
+    (
+        numbers,
+        constants
+            .into_iter()
+            .map(|(constant, ..)| constant)
+            .collect(),
+    )
+}
+
+/// Q2: whether the resolver has met every constant and every parameter of the tree.
+fn count(node: &Node, resolver: &Resolver<'_>) -> Result<(), Refusal> {
+    let Ok(tree) = serde_json::to_value(node) else {
+        return Err(Refusal::syntax("the statement is nested too deeply"));
+    };
+    let mut constants = BTreeSet::new();
+    let mut parameters = BTreeSet::new();
+    for site in &resolver.sites {
+        match &site.kind {
+            SiteKind::Constant(literal) => drop(constants.insert(i64::from(literal.location))),
+            SiteKind::Parameter(number) => drop(parameters.insert(i64::from(*number))),
+            SiteKind::Cast(_) => {}
+        }
+    }
+    let mut left = Leftover {
+        constants: &constants,
+        parameters: &parameters,
+        found: None,
+    };
+    left.search(&tree);
+    left.found.map_or(Ok(()), Err)
+}
+
+struct Leftover<'a> {
+    constants: &'a BTreeSet<i64>,
+    parameters: &'a BTreeSet<i64>,
+    found: Option<Refusal>,
+}
+
+impl Leftover<'_> {
+    fn search(&mut self, value: &Value) {
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| self.search(item)),
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    match name.as_str() {
+                        // Modifiers of types are no data.
+                        "type_name" | "TypeName" => {}
+                        "AConst" => self.constant(field),
+                        "ParamRef" => self.parameter(field),
+                        _ => self.search(field),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn constant(&mut self, constant: &Value) {
+        let null = constant.get("isnull").and_then(Value::as_bool) == Some(true);
+        let location = constant
+            .get("location")
+            .and_then(Value::as_i64)
+            .unwrap_or(-1);
+        if !null && !self.constants.contains(&location) {
+            let at = i32::try_from(location).unwrap_or(-1);
+            let why = "it stands in a construct whose meaning the proxy does not know, beside confidential values";
+            self.found
+                .get_or_insert_with(|| Refusal::constant("here", at, why));
+        }
+    }
+
+    fn parameter(&mut self, param: &Value) {
+        let number = param.get("number").and_then(Value::as_i64).unwrap_or(0);
+        if !self.parameters.contains(&number) {
+            let why = "it stands in a construct whose meaning the proxy does not know, beside confidential values";
+            self.found.get_or_insert_with(|| {
+                Refusal::parameter(usize::try_from(number).unwrap_or(0), why)
+            });
+        }
+    }
+}
+
+fn write(node: Node, version: i32) -> Result<String, Refusal> {
+    let raw = RawStmt {
+        stmt: Some(Box::new(node)),
+        stmt_location: 0,
+        stmt_len: 0,
+    };
+    let tree = ParseResult {
+        version,
+        stmts: vec![raw],
+    };
+    tree.deparse(pg_query::DeparseOptions::default())
+        .map_err(|_| Refusal::syntax("the statement cannot be written back as SQL"))
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,113 @@
+//! Why the proxy does not pass on what a client sent, and how the client is told.
+//!
+//! The message goes to the data owner's own application and to nobody else: it may name a constant.
+
+use std::fmt;
+
+/// A refusal: SQLSTATE, message, and where in the statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Five characters.
+    pub sqlstate: &'static str,
+    /// What happened.
+    pub message: String,
+    /// What can be done, if there is something.
+    pub hint: Option<&'static str>,
+    /// Position in the client's statement in characters, from 1.
+    pub position: Option<usize>,
+    /// Bytes into the client's statement, from 0, until the position is known.
+    pub(crate) offset: Option<usize>,
+}
+
+const HINT_PLAIN: &str = "Compare it with a column of the database's own types explicitly, or run the proxy with \
+                          --plaintext-constants=allow if the server may see it.";
+
+impl Refusal {
+    fn new(sqlstate: &'static str, message: String) -> Self {
+        Self {
+            sqlstate,
+            message,
+            hint: None,
+            position: None,
+            offset: None,
+        }
+    }
+
+    /// SR-8101: a constant of a confidential expression would reach the server in clear.
+    pub(crate) fn constant(shown: &str, location: i32, why: &str) -> Self {
+        Self {
+            hint: Some(HINT_PLAIN),
+            offset: usize::try_from(location).ok(),
+            ..Self::new(
+                "SR101",
+                format!("the constant {shown} would reach the server in clear: {why} (SR-8101)"),
+            )
+        }
+    }
+
+    /// SR-8102: a parameter that belongs to a confidential expression would reach the server in clear.
+    pub(crate) fn parameter(number: usize, why: &str) -> Self {
+        Self {
+            hint: Some(HINT_PLAIN),
+            ..Self::new(
+                "SR102",
+                format!("the parameter ${number} would reach the server in clear: {why} (SR-8102)"),
+            )
+        }
+    }
+
+    /// SR-8103: a statement of a kind that cannot be sent without giving something away.
+    pub(crate) fn statement(what: &str, hint: &'static str) -> Self {
+        Self {
+            hint: Some(hint),
+            ..Self::new("SR103", format!("{what} (SR-8103)"))
+        }
+    }
+
+    /// PostgreSQL's parser does not take the statement: it is not sent, because nobody knows what is in it.
+    pub(crate) fn syntax(message: &str) -> Self {
+        Self::new("42601", message.to_owned())
+    }
+
+    /// SR-8104: a value is not one of its type.
+    pub(crate) fn value(sqlstate: &'static str, what: &str) -> Self {
+        Self::new(sqlstate, format!("{what} (SR-8104)"))
+    }
+
+    /// A message of the protocol that does not have its form, or comes where it cannot.
+    pub(crate) fn protocol(what: &str) -> Self {
+        Self::new("08P01", format!("{what} (SR-8105)"))
+    }
+
+    /// SR-8106: the server says of a pinned column that it is plain.
+    pub(crate) fn denied(column: &impl fmt::Display) -> Self {
+        const HINT: &str =
+            "The column was changed, or the server lies: nothing is sent until the two agree.";
+        let message = format!("the server says that {column} is not confidential (SR-8106)");
+        Self {
+            hint: Some(HINT),
+            ..Self::new("SR106", message)
+        }
+    }
+
+    /// An error that the server would give, given here because the server is not asked.
+    pub(crate) fn postgres(sqlstate: &'static str, message: String) -> Self {
+        Self::new(sqlstate, message)
+    }
+
+    /// With the position that PostgreSQL's clients show, counted in characters of `sql`.
+    pub(crate) fn placed(mut self, sql: &str) -> Self {
+        if let Some(before) = self.offset.and_then(|offset| sql.get(..offset)) {
+            self.position = Some(before.chars().count().saturating_add(1));
+        }
+        self
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refusal {}

@@ -1,0 +1,600 @@
+//! Statements by their sort: which can be sent with parameters, which only as they are, which not at all.
+//!
+//! Must not: let through a statement of a sort that is not listed, if it has constants.
+
+use pg_query::NodeEnum;
+use pg_query::protobuf::{
+    AlterTableStmt, ColumnDef, Constraint, CopyStmt, CreateStmt, DefElem, Node, ObjectType,
+    RangeVar, TypeName,
+};
+use serde_json::Value;
+use strongroom_format::columns::Kind;
+
+use super::catalog::Column;
+use super::flow::{Columns, Flow};
+use super::functions;
+use super::refusal::Refusal;
+use super::resolver::{Resolver, Source, names};
+use super::{Copy, Effects, Plan};
+
+/// How COPY writes values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CopyOptions {
+    pub(crate) format: CopyFormat,
+    pub(crate) delimiter: u8,
+    pub(crate) null: Vec<u8>,
+    pub(crate) quote: u8,
+    pub(crate) escape: u8,
+    pub(crate) header: bool,
+    /// An option that the proxy does not carry out: `FORCE_QUOTE`, ENCODING, and so on.
+    pub(crate) other: Option<String>,
+}
+
+/// COPY's formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CopyFormat {
+    Text,
+    Csv,
+    Binary,
+}
+
+/// What is fixed about a statement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Fixed {
+    /// Why its constants cannot become parameters.
+    pub(crate) text: Option<&'static str>,
+    /// Whether it has constants that are known to be structure.
+    pub(crate) counted_elsewhere: bool,
+}
+
+const KEPT: &str = "the server keeps the text of this statement, and parameters cannot stand in it";
+const NO_PARAMETERS: &str = "parameters cannot stand in this statement";
+const HINT_DIRECT: &str = "Run it over a connection that does not go through the proxy if the server may see the constants.";
+
+/// What the statement does besides its result.
+pub(crate) fn effects(node: &Node) -> Effects {
+    let mut effects = Effects::default();
+    match node.node.as_ref() {
+        Some(NodeEnum::SelectStmt(select)) => effects.defines = select.into_clause.is_some(),
+        Some(
+            NodeEnum::InsertStmt(_)
+            | NodeEnum::UpdateStmt(_)
+            | NodeEnum::DeleteStmt(_)
+            | NodeEnum::MergeStmt(_)
+            | NodeEnum::CopyStmt(_)
+            | NodeEnum::VariableSetStmt(_)
+            | NodeEnum::LockStmt(_)
+            | NodeEnum::NotifyStmt(_)
+            | NodeEnum::ListenStmt(_)
+            | NodeEnum::UnlistenStmt(_)
+            | NodeEnum::DeclareCursorStmt(_)
+            | NodeEnum::ClosePortalStmt(_)
+            | NodeEnum::PrepareStmt(_)
+            | NodeEnum::VacuumStmt(_)
+            | NodeEnum::CheckPointStmt(_),
+        )
+        | None => {}
+        Some(NodeEnum::TransactionStmt(_)) => effects.utility = true,
+        Some(
+            NodeEnum::FetchStmt(_)
+            | NodeEnum::ExecuteStmt(_)
+            | NodeEnum::ExplainStmt(_)
+            | NodeEnum::VariableShowStmt(_)
+            | NodeEnum::CallStmt(_),
+        ) => effects.utility = true,
+        Some(NodeEnum::DeallocateStmt(_) | NodeEnum::DiscardStmt(_)) => effects.deallocates = true,
+        Some(_) => effects.defines = true,
+    }
+    effects
+}
+
+/// Walks the statement with the resolver.
+///
+/// # Errors
+/// The statement is refused whatever its constants are.
+pub(crate) fn walk(
+    resolver: &mut Resolver<'_>,
+    node: &mut Node,
+    plan: &mut Plan,
+) -> Result<Fixed, Refusal> {
+    if resolver.statement(node).is_some() {
+        return Ok(Fixed::default());
+    }
+    match node.node.as_mut() {
+        Some(NodeEnum::ExplainStmt(explain)) => inner(resolver, explain.query.as_deref_mut(), plan),
+        Some(NodeEnum::DeclareCursorStmt(cursor)) => {
+            inner(resolver, cursor.query.as_deref_mut(), plan)
+        }
+        Some(NodeEnum::CreateTableAsStmt(create)) => {
+            let mut fixed = inner(resolver, create.query.as_deref_mut(), plan)?;
+            if create.objtype() == ObjectType::ObjectMatview {
+                fixed.text = Some(KEPT);
+            }
+            Ok(fixed)
+        }
+        Some(NodeEnum::CallStmt(call)) => {
+            if let Some(call) = call.funccall.as_mut() {
+                resolver.call(call);
+            }
+            Ok(Fixed::default())
+        }
+        Some(NodeEnum::PrepareStmt(prepare)) => {
+            inner(resolver, prepare.query.as_deref_mut(), plan)?;
+            Ok(Fixed {
+                text: Some(
+                    "PREPARE of SQL cannot be changed; use the driver's prepared statements",
+                ),
+                ..Fixed::default()
+            })
+        }
+        Some(NodeEnum::ExecuteStmt(execute)) => {
+            if has_constant(node_json(&execute.params).as_ref()) {
+                plan.executes = Some(execute.name.clone());
+            }
+            Ok(Fixed {
+                counted_elsewhere: true,
+                ..Fixed::default()
+            })
+        }
+        Some(NodeEnum::CopyStmt(copy)) => {
+            plan.copy = copy_plan(resolver, copy)?;
+            Ok(Fixed {
+                text: Some(NO_PARAMETERS),
+                ..Fixed::default()
+            })
+        }
+        _ => definition(resolver, node),
+    }
+}
+
+fn inner(
+    resolver: &mut Resolver<'_>,
+    query: Option<&mut Node>,
+    plan: &mut Plan,
+) -> Result<Fixed, Refusal> {
+    match query {
+        Some(query) => walk(resolver, query, plan),
+        None => Ok(Fixed::default()),
+    }
+}
+
+/// Statements that define something.
+fn definition(resolver: &mut Resolver<'_>, node: &mut Node) -> Result<Fixed, Refusal> {
+    let kept = Fixed {
+        text: Some(KEPT),
+        counted_elsewhere: true,
+    };
+    match node.node.as_mut() {
+        Some(NodeEnum::CreateStmt(create)) => table(resolver, create),
+        Some(NodeEnum::AlterTableStmt(alter)) => alter_table(resolver, alter),
+        Some(NodeEnum::ViewStmt(view)) => {
+            if let Some(query) = view.query.as_mut() {
+                resolver.statement(query);
+            }
+            return Ok(Fixed {
+                counted_elsewhere: false,
+                ..kept
+            });
+        }
+        Some(NodeEnum::IndexStmt(index)) => {
+            enter(resolver, index.relation.as_ref());
+            for element in index
+                .index_params
+                .iter_mut()
+                .chain(&mut index.index_including_params)
+            {
+                if let Some(NodeEnum::IndexElem(element)) = element.node.as_mut() {
+                    resolver.maybe(element.expr.as_mut());
+                }
+            }
+            resolver.maybe(index.where_clause.as_mut());
+        }
+        Some(NodeEnum::CreatePolicyStmt(policy)) => {
+            enter(resolver, policy.table.as_ref());
+            resolver.maybe(policy.qual.as_mut());
+            resolver.maybe(policy.with_check.as_mut());
+        }
+        Some(NodeEnum::AlterPolicyStmt(policy)) => {
+            enter(resolver, policy.table.as_ref());
+            resolver.maybe(policy.qual.as_mut());
+            resolver.maybe(policy.with_check.as_mut());
+        }
+        Some(NodeEnum::CreateTrigStmt(trigger)) => {
+            for alias in ["new", "old"] {
+                enter_as(resolver, trigger.relation.as_ref(), alias);
+            }
+            resolver.maybe(trigger.when_clause.as_mut());
+        }
+        Some(NodeEnum::DoStmt(block)) => body("DO", &block.args)?,
+        Some(NodeEnum::CreateFunctionStmt(function)) => {
+            body("CREATE FUNCTION", &function.options)?;
+            if has_constant(node_json(&function.sql_body).as_ref())
+                || has_constant(node_json(&function.parameters).as_ref())
+            {
+                return Err(refused("CREATE FUNCTION"));
+            }
+        }
+        Some(other)
+            if !is_harmless(&*other)
+                && has_constant(serde_json::to_value(&*other).ok().as_ref()) =>
+        {
+            return Err(refused("this statement"));
+        }
+        _ => {
+            return Ok(Fixed {
+                counted_elsewhere: true,
+                ..Fixed::default()
+            });
+        }
+    }
+    resolver.scopes.clear();
+    Ok(kept)
+}
+
+fn refused(what: &str) -> Refusal {
+    let message =
+        format!("{what} has constants, and the proxy does not know whether they are confidential");
+    Refusal::statement(&message, HINT_DIRECT)
+}
+
+/// A body in a language that the proxy does not read: constants in it would reach the server.
+fn body(what: &str, options: &[Node]) -> Result<(), Refusal> {
+    for option in options {
+        let Some(NodeEnum::DefElem(option)) = option.node.as_ref() else {
+            continue;
+        };
+        if option.defname != "as" {
+            continue;
+        }
+        let texts: Vec<String> = match option.arg.as_ref().and_then(|arg| arg.node.as_ref()) {
+            Some(NodeEnum::String(text)) => vec![text.sval.clone()],
+            Some(NodeEnum::List(list)) => {
+                names(&list.items).into_iter().map(str::to_owned).collect()
+            }
+            _ => Vec::new(),
+        };
+        for text in texts {
+            if text_has_constant(&text) {
+                return Err(refused(what));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a text, read as SQL's tokens, has a constant. What cannot be read counts as one.
+fn text_has_constant(text: &str) -> bool {
+    use pg_query::protobuf::Token;
+    let Ok(scanned) = pg_query::scan(text) else {
+        return true;
+    };
+    scanned.tokens.iter().any(|token| {
+        matches!(
+            token.token(),
+            Token::Sconst
+                | Token::Usconst
+                | Token::Iconst
+                | Token::Fconst
+                | Token::Bconst
+                | Token::Xconst
+        )
+    })
+}
+
+/// Statements whose constants are settings or names.
+const fn is_harmless(node: &NodeEnum) -> bool {
+    matches!(
+        node,
+        NodeEnum::VariableSetStmt(_)
+            | NodeEnum::VariableShowStmt(_)
+            | NodeEnum::TransactionStmt(_)
+            | NodeEnum::AlterSystemStmt(_)
+            | NodeEnum::AlterRoleSetStmt(_)
+            | NodeEnum::AlterDatabaseSetStmt(_)
+            | NodeEnum::FetchStmt(_)
+            | NodeEnum::AlterTypeStmt(_)
+            | NodeEnum::CreateExtensionStmt(_)
+    )
+}
+
+fn node_json(nodes: &impl serde_like::ToJson) -> Option<Value> {
+    nodes.json()
+}
+
+/// Fields of several types as generic values.
+mod serde_like {
+    use super::{Node, Value};
+
+    pub(super) trait ToJson {
+        fn json(&self) -> Option<Value>;
+    }
+
+    impl ToJson for Vec<Node> {
+        fn json(&self) -> Option<Value> {
+            serde_json::to_value(self).ok()
+        }
+    }
+
+    impl ToJson for Option<Box<Node>> {
+        fn json(&self) -> Option<Value> {
+            serde_json::to_value(self).ok()
+        }
+    }
+}
+
+/// Whether there is a constant other than NULL. What could not be looked at counts as one.
+fn has_constant(value: Option<&Value>) -> bool {
+    match value {
+        None => true,
+        Some(Value::Array(items)) => items.iter().any(|item| has_constant(Some(item))),
+        Some(Value::Object(fields)) => fields.iter().any(|(name, field)| match name.as_str() {
+            "type_name" | "TypeName" => false,
+            "AConst" => field.get("isnull").and_then(Value::as_bool) != Some(true),
+            _ => has_constant(Some(field)),
+        }),
+        Some(_) => false,
+    }
+}
+
+fn enter(resolver: &mut Resolver<'_>, range: Option<&RangeVar>) {
+    enter_as(resolver, range, "");
+}
+
+fn enter_as(resolver: &mut Resolver<'_>, range: Option<&RangeVar>, alias: &str) {
+    let Some(range) = range else {
+        return;
+    };
+    let columns = resolver.relation(&range.schemaname, &range.relname);
+    let alias = if alias.is_empty() {
+        range.relname.clone()
+    } else {
+        alias.to_owned()
+    };
+    match resolver.scopes.last_mut() {
+        Some(scope) => scope.push(Source { alias, columns }),
+        None => resolver.scopes.push(vec![Source { alias, columns }]),
+    }
+}
+
+/// The kind of a column defined with this type's name.
+fn defined_kind(of: Option<&TypeName>) -> Option<Kind> {
+    functions::confidential_type(names(&of?.names).last()?)
+}
+
+fn defined(column: &ColumnDef) -> (String, Flow) {
+    let flow = match defined_kind(column.type_name.as_ref()) {
+        Some(kind) => Flow::confidential(Some(kind)),
+        None => Flow::plain(),
+    };
+    (column.colname.clone(), flow)
+}
+
+/// The table that a statement makes, when all its columns stand in the statement: schema, name, columns.
+pub(crate) fn defined_table(node: &Node) -> Option<(String, String, Vec<Column>)> {
+    let Some(NodeEnum::CreateStmt(create)) = node.node.as_ref() else {
+        return None;
+    };
+    let range = create.relation.as_ref()?;
+    if !create.inh_relations.is_empty() {
+        return None;
+    }
+    let mut columns = Vec::new();
+    for element in &create.table_elts {
+        match element.node.as_ref()? {
+            NodeEnum::ColumnDef(column) => {
+                let kind = defined_kind(column.type_name.as_ref());
+                columns.push(Column {
+                    name: column.colname.clone(),
+                    kind,
+                });
+            }
+            NodeEnum::Constraint(_) => {}
+            _ => return None,
+        }
+    }
+    Some((range.schemaname.clone(), range.relname.clone(), columns))
+}
+
+fn table(resolver: &mut Resolver<'_>, create: &mut CreateStmt) {
+    let mut columns = Columns::default();
+    for element in &create.table_elts {
+        if let Some(NodeEnum::ColumnDef(column)) = element.node.as_ref() {
+            let (name, flow) = defined(column);
+            resolver.touched |= flow.confidential;
+            columns.named.push((name, flow));
+        }
+    }
+    // LIKE, INHERITS, PARTITION OF: columns from elsewhere.
+    let inherits = !create.inh_relations.is_empty();
+    let like = create
+        .table_elts
+        .iter()
+        .any(|element| matches!(element.node, Some(NodeEnum::TableLikeClause(_))));
+    if inherits || like {
+        columns.open = Some(Flow::unknown());
+    }
+    resolver.scopes.push(vec![Source {
+        alias: String::new(),
+        columns,
+    }]);
+    for element in &mut create.table_elts {
+        match element.node.as_mut() {
+            Some(NodeEnum::ColumnDef(column)) => column_definition(resolver, column),
+            Some(NodeEnum::Constraint(constraint)) => {
+                self_constraint(resolver, constraint, &Flow::plain());
+            }
+            _ => {}
+        }
+    }
+}
+
+fn column_definition(resolver: &mut Resolver<'_>, column: &mut ColumnDef) {
+    let (_, flow) = defined(column);
+    if let Some(default) = column.raw_default.as_mut() {
+        let value = resolver.expr(default);
+        resolver.assign(&flow, &value);
+    }
+    for constraint in &mut column.constraints {
+        if let Some(NodeEnum::Constraint(constraint)) = constraint.node.as_mut() {
+            self_constraint(resolver, constraint, &flow);
+        }
+    }
+}
+
+/// DEFAULT, GENERATED and CHECK have an expression.
+fn self_constraint(resolver: &mut Resolver<'_>, constraint: &mut Constraint, column: &Flow) {
+    if let Some(raw) = constraint.raw_expr.as_mut() {
+        let value = resolver.expr(raw);
+        resolver.assign(column, &value);
+    }
+    resolver.maybe(constraint.where_clause.as_mut());
+}
+
+fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStmt) {
+    enter(resolver, alter.relation.as_ref());
+    for command in &mut alter.cmds {
+        let Some(NodeEnum::AlterTableCmd(command)) = command.node.as_mut() else {
+            continue;
+        };
+        let column = resolver.column(&[command.name.as_str()]);
+        match command.def.as_mut().and_then(|def| def.node.as_mut()) {
+            Some(NodeEnum::ColumnDef(definition)) => {
+                resolver.touched |= defined_kind(definition.type_name.as_ref()).is_some();
+                column_definition(resolver, definition);
+            }
+            Some(NodeEnum::Constraint(constraint)) => {
+                self_constraint(resolver, constraint, &Flow::plain());
+            }
+            Some(_) => {
+                let value = resolver.maybe(command.def.as_mut());
+                if !command.name.is_empty() {
+                    resolver.assign(&column, &value);
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+/// COPY: which columns are confidential, and how the stream is written.
+fn copy_plan(resolver: &mut Resolver<'_>, copy: &mut CopyStmt) -> Result<Option<Copy>, Refusal> {
+    let columns = match copy.query.as_mut() {
+        Some(query) => resolver
+            .statement(query)
+            .filter(|columns| columns.open.is_none()),
+        None => {
+            let range = copy.relation.clone().unwrap_or_default();
+            let relation = resolver.relation(&range.schemaname, &range.relname);
+            enter(resolver, copy.relation.as_ref());
+            resolver.maybe(copy.where_clause.as_mut());
+            resolver.scopes.clear();
+            let chosen = names(&copy.attlist);
+            if chosen.is_empty() {
+                Some(relation).filter(|relation| relation.open.is_none())
+            } else {
+                let named = chosen.iter().map(|name| {
+                    let flow = relation
+                        .find(name)
+                        .or_else(|| relation.open.clone())
+                        .unwrap_or_else(Flow::unknown);
+                    ((*name).to_owned(), flow)
+                });
+                Some(Columns {
+                    named: named.collect(),
+                    open: None,
+                })
+            }
+        }
+    };
+    let known = columns.filter(|columns| {
+        columns
+            .named
+            .iter()
+            .all(|(_, flow)| !flow.confidential || flow.kind.is_some())
+    });
+    let kinds = known.map(|columns| {
+        columns
+            .named
+            .iter()
+            .map(|(_, flow)| flow.kind.filter(|_| flow.confidential))
+            .collect()
+    });
+    let plan = Copy {
+        from: copy.is_from,
+        columns: kinds,
+        options: options(&copy.options),
+    };
+    if !resolver.touched {
+        return Ok(None);
+    }
+    if copy.is_program || !copy.filename.is_empty() {
+        let message =
+            "COPY between a table with confidential columns and a file or program of the server";
+        return Err(Refusal::statement(
+            message,
+            "Use COPY FROM STDIN or TO STDOUT (in psql: \\copy).",
+        ));
+    }
+    Ok(Some(plan))
+}
+
+fn options(elements: &[Node]) -> CopyOptions {
+    let mut options = CopyOptions {
+        format: CopyFormat::Text,
+        delimiter: b'\t',
+        null: b"\\N".to_vec(),
+        quote: b'"',
+        escape: b'"',
+        header: false,
+        other: None,
+    };
+    let elements: Vec<&DefElem> = elements
+        .iter()
+        .filter_map(|node| match node.node.as_ref() {
+            Some(NodeEnum::DefElem(element)) => Some(&**element),
+            _ => None,
+        })
+        .collect();
+    match elements
+        .iter()
+        .find(|element| element.defname == "format")
+        .map(|element| argument(element))
+        .as_deref()
+    {
+        Some("csv") => {
+            options = CopyOptions {
+                format: CopyFormat::Csv,
+                delimiter: b',',
+                null: Vec::new(),
+                ..options
+            };
+        }
+        Some("binary") => options.format = CopyFormat::Binary,
+        _ => {}
+    }
+    let mut escape = None;
+    for element in elements {
+        let argument = argument(element);
+        let byte = argument.bytes().next();
+        match (element.defname.as_str(), byte) {
+            ("format" | "freeze", _) => {}
+            ("delimiter", Some(byte)) => options.delimiter = byte,
+            ("null", _) => options.null = argument.into_bytes(),
+            ("quote", Some(byte)) => options.quote = byte,
+            ("escape", Some(byte)) => escape = Some(byte),
+            ("header", _) => options.header = !matches!(argument.as_str(), "false" | "off" | "0"),
+            (other, _) => options.other = Some(other.to_owned()),
+        }
+    }
+    options.escape = escape.unwrap_or(options.quote);
+    options
+}
+
+fn argument(element: &DefElem) -> String {
+    match element.arg.as_ref().and_then(|arg| arg.node.as_ref()) {
+        Some(NodeEnum::String(text)) => text.sval.clone(),
+        Some(NodeEnum::Boolean(truth)) => truth.boolval.to_string(),
+        Some(NodeEnum::Integer(number)) => number.ival.to_string(),
+        _ => String::new(),
+    }
+}

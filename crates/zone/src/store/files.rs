@@ -1,0 +1,149 @@
+//! The files of a store: what it asks of them, and how the operating system gives it.
+//!
+//! Invariant: the manifest is replaced whole (`strongroom_keyring::durable`). Must not: know what is in the files.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use strongroom_format::code;
+use strongroom_keyring::{Error, durable};
+
+/// The object header.
+pub const HEADER_NAME: &str = "strongroom.header";
+/// The manifest.
+pub const MANIFEST_NAME: &str = "strongroom.manifest";
+/// The block file.
+pub const BLOCKS_NAME: &str = "strongroom.blocks";
+/// The freshness anchor, when it is a file.
+pub const ANCHOR_NAME: &str = "strongroom.anchor";
+/// The store's own log.
+pub const LOG_NAME: &str = "strongroom.log";
+
+/// What a store needs of a disk. Offsets and lengths are in bytes.
+pub trait Files: Send {
+    /// Reads exactly `out.len()` bytes of the block file.
+    ///
+    /// # Errors
+    /// The system's; `UnexpectedEof` when the file ends before.
+    fn read_block(&mut self, at: u64, out: &mut [u8]) -> io::Result<()>;
+    /// Writes to the block file. Durable after [`Files::sync_blocks`].
+    ///
+    /// # Errors
+    /// The system's.
+    fn write_block(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Makes all that was written to the block file durable.
+    ///
+    /// # Errors
+    /// The system's. It must not be tried again: what was written before is lost or not, and nobody knows.
+    fn sync_blocks(&mut self) -> io::Result<()>;
+    /// Cuts the block file to `len` bytes.
+    ///
+    /// # Errors
+    /// The system's.
+    fn cut_blocks(&mut self, len: u64) -> io::Result<()>;
+    /// The manifest; `None` when there is none.
+    ///
+    /// # Errors
+    /// The system's.
+    fn read_manifest(&mut self) -> io::Result<Option<Vec<u8>>>;
+    /// Replaces the manifest, durably.
+    ///
+    /// # Errors
+    /// The system's; either manifest is there then.
+    fn replace_manifest(&mut self, bytes: &[u8]) -> io::Result<()>;
+}
+
+/// A directory of the operating system's.
+pub struct Directory {
+    blocks: File,
+    manifest: PathBuf,
+    /// Held until the store is closed.
+    _lock: File,
+}
+
+impl Directory {
+    /// Opens the files in `path`, whose header exists; makes an empty block file when there is none.
+    ///
+    /// # Errors
+    /// SR-8025 when another process has it open; SR-8023.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let header = path.join(HEADER_NAME);
+        let lock = File::open(&header).map_err(|error| trouble(&header, error))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => {
+                return Err(Error::new(&code::STORE_IN_USE, path.display().to_string()));
+            }
+            Err(std::fs::TryLockError::Error(error)) => return Err(trouble(&header, error)),
+        }
+        let blocks = path.join(BLOCKS_NAME);
+        let made = !blocks.exists();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&blocks)
+            .map_err(|error| trouble(&blocks, error))?;
+        if made {
+            durable::sync_dir_of(&blocks).map_err(|error| trouble(&blocks, error))?;
+        }
+        Ok(Self {
+            blocks: file,
+            manifest: path.join(MANIFEST_NAME),
+            _lock: lock,
+        })
+    }
+}
+
+impl Files for Directory {
+    fn read_block(&mut self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        self.blocks.read_exact_at(out, at)
+    }
+
+    fn write_block(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.blocks.write_all_at(bytes, at)
+    }
+
+    fn sync_blocks(&mut self) -> io::Result<()> {
+        self.blocks.sync_data()
+    }
+
+    fn cut_blocks(&mut self, len: u64) -> io::Result<()> {
+        self.blocks.set_len(len)
+    }
+
+    fn read_manifest(&mut self) -> io::Result<Option<Vec<u8>>> {
+        match std::fs::read(&self.manifest) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn replace_manifest(&mut self, bytes: &[u8]) -> io::Result<()> {
+        durable::replace(&self.manifest, bytes, 0o600)
+    }
+}
+
+/// The error of a call on `path`: SR-8015 when the disk is full, otherwise SR-8023.
+pub(super) fn trouble(path: &Path, error: io::Error) -> Error {
+    about(path.display().to_string(), error)
+}
+
+/// As [`trouble`], of something that has no path.
+pub(super) fn about(what: impl Into<String>, error: io::Error) -> Error {
+    let full = matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    );
+    let code = if full {
+        &code::ZONE_DISK
+    } else {
+        &code::STORE_IO
+    };
+    Error::caused(code, what, error)
+}

@@ -1,0 +1,299 @@
+//! A log of the store's own, for a host that has none: redo records in frames, one file.
+//!
+//! Invariants: what [`LogFile::sync`] has acknowledged is found again; the log ends at the first frame that a crash can have left behind, and
+//! a bad frame that had been durable is an error, not an end. Must not: open a record other than to see that it is one.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use strongroom_format::code;
+use strongroom_format::columns::log::{FrameHead, LOG_MAGIC, log_frame_layout};
+use strongroom_keyring::{Error, durable};
+
+use super::Store;
+use super::files::{about, trouble};
+
+/// What a log needs of a disk.
+pub trait LogStorage: Send {
+    /// The whole file.
+    ///
+    /// # Errors
+    /// The system's.
+    fn read(&mut self) -> io::Result<Vec<u8>>;
+    /// Writes at an offset.
+    ///
+    /// # Errors
+    /// The system's.
+    fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Cuts the file to `len` bytes.
+    ///
+    /// # Errors
+    /// The system's.
+    fn cut(&mut self, len: u64) -> io::Result<()>;
+    /// Makes what was written durable.
+    ///
+    /// # Errors
+    /// The system's. It must not be tried again.
+    fn sync(&mut self) -> io::Result<()>;
+    /// Replaces the file, durably.
+    ///
+    /// # Errors
+    /// The system's; either file is there then.
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()>;
+}
+
+/// A file of the operating system's.
+struct OnDisk {
+    path: PathBuf,
+    file: File,
+}
+
+impl OnDisk {
+    fn open(path: &Path) -> io::Result<Self> {
+        let made = !path.exists();
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600);
+        let file = options.open(path)?;
+        if made {
+            durable::sync_dir_of(path)?;
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+        })
+    }
+}
+
+impl LogStorage for OnDisk {
+    fn read(&mut self) -> io::Result<Vec<u8>> {
+        std::fs::read(&self.path)
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, at)
+    }
+
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        durable::replace(&self.path, bytes, 0o600)?;
+        self.file = OpenOptions::new().read(true).write(true).open(&self.path)?;
+        Ok(())
+    }
+}
+
+/// The store's own log.
+pub struct LogFile {
+    storage: Box<dyn LogStorage>,
+    /// Position of the file's first byte.
+    base: u64,
+    /// Position behind the last frame.
+    end: u64,
+    synced: u64,
+    poisoned: bool,
+}
+
+const HEAD: u64 = log_frame_layout::SIZE as u64;
+
+impl LogFile {
+    /// Opens the log at `path`, makes it when there is none, and replays it into `store`.
+    ///
+    /// # Errors
+    /// SR-8012 when it begins behind the store's checkpoint, or a record is missing; SR-8016 when a frame that was durable is
+    /// damaged; SR-8023.
+    pub fn open(path: &Path, store: &mut Store) -> Result<Self, Error> {
+        let storage = OnDisk::open(path).map_err(|error| trouble(path, error))?;
+        Self::over(Box::new(storage), store)
+    }
+
+    /// As [`LogFile::open`], over any storage.
+    ///
+    /// # Errors
+    /// As [`LogFile::open`].
+    pub fn over(mut storage: Box<dyn LogStorage>, store: &mut Store) -> Result<Self, Error> {
+        let reading = |error| about("reading the log", error);
+        let bytes = storage.read().map_err(reading)?;
+        let base = FrameHead::parse(&bytes).map_or_else(|| store.position(), |head| head.position);
+        let end = replay(&bytes, base, store)?;
+        let mut log = Self {
+            storage,
+            base,
+            end,
+            synced: end,
+            poisoned: false,
+        };
+        if end < store.position() {
+            // The checkpoint is further than the log: it begins anew behind it.
+            log.storage.replace(&[]).map_err(reading)?;
+            (log.base, log.end) = (store.position(), store.position());
+        } else {
+            // What a crash has left behind the end must not be taken for a frame once others stand before it.
+            log.storage
+                .cut(end - base)
+                .and_then(|()| log.storage.sync())
+                .map_err(reading)?;
+        }
+        log.synced = log.end;
+        store.recovered(log.end)?;
+        Ok(log)
+    }
+
+    /// Appends a record. It is durable after [`LogFile::sync`]. Answers with the position behind it.
+    ///
+    /// # Errors
+    /// SR-8015, SR-8023; the record is then not in the log.
+    pub fn append(&mut self, record: &[u8]) -> Result<u64, Error> {
+        self.usable()?;
+        let length = u32::try_from(record.len())
+            .map_err(|_| Error::new(&code::BUG, "a record above 4 GiB"))?;
+        let head = FrameHead {
+            length,
+            position: self.end,
+            synced: self.synced,
+        };
+        let mut frame = head.to_bytes().to_vec();
+        frame.extend_from_slice(record);
+        let written = self.storage.write(self.end - self.base, &frame);
+        written.map_err(|error| about("writing the log", error))?;
+        self.end += frame.len() as u64;
+        Ok(self.end)
+    }
+
+    /// Makes every record that was appended durable.
+    ///
+    /// # Errors
+    /// SR-8023, from then on always.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        self.usable()?;
+        if self.synced == self.end {
+            return Ok(());
+        }
+        if let Err(error) = self.storage.sync() {
+            self.poisoned = true;
+            return Err(about("making the log durable", error));
+        }
+        self.synced = self.end;
+        Ok(())
+    }
+
+    /// The position behind the last record.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Forgets frames before `position`, which a checkpoint has acknowledged.
+    ///
+    /// # Errors
+    /// SR-8015, SR-8023; the log is then as it was, or cut.
+    pub fn cut(&mut self, position: u64) -> Result<(), Error> {
+        self.usable()?;
+        let position = position.min(self.end);
+        // Copying the rest must be worth it.
+        if position < self.base || position - self.base < (self.end - self.base) / 2 {
+            return Ok(());
+        }
+        let cutting = |error| about("cutting the log", error);
+        self.sync()?;
+        let bytes = self.storage.read().map_err(cutting)?;
+        let mut from = 0;
+        while self.base + from < position {
+            let at = usize::try_from(from).unwrap_or(usize::MAX);
+            let head = bytes.get(at..).and_then(FrameHead::parse);
+            let head = head.ok_or_else(|| {
+                Error::new(
+                    &code::REDO_RECORD,
+                    format!("at position {}", self.base + from),
+                )
+            })?;
+            from += HEAD + u64::from(head.length);
+        }
+        let rest = usize::try_from(from).ok().and_then(|at| bytes.get(at..));
+        let len = usize::try_from(self.end - self.base - from).unwrap_or(usize::MAX);
+        let rest = rest.and_then(|rest| rest.get(..len)).unwrap_or_default();
+        if let Err(error) = self.storage.replace(rest) {
+            // Either file may be there: what the offsets are is not known.
+            self.poisoned = true;
+            return Err(cutting(error));
+        }
+        self.base += from;
+        Ok(())
+    }
+
+    fn usable(&self) -> Result<(), Error> {
+        if self.poisoned {
+            return Err(Error::new(
+                &code::STORE_IO,
+                "writing the log failed before: start the zone anew",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Replays frames up to the end of the log. Gives the end's position.
+fn replay(bytes: &[u8], base: u64, store: &mut Store) -> Result<u64, Error> {
+    let from = store.position();
+    if base > from {
+        return Err(Error::new(
+            &code::LOG_GAP,
+            format!("the log begins at {base}, the checkpoint ends at {from}"),
+        ));
+    }
+    let mut at = 0;
+    while let Some(record) = frame_at(bytes, at, base, store) {
+        let position = base + at as u64;
+        if position >= from {
+            let replayed = store.recover(record, position);
+            replayed.map_err(|_| {
+                store
+                    .take_trouble()
+                    .unwrap_or_else(|| Error::new(&code::BUG, "replay"))
+            })?;
+        }
+        at += log_frame_layout::SIZE + record.len();
+    }
+    let end = base + at as u64;
+    let rest = bytes.get(at..).unwrap_or_default();
+    for later in 0..rest.len() {
+        if !rest
+            .get(later..)
+            .unwrap_or_default()
+            .starts_with(&LOG_MAGIC)
+        {
+            continue;
+        }
+        let head = rest.get(later..).and_then(FrameHead::parse);
+        let was_durable = head.is_some_and(|head| head.synced > end);
+        if was_durable && frame_at(bytes, at + later, base, store).is_some() {
+            return Err(Error::new(
+                &code::REDO_RECORD,
+                format!("at position {end}, which had been durable"),
+            ));
+        }
+    }
+    Ok(end)
+}
+
+/// The record of a sound frame at this offset.
+fn frame_at<'a>(bytes: &'a [u8], at: usize, base: u64, store: &Store) -> Option<&'a [u8]> {
+    let frame = bytes.get(at..)?;
+    let head = FrameHead::parse(frame)?;
+    let length = usize::try_from(head.length).ok()?;
+    let record = frame.get(log_frame_layout::SIZE..)?.get(..length)?;
+    let sound = head.position == base.checked_add(at as u64)? && store.opens(record);
+    sound.then_some(record)
+}

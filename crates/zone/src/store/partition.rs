@@ -1,0 +1,287 @@
+//! A partition in memory: extents, blocks, and which slot is given out next.
+//!
+//! Invariants: F1 (a slot's generation rises each time it is given out again), F2 (an extent is of one column and one kind), F3 (the
+//! slots of a block are given out in an order drawn at random, and so are the blocks of an extent). Must not: do I/O, or know the log.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use strongroom_crypto::{CryptoError, fill_random};
+use strongroom_format::columns::block::EXTENT_BLOCKS;
+use strongroom_format::columns::fid::EXTENTS;
+use strongroom_format::columns::manifest::BlockEntry;
+use strongroom_format::columns::redo::Relation;
+use strongroom_format::columns::{Fid, Kind};
+
+use super::frame::{Frame, SLOTS};
+use super::reclaim::Marks;
+use super::seal::PartitionKey;
+use super::slab::Slabs;
+
+/// Blocks of an extent.
+pub(super) const BLOCKS: usize = EXTENT_BLOCKS as usize;
+
+/// A partition.
+pub(super) struct Partition {
+    pub(super) relation: Relation,
+    pub(super) stamp: u64,
+    pub(super) first_extent: u32,
+    pub(super) next_extent: u32,
+    /// Extents from here on may be used only after a checkpoint has reserved them.
+    pub(super) reserved_to: u32,
+    pub(super) key: PartitionKey,
+    /// By number, less `first_extent`.
+    pub(super) extents: Vec<Option<Box<Extent>>>,
+    pub(super) slabs: Slabs,
+    pub(super) open: BTreeMap<u16, Open>,
+    pub(super) marks: Option<Marks>,
+    /// The last sweep that went through all of it.
+    pub(super) swept: u64,
+    /// Whether a record that says whose partition it is is known to be in the host's log.
+    pub(super) announced: bool,
+    /// Whether a log has brought an extent of it since the store was opened.
+    pub(super) replayed: bool,
+}
+
+/// 65536 slots of one column.
+pub(super) struct Extent {
+    pub(super) column: u16,
+    pub(super) kind: Kind,
+    /// Whether this incarnation opened it: only then are its slots given out again.
+    pub(super) own: bool,
+    pub(super) blocks: [Block; BLOCKS],
+}
+
+/// One block of an extent.
+#[derive(Default)]
+pub(super) struct Block {
+    pub(super) frame: Option<Frame>,
+    /// Looked at since the clock last passed.
+    pub(super) touched: AtomicBool,
+    /// Differs from what is at `disk`.
+    pub(super) dirty: bool,
+    /// Had values, all of which were freed.
+    pub(super) gone: bool,
+    /// Slots with a value, while it is in memory.
+    pub(super) live: u16,
+    pub(super) disk: Option<BlockEntry>,
+    /// Whether the last manifest, or one that may be the last, names the place.
+    pub(super) kept: bool,
+}
+
+/// Where a column's next values go.
+pub(super) struct Open {
+    pub(super) kind: Kind,
+    pub(super) extent: u32,
+    /// Blocks of the extent that are untouched, the next one last.
+    blocks: Vec<u8>,
+    /// The block in use.
+    pub(super) block: u8,
+    /// Slots of the block in use that were never given out, the next one last.
+    order: Vec<u16>,
+    /// Slots that may be given out again.
+    pub(super) again: Vec<u64>,
+}
+
+/// A slot that is about to take a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Chosen {
+    pub(super) extent: u32,
+    pub(super) index: u16,
+}
+
+/// Why no slot could be chosen.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The column is of another kind.
+    Kind,
+    /// A checkpoint has to reserve extents first.
+    Reserve,
+    /// No extent is left.
+    Full,
+    Random(CryptoError),
+}
+
+impl Extent {
+    pub(super) fn new(column: u16, kind: Kind, own: bool) -> Box<Self> {
+        Box::new(Self {
+            column,
+            kind,
+            own,
+            blocks: std::array::from_fn(|_| Block::default()),
+        })
+    }
+}
+
+impl Partition {
+    pub(super) fn new(
+        relation: Relation,
+        stamp: u64,
+        first_extent: u32,
+        reserve: u32,
+        key: PartitionKey,
+    ) -> Self {
+        Self {
+            relation,
+            stamp,
+            first_extent,
+            next_extent: first_extent,
+            reserved_to: first_extent.saturating_add(reserve).min(EXTENTS),
+            key,
+            extents: Vec::new(),
+            slabs: Slabs::new(),
+            open: BTreeMap::new(),
+            marks: None,
+            swept: 0,
+            announced: false,
+            replayed: false,
+        }
+    }
+
+    #[inline]
+    pub(super) fn extent(&self, extent: u32) -> Option<&Extent> {
+        let at = extent.checked_sub(self.first_extent)?;
+        self.extents.get(at as usize)?.as_deref()
+    }
+
+    /// Block and slabs, for whoever reads or writes a slot.
+    pub(super) fn block_mut(
+        &mut self,
+        extent: u32,
+        block: usize,
+    ) -> Option<(&mut Block, &mut Slabs)> {
+        let at = extent.checked_sub(self.first_extent)?;
+        let found = self.extents.get_mut(at as usize)?.as_deref_mut()?;
+        Some((found.blocks.get_mut(block % BLOCKS)?, &mut self.slabs))
+    }
+
+    /// Puts an extent in its place. False when it lies below the first one.
+    pub(super) fn insert(&mut self, number: u32, extent: Box<Extent>) -> bool {
+        let Some(at) = number.checked_sub(self.first_extent) else {
+            return false;
+        };
+        let at = at as usize;
+        if self.extents.len() <= at {
+            self.extents.resize_with(at + 1, || None);
+        }
+        self.extents[at] = Some(extent);
+        self.next_extent = self.next_extent.max(number.saturating_add(1));
+        true
+    }
+
+    /// Numbers of the extents that there are, in order.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        let first = self.first_extent;
+        self.extents
+            .iter()
+            .zip(first..)
+            .filter_map(|(extent, number)| extent.as_ref().map(|_| number))
+    }
+
+    /// Chooses the slot of the column's next value. It is not given out until [`Open::taken`].
+    pub(super) fn choose(&mut self, column: u16, kind: Kind) -> Result<Chosen, Refusal> {
+        if let Some(open) = self.open.get_mut(&column) {
+            if open.kind != kind {
+                return Err(Refusal::Kind);
+            }
+            if let Some(chosen) = open.next()? {
+                return Ok(chosen);
+            }
+        }
+        let extent = self.next_extent;
+        if extent >= EXTENTS {
+            return Err(Refusal::Full);
+        }
+        if extent >= self.reserved_to {
+            return Err(Refusal::Reserve);
+        }
+        let again = self
+            .open
+            .remove(&column)
+            .map(|open| open.again)
+            .unwrap_or_default();
+        let mut open = Open::new(extent, kind, again)?;
+        let chosen = open.next()?.ok_or(Refusal::Full)?;
+        self.insert(extent, Extent::new(column, kind, true));
+        self.open.insert(column, open);
+        Ok(chosen)
+    }
+
+    /// The chosen slot has taken its value.
+    pub(super) fn taken(&mut self, column: u16) {
+        if let Some(open) = self.open.get_mut(&column)
+            && open.again.pop().is_none()
+        {
+            open.order.pop();
+        }
+    }
+}
+
+impl Open {
+    fn new(extent: u32, kind: Kind, again: Vec<u64>) -> Result<Self, Refusal> {
+        let blocks = shuffled(BLOCKS)?;
+        let blocks = blocks
+            .into_iter()
+            .filter_map(|block| u8::try_from(block).ok());
+        Ok(Self {
+            kind,
+            extent,
+            blocks: blocks.collect(),
+            block: 0,
+            order: Vec::new(),
+            again,
+        })
+    }
+
+    fn next(&mut self) -> Result<Option<Chosen>, Refusal> {
+        if let Some(slot) = self.again.last() {
+            let fid = Fid::from_bits(*slot);
+            return Ok(fid.map(|fid| Chosen {
+                extent: fid.extent(),
+                index: fid.index(),
+            }));
+        }
+        if self.order.is_empty() {
+            let Some(block) = self.blocks.pop() else {
+                return Ok(None);
+            };
+            self.block = block;
+            self.order = shuffled(SLOTS)?;
+        }
+        let first = u16::from(self.block) * 1024;
+        Ok(self.order.last().map(|slot| Chosen {
+            extent: self.extent,
+            index: first + slot,
+        }))
+    }
+}
+
+/// The numbers below `count`, at most 65536 of them, in an order drawn at random (Fisher and Yates).
+fn shuffled(count: usize) -> Result<Vec<u16>, Refusal> {
+    let mut drawn = vec![0; 4 * count];
+    fill_random(&mut drawn).map_err(Refusal::Random)?;
+    let mut order: Vec<u16> = (0..=u16::MAX).take(count).collect();
+    let (draws, _) = drawn.as_chunks::<4>();
+    for (at, draw) in (1..count).rev().zip(draws) {
+        // 32 bits below 1025: the bias is below one in four million.
+        let other = u64::from(u32::from_le_bytes(*draw)) % (at as u64 + 1);
+        order.swap(at, usize::try_from(other).unwrap_or(at));
+    }
+    Ok(order)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_has_every_number_once_and_is_not_in_order() {
+        let order = shuffled(1024).unwrap();
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert!(sorted.iter().copied().eq(0..1024));
+        let rises = order.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        assert!((300..720).contains(&rises), "{rises}");
+        assert_ne!(order, shuffled(1024).unwrap());
+    }
+}

@@ -1,0 +1,14 @@
+//! The mapping store against a model, under crashes, tampering and kills.
+#![expect(
+    clippy::unwrap_used,
+    clippy::unwrap_in_result,
+    clippy::panic,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+
+mod disk;
+mod host;
+mod killed;
+mod model;
+mod redo;
+mod tamper;

@@ -1,0 +1,361 @@
+//! Redo records: chains, forgery, order, and what a FID may never do.
+
+use std::collections::BTreeSet;
+
+use strongroom_format::columns::{Fid, Kind};
+use strongroom_rpc::Fault;
+use strongroom_values::Value;
+use strongroom_zone::store::{Promotion, Record, Source, Store};
+
+use crate::disk::{Disk, State};
+use crate::host::{Known, Safe, known, relation};
+
+fn fresh(safe: &Safe) -> (Disk, Store) {
+    let disk = Disk::default();
+    let mut store = safe.open(&disk, 1 << 30).unwrap();
+    store.recovered(0).unwrap();
+    (disk, store)
+}
+
+fn word(n: u64) -> Promotion<'static> {
+    Promotion {
+        source: Source::Value(Value::Word(n)),
+        column: 1,
+        kind: Kind::Int8,
+    }
+}
+
+fn promoted(store: &mut Store, ring: u32, partition: u16, n: u64) -> (Fid, Record) {
+    let mut fids = Vec::new();
+    let record = store
+        .promote(ring, partition, &[word(n)], true, &mut fids)
+        .unwrap()
+        .unwrap();
+    (fids[0], record)
+}
+
+/// A store before anything was done, and the records of what was done: three of ring 1 with one of ring 2 between.
+fn story(safe: &Safe) -> (State, Vec<(Fid, Record)>) {
+    let (disk, mut store) = fresh(safe);
+    let before = disk.state();
+    let (a, b) = (store.attach(), store.attach());
+    let partition = store.open_partition(Some(a), relation(1)).unwrap();
+    let mut records = Vec::new();
+    for (n, ring) in [a, a, b, a].into_iter().enumerate() {
+        let (fid, record) = promoted(&mut store, ring, partition, n as u64);
+        store.inserted(ring, record.number);
+        records.push((fid, record));
+    }
+    (before, records)
+}
+
+fn replayed(safe: &Safe, state: &State, records: &[&[u8]]) -> Result<Store, Fault> {
+    let mut store = safe.open(&Disk::of(state.clone()), 1 << 30).unwrap();
+    for (position, record) in records.iter().enumerate() {
+        store.recover(record, position as u64)?;
+    }
+    store.recovered(records.len() as u64).unwrap();
+    Ok(store)
+}
+
+#[test]
+fn a_record_taken_out_of_the_middle_is_found() {
+    let safe = Safe::new();
+    let (state, story) = story(&safe);
+    let all: Vec<&[u8]> = story
+        .iter()
+        .map(|(_, record)| record.bytes.as_slice())
+        .collect();
+    let mut store = replayed(&safe, &state, &all).unwrap();
+    for (n, (fid, _)) in story.iter().enumerate() {
+        assert_eq!(known(store.get(*fid).unwrap()), Known::Word(n as u64));
+    }
+    for without in [0, 1] {
+        let mut some = all.clone();
+        some.remove(without);
+        assert_eq!(
+            replayed(&safe, &state, &some).err(),
+            Some(Fault::LogGap),
+            "without {without}"
+        );
+    }
+    // The end may be missing: a crash takes it. Of ring 2 this is the end.
+    for without in [2, 3] {
+        let mut some = all.clone();
+        some.remove(without);
+        replayed(&safe, &state, &some).unwrap();
+    }
+    let order = [all[1], all[0], all[2], all[3]];
+    assert_eq!(replayed(&safe, &state, &order).err(), Some(Fault::LogGap));
+}
+
+#[test]
+fn a_changed_or_foreign_record_is_found() {
+    let safe = Safe::new();
+    let (state, story) = story(&safe);
+    let record = &story[0].1.bytes;
+    for at in 0..record.len() {
+        let mut bad = record.clone();
+        bad[at] ^= 4;
+        assert_eq!(
+            replayed(&safe, &state, &[&bad]).err(),
+            Some(Fault::BadRecord),
+            "byte {at}"
+        );
+    }
+    for len in [0, 47, 48, 80, record.len() - 1] {
+        assert_eq!(
+            replayed(&safe, &state, &[&record[..len]]).err(),
+            Some(Fault::BadRecord)
+        );
+    }
+    let (other, state) = (Safe::new(), State::default());
+    assert_eq!(
+        replayed(&other, &state, &[record]).err(),
+        Some(Fault::BadRecord),
+        "another store's"
+    );
+}
+
+#[test]
+fn no_two_records_have_one_nonce_even_after_a_restore() {
+    let safe = Safe::new();
+    let mut seen = BTreeSet::new();
+    let mut state = State::default();
+    for _ in 0..3 {
+        let disk = Disk::of(State {
+            anchor: 0,
+            manifest: None,
+            ..state.clone()
+        });
+        let mut store = safe.open(&disk, 1 << 30).unwrap();
+        store.recovered(0).unwrap();
+        let ring = store.attach();
+        let partition = store.open_partition(Some(ring), relation(1)).unwrap();
+        for n in 0..5 {
+            let record = promoted(&mut store, ring, partition, n).1.bytes;
+            // Incarnation and number: key and nonce.
+            assert!(seen.insert(record[8..32].to_vec()));
+        }
+        state = disk.state();
+    }
+}
+
+#[test]
+fn a_fid_of_a_lost_incarnation_is_never_given_to_another_value() {
+    let safe = Safe::new();
+    let (disk, mut store) = fresh(&safe);
+    let mut seen = BTreeSet::new();
+    for round in 0..4 {
+        let ring = store.attach();
+        // One relation that every round loses again, and one that is known from the first checkpoint on.
+        let lost = store
+            .open_partition(Some(ring), relation(100 + round))
+            .unwrap();
+        let kept = store.open_partition(Some(ring), relation(1)).unwrap();
+        if round == 0 {
+            store.checkpoint(0).unwrap();
+        }
+        for n in 0..3000 {
+            let (fid, _) = promoted(&mut store, ring, if n % 2 == 0 { lost } else { kept }, n);
+            assert!(seen.insert(fid.bits()), "{fid:?} in round {round}");
+        }
+        // Ends without a checkpoint, and no record of it was inserted.
+        drop(store);
+        store = safe.open(&disk, 1 << 30).unwrap();
+        store.recovered(0).unwrap();
+    }
+}
+
+#[test]
+fn slots_are_given_out_in_no_order_and_again_only_after_the_log_knows() {
+    let safe = Safe::new();
+    let (_, mut store) = fresh(&safe);
+    let ring = store.attach();
+    let partition = store.open_partition(Some(ring), relation(1)).unwrap();
+    let fids: Vec<Fid> = (0..1024)
+        .map(|n| {
+            store
+                .put(Some(ring), partition, 1, Kind::Int8, Value::Word(n))
+                .unwrap()
+        })
+        .collect();
+    let rises = fids.windows(2).filter(|pair| pair[0] < pair[1]).count();
+    assert!((350..680).contains(&rises), "{rises}");
+    assert!(
+        fids.iter()
+            .all(|fid| fid.index() >> 10 == fids[0].index() >> 10),
+        "block by block"
+    );
+
+    store.delete(Some(ring), fids[5]).unwrap();
+    let record = store.flush_log(ring).unwrap().unwrap();
+    let next = store
+        .put(Some(ring), partition, 1, Kind::Int8, Value::Word(0))
+        .unwrap();
+    assert_ne!(next.slot(), fids[5].slot());
+    store.inserted(ring, record.number);
+    let next = store
+        .put(Some(ring), partition, 1, Kind::Int8, Value::Word(77))
+        .unwrap();
+    assert_eq!(
+        (next.slot(), next.generation()),
+        (fids[5].slot(), fids[5].generation() + 1)
+    );
+    assert_eq!(store.get(fids[5]).err(), Some(Fault::StaleFid));
+    assert_eq!(known(store.get(next).unwrap()), Known::Word(77));
+}
+
+#[test]
+fn forged_fids_lead_nowhere_and_columns_keep_their_kind() {
+    let safe = Safe::new();
+    let (_, mut store) = fresh(&safe);
+    let ring = store.attach();
+    let partition = store.open_partition(Some(ring), relation(1)).unwrap();
+    let (fid, _) = promoted(&mut store, ring, partition, 1);
+    let forged = [
+        Fid::permanent(partition + 1, 0, fid.extent(), fid.index()),
+        Fid::permanent(partition, 1, fid.extent(), fid.index()),
+        Fid::permanent(partition, 0, fid.extent() + 1, fid.index()),
+        Fid::permanent(partition, 0, fid.extent(), fid.index() ^ 1),
+        Fid::permanent(partition, 0, fid.extent(), fid.index() ^ 0x8000),
+        Fid::ephemeral(partition, 0, 0),
+    ];
+    for fid in forged.into_iter().flatten() {
+        assert_eq!(store.get(fid).err(), Some(Fault::ForgedFid), "{fid:?}");
+        assert_eq!(store.delete(None, fid).err(), Some(Fault::ForgedFid));
+        let item = Promotion {
+            source: Source::Stored(fid),
+            column: 1,
+            kind: Kind::Int8,
+        };
+        let mut fids = Vec::new();
+        assert_eq!(
+            store
+                .promote(ring, partition, &[word(3), item], true, &mut fids)
+                .err(),
+            Some(Fault::ForgedFid)
+        );
+        assert!(fids.is_empty());
+    }
+    let wrong = [
+        (2, Kind::Int8, Fault::ColumnMismatch),
+        (1, Kind::Text, Fault::KindMismatch),
+    ];
+    for (column, kind, fault) in wrong {
+        let item = Promotion {
+            source: Source::Stored(fid),
+            column,
+            kind,
+        };
+        assert_eq!(
+            store
+                .promote(ring, partition, &[item], true, &mut Vec::new())
+                .err(),
+            Some(fault)
+        );
+    }
+    let text = Value::Bytes(b"text");
+    assert_eq!(
+        store.put(None, partition, 1, Kind::Text, text).err(),
+        Some(Fault::KindMismatch)
+    );
+    assert_eq!(
+        store.put(None, partition + 1, 1, Kind::Text, text).err(),
+        Some(Fault::PartitionUnknown)
+    );
+    let long = vec![1; 1_048_577];
+    assert_eq!(
+        store
+            .put(None, partition, 3, Kind::Text, Value::Bytes(&long))
+            .err(),
+        Some(Fault::StringTooLong)
+    );
+}
+
+#[test]
+fn generations_end_and_then_the_slot_is_retired() {
+    let safe = Safe::new();
+    let (_, mut store) = fresh(&safe);
+    let ring = store.attach();
+    let partition = store.open_partition(Some(ring), relation(1)).unwrap();
+    let mut fid = store
+        .put(Some(ring), partition, 1, Kind::Int8, Value::Word(0))
+        .unwrap();
+    let slot = fid.slot();
+    for generation in 0..=255 {
+        assert_eq!((fid.slot(), fid.generation()), (slot, generation));
+        store.delete(Some(ring), fid).unwrap();
+        let record = store.flush_log(ring).unwrap().unwrap();
+        store.inserted(ring, record.number);
+        let next = store
+            .put(Some(ring), partition, 1, Kind::Int8, Value::Word(1))
+            .unwrap();
+        if generation == 255 {
+            assert_ne!(next.slot(), slot);
+            assert_eq!(store.get(fid).err(), Some(Fault::StaleFid));
+        }
+        fid = next;
+    }
+}
+
+/// A replica follows the log, writes checkpoints of its own, is started anew in the middle, and takes over.
+#[test]
+fn a_replica_follows_and_takes_over() {
+    let safe = Safe::new();
+    let (primary, mut store) = fresh(&safe);
+    let replica = Disk::of(primary.state());
+    let mut follower = safe.open(&replica, 1 << 30).unwrap();
+    let rings = [store.attach(), store.attach()];
+    let partition = store.open_partition(Some(rings[0]), relation(1)).unwrap();
+    let mut fids = Vec::new();
+    for n in 0..300 {
+        let ring = rings[usize::try_from(n % 2).unwrap()];
+        let (fid, record) = promoted(&mut store, ring, partition, n);
+        store.inserted(ring, record.number);
+        fids.push(fid);
+        follower.recover(&record.bytes, n).unwrap();
+        assert_eq!(follower.get(fid).err(), Some(Fault::Recovering));
+        if n % 70 == 69 {
+            follower.checkpoint(n + 1).unwrap();
+            drop(follower);
+            follower = safe.open(&replica, 1 << 30).unwrap();
+            assert_eq!(follower.position(), n + 1);
+        }
+    }
+    // The primary has given out more than its log got: the replica's values must not have those names.
+    let lost: BTreeSet<Fid> = (0..2000)
+        .map(|n| promoted(&mut store, rings[0], partition, n).0)
+        .collect();
+    follower.recovered(300).unwrap();
+    for (n, fid) in fids.iter().enumerate() {
+        assert_eq!(known(follower.get(*fid).unwrap()), Known::Word(n as u64));
+    }
+    assert_eq!(follower.partition_of(relation(1)), Some(partition));
+    let ring = follower.attach();
+    for n in 0..2000 {
+        let (fid, _) = promoted(&mut follower, ring, partition, n);
+        assert!(!lost.contains(&fid) && !fids.contains(&fid));
+    }
+}
+
+/// Two rings, one partition: the one that opened it is the slower to reach the log.
+#[test]
+fn a_record_brings_its_partition_when_the_log_may_not_have_it() {
+    let safe = Safe::new();
+    let (disk, mut store) = fresh(&safe);
+    let before = disk.state();
+    let (a, b) = (store.attach(), store.attach());
+    let partition = store.open_partition(Some(a), relation(1)).unwrap();
+    let (first, slow) = promoted(&mut store, a, partition, 1);
+    let (second, quick) = promoted(&mut store, b, partition, 2);
+    let mut found = replayed(&safe, &before, &[&quick.bytes, &slow.bytes]).unwrap();
+    assert_eq!(known(found.get(first).unwrap()), Known::Word(1));
+    assert_eq!(known(found.get(second).unwrap()), Known::Word(2));
+    let mut found = replayed(&safe, &before, &[&quick.bytes]).unwrap();
+    assert_eq!(known(found.get(second).unwrap()), Known::Word(2));
+    // Once the log has it, it is not said again.
+    store.inserted(b, quick.number);
+    let third = promoted(&mut store, a, partition, 3).1;
+    assert_eq!(third.bytes.len() + 28, quick.bytes.len());
+}

@@ -1,0 +1,220 @@
+//! A PostgreSQL server of a test's own, with the extension loaded.
+//!
+//! The extension has to be installed before (`pg/columns/install`); a server is started only when what is installed has this tree's script.
+//! Each server has a directory of its own and listens on a socket in it; it is stopped by `pg_ctl` when it goes out of
+//! scope. Must not: touch a server that it did not start.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A running server.
+pub struct Server {
+    directory: TempDir,
+}
+
+/// What psql said.
+pub struct Said {
+    /// Rows: one a line, fields separated by `|`.
+    pub rows: String,
+    /// Errors, notices: with SQLSTATE and hint.
+    pub messages: String,
+}
+
+/// Where PostgreSQL's programs are.
+const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
+
+fn program(name: &str) -> Command {
+    let path = Path::new(PROGRAMS).join(name);
+    // A server does not run as root: as the user `postgres` then.
+    let root = std::fs::metadata("/proc/self").is_ok_and(|own| {
+        use std::os::unix::fs::MetadataExt;
+        own.uid() == 0
+    });
+    if !root {
+        return Command::new(path);
+    }
+    let mut command = Command::new("runuser");
+    command.args(["-u", "postgres", "--"]).arg(path);
+    command
+}
+
+fn succeed(command: &mut Command) -> Output {
+    // A server must not inherit the pipe: reading from it would last as long as the server.
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.expect("the program can be run");
+    assert!(
+        output.status.success(),
+        "{command:?}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+fn check_installed() {
+    let share = succeed(program("pg_config").arg("--sharedir")).stdout;
+    let share = String::from_utf8(share).expect("a path in UTF-8");
+    let script = "strongroom_columns--0.1.sql";
+    let installed = Path::new(share.trim()).join("extension").join(script);
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../sql")
+        .join(script);
+    let same = std::fs::read(installed).ok() == std::fs::read(own).ok();
+    assert!(
+        same,
+        "the extension of this tree is not installed: run pg/columns/install"
+    );
+}
+
+impl Server {
+    /// Starts one. `zone` is the path of the zone's socket; `settings` are further lines of `postgresql.conf`.
+    ///
+    /// # Panics
+    ///
+    /// When the extension is not installed or the server does not start.
+    #[must_use]
+    pub fn start(zone: &Path, settings: &str) -> Self {
+        check_installed();
+        let directory = tempfile::Builder::new().prefix("columns-").tempdir();
+        let directory = directory.expect("a temporary directory");
+        open_to_all(directory.path());
+        let server = Self { directory };
+        succeed(program("initdb").arg("--pgdata").arg(server.data()).args([
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--no-sync",
+            "--username=postgres",
+        ]));
+        let socket = server.directory.path().display();
+        let zone = zone.display();
+        let lines = format!(
+            "listen_addresses = ''\nunix_socket_directories = '{socket}'\nshared_preload_libraries = 'strongroom_columns'\n\
+             strongroom.zone = '{zone}'\nfsync = off\nmax_prepared_transactions = 5\n{settings}\n"
+        );
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(server.data().join("postgresql.conf"))
+            .expect("the server's settings");
+        file.write_all(lines.as_bytes())
+            .expect("the settings are written");
+        server.control(&["start", "--wait"]);
+        server
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+
+    fn control(&self, what: &[&str]) {
+        let mut command = program("pg_ctl");
+        command
+            .arg("--pgdata")
+            .arg(self.data())
+            .arg("--log")
+            .arg(self.log())
+            .args(what);
+        let status = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "{what:?}: {}",
+            std::fs::read_to_string(self.log()).unwrap_or_default()
+        );
+    }
+
+    /// Runs SQL with psql, every statement, whatever fails.
+    ///
+    /// # Panics
+    ///
+    /// When psql cannot be run.
+    #[must_use]
+    pub fn run(&self, sql: &str) -> Said {
+        let mut command = Command::new(Path::new(PROGRAMS).join("psql"));
+        command.args([
+            "--no-psqlrc",
+            "--quiet",
+            "--no-align",
+            "--tuples-only",
+            "--username=postgres",
+        ]);
+        command
+            .args(["--set=VERBOSITY=verbose", "--dbname=postgres", "--host"])
+            .arg(self.directory.path());
+        let started = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut psql = started.expect("psql can be run");
+        let mut input = psql.stdin.take().expect("a pipe was asked for");
+        input.write_all(sql.as_bytes()).expect("psql reads");
+        drop(input);
+        let output = psql.wait_with_output().expect("psql ends");
+        Said {
+            rows: String::from_utf8_lossy(&output.stdout)
+                .trim_end()
+                .to_owned(),
+            messages: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Runs SQL that must succeed; its rows.
+    ///
+    /// # Panics
+    ///
+    /// When anything fails.
+    #[must_use]
+    pub fn rows(&self, sql: &str) -> String {
+        let said = self.run(sql);
+        assert!(!said.messages.contains("ERROR"), "{sql}\n{}", said.messages);
+        said.rows
+    }
+}
+
+fn open_to_all(directory: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    // The server's user makes its data directory in it.
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(directory, open).expect("the directory is ours");
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let mut stop = program("pg_ctl");
+        stop.arg("--pgdata")
+            .arg(self.data())
+            .args(["stop", "--mode=immediate", "--wait"]);
+        let stopped = stop
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        // A server that does not run is what was wanted; the directory's owner may be another user.
+        drop(stopped);
+        drop(succeed_quietly(
+            Command::new("rm")
+                .arg("-rf")
+                .arg(self.data())
+                .arg(self.log()),
+        ));
+    }
+}
+
+fn succeed_quietly(command: &mut Command) -> std::io::Result<std::process::ExitStatus> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+}
