@@ -51,6 +51,7 @@ bench: deps-postgres build
 	$(CARGO) run --locked --release -p strongroom-benches --bin strongroom-bench -- --rounds 7
 	$(CARGO) build --locked --release -p strongroom-benches-postgres
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-postgres --directory $(BENCH_DIRECTORY)
+	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-postgres --directory $(BENCH_DIRECTORY) --instructions
 
 clean:
 	$(CARGO) clean
