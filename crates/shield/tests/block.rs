@@ -16,7 +16,7 @@
 use std::ffi::CString;
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use strongroom_crypto::SecretKey;
 use strongroom_format::header::Cipher;
@@ -398,4 +398,78 @@ fn a_transfer_of_the_largest_piece_fits_at_any_offset() {
         sealed.write(&bytes, at);
         assert_eq!(sealed.read(bytes.len(), at), bytes, "at {at}");
     }
+}
+
+/// A page as it is while somebody sets hint bits in it: each byte is the old one or the new one, and changes at any time.
+struct Shared {
+    bytes: Vec<AtomicU8>,
+    old: Vec<u8>,
+    new: Vec<u8>,
+}
+
+impl Shared {
+    fn new(random: &mut Random, len: usize) -> Self {
+        let old = random.bytes(len);
+        let new: Vec<u8> = old.iter().map(|byte| byte ^ 0xff).collect();
+        let bytes = old.iter().copied().map(AtomicU8::new).collect();
+        Self { bytes, old, new }
+    }
+
+    /// Changes byte after byte, to and fro, until it is told to stop.
+    fn keep_changing(&self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            for side in [&self.new, &self.old] {
+                for (byte, value) in self.bytes.iter().zip(side) {
+                    byte.store(*value, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_that_changes_while_it_is_written_is_stored_byte_by_byte_as_it_was_at_some_time() {
+    let instance = instance(Cipher::Aes256Xts);
+    let mut random = Random(0x5eed);
+    let mut mixed = 0_u32;
+    for (key, at, len) in [
+        (BlockKey::Relation, 0, BLOCK),
+        (BlockKey::Relation, 0, 4 * BLOCK),
+        // At any byte: as the log is written.
+        (BlockKey::Wal, 1001, 2 * BLOCK + 3),
+    ] {
+        let sealed = Sealed::new(&instance, Body::Block, key);
+        sealed.truncate(8 * BLOCK);
+        let shared = Shared::new(&mut random, len);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| shared.keep_changing(&stop));
+            let begun = std::time::Instant::now();
+            let mut rounds = 0;
+            // Until writes have met changes, which a loaded machine lets happen when it likes.
+            while rounds < 200 || (mixed < 20 && begun.elapsed().as_secs() < 60) {
+                rounds += 1;
+                // SAFETY: the atomics are bytes, alive for the whole scope. That others write to them meanwhile is what
+                // a server does, and what is tested.
+                let bytes =
+                    unsafe { std::slice::from_raw_parts(shared.bytes.as_ptr().cast::<u8>(), len) };
+                sealed.write(bytes, at);
+                let read = sealed.read(len, at);
+                let olds = read.iter().zip(&shared.old).filter(|(a, b)| a == b).count();
+                let news = read.iter().zip(&shared.new).filter(|(a, b)| a == b).count();
+                if olds + news != len {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                assert_eq!(olds + news, len, "{key:?}: noise after {rounds} writes");
+                mixed += u32::from(olds > 0 && news > 0);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        // Nothing of it was changed by the write: it is all of one of the two sides, where the thread stopped.
+        for (byte, (old, new)) in shared.bytes.iter().zip(shared.old.iter().zip(&shared.new)) {
+            let byte = byte.load(Ordering::Relaxed);
+            assert!(byte == *old || byte == *new);
+        }
+    }
+    assert!(mixed > 0, "no write met a change");
 }
