@@ -312,7 +312,7 @@ mod tests {
         .unwrap();
         let named = place.path().to_str().unwrap();
         let found = of(&["postgres", "-D", named], &[], Reach::Configured);
-        assert_eq!(found.iter().nth(1).map(String::as_str), Some("/d"));
+        assert_eq!(found.get(1).map(String::as_str), Some("/d"));
         let of_file = format!("config_file={}", file.display());
         let found = of(&["postgres", "-c", &of_file], &[], Reach::Configured);
         assert!(found.iter().any(|path| path == "/d"), "{found:?}");

@@ -473,3 +473,57 @@ fn a_page_that_changes_while_it_is_written_is_stored_byte_by_byte_as_it_was_at_s
     }
     assert!(mixed > 0, "no write met a change");
 }
+
+/// How often the kernel was asked about the file, for [`asked`].
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+/// A kernel that counts.
+fn asked() -> Real {
+    unsafe extern "C" fn fstat(fd: c_int, about: *mut libc::stat) -> c_int {
+        ASKED.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the core's arguments.
+        unsafe { libc::fstat(fd, about) }
+    }
+    let linked = Real::linked().symbols();
+    // SAFETY: behaves as the C library's.
+    unsafe { Real::new(Symbols { fstat, ..linked }) }
+}
+
+#[test]
+fn a_spill_asks_for_no_sizes() {
+    let instance = instance(Cipher::Aes128Xts);
+    let mut sealed = Sealed::new(&instance, Body::Temporary, BlockKey::Temporary);
+    sealed.real = asked();
+    let mut random = Random(3);
+    let mut plain = Vec::new();
+    // As a spill is written: blocks one after the other, a short one when it is read in between, and some again.
+    for step in 0..50 {
+        let len = if step % 10 == 9 { 1003 } else { BLOCK };
+        let bytes = random.bytes(len);
+        sealed.write(&bytes, plain.len());
+        plain.extend_from_slice(&bytes);
+        if step % 7 == 6 {
+            sealed.write(&bytes, 0);
+            plain[..len].copy_from_slice(&bytes);
+        }
+    }
+    assert_eq!(ASKED.load(Ordering::Relaxed), 0);
+    // Beyond its end it is asked for, and after it was cut short.
+    plain.resize(plain.len() + 500, 0);
+    sealed.write(b"beyond", plain.len());
+    plain.extend_from_slice(b"beyond");
+    assert!(ASKED.swap(0, Ordering::Relaxed) > 0);
+    sealed.truncate(1003);
+    plain.truncate(1003);
+    ASKED.store(0, Ordering::Relaxed);
+    plain.resize(4000, 0);
+    sealed.write(b"beyond", plain.len());
+    plain.extend_from_slice(b"beyond");
+    assert!(ASKED.load(Ordering::Relaxed) > 0);
+    assert_eq!(sealed.read(plain.len() + 1, 0).len(), plain.len());
+    let mut at = 0;
+    for piece in plain.chunks(BLOCK) {
+        assert_eq!(sealed.read(piece.len(), at), piece);
+        at += piece.len();
+    }
+}
