@@ -442,6 +442,8 @@ fn a_cluster_of_debian_starts_with_the_lines_that_service_prints() {
         .lines()
         .find(|line| line.starts_with("LD_PRELOAD = '"))
         .unwrap();
+    // 0 would let cores go to a program (core(5)).
+    assert!(printed.contains("\nLimitCORE=1\n"), "{printed}");
     assert!(
         printed.contains(&format!(
             "postgresql@{version}-sealed.service.d/strongroom.conf"
@@ -468,6 +470,13 @@ fn a_cluster_of_debian_starts_with_the_lines_that_service_prints() {
         .succeeded();
     assert!(status.contains("running, process"), "{status}");
     pg("pg_ctlcluster", &[version, "sealed", "stop"]).succeeded();
+    // The cluster's configuration leads to the data as well, as to `postgres` without the library.
+    let configuration = root.join(version).join("sealed").display().to_string();
+    let second = place.path("second.log").display().to_string();
+    let start = ["-D", &configuration, "-w", "-s", "-l", &second, "start"];
+    place.preloaded("pg_ctl", &start).succeeded();
+    let stop = ["-D", &configuration, "-w", "-s", "stop"];
+    place.plain("pg_ctl", &stop).succeeded();
 }
 
 #[test]
