@@ -8,12 +8,14 @@
 //!
 //! Must not: start, stop or reload anything; write a key.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use strongroom_format::code;
 use strongroom_keyring::durable;
-use strongroom_shield::source;
+use strongroom_shield::{discover, source};
 
 use super::directory::{Directory, DirectoryOption};
 use super::programs;
@@ -91,13 +93,14 @@ fn environment_line(library: &Path) -> Result<String, Failure> {
     Ok(format!("LD_PRELOAD = '{shown}'\n"))
 }
 
-/// Keys are in locked memory; a core would hold what they open.
+/// Keys are in locked memory; a core would hold what they open. 1 byte and not 0: a core that is piped to a program is
+/// not limited by 0 (core(5)).
 fn limits() -> String {
     String::from(
         "# Added by strongroom pg service. The library itself is named in the cluster's environment file.\n\
          [Service]\n\
          LimitMEMLOCK=64M\n\
-         LimitCORE=0\n",
+         LimitCORE=1\n",
     )
 }
 
@@ -121,8 +124,8 @@ fn cluster_of(directory: &Directory) -> Result<Cluster, Failure> {
     let root = root.map_or_else(|| PathBuf::from(CLUSTERS), PathBuf::from);
     for version in subdirectories(&root) {
         for configuration in subdirectories(&version) {
-            let named = data_directory(&configuration.join("postgresql.conf"));
-            let same = named.and_then(|path| path.canonicalize().ok());
+            let named = discover::configured_by(&configuration).map(OsString::from_vec);
+            let same = named.and_then(|path| Path::new(&path).canonicalize().ok());
             if same.as_deref() != Some(directory.path.as_path()) {
                 continue;
             }
@@ -144,21 +147,6 @@ fn cluster_of(directory: &Directory) -> Result<Cluster, Failure> {
         root.display()
     );
     Err(directory.failure(&code::PG_NOT_INSTANCE, &detail))
-}
-
-/// The value of `data_directory` in a postgresql.conf, without comments and quotes.
-fn data_directory(configuration: &Path) -> Option<PathBuf> {
-    let text = std::fs::read_to_string(configuration).ok()?;
-    let value = text.lines().rev().find_map(|line| {
-        let rest = line.trim_start().strip_prefix("data_directory")?;
-        let rest = rest.trim_start();
-        let rest = rest.strip_prefix('=').unwrap_or(rest).trim_start();
-        match rest.strip_prefix('\'') {
-            Some(quoted) => quoted.split('\'').next(),
-            None => rest.split([' ', '\t', '#']).next(),
-        }
-    })?;
-    Some(PathBuf::from(value))
 }
 
 /// Adds the line, unless a line sets `LD_PRELOAD` already: to the same, which is fine, or to something else, which the
