@@ -155,6 +155,8 @@ codes! {
     PG_NO_SOURCE = 7020, Warning, "the instance will not start unattended: its configuration names no key", "start it with `strongroom pg start --ask`, or give it a key of another source with `strongroom pg rotate --slots-only`";
     PG_NOT_SHIELDED = 7021, Bug, "the instance that was made is not sealed: the library was not loaded", "please report it; nothing was kept";
     PG_PLAIN_FILE = 7022, Data, "a file that is stored in clear lies where the files of a PostgreSQL instance are sealed", "put it outside the data directory; certificates and configuration may lie in the data directory itself or in conf.d, logs in log";
+    PG_NOT_RUNNING = 7027, Io, "no server is running on the data directory", "`strongroom pg status` shows the instance; `strongroom pg start` starts a server";
+    PG_NO_CLUSTER = 7028, Usage, "no cluster of postgresql-common has this data directory", "make one with pg_createcluster -d, or set LD_PRELOAD in what starts the server";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }
