@@ -219,6 +219,7 @@ fn a_log_is_reset_under_the_shield_only() {
     // After a kill it takes force, and loses what was only in the log.
     a.sql("checkpoint");
     a.kill();
+    std::fs::remove_file(a.data().join("postmaster.pid")).expect("left by the killed server");
     let said = refused(&mut run(&a, "pg_resetwal", &["-D", &data]));
     assert!(said.contains("not shut down cleanly"), "{said}");
     checked(&mut run(&a, "pg_resetwal", &["-f", "-D", &data]));

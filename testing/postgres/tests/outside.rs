@@ -72,12 +72,11 @@ fn what_the_server_writes_elsewhere_is_in_clear_and_listed() {
         wait("nothing is archived", 60, whole);
     };
     archived(&by_command);
-    a.sql("alter system set archive_command = ''");
     let target = at(&by_library);
-    a.sql(&format!(
-        "alter system set basic_archive.archive_directory = '{target}'"
+    a.configure(&format!(
+        "archive_command = ''\narchive_library = 'basic_archive'\nbasic_archive.archive_directory = '{target}'\n"
     ));
-    a.sql("alter system set archive_library = 'basic_archive'");
+    a.sql(&format!("alter system set log_directory = '{}'", at(&logs)));
     a.sql("select pg_reload_conf()");
     archived(&by_library);
     let mut program = a.client("pg_basebackup");
@@ -118,7 +117,7 @@ fn what_the_server_writes_elsewhere_is_in_clear_and_listed() {
     a.stop();
 
     // Back within the data directory there is nothing to list.
-    a.configure("log_directory = 'log'\n");
+    a.configure("log_directory = 'log'\narchive_library = ''\n");
     a.start();
     a.sql("alter system reset all");
     let shown = listed(&a);
