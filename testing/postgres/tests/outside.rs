@@ -120,6 +120,7 @@ fn what_the_server_writes_elsewhere_is_in_clear_and_listed() {
     a.configure("log_directory = 'log'\narchive_library = ''\n");
     a.start();
     a.sql("alter system reset all");
+    a.sql("select pg_reload_conf()");
     let shown = listed(&a);
     assert!(
         shown.contains("nothing by its configuration files\n"),
