@@ -84,7 +84,8 @@ impl Settings {
             self.unread.push(path.to_path_buf());
             return;
         };
-        let beside = |value: &str| path.parent().unwrap_or(Path::new("/")).join(value);
+        let parent = path.parent().unwrap_or_else(|| Path::new("/"));
+        let beside = |value: &str| parent.join(value);
         for line in String::from_utf8_lossy(&bytes).lines() {
             let Some((name, value)) = parse(line) else {
                 continue;
