@@ -58,6 +58,25 @@ fn from_initdb_to_an_unattended_start() {
     assert_ne!(place.pid("data"), Some(pid));
     assert_eq!(place.sql("select count(*) from t"), "1000");
     place.stop();
+    // As pg_ctl, which fails too, but in words of its own.
+    let stop = ["pg", "stop", "-D", "data"];
+    let told = place.strongroom(&stop).failed(5, "SR-7027");
+    assert!(told.contains("no server is running"), "{told}");
+    place.write("data/postmaster.pid", "999999999\n");
+    let told = place.strongroom(&stop).failed(5, "SR-7027");
+    assert!(told.contains("postmaster.pid is left over"), "{told}");
+    if is_root() {
+        // After a crash and a reboot the number may be another user's process: PostgreSQL starts, and so do we.
+        let mut other = Command::new("sleep").arg("600").spawn().unwrap();
+        place.write("data/postmaster.pid", &format!("{}\n", other.id()));
+        place.strongroom(&stop).failed(5, "SR-7027");
+        place.start(&[]).succeeded();
+        place.stop();
+        other.kill().unwrap();
+        other.wait().unwrap();
+    } else {
+        fs::remove_file(place.path("data/postmaster.pid")).unwrap();
+    }
     assert!(!place.holds("data", b"canary row"));
     runs_unattended(&place);
 }

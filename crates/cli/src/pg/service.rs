@@ -4,21 +4,21 @@
 //! library is named there and nowhere else: in a systemd unit it would be loaded into every helper, and be lost again
 //! before the server starts. The unit's drop-in sets limits only.
 //!
-//! Invariants: nothing that an administrator wrote is removed; installing twice changes nothing the second time.
+//! Invariants: nothing that an administrator wrote is removed, and a file that is there keeps owner and mode; installing
+//! twice changes nothing the second time.
 //!
 //! Must not: start, stop or reload anything; write a key.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use strongroom_format::code;
 use strongroom_keyring::durable;
-use strongroom_shield::{discover, source};
+use strongroom_shield::source;
 
 use super::directory::{Directory, DirectoryOption};
 use super::programs;
+use super::settings::Settings;
 use crate::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
@@ -44,6 +44,9 @@ pub(super) struct ServiceArgs {
     /// Write the files instead of printing them
     #[arg(long)]
     install: bool,
+    /// Where drop-ins of units are kept
+    #[arg(long, value_name = "DIR", default_value = UNITS)]
+    unit_dir: PathBuf,
 }
 
 /// A cluster of postgresql-common.
@@ -61,7 +64,7 @@ impl ServiceArgs {
         let line = environment_line(&library)?;
         let environment = cluster.configuration.join("environment");
         let unit = format!("postgresql@{}-{}.service.d", cluster.version, cluster.name);
-        let drop_in = Path::new(UNITS).join(unit).join(DROP_IN);
+        let drop_in = self.unit_dir.join(unit).join(DROP_IN);
         if source::from_configuration(&directory.path)?.is_none() {
             warn(&code::PG_NO_SOURCE, &directory.shown());
         }
@@ -124,8 +127,9 @@ fn cluster_of(directory: &Directory) -> Result<Cluster, Failure> {
     let root = root.map_or_else(|| PathBuf::from(CLUSTERS), PathBuf::from);
     for version in subdirectories(&root) {
         for configuration in subdirectories(&version) {
-            let named = discover::configured_by(&configuration).map(OsString::from_vec);
-            let same = named.and_then(|path| Path::new(&path).canonicalize().ok());
+            let settings = Settings::of_file(&configuration.join("postgresql.conf"));
+            let named = settings.last("data_directory");
+            let same = named.and_then(|setting| Path::new(&setting.value).canonicalize().ok());
             if same.as_deref() != Some(directory.path.as_path()) {
                 continue;
             }
@@ -142,11 +146,8 @@ fn cluster_of(directory: &Directory) -> Result<Cluster, Failure> {
             }
         }
     }
-    let detail = format!(
-        "no cluster in {} has it as data_directory: make one with pg_createcluster -d",
-        root.display()
-    );
-    Err(directory.failure(&code::PG_NOT_INSTANCE, &detail))
+    let detail = format!("looked in {}", root.display());
+    Err(directory.failure(&code::PG_NO_CLUSTER, &detail))
 }
 
 /// Adds the line, unless a line sets `LD_PRELOAD` already: to the same, which is fine, or to something else, which the
@@ -165,7 +166,7 @@ fn add_line(path: &Path, line: &str) -> Result<(), Failure> {
             return Ok(());
         }
         let detail = format!(
-            "{}: sets LD_PRELOAD already; join them by hand",
+            "{}: sets LD_PRELOAD already; put this library first in that line, before a colon",
             path.display()
         );
         return Err(Failure::new(&code::EXISTS, detail));
@@ -182,15 +183,21 @@ fn add_line(path: &Path, line: &str) -> Result<(), Failure> {
 fn write_drop_in(path: &Path) -> Result<(), Failure> {
     let directory = path.parent().unwrap_or_else(|| Path::new(UNITS));
     std::fs::create_dir_all(directory).map_err(|e| Failure::io(directory, &e))?;
+    if std::fs::read(path).is_ok_and(|former| former == limits().as_bytes()) {
+        return Ok(());
+    }
     replace(path, &limits())
 }
 
-/// Replaces a file whole; owner and group of one that was there stay.
+/// Replaces a file whole; mode, owner and group of one that was there stay, and a link to it.
 fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     use std::os::unix::fs::MetadataExt as _;
     let io = |e: std::io::Error| Failure::io(path, &e);
+    let followed = path.canonicalize();
+    let path = followed.as_deref().unwrap_or(path);
     let former = std::fs::metadata(path).ok();
-    durable::replace(path, text.as_bytes(), 0o644).map_err(io)?;
+    let mode = former.as_ref().map_or(0o644, |about| about.mode() & 0o7777);
+    durable::replace(path, text.as_bytes(), mode).map_err(io)?;
     match former {
         Some(about) => {
             std::os::unix::fs::chown(path, Some(about.uid()), Some(about.gid())).map_err(io)
