@@ -48,9 +48,11 @@ lint: deps
 # PostgreSQL's user must be able to enter the directory.
 BENCH_DIRECTORY ?= /var/tmp
 bench: deps-postgres build
+	@packaging/install-debian valgrind:valgrind
 	$(CARGO) run --locked --release -p strongroom-benches --bin strongroom-bench -- --rounds 7
 	$(CARGO) build --locked --release -p strongroom-benches-postgres
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-postgres --directory $(BENCH_DIRECTORY)
+	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-postgres --directory $(BENCH_DIRECTORY) --instructions
 
 clean:
 	$(CARGO) clean

@@ -58,6 +58,25 @@ fn from_initdb_to_an_unattended_start() {
     assert_ne!(place.pid("data"), Some(pid));
     assert_eq!(place.sql("select count(*) from t"), "1000");
     place.stop();
+    // As pg_ctl, which fails too, but in words of its own.
+    let stop = ["pg", "stop", "-D", "data"];
+    let told = place.strongroom(&stop).failed(5, "SR-7027");
+    assert!(told.contains("no server is running"), "{told}");
+    place.write("data/postmaster.pid", "999999999\n");
+    let told = place.strongroom(&stop).failed(5, "SR-7027");
+    assert!(told.contains("postmaster.pid is left over"), "{told}");
+    if is_root() {
+        // After a crash and a reboot the number may be another user's process: PostgreSQL starts, and so do we.
+        let mut other = Command::new("sleep").arg("600").spawn().unwrap();
+        place.write("data/postmaster.pid", &format!("{}\n", other.id()));
+        place.strongroom(&stop).failed(5, "SR-7027");
+        place.start(&[]).succeeded();
+        place.stop();
+        other.kill().unwrap();
+        other.wait().unwrap();
+    } else {
+        fs::remove_file(place.path("data/postmaster.pid")).unwrap();
+    }
     assert!(!place.holds("data", b"canary row"));
     runs_unattended(&place);
 }
@@ -395,6 +414,14 @@ fn root_is_refused_as_postgresql_refuses_it() {
     run(status.args(["pg", "status", "-D", &data])).succeeded();
 }
 
+/// The version of Debian's package whose programs are tested.
+fn installed_version() -> String {
+    let bindir = instance::bindir();
+    let version = bindir.parent().and_then(std::path::Path::file_name);
+    let version = version.and_then(std::ffi::OsStr::to_str);
+    version.expect("/usr/lib/postgresql/VERSION/bin").to_owned()
+}
+
 #[test]
 fn a_cluster_of_debian_starts_with_the_lines_that_service_prints() {
     let place = Place::new();
@@ -404,14 +431,7 @@ fn a_cluster_of_debian_starts_with_the_lines_that_service_prints() {
         let mut command = place.program(program);
         run(command.args(arguments).env("PG_CLUSTER_CONF_ROOT", &root))
     };
-    let version = instance::bindir()
-        .ancestors()
-        .nth(1)
-        .unwrap()
-        .file_name()
-        .unwrap()
-        .to_owned();
-    let version = version.to_str().unwrap();
+    let version = &installed_version();
     let log = place.path("log").display().to_string();
     pg(
         "pg_createcluster",
@@ -442,6 +462,8 @@ fn a_cluster_of_debian_starts_with_the_lines_that_service_prints() {
         .lines()
         .find(|line| line.starts_with("LD_PRELOAD = '"))
         .unwrap();
+    // 0 would let cores go to a program (core(5)).
+    assert!(printed.contains("\nLimitCORE=1\n"), "{printed}");
     assert!(
         printed.contains(&format!(
             "postgresql@{version}-sealed.service.d/strongroom.conf"
@@ -468,6 +490,13 @@ fn a_cluster_of_debian_starts_with_the_lines_that_service_prints() {
         .succeeded();
     assert!(status.contains("running, process"), "{status}");
     pg("pg_ctlcluster", &[version, "sealed", "stop"]).succeeded();
+    // The cluster's configuration leads to the data as well, as to `postgres` without the library.
+    let configuration = root.join(version).join("sealed").display().to_string();
+    let second = place.path("second.log").display().to_string();
+    let start = ["-D", &configuration, "-w", "-s", "-l", &second, "start"];
+    place.preloaded("pg_ctl", &start).succeeded();
+    let stop = ["-D", &configuration, "-w", "-s", "stop"];
+    place.plain("pg_ctl", &stop).succeeded();
 }
 
 #[test]

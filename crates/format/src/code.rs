@@ -155,6 +155,10 @@ codes! {
     PG_NO_SOURCE = 7020, Warning, "the instance will not start unattended: its configuration names no key", "start it with `strongroom pg start --ask`, or give it a key of another source with `strongroom pg rotate --slots-only`";
     PG_NOT_SHIELDED = 7021, Bug, "the instance that was made is not sealed: the library was not loaded", "please report it; nothing was kept";
     PG_PLAIN_FILE = 7022, Data, "a file that is stored in clear lies where the files of a PostgreSQL instance are sealed", "put it outside the data directory; certificates and configuration may lie in the data directory itself or in conf.d, logs in log";
+    PG_RESTORED = 7023, Data, "what the restore command brought back cannot become a segment of this instance's log", "check which archive it is of; a sealed archive is read with the header of the instance that wrote it (strongroom pg initdb --copy-key-from)";
+    PG_NOTHING_SEALED = 7024, Warning, "the shield is loaded, but the server was started on a directory that is not sealed", "if the instance should be sealed, put strongroom.header back or name its directory in STRONGROOM_PG_ROOTS; else take the library out of LD_PRELOAD";
+    PG_NOT_RUNNING = 7027, Io, "no server is running on the data directory", "`strongroom pg status` shows the instance; `strongroom pg start` starts a server";
+    PG_NO_CLUSTER = 7028, Usage, "no cluster of postgresql-common has this data directory", "make one with pg_createcluster -d, or set LD_PRELOAD in what starts the server";
 
     FID_STALE = 8001, Data, "the identifier does not name a value any more", "if a table still holds it, restore table and zone to one point in time; report it if neither was restored";
     FID_FORGED = 8002, Data, "the identifier never named a value of this place", "someone or something other than Strongroom wrote it into the table, or the zone's store is another one's";

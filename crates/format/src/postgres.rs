@@ -14,6 +14,8 @@ pub mod stream;
 
 /// PostgreSQL's block and Strongroom's XTS data unit, in bytes. No other `BLCKSZ` is supported.
 pub const BLOCK: u32 = 8192;
+/// The major versions of PostgreSQL whose files these layouts are made for.
+pub const MAJORS: core::ops::RangeInclusive<u32> = 15..=18;
 /// Blocks per segment of a relation: 1 GiB. No other `RELSEG_SIZE` is supported.
 pub const SEGMENT_BLOCKS: u32 = 131_072;
 /// The smallest thing that XTS seals, and of which one may be rewritten alone, in bytes.

@@ -4,7 +4,8 @@
 //! read first and written back as it was, within the same units (P5). A file whose length is no multiple of 16 ends in a
 //! *tail*, which is combined with a keystream of its own (docs/spec/postgres.md, "Short tails").
 //!
-//! Invariants: P1 to P6. Keys and tweaks are those of the open file; nothing is remembered between calls.
+//! Invariants: P1 to P6. Keys and tweaks are those of the open file; nothing is remembered between calls, but how far a
+//! temporary file is known to reach (P7).
 //!
 //! Must not: allocate, lock, or write a byte outside the units that the caller's bytes lie in.
 #![deny(
@@ -14,6 +15,7 @@
 )]
 
 use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
 
 use strongroom_crypto::XtsKey;
 use strongroom_format::postgres::tail;
@@ -95,8 +97,10 @@ pub fn write_at(
     if from.is_empty() {
         return Ok(0);
     }
-    mend_tail_before(real, fd, file, offset)?;
-    scratch::with(|plain, cipher| {
+    if !is_known_to_reach(file, offset) {
+        mend_tail_before(real, fd, file, offset)?;
+    }
+    let count = scratch::with(|plain, cipher| {
         let write = Write {
             real,
             fd,
@@ -109,7 +113,27 @@ pub fn write_at(
         seal(file, write.span.first_block, plain, start..end, cipher)?;
         write.store(from.len(), start..end, cipher)
     })
-    .map_err(|_| Errno(libc::ENOMEM))?
+    .map_err(|_| Errno(libc::ENOMEM))??;
+    note_reach(file, offset, count);
+    Ok(count)
+}
+
+/// Whether a temporary file was seen to be this long, so that a write there leaves no hole (P7): the kernel is not asked
+/// for each of a spill's writes.
+fn is_known_to_reach(file: &File<'_>, offset: u64) -> bool {
+    let [reach, ..] = file.memory;
+    file.body == Body::Temporary && offset <= reach.load(Ordering::Relaxed)
+}
+
+fn note_reach(file: &File<'_>, offset: u64, count: usize) {
+    if file.body == Body::Temporary {
+        let [reach, ..] = file.memory;
+        let end = offset.saturating_add(u64::try_from(count).unwrap_or(0));
+        // One that another thread of this process takes back to less is only asked for again.
+        if end > reach.load(Ordering::Relaxed) {
+            reach.store(end, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Sets the size; see [`crate::body::truncate`].
@@ -117,6 +141,10 @@ pub fn write_at(
 /// # Errors
 /// The kernel's.
 pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
+    if file.body == Body::Temporary {
+        let [reach, ..] = file.memory;
+        reach.store(0, Ordering::Relaxed);
+    }
     let odd = size.checked_rem(UNIT_U64) != Some(0);
     if !odd && !may_end_anywhere(file) {
         return real.ftruncate(fd, size);

@@ -118,7 +118,7 @@ impl BlockKey {
 }
 
 /// What a treatment may remember of an open file, for as long as the descriptor lives: four words, zero at open, copied
-/// by dup. For the header's nonce or file id. Words may be seen by several threads; a treatment orders them itself.
+/// by dup. For the header's nonce or file id, or how far a temporary file reaches. Words may be seen by several threads; a treatment orders them itself.
 pub type Memory = [AtomicU64; 4];
 
 /// An open sealed file, as the table of descriptors describes it.

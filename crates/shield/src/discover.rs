@@ -1,9 +1,10 @@
 //! Which directories a program may work on: found in its arguments, its environment and where it stands.
 //!
 //! Every PostgreSQL program names its data directory in one of a few ways. All of them are tried, for every program
-//! alike: a directory counts only if it holds an instance's header.
+//! alike: a directory counts only if it holds an instance's header. A server may also be given a directory of
+//! configuration, as on Debian: its `postgresql.conf` names the data directory then.
 //!
-//! Invariants: nothing is opened here; the order is that of the sources, each spelling once.
+//! Invariants: no instance is opened here; the order is that of the sources, each spelling once.
 //!
 //! Must not: know a key.
 #![deny(
@@ -12,6 +13,8 @@
     clippy::expect_used
 )]
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::path::{PATH_MAX, normalise};
@@ -19,24 +22,70 @@ use crate::path::{PATH_MAX, normalise};
 /// The variable that lists data directories, separated by `:`.
 pub const ROOTS_VARIABLE: &str = "STRONGROOM_PG_ROOTS";
 
-/// Every directory that the program may mean, normalised. `parents`: how many directories above a named one count too,
-/// for programs that are given a file or a part of the data directory.
+/// How far from what a program names its data directory may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// A server: the directory itself, or what the configuration in it names.
+    Configured,
+    /// Programs that are given a file or a part of the data directory: three directories above count too.
+    Parents,
+    /// Both: `pg_ctl`.
+    ConfiguredAndParents,
+}
+
+/// Every directory that the program may mean, normalised.
 #[must_use]
 pub fn candidates(
     arguments: &[Vec<u8>],
     environment: &[(Vec<u8>, Vec<u8>)],
     working_directory: &[u8],
-    parents: usize,
+    reach: Reach,
 ) -> Vec<Vec<u8>> {
-    let mut found: Vec<Vec<u8>> = Vec::new();
-    let mut add = |spelled: &[u8], parents: usize| {
+    let mut found = Found {
+        working_directory,
+        paths: Vec::new(),
+    };
+    for (name, value) in environment {
+        if name == ROOTS_VARIABLE.as_bytes() {
+            for path in named_roots(value) {
+                found.add(path, 0);
+            }
+        } else if name.starts_with(b"PGDATA") && !value.is_empty() {
+            found.add(value, 0);
+        }
+    }
+    let parents = if reach == Reach::Configured { 0 } else { 3 };
+    for argument in arguments.iter().skip(1) {
+        for spelled in spellings(argument) {
+            found.add(spelled, parents);
+        }
+    }
+    if reach != Reach::Parents {
+        for named in found.paths.clone() {
+            if let Some(directory) = configured_by(Path::new(OsStr::from_bytes(&named))) {
+                found.add(&directory, 0);
+            }
+        }
+    }
+    found.add(b".", parents);
+    found.paths
+}
+
+struct Found<'a> {
+    working_directory: &'a [u8],
+    paths: Vec<Vec<u8>>,
+}
+
+impl Found<'_> {
+    /// Adds a directory, and as many of those above it.
+    fn add(&mut self, spelled: &[u8], parents: usize) {
         let mut buffer = [0_u8; PATH_MAX];
-        let Some(mut path) = normalise(working_directory, spelled, &mut buffer) else {
+        let Some(mut path) = normalise(self.working_directory, spelled, &mut buffer) else {
             return;
         };
         for _ in 0..=parents {
-            if !found.iter().any(|known| known == path) {
-                found.push(path.to_vec());
+            if !self.paths.iter().any(|known| known == path) {
+                self.paths.push(path.to_vec());
             }
             let above = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
             path = path.get(..above).unwrap_or_default();
@@ -44,23 +93,72 @@ pub fn candidates(
                 break;
             }
         }
+    }
+}
+
+/// Name of PostgreSQL's configuration in a directory.
+const CONFIGURATION: &str = "postgresql.conf";
+/// Longest configuration that is read.
+const CONFIGURATION_MAX: u64 = 1 << 20;
+
+/// The `data_directory` that a configuration names: that in a directory, or the file itself (`config_file`). What it
+/// includes is not read: PostgreSQL then finds the control file sealed, and stops.
+#[must_use]
+pub fn configured_by(named: &Path) -> Option<Vec<u8>> {
+    let file = if named.is_dir() {
+        named.join(CONFIGURATION)
+    } else {
+        named.to_path_buf()
     };
-    for (name, value) in environment {
-        if name == ROOTS_VARIABLE.as_bytes() {
-            for path in named_roots(value) {
-                add(path, 0);
+    let about = file.metadata().ok()?;
+    if !about.is_file() || about.len() > CONFIGURATION_MAX {
+        return None;
+    }
+    let text = std::fs::read(&file).ok()?;
+    // Of several lines the last one counts.
+    text.split(|&byte| byte == b'\n').rev().find_map(setting)
+}
+
+/// The value in a line that sets `data_directory`, in the syntax of postgresql.conf.
+fn setting(line: &[u8]) -> Option<Vec<u8>> {
+    const NAME: &[u8] = b"data_directory";
+    let (name, rest) = line.trim_ascii_start().split_at_checked(NAME.len())?;
+    let goes_on = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$');
+    if !name.eq_ignore_ascii_case(NAME) || rest.first().is_some_and(goes_on) {
+        return None;
+    }
+    let rest = rest.trim_ascii_start();
+    let value = rest.strip_prefix(b"=").unwrap_or(rest).trim_ascii_start();
+    let value = match value.strip_prefix(b"'") {
+        Some(quoted) => unquoted(quoted)?,
+        None => {
+            let end = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'#';
+            let len = value.iter().position(end).unwrap_or(value.len());
+            value.get(..len)?.to_vec()
+        }
+    };
+    (!value.is_empty()).then_some(value)
+}
+
+/// What stands before the closing quote: a quote is doubled or follows a backslash, which also takes what else C
+/// knows, as far as a path may hold it.
+fn unquoted(text: &[u8]) -> Option<Vec<u8>> {
+    let mut value = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = match rest {
+            [b'\'', b'\'', rest @ ..] => {
+                value.push(b'\'');
+                rest
             }
-        } else if name.starts_with(b"PGDATA") && !value.is_empty() {
-            add(value, 0);
-        }
+            [b'\'', ..] => return Some(value),
+            [b'\\', b'0'..=b'7' | b'b' | b'f' | b'n' | b'r' | b't', ..] | [] => return None,
+            [b'\\', byte, rest @ ..] | [byte, rest @ ..] => {
+                value.push(*byte);
+                rest
+            }
+        };
     }
-    for argument in arguments.iter().skip(1) {
-        for spelled in spellings(argument) {
-            add(spelled, parents);
-        }
-    }
-    add(b".", parents);
-    found
 }
 
 /// The directories in a value of [`ROOTS_VARIABLE`].
@@ -90,7 +188,7 @@ fn spellings(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub fn sealed(candidates: Vec<Vec<u8>>) -> Vec<(std::path::PathBuf, Vec<Vec<u8>>)> {
     let mut found: Vec<(std::path::PathBuf, Vec<Vec<u8>>)> = Vec::new();
     for spelled in candidates {
-        let path = Path::new(std::ffi::OsStr::from_bytes(&spelled));
+        let path = Path::new(OsStr::from_bytes(&spelled));
         if !crate::instance::is_sealed(path) {
             continue;
         }
@@ -105,20 +203,18 @@ pub fn sealed(candidates: Vec<Vec<u8>>) -> Vec<(std::path::PathBuf, Vec<Vec<u8>>
     found
 }
 
-use std::os::unix::ffi::OsStrExt;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(arguments: &[&str], environment: &[(&str, &str)], parents: usize) -> Vec<String> {
+    fn of(arguments: &[&str], environment: &[(&str, &str)], reach: Reach) -> Vec<String> {
         let bytes = |text: &&str| text.as_bytes().to_vec();
         let arguments: Vec<Vec<u8>> = arguments.iter().map(bytes).collect();
         let environment: Vec<_> = environment
             .iter()
             .map(|(name, value)| (bytes(name), bytes(value)))
             .collect();
-        candidates(&arguments, &environment, b"/home", parents)
+        candidates(&arguments, &environment, b"/home", reach)
             .into_iter()
             .map(|path| String::from_utf8(path).unwrap())
             .collect()
@@ -134,7 +230,7 @@ mod tests {
             "data_directory=/d",
             "/x/..//d/",
         ] {
-            let found = of(&["p", argument], &[], 0);
+            let found = of(&["p", argument], &[], Reach::Configured);
             assert!(
                 found.iter().any(|path| path == "/d"),
                 "{argument}: {found:?}"
@@ -145,9 +241,12 @@ mod tests {
                 "{argument}"
             );
         }
-        assert_eq!(of(&["p", "-D", "e"], &[], 0), ["/home/e", "/home"]);
         assert_eq!(
-            of(&["/d"], &[], 0),
+            of(&["p", "-D", "e"], &[], Reach::Configured),
+            ["/home/e", "/home"]
+        );
+        assert_eq!(
+            of(&["/d"], &[], Reach::Configured),
             ["/home"],
             "the program's own name is no argument"
         );
@@ -160,7 +259,10 @@ mod tests {
             ("STRONGROOM_PG_ROOTS", "/a:/b::"),
             ("PGHOST", "/h"),
         ];
-        assert_eq!(of(&["p"], &environment, 0), ["/o", "/a", "/b", "/home"]);
+        assert_eq!(
+            of(&["p"], &environment, Reach::Configured),
+            ["/o", "/a", "/b", "/home"]
+        );
     }
 
     #[test]
@@ -168,8 +270,53 @@ mod tests {
         let found = of(
             &["pg_waldump", "/d/pg_wal/000000010000000000000001"],
             &[],
-            2,
+            Reach::Parents,
         );
         assert!(found.contains(&String::from("/d")), "{found:?}");
+    }
+
+    #[test]
+    fn a_directory_of_configuration_names_the_data_directory() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("postgresql.conf");
+        for (text, expected) in [
+            (
+                "port = 1\n# data_directory = '/no'\nData_Directory = '/d/e'  # why\n",
+                Some("/d/e"),
+            ),
+            ("data_directory '/d'\r\n", Some("/d")),
+            (
+                "  data_directory='/a'\ndata_directory='/it''s\\'here'",
+                Some("/it's'here"),
+            ),
+            ("data_directory=relative#x", Some("relative")),
+            (
+                "data_directory_mode = 0700\nmy.data_directory = '/no'",
+                None,
+            ),
+            ("data_directory = '/open", None),
+            ("data_directory = ''", None),
+        ] {
+            std::io::Write::write_all(&mut std::fs::File::create(&file).unwrap(), text.as_bytes())
+                .unwrap();
+            let expected = expected.map(|path| path.as_bytes().to_vec());
+            assert_eq!(configured_by(place.path()), expected, "{text}");
+            assert_eq!(configured_by(&file), expected, "{text}");
+        }
+        assert_eq!(configured_by(Path::new("/nowhere")), None);
+        assert_eq!(configured_by(Path::new("/dev/zero")), None);
+        std::io::Write::write_all(
+            &mut std::fs::File::create(&file).unwrap(),
+            b"data_directory = '/d'",
+        )
+        .unwrap();
+        let named = place.path().to_str().unwrap();
+        let found = of(&["postgres", "-D", named], &[], Reach::Configured);
+        assert_eq!(found.get(1).map(String::as_str), Some("/d"));
+        let of_file = format!("config_file={}", file.display());
+        let found = of(&["postgres", "-c", &of_file], &[], Reach::Configured);
+        assert!(found.iter().any(|path| path == "/d"), "{found:?}");
+        let frontend = of(&["pg_checksums", "-D", named], &[], Reach::Parents);
+        assert!(!frontend.iter().any(|path| path == "/d"), "{frontend:?}");
     }
 }

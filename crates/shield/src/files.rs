@@ -1,6 +1,6 @@
 //! The table of descriptors: which open files are sealed, and how.
 //!
-//! Invariants D1 to D4 (docs/internals/shield.md): an entry is set before the descriptor is handed to the program and
+//! Invariants D1 to D4 and D7 (docs/internals/shield.md): an entry is set before the descriptor is handed to the program and
 //! cleared before it is closed; looking one up takes no lock and allocates nothing; entry and descriptor are copied by
 //! fork alike.
 //!
@@ -15,6 +15,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::body::{BlockKey, Body, File, Memory};
+use crate::real::Errno;
 use crate::roots;
 
 /// Descriptors that can be sealed files: 0 to this, exclusive.
@@ -67,16 +68,27 @@ pub fn fits(fd: RawFd) -> bool {
     entry(fd).is_some()
 }
 
-/// The sealed file behind `fd`, or `None`.
-#[must_use]
+/// The sealed file behind `fd`, or `None` when there is none behind it.
+///
+/// # Errors
+/// EIO when the entry tells nothing that can be true: the file is sealed, and nobody knows how (D7).
 #[inline]
-pub fn find(fd: RawFd) -> Option<Open> {
-    let entry = entry(fd)?;
+pub fn find(fd: RawFd) -> Result<Option<Open>, Errno> {
+    let Some(entry) = entry(fd) else {
+        return Ok(None);
+    };
     let state = entry.state.load(Ordering::Acquire);
     if state == 0 {
-        return None;
+        return Ok(None);
     }
-    entry.opened(state)
+    entry.opened(state).map(Some).ok_or(Errno(libc::EIO))
+}
+
+/// Whether `fd` is a sealed file, known or not.
+#[must_use]
+#[inline]
+pub fn is_sealed(fd: RawFd) -> bool {
+    entry(fd).is_some_and(|entry| entry.state.load(Ordering::Acquire) != 0)
 }
 
 impl Entry {
@@ -205,5 +217,30 @@ pub fn set_append(fd: RawFd, append: bool) {
         let bit = APPEND << 16;
         let changed = if append { state | bit } else { state & !bit };
         entry.state.store(changed, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_that_cannot_be_true_is_an_error() {
+        const FD: RawFd = 60_001;
+        assert!(matches!(find(FD), Ok(None)) && !is_sealed(FD));
+        let entry = entry(FD).unwrap();
+        let known = u64::from(Body::Block.number());
+        // No such body; no such key; an instance that is not open.
+        for state in [u64::from(u8::MAX), known | 200 << 8, known | 7 << 24] {
+            entry.state.store(state, Ordering::Release);
+            assert!(
+                matches!(find(FD), Err(Errno(libc::EIO))) && is_sealed(FD),
+                "{state:#x}"
+            );
+        }
+        forget(FD);
+        assert!(matches!(find(FD), Ok(None)));
+        // What is no descriptor of the table is none of ours: D3 keeps sealed files out.
+        assert!(matches!(find(RawFd::MAX), Ok(None)) && matches!(find(-1), Ok(None)));
     }
 }

@@ -35,7 +35,7 @@ pub enum Step {
     Refuse(Errno),
     /// A new log file has to be sealed for its segment, or opened when there is no second seal.
     Convert(Seal, Option<Seal>),
-    /// What came back from the archive must be the segment whose name it gets, under this instance's key.
+    /// What came back from the archive must be the segment whose name it gets ([`crate::restored`]).
     CheckRestored(Seal),
     /// The treatments differ: only a directory or an empty file may change its name in this way.
     SameTreatmentOnly,
@@ -59,7 +59,7 @@ pub fn step(from: &Ruling, to: &Ruling) -> Step {
             Step::Refuse(Errno(libc::EXDEV))
         }
         (Ruling::Outside | Ruling::Plain(_), Ruling::Outside | Ruling::Plain(_)) => Step::Nothing,
-        // The restore command brought back what the archive command took away.
+        // What the restore command brought back.
         (Ruling::Plain(from), Ruling::Sealed(to))
             if from.class == Class::WalRestored && to.class == Class::Wal =>
         {
@@ -179,70 +179,6 @@ fn write_all(
         count if count == bytes.len() => Ok(()),
         _ => Err(Errno(libc::ENOSPC)),
     }
-}
-
-/// Bytes at the start of a segment that tell where it belongs: three units of its first page's header.
-const SEGMENT_HEAD: usize = 48;
-
-/// Looks at the start of a segment that was restored from an archive. Under another key it is noise, which PostgreSQL
-/// would take for the end of the log: recovery would stop there without an error, and what was committed later be lost.
-///
-/// # Errors
-/// The kernel's; EIO when it is not that segment, or not under this key.
-pub fn check_restored(real: &Real, path: &CStr, to: &Seal) -> Result<(), Errno> {
-    let memory: Memory = [const { AtomicU64::new(0) }; 4];
-    let file = to.file(&memory)?;
-    let mut head = [0_u8; SEGMENT_HEAD];
-    let fd = real.open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0)?;
-    let read = block::read_at(real, fd, &file, &mut head, 0);
-    let closed = real.close(fd);
-    let read = closed.and(read)?;
-    // Zeros say for themselves that they are none.
-    if read == SEGMENT_HEAD && (head == [0; SEGMENT_HEAD] || begins_segment(&head, &to.tweak)) {
-        return Ok(());
-    }
-    Err(Errno(libc::EIO))
-}
-
-/// Whether this is the long header of the first page of the segment that the tweak belongs to
-/// (`XLogLongPageHeaderData` in PostgreSQL's `access/xlog_internal.h`).
-fn begins_segment(head: &[u8; SEGMENT_HEAD], tweak: &[u8; 16]) -> bool {
-    /// `XLP_LONG_HEADER` of `xlp_info`.
-    const LONG_HEADER: u16 = 2;
-    const BLOCK: u32 = 8192;
-    let [_, _, info @ .., _, _, _, _, _, _, _, _, _, _, _, _] = unit_at(head, 0);
-    let [_, _, _, _, _, _, _, _, address @ ..] = unit_at(head, 0);
-    let [
-        size_a,
-        size_b,
-        size_c,
-        size_d,
-        block @ ..,
-        _,
-        _,
-        _,
-        _,
-        _,
-        _,
-        _,
-        _,
-    ] = unit_at(head, 32);
-    let [_, _, _, _, number @ .., _, _, _, _] = *tweak;
-    let size = u32::from_le_bytes([size_a, size_b, size_c, size_d]);
-    let number = u64::from_le_bytes(number);
-    let (log, within) = (number >> 32, number & u64::from(u32::MAX));
-    let begins = within
-        .checked_mul(u64::from(size))
-        .and_then(|within| within.checked_add(log << 32));
-    u16::from_le_bytes(info) & LONG_HEADER != 0
-        && u32::from_le_bytes(block) == BLOCK
-        && begins == Some(u64::from_le_bytes(address))
-}
-
-/// The unit at `at`; zeros when there is none.
-fn unit_at(head: &[u8; SEGMENT_HEAD], at: usize) -> [u8; 16] {
-    let unit = head.get(at..).and_then(<[u8]>::first_chunk);
-    unit.copied().unwrap_or_default()
 }
 
 /// EXDEV, as between file systems, unless the file has no contents that a name could belong to.

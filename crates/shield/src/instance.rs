@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use strongroom_format::code;
 use strongroom_format::header::{HEADER_LEN, ObjectKind};
-use strongroom_format::postgres::{CONVERT_FILE, HEADER_FILE};
+use strongroom_format::postgres::{CONVERT_FILE, HEADER_FILE, MAJORS};
 use strongroom_keyring::{Error, Object, Opener};
 
 use crate::keys::Keys;
@@ -59,13 +59,15 @@ impl Instance {
     /// Opens the instance in `directory`, which is spelled `spellings` by the program beside its canonical path.
     ///
     /// # Errors
-    /// Those of [`Object::open`]; SR-7003 while a conversion is unfinished; SR-5001.
+    /// Those of [`Object::open`]; SR-7003 while a conversion is unfinished; SR-7011 for a version of PostgreSQL whose
+    /// files are not known; SR-5001.
     pub fn open(directory: &Path, spellings: &[Vec<u8>], opener: &Opener) -> Result<Self, Error> {
         let io = |error| Error::io(directory.display().to_string(), error);
         if directory.join(CONVERT_FILE).symlink_metadata().is_ok() {
             let what = directory.display().to_string();
             return Err(Error::new(&code::PG_CONVERTING, what));
         }
+        let major = major(directory)?;
         let object = Object::open(&header(directory)?, ObjectKind::Postgres, opener)?;
         let keys = Keys::open(&object, object.epoch())?;
         let canonical = directory.canonicalize().map_err(io)?;
@@ -73,7 +75,7 @@ impl Instance {
             keys,
             identity: (object.object_id(), object.epoch()),
             prefixes: prefixes(&canonical, spellings),
-            major: major(&canonical),
+            major,
         })
     }
 }
@@ -170,7 +172,22 @@ fn links(canonical: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-fn major(canonical: &Path) -> Option<u32> {
-    let text = std::fs::read_to_string(canonical.join("PG_VERSION")).ok()?;
-    text.trim().split('.').next()?.parse().ok()
+/// The major version in `PG_VERSION`. `None` without that file: in a directory that is to be filled.
+///
+/// # Errors
+/// SR-7011 when it is not one that is supported: another version may have files and calls that nobody has thought about.
+fn major(directory: &Path) -> Result<Option<u32>, Error> {
+    let path = directory.join("PG_VERSION");
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io(path.display().to_string(), error)),
+    };
+    match text.trim().parse() {
+        Ok(major) if MAJORS.contains(&major) => Ok(Some(major)),
+        _ => {
+            let detail = format!("{}: {}", path.display(), text.trim().escape_debug());
+            Err(Error::new(&code::PG_NOT_INSTANCE, detail))
+        }
+    }
 }

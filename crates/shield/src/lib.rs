@@ -21,6 +21,7 @@ pub mod path;
 pub mod place;
 pub mod real;
 mod remembered;
+pub mod restored;
 pub mod roots;
 mod scan;
 pub mod scratch;

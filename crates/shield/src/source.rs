@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use strongroom_format::code;
 use strongroom_format::postgres::CONFIG_FILE;
-use strongroom_keyring::{Error, KeySource, SourceContext};
+use strongroom_keyring::{Error, KeySource, Keyring, SourceContext};
 
 /// The variable of CYBERTEC's and other users: the key itself.
 pub const KEY_VARIABLE: &str = "PGENCRYPTIONKEY";
@@ -31,6 +31,29 @@ pub struct Source {
     pub key: KeySource,
     /// The keyring, when it is one of its keys.
     pub context: SourceContext,
+}
+
+impl Source {
+    /// The environment variables whose values are the key, or open the keyring that holds it. Asks the keyring which
+    /// provider it has, which takes no key.
+    ///
+    /// # Errors
+    /// What the keyring's file is not: SR-2004 and others.
+    pub fn variables(&self) -> Result<Vec<String>, Error> {
+        match &self.key {
+            KeySource::Env(name) => Ok(vec![name.clone()]),
+            KeySource::KeyId { .. } => {
+                let named = self.context.keyring.clone();
+                let status = Keyring::status(&named.unwrap_or_else(Keyring::default_path))?;
+                let is_variable = status.provider == "env";
+                Ok(is_variable
+                    .then_some(status.provider_argument)
+                    .into_iter()
+                    .collect())
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
 }
 
 /// The source that the environment names.

@@ -168,7 +168,7 @@ rows! {
     Bookkeeping, Plain, "PG_VERSION, postmaster.*, *.signal, promote, backup_label, tablespace_map, backup_manifest, current_logfiles, .s.PGSQL.*",
         "programs outside the shield read and write it; versions, process ids and log positions";
     WalRestored, Untouched, "pg_wal/RECOVERYXLOG",
-        "sealed already: the restore command brings back what the archive command took; renamed before it is read";
+        "as it lies in the archive, sealed or in clear; what is in clear is sealed before it gets the name of a segment";
     Directory, Untouched, "the directories themselves",
         "names of files are not hidden";
     Own, Hidden, "strongroom.*, *.strongroom-tmp",

@@ -16,7 +16,7 @@
 use std::ffi::CString;
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use strongroom_crypto::SecretKey;
 use strongroom_format::header::Cipher;
@@ -397,5 +397,133 @@ fn a_transfer_of_the_largest_piece_fits_at_any_offset() {
     for at in [0, 1, 15, 16, 8191, 8193, 70_000] {
         sealed.write(&bytes, at);
         assert_eq!(sealed.read(bytes.len(), at), bytes, "at {at}");
+    }
+}
+
+/// A page as it is while somebody sets hint bits in it: each byte is the old one or the new one, and changes at any time.
+struct Shared {
+    bytes: Vec<AtomicU8>,
+    old: Vec<u8>,
+    new: Vec<u8>,
+}
+
+impl Shared {
+    fn new(random: &mut Random, len: usize) -> Self {
+        let old = random.bytes(len);
+        let new: Vec<u8> = old.iter().map(|byte| byte ^ 0xff).collect();
+        let bytes = old.iter().copied().map(AtomicU8::new).collect();
+        Self { bytes, old, new }
+    }
+
+    /// Changes byte after byte, to and fro, until it is told to stop.
+    fn keep_changing(&self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            for side in [&self.new, &self.old] {
+                for (byte, value) in self.bytes.iter().zip(side) {
+                    byte.store(*value, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_that_changes_while_it_is_written_is_stored_byte_by_byte_as_it_was_at_some_time() {
+    let instance = instance(Cipher::Aes256Xts);
+    let mut random = Random(0x5eed);
+    let mut mixed = 0_u32;
+    for (key, at, len) in [
+        (BlockKey::Relation, 0, BLOCK),
+        (BlockKey::Relation, 0, 4 * BLOCK),
+        // At any byte: as the log is written.
+        (BlockKey::Wal, 1001, 2 * BLOCK + 3),
+    ] {
+        let sealed = Sealed::new(&instance, Body::Block, key);
+        sealed.truncate(8 * BLOCK);
+        let shared = Shared::new(&mut random, len);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| shared.keep_changing(&stop));
+            let begun = std::time::Instant::now();
+            let mut rounds = 0;
+            // Until writes have met changes, which a loaded machine lets happen when it likes.
+            while rounds < 200 || (mixed < 20 && begun.elapsed().as_secs() < 60) {
+                rounds += 1;
+                // SAFETY: the atomics are bytes, alive for the whole scope. That others write to them meanwhile is what
+                // a server does, and what is tested.
+                let bytes =
+                    unsafe { std::slice::from_raw_parts(shared.bytes.as_ptr().cast::<u8>(), len) };
+                sealed.write(bytes, at);
+                let read = sealed.read(len, at);
+                let olds = read.iter().zip(&shared.old).filter(|(a, b)| a == b).count();
+                let news = read.iter().zip(&shared.new).filter(|(a, b)| a == b).count();
+                if olds + news != len {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                assert_eq!(olds + news, len, "{key:?}: noise after {rounds} writes");
+                mixed += u32::from(olds > 0 && news > 0);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        // Nothing of it was changed by the write: it is all of one of the two sides, where the thread stopped.
+        for (byte, (old, new)) in shared.bytes.iter().zip(shared.old.iter().zip(&shared.new)) {
+            let byte = byte.load(Ordering::Relaxed);
+            assert!(byte == *old || byte == *new);
+        }
+    }
+    assert!(mixed > 0, "no write met a change");
+}
+
+/// How often the kernel was asked about the file, for [`asked`].
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+/// A kernel that counts.
+fn asked() -> Real {
+    unsafe extern "C" fn fstat(fd: c_int, about: *mut libc::stat) -> c_int {
+        ASKED.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the core's arguments.
+        unsafe { libc::fstat(fd, about) }
+    }
+    let linked = Real::linked().symbols();
+    // SAFETY: behaves as the C library's.
+    unsafe { Real::new(Symbols { fstat, ..linked }) }
+}
+
+#[test]
+fn a_spill_asks_for_no_sizes() {
+    let instance = instance(Cipher::Aes128Xts);
+    let mut sealed = Sealed::new(&instance, Body::Temporary, BlockKey::Temporary);
+    sealed.real = asked();
+    let mut random = Random(3);
+    let mut plain = Vec::new();
+    // As a spill is written: blocks one after the other, a short one when it is read in between, and some again.
+    for step in 0..50 {
+        let len = if step % 10 == 9 { 1003 } else { BLOCK };
+        let bytes = random.bytes(len);
+        sealed.write(&bytes, plain.len());
+        plain.extend_from_slice(&bytes);
+        if step % 7 == 6 {
+            sealed.write(&bytes, 0);
+            plain[..len].copy_from_slice(&bytes);
+        }
+    }
+    assert_eq!(ASKED.load(Ordering::Relaxed), 0);
+    // Beyond its end it is asked for, and after it was cut short.
+    plain.resize(plain.len() + 500, 0);
+    sealed.write(b"beyond", plain.len());
+    plain.extend_from_slice(b"beyond");
+    assert!(ASKED.swap(0, Ordering::Relaxed) > 0);
+    sealed.truncate(1003);
+    plain.truncate(1003);
+    ASKED.store(0, Ordering::Relaxed);
+    plain.resize(4000, 0);
+    sealed.write(b"beyond", plain.len());
+    plain.extend_from_slice(b"beyond");
+    assert!(ASKED.load(Ordering::Relaxed) > 0);
+    assert_eq!(sealed.read(plain.len() + 1, 0).len(), plain.len());
+    let mut at = 0;
+    for piece in plain.chunks(BLOCK) {
+        assert_eq!(sealed.read(piece.len(), at), piece);
+        at += piece.len();
     }
 }

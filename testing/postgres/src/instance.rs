@@ -307,8 +307,17 @@ impl<'a> Instance<'a> {
     /// When it starts.
     #[expect(clippy::must_use_candidate, reason = "often called for its effect")]
     pub fn start_refused(&self) -> String {
+        self.start_refused_with(&[])
+    }
+
+    /// The same, with more variables in the environment.
+    ///
+    /// # Panics
+    /// When it starts.
+    #[expect(clippy::must_use_candidate, reason = "often called for its effect")]
+    pub fn start_refused_with(&self, variables: &[(&str, &str)]) -> String {
         let before = self.said().len();
-        let told = refused(&mut self.starting());
+        let told = refused(self.starting().envs(variables.iter().copied()));
         format!("{told}{}", self.said().get(before..).unwrap_or_default())
     }
 

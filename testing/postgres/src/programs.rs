@@ -1,11 +1,14 @@
 //! Which PostgreSQL is tested.
 //!
 //! `STRONGROOM_TEST_PG_BIN` names the directory of the binaries; else the newest below /usr/lib/postgresql is taken.
-//! `STRONGROOM_TEST_PG_NEWER` names one of a newer major version, for upgrades and for the core of the tests on it.
-//! Collections of server binaries without `psql` are fine: clients come from the first.
+//! `STRONGROOM_TEST_PG_NEWER` names one of a newer major version, for the core of the tests on it; else 18 is put together
+//! from packages (see `packages`). Collections of server binaries without `psql` are fine: clients come from the first.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::packages;
+use crate::room::Room;
 
 /// The binaries of one version.
 #[derive(Clone, Debug)]
@@ -28,11 +31,14 @@ impl Programs {
         Self::at(bin)
     }
 
-    /// A newer version, if the environment names one.
+    /// A newer version with its programs and modules: what the environment names, else 18 from packages. `None`, and a
+    /// line on standard error, when it cannot be had.
     #[must_use]
-    pub fn newer() -> Option<Self> {
-        let bin = PathBuf::from(std::env::var_os("STRONGROOM_TEST_PG_NEWER")?);
-        Some(Self::at(bin))
+    pub fn newer(room: &Room) -> Option<Self> {
+        match std::env::var_os("STRONGROOM_TEST_PG_NEWER") {
+            Some(bin) => Some(Self::at(PathBuf::from(bin))),
+            None => packages::complete(room),
+        }
     }
 
     /// The binaries of this directory.

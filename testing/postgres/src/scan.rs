@@ -50,7 +50,7 @@ pub struct Found {
 
 impl Found {
     /// Searches every file below `directories` for what begins with one of `prefixes`; of these, which of `needles`.
-    /// What begins like a needle and is none counts as found under its prefix.
+    /// What begins like a needle and is none counts as found under its prefix. Without a prefix, for the needles.
     ///
     /// # Panics
     /// When a file that is there cannot be read.
@@ -81,7 +81,7 @@ impl Found {
                 .iter()
                 .any(|text| memmem::find(&bytes, text.as_bytes()).is_some())
         };
-        if !any(prefixes) {
+        if !prefixes.is_empty() && !any(prefixes) {
             return;
         }
         for needle in needles.iter().chain(prefixes) {
@@ -101,5 +101,34 @@ impl Found {
         for (needle, files) in other.hits {
             self.hits.entry(needle).or_default().extend(files);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A search without prefixes once found nothing, whatever there was.
+    #[test]
+    fn a_needle_is_found_with_and_without_a_prefix() {
+        let room = tempfile::tempdir().expect("a temporary directory");
+        let target = room.path().join("file");
+        checked_write(&target);
+        let places = [room.path().to_owned()];
+        let texts =
+            |texts: &[&str]| -> Vec<String> { texts.iter().map(|&text| text.into()).collect() };
+        let hits = |prefixes: &[&str], needles: &[&str]| {
+            let found = Found::search(&places, &texts(prefixes), &texts(needles));
+            found.hits.into_keys().collect::<Vec<String>>()
+        };
+        assert_eq!(hits(&[], &["needle1", "other"]), ["needle1"]);
+        assert_eq!(hits(&["needle"], &["needle1"]), ["needle", "needle1"]);
+        assert!(hits(&["absent"], &["needle1"]).is_empty());
+        assert!(hits(&[], &["absent"]).is_empty());
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a test's file")]
+    fn checked_write(path: &Path) {
+        fs::write(path, b"hay needle1 hay").expect("a file can be written");
     }
 }

@@ -43,13 +43,12 @@ fn disturb(instance: &Instance<'_>, random: &mut Random) {
     crash::pause(random, Duration::from_millis(150));
 }
 
-fn kills(programs: &Programs, cipher: &'static str, kills: u64) {
+fn kills(room: &Room, programs: &Programs, cipher: &'static str, kills: u64) {
     let seed = seed();
     println!("PostgreSQL {}, STRONGROOM_SEED={seed}", programs.major());
     let mut random = Random::new(seed);
-    let room = Room::new("crash");
     let key = room.key("main", &mut random);
-    let instance = Instance::create(&room, programs, "sealed", Guard::Sealed { key, cipher });
+    let instance = Instance::create(room, programs, "sealed", Guard::Sealed { key, cipher });
     instance.configure(SETTINGS);
     instance.start();
     crash::prepare(&instance);
@@ -84,6 +83,7 @@ fn kills(programs: &Programs, cipher: &'static str, kills: u64) {
 #[test]
 fn no_transaction_is_lost_by_a_kill() {
     kills(
+        &Room::new("crash"),
         &Programs::installed(),
         "aes-256-xts",
         times("STRONGROOM_KILLS", 9),
@@ -92,10 +92,15 @@ fn no_transaction_is_lost_by_a_kill() {
 
 #[test]
 fn no_transaction_is_lost_by_a_kill_of_a_newer_version() {
-    let Some(programs) = Programs::newer() else {
-        return println!("skipped: STRONGROOM_TEST_PG_NEWER names no newer PostgreSQL");
-    };
-    kills(&programs, "aes-128-xts", times("STRONGROOM_KILLS", 6));
+    let room = Room::new("crash18");
+    if let Some(programs) = Programs::newer(&room) {
+        kills(
+            &room,
+            &programs,
+            "aes-128-xts",
+            times("STRONGROOM_KILLS", 6),
+        );
+    }
 }
 
 /// A file system of its own, so that it can be full. Mounting needs root; without it the test is skipped.

@@ -30,21 +30,26 @@ fn arrives(publisher: &Instance<'_>, subscriber: &Instance<'_>) {
 
 #[test]
 fn changes_arrive_whatever_either_side_is_sealed_with() {
+    arrive(&Room::new("logical"), &Programs::installed());
+}
+
+#[test]
+fn changes_arrive_between_servers_of_a_newer_version() {
+    let room = Room::new("logical18");
+    if let Some(programs) = Programs::newer(&room) {
+        arrive(&room, &programs);
+    }
+}
+
+fn arrive(room: &Room, programs: &Programs) {
     let mut random = Random::new(seed());
-    let room = Room::new("logical");
-    let programs = Programs::installed();
     let guard = |name: &str, random: &mut Random| Guard::Sealed {
         key: room.key(name, random),
         cipher: "aes-256-xts",
     };
-    let publisher = Instance::create(
-        &room,
-        &programs,
-        "publisher",
-        guard("publisher", &mut random),
-    );
-    let sealed = Instance::create(&room, &programs, "sealed", guard("sealed", &mut random));
-    let plain = Instance::create(&room, &programs, "plain", Guard::Plain);
+    let publisher = Instance::create(room, programs, "publisher", guard("publisher", &mut random));
+    let sealed = Instance::create(room, programs, "sealed", guard("sealed", &mut random));
+    let plain = Instance::create(room, programs, "plain", Guard::Plain);
     for instance in [&publisher, &sealed, &plain] {
         instance.configure(SETTINGS);
         instance.start();

@@ -55,31 +55,31 @@ fn readable(instance: &Instance<'_>) -> bool {
 
 #[test]
 fn replicas_of_any_seal_follow_a_sealed_primary() {
+    follow(&Room::new("replication"), &Programs::installed());
+}
+
+#[test]
+fn replicas_of_a_newer_version_follow_a_sealed_primary() {
+    let room = Room::new("replication18");
+    if let Some(programs) = Programs::newer(&room) {
+        follow(&room, &programs);
+    }
+}
+
+fn follow(room: &Room, programs: &Programs) {
     let mut random = Random::new(seed());
-    let room = Room::new("replication");
-    let programs = Programs::installed();
     let guard = |name: &str, cipher, random: &mut Random| Guard::Sealed {
         key: room.key(name, random),
         cipher,
     };
-    let a = Instance::create(
-        &room,
-        &programs,
-        "a",
-        guard("a", "aes-256-xts", &mut random),
-    );
+    let a = Instance::create(room, programs, "a", guard("a", "aes-256-xts", &mut random));
     a.configure("wal_keep_size = 256MB\nwal_log_hints = on\n");
     a.start();
     a.sql("create table t (x text, big text); alter table t alter big set storage external");
     add(&a, "first");
 
-    let b = Instance::named(
-        &room,
-        &programs,
-        "b",
-        guard("b", "aes-128-xts", &mut random),
-    );
-    let plain = Instance::named(&room, &programs, "plain", Guard::Plain);
+    let b = Instance::named(room, programs, "b", guard("b", "aes-128-xts", &mut random));
+    let plain = Instance::named(room, programs, "plain", Guard::Plain);
     backup(&a, &b, &["-R", "-X", "stream", "-C", "-S", "b"]);
     backup(&a, &plain, &["-R", "-X", "fetch"]);
     b.configure("cluster_name = 'b'\n");

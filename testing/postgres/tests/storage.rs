@@ -17,20 +17,38 @@ const MAKE: &str = "create table t (i serial primary key, x text, big text); alt
     insert into t (x, big) select md5(i::text), repeat(md5(i::text), 100) from generate_series(1, 3000) i;
     create index on t (x);";
 
-fn sealed<'a>(room: &'a Room, random: &mut Random) -> Instance<'a> {
-    let key = room.key("main", random);
+fn sealed<'a>(
+    room: &'a Room,
+    programs: &Programs,
+    name: &str,
+    random: &mut Random,
+) -> Instance<'a> {
+    let key = room.key(name, random);
     let guard = Guard::Sealed {
         key,
         cipher: "aes-256-xts",
     };
-    Instance::create(room, &Programs::installed(), "sealed", guard)
+    Instance::create(room, programs, name, guard)
 }
 
 #[test]
 fn databases_and_tablespaces_keep_their_contents() {
+    databases_and_tablespaces(&Room::new("storage"), &Programs::installed());
+}
+
+/// With prepared transactions, in one test: the room of a newer version is a copy of two packages.
+#[test]
+fn a_newer_version_keeps_databases_tablespaces_and_prepared_transactions() {
+    let room = Room::new("storage18");
+    if let Some(programs) = Programs::newer(&room) {
+        databases_and_tablespaces(&room, &programs);
+        prepared_transactions(&room, &programs);
+    }
+}
+
+fn databases_and_tablespaces(room: &Room, programs: &Programs) {
     let mut random = Random::new(seed());
-    let room = Room::new("storage");
-    let instance = sealed(&room, &mut random);
+    let instance = sealed(room, programs, "storage", &mut random);
     instance.configure("allow_in_place_tablespaces = on\nshared_buffers = 2MB\n");
     instance.start();
     let (one, two) = (room.directory("one"), room.directory("two"));
@@ -107,9 +125,12 @@ fn databases_and_tablespaces_keep_their_contents() {
 
 #[test]
 fn prepared_transactions_survive_restarts() {
+    prepared_transactions(&Room::new("prepared"), &Programs::installed());
+}
+
+fn prepared_transactions(room: &Room, programs: &Programs) {
     let mut random = Random::new(seed());
-    let room = Room::new("prepared");
-    let instance = sealed(&room, &mut random);
+    let instance = sealed(room, programs, "prepared", &mut random);
     instance.start();
     instance.sql(MAKE);
     for number in 1..=6 {
@@ -151,7 +172,7 @@ fn prepared_transactions_survive_restarts() {
 fn a_relation_of_more_than_a_gigabyte_keeps_its_rows() {
     let mut random = Random::new(seed());
     let room = Room::new("large");
-    let instance = sealed(&room, &mut random);
+    let instance = sealed(&room, &Programs::installed(), "large", &mut random);
     // Without a log of it: the pages go to the disk once.
     instance.configure(
         "wal_level = minimal\nmax_wal_senders = 0\nshared_buffers = 16MB\nautovacuum = off\n",

@@ -254,6 +254,57 @@ fn an_instance_is_upgraded_to_16() {
 }
 
 #[test]
+fn a_plain_instance_becomes_a_sealed_one() {
+    let mut random = Random::new(seed());
+    let room = Room::new("upgradeplain");
+    let Some(programs) = packages::programs(&room, 18) else {
+        return;
+    };
+    let plain = Instance::create(&room, &Programs::installed(), "plain", Guard::Plain);
+    plain.start();
+    plain.sql(&format!(
+        "create table a as select i, '{CANARY}' || i as t from generate_series(1, 5000) i"
+    ));
+    let asked = "select count(*), md5(string_agg(t, '' order by i)) from a";
+    let wanted = plain.sql(asked);
+    plain.stop();
+    let guard = Guard::Sealed {
+        key: room.key("sealed", &mut random),
+        cipher: "aes-256-xts",
+    };
+    let sealed = Instance::create(&room, &programs, "sealed", guard);
+    let mut upgrade = sealed.strongroom("run");
+    upgrade.arg("-D").arg(sealed.data()).arg("--");
+    upgrade.arg(programs.path("pg_upgrade"));
+    upgrade.args(["--copy", "--no-sync", "-U", "postgres", "-b"]);
+    upgrade.arg(plain.programs().directory()).arg("-B");
+    upgrade
+        .arg(programs.directory())
+        .arg("-d")
+        .arg(plain.data());
+    checked(
+        upgrade
+            .arg("-D")
+            .arg(sealed.data())
+            .arg("-s")
+            .arg(room.path()),
+    );
+    sealed.start();
+    assert_eq!(sealed.sql(asked), wanted);
+    sealed.stop();
+    sealed.check_checksums();
+    let search = |data: &Path| Found::search(&[data.to_owned()], &[], &[String::from(CANARY)]);
+    assert!(
+        search(sealed.data()).hits.is_empty(),
+        "{:?}",
+        search(sealed.data()).hits
+    );
+    assert!(!search(plain.data()).hits.is_empty(), "the search is blind");
+    plain.start();
+    assert_eq!(plain.sql(asked), wanted, "the old instance was changed");
+}
+
+#[test]
 fn what_would_mix_keys_is_refused_and_changes_nothing() {
     let mut random = Random::new(seed());
     let room = Room::new("upgraderefused");

@@ -37,7 +37,7 @@ pub(super) struct StartArgs {
     log: Option<PathBuf>,
 }
 
-/// Stop the server: `pg_ctl` stop. No key is needed.
+/// Stop the server: `pg_ctl` stop. No key is needed. Fails when none is running, as `pg_ctl` does.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom pg stop -D /srv/pg/data"))]
 pub(super) struct StopArgs {
@@ -86,6 +86,15 @@ impl StopArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         refuse_root()?;
         let directory = self.server.directory.existing()?;
+        if directory.server().is_none() {
+            let left = directory.path.join("postmaster.pid").exists();
+            let detail = if left {
+                "postmaster.pid is left over from one that is gone"
+            } else {
+                "no postmaster.pid in it"
+            };
+            return Err(directory.failure(&code::PG_NOT_RUNNING, detail));
+        }
         let program = self.server.bindir.find(directory.major())?.join("pg_ctl");
         context.output.flush()?;
         let mut bare = Shielded::bare(program);

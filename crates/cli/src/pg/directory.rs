@@ -105,7 +105,7 @@ impl Directory {
     }
 
     /// The process id of the server that runs on it. Like `pg_ctl`: the first line of `postmaster.pid`, if that process is
-    /// there.
+    /// there. A process that the directory's owner may not signal is somebody else's, whose number it is now.
     pub(super) fn server(&self) -> Option<u32> {
         let text = std::fs::read_to_string(self.path.join("postmaster.pid")).ok()?;
         // A single-user server writes its number negated.
@@ -113,11 +113,16 @@ impl Directory {
         let pid = rustix::process::Pid::from_raw(number.checked_abs()?)?;
         let there = match rustix::process::test_kill_process(pid) {
             Ok(()) => true,
-            Err(error) => error == rustix::io::Errno::PERM,
+            Err(error) => error == rustix::io::Errno::PERM && !self.is_own(),
         };
         // As pg_ctl: a process that is ourselves or our parent is a leftover number.
         let ours = [Some(rustix::process::getpid()), rustix::process::getppid()];
         (there && !ours.contains(&Some(pid))).then(|| number.unsigned_abs())
+    }
+
+    fn is_own(&self) -> bool {
+        let me = rustix::process::geteuid().as_raw();
+        std::fs::metadata(&self.path).is_ok_and(|about| about.uid() == me)
     }
 
     /// Refuses root and everybody but the directory's owner, as PostgreSQL does.

@@ -108,9 +108,5 @@ pub(super) fn text(classes: &[Class]) -> String {
             .collect();
         out.push_str(&columns(&rows));
     }
-    out.push_str(
-        "\nNot looked at: what lies outside the data directory and its tablespaces (configuration, logs, archives,\n\
-         sockets), names and sizes of files, and memory.\n",
-    );
     out
 }

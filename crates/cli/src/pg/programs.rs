@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 use strongroom_format::code;
+use strongroom_format::postgres::MAJORS;
 
 use crate::failure::Failure;
 
@@ -26,8 +27,6 @@ const LIBRARY_DIRECTORIES: &[&str] = &[
 ];
 /// Where packages put PostgreSQL: what stands before and after the major version.
 const LAYOUTS: &[(&str, &str)] = &[("/usr/lib/postgresql/", "/bin"), ("/usr/pgsql-", "/bin")];
-/// Major versions that are known.
-const MAJORS: std::ops::RangeInclusive<u32> = 15..=18;
 
 /// `--bindir`.
 #[derive(Args)]

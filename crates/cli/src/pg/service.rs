@@ -4,7 +4,8 @@
 //! library is named there and nowhere else: in a systemd unit it would be loaded into every helper, and be lost again
 //! before the server starts. The unit's drop-in sets limits only.
 //!
-//! Invariants: nothing that an administrator wrote is removed; installing twice changes nothing the second time.
+//! Invariants: nothing that an administrator wrote is removed, and a file that is there keeps owner and mode; installing
+//! twice changes nothing the second time.
 //!
 //! Must not: start, stop or reload anything; write a key.
 
@@ -17,6 +18,7 @@ use strongroom_shield::source;
 
 use super::directory::{Directory, DirectoryOption};
 use super::programs;
+use super::settings::Settings;
 use crate::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
@@ -42,6 +44,9 @@ pub(super) struct ServiceArgs {
     /// Write the files instead of printing them
     #[arg(long)]
     install: bool,
+    /// Where drop-ins of units are kept
+    #[arg(long, value_name = "DIR", default_value = UNITS)]
+    unit_dir: PathBuf,
 }
 
 /// A cluster of postgresql-common.
@@ -59,7 +64,7 @@ impl ServiceArgs {
         let line = environment_line(&library)?;
         let environment = cluster.configuration.join("environment");
         let unit = format!("postgresql@{}-{}.service.d", cluster.version, cluster.name);
-        let drop_in = Path::new(UNITS).join(unit).join(DROP_IN);
+        let drop_in = self.unit_dir.join(unit).join(DROP_IN);
         if source::from_configuration(&directory.path)?.is_none() {
             warn(&code::PG_NO_SOURCE, &directory.shown());
         }
@@ -91,13 +96,14 @@ fn environment_line(library: &Path) -> Result<String, Failure> {
     Ok(format!("LD_PRELOAD = '{shown}'\n"))
 }
 
-/// Keys are in locked memory; a core would hold what they open.
+/// Keys are in locked memory; a core would hold what they open. 1 byte and not 0: a core that is piped to a program is
+/// not limited by 0 (core(5)).
 fn limits() -> String {
     String::from(
         "# Added by strongroom pg service. The library itself is named in the cluster's environment file.\n\
          [Service]\n\
          LimitMEMLOCK=64M\n\
-         LimitCORE=0\n",
+         LimitCORE=1\n",
     )
 }
 
@@ -121,8 +127,9 @@ fn cluster_of(directory: &Directory) -> Result<Cluster, Failure> {
     let root = root.map_or_else(|| PathBuf::from(CLUSTERS), PathBuf::from);
     for version in subdirectories(&root) {
         for configuration in subdirectories(&version) {
-            let named = data_directory(&configuration.join("postgresql.conf"));
-            let same = named.and_then(|path| path.canonicalize().ok());
+            let settings = Settings::of_file(&configuration.join("postgresql.conf"));
+            let named = settings.last("data_directory");
+            let same = named.and_then(|setting| Path::new(&setting.value).canonicalize().ok());
             if same.as_deref() != Some(directory.path.as_path()) {
                 continue;
             }
@@ -139,26 +146,8 @@ fn cluster_of(directory: &Directory) -> Result<Cluster, Failure> {
             }
         }
     }
-    let detail = format!(
-        "no cluster in {} has it as data_directory: make one with pg_createcluster -d",
-        root.display()
-    );
-    Err(directory.failure(&code::PG_NOT_INSTANCE, &detail))
-}
-
-/// The value of `data_directory` in a postgresql.conf, without comments and quotes.
-fn data_directory(configuration: &Path) -> Option<PathBuf> {
-    let text = std::fs::read_to_string(configuration).ok()?;
-    let value = text.lines().rev().find_map(|line| {
-        let rest = line.trim_start().strip_prefix("data_directory")?;
-        let rest = rest.trim_start();
-        let rest = rest.strip_prefix('=').unwrap_or(rest).trim_start();
-        match rest.strip_prefix('\'') {
-            Some(quoted) => quoted.split('\'').next(),
-            None => rest.split([' ', '\t', '#']).next(),
-        }
-    })?;
-    Some(PathBuf::from(value))
+    let detail = format!("looked in {}", root.display());
+    Err(directory.failure(&code::PG_NO_CLUSTER, &detail))
 }
 
 /// Adds the line, unless a line sets `LD_PRELOAD` already: to the same, which is fine, or to something else, which the
@@ -177,7 +166,7 @@ fn add_line(path: &Path, line: &str) -> Result<(), Failure> {
             return Ok(());
         }
         let detail = format!(
-            "{}: sets LD_PRELOAD already; join them by hand",
+            "{}: sets LD_PRELOAD already; put this library first in that line, before a colon",
             path.display()
         );
         return Err(Failure::new(&code::EXISTS, detail));
@@ -194,15 +183,21 @@ fn add_line(path: &Path, line: &str) -> Result<(), Failure> {
 fn write_drop_in(path: &Path) -> Result<(), Failure> {
     let directory = path.parent().unwrap_or_else(|| Path::new(UNITS));
     std::fs::create_dir_all(directory).map_err(|e| Failure::io(directory, &e))?;
+    if std::fs::read(path).is_ok_and(|former| former == limits().as_bytes()) {
+        return Ok(());
+    }
     replace(path, &limits())
 }
 
-/// Replaces a file whole; owner and group of one that was there stay.
+/// Replaces a file whole; mode, owner and group of one that was there stay, and a link to it.
 fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     use std::os::unix::fs::MetadataExt as _;
     let io = |e: std::io::Error| Failure::io(path, &e);
+    let followed = path.canonicalize();
+    let path = followed.as_deref().unwrap_or(path);
     let former = std::fs::metadata(path).ok();
-    durable::replace(path, text.as_bytes(), 0o644).map_err(io)?;
+    let mode = former.as_ref().map_or(0o644, |about| about.mode() & 0o7777);
+    durable::replace(path, text.as_bytes(), mode).map_err(io)?;
     match former {
         Some(about) => {
             std::os::unix::fs::chown(path, Some(about.uid()), Some(about.gid())).map_err(io)

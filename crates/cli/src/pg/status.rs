@@ -9,6 +9,7 @@ use strongroom_shield::source;
 
 use super::directory::{Directory, DirectoryOption};
 use super::facts::Facts;
+use super::outside::{self, Outside};
 use super::plaintext;
 use crate::Context;
 use crate::failure::{ErrorJson, Failure, printable};
@@ -23,7 +24,7 @@ use crate::output::columns;
 pub(super) struct StatusArgs {
     #[command(flatten)]
     directory: DirectoryOption,
-    /// List what is not sealed in this instance, file by file, and why
+    /// List what is not sealed in this instance, file by file, and why; and what its configuration writes elsewhere
     #[arg(long)]
     plaintext: bool,
     /// Print one JSON object
@@ -42,6 +43,7 @@ struct Status {
     key_source: Option<String>,
     conversion_under_way: bool,
     plaintext: Option<Vec<plaintext::Class>>,
+    outside: Option<Vec<Outside>>,
     error: Option<ErrorJson>,
 }
 
@@ -63,6 +65,7 @@ impl StatusArgs {
             key_source: key_source(&directory),
             conversion_under_way: directory.is_converting(),
             plaintext: wanted.transpose()?,
+            outside: self.plaintext.then(|| outside::find(&directory.path)),
             error: problem.as_ref().map(Failure::json),
         };
         if self.json {
@@ -85,6 +88,11 @@ fn key_source(directory: &Directory) -> Option<String> {
         Err(error) => Some(format!("not valid: {error}")),
     }
 }
+
+/// The end of what `--plaintext` prints.
+const NOT_LOOKED_AT: &str = "\nNot looked at: what lies outside the data directory and its tablespaces (configuration, archives,\n\
+     sockets, the log where the server's standard error goes), what SQL and clients write elsewhere (COPY ... TO,\n\
+     lo_export, pg_basebackup), names and sizes of files, and memory.\n";
 
 fn text(status: &Status) -> String {
     let mut rows: Vec<[String; 2]> = Vec::new();
@@ -128,6 +136,10 @@ fn text(status: &Status) -> String {
     if let Some(classes) = &status.plaintext {
         out.push('\n');
         out.push_str(&plaintext::text(classes));
+    }
+    if let Some(found) = &status.outside {
+        out.push_str(&outside::text(found));
+        out.push_str(NOT_LOOKED_AT);
     }
     out
 }

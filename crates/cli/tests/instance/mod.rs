@@ -184,6 +184,15 @@ impl Place {
         command
     }
 
+    /// `strongroom` as whoever runs the test.
+    pub(crate) fn as_is(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.product.path().join("strongroom"));
+        command.args(arguments).current_dir(self.directory.path());
+        command.env_remove("STRONGROOM_SHIELD_LIB");
+        command.stdin(Stdio::null());
+        command
+    }
+
     pub(crate) fn strongroom(&self, arguments: &[&str]) -> Run {
         run(&mut self.command(arguments))
     }

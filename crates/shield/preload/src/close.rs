@@ -51,9 +51,7 @@ const CLOSE_RANGE_CLOEXEC: c_int = 4;
 /// Whether a sealed file is to become a standard stream. The C library's own stdin, stdout and stderr, and those of a
 /// program that is run next, would read and write the file itself, in clear.
 fn is_redirection(fd: c_int, copy: c_int) -> bool {
-    (libc::STDIN_FILENO..=libc::STDERR_FILENO).contains(&copy)
-        && fd != copy
-        && files::find(fd).is_some()
+    (libc::STDIN_FILENO..=libc::STDERR_FILENO).contains(&copy) && fd != copy && files::is_sealed(fd)
 }
 
 fn refused() -> c_int {
@@ -77,9 +75,11 @@ fn copied(fd: c_int, copy: c_int) -> c_int {
 /// # Safety
 /// As fcntl(2).
 unsafe fn controlled(fd: c_int, command: c_int, argument: usize) -> c_int {
-    let Some(open) = files::find(fd) else {
+    let open = match files::find(fd) {
+        Ok(Some(open)) => open,
         // SAFETY: the program's arguments.
-        return unsafe { next::fcntl(fd, command, argument) };
+        Ok(None) => return unsafe { next::fcntl(fd, command, argument) },
+        Err(errno) => return failed(errno.0),
     };
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {

@@ -19,11 +19,13 @@ symbols! {
     fn copy_file_range(
         from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint,
     ) -> ssize_t {
-        let (source, target) = (files::find(from), files::find(to));
-        if source.is_none() && target.is_none() {
-            return next::copy_file_range(from, from_at, to, to_at, len, flags);
+        match (files::find(from), files::find(to)) {
+            (Ok(None), Ok(None)) => next::copy_file_range(from, from_at, to, to_at, len, flags),
+            (Ok(source), Ok(target)) => {
+                count(copied((from, source, from_at), (to, target, to_at), len, flags))
+            }
+            (Err(errno), _) | (_, Err(errno)) => count(Err(errno)),
         }
-        count(copied((from, source, from_at), (to, target, to_at), len, flags))
     }
 }
 

@@ -16,21 +16,23 @@ use crate::next::{self, count, real};
 symbols! {
     fn read(fd: c_int, into: *mut c_void, len: size_t) -> ssize_t {
         match files::find(fd) {
-            None => next::read(fd, into, len),
-            Some(open) => count(buffer_mut(into, len).and_then(|into| transfer::read(real(), fd, &open, into))),
+            Ok(None) => next::read(fd, into, len),
+            Err(errno) => count(Err(errno)),
+            Ok(Some(open)) => count(buffer_mut(into, len).and_then(|into| transfer::read(real(), fd, &open, into))),
         }
     }
     fn __read_chk(fd: c_int, into: *mut c_void, len: size_t, room: size_t) -> ssize_t {
         // Where the count is more than the room the C library ends the program: it says it best.
-        if files::find(fd).is_none() || len > room {
+        if !files::is_sealed(fd) || len > room {
             return next::__read_chk(fd, into, len, room);
         }
         read(fd, into, len)
     }
     fn write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t {
         match files::find(fd) {
-            None => next::write(fd, from, len),
-            Some(open) => count(buffer(from, len).and_then(|from| transfer::write(real(), fd, &open, from))),
+            Ok(None) => next::write(fd, from, len),
+            Err(errno) => count(Err(errno)),
+            Ok(Some(open)) => count(buffer(from, len).and_then(|from| transfer::write(real(), fd, &open, from))),
         }
     }
     fn pread(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssize_t {
@@ -40,13 +42,13 @@ symbols! {
         pread_any(fd, into, len, at)
     }
     fn __pread_chk(fd: c_int, into: *mut c_void, len: size_t, at: off_t, room: size_t) -> ssize_t {
-        if files::find(fd).is_none() || len > room {
+        if !files::is_sealed(fd) || len > room {
             return next::__pread_chk(fd, into, len, at, room);
         }
         pread_any(fd, into, len, at)
     }
     fn __pread64_chk(fd: c_int, into: *mut c_void, len: size_t, at: off_t, room: size_t) -> ssize_t {
-        if files::find(fd).is_none() || len > room {
+        if !files::is_sealed(fd) || len > room {
             return next::__pread_chk(fd, into, len, at, room);
         }
         pread_any(fd, into, len, at)
@@ -63,9 +65,11 @@ symbols! {
 /// As pread(2).
 #[inline]
 unsafe fn pread_any(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssize_t {
-    let Some(open) = files::find(fd) else {
+    let open = match files::find(fd) {
+        Ok(Some(open)) => open,
         // SAFETY: the program's arguments.
-        return unsafe { next::pread(fd, into, len, at) };
+        Ok(None) => return unsafe { next::pread(fd, into, len, at) },
+        Err(errno) => return count(Err(errno)),
     };
     // SAFETY: the program's buffer.
     let into = unsafe { buffer_mut(into, len) };
@@ -76,9 +80,11 @@ unsafe fn pread_any(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssi
 /// As pwrite(2).
 #[inline]
 unsafe fn pwrite_any(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t {
-    let Some(open) = files::find(fd) else {
+    let open = match files::find(fd) {
+        Ok(Some(open)) => open,
         // SAFETY: the program's arguments.
-        return unsafe { next::pwrite(fd, from, len, at) };
+        Ok(None) => return unsafe { next::pwrite(fd, from, len, at) },
+        Err(errno) => return count(Err(errno)),
     };
     // SAFETY: the program's buffer.
     let from = unsafe { buffer(from, len) };

@@ -18,6 +18,7 @@ mod close;
 mod copy;
 mod data;
 mod dir;
+mod environment;
 mod names;
 mod open;
 mod process;

@@ -7,13 +7,16 @@
 #![expect(unsafe_code, reason = "interposed C functions")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use shield::install::{self, Step};
-use shield::place::Ruling;
+use shield::place::{Ruling, Seal};
 use shield::real::Errno;
+use shield::restored::{self, Admitted};
 use strongroom_format::code;
 
 use crate::arguments::{ruling, ruling_at};
+use crate::environment::archives_in_clear;
 use crate::next::{self, real};
 use crate::open::failed;
 use crate::report;
@@ -130,15 +133,33 @@ unsafe fn before(
         Step::Nothing => Ok(()),
         Step::Refuse(errno) => Err(errno),
         Step::Convert(source, target) => install::convert(real(), path, &source, target.as_ref()),
-        Step::CheckRestored(target) => {
-            install::check_restored(real(), path, &target).inspect_err(|_| {
-                let what = path.to_bytes().escape_ascii();
-                report::refuse(
-                    &code::PG_FILE,
-                    format_args!("{what}, restored from an archive"),
-                );
-            })
-        }
+        Step::CheckRestored(target) => admit(path, &target),
         Step::SameTreatmentOnly => install::refuse_contents(real(), path),
+    }
+}
+
+/// Whether a segment in clear has been spoken of: one line tells of it, whoever reads a log needs no more.
+static TOLD: AtomicBool = AtomicBool::new(false);
+
+/// Lets what the restore command brought back become a segment, or says why not.
+fn admit(path: &CStr, target: &Seal) -> Result<(), Errno> {
+    let what = path.to_bytes().escape_ascii();
+    match restored::admit(real(), path, target, archives_in_clear()) {
+        Ok(Admitted::AsItWas) => Ok(()),
+        Ok(Admitted::WasInClear) => {
+            if !TOLD.swap(true, Ordering::Relaxed) {
+                report::line(format_args!(
+                    "strongroom: {what} came from the archive in clear and was sealed; so will others that follow"
+                ));
+            }
+            Ok(())
+        }
+        Err(refusal) => {
+            report::refuse(
+                &code::PG_RESTORED,
+                format_args!("{what}: {}", refusal.describe()),
+            );
+            Err(refusal.errno())
+        }
     }
 }

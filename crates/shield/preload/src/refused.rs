@@ -78,7 +78,7 @@ unsafe fn asynchronous(block: *const libc::aiocb) -> bool {
 }
 
 fn sealed(fd: c_int) -> bool {
-    files::find(fd).is_some()
+    files::is_sealed(fd)
 }
 
 fn refuse() -> ssize_t {
@@ -125,9 +125,9 @@ unsafe fn clones(fd: c_int, request: c_ulong, argument: usize) -> bool {
         return true;
     };
     match (files::find(fd), files::find(source)) {
-        (None, None) => false,
+        (Ok(None), Ok(None)) => false,
         // pg_upgrade: a whole file to the same address under the same keys.
-        (Some(to), Some(from)) if request == FICLONE => !transfer::same_bytes(&from, &to),
+        (Ok(Some(to)), Ok(Some(from))) if request == FICLONE => !transfer::same_bytes(&from, &to),
         _ => true,
     }
 }

@@ -109,9 +109,14 @@ unsafe fn by_path(
 /// As [`by_path`].
 unsafe fn by_descriptor(fd: c_int, about: About, how: impl FnOnce() -> c_int) -> c_int {
     let done = how();
-    if let (0, Some(open)) = (done, files::find(fd)) {
+    if done != 0 {
+        return done;
+    }
+    match files::find(fd) {
+        Ok(None) => {}
         // SAFETY: by this function's contract.
-        unsafe { correct(about, open.file.body) };
+        Ok(Some(open)) => unsafe { correct(about, open.file.body) },
+        Err(errno) => return failed(errno.0),
     }
     done
 }

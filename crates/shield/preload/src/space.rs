@@ -54,9 +54,11 @@ symbols! {
 /// # Safety
 /// As lseek(2).
 unsafe fn seek(fd: c_int, to: off_t, whence: c_int) -> off_t {
-    let Some(open) = files::find(fd) else {
+    let open = match files::find(fd) {
+        Ok(Some(open)) => open,
         // SAFETY: plain arguments.
-        return unsafe { next::lseek(fd, to, whence) };
+        Ok(None) => return unsafe { next::lseek(fd, to, whence) },
+        Err(errno) => return off_t::from(failed(errno.0)),
     };
     match transfer::seek(real(), fd, &open, to, whence) {
         Ok(at) => off_t::try_from(at).unwrap_or(off_t::MAX),
@@ -67,9 +69,11 @@ unsafe fn seek(fd: c_int, to: off_t, whence: c_int) -> off_t {
 /// # Safety
 /// As ftruncate(2).
 unsafe fn cut(fd: c_int, size: off_t) -> c_int {
-    let Some(open) = files::find(fd) else {
+    let open = match files::find(fd) {
+        Ok(Some(open)) => open,
         // SAFETY: plain arguments.
-        return unsafe { next::ftruncate(fd, size) };
+        Ok(None) => return unsafe { next::ftruncate(fd, size) },
+        Err(errno) => return failed(errno.0),
     };
     status(offset(size).and_then(|size| body::truncate(real(), fd, &open.file, size)))
 }
@@ -113,14 +117,15 @@ unsafe fn cut_by_path(path: *const c_char, size: off_t) -> c_int {
 unsafe fn posix_reserve(fd: c_int, from: off_t, len: off_t) -> c_int {
     match files::find(fd) {
         // SAFETY: plain arguments.
-        None => unsafe { next::posix_fallocate(fd, from, len) },
+        Ok(None) => unsafe { next::posix_fallocate(fd, from, len) },
         // The C library's emulation writes zeros where nothing is, and reads where something may be: harmless (P4).
-        Some(open) if plain_space(&open) => {
+        Ok(Some(open)) if plain_space(&open) => {
             // SAFETY: plain arguments.
             unsafe { next::posix_fallocate(fd, from, len) }
         }
         // This function returns its error.
-        Some(_) => libc::EINVAL,
+        Ok(Some(_)) => libc::EINVAL,
+        Err(errno) => errno.0,
     }
 }
 
@@ -129,12 +134,13 @@ unsafe fn posix_reserve(fd: c_int, from: off_t, len: off_t) -> c_int {
 unsafe fn reserve(fd: c_int, mode: c_int, from: off_t, len: off_t) -> c_int {
     match files::find(fd) {
         // SAFETY: plain arguments.
-        None => unsafe { next::fallocate(fd, mode, from, len) },
-        Some(open) if plain_space(&open) && matches!(mode, 0 | libc::FALLOC_FL_KEEP_SIZE) => {
+        Ok(None) => unsafe { next::fallocate(fd, mode, from, len) },
+        Ok(Some(open)) if plain_space(&open) && matches!(mode, 0 | libc::FALLOC_FL_KEEP_SIZE) => {
             // SAFETY: plain arguments.
             unsafe { next::fallocate(fd, mode, from, len) }
         }
-        Some(_) => failed(libc::EOPNOTSUPP),
+        Ok(Some(_)) => failed(libc::EOPNOTSUPP),
+        Err(errno) => failed(errno.0),
     }
 }
 

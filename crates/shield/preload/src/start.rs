@@ -6,28 +6,26 @@
 //! Must not: leave a program running that would read or write a sealed instance without its keys.
 #![expect(unsafe_code, reason = "the constructor, and the process's environment")]
 
-use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
-use std::mem::MaybeUninit;
+use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use shield::discover::{self, ROOTS_VARIABLE};
+use shield::discover::{self, ROOTS_VARIABLE, Reach};
 use shield::instance::{self, Instance};
 use shield::real::Errno;
-use shield::{roots, scratch, source};
+use shield::source::{self, Source};
+use shield::{roots, scratch};
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
+use crate::environment::{
+    ALL_VARIABLE, forget_keys, learn_settings, put_back, take_out_of_preload,
+};
 use crate::{next, process, report};
 
-/// Runs the shield in any program, not only in PostgreSQL's.
-const ALL_VARIABLE: &str = "STRONGROOM_SHIELD_ALL";
 /// Lets a sealed server dump core, which then holds data in clear.
 const CORE_VARIABLE: &str = "STRONGROOM_ALLOW_CORE_DUMPS";
-/// The file name by which the library finds itself in `LD_PRELOAD`.
-const LIBRARY: &[u8] = b"libstrongroom_shield";
 
 // SAFETY: the C library calls each function of this section once, before main(), with main()'s arguments.
 #[unsafe(link_section = ".init_array")]
@@ -108,7 +106,13 @@ impl Program {
                 b"--help",
                 b"--describe-config",
             ];
-            return (!only_tells.into_iter().any(asks)).then_some(Self::Server);
+            // `pg_ctl` asks a directory of configuration for the data directory, which costs no key.
+            let asks_where = asks(b"-C")
+                && arguments
+                    .get(2)
+                    .is_some_and(|what| what == b"data_directory");
+            let tells = asks_where || only_tells.into_iter().any(asks);
+            return (!tells).then_some(Self::Server);
         }
         if name == b"pg_ctl" {
             return Some(Self::Control);
@@ -123,19 +127,22 @@ fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
     let environment: Vec<(Vec<u8>, Vec<u8>)> = std::env::vars_os()
         .map(|(name, value)| (name.into_vec(), value.into_vec()))
         .collect();
-    // A data directory is named to the server as such; frontends are also given files within one.
-    let parents = if program == Program::Server { 0 } else { 3 };
     let here = process::working_directory();
-    let candidates = discover::candidates(arguments, &environment, here, parents);
+    let reach = match program {
+        Program::Server => Reach::Configured,
+        Program::Control => Reach::ConfiguredAndParents,
+        Program::Frontend => Reach::Parents,
+    };
+    let candidates = discover::candidates(arguments, &environment, here, reach);
     let sealed = discover::sealed(candidates);
     check_roots(here)?;
     if sealed.is_empty() {
-        return if program == Program::Server {
-            refuse_plain()
-        } else {
-            Ok(())
+        return match program {
+            Program::Server => on_nothing_sealed(arguments),
+            _ => Ok(()),
         };
     }
+    learn_settings();
     if program == Program::Control {
         // Fetching a key may cost a command's run, and a key that is handed over can be fetched once.
         return LATER
@@ -148,7 +155,7 @@ fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
         .map_err(|_| Error::new(&code::IO, "no memory for buffers"))
         .and_then(|()| open(&sealed));
     if program == Program::Server {
-        forget_keys();
+        forget_keys(opened.as_deref().unwrap_or_default());
         forbid_core_dumps();
     } else {
         put_back(preload);
@@ -186,14 +193,15 @@ pub(crate) fn open_later(path: &[u8]) -> Result<(), Errno> {
     let preload = take_out_of_preload();
     let opened = open(later);
     put_back(preload);
-    opened.map_err(|error| {
+    opened.map(drop).map_err(|error| {
         report::line(format_args!("strongroom: {error}; {}", error.code().todo));
         Errno(libc::EACCES)
     })
 }
 
 /// A core of the server would hold user data in clear, and the kernel writes it into the data directory. A limit of 1
-/// byte forbids files, and pipes too, which a limit of 0 does not (core(5)).
+/// byte forbids files, and pipes too, which a limit of 0 does not (core(5)). A hard limit of 0 cannot be raised to 1: then
+/// the process is made one that the kernel does not dump at all, at a price (R6).
 fn forbid_core_dumps() {
     if std::env::var_os(CORE_VARIABLE).is_some_and(|value| value == "1") {
         return;
@@ -203,7 +211,26 @@ fn forbid_core_dumps() {
         rlim_max: 1,
     };
     // SAFETY: a valid structure for the call.
-    let _refused = unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const one) };
+    if unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const one) } != 0 {
+        // SAFETY: plain arguments.
+        let _done = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+    }
+}
+
+/// A server to which nothing is sealed: an error if it was given a key or a root, else one line, because its sealed
+/// instance may have lost its header, or lie elsewhere.
+fn on_nothing_sealed(arguments: &[Vec<u8>]) -> Result<(), Error> {
+    refuse_plain()?;
+    // `initdb` runs it with `--boot` and `--single`, and `-C` only prints a setting.
+    let first = arguments.get(1).map_or(&b""[..], Vec::as_slice);
+    if !first.starts_with(b"--") && !first.starts_with(b"-C") {
+        let code = &code::PG_NOTHING_SEALED;
+        report::line(format_args!(
+            "strongroom: SR-{:04}: {}; {}",
+            code.number, code.what, code.todo
+        ));
+    }
+    Ok(())
 }
 
 /// A server that was given a key or a root, but whose data directory is not sealed.
@@ -241,125 +268,50 @@ fn variable(name: &str) -> Option<String> {
 
 type Found = (std::path::PathBuf, Vec<Vec<u8>>);
 
-fn open(sealed: &[Found]) -> Result<(), Error> {
-    let mut opened = Vec::new();
+/// Opens all, and gives the names of the variables that key material came from.
+fn open(sealed: &[Found]) -> Result<Vec<String>, Error> {
+    let mut all = Vec::new();
+    let mut secrets = Vec::new();
     for (directory, spellings) in sealed {
-        opened.push(open_one(directory, spellings, sealed.len() > 1)?);
+        let (instance, variables) = open_one(directory, spellings, sealed.len() > 1)?;
+        all.push(instance);
+        secrets.extend(variables);
     }
-    for instance in opened {
+    for instance in all {
         roots::add(instance).map_err(|_| Error::new(&code::PG_ROOTS, ""))?;
     }
-    Ok(())
+    Ok(secrets)
 }
 
-/// The environment's key, or that of the instance's own configuration; where there are several instances, whichever
-/// of the two opens it.
-fn open_one(directory: &Path, spellings: &[Vec<u8>], several: bool) -> Result<Instance, Error> {
-    let given = source::from_environment(variable);
-    let own = |directory| source::from_configuration(directory);
+/// With the environment's key, or that of the instance's own configuration; where there are several instances, with
+/// whichever of the two opens it. Also the variables of both: what was not needed is key material all the same.
+fn open_one(
+    directory: &Path,
+    spellings: &[Vec<u8>],
+    several: bool,
+) -> Result<(Instance, Vec<String>), Error> {
+    let own = source::from_configuration(directory);
     let missing = || Error::new(&code::NO_KEY, directory.display().to_string());
-    let Some(given) = given else {
-        let source = own(directory)?.ok_or_else(missing)?;
-        return Instance::open(directory, spellings, &source.key.opener(&source.context)?);
+    let with = |source: &Source| {
+        let opener = source.key.opener(&source.context)?;
+        Instance::open(directory, spellings, &opener)
     };
-    let outcome = given
-        .key
-        .opener(&given.context)
-        .and_then(|opener| Instance::open(directory, spellings, &opener));
-    match (outcome, own(directory)) {
-        (Err(error), Ok(Some(source))) if several && is_other_key(&error) => {
-            Instance::open(directory, spellings, &source.key.opener(&source.context)?)
-        }
+    let Some(given) = source::from_environment(variable) else {
+        let source = own?.ok_or_else(missing)?;
+        return Ok((with(&source)?, source.variables()?));
+    };
+    // What the configuration says does not matter where the environment's key opens the instance.
+    let own = own.ok().flatten();
+    let instance = match (with(&given), &own) {
+        (Err(error), Some(source)) if several && is_other_key(&error) => with(source),
         (outcome, _) => outcome,
-    }
+    }?;
+    let mut secrets = given.variables()?;
+    let others = own.map(|source| source.variables().unwrap_or_default());
+    secrets.extend(others.into_iter().flatten());
+    Ok((instance, secrets))
 }
 
 fn is_other_key(error: &Error) -> bool {
     error.code() == &code::WRONG_KEY || error.code() == &code::UNKNOWN_KEY_ID
-}
-
-/// Takes the shield out of `LD_PRELOAD` and gives the former value.
-fn take_out_of_preload() -> Option<OsString> {
-    let former = std::env::var_os("LD_PRELOAD")?;
-    let is_separator = |byte: &u8| matches!(byte, b':' | b' ');
-    let kept: Vec<&[u8]> = former
-        .as_bytes()
-        .split(is_separator)
-        .filter(|path| !path.is_empty() && !contains(path, LIBRARY) && !is_this_library(path))
-        .collect();
-    // SAFETY: before main(), or in `pg_ctl`, there is one thread.
-    unsafe {
-        if kept.is_empty() {
-            std::env::remove_var("LD_PRELOAD");
-        } else {
-            std::env::set_var("LD_PRELOAD", OsStr::from_bytes(&kept.join(&b':')));
-        }
-    }
-    Some(former)
-}
-
-fn put_back(preload: Option<OsString>) {
-    if let Some(preload) = preload {
-        // SAFETY: before main(), or in `pg_ctl`, there is one thread.
-        unsafe { std::env::set_var("LD_PRELOAD", preload) };
-    }
-}
-
-/// Whether `path` leads to this library under another name.
-fn is_this_library(path: &[u8]) -> bool {
-    let mut about = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the address of a function of this library, and one structure to be filled.
-    let found = unsafe { libc::dladdr((&raw const CONSTRUCTOR).cast(), about.as_mut_ptr()) };
-    // SAFETY: zeroed, or filled by the C library.
-    let own = unsafe { about.assume_init() }.dli_fname;
-    if found == 0 || own.is_null() {
-        return false;
-    }
-    // SAFETY: the name of a loaded library, terminated, valid while it is loaded.
-    let own = unsafe { CStr::from_ptr(own) }.to_bytes();
-    let file = |path: &[u8]| Path::new(OsStr::from_bytes(path)).metadata().ok();
-    match (file(own), file(path)) {
-        (Some(own), Some(other)) => (own.dev(), own.ino()) == (other.dev(), other.ino()),
-        _ => false,
-    }
-}
-
-fn contains(path: &[u8], part: &[u8]) -> bool {
-    path.windows(part.len()).any(|window| window == part)
-}
-
-/// Removes what tells of keys from the environment that children will get; a key's own value is overwritten where it
-/// stands, so that /proc does not show it either.
-fn forget_keys() {
-    let mut names = vec![String::from(source::KEY_VARIABLE)];
-    let prefix = source::VARIABLE_PREFIX;
-    names.extend(variable(&format!("{prefix}ENV")));
-    for name in names {
-        let Ok(name) = std::ffi::CString::new(name) else {
-            continue;
-        };
-        // SAFETY: before main() there is one thread; the value is a terminated string of the environment block, which
-        // is writable.
-        unsafe {
-            let value = libc::getenv(name.as_ptr());
-            if !value.is_null() {
-                let len = CStr::from_ptr(value).count_bytes();
-                std::ptr::write_bytes(value, b'0', len);
-                libc::unsetenv(name.as_ptr());
-            }
-        }
-    }
-    let inherited = variable(&format!("{prefix}FD")).and_then(|fd| fd.parse::<c_int>().ok());
-    if let Some(fd) = inherited.filter(|fd| *fd > libc::STDERR_FILENO) {
-        // SAFETY: the descriptor was inherited for this purpose, and nothing of this process uses it.
-        unsafe { next::close(fd) };
-    }
-    for kind in ["ID", "ENV", "FILE", "COMMAND", "FD"] {
-        // SAFETY: before main() there is one thread.
-        unsafe { std::env::remove_var(format!("{prefix}{kind}")) };
-    }
-    for name in [source::KEYRING_VARIABLE, ROOTS_VARIABLE, ALL_VARIABLE] {
-        // SAFETY: as above.
-        unsafe { std::env::remove_var(name) };
-    }
 }

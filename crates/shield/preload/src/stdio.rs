@@ -16,7 +16,7 @@ use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use libc::{FILE, off_t, size_t, ssize_t};
-use shield::files::{self, DESCRIPTORS};
+use shield::files::{self, DESCRIPTORS, Open};
 use shield::place::Ruling;
 use shield::real::Errno;
 use shield::transfer;
@@ -41,7 +41,7 @@ symbols! {
         reopen(path, mode, stream)
     }
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-        if files::find(fd).is_none() {
+        if !files::is_sealed(fd) {
             return next::fdopen(fd, mode);
         }
         match Mode::of(bytes(mode)) {
@@ -134,7 +134,7 @@ unsafe fn open_stream(path: *const c_char, mode: *const c_char) -> *mut FILE {
     if fd < 0 {
         return null_mut();
     }
-    if files::find(fd).is_some() {
+    if files::is_sealed(fd) {
         return stream_or_close(fd, &wanted);
     }
     // A directory, or a device.
@@ -158,7 +158,7 @@ fn stream_or_close(fd: c_int, mode: &Mode) -> *mut FILE {
 fn stream_of(fd: c_int, mode: &Mode) -> *mut FILE {
     // As the C library does, so that ftell tells the size of a file that is appended to before it is written.
     let appends = libc::O_WRONLY | libc::O_APPEND;
-    if let (true, Some(open)) = (mode.flags & appends == appends, files::find(fd)) {
+    if let (true, Ok(Some(open))) = (mode.flags & appends == appends, files::find(fd)) {
         // The C library does not look at the result either.
         let _at = transfer::seek(real(), fd, &open, 0, libc::SEEK_END);
     }
@@ -254,12 +254,17 @@ fn fd_of(cookie: *mut c_void) -> c_int {
     c_int::try_from(number).unwrap_or(-1)
 }
 
+/// The file behind a stream of ours.
+fn known(fd: c_int) -> Result<Open, Errno> {
+    files::find(fd)?.ok_or(Errno(libc::EBADF))
+}
+
 unsafe extern "C" fn cookie_read(cookie: *mut c_void, into: *mut c_char, len: size_t) -> ssize_t {
     let fd = fd_of(cookie);
     // SAFETY: the C library's buffer.
     let into = unsafe { buffer_mut(into.cast(), len) };
     count(into.and_then(|into| {
-        let open = files::find(fd).ok_or(Errno(libc::EBADF))?;
+        let open = known(fd)?;
         transfer::read(real(), fd, &open, into)
     }))
 }
@@ -276,9 +281,7 @@ unsafe extern "C" fn cookie_write(
     let from = unsafe { buffer(from.cast(), len) }.unwrap_or_default();
     let mut written = 0_usize;
     while let Some(rest) = from.get(written..).filter(|rest| !rest.is_empty()) {
-        let outcome = files::find(fd)
-            .ok_or(Errno(libc::EBADF))
-            .and_then(|open| transfer::write(real(), fd, &open, rest));
+        let outcome = known(fd).and_then(|open| transfer::write(real(), fd, &open, rest));
         match outcome {
             Ok(0) => break,
             Ok(count) => written = written.saturating_add(count),
@@ -295,9 +298,7 @@ unsafe extern "C" fn cookie_seek(cookie: *mut c_void, to: *mut off_t, whence: c_
     let fd = fd_of(cookie);
     // SAFETY: the C library's variable.
     let wanted = unsafe { *to };
-    let outcome = files::find(fd)
-        .ok_or(Errno(libc::EBADF))
-        .and_then(|open| transfer::seek(real(), fd, &open, wanted, whence));
+    let outcome = known(fd).and_then(|open| transfer::seek(real(), fd, &open, wanted, whence));
     match outcome {
         Ok(at) => {
             // SAFETY: as above.

@@ -21,14 +21,16 @@ use crate::next::{self, count, real};
 symbols! {
     fn readv(fd: c_int, parts: *const iovec, number: c_int) -> ssize_t {
         match files::find(fd) {
-            None => next::readv(fd, parts, number),
-            Some(open) => count(slice(parts, number).and_then(|parts| read_from_position(fd, &open, parts))),
+            Ok(None) => next::readv(fd, parts, number),
+            Err(errno) => count(Err(errno)),
+            Ok(Some(open)) => count(slice(parts, number).and_then(|parts| read_from_position(fd, &open, parts))),
         }
     }
     fn writev(fd: c_int, parts: *const iovec, number: c_int) -> ssize_t {
         match files::find(fd) {
-            None => next::writev(fd, parts, number),
-            Some(open) => count(slice(parts, number).and_then(|parts| write_at_position(fd, &open, parts))),
+            Ok(None) => next::writev(fd, parts, number),
+            Err(errno) => count(Err(errno)),
+            Ok(Some(open)) => count(slice(parts, number).and_then(|parts| write_at_position(fd, &open, parts))),
         }
     }
     fn preadv(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
@@ -60,9 +62,11 @@ symbols! {
 /// # Safety
 /// As preadv(2).
 unsafe fn preadv_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
-    let Some(open) = files::find(fd) else {
+    let open = match files::find(fd) {
+        Ok(Some(open)) => open,
         // SAFETY: the program's arguments.
-        return unsafe { next::preadv(fd, parts, number, at) };
+        Ok(None) => return unsafe { next::preadv(fd, parts, number, at) },
+        Err(errno) => return count(Err(errno)),
     };
     // SAFETY: the program's arguments.
     let parts = unsafe { slice(parts, number) };
@@ -72,9 +76,11 @@ unsafe fn preadv_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -
 /// # Safety
 /// As pwritev(2).
 unsafe fn pwritev_any(fd: c_int, parts: *const iovec, number: c_int, at: off_t) -> ssize_t {
-    let Some(open) = files::find(fd) else {
+    let open = match files::find(fd) {
+        Ok(Some(open)) => open,
         // SAFETY: the program's arguments.
-        return unsafe { next::pwritev(fd, parts, number, at) };
+        Ok(None) => return unsafe { next::pwritev(fd, parts, number, at) },
+        Err(errno) => return count(Err(errno)),
     };
     // SAFETY: the program's arguments.
     let parts = unsafe { slice(parts, number) };
@@ -92,7 +98,7 @@ unsafe fn preadv2_any(
     at: off_t,
     flags: c_int,
 ) -> ssize_t {
-    if files::find(fd).is_none() {
+    if !files::is_sealed(fd) {
         // SAFETY: the program's arguments.
         return unsafe { next::preadv2(fd, parts, number, at, flags) };
     }
@@ -118,7 +124,7 @@ unsafe fn pwritev2_any(
     at: off_t,
     flags: c_int,
 ) -> ssize_t {
-    if files::find(fd).is_none() {
+    if !files::is_sealed(fd) {
         // SAFETY: the program's arguments.
         return unsafe { next::pwritev2(fd, parts, number, at, flags) };
     }

@@ -142,6 +142,12 @@ fn every_function_that_postgresql_imports_has_been_thought_about() {
                 .map(|entry| entry.unwrap().path()),
         );
     }
+    // An extension of this project, where one is installed, is not PostgreSQL's.
+    let own = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().starts_with("strongroom")
+    };
+    files.retain(|path| !own(path));
     let mut unknown: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for file in files {

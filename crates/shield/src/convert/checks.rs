@@ -8,10 +8,8 @@ use std::path::Path;
 
 use rustix::process::{Pid, test_kill_process};
 use strongroom_format::code;
+use strongroom_format::postgres::MAJORS;
 use strongroom_keyring::Error;
-
-/// The versions whose files are known.
-const SUPPORTED: std::ops::RangeInclusive<u32> = 15..=18;
 
 /// Who owns a data directory, and so Strongroom's files in it.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +64,7 @@ pub(super) fn major(directory: &Path) -> Result<u32, Error> {
     let text = fs::read_to_string(&path)
         .map_err(|error| refused(format!("{}: {error}", path.display())))?;
     match text.trim().parse() {
-        Ok(major) if SUPPORTED.contains(&major) => Ok(major),
+        Ok(major) if MAJORS.contains(&major) => Ok(major),
         _ => Err(refused(format!("version {}", text.trim().escape_debug()))),
     }
 }

@@ -120,7 +120,7 @@ fn put(path: &Path, bytes: &[u8]) {
 }
 
 /// Makes the user `postgres` the owner, when this is root.
-fn give(path: &Path) {
+pub(crate) fn give(path: &Path) {
     if is_root() {
         check(
             Command::new("chown")
@@ -200,8 +200,17 @@ pub(crate) struct Server {
 impl Server {
     /// initdb in a directory that [`Place`] has made.
     pub(crate) fn create(place: &Place, data: PathBuf, options: &str) -> Self {
-        let server = Self::of(place, data, options);
-        let mut command = server.tool("initdb");
+        Self::of(place, data, options).initialised(&[])
+    }
+
+    /// The same, with more variables in initdb's environment.
+    pub(crate) fn create_with(place: &Place, data: PathBuf, variables: &[(&str, &str)]) -> Self {
+        Self::of(place, data, "").initialised(variables)
+    }
+
+    fn initialised(self, variables: &[(&str, &str)]) -> Self {
+        let server = self;
+        let mut command = server.tool_with("initdb", variables);
         command.arg("-D").arg(&server.data);
         command.args([
             "-k",
@@ -262,15 +271,7 @@ impl Server {
 
     /// Starts with more variables in the environment; the postmaster's process id.
     pub(crate) fn start_with(&self, variables: &[(&str, &str)]) -> u32 {
-        let options = format!(
-            "-p {} -c listen_addresses= -c fsync=off -c unix_socket_directories={} {}",
-            self.port(),
-            self.beside.display(),
-            self.options
-        );
-        let mut command = self.tool_with("pg_ctl", variables);
-        command.arg("-D").arg(&self.data).arg("-l").arg(self.log());
-        command.args(["-w", "-t", "60", "start", "-o", &options]);
+        let mut command = self.start_command(&self.log(), variables);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -284,6 +285,20 @@ impl Server {
         self.postmaster().unwrap()
     }
 
+    /// What starts the server.
+    pub(crate) fn start_command(&self, log: &Path, variables: &[(&str, &str)]) -> Command {
+        let options = format!(
+            "-p {} -c listen_addresses= -c fsync=off -c unix_socket_directories={} {}",
+            self.port(),
+            self.beside.display(),
+            self.options
+        );
+        let mut command = self.tool_with("pg_ctl", variables);
+        command.arg("-D").arg(&self.data).arg("-l").arg(log);
+        command.args(["-w", "-t", "60", "start", "-o", &options]);
+        command
+    }
+
     pub(crate) fn stop(&self) {
         let mut command = program(binary("pg_ctl"));
         command
@@ -293,7 +308,8 @@ impl Server {
         check(command.current_dir(&self.beside).output().unwrap());
     }
 
-    fn postmaster(&self) -> Option<u32> {
+    /// The process that `postmaster.pid` names.
+    pub(crate) fn postmaster(&self) -> Option<u32> {
         let text = fs::read_to_string(self.data.join("postmaster.pid")).ok()?;
         text.lines().next()?.parse().ok()
     }

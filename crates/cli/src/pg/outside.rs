@@ -1,0 +1,109 @@
+//! What the server itself writes outside of its data directory, and so in clear, by its configuration.
+//!
+//! The server is under the shield, and the shield's business is the data directory: what it writes elsewhere is as
+//! PostgreSQL has it. What programs do that it starts (`archive_command`) is not known here.
+//!
+//! Must not: say that nothing is written elsewhere. SQL can (`COPY ... TO`, `lo_export`), and so can clients.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::settings::{Setting, Settings, leads_out};
+use crate::failure::printable;
+
+/// A setting by which something leaves in clear. Field names are a stable contract: docs/reference/exit-codes.md.
+#[derive(Serialize)]
+pub(super) struct Outside {
+    setting: String,
+    value: String,
+    file: String,
+    reason: &'static str,
+}
+
+/// The settings of this instance, in the order of this function.
+pub(super) fn find(directory: &Path) -> Vec<Outside> {
+    let settings = Settings::of_instance(directory);
+    let mut found = Vec::new();
+    let mut add = |name: &str, reason| {
+        if let Some(setting) = settings.last(name) {
+            found.push(Outside::of(setting, reason));
+        }
+    };
+    let mode = settings.value("archive_mode", "off");
+    let archives = is_on(mode) || mode.eq_ignore_ascii_case("always");
+    let library = settings.value("archive_library", "");
+    let target = settings.value("basic_archive.archive_directory", "");
+    if archives && library == "basic_archive" {
+        if leads_out(directory, target) {
+            add(
+                "basic_archive.archive_directory",
+                "the server archives segments of the log here, in clear",
+            );
+        }
+    } else if archives && !library.is_empty() {
+        add(
+            "archive_library",
+            "a library in the server archives segments of the log, in clear unless it encrypts them",
+        );
+    }
+    let collects = is_on(settings.value("logging_collector", "off"));
+    if collects && leads_out(directory, settings.value("log_directory", "log")) {
+        add(
+            "log_directory",
+            "the server log: messages, and statements with their values where they are logged",
+        );
+    }
+    let to_syslog = |part: &str| part.trim().eq_ignore_ascii_case("syslog");
+    if settings
+        .value("log_destination", "stderr")
+        .split(',')
+        .any(to_syslog)
+    {
+        add("log_destination", "the server log goes to syslog");
+    }
+    for path in &settings.unread {
+        found.push(Outside {
+            setting: String::from("include"),
+            value: path.display().to_string(),
+            file: path.display().to_string(),
+            reason: "cannot be read: settings in it are missing here",
+        });
+    }
+    found
+}
+
+/// As the server reads a switch.
+fn is_on(value: &str) -> bool {
+    ["on", "true", "yes", "1"]
+        .iter()
+        .any(|word| value.eq_ignore_ascii_case(word))
+}
+
+impl Outside {
+    fn of(setting: &Setting, reason: &'static str) -> Self {
+        Self {
+            setting: setting.name.clone(),
+            value: setting.value.clone(),
+            file: setting.origin.display().to_string(),
+            reason,
+        }
+    }
+}
+
+/// As text, below the list of files.
+pub(super) fn text(found: &[Outside]) -> String {
+    let mut out = String::from("\nwritten elsewhere by the server itself, and not sealed:\n");
+    if found.is_empty() {
+        out.push_str("\n  nothing by its configuration files\n");
+    }
+    for outside in found {
+        let (setting, value) = (printable(&outside.setting), printable(&outside.value));
+        out.push_str(&format!(
+            "\n  {setting} = '{value}'\n    {}\n",
+            outside.reason
+        ));
+        out.push_str(&format!("    in {}\n", printable(&outside.file)));
+    }
+    out
+}

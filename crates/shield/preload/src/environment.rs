@@ -1,0 +1,140 @@
+//! The server's environment: what its children must not get, and the settings that stand there.
+//!
+//! Invariants: R2, neither the library nor key material reaches a child of the server, whichever variable it came in;
+//! where it stood, `/proc/PID/environ` shows it no longer.
+//!
+//! Must not: be called after `main()` has begun, but for [`archives_in_clear`], and in `pg_ctl`, which has one thread.
+#![expect(unsafe_code, reason = "the process's environment")]
+
+use std::ffi::{CStr, CString, OsStr, OsString, c_int};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use shield::discover::ROOTS_VARIABLE;
+use shield::restored::InClear;
+use shield::source;
+
+use crate::next;
+
+/// Runs the shield in any program, not only in PostgreSQL's.
+pub(crate) const ALL_VARIABLE: &str = "STRONGROOM_SHIELD_ALL";
+/// What is done with segments that the restore command brings back in clear: `accept`, unless set, or `refuse`.
+const ARCHIVE_VARIABLE: &str = "STRONGROOM_PG_PLAIN_ARCHIVE";
+/// The file name by which the library finds itself in `LD_PRELOAD`.
+const LIBRARY: &[u8] = b"libstrongroom_shield";
+
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Reads the settings.
+pub(crate) fn learn_settings() {
+    let value = std::env::var_os(ARCHIVE_VARIABLE).unwrap_or_default();
+    // A misspelt value is the careful one.
+    REFUSED.store(!value.is_empty() && value != "accept", Ordering::Relaxed);
+}
+
+/// What is done with segments in clear.
+pub(crate) fn archives_in_clear() -> InClear {
+    if REFUSED.load(Ordering::Relaxed) {
+        InClear::Refused
+    } else {
+        InClear::Sealed
+    }
+}
+
+/// Takes the shield out of `LD_PRELOAD` and gives the former value.
+pub(crate) fn take_out_of_preload() -> Option<OsString> {
+    let former = std::env::var_os("LD_PRELOAD")?;
+    let is_separator = |byte: &u8| matches!(byte, b':' | b' ');
+    let kept: Vec<&[u8]> = former
+        .as_bytes()
+        .split(is_separator)
+        .filter(|path| !path.is_empty() && !contains(path, LIBRARY) && !is_this_library(path))
+        .collect();
+    // SAFETY: before main(), or in `pg_ctl`, there is one thread.
+    unsafe {
+        if kept.is_empty() {
+            std::env::remove_var("LD_PRELOAD");
+        } else {
+            std::env::set_var("LD_PRELOAD", OsStr::from_bytes(&kept.join(&b':')));
+        }
+    }
+    Some(former)
+}
+
+pub(crate) fn put_back(preload: Option<OsString>) {
+    if let Some(preload) = preload {
+        // SAFETY: before main(), or in `pg_ctl`, there is one thread.
+        unsafe { std::env::set_var("LD_PRELOAD", preload) };
+    }
+}
+
+/// Whether `path` leads to this library under another name.
+fn is_this_library(path: &[u8]) -> bool {
+    let mut about = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the address of something in this library, and one structure to be filled.
+    let found = unsafe { libc::dladdr((&raw const REFUSED).cast(), about.as_mut_ptr()) };
+    // SAFETY: zeroed, or filled by the C library.
+    let own = unsafe { about.assume_init() }.dli_fname;
+    if found == 0 || own.is_null() {
+        return false;
+    }
+    // SAFETY: the name of a loaded library, terminated, valid while it is loaded.
+    let own = unsafe { CStr::from_ptr(own) }.to_bytes();
+    let file = |path: &[u8]| Path::new(OsStr::from_bytes(path)).metadata().ok();
+    match (file(own), file(path)) {
+        (Some(own), Some(other)) => (own.dev(), own.ino()) == (other.dev(), other.ino()),
+        _ => false,
+    }
+}
+
+fn contains(path: &[u8], part: &[u8]) -> bool {
+    path.windows(part.len()).any(|window| window == part)
+}
+
+/// Removes what tells of keys from the environment that children will get. The values of the variables in `secrets` are
+/// key material, whoever named them, and are overwritten where they stand.
+pub(crate) fn forget_keys(secrets: &[String]) {
+    let prefix = source::VARIABLE_PREFIX;
+    wipe(source::KEY_VARIABLE);
+    if let Ok(named) = std::env::var(format!("{prefix}ENV")) {
+        wipe(&named);
+    }
+    for name in secrets {
+        wipe(name);
+    }
+    let inherited = std::env::var(format!("{prefix}FD")).ok();
+    let inherited = inherited.and_then(|fd| fd.parse::<c_int>().ok());
+    if let Some(fd) = inherited.filter(|fd| *fd > libc::STDERR_FILENO) {
+        // SAFETY: the descriptor was inherited for this purpose, and nothing of this process uses it.
+        unsafe { next::close(fd) };
+    }
+    for kind in ["ID", "ENV", "FILE", "COMMAND", "FD"] {
+        // SAFETY: before main() there is one thread.
+        unsafe { std::env::remove_var(format!("{prefix}{kind}")) };
+    }
+    for name in [source::KEYRING_VARIABLE, ROOTS_VARIABLE, ALL_VARIABLE] {
+        // SAFETY: as above.
+        unsafe { std::env::remove_var(name) };
+    }
+}
+
+/// Overwrites a variable's value, in the block that the kernel shows, and removes the variable.
+fn wipe(name: &str) {
+    let Ok(name) = CString::new(name) else {
+        return;
+    };
+    // SAFETY: a terminated name.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    if value.is_null() {
+        return;
+    }
+    // SAFETY: the value is a terminated string of the environment block.
+    let len = unsafe { CStr::from_ptr(value) }.count_bytes();
+    // SAFETY: the block is writable, and before main() there is one thread.
+    unsafe { std::ptr::write_bytes(value, b'0', len) };
+    // SAFETY: as above.
+    unsafe { libc::unsetenv(name.as_ptr()) };
+}

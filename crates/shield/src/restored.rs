@@ -1,0 +1,288 @@
+//! What the restore command brought back, before it gets the name of a segment.
+//!
+//! An archive holds segments as the archive command saw them: sealed under this instance's key when a program outside of
+//! the shield copied them, in clear when one under the shield did, or one that received the log over a connection. Sealed
+//! ones are left as they are. Those in clear are sealed here, in place, unless that is refused.
+//!
+//! Invariants: what gets the name of a segment is that segment, under this instance's key, and durable; a file of any
+//! other kind is an error, because PostgreSQL would take it for the end of the log and lose what was committed later. A
+//! file that was being sealed when the process ended begins with neither a plain nor a sealed head. (PostgreSQL fetches
+//! such a file anew in any case.) A file that has another name too is not written: it may be the archive's own.
+//!
+//! Must not: rename anything; take a file in clear for authentic. That its address and the instance's number are right
+//! tells mistakes from segments, not friends from enemies.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+use std::ffi::{CStr, CString};
+use std::os::fd::RawFd;
+use std::sync::atomic::AtomicU64;
+
+use crate::block;
+use crate::body::{File, Memory};
+use crate::place::{Ruling, Seal, rule};
+use crate::real::{Errno, Real};
+use crate::roots;
+use crate::scratch;
+
+/// Whether a segment in clear may become one of a sealed instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InClear {
+    /// It is sealed first.
+    Sealed,
+    /// It is an error.
+    Refused,
+}
+
+/// What [`admit`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admitted {
+    /// The segment under this instance's key, or zeros, which PostgreSQL knows to be no log.
+    AsItWas,
+    /// The segment in clear; it is sealed now.
+    WasInClear,
+}
+
+/// Why a file does not become a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The kernel's error.
+    Kernel(Errno),
+    /// It is not that segment, neither sealed under this key nor in clear, or was cut short.
+    NotTheSegment,
+    /// In clear, of another instance or of another version of PostgreSQL.
+    AnotherInstance,
+    /// In clear, and that is refused.
+    InClear,
+    /// In clear, and a link to a file that may be the archive's: sealing it would change the archive.
+    Linked,
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        Self::Kernel(errno)
+    }
+}
+
+impl Refusal {
+    /// What the program is told.
+    #[must_use]
+    pub const fn errno(self) -> Errno {
+        match self {
+            Self::Kernel(errno) => errno,
+            _ => Errno(libc::EIO),
+        }
+    }
+
+    /// What went wrong, for a message.
+    #[must_use]
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Kernel(_) => "it cannot be read or sealed",
+            Self::NotTheSegment => {
+                "not this segment, neither under this instance's key nor in clear"
+            }
+            Self::AnotherInstance => "in clear, of another instance or version of PostgreSQL",
+            Self::InClear => "in clear, which STRONGROOM_PG_PLAIN_ARCHIVE refuses",
+            Self::Linked => "in clear, and a link: have the restore command make a copy",
+        }
+    }
+}
+
+/// Bytes at the start of a segment that tell where it belongs: three units of its first page's header.
+const HEAD: usize = 48;
+type Head = [u8; HEAD];
+
+/// Looks at a file that was restored from an archive, and seals it when it is in clear: under another key it would be
+/// noise, which PostgreSQL would take for the end of the log. Recovery would stop there without an error.
+///
+/// # Errors
+/// See [`Refusal`].
+pub fn admit(real: &Real, path: &CStr, to: &Seal, in_clear: InClear) -> Result<Admitted, Refusal> {
+    let memory: Memory = [const { AtomicU64::new(0) }; 4];
+    let file = to.file(&memory)?;
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    let (opened, raw) = with_open(real, path, flags, |fd| heads(real, fd, &file))?;
+    // Zeros say for themselves that they are none.
+    if opened == [0; HEAD] || begins_segment(&opened, &to.tweak) {
+        return Ok(Admitted::AsItWas);
+    }
+    if !begins_segment(&raw, &to.tweak) {
+        return Err(Refusal::NotTheSegment);
+    }
+    if !is_of(real, to.root, &raw)? {
+        return Err(Refusal::AnotherInstance);
+    }
+    if in_clear == InClear::Refused {
+        return Err(Refusal::InClear);
+    }
+    let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    match with_open(real, path, flags, |fd| seal(real, fd, &file, &raw)) {
+        Err(Refusal::Kernel(Errno(libc::ELOOP))) => Err(Refusal::Linked),
+        outcome => outcome.map(|()| Admitted::WasInClear),
+    }
+}
+
+fn with_open<T>(
+    real: &Real,
+    path: &CStr,
+    flags: i32,
+    work: impl FnOnce(RawFd) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let fd = real.open(path, flags, 0)?;
+    let outcome = work(fd);
+    let closed = real.close(fd);
+    let outcome = outcome?;
+    closed?;
+    Ok(outcome)
+}
+
+/// The first bytes as they are under the key, and as they lie there.
+fn heads(real: &Real, fd: RawFd, file: &File<'_>) -> Result<(Head, Head), Refusal> {
+    let (mut opened, mut raw) = ([0; HEAD], [0; HEAD]);
+    let read = block::read_at(real, fd, file, &mut opened, 0)?;
+    let there = real.pread_full(fd, &mut raw, 0)?;
+    if read < HEAD || there < HEAD {
+        return Err(Refusal::NotTheSegment);
+    }
+    Ok((opened, raw))
+}
+
+/// Seals a segment in clear whose first bytes are `head`; then syncs it.
+fn seal(real: &Real, fd: RawFd, file: &File<'_>, head: &Head) -> Result<(), Refusal> {
+    /// Neither a plain nor a sealed head, nor zeros.
+    const UNFINISHED: Head = [0xff; HEAD];
+    let about = real.fstat(fd)?;
+    if about.st_nlink != 1 {
+        return Err(Refusal::Linked);
+    }
+    let size = Header::of(head).segment_size;
+    if about.st_mode & libc::S_IFMT != libc::S_IFREG || about.st_size != i64::from(size) {
+        return Err(Refusal::NotTheSegment);
+    }
+    real.pwrite_full(fd, &UNFINISHED, 0)?;
+    let sealed = scratch::stage(|stage| -> Result<(), Errno> {
+        let mut skip = HEAD;
+        let mut at = 0_u64;
+        loop {
+            let count = real.pread_full(fd, stage, at)?;
+            let bytes = stage.get(skip..count).unwrap_or_default();
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            let start = at.saturating_add(u64::try_from(skip).unwrap_or(0));
+            write_all(real, fd, file, bytes, start)?;
+            skip = 0;
+            let count = u64::try_from(count).unwrap_or(u64::MAX);
+            at = at.checked_add(count).ok_or(Errno(libc::EFBIG))?;
+        }
+    });
+    sealed.map_err(|_| Errno(libc::ENOMEM))??;
+    write_all(real, fd, file, head, 0)?;
+    Ok(real.fsync(fd)?)
+}
+
+fn write_all(real: &Real, fd: RawFd, file: &File<'_>, bytes: &[u8], at: u64) -> Result<(), Errno> {
+    let mut done = 0_usize;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        let at = at.saturating_add(u64::try_from(done).unwrap_or(u64::MAX));
+        match block::write_at(real, fd, file, rest, at)? {
+            0 => return Err(Errno(libc::ENOSPC)),
+            count => done = done.saturating_add(count),
+        }
+    }
+    Ok(())
+}
+
+/// The header of a segment's first page (`XLogLongPageHeaderData` in PostgreSQL's `access/xlog_internal.h`).
+struct Header {
+    magic: u16,
+    info: u16,
+    address: u64,
+    system: [u8; 8],
+    segment_size: u32,
+    block: u32,
+}
+
+impl Header {
+    fn of(head: &Head) -> Self {
+        Self {
+            magic: u16::from_le_bytes(at(head, 0)),
+            info: u16::from_le_bytes(at(head, 2)),
+            address: u64::from_le_bytes(at(head, 8)),
+            system: at(head, 24),
+            segment_size: u32::from_le_bytes(at(head, 32)),
+            block: u32::from_le_bytes(at(head, 36)),
+        }
+    }
+}
+
+/// The `N` bytes at `from`; zeros when there are none.
+fn at<const N: usize>(head: &Head, from: usize) -> [u8; N] {
+    let bytes = head.get(from..).and_then(<[u8]>::first_chunk);
+    bytes.copied().unwrap_or([0; N])
+}
+
+/// Whether this is the head of the segment that the tweak belongs to.
+fn begins_segment(head: &Head, tweak: &[u8; 16]) -> bool {
+    /// `XLP_LONG_HEADER` of `xlp_info`.
+    const LONG_HEADER: u16 = 2;
+    const BLOCK: u32 = 8192;
+    let header = Header::of(head);
+    let [_, _, _, _, number @ .., _, _, _, _] = *tweak;
+    let number = u64::from_le_bytes(number);
+    let (log, within) = (number >> 32, number & u64::from(u32::MAX));
+    let begins = within
+        .checked_mul(u64::from(header.segment_size))
+        .and_then(|within| within.checked_add(log << 32));
+    header.info & LONG_HEADER != 0 && header.block == BLOCK && begins == Some(header.address)
+}
+
+/// Whether a head in clear is of this instance and its version of PostgreSQL.
+fn is_of(real: &Real, root: u8, head: &Head) -> Result<bool, Errno> {
+    let instance = roots::instance(usize::from(root)).ok_or(Errno(libc::EBADF))?;
+    let header = Header::of(head);
+    let [_, kind] = header.magic.to_le_bytes();
+    let version = match instance.major.and_then(magic) {
+        Some(own) => header.magic == own,
+        // A directory without PG_VERSION: all of them begin in this way.
+        None => kind == 0xd1,
+    };
+    Ok(version && header.system == system_identifier(real, root)?)
+}
+
+/// `XLOG_PAGE_MAGIC` of a major version.
+const fn magic(major: u32) -> Option<u16> {
+    match major {
+        15 => Some(0xd110),
+        16 => Some(0xd113),
+        17 => Some(0xd116),
+        18 => Some(0xd118),
+        _ => None,
+    }
+}
+
+/// The number that `initdb` gave to the instance: the first field of its control file.
+fn system_identifier(real: &Real, root: u8) -> Result<[u8; 8], Errno> {
+    let instance = roots::instance(usize::from(root)).ok_or(Errno(libc::EBADF))?;
+    let directory = instance.prefixes.first().ok_or(Errno(libc::ENOENT))?;
+    let mut path = directory.path.clone();
+    path.extend_from_slice(b"/global/pg_control");
+    let Ruling::Sealed(control) = rule(b"/", &path)? else {
+        return Err(Errno(libc::EIO));
+    };
+    let path = CString::new(path).map_err(|_| Errno(libc::EINVAL))?;
+    let memory: Memory = [const { AtomicU64::new(0) }; 4];
+    let file = control.file(&memory)?;
+    let mut number = [0; 8];
+    let fd = real.open(&path, libc::O_RDONLY | libc::O_CLOEXEC, 0)?;
+    let read = block::read_at(real, fd, &file, &mut number, 0);
+    let closed = real.close(fd);
+    closed.and(read).and_then(|count| match count {
+        8 => Ok(number),
+        _ => Err(Errno(libc::EIO)),
+    })
+}
