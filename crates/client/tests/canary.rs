@@ -142,6 +142,10 @@ fn catalog_rows(out: &mut Vec<u8>) {
 }
 
 /// Answers as a server would that makes every statement.
+#[expect(
+    clippy::unwrap_in_result,
+    reason = "a test that panics has failed; None is the end of the stream"
+)]
 fn serve(mut stream: UnixStream, record: &Mutex<Vec<u8>>, types: Types) -> Option<()> {
     let length = read(&mut stream, 4, record)?;
     let length = u32::from_be_bytes(length.try_into().unwrap());
@@ -280,11 +284,8 @@ fn constants_do_not_reach_an_honest_server() {
 
 #[test]
 fn constants_do_not_reach_a_server_that_calls_everything_plain() {
-    for (name, types) in [
-        ("text", (|_, _| 25) as Types),
-        ("int", |_, _| 23),
-        ("none", |_, _| 0),
-    ] {
+    let lies: [(&str, Types); 3] = [("text", |_, _| 25), ("int", |_, _| 23), ("none", |_, _| 0)];
+    for (name, types) in lies {
         let fake = Fake::start(name, types);
         let mut sql = fake.connect();
         let mut refused = 0;

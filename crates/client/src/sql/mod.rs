@@ -11,6 +11,7 @@
 //! Must not: convert values, or talk to a server.
 
 pub mod catalog;
+mod copy_options;
 mod expr;
 mod flow;
 mod fold;
@@ -29,10 +30,10 @@ use serde_json::Value;
 use strongroom_format::columns::Kind;
 
 use catalog::Catalog;
+pub(crate) use copy_options::{CopyFormat, CopyOptions};
 pub(crate) use literal::Literal;
 use refusal::Refusal;
 use resolver::{Form, Resolver, SiteKind};
-pub(crate) use utility::{CopyFormat, CopyOptions};
 
 /// Longest statement that is parsed, in bytes.
 const STATEMENT_MAX: usize = 64 << 20;
