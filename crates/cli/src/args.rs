@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::columns::ColumnsArgs;
 use crate::explain::ExplainArgs;
 use crate::help::tail;
 use crate::inspect::InspectArgs;
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Key(KeyArgs),
     Sqlite(SqliteArgs),
     Pg(PgArgs),
+    Columns(ColumnsArgs),
     Inspect(InspectArgs),
     Verify(VerifyArgs),
     Explain(ExplainArgs),
@@ -54,7 +56,7 @@ impl Command {
             Self::Pg(args) => args.wants_json(),
             Self::Inspect(args) => args.json,
             Self::Verify(args) => args.json,
-            Self::Sqlite(_) | Self::Explain(_) => false,
+            Self::Sqlite(_) | Self::Columns(_) | Self::Explain(_) => false,
         }
     }
 }

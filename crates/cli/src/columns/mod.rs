@@ -1,0 +1,35 @@
+//! `strongroom columns`: one file per verb.
+//!
+//! Must not: see a value, but where the proxy shows it to the application.
+
+mod proxy;
+mod zone;
+
+use clap::{Args, Subcommand};
+
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Confidential columns: the zone that holds their values, and the proxy that applications connect to.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom columns zone --state /srv/zone --socket /run/strongroom/zone --key-file /etc/strongroom/zone.key"))]
+pub(crate) struct ColumnsArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Zone(zone::ZoneArgs),
+    Proxy(proxy::ProxyArgs),
+}
+
+impl ColumnsArgs {
+    pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        match self.verb {
+            Verb::Zone(args) => args.run(context),
+            Verb::Proxy(args) => args.run(context),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! `strongroom columns proxy`: what applications connect to instead of the server.
+//!
+//! Must not: print a statement or a value.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use strongroom_client::keys::ColumnKeys;
+use strongroom_client::proxy::{self, Address, Config, PlaintextConstants};
+use strongroom_format::code;
+use strongroom_keyring::Keyring;
+
+use crate::Context;
+use crate::failure::{Failure, note};
+use crate::help::tail;
+
+/// Encrypt what goes into confidential columns, decrypt what comes out of them.
+///
+/// Any driver connects to the proxy as it would to the server, and sees the base types. The server sees envelopes. User names and passwords are the
+/// server's own; the proxy passes authentication through.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom columns proxy --listen 127.0.0.1:6432 --server /run/postgresql/.s.PGSQL.5432 --key-id columns"))]
+pub(super) struct ProxyArgs {
+    /// Where applications connect: HOST:PORT, or the path of a socket
+    #[arg(long, value_name = "ADDRESS", required = true)]
+    listen: Vec<String>,
+    /// The server: HOST:PORT, or the path of its socket
+    #[arg(long, value_name = "ADDRESS")]
+    server: String,
+    /// Key of the keyring that column keys come from
+    #[arg(long, value_name = "ID")]
+    key_id: String,
+    /// What is done with a constant beside a confidential value that the server expects in clear
+    #[arg(long, value_enum, default_value_t = Constants::Refuse)]
+    plaintext_constants: Constants,
+    /// Connections at a time
+    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+    connections: usize,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Constants {
+    /// An error that names it
+    Refuse,
+    /// It is sent in clear
+    Allow,
+}
+
+impl ProxyArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let path = context.keyring.clone().unwrap_or_else(Keyring::default_path);
+        let keys = ColumnKeys::from_keyring(&Keyring::open(&path)?, &self.key_id)?;
+        let config = Config {
+            listen: self.listen.iter().map(|text| address(text)).collect(),
+            server: address(&self.server),
+            keys,
+            plaintext_constants: match self.plaintext_constants {
+                Constants::Refuse => PlaintextConstants::Refuse,
+                Constants::Allow => PlaintextConstants::Allow,
+            },
+            pinned: Vec::new(),
+            connections_max: self.connections,
+        };
+        note(&format!("listening at {}", self.listen.join(", ")));
+        proxy::run(config).map_err(|error| Failure::new(&code::IO, error.to_string()))
+    }
+}
+
+/// A path if it looks like one.
+fn address(text: &str) -> Address {
+    if text.contains('/') {
+        Address::Unix(PathBuf::from(text))
+    } else {
+        Address::Tcp(text.to_owned())
+    }
+}
