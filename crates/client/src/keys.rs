@@ -16,7 +16,7 @@ pub const COLUMN_ID_LABEL: &[u8] = b"strongroom/v1/column-id";
 
 /// Every column key at hand: all of them open, one of them seals.
 pub struct ColumnKeys {
-    all: BTreeMap<[u8; 16], GcmKey>,
+    all: BTreeMap<[u8; 16], (SecretKey, GcmKey)>,
     sealing_id: [u8; 16],
     sealing: GcmKey,
 }
@@ -42,7 +42,7 @@ impl ColumnKeys {
     /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::TooLong`] when there is no key.
     pub fn from_keys(keys: &[SecretKey]) -> Result<Self, CryptoError> {
         let last = keys.last().ok_or(CryptoError::TooLong)?;
-        let (sealing_id, sealing) = column_key(last)?;
+        let (sealing_id, (_, sealing)) = column_key(last)?;
         let mut all = BTreeMap::new();
         for key in keys {
             let (id, key) = column_key(key)?;
@@ -57,7 +57,12 @@ impl ColumnKeys {
 
     /// The key of this id.
     pub(crate) fn find(&self, id: &[u8; 16]) -> Option<&GcmKey> {
-        self.all.get(id)
+        self.all.get(id).map(|(_, key)| key)
+    }
+
+    /// Every key with its id, as it is released to the zone.
+    pub(crate) fn released(&self) -> Vec<([u8; 16], &SecretKey)> {
+        self.all.iter().map(|(id, (key, _))| (*id, key)).collect()
     }
 
     /// The key that new envelopes are sealed under, and its id.
@@ -84,9 +89,10 @@ pub fn derive(key: &SecretKey) -> Result<([u8; 16], SecretKey), CryptoError> {
     Ok((id, hkdf(key, &id, COLUMN_LABEL)?))
 }
 
-fn column_key(key: &SecretKey) -> Result<([u8; 16], GcmKey), CryptoError> {
+fn column_key(key: &SecretKey) -> Result<([u8; 16], (SecretKey, GcmKey)), CryptoError> {
     let (id, key) = derive(key)?;
-    Ok((id, GcmKey::new(&key)?))
+    let sealing = GcmKey::new(&key)?;
+    Ok((id, (key, sealing)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The data owner's side of confidential columns: envelopes, the channel to the zone, the PostgreSQL proxy.
 #![forbid(unsafe_code)]
 
+pub mod channel;
 pub mod envelope;
 pub mod keys;
 pub mod proxy;

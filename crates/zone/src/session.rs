@@ -10,7 +10,7 @@ pub mod ledger;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use strongroom_format::columns::channel::{Ticket, right};
+use strongroom_format::columns::channel::Ticket;
 use strongroom_rpc::Fault;
 
 pub use keys::{ColumnKeys, KeyId};
@@ -119,18 +119,10 @@ fn now() -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-/// The rights that a client needs for ordinary SQL.
-pub const ORDINARY: u32 = right::COMPARE
-    | right::COMPUTE
-    | right::AGGREGATE
-    | right::TOKEN
-    | right::RANK
-    | right::CONSTANT
-    | right::OUTPUT;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use strongroom_format::columns::channel::right;
 
     fn session(truths: u64, outputs: u64) -> Session {
         let ticket = Ticket {

@@ -3,10 +3,12 @@
 //! Must not: print a statement or a value.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use strongroom_client::channel::Accepted;
 use strongroom_client::keys::ColumnKeys;
-use strongroom_client::proxy::{self, Address, Config, PlaintextConstants};
+use strongroom_client::proxy::{self, Address, Config, PlaintextConstants, Terms};
 use strongroom_format::code;
 use strongroom_keyring::Keyring;
 
@@ -19,7 +21,7 @@ use crate::help::tail;
 /// Any driver connects to the proxy as it would to the server, and sees the base types. The server sees envelopes. User names and passwords are the
 /// server's own; the proxy passes authentication through.
 #[derive(Args)]
-#[command(after_help = tail!("  strongroom columns proxy --listen 127.0.0.1:6432 --server /run/postgresql/.s.PGSQL.5432 --key-id columns"))]
+#[command(after_help = tail!("  strongroom columns proxy --listen 127.0.0.1:6432 --server /run/postgresql/.s.PGSQL.5432 --key-id columns --accept-process-attestation"))]
 pub(super) struct ProxyArgs {
     /// Where applications connect: HOST:PORT, or the path of a socket
     #[arg(long, value_name = "ADDRESS", required = true)]
@@ -30,6 +32,18 @@ pub(super) struct ProxyArgs {
     /// Key of the keyring that column keys come from
     #[arg(long, value_name = "ID")]
     key_id: String,
+    /// Release keys to a zone that only says itself what it is: for development, it proves nothing
+    #[arg(long)]
+    accept_process_attestation: bool,
+    /// Digest (SHA-256) of a zone's program that may have the keys; any unless given
+    #[arg(long = "measurement", value_name = "HEX", value_parser = digest)]
+    measurements: Vec<[u8; 32]>,
+    /// Seconds that a connection may compute; as long as it lasts unless given
+    #[arg(long, value_name = "SECONDS")]
+    ticket_lifetime: Option<u64>,
+    /// Comparisons, tests, tokens and ranks that a connection may learn; any number unless given
+    #[arg(long, value_name = "NUMBER")]
+    comparison_budget: Option<u64>,
     /// What is done with a constant beside a confidential value that the server expects in clear
     #[arg(long, value_enum, default_value_t = Constants::Refuse)]
     plaintext_constants: Constants,
@@ -54,6 +68,14 @@ impl ProxyArgs {
             listen: self.listen.iter().map(|text| address(text)).collect(),
             server: address(&self.server),
             keys,
+            terms: Terms {
+                accepted: Accepted {
+                    process: self.accept_process_attestation,
+                    measurements: self.measurements,
+                },
+                lifetime: self.ticket_lifetime.map(Duration::from_secs),
+                truths: self.comparison_budget,
+            },
             plaintext_constants: match self.plaintext_constants {
                 Constants::Refuse => PlaintextConstants::Refuse,
                 Constants::Allow => PlaintextConstants::Allow,
@@ -73,4 +95,14 @@ fn address(text: &str) -> Address {
     } else {
         Address::Tcp(text.to_owned())
     }
+}
+
+fn digest(text: &str) -> Result<[u8; 32], String> {
+    let wrong = || String::from("64 hexadecimal digits");
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+    let bytes: Option<Vec<u8>> = bytes.collect();
+    let bytes = bytes.filter(|_| rest.is_empty()).ok_or_else(wrong)?;
+    bytes.try_into().map_err(|_| wrong())
 }

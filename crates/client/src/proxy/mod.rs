@@ -10,6 +10,7 @@ mod copying;
 mod downstream;
 mod planning;
 mod prepared;
+mod release;
 mod session;
 mod startup;
 mod stream;
@@ -22,6 +23,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
+pub use release::Terms;
 pub use stream::Address;
 
 use downstream::Downstream;
@@ -55,6 +57,8 @@ pub struct Config {
     pub server: Address,
     /// The column keys.
     pub keys: ColumnKeys,
+    /// Which zones get the keys, and what for.
+    pub terms: Terms,
     /// See [`PlaintextConstants`].
     pub plaintext_constants: PlaintextConstants,
     /// Columns that are confidential whatever the server says. The catalog is the server's word: what is not pinned is
@@ -68,6 +72,7 @@ pub struct Config {
 struct Shared {
     server: Address,
     keys: Arc<ColumnKeys>,
+    terms: Terms,
     plaintext_constants: PlaintextConstants,
     pinned: Vec<PinnedColumn>,
     /// Raised when a connection has changed which columns there are.
@@ -96,6 +101,7 @@ impl Proxy {
         let shared = Shared {
             server: config.server,
             keys: Arc::new(config.keys),
+            terms: config.terms,
             plaintext_constants: config.plaintext_constants,
             pinned: config.pinned,
             epoch: AtomicU64::new(0),
@@ -185,7 +191,7 @@ impl Drop for Counted {
 
 /// One connection, from its beginning to its end. Errors of its sockets end it and concern nobody else.
 fn connection(client: Stream, shared: &Arc<Shared>) {
-    if let Ok(Some(connection)) = startup::begin(client, &shared.server, &shared.pinned) {
+    if let Ok(Some(connection)) = startup::begin(client, &shared.server, shared) {
         drop(relay(connection, shared));
     }
 }

@@ -6,9 +6,10 @@ use std::io::{self, BufReader, Write};
 use std::time::Duration;
 
 use super::session::{Session, Settings};
+use super::{Shared, release};
 use super::stream::{Address, Stream};
 use super::wire::{self, Builder, Fields, Message, append, append_error, invalid};
-use crate::sql::catalog::{CATALOG_QUERY, Catalog, PinnedColumn};
+use crate::sql::catalog::{CATALOG_QUERY, Catalog};
 use crate::sql::refusal::Refusal;
 
 /// Request codes of startup packets (src/include/libpq/pqcomm.h).
@@ -31,7 +32,7 @@ pub(crate) struct Connection {
 pub(crate) fn begin(
     client: Stream,
     address: &Address,
-    pinned: &[PinnedColumn],
+    shared: &Shared,
 ) -> io::Result<Option<Connection>> {
     client.set_read_timeout(Some(TIMEOUT))?;
     let mut client = BufReader::new(client);
@@ -62,8 +63,15 @@ pub(crate) fn begin(
         );
         return refuse(&mut client, &refusal);
     };
-    if let Some(column) = catalog.denied(pinned) {
+    if let Some(column) = catalog.denied(&shared.pinned) {
         return refuse(&mut client, &Refusal::denied(column));
+    }
+    // A database without the extension is served as it is.
+    if catalog.is_confidential() {
+        let opened = release::open(&mut server, &shared.keys, &shared.terms)?;
+        if let Err(refusal) = opened {
+            return refuse(&mut client, &refusal);
+        }
     }
     let mut out = Vec::new();
     append(&mut out, ready.tag, &ready.body);

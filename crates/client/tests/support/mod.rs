@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use strongroom_client::channel::Accepted;
 use strongroom_client::keys::ColumnKeys;
-use strongroom_client::proxy::{Address, Config, PlaintextConstants, Proxy};
+use strongroom_client::proxy::{Address, Config, PlaintextConstants, Proxy, Terms};
 use strongroom_crypto::SecretKey;
 
 const BIN: &str = "/usr/lib/postgresql/15/bin";
@@ -102,6 +103,14 @@ pub(crate) fn proxy_before(server: Address, directory: &Path) -> u16 {
         listen: vec![Address::Unix(directory.join(format!(".s.PGSQL.{port}")))],
         server,
         keys: ColumnKeys::from_keys(&[SecretKey::generate().unwrap()]).unwrap(),
+        terms: Terms {
+            accepted: Accepted {
+                process: true,
+                measurements: Vec::new(),
+            },
+            lifetime: None,
+            truths: None,
+        },
         plaintext_constants: PlaintextConstants::Refuse,
         pinned: Vec::new(),
         connections_max: 200,

@@ -273,6 +273,8 @@ pub mod right {
     pub const OUTPUT: u32 = 64;
     /// Values in clear to and from plain columns.
     pub const DECLASSIFY: u32 = 128;
+    /// What a client needs for ordinary SQL.
+    pub const ORDINARY: u32 = COMPARE | COMPUTE | AGGREGATE | TOKEN | RANK | CONSTANT | OUTPUT;
     /// Every bit that has a meaning.
     pub const ALL: u32 = 255;
 }

@@ -1,0 +1,268 @@
+//! Goal: a session opens between this client and a real zone's end of the channel, and nothing that the server between them
+//! could do - change, replay, reorder, mix, forge a ticket - is taken by either.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::sync::LazyLock;
+
+use strongroom_client::channel::{Accepted, OpenSession, Question, Refused};
+use strongroom_crypto::SecretKey;
+use strongroom_format::columns::channel::{Request, Ticket, right};
+use strongroom_rpc::Fault;
+use strongroom_zone::session::attest::ProcessAttester;
+use strongroom_zone::session::channel::Channel;
+use strongroom_zone::session::ColumnKeys;
+
+const STORE: [u8; 16] = [5; 16];
+const INCARNATION: [u8; 16] = [6; 16];
+const KEY: [u8; 16] = [1; 16];
+
+/// Measured once: the test's program is large.
+static ATTESTER: LazyLock<ProcessAttester> = LazyLock::new(|| ProcessAttester::new().unwrap());
+
+struct Zone {
+    channel: Channel,
+    keys: ColumnKeys,
+}
+
+impl Zone {
+    fn new() -> Self {
+        Self {
+            channel: Channel::default(),
+            keys: ColumnKeys::default(),
+        }
+    }
+
+    fn attest(&mut self, nonce: &[u8; 32]) -> Vec<u8> {
+        self.channel
+            .attest(&*ATTESTER, STORE, INCARNATION, *nonce)
+            .unwrap()
+    }
+}
+
+fn accepted() -> Accepted {
+    Accepted {
+        process: true,
+        measurements: Vec::new(),
+    }
+}
+
+fn ticket(keys: &[[u8; 16]]) -> Ticket {
+    Ticket {
+        rights: right::ORDINARY,
+        ticket_id: [9; 16],
+        not_before: 0,
+        not_after: u64::MAX,
+        truths: 10,
+        outputs: u64::MAX,
+        keys: keys.to_vec(),
+    }
+}
+
+fn open(
+    zone: &mut Zone,
+    keys: &[([u8; 16], &SecretKey)],
+    ticket: &Ticket,
+) -> Result<(OpenSession, [u8; 16]), Fault> {
+    let question = Question::new().unwrap();
+    let answer = zone.attest(question.nonce());
+    let (message, opening) = question
+        .check(&answer, &accepted())
+        .unwrap()
+        .open(keys, ticket)
+        .unwrap();
+    let reply = zone.channel.message(&mut zone.keys, None, &message)?;
+    Ok((
+        opening.answered(&reply.message).unwrap(),
+        reply.session.unwrap(),
+    ))
+}
+
+#[test]
+fn a_session_has_its_ticket_and_its_keys() {
+    let mut zone = Zone::new();
+    let key = SecretKey::generate().unwrap();
+    let (mut client, id) = open(&mut zone, &[(KEY, &key)], &ticket(&[KEY])).unwrap();
+    assert!(zone.keys.has(&KEY));
+    let session = zone.channel.session(&id).unwrap();
+    assert_eq!(session.allow(right::COMPARE, &[KEY]), Ok(()));
+    assert_eq!(
+        session.allow(right::DECLASSIFY, &[KEY]),
+        Err(Fault::NotAllowed)
+    );
+    session.spend_truths(7).unwrap();
+
+    let message = client.send(Request::Ledger).unwrap();
+    let reply = zone
+        .channel
+        .message(&mut zone.keys, Some(id), &message)
+        .unwrap();
+    let ledger = String::from_utf8(client.receive(&reply.message).unwrap()).unwrap();
+    assert!(
+        ledger.contains("\"truths\":7") && ledger.contains("\"refusals\":1"),
+        "{ledger}"
+    );
+    // The same message again is an old one.
+    assert_eq!(
+        zone.channel
+            .message(&mut zone.keys, Some(id), &message)
+            .unwrap_err(),
+        Fault::BadMessage
+    );
+    assert_eq!(client.receive(&reply.message), Err(Refused::Message));
+
+    let message = client.send(Request::Close).unwrap();
+    let reply = zone
+        .channel
+        .message(&mut zone.keys, Some(id), &message)
+        .unwrap();
+    assert_eq!(client.receive(&reply.message), Ok(Vec::new()));
+    assert!(reply.session.is_none() && zone.channel.session(&id).is_none());
+}
+
+#[test]
+fn a_message_that_was_changed_opens_nothing() {
+    let key = SecretKey::generate().unwrap();
+    let mut zone = Zone::new();
+    let question = Question::new().unwrap();
+    let answer = zone.attest(question.nonce());
+    let (message, _) = question
+        .check(&answer, &accepted())
+        .unwrap()
+        .open(&[(KEY, &key)], &ticket(&[KEY]))
+        .unwrap();
+    for at in 0..message.len() {
+        let mut zone = Zone::new();
+        let question = Question::new().unwrap();
+        let answer = zone.attest(question.nonce());
+        let attested = question.check(&answer, &accepted()).unwrap();
+        let (mut bad, _) = attested.open(&[(KEY, &key)], &ticket(&[KEY])).unwrap();
+        *bad.get_mut(at).unwrap() ^= 0x40;
+        assert!(
+            zone.channel.message(&mut zone.keys, None, &bad).is_err(),
+            "byte {at}"
+        );
+        assert!(!zone.keys.has(&KEY) && zone.channel.sessions().count() == 0);
+    }
+    for cut in 0..message.len() {
+        assert!(
+            zone.channel
+                .message(&mut zone.keys, None, message.get(..cut).unwrap())
+                .is_err()
+        );
+    }
+}
+
+#[test]
+fn an_opening_serves_once() {
+    let mut zone = Zone::new();
+    let key = SecretKey::generate().unwrap();
+    let question = Question::new().unwrap();
+    let answer = zone.attest(question.nonce());
+    let (message, _) = question
+        .check(&answer, &accepted())
+        .unwrap()
+        .open(&[(KEY, &key)], &ticket(&[KEY]))
+        .unwrap();
+    assert!(zone.channel.message(&mut zone.keys, None, &message).is_ok());
+    assert_eq!(
+        zone.channel
+            .message(&mut zone.keys, None, &message)
+            .unwrap_err(),
+        Fault::BadMessage
+    );
+}
+
+#[test]
+fn an_attestation_that_does_not_fit_is_refused() {
+    let mut zone = Zone::new();
+    let refusal = |change: &dyn Fn(&mut Vec<u8>), accepted: &Accepted, zone: &mut Zone| {
+        let question = Question::new().unwrap();
+        let mut answer = zone.attest(question.nonce());
+        change(&mut answer);
+        question.check(&answer, accepted).err()
+    };
+    let keep = |_: &mut Vec<u8>| {};
+    assert_eq!(refusal(&keep, &accepted(), &mut zone), None);
+    assert_eq!(
+        refusal(&keep, &Accepted::default(), &mut zone),
+        Some(Refused::ProvesNothing)
+    );
+    let other = Accepted {
+        process: true,
+        measurements: vec![[0; 32]],
+    };
+    assert_eq!(
+        refusal(&keep, &other, &mut zone),
+        Some(Refused::Measurement)
+    );
+    // The server puts a public key of its own into the answer.
+    let own_key = |answer: &mut Vec<u8>| answer.get_mut(40..72).unwrap().fill(7);
+    assert_eq!(
+        refusal(&own_key, &accepted(), &mut zone),
+        Some(Refused::Unbound)
+    );
+    let other_nonce = |answer: &mut Vec<u8>| answer.get_mut(72..104).unwrap().fill(7);
+    assert_eq!(
+        refusal(&other_nonce, &accepted(), &mut zone),
+        Some(Refused::Replayed)
+    );
+    let cut = |answer: &mut Vec<u8>| answer.truncate(100);
+    assert_eq!(
+        refusal(&cut, &accepted(), &mut zone),
+        Some(Refused::Malformed)
+    );
+}
+
+#[test]
+fn a_ticket_needs_the_keys_of_all_its_columns() {
+    let mut zone = Zone::new();
+    let (mine, victims) = (
+        SecretKey::generate().unwrap(),
+        SecretKey::generate().unwrap(),
+    );
+    let victim = [2; 16];
+    open(&mut zone, &[(victim, &victims)], &ticket(&[victim])).unwrap();
+    // Another's column beside an own one, under a key that only looks like the other's.
+    let wrong = SecretKey::generate().unwrap();
+    let refused = open(
+        &mut zone,
+        &[(KEY, &mine), (victim, &wrong)],
+        &ticket(&[KEY, victim]),
+    );
+    assert!(matches!(refused, Err(Fault::NotAllowed)));
+    let refused = open(&mut zone, &[(victim, &wrong)], &ticket(&[victim]));
+    assert!(matches!(refused, Err(Fault::NotAllowed)));
+    assert!(
+        open(
+            &mut zone,
+            &[(KEY, &mine), (victim, &victims)],
+            &ticket(&[KEY, victim])
+        )
+        .is_ok()
+    );
+}
+
+#[test]
+fn messages_of_one_session_are_not_another_s() {
+    let mut zone = Zone::new();
+    let key = SecretKey::generate().unwrap();
+    let (mut first, first_id) = open(&mut zone, &[(KEY, &key)], &ticket(&[KEY])).unwrap();
+    let (mut second, second_id) = open(&mut zone, &[(KEY, &key)], &ticket(&[KEY])).unwrap();
+    let message = first.send(Request::Ledger).unwrap();
+    assert!(
+        zone.channel
+            .message(&mut zone.keys, Some(second_id), &message)
+            .is_err()
+    );
+    assert!(
+        zone.channel
+            .message(&mut zone.keys, None, &message)
+            .is_err()
+    );
+    let reply = zone
+        .channel
+        .message(&mut zone.keys, Some(first_id), &message)
+        .unwrap();
+    assert_eq!(second.receive(&reply.message), Err(Refused::Message));
+    assert!(first.receive(&reply.message).is_ok());
+}
