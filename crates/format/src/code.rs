@@ -188,6 +188,12 @@ codes! {
     ZONE_UNLOCKED = 8026, Warning, "memory for values could not be locked and may be swapped out", "raise the memlock limit (ulimit -l) to the zone's memory limit and 64 MiB, or seal the swap";
     ZONE_LOCK = 8027, Refused, "memory for values could not be locked, and the zone was told to insist on it", "raise the memlock limit (ulimit -l) to the zone's memory limit and 64 MiB";
     EXTENTS_FULL = 8028, Refused, "the partition's identifiers are used up", "rewrite the table with VACUUM FULL: it gets a new partition";
+    COLUMN_CONSTANT = 8101, Refused, "a constant would reach the server in clear", "give it a place where its type is known, or start the proxy with --plaintext-constants=allow if it may be known";
+    COLUMN_PARAMETER = 8102, Refused, "a parameter would reach the server in clear", "compare it with a confidential column or cast it to the column's type";
+    COLUMN_STATEMENT = 8103, Refused, "a statement of this sort cannot go through the proxy without giving something away", "see its hint; an operator can run it at the server, without values";
+    COLUMN_VALUE = 8104, Usage, "a value is not one of the column's type", "correct the value; PostgreSQL would refuse it too";
+    COLUMN_PROTOCOL = 8105, Usage, "a message of PostgreSQL's protocol does not have its form, or comes where it cannot", "the driver and the server do not speak version 3 of the protocol as the proxy knows it; please report it";
+    COLUMN_DENIED = 8106, Data, "the server says of a pinned column that it is not confidential", "find out who changed the column's type; nothing is sent until server and proxy agree";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }
