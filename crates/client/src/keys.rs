@@ -7,12 +7,8 @@
 use std::collections::BTreeMap;
 
 use strongroom_crypto::{CryptoError, GcmKey, SecretKey, hkdf, hkdf_bytes};
+use strongroom_format::columns::channel::{COLUMN_ID_LABEL, COLUMN_LABEL};
 use strongroom_keyring::{Error, Keyring};
-
-/// HKDF label of a column key; the salt is its id.
-pub const COLUMN_LABEL: &[u8] = b"strongroom/v1/column";
-/// HKDF label of a column key's id; no salt.
-pub const COLUMN_ID_LABEL: &[u8] = b"strongroom/v1/column-id";
 
 /// Every column key at hand: all of them open, one of them seals.
 pub struct ColumnKeys {
@@ -81,12 +77,12 @@ impl ColumnKeys {
 /// # Errors
 /// [`CryptoError::OutOfLockedMemory`].
 pub fn derive(key: &SecretKey) -> Result<([u8; 16], SecretKey), CryptoError> {
-    let bytes = hkdf_bytes(key, &[], COLUMN_ID_LABEL, 16)?;
+    let bytes = hkdf_bytes(key, &[], COLUMN_ID_LABEL.as_bytes(), 16)?;
     let id = bytes
         .as_slice()
         .try_into()
         .map_err(|_| CryptoError::TooLong)?;
-    Ok((id, hkdf(key, &id, COLUMN_LABEL)?))
+    Ok((id, hkdf(key, &id, COLUMN_LABEL.as_bytes())?))
 }
 
 fn column_key(key: &SecretKey) -> Result<([u8; 16], (SecretKey, GcmKey)), CryptoError> {

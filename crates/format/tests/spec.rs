@@ -93,6 +93,8 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("BLOCK", postgres::BLOCK.to_string()),
         ("CHANNEL_KEYS_MAX", number(channel::CHANNEL_KEYS_MAX)),
         ("CHANNEL_VERSION", channel::CHANNEL_VERSION.to_string()),
+        ("COLUMN_ID_LABEL", channel::COLUMN_ID_LABEL.to_owned()),
+        ("COLUMN_LABEL", channel::COLUMN_LABEL.to_owned()),
         ("CLIENT_LABEL", channel::CLIENT_LABEL.to_owned()),
         ("EVIDENCE_MAX", number(channel::EVIDENCE_MAX)),
         ("MESSAGE_HELLO", channel::MESSAGE_HELLO.to_string()),

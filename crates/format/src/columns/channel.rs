@@ -18,6 +18,10 @@ pub const MESSAGE_SEALED: u8 = 2;
 pub const EVIDENCE_MAX: usize = 65_536;
 /// Column keys in one opening at most.
 pub const CHANNEL_KEYS_MAX: usize = 64;
+/// Label of a column key; the input is a key of the keyring, the salt the column key's id.
+pub const COLUMN_LABEL: &str = "strongroom/v1/column";
+/// Label of a column key's id; the input is a key of the keyring, without a salt.
+pub const COLUMN_ID_LABEL: &str = "strongroom/v1/column-id";
 /// Label of the keys of the client's messages.
 pub const CLIENT_LABEL: &str = "strongroom/v1/columns-client";
 /// Label of the keys of the zone's messages.
