@@ -9,10 +9,11 @@
 
 mod anchor;
 mod checkpoint;
+mod column_keys;
 mod files;
 mod frame;
 mod log;
-mod memory;
+pub(crate) mod memory;
 mod open;
 mod paging;
 mod partition;
