@@ -46,7 +46,9 @@ impl fmt::Display for EnvelopeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Malformed => "the envelope is malformed",
-            Self::UnknownKey => "the envelope is sealed under a column key that the keyring does not hold",
+            Self::UnknownKey => {
+                "the envelope is sealed under a column key that the keyring does not hold"
+            }
             Self::OtherKind => "the envelope holds a value of another type",
             Self::NotAuthentic => "the envelope is damaged or forged",
         })
@@ -61,7 +63,11 @@ impl std::error::Error for EnvelopeError {}
 /// The host's generator of random numbers fails, or the value has 64 GiB.
 pub fn seal(keys: &ColumnKeys, kind: Kind, value: &[u8]) -> Result<Vec<u8>, CryptoError> {
     let (key_id, key) = keys.sealing();
-    let header = EnvelopeHeader { kind, key_id, nonce: nonce12()? };
+    let header = EnvelopeHeader {
+        kind,
+        key_id,
+        nonce: nonce12()?,
+    };
     let mut body = Zeroizing::new(Vec::with_capacity(value.len().saturating_add(TAG_LEN)));
     body.extend_from_slice(value);
     pad(kind, &mut body);
@@ -77,14 +83,22 @@ pub fn seal(keys: &ColumnKeys, kind: Kind, value: &[u8]) -> Result<Vec<u8>, Cryp
 ///
 /// # Errors
 /// [`EnvelopeError`].
-pub fn open(keys: &ColumnKeys, kind: Kind, envelope: &[u8]) -> Result<Zeroizing<Vec<u8>>, EnvelopeError> {
+pub fn open(
+    keys: &ColumnKeys,
+    kind: Kind,
+    envelope: &[u8],
+) -> Result<Zeroizing<Vec<u8>>, EnvelopeError> {
     let header = EnvelopeHeader::parse(envelope).ok_or(EnvelopeError::Malformed)?;
     if header.kind != kind {
         return Err(EnvelopeError::OtherKind);
     }
     let key = keys.find(&header.key_id).ok_or(EnvelopeError::UnknownKey)?;
-    let sealed = envelope.get(envelope_layout::SIZE..).ok_or(EnvelopeError::Malformed)?;
-    let (body, tag) = sealed.split_last_chunk::<TAG_LEN>().ok_or(EnvelopeError::Malformed)?;
+    let sealed = envelope
+        .get(envelope_layout::SIZE..)
+        .ok_or(EnvelopeError::Malformed)?;
+    let (body, tag) = sealed
+        .split_last_chunk::<TAG_LEN>()
+        .ok_or(EnvelopeError::Malformed)?;
     let mut value = Zeroizing::new(body.to_vec());
     key.open(&header.nonce, &header.bound(), &mut value, tag)
         .map_err(|_| EnvelopeError::NotAuthentic)?;
@@ -113,7 +127,9 @@ pub fn to_text(envelope: &[u8]) -> String {
 /// # Errors
 /// [`EnvelopeError::Malformed`] unless the text is the one that [`to_text`] would give.
 pub fn from_text(text: &[u8]) -> Result<Vec<u8>, EnvelopeError> {
-    let digits = text.strip_prefix(ENVELOPE_PREFIX.as_bytes()).ok_or(EnvelopeError::Malformed)?;
+    let digits = text
+        .strip_prefix(ENVELOPE_PREFIX.as_bytes())
+        .ok_or(EnvelopeError::Malformed)?;
     ENGINE.decode(digits).map_err(|_| EnvelopeError::Malformed)
 }
 
@@ -123,12 +139,18 @@ mod tests {
     use strongroom_crypto::SecretKey;
 
     fn keys() -> ColumnKeys {
-        ColumnKeys::from_keys(&[SecretKey::generate().unwrap(), SecretKey::generate().unwrap()]).unwrap()
+        ColumnKeys::from_keys(&[
+            SecretKey::generate().unwrap(),
+            SecretKey::generate().unwrap(),
+        ])
+        .unwrap()
     }
 
     fn sample(kind: Kind, len: usize) -> Vec<u8> {
         let len = kind.fixed_len().unwrap_or(len);
-        (0..len).map(|at| u8::try_from(at * 37 % 256).unwrap()).collect()
+        (0..len)
+            .map(|at| u8::try_from(at * 37 % 256).unwrap())
+            .collect()
     }
 
     #[test]
@@ -174,7 +196,10 @@ mod tests {
             assert_eq!(open(&keys, *kind, &envelope), Err(EnvelopeError::OtherKind));
             let mut relabelled = envelope.clone();
             relabelled[1] = kind.number();
-            assert_eq!(open(&keys, *kind, &relabelled), Err(EnvelopeError::NotAuthentic));
+            assert_eq!(
+                open(&keys, *kind, &relabelled),
+                Err(EnvelopeError::NotAuthentic)
+            );
         }
     }
 
@@ -182,10 +207,16 @@ mod tests {
     fn another_key_does_not_open_even_under_its_own_id() {
         let (a, b) = (keys(), keys());
         let envelope = seal(&a, Kind::Date, &[1, 2, 3, 4]).unwrap();
-        assert_eq!(open(&b, Kind::Date, &envelope), Err(EnvelopeError::UnknownKey));
+        assert_eq!(
+            open(&b, Kind::Date, &envelope),
+            Err(EnvelopeError::UnknownKey)
+        );
         let mut relabelled = envelope;
         relabelled[4..20].copy_from_slice(&b.sealing().0);
-        assert_eq!(open(&b, Kind::Date, &relabelled), Err(EnvelopeError::NotAuthentic));
+        assert_eq!(
+            open(&b, Kind::Date, &relabelled),
+            Err(EnvelopeError::NotAuthentic)
+        );
     }
 
     #[test]
@@ -196,7 +227,10 @@ mod tests {
         let envelope = seal(&before, Kind::Bool, &[1]).unwrap();
         assert_eq!(*open(&after, Kind::Bool, &envelope).unwrap(), [1]);
         let newer = seal(&after, Kind::Bool, &[1]).unwrap();
-        assert_eq!(open(&before, Kind::Bool, &newer), Err(EnvelopeError::UnknownKey));
+        assert_eq!(
+            open(&before, Kind::Bool, &newer),
+            Err(EnvelopeError::UnknownKey)
+        );
     }
 
     #[test]
@@ -214,7 +248,10 @@ mod tests {
     fn a_sealed_value_of_the_wrong_length_is_refused() {
         let keys = keys();
         let envelope = seal(&keys, Kind::Int4, &[1, 2, 3]).unwrap();
-        assert_eq!(open(&keys, Kind::Int4, &envelope), Err(EnvelopeError::Malformed));
+        assert_eq!(
+            open(&keys, Kind::Int4, &envelope),
+            Err(EnvelopeError::Malformed)
+        );
     }
 
     #[test]
@@ -231,7 +268,11 @@ mod tests {
             String::new(),
             "sr1:A".to_owned(),
         ] {
-            assert_eq!(from_text(bad.as_bytes()), Err(EnvelopeError::Malformed), "{bad}");
+            assert_eq!(
+                from_text(bad.as_bytes()),
+                Err(EnvelopeError::Malformed),
+                "{bad}"
+            );
         }
         // 52 bytes leave two digits for the last byte: four bits of the last one must be zero.
         let last = text.chars().last().unwrap();

@@ -48,7 +48,11 @@ impl ColumnKeys {
             let (id, key) = column_key(key)?;
             all.insert(id, key);
         }
-        Ok(Self { all, sealing_id, sealing })
+        Ok(Self {
+            all,
+            sealing_id,
+            sealing,
+        })
     }
 
     /// The key of this id.
@@ -73,7 +77,10 @@ impl ColumnKeys {
 /// [`CryptoError::OutOfLockedMemory`].
 pub fn derive(key: &SecretKey) -> Result<([u8; 16], SecretKey), CryptoError> {
     let bytes = hkdf_bytes(key, &[], COLUMN_ID_LABEL, 16)?;
-    let id = bytes.as_slice().try_into().map_err(|_| CryptoError::TooLong)?;
+    let id = bytes
+        .as_slice()
+        .try_into()
+        .map_err(|_| CryptoError::TooLong)?;
     Ok((id, hkdf(key, &id, COLUMN_LABEL)?))
 }
 

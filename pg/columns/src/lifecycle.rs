@@ -14,7 +14,7 @@ use strongroom_rpc::Op;
 
 use crate::call::guarded;
 use crate::partition::{self, Storage};
-use crate::{statement, zone};
+use crate::{promote, statement, zone};
 
 /// What is to be done, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +147,7 @@ fn ended(committed: bool) {
             .map(|mut pending| std::mem::take(&mut *pending));
         taken.unwrap_or_default()
     });
+    let told = !pending.is_empty();
     for one in pending {
         match one.deed {
             Deed::Made(storage) if !committed => drop_partition(storage),
@@ -156,7 +157,32 @@ fn ended(committed: bool) {
             Deed::Made(_) | Deed::Dropped(_) => {}
         }
     }
+    if told {
+        log();
+    }
     statement::transaction_ended();
+}
+
+/// Puts what the zone has just been told into the WAL, so that it knows of it after a restart and standbys follow.
+///
+/// Freeing the values of the sweep 0, which there never is, does nothing but give the record of what the ring has done.
+fn log() {
+    let mut record = Vec::new();
+    zone::at_end(|link| {
+        let answer = match link.call(Descriptor::of(Op::Free)) {
+            Err(Broken::Fault(_)) => return Ok(()),
+            answer => answer?,
+        };
+        // The highest bit says that there would be more to free.
+        let length = answer.aux & (u32::MAX >> 1);
+        record = link.read(0, usize::try_from(length).unwrap_or(usize::MAX))?;
+        Ok(())
+    });
+    if !record.is_empty()
+        && let Some(number) = promote::insert(&record)
+    {
+        zone::at_end(|link| link.post(promote::inserted(number)));
+    }
 }
 
 fn drop_partition(storage: Storage) {
@@ -240,11 +266,15 @@ fn undo(level: i32) {
         pending.retain(|one| one.level < level);
         undone
     });
+    let told = !undone.is_empty();
     for one in undone {
         match one.deed {
             Deed::Made(storage) => drop_partition(storage),
             Deed::Moved(_, to) => partition::forget(to),
             Deed::Dropped(_) => {}
         }
+    }
+    if told {
+        log();
     }
 }

@@ -157,20 +157,31 @@ fn call(
     )
 }
 
-/// Puts a redo record into the WAL, and tells the zone.
-pub(crate) fn log(record: &[u8]) {
-    let Some(head) = RedoHead::parse(record) else {
-        crate::fault::fault(Fault::BadRecord);
-    };
+/// Puts a redo record into the WAL; its number. `None` when it is not one.
+pub(crate) fn insert(record: &[u8]) -> Option<u64> {
+    let head = RedoHead::parse(record)?;
     // SAFETY: copies the bytes into the WAL's buffers; not transactional, so that it stands for aborted work too.
     unsafe {
         outside(|| LogLogicalMessage(PREFIX.as_ptr(), record.as_ptr().cast(), record.len(), false));
     }
+    Some(head.number)
+}
+
+/// The message that a redo record has been inserted.
+pub(crate) fn inserted(number: u64) -> Descriptor {
+    Descriptor {
+        a: number,
+        ..Descriptor::of(Op::Inserted)
+    }
+}
+
+/// Puts a redo record into the WAL, and tells the zone.
+fn log(record: &[u8]) {
+    let Some(number) = insert(record) else {
+        crate::fault::fault(Fault::BadRecord);
+    };
     zone::with(|link| {
-        link.post(Descriptor {
-            a: head.number,
-            ..Descriptor::of(Op::Inserted)
-        })?;
+        link.post(inserted(number))?;
         // The zone that gave the identifiers still lives now that the record is in the log. One that is started later reads the log
         // to an end behind it; one that was started before might not have, and then the heap must not get them.
         link.call(Descriptor::of(Op::Sync)).map(drop)

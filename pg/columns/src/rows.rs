@@ -88,8 +88,8 @@ pub(crate) fn class(oid: Oid) -> Option<Class> {
             let elsewhere = form.reltablespace != pg_sys::InvalidOid;
             let temporary = form.relpersistence.cast_unsigned() == pg_sys::RELPERSISTENCE_TEMP;
             found = Some(Class {
-                // SAFETY: looks the schema's name up.
                 backend: if temporary {
+                    // SAFETY: looks the schema's name up.
                     unsafe { pg_sys::GetTempNamespaceBackendId(form.relnamespace) }
                 } else {
                     -1

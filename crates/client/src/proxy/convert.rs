@@ -40,8 +40,12 @@ pub(crate) fn shown_oid(catalog: &Catalog, oid: u32) -> u32 {
     }
 }
 
-/// Rewrites a RowDescription with base types into `shown`, and gives the columns. `None` when it does not have its form.
-pub(crate) fn shown_columns(catalog: &Catalog, body: &[u8], shown: &mut Vec<u8>) -> Option<Vec<ResultColumn>> {
+/// Rewrites a `RowDescription` with base types into `shown`, and gives the columns. `None` when it does not have its form.
+pub(crate) fn shown_columns(
+    catalog: &Catalog,
+    body: &[u8],
+    shown: &mut Vec<u8>,
+) -> Option<Vec<ResultColumn>> {
     let mut fields = Fields(body);
     let count = fields.count()?;
     shown.extend_from_slice(body.get(..2)?);
@@ -56,11 +60,20 @@ pub(crate) fn shown_columns(catalog: &Catalog, body: &[u8], shown: &mut Vec<u8>)
         columns.push(ResultColumn { enc, format });
         let mut message = Vec::new();
         let mut field = Builder::untagged(&mut message);
-        field.string(name).bytes(origin).oid(shown_oid(catalog, oid));
+        field
+            .string(name)
+            .bytes(origin)
+            .oid(shown_oid(catalog, oid));
         match enc {
             Some(EncType { kind, array: false }) => {
                 let len = kind.fixed_len().and_then(|len| i16::try_from(len).ok());
-                field.int16(len.unwrap_or(-1)).int32(-1);
+                field.int16(len.unwrap_or(-1));
+                // Precision and scale are packed as for numeric; no other confidential type has a modifier.
+                if kind == Kind::Numeric {
+                    field.bytes(modifier)
+                } else {
+                    field.int32(-1)
+                };
             }
             Some(EncType { array: true, .. }) => {
                 field.int16(-1).int32(-1);
@@ -92,11 +105,17 @@ fn declared_type(oid: u32) -> Option<EncType> {
         21 => Some(Kind::Int4),
         700 => Some(Kind::Float8),
         1043 | 1042 | 19 => Some(Kind::Text),
-        other => Kind::ALL.iter().copied().find(|kind| kind.base_oid() == other),
+        other => Kind::ALL
+            .iter()
+            .copied()
+            .find(|kind| kind.base_oid() == other),
     };
     let array = |oid: u32| match oid {
         1015 | 1014 | 1003 => Some(Kind::Text),
-        other => Kind::ALL.iter().copied().find(|kind| base_array_oid(*kind) == other),
+        other => Kind::ALL
+            .iter()
+            .copied()
+            .find(|kind| base_array_oid(*kind) == other),
     };
     let scalar = scalar(oid).map(|kind| EncType { kind, array: false });
     scalar.or_else(|| array(oid).map(|kind| EncType { kind, array: true }))
@@ -114,19 +133,28 @@ impl<'a> Converter<'a> {
     }
 
     /// What the server sent, in its format, as the client sees it in the same format.
-    pub(crate) fn reveal(&self, of: EncType, format: i16, bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    pub(crate) fn reveal(
+        &self,
+        of: EncType,
+        format: i16,
+        bytes: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         match (of.array, format) {
             (false, BINARY) => envelope::open(self.keys, of.kind, bytes).map_err(unopened),
             (false, _) => self.reveal_text(of.kind, bytes),
-            (true, BINARY) => {
-                elements(bytes, of.kind.base_oid(), |bytes| envelope::open(self.keys, of.kind, bytes).map_err(unopened))
-            }
+            (true, BINARY) => elements(bytes, of.kind.base_oid(), |bytes| {
+                envelope::open(self.keys, of.kind, bytes).map_err(unopened)
+            }),
             (true, _) => self.reveal_array(of.kind, bytes),
         }
     }
 
     /// As [`Self::reveal`] for the text form of one value.
-    pub(crate) fn reveal_text(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    pub(crate) fn reveal_text(
+        &self,
+        kind: Kind,
+        text: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         let sealed = envelope::from_text(text).map_err(unopened)?;
         let value = envelope::open(self.keys, kind, &sealed).map_err(unopened)?;
         self.to_text(kind, &value)
@@ -150,14 +178,26 @@ impl<'a> Converter<'a> {
         }
         match (of.array, format) {
             (false, TEXT) => Ok((BINARY, self.conceal_text(of.kind, bytes)?)),
-            (false, BINARY) => Ok((BINARY, self.seal(of.kind, &widened(of.kind, declared, bytes)?)?)),
+            (false, BINARY) => Ok((
+                BINARY,
+                self.seal(of.kind, &widened(of.kind, declared, bytes)?)?,
+            )),
             (true, TEXT) => Ok((TEXT, self.conceal_array(of.kind, bytes)?)),
             (true, BINARY) => {
-                let oid = catalog.oid(EncType { kind: of.kind, array: false }).unwrap_or(0);
-                let sealed = elements(bytes, oid, |bytes| Ok(Zeroizing::new(self.seal(of.kind, bytes)?)))?;
+                let oid = catalog
+                    .oid(EncType {
+                        kind: of.kind,
+                        array: false,
+                    })
+                    .unwrap_or(0);
+                let sealed = elements(bytes, oid, |bytes| {
+                    Ok(Zeroizing::new(self.seal(of.kind, bytes)?))
+                })?;
                 Ok((BINARY, sealed.to_vec()))
             }
-            _ => Err(Refusal::protocol("a parameter has a format that does not exist")),
+            _ => Err(Refusal::protocol(
+                "a parameter has a format that does not exist",
+            )),
         }
     }
 
@@ -174,7 +214,8 @@ impl<'a> Converter<'a> {
 
     fn seal(&self, kind: Kind, value: &[u8]) -> Result<Vec<u8>, Refusal> {
         // What no server would take as this type's binary form is not sealed either: it would be found out too late.
-        strongroom_values::receive(kind, value, &mut Out::new()).map_err(|why| unreadable(kind, why))?;
+        strongroom_values::receive(kind, value, &mut Out::new())
+            .map_err(|why| unreadable(kind, why))?;
         envelope::seal(self.keys, kind, value)
             .map_err(|_| Refusal::value("58000", "the system's random number generator failed"))
     }
@@ -185,8 +226,10 @@ impl<'a> Converter<'a> {
         self.speaks(text.is_ascii())?;
         let (mut value, mut binary) = (Out::new(), Buf::new());
         let settings = self.values_settings(kind)?;
-        strongroom_values::parse(kind, text, &settings, &mut value).map_err(|why| unreadable(kind, why))?;
-        strongroom_values::send(kind, value.value(), &mut binary).map_err(|_| unreadable(kind, Unreadable::Syntax))?;
+        strongroom_values::parse(kind, text, &settings, &mut value)
+            .map_err(|why| unreadable(kind, why))?;
+        strongroom_values::send(kind, value.value(), &mut binary)
+            .map_err(|_| unreadable(kind, Unreadable::Syntax))?;
         Ok(Zeroizing::new(binary.as_slice().to_vec()))
     }
 
@@ -194,15 +237,22 @@ impl<'a> Converter<'a> {
     fn to_text(&self, kind: Kind, bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
         let dated = matches!(kind, Kind::Date | Kind::Timestamp | Kind::Timestamptz);
         if dated && !self.settings.date_style.starts_with("ISO") {
-            return Err(Refusal::value("0A000", "confidential dates are written in DateStyle ISO only: SET DateStyle TO ISO"));
+            return Err(Refusal::value(
+                "0A000",
+                "confidential dates are written in DateStyle ISO only: SET DateStyle TO ISO",
+            ));
         }
         if kind == Kind::Interval && self.settings.interval_style != "postgres" {
-            return Err(Refusal::value("0A000", "confidential intervals are written in IntervalStyle postgres only"));
+            return Err(Refusal::value(
+                "0A000",
+                "confidential intervals are written in IntervalStyle postgres only",
+            ));
         }
         let invalid = || Refusal::value("22P03", "an envelope holds no value of its type");
         let (mut value, mut text) = (Out::new(), Buf::new());
         strongroom_values::receive(kind, bytes, &mut value).map_err(|_| invalid())?;
-        strongroom_values::print(kind, value.value(), &self.values_settings(kind)?, &mut text).map_err(|_| invalid())?;
+        strongroom_values::print(kind, value.value(), &self.values_settings(kind)?, &mut text)
+            .map_err(|_| invalid())?;
         self.speaks(text.as_slice().is_ascii())?;
         Ok(Zeroizing::new(text.as_slice().to_vec()))
     }
@@ -211,17 +261,30 @@ impl<'a> Converter<'a> {
     fn values_settings(&self, kind: Kind) -> Result<strongroom_values::Settings, Refusal> {
         match &self.settings.zone {
             Some(zone) => Ok(strongroom_values::Settings { zone: zone.clone() }),
-            None if kind != Kind::Timestamptz => Ok(strongroom_values::Settings { zone: Zone::utc() }),
-            None => Err(Refusal::value("0A000", "the session's time zone is none of the IANA database's: SET TimeZone to one")),
+            None if kind != Kind::Timestamptz => {
+                Ok(strongroom_values::Settings { zone: Zone::utc() })
+            }
+            None => Err(Refusal::value(
+                "0A000",
+                "the session's time zone is none of the IANA database's: SET TimeZone to one",
+            )),
         }
     }
 
     /// Text is UTF-8; in other encodings only what is the same there.
     fn speaks(&self, ascii: bool) -> Result<(), Refusal> {
-        if ascii || matches!(self.settings.client_encoding.as_str(), "UTF8" | "UNICODE" | "SQL_ASCII") {
+        if ascii
+            || matches!(
+                self.settings.client_encoding.as_str(),
+                "UTF8" | "UNICODE" | "SQL_ASCII"
+            )
+        {
             return Ok(());
         }
-        Err(Refusal::value("0A000", "confidential text needs client_encoding UTF8"))
+        Err(Refusal::value(
+            "0A000",
+            "confidential text needs client_encoding UTF8",
+        ))
     }
 
     /// The server's text form of an array: envelopes need no quotes.
@@ -234,7 +297,10 @@ impl<'a> Converter<'a> {
                 rest = after;
                 continue;
             }
-            let len = rest.iter().position(|byte| matches!(byte, b'{' | b'}' | b',')).unwrap_or(rest.len());
+            let len = rest
+                .iter()
+                .position(|byte| matches!(byte, b'{' | b'}' | b','))
+                .unwrap_or(rest.len());
             let (token, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
             rest = after;
             if token == b"NULL" {
@@ -258,7 +324,10 @@ impl<'a> Converter<'a> {
     fn conceal_array(&self, kind: Kind, text: &[u8]) -> Result<Vec<u8>, Refusal> {
         let malformed = || Refusal::value("22P02", "malformed array literal");
         let mut out = Vec::new();
-        let mut bytes = bounds(text.trim_ascii(), &mut out).iter().copied().peekable();
+        let mut bytes = bounds(text.trim_ascii(), &mut out)
+            .iter()
+            .copied()
+            .peekable();
         while let Some(byte) = bytes.next() {
             if matches!(byte, b'{' | b'}' | b',') || byte.is_ascii_whitespace() {
                 out.push(byte);
@@ -267,7 +336,11 @@ impl<'a> Converter<'a> {
             let quoted = byte == b'"';
             let mut token = Zeroizing::new(Vec::new());
             if !quoted {
-                token.push(if byte == b'\\' { bytes.next().ok_or_else(malformed)? } else { byte });
+                token.push(if byte == b'\\' {
+                    bytes.next().ok_or_else(malformed)?
+                } else {
+                    byte
+                });
             }
             loop {
                 match bytes.peek().copied() {
@@ -287,11 +360,17 @@ impl<'a> Converter<'a> {
                     None => return Err(malformed()),
                 }
             }
-            let value = if quoted { token.as_slice() } else { token.trim_ascii_end() };
+            let value = if quoted {
+                token.as_slice()
+            } else {
+                token.trim_ascii_end()
+            };
             if !quoted && value.eq_ignore_ascii_case(b"NULL") {
                 out.extend_from_slice(b"NULL");
             } else {
-                out.extend_from_slice(envelope::to_text(&self.conceal_text(kind, value)?).as_bytes());
+                out.extend_from_slice(
+                    envelope::to_text(&self.conceal_text(kind, value)?).as_bytes(),
+                );
             }
         }
         Ok(out)
@@ -303,7 +382,10 @@ fn bounds<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
     if text.first() != Some(&b'[') {
         return text;
     }
-    let len = text.iter().position(|byte| *byte == b'=').map_or(0, |at| at.saturating_add(1));
+    let len = text
+        .iter()
+        .position(|byte| *byte == b'=')
+        .map_or(0, |at| at.saturating_add(1));
     let (bounds, rest) = text.split_at_checked(len).unwrap_or((&[], text));
     out.extend_from_slice(bounds);
     rest
@@ -317,7 +399,10 @@ fn elements(
 ) -> Result<Zeroizing<Vec<u8>>, Refusal> {
     let malformed = || Refusal::value("22P03", "malformed array in binary form");
     let mut fields = Fields(bytes);
-    let dimensions = fields.int32().filter(|count| (0..=DIMENSIONS_MAX).contains(count)).ok_or_else(malformed)?;
+    let dimensions = fields
+        .int32()
+        .filter(|count| (0..=DIMENSIONS_MAX).contains(count))
+        .ok_or_else(malformed)?;
     let flags = fields.int32().ok_or_else(malformed)?;
     fields.oid().ok_or_else(malformed)?;
     let mut framed = Vec::new();
@@ -325,9 +410,15 @@ fn elements(
     out.int32(dimensions).int32(flags).oid(oid);
     let mut count = usize::from(dimensions > 0);
     for _ in 0..dimensions {
-        let (len, bound) = (fields.int32().ok_or_else(malformed)?, fields.int32().ok_or_else(malformed)?);
+        let (len, bound) = (
+            fields.int32().ok_or_else(malformed)?,
+            fields.int32().ok_or_else(malformed)?,
+        );
         out.int32(len).int32(bound);
-        count = usize::try_from(len).ok().and_then(|len| count.checked_mul(len)).ok_or_else(malformed)?;
+        count = usize::try_from(len)
+            .ok()
+            .and_then(|len| count.checked_mul(len))
+            .ok_or_else(malformed)?;
     }
     for _ in 0..count {
         match fields.value().ok_or_else(malformed)? {
@@ -342,9 +433,17 @@ fn elements(
 }
 
 /// A binary value of the declared type as one of the confidential type's base.
-#[expect(clippy::big_endian_bytes, reason = "PostgreSQL's binary forms are big-endian")]
+#[expect(
+    clippy::big_endian_bytes,
+    reason = "PostgreSQL's binary forms are big-endian"
+)]
 fn widened(kind: Kind, declared: u32, bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-    let malformed = || Refusal::value("22P03", &format!("incorrect binary data format for type {}", kind.base()));
+    let malformed = || {
+        Refusal::value(
+            "22P03",
+            &format!("incorrect binary data format for type {}", kind.base()),
+        )
+    };
     Ok(Zeroizing::new(match declared {
         21 => {
             let number = i16::from_be_bytes(bytes.try_into().map_err(|_| malformed())?);
@@ -359,13 +458,18 @@ fn widened(kind: Kind, declared: u32, bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>
 }
 
 fn unreadable(kind: Kind, why: Unreadable) -> Refusal {
-    Refusal::value(why.sqlstate(kind), &format!("{}: {}", kind.base(), why.message()))
+    Refusal::value(
+        why.sqlstate(kind),
+        &format!("{}: {}", kind.base(), why.message()),
+    )
 }
 
 fn unopened(error: EnvelopeError) -> Refusal {
     let message = match error {
         EnvelopeError::Malformed => "the server sent something that is no envelope",
-        EnvelopeError::UnknownKey => "the server sent a value under a column key that the keyring does not hold",
+        EnvelopeError::UnknownKey => {
+            "the server sent a value under a column key that the keyring does not hold"
+        }
         EnvelopeError::OtherKind => "the server sent a value of another type than it said",
         EnvelopeError::NotAuthentic => "the server sent an envelope that is damaged or forged",
     };

@@ -36,16 +36,25 @@ impl Transform {
     pub(crate) fn of(copy: &Copy) -> Result<Option<Arc<Self>>, Refusal> {
         const HINT: &str = "Use INSERT, or another form of COPY.";
         let Some(columns) = copy.columns.clone() else {
-            return Err(Refusal::statement("COPY of columns whose types the proxy cannot tell", HINT));
+            return Err(Refusal::statement(
+                "COPY of columns whose types the proxy cannot tell",
+                HINT,
+            ));
         };
         if columns.iter().all(Option::is_none) {
             return Ok(None);
         }
         if let Some(option) = &copy.options.other {
-            let message = format!("COPY with the option {} and confidential columns", option.to_uppercase());
+            let message = format!(
+                "COPY with the option {} and confidential columns",
+                option.to_uppercase()
+            );
             return Err(Refusal::statement(&message, HINT));
         }
-        Ok(Some(Arc::new(Self { columns, options: copy.options.clone() })))
+        Ok(Some(Arc::new(Self {
+            columns,
+            options: copy.options.clone(),
+        })))
     }
 }
 
@@ -68,7 +77,11 @@ pub(crate) struct Incoming(Stream);
 pub(crate) struct Outgoing(Stream);
 
 impl Incoming {
-    pub(crate) fn new(transform: Arc<Transform>, keys: Arc<ColumnKeys>, settings: Settings) -> Self {
+    pub(crate) fn new(
+        transform: Arc<Transform>,
+        keys: Arc<ColumnKeys>,
+        settings: Settings,
+    ) -> Self {
         Self(Stream::new(transform, keys, settings, true))
     }
 
@@ -84,7 +97,11 @@ impl Incoming {
 }
 
 impl Outgoing {
-    pub(crate) fn new(transform: Arc<Transform>, keys: Arc<ColumnKeys>, settings: Settings) -> Self {
+    pub(crate) fn new(
+        transform: Arc<Transform>,
+        keys: Arc<ColumnKeys>,
+        settings: Settings,
+    ) -> Self {
         Self(Stream::new(transform, keys, settings, false))
     }
 
@@ -95,9 +112,22 @@ impl Outgoing {
 }
 
 impl Stream {
-    fn new(transform: Arc<Transform>, keys: Arc<ColumnKeys>, settings: Settings, concealing: bool) -> Self {
+    fn new(
+        transform: Arc<Transform>,
+        keys: Arc<ColumnKeys>,
+        settings: Settings,
+        concealing: bool,
+    ) -> Self {
         let header = transform.options.header || transform.options.format == CopyFormat::Binary;
-        Self { transform, keys, settings, pending: Zeroizing::new(Vec::new()), header, concealing, ended: false }
+        Self {
+            transform,
+            keys,
+            settings,
+            pending: Zeroizing::new(Vec::new()),
+            header,
+            concealing,
+            ended: false,
+        }
     }
 
     fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
@@ -140,7 +170,8 @@ impl Stream {
     }
 
     fn row(&mut self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
-        let end_marker = self.transform.options.format != CopyFormat::Binary && trimmed(row).0 == b"\\.";
+        let end_marker =
+            self.transform.options.format != CopyFormat::Binary && trimmed(row).0 == b"\\.";
         if self.ended || end_marker {
             self.ended = true;
             out.extend_from_slice(row);
@@ -252,7 +283,10 @@ impl Stream {
         if fields == self.transform.columns.len() {
             return Ok(());
         }
-        Err(Refusal::value("22P04", "a row of COPY has another number of fields than there are columns"))
+        Err(Refusal::value(
+            "22P04",
+            "a row of COPY has another number of fields than there are columns",
+        ))
     }
 
     fn converted(&self, kind: Kind, text: &[u8]) -> Result<Zeroizing<Vec<u8>>, Refusal> {
@@ -386,7 +420,8 @@ fn csv_field(bytes: &[u8], options: &CopyOptions) -> (usize, Zeroizing<Vec<u8>>,
     while let Some(byte) = bytes.get(at).copied() {
         let next = bytes.get(usize::saturating_add(at, 1)).copied();
         if inside {
-            let escapes = byte == options.escape && matches!(next, Some(next) if next == options.quote || next == options.escape);
+            let escapes = byte == options.escape
+                && matches!(next, Some(next) if next == options.quote || next == options.escape);
             if escapes {
                 value.extend(next);
                 at = at.saturating_add(1);
@@ -432,7 +467,9 @@ fn csv_row_len(bytes: &[u8], options: &CopyOptions) -> Option<usize> {
 
 /// As the server writes a field (copyto.c, `CopyAttributeOutCSV`).
 fn quote_csv(value: &[u8], options: &CopyOptions, out: &mut Vec<u8>) {
-    let special = |byte: &u8| *byte == options.delimiter || *byte == options.quote || matches!(byte, b'\n' | b'\r');
+    let special = |byte: &u8| {
+        *byte == options.delimiter || *byte == options.quote || matches!(byte, b'\n' | b'\r')
+    };
     // `\.` alone on a line would end the data; quoting it never harms.
     let must = value == options.null || value == b"\\." || value.iter().any(special);
     if !must {
@@ -468,7 +505,9 @@ fn binary_row_len(bytes: &[u8], header: bool) -> Result<Option<usize>, Refusal> 
             return Ok(None);
         };
         let extension = usize::try_from(extension).map_err(|_| malformed())?;
-        let taken = fields.bytes(extension).map(|_| bytes.len().saturating_sub(fields.0.len()));
+        let taken = fields
+            .bytes(extension)
+            .map(|_| bytes.len().saturating_sub(fields.0.len()));
         return Ok(taken);
     }
     let Some(count) = fields.int16() else {

@@ -22,7 +22,7 @@ pub(crate) struct Downstream {
     server: BufReader<Stream>,
     client: Stream,
     out: Vec<u8>,
-    /// Columns of the rows that come now, from the last RowDescription.
+    /// Columns of the rows that come now, from the last `RowDescription`.
     described: Vec<ResultColumn>,
     /// Columns of the rows of this execution, while they come.
     current: Option<(Vec<ResultColumn>, Settings)>,
@@ -32,8 +32,23 @@ pub(crate) struct Downstream {
 }
 
 impl Downstream {
-    pub(crate) fn new(session: Arc<Session>, keys: Arc<ColumnKeys>, server: BufReader<Stream>, client: Stream) -> Self {
-        Self { session, keys, server, client, out: Vec::new(), described: Vec::new(), current: None, copy: None, parameters_kept: Vec::new() }
+    pub(crate) fn new(
+        session: Arc<Session>,
+        keys: Arc<ColumnKeys>,
+        server: BufReader<Stream>,
+        client: Stream,
+    ) -> Self {
+        Self {
+            session,
+            keys,
+            server,
+            client,
+            out: Vec::new(),
+            described: Vec::new(),
+            current: None,
+            copy: None,
+            parameters_kept: Vec::new(),
+        }
     }
 
     /// Relays until either side is gone.
@@ -127,7 +142,9 @@ impl Downstream {
         self.copy = None;
         state.copying = None;
         let (refusal, changed) = match state.expects.front_mut() {
-            Some(Expect::Parse { refusal, changed, .. }) => (refusal.take(), *changed),
+            Some(Expect::Parse {
+                refusal, changed, ..
+            }) => (refusal.take(), *changed),
             Some(Expect::Query { refusal, .. }) => (refusal.take(), false),
             Some(Expect::Own { rows, .. }) => {
                 rows.get_or_init(|| None);
@@ -145,10 +162,11 @@ impl Downstream {
         }
     }
 
-    /// ParseComplete, BindComplete, CloseComplete.
+    /// `ParseComplete`, `BindComplete`, `CloseComplete`.
     fn done(&mut self, state: &mut State, tag: u8, body: &[u8]) -> Result<(), Refusal> {
         let forward = match (tag, state.expects.pop_front()) {
-            (b'1', Some(Expect::Parse { forward, .. })) | (b'2', Some(Expect::Bind { forward })) => forward,
+            (b'1', Some(Expect::Parse { forward, .. }))
+            | (b'2', Some(Expect::Bind { forward })) => forward,
             (b'3', Some(Expect::Close)) => true,
             _ => return Err(unexpected()),
         };
@@ -158,7 +176,7 @@ impl Downstream {
         Ok(())
     }
 
-    /// ParameterDescription: the client sees base types, and only its own parameters.
+    /// `ParameterDescription`: the client sees base types, and only its own parameters.
     fn parameters(&mut self, state: &mut State, body: &[u8]) -> Result<(), Refusal> {
         let catalog = Arc::clone(&state.catalog);
         let Some(Expect::DescribeStatement { slot, forward }) = state.expects.front_mut() else {
@@ -184,19 +202,26 @@ impl Downstream {
         Ok(())
     }
 
-    /// RowDescription or NoData.
+    /// `RowDescription` or `NoData`.
     fn description(&mut self, state: &mut State, tag: u8, body: &[u8]) -> Result<(), Refusal> {
         let catalog = Arc::clone(&state.catalog);
         let mut shown = Vec::new();
         let columns = match tag {
-            b'T' => super::convert::shown_columns(&catalog, body, &mut shown).ok_or_else(unexpected)?,
+            b'T' => {
+                super::convert::shown_columns(&catalog, body, &mut shown).ok_or_else(unexpected)?
+            }
             _ => Vec::new(),
         };
         let forward = match state.expects.front_mut() {
             Some(Expect::DescribeStatement { slot, forward }) => {
                 if let Some(slot) = slot.take() {
                     let parameters = std::mem::take(&mut self.parameters_kept);
-                    slot.get_or_init(|| Some(Description { parameters, columns: columns.clone() }));
+                    slot.get_or_init(|| {
+                        Some(Description {
+                            parameters,
+                            columns: columns.clone(),
+                        })
+                    });
                 }
                 let forward = forward.is_some();
                 state.expects.pop_front();
@@ -220,7 +245,7 @@ impl Downstream {
         Ok(())
     }
 
-    /// DataRow.
+    /// `DataRow`.
     fn row(&mut self, body: &[u8]) -> Result<(), Refusal> {
         if self.current.is_none() {
             let session = Arc::clone(&self.session);
@@ -246,7 +271,13 @@ impl Downstream {
         for at in 0..count {
             let value = fields.value().ok_or_else(unexpected)?;
             match (value, columns.get(at)) {
-                (Some(bytes), Some(ResultColumn { enc: Some(enc), format })) => {
+                (
+                    Some(bytes),
+                    Some(ResultColumn {
+                        enc: Some(enc),
+                        format,
+                    }),
+                ) => {
                     let shown = converter.reveal(*enc, *format, bytes)?;
                     message.value(Some(shown.as_slice()));
                 }
@@ -260,10 +291,17 @@ impl Downstream {
     }
 
     fn columns_of(&self, state: &State) -> Vec<ResultColumn> {
-        let Some(Expect::Execute { columns: Columns::Statement(slot, formats), .. }) = state.expects.front() else {
+        let Some(Expect::Execute {
+            columns: Columns::Statement(slot, formats),
+            ..
+        }) = state.expects.front()
+        else {
             return self.described.clone();
         };
-        let described = slot.get().and_then(Option::as_ref).map(|description| description.columns.clone());
+        let described = slot
+            .get()
+            .and_then(Option::as_ref)
+            .map(|description| description.columns.clone());
         let mut columns = described.unwrap_or_default();
         for (at, column) in columns.iter_mut().enumerate() {
             column.format = formats_at(formats, at);
@@ -271,7 +309,7 @@ impl Downstream {
         columns
     }
 
-    /// CommandComplete, EmptyQueryResponse, PortalSuspended.
+    /// `CommandComplete`, `EmptyQueryResponse`, `PortalSuspended`.
     fn complete(&mut self, state: &mut State, tag: u8, body: &[u8]) -> Result<(), Refusal> {
         self.current = None;
         self.copy = None;
@@ -295,11 +333,17 @@ impl Downstream {
             // The server ignores a Sync that it reads while it copies (src/backend/commands/copyfromparse.c): of those that
             // were sent together with the command no answer will come.
             if matches!(state.expects.front(), Some(Expect::Execute { .. })) {
-                state.expects.retain(|expect| !matches!(expect, Expect::Sync { .. }));
+                state
+                    .expects
+                    .retain(|expect| !matches!(expect, Expect::Sync { .. }));
             }
             state.copying = Some(transform);
         } else if let Some(transform) = transform {
-            self.copy = Some(super::copy::Outgoing::new(transform, Arc::clone(&self.keys), state.settings.clone()));
+            self.copy = Some(super::copy::Outgoing::new(
+                transform,
+                Arc::clone(&self.keys),
+                state.settings.clone(),
+            ));
         }
         append(&mut self.out, tag, body);
         Ok(())
@@ -323,7 +367,7 @@ impl Downstream {
         self.copy = None;
     }
 
-    /// ReadyForQuery.
+    /// `ReadyForQuery`.
     fn ready(&mut self, state: &mut State, body: &[u8]) -> Result<(), Refusal> {
         self.current = None;
         self.copy = None;
@@ -354,7 +398,11 @@ pub(crate) fn text_row(body: &[u8]) -> Option<Vec<Option<String>>> {
     let count = fields.count()?;
     let mut row = Vec::with_capacity(count);
     for _ in 0..count {
-        row.push(fields.value()?.map(|bytes| String::from_utf8_lossy(bytes).into_owned()));
+        row.push(
+            fields
+                .value()?
+                .map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
+        );
     }
     Some(row)
 }

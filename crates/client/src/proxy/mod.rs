@@ -6,7 +6,10 @@
 
 mod convert;
 mod copy;
+mod copying;
 mod downstream;
+mod planning;
+mod prepared;
 mod session;
 mod startup;
 mod stream;
@@ -85,7 +88,11 @@ impl Proxy {
     /// # Errors
     /// An address cannot be listened on.
     pub fn bind(config: Config) -> io::Result<Self> {
-        let listeners = config.listen.iter().map(Address::listen).collect::<io::Result<Vec<_>>>()?;
+        let listeners = config
+            .listen
+            .iter()
+            .map(Address::listen)
+            .collect::<io::Result<Vec<_>>>()?;
         let shared = Shared {
             server: config.server,
             keys: Arc::new(config.keys),
@@ -95,7 +102,10 @@ impl Proxy {
             connections: AtomicUsize::new(0),
             connections_max: config.connections_max,
         };
-        Ok(Self { listeners, shared: Arc::new(shared) })
+        Ok(Self {
+            listeners,
+            shared: Arc::new(shared),
+        })
     }
 
     /// Where it listens, with the ports that the system chose.
@@ -114,10 +124,16 @@ impl Proxy {
         let mut threads = Vec::new();
         for listener in self.listeners {
             let shared = Arc::clone(&self.shared);
-            threads.push(Builder::new().name("listen".to_owned()).spawn(move || accept(&listener, &shared))?);
+            threads.push(
+                Builder::new()
+                    .name("listen".to_owned())
+                    .spawn(move || accept(&listener, &shared))?,
+            );
         }
         for thread in threads {
-            thread.join().map_err(|_| io::Error::other("a listening thread has ended"))?;
+            thread
+                .join()
+                .map_err(|_| io::Error::other("a listening thread has ended"))?;
         }
         Ok(())
     }
@@ -142,7 +158,10 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
             continue;
         }
         let work = move || connection(client, &count.0);
-        let started = Builder::new().name("client".to_owned()).stack_size(PARSER_STACK).spawn(work);
+        let started = Builder::new()
+            .name("client".to_owned())
+            .stack_size(PARSER_STACK)
+            .spawn(work);
         // Without a thread the connection is closed, which is all the client can be told.
         drop(started);
     }
@@ -172,24 +191,46 @@ fn connection(client: Stream, shared: &Arc<Shared>) {
 }
 
 fn relay(connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
-    let Connection { client, server, session } = connection;
+    let Connection {
+        client,
+        server,
+        session,
+    } = connection;
     let session = Arc::new(session);
-    let sockets = Sockets { client: client.get_ref().try_clone()?, server: server.get_ref().try_clone()?, session };
+    let sockets = Sockets {
+        client: client.get_ref().try_clone()?,
+        server: server.get_ref().try_clone()?,
+        session,
+    };
     let to_client = client.get_ref().try_clone()?;
     let to_server = server.get_ref().try_clone()?;
-    let mut down = Downstream::new(Arc::clone(&sockets.session), Arc::clone(&shared.keys), server, to_client);
-    let mut up = Upstream::new(Arc::clone(&sockets.session), Arc::clone(shared), client, to_server);
+    let mut down = Downstream::new(
+        Arc::clone(&sockets.session),
+        Arc::clone(&shared.keys),
+        server,
+        to_client,
+    );
+    let mut up = Upstream::new(
+        Arc::clone(&sockets.session),
+        Arc::clone(shared),
+        client,
+        to_server,
+    );
     std::thread::scope(|scope| {
         let ends = &sockets;
-        let down = Builder::new().name("server".to_owned()).spawn_scoped(scope, move || {
-            // Dropped on panic too, so that the other thread does not wait for ever.
-            let _end = Ending(ends);
-            down.run()
-        })?;
+        let down = Builder::new()
+            .name("server".to_owned())
+            .spawn_scoped(scope, move || {
+                // Dropped on panic too, so that the other thread does not wait for ever.
+                let _end = Ending(ends);
+                down.run()
+            })?;
         let end = Ending(&sockets);
         let done = up.run();
         drop(end);
-        let other = down.join().unwrap_or_else(|_| Err(io::Error::other("the relay has failed")));
+        let other = down
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the relay has failed")));
         done.and(other)
     })
 }

@@ -24,7 +24,7 @@ use super::copy::Transform;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResultColumn {
     pub(crate) enc: Option<EncType>,
-    /// 0 text, 1 binary; as the RowDescription says.
+    /// 0 text, 1 binary; as the `RowDescription` says.
     pub(crate) format: i16,
 }
 
@@ -48,39 +48,67 @@ pub(crate) type Rows = Arc<OnceLock<Option<Vec<Vec<Option<String>>>>>>;
 pub(crate) enum Columns {
     /// From the statement, in these formats (Bind's result format codes).
     Statement(Slot, Arc<[i16]>),
-    /// From a RowDescription that comes before the rows.
+    /// From a `RowDescription` that comes before the rows.
     Described,
 }
 
 /// An answer that is expected.
 pub(crate) enum Expect {
     /// `changed`: the text is not the client's, so a position in it means nothing to the client.
-    Parse { forward: bool, changed: bool, refusal: Option<Refusal> },
-    Bind { forward: bool },
+    Parse {
+        forward: bool,
+        changed: bool,
+        refusal: Option<Refusal>,
+    },
+    Bind {
+        forward: bool,
+    },
     Close,
     /// `forward`: the client is told, of the first so many parameters.
-    DescribeStatement { slot: Option<Slot>, forward: Option<usize> },
-    /// `rows_only`: a NoData is kept from the client.
-    DescribePortal { forward: bool, rows_only: bool },
-    Execute { columns: Columns, copy: Option<Arc<Transform>> },
-    Sync { forward: bool },
+    DescribeStatement {
+        slot: Option<Slot>,
+        forward: Option<usize>,
+    },
+    /// `rows_only`: a `NoData` is kept from the client.
+    DescribePortal {
+        forward: bool,
+        rows_only: bool,
+    },
+    Execute {
+        columns: Columns,
+        copy: Option<Arc<Transform>>,
+    },
+    Sync {
+        forward: bool,
+    },
     /// A simple query.
-    Query { refusal: Option<Refusal>, copy: Option<Arc<Transform>> },
+    Query {
+        refusal: Option<Refusal>,
+        copy: Option<Arc<Transform>>,
+    },
     /// A query of the proxy's own.
-    Own { rows: Rows, collected: Vec<Vec<Option<String>>> },
+    Own {
+        rows: Rows,
+        collected: Vec<Vec<Option<String>>>,
+    },
     FunctionCall,
 }
 
 impl Expect {
-    /// Whether an error leaves it in place: ReadyForQuery still comes.
+    /// Whether an error leaves it in place: `ReadyForQuery` still comes.
     pub(crate) const fn ends_ready(&self) -> bool {
-        matches!(self, Self::Sync { .. } | Self::Query { .. } | Self::Own { .. } | Self::FunctionCall)
+        matches!(
+            self,
+            Self::Sync { .. } | Self::Query { .. } | Self::Own { .. } | Self::FunctionCall
+        )
     }
 
     /// Tells who waits that it will not come.
     fn dropped(&self) {
         match self {
-            Self::DescribeStatement { slot: Some(slot), .. } => {
+            Self::DescribeStatement {
+                slot: Some(slot), ..
+            } => {
                 slot.get_or_init(|| None);
             }
             Self::Own { rows, .. } => {
@@ -115,7 +143,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Takes in a ParameterStatus.
+    /// Takes in a `ParameterStatus`.
     pub(crate) fn report(&mut self, name: &[u8], value: &[u8]) {
         let value = String::from_utf8_lossy(value).into_owned();
         match name {
@@ -134,7 +162,7 @@ pub(crate) struct State {
     pub(crate) expects: VecDeque<Expect>,
     /// The server ignores everything up to the next Sync, which the client has not sent yet.
     pub(crate) skipping: bool,
-    /// Transaction status of the last ReadyForQuery: `I`, `T`, `E`.
+    /// Transaction status of the last `ReadyForQuery`: `I`, `T`, `E`.
     pub(crate) transaction: u8,
     pub(crate) settings: Settings,
     pub(crate) catalog: Arc<Catalog>,
@@ -163,7 +191,10 @@ impl Session {
             copying: None,
             replacement: None,
         };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
     }
 
     /// The state. A thread that panicked has ended its connection; the state is still sound enough to end the other.
@@ -216,7 +247,11 @@ impl Session {
 impl State {
     /// The server has reported an error outside a simple query: everything up to the next Sync will not be answered.
     pub(crate) fn fail(&mut self) {
-        while self.expects.front().is_some_and(|expect| !matches!(expect, Expect::Sync { .. })) {
+        while self
+            .expects
+            .front()
+            .is_some_and(|expect| !matches!(expect, Expect::Sync { .. }))
+        {
             if let Some(expect) = self.expects.pop_front() {
                 expect.dropped();
             }

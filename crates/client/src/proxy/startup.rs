@@ -28,7 +28,11 @@ pub(crate) struct Connection {
 }
 
 /// Goes through the beginning. `None`: there is no session to relay (a cancel request, a failed authentication).
-pub(crate) fn begin(client: Stream, address: &Address, pinned: &[PinnedColumn]) -> io::Result<Option<Connection>> {
+pub(crate) fn begin(
+    client: Stream,
+    address: &Address,
+    pinned: &[PinnedColumn],
+) -> io::Result<Option<Connection>> {
     client.set_read_timeout(Some(TIMEOUT))?;
     let mut client = BufReader::new(client);
     let Some(packet) = startup_packet(&mut client, address)? else {
@@ -37,7 +41,10 @@ pub(crate) fn begin(client: Stream, address: &Address, pinned: &[PinnedColumn]) 
     let mut server = BufReader::new(match address.connect() {
         Ok(server) => server,
         Err(error) => {
-            let refusal = Refusal::postgres("08001", format!("the proxy cannot connect to the server at {address}: {error}"));
+            let refusal = Refusal::postgres(
+                "08001",
+                format!("the proxy cannot connect to the server at {address}: {error}"),
+            );
             return refuse(&mut client, &refusal);
         }
     });
@@ -49,7 +56,10 @@ pub(crate) fn begin(client: Stream, address: &Address, pinned: &[PinnedColumn]) 
         return Ok(None);
     };
     let Some(catalog) = read_catalog(&mut server)? else {
-        let refusal = Refusal::postgres("58000", "the proxy cannot read which columns are confidential".to_owned());
+        let refusal = Refusal::postgres(
+            "58000",
+            "the proxy cannot read which columns are confidential".to_owned(),
+        );
         return refuse(&mut client, &refusal);
     };
     if let Some(column) = catalog.denied(pinned) {
@@ -60,7 +70,11 @@ pub(crate) fn begin(client: Stream, address: &Address, pinned: &[PinnedColumn]) 
     client.get_mut().write_all(&out)?;
     client.get_ref().set_read_timeout(None)?;
     let transaction = ready.body.first().copied().unwrap_or(b'I');
-    Ok(Some(Connection { client, server, session: Session::new(catalog, settings, transaction) }))
+    Ok(Some(Connection {
+        client,
+        server,
+        session: Session::new(catalog, settings, transaction),
+    }))
 }
 
 fn refuse(client: &mut BufReader<Stream>, refusal: &Refusal) -> io::Result<Option<Connection>> {
@@ -72,11 +86,16 @@ fn refuse(client: &mut BufReader<Stream>, refusal: &Refusal) -> io::Result<Optio
 
 /// The packet that begins a session. Requests for encryption are declined; a cancel request is passed on: the process id and
 /// the secret that the client has are the server's own.
-fn startup_packet(client: &mut BufReader<Stream>, address: &Address) -> io::Result<Option<Vec<u8>>> {
+fn startup_packet(
+    client: &mut BufReader<Stream>,
+    address: &Address,
+) -> io::Result<Option<Vec<u8>>> {
     // A client asks for TLS and for GSSAPI once each.
     for _ in 0..3 {
         let packet = wire::read_startup(client)?;
-        let code = Fields(&packet).int32().ok_or_else(|| invalid("a startup packet without a version"))?;
+        let code = Fields(&packet)
+            .int32()
+            .ok_or_else(|| invalid("a startup packet without a version"))?;
         match code {
             SSL | GSS => client.get_mut().write_all(b"N")?,
             CANCEL => {
@@ -111,7 +130,7 @@ fn is_replication(packet: &[u8]) -> bool {
     false
 }
 
-/// Passes authentication through until the server is ready: its ReadyForQuery, which the client has not seen yet.
+/// Passes authentication through until the server is ready: its `ReadyForQuery`, which the client has not seen yet.
 fn authenticate(
     client: &mut BufReader<Stream>,
     server: &mut BufReader<Stream>,
@@ -148,7 +167,7 @@ fn authenticate(
     }
 }
 
-/// Every request but AuthenticationOk and AuthenticationSASLFinal is answered.
+/// Every request but `AuthenticationOk` and `AuthenticationSASLFinal` is answered.
 fn wants_answer(body: &[u8]) -> bool {
     !matches!(Fields(body).int32(), Some(0 | 12) | None)
 }
@@ -156,7 +175,9 @@ fn wants_answer(body: &[u8]) -> bool {
 /// Runs [`CATALOG_QUERY`] before the client may send anything. `None` when the server refuses it.
 fn read_catalog(server: &mut BufReader<Stream>) -> io::Result<Option<Catalog>> {
     let mut out = Vec::new();
-    Builder::new(&mut out, b'Q').string(CATALOG_QUERY.as_bytes()).end();
+    Builder::new(&mut out, b'Q')
+        .string(CATALOG_QUERY.as_bytes())
+        .end();
     server.get_mut().write_all(&out)?;
     let mut rows = Vec::new();
     let mut failed = false;

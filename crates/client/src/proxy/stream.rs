@@ -43,7 +43,8 @@ impl Address {
         match self {
             Self::Tcp(address) => Ok(Listener::Tcp(TcpListener::bind(address)?)),
             Self::Unix(path) => {
-                let left_behind = UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+                let left_behind = UnixStream::connect(path)
+                    .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
                 if left_behind {
                     std::fs::remove_file(path)?;
                 }

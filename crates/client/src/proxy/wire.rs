@@ -3,7 +3,10 @@
 //! Source: PostgreSQL's documentation, "Frontend/Backend Protocol", "Message Formats"; src/backend/libpq/pqcomm.c for the limits.
 //! Invariants: a length is checked before anything is allocated for it, and memory grows with what has arrived; a field that is
 //! not there is an error, never a panic. Must not: know what a message means.
-#![expect(clippy::big_endian_bytes, reason = "the protocol's integers are big-endian")]
+#![expect(
+    clippy::big_endian_bytes,
+    reason = "the protocol's integers are big-endian"
+)]
 
 use std::io::{self, Read};
 
@@ -99,11 +102,15 @@ impl<'a> Fields<'a> {
     /// A count of 16 bits, as the protocol has them: never negative.
     pub(crate) fn count(&mut self) -> Option<usize> {
         // Since counts go to 65535 the field is read without sign (pqformat.c, pq_getmsgint).
-        self.array().map(|bytes| usize::from(u16::from_be_bytes(bytes)))
+        self.array()
+            .map(|bytes| usize::from(u16::from_be_bytes(bytes)))
     }
 
     /// A value: length and bytes; `Some(None)` is NULL.
-    #[expect(clippy::option_option, reason = "the outer one is for a field that is not there")]
+    #[expect(
+        clippy::option_option,
+        reason = "the outer one is for a field that is not there"
+    )]
     pub(crate) fn value(&mut self) -> Option<Option<&'a [u8]>> {
         match self.int32()? {
             -1 => Some(None),
@@ -168,7 +175,9 @@ impl<'a> Builder<'a> {
     pub(crate) fn value(&mut self, value: Option<&[u8]>) -> &mut Self {
         match value {
             None => self.int32(-1),
-            Some(bytes) => self.int32(i32::try_from(bytes.len()).unwrap_or(i32::MAX)).bytes(bytes),
+            Some(bytes) => self
+                .int32(i32::try_from(bytes.len()).unwrap_or(i32::MAX))
+                .bytes(bytes),
         }
     }
 
@@ -188,8 +197,12 @@ pub(crate) fn append(out: &mut Vec<u8>, tag: u8, body: &[u8]) {
     Builder::new(out, tag).bytes(body).end();
 }
 
-/// Appends an ErrorResponse or NoticeResponse.
-pub(crate) fn append_error(out: &mut Vec<u8>, severity: &str, refusal: &crate::sql::refusal::Refusal) {
+/// Appends an `ErrorResponse` or `NoticeResponse`.
+pub(crate) fn append_error(
+    out: &mut Vec<u8>,
+    severity: &str,
+    refusal: &crate::sql::refusal::Refusal,
+) {
     let mut message = Builder::new(out, b'E');
     message.byte(b'S').string(severity.as_bytes());
     message.byte(b'V').string(severity.as_bytes());
@@ -204,7 +217,7 @@ pub(crate) fn append_error(out: &mut Vec<u8>, severity: &str, refusal: &crate::s
     message.byte(0).end();
 }
 
-/// The ErrorResponse without the field of this type.
+/// The `ErrorResponse` without the field of this type.
 pub(crate) fn without_field(body: &[u8], field: u8) -> Vec<u8> {
     let mut fields = Fields(body);
     let mut out = Vec::with_capacity(body.len());
@@ -231,9 +244,19 @@ mod tests {
         let mut out = Vec::new();
         Builder::new(&mut out, b'Q').string(b"select 1").end();
         let message = read(&mut out.as_slice()).unwrap().unwrap();
-        assert_eq!((message.tag, message.body.as_slice()), (b'Q', &b"select 1\0"[..]));
+        assert_eq!(
+            (message.tag, message.body.as_slice()),
+            (b'Q', &b"select 1\0"[..])
+        );
         assert!(read(&mut &[][..]).unwrap().is_none());
-        for bad in [&b"Q"[..], b"Q\0\0", b"Q\0\0\0\x03", b"Q\x7f\0\0\0", b"Q\xff\xff\xff\xff", b"Q\0\0\0\x09ab"] {
+        for bad in [
+            &b"Q"[..],
+            b"Q\0\0",
+            b"Q\0\0\0\x03",
+            b"Q\x7f\0\0\0",
+            b"Q\xff\xff\xff\xff",
+            b"Q\0\0\0\x09ab",
+        ] {
             assert!(read(&mut &*bad).is_err(), "{bad:?}");
         }
     }
@@ -253,6 +276,9 @@ mod tests {
 
     #[test]
     fn a_field_of_an_error_can_be_left_out() {
-        assert_eq!(without_field(b"SERROR\0P12\0Mx\0\0", b'P'), b"SERROR\0Mx\0\0");
+        assert_eq!(
+            without_field(b"SERROR\0P12\0Mx\0\0", b'P'),
+            b"SERROR\0Mx\0\0"
+        );
     }
 }

@@ -80,7 +80,11 @@ impl PinnedColumn {
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('.').filter(|part| !part.is_empty());
         let (schema, relation, column) = (parts.next()?, parts.next()?, parts.next()?);
-        let pinned = Self { schema: schema.to_owned(), relation: relation.to_owned(), column: column.to_owned() };
+        let pinned = Self {
+            schema: schema.to_owned(),
+            relation: relation.to_owned(),
+            column: column.to_owned(),
+        };
         parts.next().is_none().then_some(pinned)
     }
 }
@@ -137,10 +141,22 @@ impl Catalog {
             return;
         };
         schema.clone_into(&mut self.schema);
-        self.types.insert(oid, EncType { kind: *kind, array: false });
+        self.types.insert(
+            oid,
+            EncType {
+                kind: *kind,
+                array: false,
+            },
+        );
         self.oids.insert(*kind, oid);
         if let Some(array) = number(array).filter(|oid| *oid != 0) {
-            self.types.insert(array, EncType { kind: *kind, array: true });
+            self.types.insert(
+                array,
+                EncType {
+                    kind: *kind,
+                    array: true,
+                },
+            );
             self.arrays.insert(*kind, array);
         }
     }
@@ -149,14 +165,21 @@ impl Catalog {
         let named = self.relations.entry(name.to_owned()).or_default();
         let at = named.iter().position(|relation| relation.schema == schema);
         let at = at.unwrap_or_else(|| {
-            named.push(Relation { schema: schema.to_owned(), columns: Vec::new() });
+            named.push(Relation {
+                schema: schema.to_owned(),
+                columns: Vec::new(),
+            });
             named.len().saturating_sub(1)
         });
-        let (Some(relation), Some(column), Some(oid)) = (named.get_mut(at), column, number(oid)) else {
+        let (Some(relation), Some(column), Some(oid)) = (named.get_mut(at), column, number(oid))
+        else {
             return;
         };
         let kind = self.types.get(&oid).map(|found| found.kind);
-        relation.columns.push(Column { name: column.to_owned(), kind });
+        relation.columns.push(Column {
+            name: column.to_owned(),
+            kind,
+        });
     }
 
     fn add_function(&mut self, name: &str, [_, _, oid]: [Option<&str>; 3]) {
@@ -167,8 +190,14 @@ impl Catalog {
 
     /// Adds a relation that a statement is about to make.
     pub(crate) fn define(&mut self, schema: &str, name: &str, columns: Vec<Column>) {
-        let relation = Relation { schema: schema.to_owned(), columns };
-        self.relations.entry(name.to_owned()).or_default().push(relation);
+        let relation = Relation {
+            schema: schema.to_owned(),
+            columns,
+        };
+        self.relations
+            .entry(name.to_owned())
+            .or_default()
+            .push(relation);
     }
 
     /// The first of the columns that the data owner knows to be confidential and the server calls plain.
@@ -179,7 +208,10 @@ impl Catalog {
         pinned.iter().find(|pinned| {
             let mut relations = self.relations(&pinned.schema, &pinned.relation);
             relations.any(|relation| {
-                let column = relation.columns.iter().find(|column| column.name == pinned.column);
+                let column = relation
+                    .columns
+                    .iter()
+                    .find(|column| column.name == pinned.column);
                 column.is_none_or(|column| column.kind.is_none())
             })
         })
@@ -213,7 +245,9 @@ impl Catalog {
     /// The relations of this name, in this schema or in any.
     pub fn relations(&self, schema: &str, name: &str) -> impl Iterator<Item = &Relation> {
         let named = self.relations.get(name).map_or(&[][..], Vec::as_slice);
-        named.iter().filter(move |relation| schema.is_empty() || relation.schema == schema)
+        named
+            .iter()
+            .filter(move |relation| schema.is_empty() || relation.schema == schema)
     }
 
     /// Whether a function of this name, not the extension's own, takes or gives a confidential value.

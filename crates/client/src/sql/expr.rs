@@ -4,13 +4,14 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AExpr, AExprKind, CaseExpr, CoercionForm, FuncCall, Node, ParamRef, String as Name, SubLink, SubLinkType, TypeCast,
-    TypeName,
+    AExpr, AExprKind, CaseExpr, CoercionForm, FuncCall, Node, ParamRef, String as Name, SubLink,
+    SubLinkType, TypeCast, TypeName,
 };
 use strongroom_format::columns::Kind;
 use strongroom_format::columns::envelope::ENVELOPE_PREFIX;
 
 use super::flow::Flow;
+use super::fold;
 use super::functions;
 use super::literal::{self, Literal, Token};
 use super::resolver::{Form, Resolver, SiteKind, names};
@@ -37,7 +38,10 @@ impl Resolver<'_> {
             }
             Some(NodeEnum::TypeCast(_)) => self.cast(node),
             Some(NodeEnum::ColumnRef(column)) => {
-                if matches!(column.fields.last().and_then(|field| field.node.as_ref()), Some(NodeEnum::AStar(_))) {
+                if matches!(
+                    column.fields.last().and_then(|field| field.node.as_ref()),
+                    Some(NodeEnum::AStar(_))
+                ) {
                     let source = names(&column.fields).last().copied();
                     return self.star(source).whole();
                 }
@@ -45,7 +49,10 @@ impl Resolver<'_> {
                 self.touched |= found.confidential;
                 found
             }
-            Some(NodeEnum::AExpr(expr)) => self.operator(expr),
+            Some(NodeEnum::AExpr(expr)) => {
+                let flow = self.operator(expr);
+                self.fold(node).unwrap_or(flow)
+            }
             Some(NodeEnum::BoolExpr(expr)) => {
                 self.each(&mut expr.args);
                 Flow::plain()
@@ -76,7 +83,11 @@ impl Resolver<'_> {
                 for field in &fields {
                     whole.join(field);
                 }
-                Flow { row: Some(fields), kind: None, ..whole }
+                Flow {
+                    row: Some(fields),
+                    kind: None,
+                    ..whole
+                }
             }
             Some(NodeEnum::AArrayExpr(array)) => {
                 let flows = self.each(&mut array.elements);
@@ -138,7 +149,12 @@ impl Resolver<'_> {
             return Flow::plain();
         };
         let of = cast.type_name.clone().unwrap_or_default();
-        if let Some(literal) = cast.arg.as_deref().and_then(literal::constant).and_then(Literal::of) {
+        if let Some(literal) = cast
+            .arg
+            .as_deref()
+            .and_then(literal::constant)
+            .and_then(Literal::of)
+        {
             let name = names(&of.names).last().copied().unwrap_or_default();
             if let Some(kind) = functions::confidential_type(name) {
                 return self.sealed_constant(node, literal, kind);
@@ -150,7 +166,11 @@ impl Resolver<'_> {
             return Flow::site(site, kind);
         }
         let mut flow = self.maybe(cast.arg.as_mut());
-        let name = names(&of.names).last().copied().unwrap_or_default().to_owned();
+        let name = names(&of.names)
+            .last()
+            .copied()
+            .unwrap_or_default()
+            .to_owned();
         if let Some(kind) = functions::confidential_type(&name) {
             self.touched = true;
             self.combine(&[Flow::confidential(Some(kind)), flow]);
@@ -158,7 +178,8 @@ impl Resolver<'_> {
         }
         let kind = functions::kind_of_type(&name).filter(|_| of.array_bounds.is_empty());
         let site = self.meet(SiteKind::Cast(kind));
-        flow.carried.extend_from_slice(&Flow::site(site, None).carried);
+        flow.carried
+            .extend_from_slice(&Flow::site(site, None).carried);
         if flow.confidential && kind.is_some() {
             self.combine(&[Flow::confidential(kind), flow.clone()]);
         }
@@ -187,7 +208,11 @@ impl Resolver<'_> {
     /// `x::varchar(5)` becomes `left(x::enc_text, 5)`, `x::int` becomes `x::enc_int4`.
     fn recast(&mut self, cast: &mut TypeCast, kind: Kind, name: &str) {
         self.changed = true;
-        let modifiers = cast.type_name.as_mut().map(|of| std::mem::take(&mut of.typmods)).unwrap_or_default();
+        let modifiers = cast
+            .type_name
+            .as_mut()
+            .map(|of| std::mem::take(&mut of.typmods))
+            .unwrap_or_default();
         let keeps = kind == Kind::Numeric;
         let cuts = matches!(name, "varchar" | "bpchar") && !modifiers.is_empty();
         let mut of = self.enc_type_name(kind);
@@ -207,13 +232,19 @@ impl Resolver<'_> {
             funcformat: CoercionForm::CoerceExplicitCall.into(),
             ..FuncCall::default()
         };
-        cast.arg = Some(Box::new(Node { node: Some(NodeEnum::FuncCall(Box::new(call))) }));
+        cast.arg = Some(Box::new(Node {
+            node: Some(NodeEnum::FuncCall(Box::new(call))),
+        }));
     }
 
     /// The confidential type's name, with its schema.
     fn enc_type_name(&self, kind: Kind) -> TypeName {
         let name = format!("enc_{}", kind.base());
-        TypeName { names: vec![name_node(self.catalog.schema()), name_node(&name)], typemod: -1, ..TypeName::default() }
+        TypeName {
+            names: vec![name_node(self.catalog.schema()), name_node(&name)],
+            typemod: -1,
+            ..TypeName::default()
+        }
     }
 
     /// In the second walk, puts a parameter in a marked constant's place.
@@ -225,18 +256,50 @@ impl Resolver<'_> {
             return;
         };
         self.changed = true;
-        let param = Node { node: Some(NodeEnum::ParamRef(ParamRef { number, location: 0 })) };
+        let param = Node {
+            node: Some(NodeEnum::ParamRef(ParamRef {
+                number,
+                location: 0,
+            })),
+        };
         *node = match form {
             Form::Bare => param,
             Form::Typed(kind) => {
-                let cast = TypeCast { arg: Some(Box::new(param)), type_name: Some(self.enc_type_name(kind)), location: 0 };
-                Node { node: Some(NodeEnum::TypeCast(Box::new(cast))) }
+                let cast = TypeCast {
+                    arg: Some(Box::new(param)),
+                    type_name: Some(self.enc_type_name(kind)),
+                    location: 0,
+                };
+                Node {
+                    node: Some(NodeEnum::TypeCast(Box::new(cast))),
+                }
             }
         };
     }
 
+    /// Arithmetic between two constants as one constant. Its parts have been met, and stay unmarked.
+    fn fold(&mut self, node: &mut Node) -> Option<Flow> {
+        let Some(NodeEnum::AExpr(expr)) = node.node.as_ref() else {
+            return None;
+        };
+        if expr.kind() != AExprKind::AexprOp {
+            return None;
+        }
+        let left = literal::of_node(expr.lexpr.as_deref()?)?;
+        let right = literal::of_node(expr.rexpr.as_deref()?)?;
+        let folded = fold::folded(names(&expr.name).last()?, &left, &right)?;
+        let kind = folded.kind();
+        let site = self.meet(SiteKind::Constant(folded));
+        self.replace(node, site);
+        Some(Flow::site(site, kind))
+    }
+
     fn operator(&mut self, expr: &mut AExpr) -> Flow {
-        let name = names(&expr.name).last().copied().unwrap_or_default().to_owned();
+        let name = names(&expr.name)
+            .last()
+            .copied()
+            .unwrap_or_default()
+            .to_owned();
         let left = self.maybe(expr.lexpr.as_mut());
         let right = match expr.rexpr.as_mut().and_then(|node| node.node.as_mut()) {
             // IN and BETWEEN: each of the list is compared with the left side.
@@ -249,7 +312,7 @@ impl Resolver<'_> {
                     return Flow::plain();
                 }
                 flows.push(left);
-                self.combine(&flows);
+                self.compared(&flows);
                 return Flow::plain();
             }
             _ => self.maybe(expr.rexpr.as_mut()),
@@ -269,7 +332,9 @@ impl Resolver<'_> {
             return Flow::plain();
         }
         let kind = match expr.lexpr {
-            Some(_) if expr.kind() == AExprKind::AexprOp => functions::computed(&name, left.kind, right.kind),
+            Some(_) if expr.kind() == AExprKind::AexprOp => {
+                functions::computed(&name, left.kind, right.kind)
+            }
             _ => functions::wider(left.kind, right.kind),
         };
         let out = self.combine(&[left, right]);
@@ -296,9 +361,17 @@ impl Resolver<'_> {
                 Flow::plain()
             }
             _ => {
-                let fields: Vec<Flow> = columns.named.iter().map(|(_, flow)| flow.clone()).collect();
+                let fields: Vec<Flow> =
+                    columns.named.iter().map(|(_, flow)| flow.clone()).collect();
                 let first = columns.at(0);
-                if fields.len() > 1 { Flow { row: Some(fields), ..columns.whole() } } else { first }
+                if fields.len() > 1 {
+                    Flow {
+                        row: Some(fields),
+                        ..columns.whole()
+                    }
+                } else {
+                    first
+                }
             }
         }
     }
@@ -322,7 +395,11 @@ impl Resolver<'_> {
 
     /// A function call.
     pub(crate) fn call(&mut self, call: &mut FuncCall) -> Flow {
-        let name = names(&call.funcname).last().copied().unwrap_or_default().to_owned();
+        let name = names(&call.funcname)
+            .last()
+            .copied()
+            .unwrap_or_default()
+            .to_owned();
         let args = self.each(&mut call.args);
         let mut order = self.each(&mut call.agg_order);
         self.maybe(call.agg_filter.as_mut());
@@ -346,7 +423,10 @@ impl Resolver<'_> {
         if call.agg_within_group {
             data.append(&mut order);
         }
-        let first = data.iter().find(|flow| flow.confidential).and_then(|flow| flow.kind);
+        let first = data
+            .iter()
+            .find(|flow| flow.confidential)
+            .and_then(|flow| flow.kind);
         let out = self.combine(&data);
         if self.applying && out.confidential {
             self.changed |= rename(call, &name);
@@ -354,7 +434,11 @@ impl Resolver<'_> {
         if functions::is_plain(&name) {
             return Flow::plain();
         }
-        Flow { kind: functions::result(&name, first).filter(|_| out.confidential), row: None, ..out }
+        Flow {
+            kind: functions::result(&name, first).filter(|_| out.confidential),
+            row: None,
+            ..out
+        }
     }
 }
 
@@ -374,5 +458,9 @@ fn rename(call: &mut FuncCall, name: &str) -> bool {
 
 /// A part of a name.
 pub(crate) fn name_node(name: &str) -> Node {
-    Node { node: Some(NodeEnum::String(Name { sval: name.to_owned() })) }
+    Node {
+        node: Some(NodeEnum::String(Name {
+            sval: name.to_owned(),
+        })),
+    }
 }

@@ -39,12 +39,20 @@ impl Flow {
 
     /// A confidential value.
     pub(crate) fn confidential(kind: Option<Kind>) -> Self {
-        Self { confidential: true, kind, ..Self::default() }
+        Self {
+            confidential: true,
+            kind,
+            ..Self::default()
+        }
     }
 
     /// A constant, a parameter or a cast.
     pub(crate) fn site(site: usize, kind: Option<Kind>) -> Self {
-        Self { kind, carried: vec![Carried { site, direct: true }], ..Self::default() }
+        Self {
+            kind,
+            carried: vec![Carried { site, direct: true }],
+            ..Self::default()
+        }
     }
 
     /// The same, seen from behind an operator, a function or a subquery.
@@ -88,7 +96,9 @@ impl Columns {
     /// The flow of the column at this place.
     pub(crate) fn at(&self, place: usize) -> Flow {
         let named = self.named.get(place).map(|(_, flow)| flow.clone());
-        named.or_else(|| self.open.clone()).unwrap_or_else(Flow::unknown)
+        named
+            .or_else(|| self.open.clone())
+            .unwrap_or_else(Flow::unknown)
     }
 
     /// Everything together: the flow of the whole row.
@@ -97,7 +107,11 @@ impl Columns {
         for (_, flow) in &self.named {
             whole.join(flow);
         }
-        Flow { kind: None, ..whole }.behind()
+        Flow {
+            kind: None,
+            ..whole
+        }
+        .behind()
     }
 
     /// The same columns under other names, as far as there are any.

@@ -20,12 +20,23 @@ pub(crate) fn structural(name: &str) -> &'static [usize] {
 /// Whether the result is a plain value although arguments are confidential: counts, ranks, truths.
 pub(crate) fn is_plain(name: &str) -> bool {
     const PLAIN: &[&str] = &[
-        "count", "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "pg_typeof", "num_nulls",
-        "num_nonnulls", "grouping",
+        "count",
+        "row_number",
+        "rank",
+        "dense_rank",
+        "percent_rank",
+        "cume_dist",
+        "ntile",
+        "pg_typeof",
+        "num_nulls",
+        "num_nonnulls",
+        "grouping",
     ];
     let truth = |name: &str| {
         let mut named = FUNCTIONS.iter().filter(|function| function.name == name);
-        named.next().is_some_and(|function| function.gives == Gives::Truth)
+        named
+            .next()
+            .is_some_and(|function| function.gives == Gives::Truth)
     };
     PLAIN.contains(&name) || truth(name)
 }
@@ -37,10 +48,16 @@ pub(crate) fn result(name: &str, of: Option<Kind>) -> Option<Kind> {
         return aggregate.gives(of);
     }
     let takes = |arg: &Arg| *arg == Arg::Of(of);
-    let found = FUNCTIONS.iter().find(|function| function.name == name && function.args.iter().any(takes));
+    let found = FUNCTIONS
+        .iter()
+        .find(|function| function.name == name && function.args.iter().any(takes));
     match found.map(|function| function.gives) {
         Some(Gives::Value(kind)) => Some(kind),
-        _ => matches!(name, "lag" | "lead" | "first_value" | "last_value" | "nth_value").then_some(of),
+        _ => matches!(
+            name,
+            "lag" | "lead" | "first_value" | "last_value" | "nth_value"
+        )
+        .then_some(of),
     }
 }
 
@@ -73,7 +90,10 @@ pub(crate) fn extension_name(name: &str) -> Option<&'static str> {
         "ceiling" => "ceil",
         other => other,
     };
-    FUNCTIONS.iter().find(|function| function.name == name).map(|function| function.name)
+    FUNCTIONS
+        .iter()
+        .find(|function| function.name == name)
+        .map(|function| function.name)
 }
 
 /// The kind whose values a type's values are, by the name that PostgreSQL's grammar gives it.
@@ -97,7 +117,24 @@ pub(crate) fn confidential_type(name: &str) -> Option<Kind> {
 pub(crate) fn compares(operator: &str) -> bool {
     matches!(
         operator,
-        "=" | "<>" | "!=" | "<" | ">" | "<=" | ">=" | "~~" | "!~~" | "~~*" | "!~~*" | "~" | "!~" | "~*" | "!~*" | "^@" | "@>" | "<@" | "&&"
+        "=" | "<>"
+            | "!="
+            | "<"
+            | ">"
+            | "<="
+            | ">="
+            | "~~"
+            | "!~~"
+            | "~~*"
+            | "!~~*"
+            | "~"
+            | "!~"
+            | "~*"
+            | "!~*"
+            | "^@"
+            | "@>"
+            | "<@"
+            | "&&"
     )
 }
 
@@ -127,12 +164,16 @@ pub(crate) fn wider(a: Option<Kind>, b: Option<Kind>) -> Option<Kind> {
 pub(crate) fn computed(operator: &str, a: Option<Kind>, b: Option<Kind>) -> Option<Kind> {
     match (operator, a?, b?) {
         ("-", Kind::Date, Kind::Date) => Some(Kind::Int4),
-        ("-", Kind::Timestamp, Kind::Timestamp) | ("-", Kind::Timestamptz, Kind::Timestamptz) => Some(Kind::Interval),
+        ("-", Kind::Timestamp, Kind::Timestamp) | ("-", Kind::Timestamptz, Kind::Timestamptz) => {
+            Some(Kind::Interval)
+        }
         (_, Kind::Date, Kind::Interval) | (_, Kind::Interval, Kind::Date) => Some(Kind::Timestamp),
-        (_, Kind::Interval, other) | (_, other, Kind::Interval) if other != Kind::Interval => match width(other) {
-            Some(_) => Some(Kind::Interval),
-            None => Some(other),
-        },
+        (_, Kind::Interval, other) | (_, other, Kind::Interval) if other != Kind::Interval => {
+            match width(other) {
+                Some(_) => Some(Kind::Interval),
+                None => Some(other),
+            }
+        }
         (_, one, other) => wider(Some(one), Some(other)),
     }
 }

@@ -41,7 +41,10 @@ pub(crate) struct Literal {
 impl std::fmt::Debug for Literal {
     /// Without the value.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Literal").field("token", &self.token).field("location", &self.location).finish_non_exhaustive()
+        f.debug_struct("Literal")
+            .field("token", &self.token)
+            .field("location", &self.location)
+            .finish_non_exhaustive()
     }
 }
 
@@ -50,17 +53,31 @@ impl Literal {
     pub(crate) fn of(constant: &AConst) -> Option<Self> {
         let (token, text) = match constant.val.as_ref().filter(|_| !constant.isnull)? {
             a_const::Val::Ival(number) => (Token::Number(Kind::Int4), number.ival.to_string()),
-            a_const::Val::Fval(number) => (Token::Number(number_kind(&number.fval)), number.fval.clone()),
-            a_const::Val::Boolval(truth) => (Token::Boolean, if truth.boolval { "t" } else { "f" }.to_owned()),
+            a_const::Val::Fval(number) => (
+                Token::Number(number_kind(&number.fval)),
+                number.fval.clone(),
+            ),
+            a_const::Val::Boolval(truth) => (
+                Token::Boolean,
+                if truth.boolval { "t" } else { "f" }.to_owned(),
+            ),
             a_const::Val::Sval(text) => (Token::String, text.sval.clone()),
             a_const::Val::Bsval(bits) => (Token::Bits, bits.bsval.clone()),
         };
-        Some(Self { token, text: Zeroizing::new(text), location: constant.location })
+        Some(Self {
+            token,
+            text: Zeroizing::new(text),
+            location: constant.location,
+        })
     }
 
     /// The same with a type: `date '..'`, `'..'::date`.
     pub(crate) fn typed(mut self, of: &TypeName) -> Self {
-        let name = names(&of.names).last().copied().unwrap_or_default().to_owned();
+        let name = names(&of.names)
+            .last()
+            .copied()
+            .unwrap_or_default()
+            .to_owned();
         let kind = functions::kind_of_type(&name).filter(|_| of.array_bounds.is_empty());
         self.token = match kind {
             Some(kind) if self.modified(kind, &name, &of.typmods) => Token::Typed(kind),
@@ -124,13 +141,19 @@ impl Literal {
         match &self.token {
             Token::String if direct => Ok(Form::Bare),
             Token::String => Ok(Form::Typed(beside.unwrap_or(Kind::Text))),
-            Token::Number(own) if direct && beside.is_some_and(|to| functions::widens(*own, to)) => Ok(Form::Bare),
+            Token::Number(own)
+                if direct && beside.is_some_and(|to| functions::widens(*own, to)) =>
+            {
+                Ok(Form::Bare)
+            }
             Token::Number(own) => Ok(Form::Typed(*own)),
             Token::Boolean if direct && same(Kind::Bool) => Ok(Form::Bare),
             Token::Boolean => Ok(Form::Typed(Kind::Bool)),
             Token::Typed(own) => Ok(Form::Typed(*own)),
             Token::Bits => Err(self.refused("no confidential type holds bit strings")),
-            Token::Foreign(name) => Err(self.refused(&format!("no confidential type stands for {name} as it is written"))),
+            Token::Foreign(name) => Err(self.refused(&format!(
+                "no confidential type stands for {name} as it is written"
+            ))),
         }
     }
 
@@ -162,7 +185,7 @@ impl Literal {
     }
 }
 
-/// The type of a number (scan.l, `process_integer_literal`; parse_node.c, `make_const`).
+/// The type of a number (scan.l, `process_integer_literal`; `parse_node.c`, `make_const`).
 fn number_kind(text: &str) -> Kind {
     if text.parse::<i32>().is_ok() {
         Kind::Int4
@@ -170,6 +193,18 @@ fn number_kind(text: &str) -> Kind {
         Kind::Int8
     } else {
         Kind::Numeric
+    }
+}
+
+/// The constant of a node, with the type of a cast round it.
+pub(crate) fn of_node(node: &Node) -> Option<Literal> {
+    match node.node.as_ref()? {
+        NodeEnum::AConst(constant) => Literal::of(constant),
+        NodeEnum::TypeCast(cast) => {
+            let literal = constant(cast.arg.as_deref()?).and_then(Literal::of)?;
+            Some(literal.typed(cast.type_name.as_ref()?))
+        }
+        _ => None,
     }
 }
 

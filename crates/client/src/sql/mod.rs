@@ -11,13 +11,16 @@
 //! Must not: convert values, or talk to a server.
 
 pub mod catalog;
+mod copy_options;
 mod expr;
 mod flow;
+mod fold;
 mod functions;
 mod literal;
 mod query;
 pub mod refusal;
 mod resolver;
+mod storing;
 mod utility;
 
 use std::collections::BTreeSet;
@@ -27,8 +30,8 @@ use serde_json::Value;
 use strongroom_format::columns::Kind;
 
 use catalog::Catalog;
+pub(crate) use copy_options::{CopyFormat, CopyOptions};
 pub(crate) use literal::Literal;
-pub(crate) use utility::{CopyFormat, CopyOptions};
 use refusal::Refusal;
 use resolver::{Form, Resolver, SiteKind};
 
@@ -60,7 +63,7 @@ pub(crate) struct Copy {
     pub(crate) from: bool,
     /// Kinds of the columns, in the order of the stream. `None` when the query's result is not known.
     pub(crate) columns: Option<Vec<Option<Kind>>>,
-    pub(crate) options: utility::CopyOptions,
+    pub(crate) options: CopyOptions,
 }
 
 /// One statement, as it is to be sent.
@@ -91,7 +94,10 @@ pub(crate) struct Plan {
 /// [`Refusal`]; with its position in `sql`.
 pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<Plan>, Refusal> {
     if sql.len() > STATEMENT_MAX {
-        return Err(Refusal::postgres("54000", "the statement is longer than 64 MiB".to_owned()));
+        return Err(Refusal::postgres(
+            "54000",
+            "the statement is longer than 64 MiB".to_owned(),
+        ));
     }
     let parsed = pg_query::parse(sql, pg_query::ParserOptions::default());
     let tree = match parsed {
@@ -106,11 +112,18 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
     let several = tree.stmts.len() > 1;
     for raw in tree.stmts {
         let text = slice(sql, &raw);
-        let new = raw.stmt.as_deref().filter(|_| several && catalog.is_confidential()).and_then(utility::defined_table);
+        let new = raw
+            .stmt
+            .as_deref()
+            .filter(|_| several && catalog.is_confidential())
+            .and_then(utility::defined_table);
         let known = defined.as_ref().unwrap_or(catalog);
-        plans.push(one(raw, text, version, known, declared).map_err(|refusal| refusal.placed(sql))?);
+        plans
+            .push(one(raw, text, version, known, declared).map_err(|refusal| refusal.placed(sql))?);
         if let Some((schema, name, columns)) = new {
-            defined.get_or_insert_with(|| catalog.clone()).define(&schema, &name, columns);
+            defined
+                .get_or_insert_with(|| catalog.clone())
+                .define(&schema, &name, columns);
         }
     }
     Ok(plans)
@@ -125,9 +138,19 @@ fn slice<'s>(sql: &'s str, raw: &RawStmt) -> &'s str {
     }
 }
 
-fn one(raw: RawStmt, text: &str, version: i32, catalog: &Catalog, declared: usize) -> Result<Plan, Refusal> {
+fn one(
+    raw: RawStmt,
+    text: &str,
+    version: i32,
+    catalog: &Catalog,
+    declared: usize,
+) -> Result<Plan, Refusal> {
     let mut node = raw.stmt.map(|node| *node).unwrap_or_default();
-    let mut plan = Plan { sql: text.to_owned(), effects: utility::effects(&node), ..Plan::default() };
+    let mut plan = Plan {
+        sql: text.to_owned(),
+        effects: utility::effects(&node),
+        ..Plan::default()
+    };
     if !catalog.is_confidential() {
         return Ok(plan);
     }
@@ -156,7 +179,9 @@ fn one(raw: RawStmt, text: &str, version: i32, catalog: &Catalog, declared: usiz
     if let Some(why) = fixed.text {
         return unchangeable(&resolver, why).map(|()| plan);
     }
-    let first = plan.parameters.max(i32::try_from(declared).unwrap_or(i32::MAX));
+    let first = plan
+        .parameters
+        .max(i32::try_from(declared).unwrap_or(i32::MAX));
     let (numbers, constants) = number(&resolver, first);
     plan.constants = constants;
     resolver.begin_applying(numbers);
@@ -170,21 +195,19 @@ fn one(raw: RawStmt, text: &str, version: i32, catalog: &Catalog, declared: usiz
 
 /// A statement whose text the server keeps or reads without parameters: no constant of it may be confidential.
 fn unchangeable(resolver: &Resolver<'_>, why: &'static str) -> Result<(), Refusal> {
-    for site in resolver.sites.iter().filter(|site| site.form.is_some()) {
-        match &site.kind {
-            SiteKind::Constant(literal) => return Err(literal.refused(why)),
-            SiteKind::Parameter(number) => {
-                return Err(Refusal::parameter(usize::try_from(*number).unwrap_or(0), why));
-            }
-            SiteKind::Cast(_) => {
-                return Err(Refusal::statement(
-                    "a confidential value is cast to a base type in a statement that cannot be changed",
-                    "Name the confidential type in the cast.",
-                ));
-            }
+    let Some(site) = resolver.sites.iter().find(|site| site.form.is_some()) else {
+        return Ok(());
+    };
+    Err(match &site.kind {
+        SiteKind::Constant(literal) => literal.refused(why),
+        SiteKind::Parameter(number) => {
+            Refusal::parameter(usize::try_from(*number).unwrap_or(0), why)
         }
-    }
-    Ok(())
+        SiteKind::Cast(_) => Refusal::statement(
+            "a confidential value is cast to a base type in a statement that cannot be changed",
+            "Name the confidential type in the cast.",
+        ),
+    })
 }
 
 /// Gives every marked constant the number of a parameter; equal ones beside values of one kind share theirs, so that an expression in
@@ -212,9 +235,22 @@ fn number(resolver: &Resolver<'_>, first: i32) -> (Vec<Option<i32>>, Vec<Constan
         }
         last = last.saturating_add(1);
         numbers.push(Some(last));
-        constants.push((Constant { number: last, literal: literal.clone() }, form, site.beside));
+        constants.push((
+            Constant {
+                number: last,
+                literal: literal.clone(),
+            },
+            form,
+            site.beside,
+        ));
     }
-    (numbers, constants.into_iter().map(|(constant, ..)| constant).collect())
+    (
+        numbers,
+        constants
+            .into_iter()
+            .map(|(constant, ..)| constant)
+            .collect(),
+    )
 }
 
 /// Q2: whether the resolver has met every constant and every parameter of the tree.
@@ -231,7 +267,11 @@ fn count(node: &Node, resolver: &Resolver<'_>) -> Result<(), Refusal> {
             SiteKind::Cast(_) => {}
         }
     }
-    let mut left = Leftover { constants: &constants, parameters: &parameters, found: None };
+    let mut left = Leftover {
+        constants: &constants,
+        parameters: &parameters,
+        found: None,
+    };
     left.search(&tree);
     left.found.map_or(Ok(()), Err)
 }
@@ -263,11 +303,15 @@ impl Leftover<'_> {
 
     fn constant(&mut self, constant: &Value) {
         let null = constant.get("isnull").and_then(Value::as_bool) == Some(true);
-        let location = constant.get("location").and_then(Value::as_i64).unwrap_or(-1);
+        let location = constant
+            .get("location")
+            .and_then(Value::as_i64)
+            .unwrap_or(-1);
         if !null && !self.constants.contains(&location) {
             let at = i32::try_from(location).unwrap_or(-1);
             let why = "it stands in a construct whose meaning the proxy does not know, beside confidential values";
-            self.found.get_or_insert_with(|| Refusal::constant("here", at, why));
+            self.found
+                .get_or_insert_with(|| Refusal::constant("here", at, why));
         }
     }
 
@@ -275,14 +319,23 @@ impl Leftover<'_> {
         let number = param.get("number").and_then(Value::as_i64).unwrap_or(0);
         if !self.parameters.contains(&number) {
             let why = "it stands in a construct whose meaning the proxy does not know, beside confidential values";
-            self.found.get_or_insert_with(|| Refusal::parameter(usize::try_from(number).unwrap_or(0), why));
+            self.found.get_or_insert_with(|| {
+                Refusal::parameter(usize::try_from(number).unwrap_or(0), why)
+            });
         }
     }
 }
 
 fn write(node: Node, version: i32) -> Result<String, Refusal> {
-    let raw = RawStmt { stmt: Some(Box::new(node)), stmt_location: 0, stmt_len: 0 };
-    let tree = ParseResult { version, stmts: vec![raw] };
+    let raw = RawStmt {
+        stmt: Some(Box::new(node)),
+        stmt_location: 0,
+        stmt_len: 0,
+    };
+    let tree = ParseResult {
+        version,
+        stmts: vec![raw],
+    };
     tree.deparse(pg_query::DeparseOptions::default())
         .map_err(|_| Refusal::syntax("the statement cannot be written back as SQL"))
 }

@@ -4,8 +4,7 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    Alias, DeleteStmt, InsertStmt, MergeStmt, Node, OnConflictClause, RangeFunction, RangeVar, ReturningClause, SelectStmt,
-    SetOperation, UpdateStmt, WithClause,
+    Alias, Node, RangeFunction, RangeVar, ReturningClause, SelectStmt, SetOperation, WithClause,
 };
 
 use super::flow::{Columns, Flow};
@@ -71,7 +70,10 @@ impl Resolver<'_> {
         let Some(scope) = self.scopes.pop() else {
             return walk(self);
         };
-        let output = Source { alias: String::new(), columns: columns.clone() };
+        let output = Source {
+            alias: String::new(),
+            columns: columns.clone(),
+        };
         self.scopes.push(vec![output]);
         self.scopes.push(scope);
         walk(self);
@@ -81,15 +83,29 @@ impl Resolver<'_> {
     }
 
     fn set_operation(&mut self, select: &mut SelectStmt) -> Columns {
-        let left = select.larg.as_mut().map(|side| self.select(side)).unwrap_or_default();
-        let right = select.rarg.as_mut().map(|side| self.select(side)).unwrap_or_default();
+        let left = select
+            .larg
+            .as_mut()
+            .map(|side| self.select(side))
+            .unwrap_or_default();
+        let right = select
+            .rarg
+            .as_mut()
+            .map(|side| self.select(side))
+            .unwrap_or_default();
         let (left, right) = (left.behind(), right.behind());
-        let mut columns = Columns { named: Vec::new(), open: left.open.clone().or_else(|| right.open.clone()) };
+        let mut columns = Columns {
+            named: Vec::new(),
+            open: left.open.clone().or_else(|| right.open.clone()),
+        };
         for (at, (name, flow)) in left.named.iter().enumerate() {
             let met = self.combine(&[flow.clone(), right.at(at)]);
             columns.named.push((name.clone(), met));
         }
-        self.scopes.push(vec![Source { alias: String::new(), columns: columns.clone() }]);
+        self.scopes.push(vec![Source {
+            alias: String::new(),
+            columns: columns.clone(),
+        }]);
         self.each(&mut select.sort_clause);
         self.scopes.pop();
         columns
@@ -113,10 +129,13 @@ impl Resolver<'_> {
         }
         let named = columns.into_iter().enumerate();
         let named = named.map(|(at, flow)| (format!("column{}", at.saturating_add(1)), flow));
-        Columns { named: named.collect(), open: None }
+        Columns {
+            named: named.collect(),
+            open: None,
+        }
     }
 
-    fn with(&mut self, with: Option<&mut WithClause>) {
+    pub(super) fn with(&mut self, with: Option<&mut WithClause>) {
         let Some(with) = with else {
             return;
         };
@@ -124,7 +143,10 @@ impl Resolver<'_> {
             let Some(NodeEnum::CommonTableExpr(cte)) = cte.node.as_mut() else {
                 continue;
             };
-            let aliases: Vec<String> = names(&cte.aliascolnames).into_iter().map(str::to_owned).collect();
+            let aliases: Vec<String> = names(&cte.aliascolnames)
+                .into_iter()
+                .map(str::to_owned)
+                .collect();
             let Some(query) = cte.ctequery.as_mut() else {
                 continue;
             };
@@ -134,7 +156,10 @@ impl Resolver<'_> {
                 self.statement(query).unwrap_or_default()
             };
             let columns = columns.behind().renamed(aliases.iter().map(String::as_str));
-            self.ctes.push(Cte { name: cte.ctename.clone(), columns });
+            self.ctes.push(Cte {
+                name: cte.ctename.clone(),
+                columns,
+            });
         }
     }
 
@@ -146,12 +171,28 @@ impl Resolver<'_> {
         if select.op() == SetOperation::SetopNone || select.with_clause.is_some() {
             return self.select(select);
         }
-        let first = select.larg.as_mut().map(|side| self.select(side)).unwrap_or_default().behind();
+        let first = select
+            .larg
+            .as_mut()
+            .map(|side| self.select(side))
+            .unwrap_or_default()
+            .behind();
         let own = first.clone().renamed(aliases.iter().map(String::as_str));
-        self.ctes.push(Cte { name: name.to_owned(), columns: own });
-        let second = select.rarg.as_mut().map(|side| self.select(side)).unwrap_or_default().behind();
+        self.ctes.push(Cte {
+            name: name.to_owned(),
+            columns: own,
+        });
+        let second = select
+            .rarg
+            .as_mut()
+            .map(|side| self.select(side))
+            .unwrap_or_default()
+            .behind();
         self.ctes.pop();
-        let mut columns = Columns { named: Vec::new(), open: first.open.clone() };
+        let mut columns = Columns {
+            named: Vec::new(),
+            open: first.open.clone(),
+        };
         for (at, (name, flow)) in first.named.iter().enumerate() {
             let met = self.combine(&[flow.clone(), second.at(at)]);
             columns.named.push((name.clone(), met));
@@ -162,7 +203,7 @@ impl Resolver<'_> {
     /// The items of a FROM or USING clause, into the innermost scope.
     pub(crate) fn from(&mut self, items: &mut [Node]) {
         for item in items {
-            self.from_item(item);
+            self.source(item);
         }
     }
 
@@ -172,7 +213,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn from_item(&mut self, item: &mut Node) {
+    pub(super) fn source(&mut self, item: &mut Node) {
         match item.node.as_mut() {
             Some(NodeEnum::RangeVar(range)) => {
                 let (alias, columns) = self.range(range);
@@ -189,11 +230,14 @@ impl Resolver<'_> {
                 let (alias, columns) = aliased(sub.alias.as_ref(), "", columns);
                 self.add(alias, columns);
             }
-            Some(NodeEnum::RangeFunction(function)) => self.from_function(function),
+            Some(NodeEnum::RangeFunction(function)) => self.function(function),
             Some(NodeEnum::JoinExpr(join)) => {
                 let before = self.scopes.last().map_or(0, Vec::len);
-                for side in [join.larg.as_mut(), join.rarg.as_mut()].into_iter().flatten() {
-                    self.from_item(side);
+                for side in [join.larg.as_mut(), join.rarg.as_mut()]
+                    .into_iter()
+                    .flatten()
+                {
+                    self.source(side);
                 }
                 self.maybe(join.quals.as_mut());
                 if let Some(alias) = &join.alias {
@@ -204,11 +248,17 @@ impl Resolver<'_> {
                 self.each(&mut sample.args);
                 self.maybe(sample.repeatable.as_mut());
                 if let Some(relation) = sample.relation.as_mut() {
-                    self.from_item(relation);
+                    self.source(relation);
                 }
             }
             // XMLTABLE, JSON_TABLE: their constants are found by the count.
-            _ => self.add(String::new(), Columns { named: Vec::new(), open: Some(Flow::unknown()) }),
+            _ => self.add(
+                String::new(),
+                Columns {
+                    named: Vec::new(),
+                    open: Some(Flow::unknown()),
+                },
+            ),
         }
     }
 
@@ -226,7 +276,7 @@ impl Resolver<'_> {
         self.add(alias, columns);
     }
 
-    fn from_function(&mut self, range: &mut RangeFunction) {
+    fn function(&mut self, range: &mut RangeFunction) {
         let mut whole = Flow::plain();
         let mut name = String::new();
         for function in &mut range.functions {
@@ -235,24 +285,31 @@ impl Resolver<'_> {
                 && let Some(call) = parts.items.first_mut()
             {
                 if let Some(NodeEnum::FuncCall(call)) = call.node.as_ref() {
-                    name = names(&call.funcname).last().copied().unwrap_or_default().to_owned();
+                    name = names(&call.funcname)
+                        .last()
+                        .copied()
+                        .unwrap_or_default()
+                        .to_owned();
                 }
                 let flow = self.expr(call);
                 whole.join(&flow);
             }
         }
-        let columns = Columns { named: Vec::new(), open: Some(whole.behind()) };
+        let columns = Columns {
+            named: Vec::new(),
+            open: Some(whole.behind()),
+        };
         let (alias, columns) = aliased(range.alias.as_ref(), &name, columns);
         self.add(alias, columns);
     }
 
-    fn range(&mut self, range: &RangeVar) -> (String, Columns) {
+    pub(super) fn range(&mut self, range: &RangeVar) -> (String, Columns) {
         let columns = self.relation(&range.schemaname, &range.relname);
         aliased(range.alias.as_ref(), &range.relname, columns)
     }
 
     /// A target list: the result's columns.
-    fn targets(&mut self, targets: &mut [Node]) -> Columns {
+    pub(super) fn targets(&mut self, targets: &mut [Node]) -> Columns {
         let mut columns = Columns::default();
         for target in targets {
             let Some(NodeEnum::ResTarget(target)) = target.node.as_mut() else {
@@ -262,199 +319,31 @@ impl Resolver<'_> {
                 continue;
             };
             if let Some(NodeEnum::ColumnRef(column)) = value.node.as_ref()
-                && matches!(column.fields.last().and_then(|field| field.node.as_ref()), Some(NodeEnum::AStar(_)))
+                && matches!(
+                    column.fields.last().and_then(|field| field.node.as_ref()),
+                    Some(NodeEnum::AStar(_))
+                )
             {
                 let all = self.star(names(&column.fields).last().copied());
                 columns.named.extend(all.named);
                 columns.open = columns.open.or(all.open);
                 continue;
             }
-            let name = if target.name.is_empty() { figured(value) } else { target.name.clone() };
+            let name = if target.name.is_empty() {
+                figured(value)
+            } else {
+                target.name.clone()
+            };
             let flow = self.expr(value);
             columns.named.push((name, flow));
         }
         columns
     }
 
-    fn returning(&mut self, clause: Option<&mut ReturningClause>) -> Columns {
-        clause.map(|clause| self.targets(&mut clause.exprs)).unwrap_or_default()
-    }
-
-    fn insert(&mut self, insert: &mut InsertStmt) -> Columns {
-        let visible = self.ctes.len();
-        self.with(insert.with_clause.as_mut());
-        let range = insert.relation.clone().unwrap_or_default();
-        // A common table expression is no target.
-        let hidden = std::mem::take(&mut self.ctes);
-        let (alias, target) = self.range(&range);
-        self.ctes = hidden;
-        let chosen: Vec<Flow> = if insert.cols.is_empty() {
-            target.named.iter().map(|(_, flow)| flow.clone()).collect()
-        } else {
-            let column = |node: &Node| match node.node.as_ref() {
-                Some(NodeEnum::ResTarget(column)) => target.find(&column.name).or_else(|| target.open.clone()),
-                _ => None,
-            };
-            insert.cols.iter().map(|node| column(node).unwrap_or_else(Flow::unknown)).collect()
-        };
-        let chosen = Chosen { columns: chosen, open: target.open.clone() };
-        if let Some(NodeEnum::SelectStmt(select)) = insert.select_stmt.as_mut().and_then(|node| node.node.as_mut()) {
-            self.store(select, &chosen);
-        }
-        self.scopes.push(vec![Source { alias, columns: target.clone() }]);
-        if let Some(clause) = insert.on_conflict_clause.as_mut() {
-            self.on_conflict(clause, &target);
-        }
-        let columns = self.returning(insert.returning_clause.as_mut());
-        self.scopes.pop();
-        self.ctes.truncate(visible);
-        columns
-    }
-
-    /// What is inserted, value by value for VALUES, so that an untyped constant stands directly before its column.
-    fn store(&mut self, select: &mut SelectStmt, chosen: &Chosen) {
-        if select.values_lists.is_empty() || select.with_clause.is_some() {
-            let columns = self.select(select);
-            let columns = if select.op() == SetOperation::SetopNone { columns.behind() } else { columns };
-            for at in 0..columns.named.len() {
-                self.assign(&chosen.at(at), &columns.at(at));
-            }
-            return;
-        }
-        for row in &mut select.values_lists {
-            if let Some(NodeEnum::List(row)) = row.node.as_mut() {
-                for (at, value) in row.items.iter_mut().enumerate() {
-                    let flow = self.expr(value);
-                    self.assign(&chosen.at(at), &flow);
-                }
-            }
-        }
-        self.maybe(select.limit_offset.as_mut());
-        self.maybe(select.limit_count.as_mut());
-        self.each(&mut select.sort_clause);
-    }
-
-    fn on_conflict(&mut self, clause: &mut OnConflictClause, target: &Columns) {
-        if let Some(infer) = clause.infer.as_mut() {
-            for element in &mut infer.index_elems {
-                if let Some(NodeEnum::IndexElem(element)) = element.node.as_mut() {
-                    self.maybe(element.expr.as_mut());
-                }
-            }
-            self.maybe(infer.where_clause.as_mut());
-        }
-        if let Some(scope) = self.scopes.last_mut() {
-            scope.push(Source { alias: "excluded".to_owned(), columns: target.clone() });
-        }
-        self.set(&mut clause.target_list, target);
-        self.maybe(clause.where_clause.as_mut());
-        if let Some(scope) = self.scopes.last_mut() {
-            scope.pop();
-        }
-    }
-
-    /// `SET a = .., (b, c) = ..`.
-    fn set(&mut self, targets: &mut [Node], relation: &Columns) {
-        let mut row: Vec<Flow> = Vec::new();
-        for target in targets {
-            let Some(NodeEnum::ResTarget(target)) = target.node.as_mut() else {
-                continue;
-            };
-            let column = relation.find(&target.name).or_else(|| relation.open.clone()).unwrap_or_else(Flow::unknown);
-            let Some(value) = target.val.as_mut() else {
-                continue;
-            };
-            let flow = match value.node.as_mut() {
-                // The source stands in the tree once for each column; the first one is what is written back.
-                Some(NodeEnum::MultiAssignRef(part)) => {
-                    if part.colno == 1 {
-                        let whole = self.maybe(part.source.as_mut());
-                        row = whole.row.clone().unwrap_or_else(|| vec![whole]);
-                    }
-                    let at = usize::try_from(part.colno).unwrap_or(1).saturating_sub(1);
-                    row.get(at).cloned().unwrap_or_else(Flow::unknown)
-                }
-                _ => self.expr(value),
-            };
-            self.assign(&column, &flow);
-        }
-    }
-
-    fn update(&mut self, update: &mut UpdateStmt) -> Columns {
-        let visible = self.ctes.len();
-        self.with(update.with_clause.as_mut());
-        let range = update.relation.clone().unwrap_or_default();
-        let (alias, target) = self.range(&range);
-        self.scopes.push(vec![Source { alias, columns: target.clone() }]);
-        self.from(&mut update.from_clause);
-        self.set(&mut update.target_list, &target);
-        self.maybe(update.where_clause.as_mut());
-        let columns = self.returning(update.returning_clause.as_mut());
-        self.scopes.pop();
-        self.ctes.truncate(visible);
-        columns
-    }
-
-    fn delete(&mut self, delete: &mut DeleteStmt) -> Columns {
-        let visible = self.ctes.len();
-        self.with(delete.with_clause.as_mut());
-        let range = delete.relation.clone().unwrap_or_default();
-        let (alias, target) = self.range(&range);
-        self.scopes.push(vec![Source { alias, columns: target }]);
-        self.from(&mut delete.using_clause);
-        self.maybe(delete.where_clause.as_mut());
-        let columns = self.returning(delete.returning_clause.as_mut());
-        self.scopes.pop();
-        self.ctes.truncate(visible);
-        columns
-    }
-
-    fn merge(&mut self, merge: &mut MergeStmt) -> Columns {
-        let visible = self.ctes.len();
-        self.with(merge.with_clause.as_mut());
-        let range = merge.relation.clone().unwrap_or_default();
-        let (alias, target) = self.range(&range);
-        self.scopes.push(vec![Source { alias, columns: target.clone() }]);
-        if let Some(source) = merge.source_relation.as_mut() {
-            self.from_item(source);
-        }
-        self.maybe(merge.join_condition.as_mut());
-        for clause in &mut merge.merge_when_clauses {
-            let Some(NodeEnum::MergeWhenClause(clause)) = clause.node.as_mut() else {
-                continue;
-            };
-            self.maybe(clause.condition.as_mut());
-            if clause.values.is_empty() {
-                self.set(&mut clause.target_list, &target);
-                continue;
-            }
-            for (at, value) in clause.values.iter_mut().enumerate() {
-                let named = clause.target_list.get(at).and_then(|node| match node.node.as_ref() {
-                    Some(NodeEnum::ResTarget(column)) => target.find(&column.name),
-                    _ => None,
-                });
-                let column = named.unwrap_or_else(|| target.at(at));
-                let flow = self.expr(value);
-                self.assign(&column, &flow);
-            }
-        }
-        let columns = self.returning(merge.returning_clause.as_mut());
-        self.scopes.pop();
-        self.ctes.truncate(visible);
-        columns
-    }
-}
-
-/// The columns that an INSERT fills, in order.
-struct Chosen {
-    columns: Vec<Flow>,
-    open: Option<Flow>,
-}
-
-impl Chosen {
-    fn at(&self, place: usize) -> Flow {
-        let known = self.columns.get(place).cloned();
-        known.or_else(|| self.open.clone()).unwrap_or_else(Flow::unknown)
+    pub(super) fn returning(&mut self, clause: Option<&mut ReturningClause>) -> Columns {
+        clause
+            .map(|clause| self.targets(&mut clause.exprs))
+            .unwrap_or_default()
     }
 }
 
@@ -466,35 +355,68 @@ fn aliased(alias: Option<&Alias>, name: &str, mut columns: Columns) -> (String, 
     let given = names(&alias.colnames);
     // Columns of a function get their names here only.
     if let (true, Some(open)) = (columns.named.is_empty(), columns.open.clone()) {
-        columns.named = given.iter().map(|name| ((*name).to_owned(), open.clone())).collect();
+        columns.named = given
+            .iter()
+            .map(|name| ((*name).to_owned(), open.clone()))
+            .collect();
     }
     (alias.aliasname.clone(), columns.renamed(given.into_iter()))
 }
 
-/// The name that PostgreSQL gives a column without one (parse_target.c, `FigureColname`), as far as it can be referred to.
+/// The name that PostgreSQL gives a column without one (`parse_target.c`, `FigureColname`), as far as it can be referred to.
 fn figured(node: &Node) -> String {
     match node.node.as_ref() {
-        Some(NodeEnum::ColumnRef(column)) => names(&column.fields).last().copied().unwrap_or_default().to_owned(),
-        Some(NodeEnum::FuncCall(call)) => names(&call.funcname).last().copied().unwrap_or_default().to_owned(),
+        Some(NodeEnum::ColumnRef(column)) => names(&column.fields)
+            .last()
+            .copied()
+            .unwrap_or_default()
+            .to_owned(),
+        Some(NodeEnum::FuncCall(call)) => names(&call.funcname)
+            .last()
+            .copied()
+            .unwrap_or_default()
+            .to_owned(),
         Some(NodeEnum::TypeCast(cast)) => {
-            let inner = cast.arg.as_deref().map(figured).filter(|name| name != "?column?");
-            let own = || cast.type_name.as_ref().and_then(|of| names(&of.names).last().map(|name| (*name).to_owned()));
+            let inner = cast
+                .arg
+                .as_deref()
+                .map(figured)
+                .filter(|name| name != "?column?");
+            let own = || {
+                cast.type_name
+                    .as_ref()
+                    .and_then(|of| names(&of.names).last().map(|name| (*name).to_owned()))
+            };
             inner.or_else(own).unwrap_or_default()
         }
         Some(NodeEnum::CollateClause(of)) => of.arg.as_deref().map(figured).unwrap_or_default(),
         Some(NodeEnum::CaseExpr(case)) => {
-            let inner = case.defresult.as_deref().map(figured).filter(|name| name != "?column?");
+            let inner = case
+                .defresult
+                .as_deref()
+                .map(figured)
+                .filter(|name| name != "?column?");
             inner.unwrap_or_else(|| "case".to_owned())
         }
         Some(NodeEnum::CoalesceExpr(_)) => "coalesce".to_owned(),
-        Some(NodeEnum::SubLink(link)) => match link.subselect.as_ref().and_then(|node| node.node.as_ref()) {
-            Some(NodeEnum::SelectStmt(select)) => match select.target_list.first().and_then(|node| node.node.as_ref()) {
-                Some(NodeEnum::ResTarget(target)) if !target.name.is_empty() => target.name.clone(),
-                Some(NodeEnum::ResTarget(target)) => target.val.as_deref().map(figured).unwrap_or_default(),
+        Some(NodeEnum::SubLink(link)) => {
+            match link.subselect.as_ref().and_then(|node| node.node.as_ref()) {
+                Some(NodeEnum::SelectStmt(select)) => match select
+                    .target_list
+                    .first()
+                    .and_then(|node| node.node.as_ref())
+                {
+                    Some(NodeEnum::ResTarget(target)) if !target.name.is_empty() => {
+                        target.name.clone()
+                    }
+                    Some(NodeEnum::ResTarget(target)) => {
+                        target.val.as_deref().map(figured).unwrap_or_default()
+                    }
+                    _ => String::new(),
+                },
                 _ => String::new(),
-            },
-            _ => String::new(),
-        },
+            }
+        }
         _ => "?column?".to_owned(),
     }
 }

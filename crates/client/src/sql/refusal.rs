@@ -24,7 +24,13 @@ const HINT_PLAIN: &str = "Compare it with a column of the database's own types e
 
 impl Refusal {
     fn new(sqlstate: &'static str, message: String) -> Self {
-        Self { sqlstate, message, hint: None, position: None, offset: None }
+        Self {
+            sqlstate,
+            message,
+            hint: None,
+            position: None,
+            offset: None,
+        }
     }
 
     /// SR-8101: a constant of a confidential expression would reach the server in clear.
@@ -32,7 +38,10 @@ impl Refusal {
         Self {
             hint: Some(HINT_PLAIN),
             offset: usize::try_from(location).ok(),
-            ..Self::new("SR101", format!("the constant {shown} would reach the server in clear: {why} (SR-8101)"))
+            ..Self::new(
+                "SR101",
+                format!("the constant {shown} would reach the server in clear: {why} (SR-8101)"),
+            )
         }
     }
 
@@ -40,13 +49,19 @@ impl Refusal {
     pub(crate) fn parameter(number: usize, why: &str) -> Self {
         Self {
             hint: Some(HINT_PLAIN),
-            ..Self::new("SR102", format!("the parameter ${number} would reach the server in clear: {why} (SR-8102)"))
+            ..Self::new(
+                "SR102",
+                format!("the parameter ${number} would reach the server in clear: {why} (SR-8102)"),
+            )
         }
     }
 
     /// SR-8103: a statement of a kind that cannot be sent without giving something away.
     pub(crate) fn statement(what: &str, hint: &'static str) -> Self {
-        Self { hint: Some(hint), ..Self::new("SR103", format!("{what} (SR-8103)")) }
+        Self {
+            hint: Some(hint),
+            ..Self::new("SR103", format!("{what} (SR-8103)"))
+        }
     }
 
     /// PostgreSQL's parser does not take the statement: it is not sent, because nobody knows what is in it.
@@ -66,9 +81,13 @@ impl Refusal {
 
     /// SR-8106: the server says of a pinned column that it is plain.
     pub(crate) fn denied(column: &impl fmt::Display) -> Self {
-        const HINT: &str = "The column was changed, or the server lies: nothing is sent until the two agree.";
+        const HINT: &str =
+            "The column was changed, or the server lies: nothing is sent until the two agree.";
         let message = format!("the server says that {column} is not confidential (SR-8106)");
-        Self { hint: Some(HINT), ..Self::new("SR106", message) }
+        Self {
+            hint: Some(HINT),
+            ..Self::new("SR106", message)
+        }
     }
 
     /// An error that the server would give, given here because the server is not asked.

@@ -11,6 +11,7 @@ use strongroom_format::columns::Kind;
 
 use super::catalog::Catalog;
 use super::flow::{Carried, Columns, Flow};
+use super::fold;
 use super::functions;
 use super::literal::Literal;
 use super::refusal::Refusal;
@@ -110,14 +111,22 @@ impl<'a> Resolver<'a> {
         let site = self.met;
         self.met = self.met.saturating_add(1);
         if !self.applying {
-            self.sites.push(Site { kind, form: None, beside: None });
+            self.sites.push(Site {
+                kind,
+                form: None,
+                beside: None,
+            });
         }
         site
     }
 
     /// How the site is to be written, in the second walk.
     pub(crate) fn form(&self, site: usize) -> Option<Form> {
-        if self.applying { self.sites.get(site)?.form } else { None }
+        if self.applying {
+            self.sites.get(site)?.form
+        } else {
+            None
+        }
     }
 
     /// Values that meet in one operation: if one is confidential, everything that flows into the others is marked.
@@ -133,7 +142,9 @@ impl<'a> Resolver<'a> {
                 self.mark_all(&flow.carried, beside);
             }
         }
-        out.kind = flows.iter().fold(None, |kind, flow| functions::wider(kind, flow.kind));
+        out.kind = flows
+            .iter()
+            .fold(None, |kind, flow| functions::wider(kind, flow.kind));
         if confidential {
             out.carried.clear();
         }
@@ -148,10 +159,29 @@ impl<'a> Resolver<'a> {
                     self.compare(left, right);
                 }
             }
-            _ => {
-                self.combine(&[one.clone(), other.clone()]);
+            _ => self.compared(&[one.clone(), other.clone()]),
+        }
+    }
+
+    /// Values that are compared: what comes out is plain.
+    pub(crate) fn compared(&mut self, flows: &[Flow]) {
+        let theirs = flows.iter().filter(|flow| flow.confidential);
+        let dates =
+            theirs.clone().count() > 0 && theirs.clone().all(|flow| flow.kind == Some(Kind::Date));
+        for carried in flows
+            .iter()
+            .flat_map(|flow| &flow.carried)
+            .filter(|carried| dates && carried.direct)
+        {
+            if let Some(Site {
+                kind: SiteKind::Constant(literal),
+                ..
+            }) = self.sites.get_mut(carried.site)
+            {
+                fold::as_day(literal);
             }
         }
+        self.combine(flows);
     }
 
     /// A value is stored in a column, or passed where a confidential value is expected.
@@ -212,7 +242,11 @@ impl<'a> Resolver<'a> {
                 };
                 self.touched |= flow.confidential;
                 // Of several relations of this name any may be meant: what is confidential in one counts.
-                match all.named.iter_mut().find(|(known, _)| *known == column.name) {
+                match all
+                    .named
+                    .iter_mut()
+                    .find(|(known, _)| *known == column.name)
+                {
                     Some((_, known)) => known.join(&flow),
                     None => all.named.push((column.name.clone(), flow)),
                 }
@@ -240,7 +274,10 @@ impl<'a> Resolver<'a> {
     fn unqualified(&self, column: &str) -> Flow {
         for scope in self.scopes.iter().rev() {
             let mut found: Option<Flow> = None;
-            for flow in scope.iter().filter_map(|source| source.columns.find(column)) {
+            for flow in scope
+                .iter()
+                .filter_map(|source| source.columns.find(column))
+            {
                 match &mut found {
                     Some(found) => found.join(&flow),
                     None => found = Some(flow),
@@ -253,29 +290,46 @@ impl<'a> Resolver<'a> {
             if let Some(source) = scope.iter().find(|source| source.alias == column) {
                 return source.columns.whole();
             }
-            let open = scope.iter().filter_map(|source| source.columns.open.as_ref());
+            let open = scope
+                .iter()
+                .filter_map(|source| source.columns.open.as_ref());
             let mut open = open.peekable();
             if open.peek().is_some() {
                 return merged(open);
             }
         }
-        if is_system_column(column) { Flow::plain() } else { Flow::unknown() }
+        if is_system_column(column) {
+            Flow::plain()
+        } else {
+            Flow::unknown()
+        }
     }
 
     fn qualified(&self, source: &str, column: &str) -> Flow {
         for scope in self.scopes.iter().rev() {
-            let mut named = scope.iter().filter(|known| known.alias == source).peekable();
+            let mut named = scope
+                .iter()
+                .filter(|known| known.alias == source)
+                .peekable();
             if named.peek().is_none() {
                 continue;
             }
             for source in named {
-                if let Some(found) = source.columns.find(column).or_else(|| source.columns.open.clone()) {
+                if let Some(found) = source
+                    .columns
+                    .find(column)
+                    .or_else(|| source.columns.open.clone())
+                {
                     return found;
                 }
             }
             break;
         }
-        if is_system_column(column) { Flow::plain() } else { Flow::unknown() }
+        if is_system_column(column) {
+            Flow::plain()
+        } else {
+            Flow::unknown()
+        }
     }
 
     /// Every column in sight of the innermost scope, or of one of its sources: `*`, `t.*`.
@@ -305,7 +359,10 @@ fn merged<'f>(flows: impl Iterator<Item = &'f Flow>) -> Flow {
 
 /// PostgreSQL's system columns (src/backend/catalog/heap.c, `SysAtt`).
 fn is_system_column(name: &str) -> bool {
-    matches!(name, "ctid" | "oid" | "tableoid" | "xmin" | "xmax" | "cmin" | "cmax")
+    matches!(
+        name,
+        "ctid" | "oid" | "tableoid" | "xmin" | "xmax" | "cmin" | "cmax"
+    )
 }
 
 /// The strings in a list of names.

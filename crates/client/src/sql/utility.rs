@@ -4,38 +4,19 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AlterTableStmt, ColumnDef, Constraint, CopyStmt, CreateStmt, DefElem, Node, ObjectType, RangeVar, TypeName,
+    AlterTableStmt, ColumnDef, Constraint, CopyStmt, CreateStmt, Node, ObjectType, RangeVar,
+    TypeName,
 };
 use serde_json::Value;
 use strongroom_format::columns::Kind;
 
 use super::catalog::Column;
+use super::copy_options::options;
 use super::flow::{Columns, Flow};
 use super::functions;
 use super::refusal::Refusal;
 use super::resolver::{Resolver, Source, names};
 use super::{Copy, Effects, Plan};
-
-/// How COPY writes values.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CopyOptions {
-    pub(crate) format: CopyFormat,
-    pub(crate) delimiter: u8,
-    pub(crate) null: Vec<u8>,
-    pub(crate) quote: u8,
-    pub(crate) escape: u8,
-    pub(crate) header: bool,
-    /// An option that the proxy does not carry out: FORCE_QUOTE, ENCODING, and so on.
-    pub(crate) other: Option<String>,
-}
-
-/// COPY's formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CopyFormat {
-    Text,
-    Csv,
-    Binary,
-}
 
 /// What is fixed about a statement.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,7 +29,6 @@ pub(crate) struct Fixed {
 
 const KEPT: &str = "the server keeps the text of this statement, and parameters cannot stand in it";
 const NO_PARAMETERS: &str = "parameters cannot stand in this statement";
-const HINT_PROTOCOL: &str = "Use the driver's own prepared statements: their parameters are encrypted.";
 const HINT_DIRECT: &str = "Run it over a connection that does not go through the proxy if the server may see the constants.";
 
 /// What the statement does besides its result.
@@ -57,15 +37,29 @@ pub(crate) fn effects(node: &Node) -> Effects {
     match node.node.as_ref() {
         Some(NodeEnum::SelectStmt(select)) => effects.defines = select.into_clause.is_some(),
         Some(
-            NodeEnum::InsertStmt(_) | NodeEnum::UpdateStmt(_) | NodeEnum::DeleteStmt(_) | NodeEnum::MergeStmt(_)
-            | NodeEnum::CopyStmt(_) | NodeEnum::VariableSetStmt(_) | NodeEnum::LockStmt(_) | NodeEnum::NotifyStmt(_)
-            | NodeEnum::ListenStmt(_) | NodeEnum::UnlistenStmt(_) | NodeEnum::DeclareCursorStmt(_)
-            | NodeEnum::ClosePortalStmt(_) | NodeEnum::PrepareStmt(_) | NodeEnum::VacuumStmt(_) | NodeEnum::CheckPointStmt(_),
+            NodeEnum::InsertStmt(_)
+            | NodeEnum::UpdateStmt(_)
+            | NodeEnum::DeleteStmt(_)
+            | NodeEnum::MergeStmt(_)
+            | NodeEnum::CopyStmt(_)
+            | NodeEnum::VariableSetStmt(_)
+            | NodeEnum::LockStmt(_)
+            | NodeEnum::NotifyStmt(_)
+            | NodeEnum::ListenStmt(_)
+            | NodeEnum::UnlistenStmt(_)
+            | NodeEnum::DeclareCursorStmt(_)
+            | NodeEnum::ClosePortalStmt(_)
+            | NodeEnum::PrepareStmt(_)
+            | NodeEnum::VacuumStmt(_)
+            | NodeEnum::CheckPointStmt(_),
         )
         | None => {}
         Some(NodeEnum::TransactionStmt(_)) => effects.utility = true,
         Some(
-            NodeEnum::FetchStmt(_) | NodeEnum::ExecuteStmt(_) | NodeEnum::ExplainStmt(_) | NodeEnum::VariableShowStmt(_)
+            NodeEnum::FetchStmt(_)
+            | NodeEnum::ExecuteStmt(_)
+            | NodeEnum::ExplainStmt(_)
+            | NodeEnum::VariableShowStmt(_)
             | NodeEnum::CallStmt(_),
         ) => effects.utility = true,
         Some(NodeEnum::DeallocateStmt(_) | NodeEnum::DiscardStmt(_)) => effects.deallocates = true,
@@ -78,13 +72,19 @@ pub(crate) fn effects(node: &Node) -> Effects {
 ///
 /// # Errors
 /// The statement is refused whatever its constants are.
-pub(crate) fn walk(resolver: &mut Resolver<'_>, node: &mut Node, plan: &mut Plan) -> Result<Fixed, Refusal> {
+pub(crate) fn walk(
+    resolver: &mut Resolver<'_>,
+    node: &mut Node,
+    plan: &mut Plan,
+) -> Result<Fixed, Refusal> {
     if resolver.statement(node).is_some() {
         return Ok(Fixed::default());
     }
     match node.node.as_mut() {
         Some(NodeEnum::ExplainStmt(explain)) => inner(resolver, explain.query.as_deref_mut(), plan),
-        Some(NodeEnum::DeclareCursorStmt(cursor)) => inner(resolver, cursor.query.as_deref_mut(), plan),
+        Some(NodeEnum::DeclareCursorStmt(cursor)) => {
+            inner(resolver, cursor.query.as_deref_mut(), plan)
+        }
         Some(NodeEnum::CreateTableAsStmt(create)) => {
             let mut fixed = inner(resolver, create.query.as_deref_mut(), plan)?;
             if create.objtype() == ObjectType::ObjectMatview {
@@ -100,23 +100,38 @@ pub(crate) fn walk(resolver: &mut Resolver<'_>, node: &mut Node, plan: &mut Plan
         }
         Some(NodeEnum::PrepareStmt(prepare)) => {
             inner(resolver, prepare.query.as_deref_mut(), plan)?;
-            Ok(Fixed { text: Some("PREPARE of SQL cannot be changed; use the driver's prepared statements"), ..Fixed::default() })
+            Ok(Fixed {
+                text: Some(
+                    "PREPARE of SQL cannot be changed; use the driver's prepared statements",
+                ),
+                ..Fixed::default()
+            })
         }
         Some(NodeEnum::ExecuteStmt(execute)) => {
             if has_constant(node_json(&execute.params).as_ref()) {
                 plan.executes = Some(execute.name.clone());
             }
-            Ok(Fixed { counted_elsewhere: true, ..Fixed::default() })
+            Ok(Fixed {
+                counted_elsewhere: true,
+                ..Fixed::default()
+            })
         }
         Some(NodeEnum::CopyStmt(copy)) => {
             plan.copy = copy_plan(resolver, copy)?;
-            Ok(Fixed { text: Some(NO_PARAMETERS), ..Fixed::default() })
+            Ok(Fixed {
+                text: Some(NO_PARAMETERS),
+                ..Fixed::default()
+            })
         }
         _ => definition(resolver, node),
     }
 }
 
-fn inner(resolver: &mut Resolver<'_>, query: Option<&mut Node>, plan: &mut Plan) -> Result<Fixed, Refusal> {
+fn inner(
+    resolver: &mut Resolver<'_>,
+    query: Option<&mut Node>,
+    plan: &mut Plan,
+) -> Result<Fixed, Refusal> {
     match query {
         Some(query) => walk(resolver, query, plan),
         None => Ok(Fixed::default()),
@@ -125,7 +140,10 @@ fn inner(resolver: &mut Resolver<'_>, query: Option<&mut Node>, plan: &mut Plan)
 
 /// Statements that define something.
 fn definition(resolver: &mut Resolver<'_>, node: &mut Node) -> Result<Fixed, Refusal> {
-    let kept = Fixed { text: Some(KEPT), counted_elsewhere: true };
+    let kept = Fixed {
+        text: Some(KEPT),
+        counted_elsewhere: true,
+    };
     match node.node.as_mut() {
         Some(NodeEnum::CreateStmt(create)) => table(resolver, create),
         Some(NodeEnum::AlterTableStmt(alter)) => alter_table(resolver, alter),
@@ -133,11 +151,18 @@ fn definition(resolver: &mut Resolver<'_>, node: &mut Node) -> Result<Fixed, Ref
             if let Some(query) = view.query.as_mut() {
                 resolver.statement(query);
             }
-            return Ok(Fixed { counted_elsewhere: false, ..kept });
+            return Ok(Fixed {
+                counted_elsewhere: false,
+                ..kept
+            });
         }
         Some(NodeEnum::IndexStmt(index)) => {
             enter(resolver, index.relation.as_ref());
-            for element in index.index_params.iter_mut().chain(&mut index.index_including_params) {
+            for element in index
+                .index_params
+                .iter_mut()
+                .chain(&mut index.index_including_params)
+            {
                 if let Some(NodeEnum::IndexElem(element)) = element.node.as_mut() {
                     resolver.maybe(element.expr.as_mut());
                 }
@@ -163,21 +188,32 @@ fn definition(resolver: &mut Resolver<'_>, node: &mut Node) -> Result<Fixed, Ref
         Some(NodeEnum::DoStmt(block)) => body("DO", &block.args)?,
         Some(NodeEnum::CreateFunctionStmt(function)) => {
             body("CREATE FUNCTION", &function.options)?;
-            if has_constant(node_json(&function.sql_body).as_ref()) || has_constant(node_json(&function.parameters).as_ref()) {
+            if has_constant(node_json(&function.sql_body).as_ref())
+                || has_constant(node_json(&function.parameters).as_ref())
+            {
                 return Err(refused("CREATE FUNCTION"));
             }
         }
-        Some(other) if !is_harmless(&*other) && has_constant(serde_json::to_value(&*other).ok().as_ref()) => {
+        Some(other)
+            if !is_harmless(&*other)
+                && has_constant(serde_json::to_value(&*other).ok().as_ref()) =>
+        {
             return Err(refused("this statement"));
         }
-        _ => return Ok(Fixed { counted_elsewhere: true, ..Fixed::default() }),
+        _ => {
+            return Ok(Fixed {
+                counted_elsewhere: true,
+                ..Fixed::default()
+            });
+        }
     }
     resolver.scopes.clear();
     Ok(kept)
 }
 
 fn refused(what: &str) -> Refusal {
-    let message = format!("{what} has constants, and the proxy does not know whether they are confidential");
+    let message =
+        format!("{what} has constants, and the proxy does not know whether they are confidential");
     Refusal::statement(&message, HINT_DIRECT)
 }
 
@@ -192,7 +228,9 @@ fn body(what: &str, options: &[Node]) -> Result<(), Refusal> {
         }
         let texts: Vec<String> = match option.arg.as_ref().and_then(|arg| arg.node.as_ref()) {
             Some(NodeEnum::String(text)) => vec![text.sval.clone()],
-            Some(NodeEnum::List(list)) => names(&list.items).into_iter().map(str::to_owned).collect(),
+            Some(NodeEnum::List(list)) => {
+                names(&list.items).into_iter().map(str::to_owned).collect()
+            }
             _ => Vec::new(),
         };
         for text in texts {
@@ -213,7 +251,12 @@ fn text_has_constant(text: &str) -> bool {
     scanned.tokens.iter().any(|token| {
         matches!(
             token.token(),
-            Token::Sconst | Token::Usconst | Token::Iconst | Token::Fconst | Token::Bconst | Token::Xconst
+            Token::Sconst
+                | Token::Usconst
+                | Token::Iconst
+                | Token::Fconst
+                | Token::Bconst
+                | Token::Xconst
         )
     })
 }
@@ -282,7 +325,11 @@ fn enter_as(resolver: &mut Resolver<'_>, range: Option<&RangeVar>, alias: &str) 
         return;
     };
     let columns = resolver.relation(&range.schemaname, &range.relname);
-    let alias = if alias.is_empty() { range.relname.clone() } else { alias.to_owned() };
+    let alias = if alias.is_empty() {
+        range.relname.clone()
+    } else {
+        alias.to_owned()
+    };
     match resolver.scopes.last_mut() {
         Some(scope) => scope.push(Source { alias, columns }),
         None => resolver.scopes.push(vec![Source { alias, columns }]),
@@ -316,7 +363,10 @@ pub(crate) fn defined_table(node: &Node) -> Option<(String, String, Vec<Column>)
         match element.node.as_ref()? {
             NodeEnum::ColumnDef(column) => {
                 let kind = defined_kind(column.type_name.as_ref());
-                columns.push(Column { name: column.colname.clone(), kind });
+                columns.push(Column {
+                    name: column.colname.clone(),
+                    kind,
+                });
             }
             NodeEnum::Constraint(_) => {}
             _ => return None,
@@ -336,15 +386,23 @@ fn table(resolver: &mut Resolver<'_>, create: &mut CreateStmt) {
     }
     // LIKE, INHERITS, PARTITION OF: columns from elsewhere.
     let inherits = !create.inh_relations.is_empty();
-    let like = create.table_elts.iter().any(|element| matches!(element.node, Some(NodeEnum::TableLikeClause(_))));
+    let like = create
+        .table_elts
+        .iter()
+        .any(|element| matches!(element.node, Some(NodeEnum::TableLikeClause(_))));
     if inherits || like {
         columns.open = Some(Flow::unknown());
     }
-    resolver.scopes.push(vec![Source { alias: String::new(), columns }]);
+    resolver.scopes.push(vec![Source {
+        alias: String::new(),
+        columns,
+    }]);
     for element in &mut create.table_elts {
         match element.node.as_mut() {
             Some(NodeEnum::ColumnDef(column)) => column_definition(resolver, column),
-            Some(NodeEnum::Constraint(constraint)) => self_constraint(resolver, constraint, &Flow::plain()),
+            Some(NodeEnum::Constraint(constraint)) => {
+                self_constraint(resolver, constraint, &Flow::plain());
+            }
             _ => {}
         }
     }
@@ -384,7 +442,9 @@ fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStmt) {
                 resolver.touched |= defined_kind(definition.type_name.as_ref()).is_some();
                 column_definition(resolver, definition);
             }
-            Some(NodeEnum::Constraint(constraint)) => self_constraint(resolver, constraint, &Flow::plain()),
+            Some(NodeEnum::Constraint(constraint)) => {
+                self_constraint(resolver, constraint, &Flow::plain());
+            }
             Some(_) => {
                 let value = resolver.maybe(command.def.as_mut());
                 if !command.name.is_empty() {
@@ -399,7 +459,9 @@ fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStmt) {
 /// COPY: which columns are confidential, and how the stream is written.
 fn copy_plan(resolver: &mut Resolver<'_>, copy: &mut CopyStmt) -> Result<Option<Copy>, Refusal> {
     let columns = match copy.query.as_mut() {
-        Some(query) => resolver.statement(query).filter(|columns| columns.open.is_none()),
+        Some(query) => resolver
+            .statement(query)
+            .filter(|columns| columns.open.is_none()),
         None => {
             let range = copy.relation.clone().unwrap_or_default();
             let relation = resolver.relation(&range.schemaname, &range.relname);
@@ -411,73 +473,47 @@ fn copy_plan(resolver: &mut Resolver<'_>, copy: &mut CopyStmt) -> Result<Option<
                 Some(relation).filter(|relation| relation.open.is_none())
             } else {
                 let named = chosen.iter().map(|name| {
-                    let flow = relation.find(name).or_else(|| relation.open.clone()).unwrap_or_else(Flow::unknown);
+                    let flow = relation
+                        .find(name)
+                        .or_else(|| relation.open.clone())
+                        .unwrap_or_else(Flow::unknown);
                     ((*name).to_owned(), flow)
                 });
-                Some(Columns { named: named.collect(), open: None })
+                Some(Columns {
+                    named: named.collect(),
+                    open: None,
+                })
             }
         }
     };
-    let known = columns.filter(|columns| columns.named.iter().all(|(_, flow)| !flow.confidential || flow.kind.is_some()));
-    let kinds = known.map(|columns| columns.named.iter().map(|(_, flow)| flow.kind.filter(|_| flow.confidential)).collect());
-    let plan = Copy { from: copy.is_from, columns: kinds, options: options(&copy.options) };
+    let known = columns.filter(|columns| {
+        columns
+            .named
+            .iter()
+            .all(|(_, flow)| !flow.confidential || flow.kind.is_some())
+    });
+    let kinds = known.map(|columns| {
+        columns
+            .named
+            .iter()
+            .map(|(_, flow)| flow.kind.filter(|_| flow.confidential))
+            .collect()
+    });
+    let plan = Copy {
+        from: copy.is_from,
+        columns: kinds,
+        options: options(&copy.options),
+    };
     if !resolver.touched {
         return Ok(None);
     }
     if copy.is_program || !copy.filename.is_empty() {
-        let message = "COPY between a table with confidential columns and a file or program of the server";
-        return Err(Refusal::statement(message, "Use COPY FROM STDIN or TO STDOUT (in psql: \\copy)."));
+        let message =
+            "COPY between a table with confidential columns and a file or program of the server";
+        return Err(Refusal::statement(
+            message,
+            "Use COPY FROM STDIN or TO STDOUT (in psql: \\copy).",
+        ));
     }
     Ok(Some(plan))
-}
-
-fn options(elements: &[Node]) -> CopyOptions {
-    let mut options = CopyOptions {
-        format: CopyFormat::Text,
-        delimiter: b'\t',
-        null: b"\\N".to_vec(),
-        quote: b'"',
-        escape: b'"',
-        header: false,
-        other: None,
-    };
-    let elements: Vec<&DefElem> = elements
-        .iter()
-        .filter_map(|node| match node.node.as_ref() {
-            Some(NodeEnum::DefElem(element)) => Some(&**element),
-            _ => None,
-        })
-        .collect();
-    match elements.iter().find(|element| element.defname == "format").map(|element| argument(element)).as_deref() {
-        Some("csv") => {
-            options = CopyOptions { format: CopyFormat::Csv, delimiter: b',', null: Vec::new(), ..options };
-        }
-        Some("binary") => options.format = CopyFormat::Binary,
-        _ => {}
-    }
-    let mut escape = None;
-    for element in elements {
-        let argument = argument(element);
-        let byte = argument.bytes().next();
-        match (element.defname.as_str(), byte) {
-            ("format" | "freeze", _) => {}
-            ("delimiter", Some(byte)) => options.delimiter = byte,
-            ("null", _) => options.null = argument.into_bytes(),
-            ("quote", Some(byte)) => options.quote = byte,
-            ("escape", Some(byte)) => escape = Some(byte),
-            ("header", _) => options.header = !matches!(argument.as_str(), "false" | "off" | "0"),
-            (other, _) => options.other = Some(other.to_owned()),
-        }
-    }
-    options.escape = escape.unwrap_or(options.quote);
-    options
-}
-
-fn argument(element: &DefElem) -> String {
-    match element.arg.as_ref().and_then(|arg| arg.node.as_ref()) {
-        Some(NodeEnum::String(text)) => text.sval.clone(),
-        Some(NodeEnum::Boolean(truth)) => truth.boolval.to_string(),
-        Some(NodeEnum::Integer(number)) => number.ival.to_string(),
-        _ => String::new(),
-    }
 }

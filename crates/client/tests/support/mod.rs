@@ -1,5 +1,8 @@
 //! A PostgreSQL server of the test's own, and a proxy before it. Shared by the integration tests.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, which is what it is for"
+)]
 #![expect(dead_code, reason = "each test uses its part")]
 
 use std::os::unix::fs::PermissionsExt;
@@ -15,54 +18,85 @@ const BIN: &str = "/usr/lib/postgresql/15/bin";
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A server, stopped and removed when dropped.
-pub struct Server {
+pub(crate) struct Server {
     directory: PathBuf,
 }
 
 impl Server {
-    /// Makes an instance and starts it on a UNIX socket; `None` where PostgreSQL 15 is not installed.
-    pub fn start(auth: &str) -> Self {
+    /// Makes an instance and starts it on a UNIX socket.
+    pub(crate) fn start(auth: &str) -> Self {
+        Self::start_with(auth, "")
+    }
+
+    /// The same with further options for the server.
+    pub(crate) fn start_with(auth: &str, more: &str) -> Self {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let directory = std::env::temp_dir().join(format!("strongroom-proxy-{}-{number}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("strongroom-proxy-{}-{number}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o777)).unwrap();
         let server = Self { directory };
         let data = server.directory.join("data");
         let password = server.directory.join("password");
-        succeed(as_postgres("sh").arg("-c").arg(format!("echo secret > {}", password.display())));
         succeed(
-            as_postgres(&format!("{BIN}/initdb")).arg("-D").arg(&data).arg("--no-sync").arg("-A").arg(auth)
-                .arg("--locale=C").arg("-E").arg("UTF8").arg("-U").arg("postgres").arg("--pwfile").arg(&password),
+            as_postgres("sh")
+                .arg("-c")
+                .arg(format!("echo secret > {}", password.display())),
         );
-        let options = format!("-c listen_addresses= -c unix_socket_directories={} -c fsync=off -c log_statement=all", server.directory.display());
         succeed(
-            as_postgres(&format!("{BIN}/pg_ctl")).arg("-D").arg(&data).arg("-w").arg("-o").arg(options)
-                .arg("-l").arg(server.directory.join("log")).arg("start"),
+            as_postgres(&format!("{BIN}/initdb"))
+                .arg("-D")
+                .arg(&data)
+                .arg("--no-sync")
+                .arg("-A")
+                .arg(auth)
+                .arg("--locale=C")
+                .arg("-E")
+                .arg("UTF8")
+                .arg("-U")
+                .arg("postgres")
+                .arg("--pwfile")
+                .arg(&password),
+        );
+        let options = format!(
+            "-c listen_addresses= -c unix_socket_directories={} -c fsync=off -c log_statement=all {more}",
+            server.directory.display()
+        );
+        succeed(
+            as_postgres(&format!("{BIN}/pg_ctl"))
+                .arg("-D")
+                .arg(&data)
+                .arg("-w")
+                .arg("-o")
+                .arg(options)
+                .arg("-l")
+                .arg(server.directory.join("log"))
+                .arg("start"),
         );
         server
     }
 
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.directory.join(".s.PGSQL.5432")
     }
 
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// What the server has logged.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.directory.join("log")).unwrap()
     }
 
     /// A proxy before it, on another socket of the same directory: its port number.
-    pub fn proxy(&self) -> u16 {
+    pub(crate) fn proxy(&self) -> u16 {
         proxy_before(Address::Unix(self.socket()), &self.directory)
     }
 }
 
 /// Starts a proxy in this process, listening in `directory` as PostgreSQL would on the port that is returned.
-pub fn proxy_before(server: Address, directory: &Path) -> u16 {
+pub(crate) fn proxy_before(server: Address, directory: &Path) -> u16 {
     let port = 6000 + u16::try_from(NUMBER.fetch_add(1, Ordering::Relaxed)).unwrap();
     let config = Config {
         listen: vec![Address::Unix(directory.join(format!(".s.PGSQL.{port}")))],
@@ -73,7 +107,11 @@ pub fn proxy_before(server: Address, directory: &Path) -> u16 {
         connections_max: 200,
     };
     let proxy = Proxy::bind(config).unwrap();
-    std::fs::set_permissions(directory.join(format!(".s.PGSQL.{port}")), std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::set_permissions(
+        directory.join(format!(".s.PGSQL.{port}")),
+        std::fs::Permissions::from_mode(0o777),
+    )
+    .unwrap();
     std::thread::spawn(move || proxy.run());
     port
 }
@@ -81,42 +119,75 @@ pub fn proxy_before(server: Address, directory: &Path) -> u16 {
 impl Drop for Server {
     fn drop(&mut self) {
         let data = self.directory.join("data");
-        let _stopped = as_postgres(&format!("{BIN}/pg_ctl")).arg("-D").arg(data).arg("-m").arg("immediate").arg("stop").output();
+        let _stopped = as_postgres(&format!("{BIN}/pg_ctl"))
+            .arg("-D")
+            .arg(data)
+            .arg("-m")
+            .arg("immediate")
+            .arg("stop")
+            .output();
         let _removed = std::fs::remove_dir_all(&self.directory);
     }
 }
 
 fn as_postgres(program: &str) -> Command {
     let mut command = Command::new("runuser");
-    command.current_dir("/").args(["-u", "postgres", "--", program]);
+    command
+        .current_dir("/")
+        .args(["-u", "postgres", "--", program]);
     command
 }
 
 fn succeed(command: &mut Command) {
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// A client program of PostgreSQL's, over the socket in `directory`.
-pub fn client(program: &str, directory: &Path, port: u16) -> Command {
+pub(crate) fn client(program: &str, directory: &Path, port: u16) -> Command {
     let mut command = Command::new(format!("{BIN}/{program}"));
-    command.env("PGHOST", directory).env("PGPORT", port.to_string()).env("PGUSER", "postgres");
-    command.env("PGPASSWORD", "secret").env("PGDATABASE", "postgres");
+    command
+        .env("PGHOST", directory)
+        .env("PGPORT", port.to_string())
+        .env("PGUSER", "postgres");
+    command
+        .env("PGPASSWORD", "secret")
+        .env("PGDATABASE", "postgres");
     command
 }
 
 /// Runs psql on a script: what it prints, errors included.
-pub fn psql(directory: &Path, port: u16, script: &str) -> String {
+pub(crate) fn psql(directory: &Path, port: u16, script: &str) -> String {
     use std::io::Write as _;
     use std::process::Stdio;
     let mut child = client("psql", directory, port)
-        .args(["-X", "-q", "-v", "VERBOSITY=verbose", "-v", "SHOW_CONTEXT=never"])
+        .args([
+            "-X",
+            "-q",
+            "-v",
+            "VERBOSITY=verbose",
+            "-v",
+            "SHOW_CONTEXT=never",
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(script.as_bytes())
+        .unwrap();
     let Output { stdout, stderr, .. } = child.wait_with_output().unwrap();
-    format!("{}---\n{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr))
+    format!(
+        "{}---\n{}",
+        String::from_utf8_lossy(&stdout),
+        String::from_utf8_lossy(&stderr)
+    )
 }

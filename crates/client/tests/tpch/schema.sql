@@ -1,4 +1,4 @@
--- TPC-H, clause 1.4, on a plain database: the confidential one has enc_ types in every column that is no key.
+-- TPC-H, clause 1.4, without confidential columns. confidential.sql is the same with them.
 create table region (r_regionkey int primary key, r_name text not null, r_comment text);
 create table nation (n_nationkey int primary key, n_name text not null, n_regionkey int not null, n_comment text);
 create table part (p_partkey int primary key, p_name text not null, p_mfgr text not null, p_brand text not null, p_type text not null, p_size int not null, p_container text not null, p_retailprice numeric not null, p_comment text not null);

@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn an_image_comes_back_and_a_changed_one_is_refused_or_another() {
-        let space = Space::new(&Memory::new());
+        let space = Space::new(&Memory::new(false));
         let mut slabs = Slabs::new();
         let mut frame = Frame::new(&space).unwrap();
         let long = vec![5; 3000];
@@ -300,7 +300,7 @@ mod tests {
             assert_eq!(error, Some(ImageError::Malformed), "{cut}");
             assert_eq!(others.used(), 0);
         }
-        for (at, byte) in [(1, 4), (1, 7), (1, 16), (3, 1), (7, 1)] {
+        for (at, byte) in [(1, 4), (1, 7), (1, 16), (7, 1)] {
             let mut bad = image.as_slice().to_vec();
             bad[at] = byte;
             assert!(
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn the_last_generation_retires_the_slot() {
-        let space = Space::new(&Memory::new());
+        let space = Space::new(&Memory::new(false));
         let mut slabs = Slabs::new();
         let mut frame = Frame::new(&space).unwrap();
         for generation in 0..=255 {

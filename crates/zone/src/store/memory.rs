@@ -21,13 +21,16 @@ const CHUNK: usize = 1 << 20;
 
 /// What is known of all the memory of one store.
 pub(crate) struct Memory {
+    /// Whether memory that cannot be locked is no memory.
+    insist: bool,
     refused: AtomicBool,
     mapped: AtomicU64,
 }
 
 impl Memory {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(insist: bool) -> Arc<Self> {
         Arc::new(Self {
+            insist,
             refused: AtomicBool::new(false),
             mapped: AtomicU64::new(0),
         })
@@ -72,15 +75,19 @@ impl Region {
         let locked = unsafe { libc::mlock2(address, len, libc::MLOCK_ONFAULT) } == 0;
         // SAFETY: as above; the advice changes no contents. Known since Linux 3.4.
         let hidden = unsafe { libc::madvise(address, len, libc::MADV_DONTDUMP) } == 0;
-        if !(locked && hidden) {
-            memory.refused.store(true, Ordering::Relaxed);
-        }
         memory.mapped.fetch_add(len as u64, Ordering::Relaxed);
-        Some(Self {
+        let region = Self {
             base,
             len,
             memory: Arc::clone(memory),
-        })
+        };
+        if !(locked && hidden) {
+            memory.refused.store(true, Ordering::Relaxed);
+            if memory.insist {
+                return None;
+            }
+        }
+        Some(region)
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
@@ -359,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_piece_is_zero_again_for_the_next_owner() {
-        let memory = Memory::new();
+        let memory = Memory::new(false);
         let pool: Pool<[u8; 10_240]> = Pool::new(&memory);
         let mut first = pool.take().unwrap();
         let address = first.at;
@@ -372,7 +379,7 @@ mod tests {
 
     #[test]
     fn pieces_do_not_overlap_and_empty_chunks_go_back() {
-        let memory = Memory::new();
+        let memory = Memory::new(false);
         let pool: Pool<[u8; 65_536]> = Pool::new(&memory);
         let mut pieces: Vec<_> = (0..40).map(|_| pool.take().unwrap()).collect();
         for (at, piece) in pieces.iter_mut().enumerate() {
@@ -391,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_buffer_grows_and_is_zero_after_clearing() {
-        let memory = Memory::new();
+        let memory = Memory::new(false);
         let mut buffer = Buffer::new(&memory);
         let piece: Vec<u8> = (0..=255).collect();
         for _ in 0..1000 {
@@ -408,7 +415,7 @@ mod tests {
     /// Reads what the kernel says of the mapping: `lo` locked, `dd` not dumped.
     #[test]
     fn the_kernel_says_that_it_is_locked_and_not_dumped() {
-        let memory = Memory::new();
+        let memory = Memory::new(false);
         let region = Region::new(4096, &memory).unwrap();
         let address = region.base.as_ptr().addr();
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();

@@ -85,7 +85,7 @@ impl Store {
         anchor: Box<dyn Anchor>,
         options: Options,
     ) -> Result<Self, Error> {
-        let memory = Memory::new();
+        let memory = Memory::new(options.insist_on_locks);
         // Known before the first value is.
         drop(Region::new(1 << 20, &memory));
         if options.insist_on_locks && !memory.is_locked() {

@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn every_length_comes_back_and_room_is_reused() {
-        let memory = Memory::new();
+        let memory = Memory::new(false);
         let pool = Pool::new(&memory);
         let mut slabs = Slabs::new();
         let lengths = [
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_freed_item_does_not_disturb_its_neighbours() {
-        let memory = Memory::new();
+        let memory = Memory::new(false);
         let pool = Pool::new(&memory);
         let mut slabs = Slabs::new();
         let words: Vec<_> = (0..10_000_u32)
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "freed item")]
     fn what_was_freed_is_not_read_as_something_else() {
-        let memory = Memory::new();
+        let memory = Memory::new(false);
         let pool = Pool::new(&memory);
         let mut slabs = Slabs::new();
         let word = slabs.put(b"only one in its slab", &pool, &memory).unwrap();

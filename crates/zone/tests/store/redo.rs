@@ -298,3 +298,64 @@ fn generations_end_and_then_the_slot_is_retired() {
         fid = next;
     }
 }
+
+/// A replica follows the log, writes checkpoints of its own, is started anew in the middle, and takes over.
+#[test]
+fn a_replica_follows_and_takes_over() {
+    let safe = Safe::new();
+    let (primary, mut store) = fresh(&safe);
+    let replica = Disk::of(primary.state());
+    let mut follower = safe.open(&replica, 1 << 30).unwrap();
+    let rings = [store.attach(), store.attach()];
+    let partition = store.open_partition(Some(rings[0]), relation(1)).unwrap();
+    let mut fids = Vec::new();
+    for n in 0..300 {
+        let ring = rings[usize::try_from(n % 2).unwrap()];
+        let (fid, record) = promoted(&mut store, ring, partition, n);
+        store.inserted(ring, record.number);
+        fids.push(fid);
+        follower.recover(&record.bytes, n).unwrap();
+        assert_eq!(follower.get(fid).err(), Some(Fault::Recovering));
+        if n % 70 == 69 {
+            follower.checkpoint(n + 1).unwrap();
+            drop(follower);
+            follower = safe.open(&replica, 1 << 30).unwrap();
+            assert_eq!(follower.position(), n + 1);
+        }
+    }
+    // The primary has given out more than its log got: the replica's values must not have those names.
+    let lost: BTreeSet<Fid> = (0..2000)
+        .map(|n| promoted(&mut store, rings[0], partition, n).0)
+        .collect();
+    follower.recovered(300).unwrap();
+    for (n, fid) in fids.iter().enumerate() {
+        assert_eq!(known(follower.get(*fid).unwrap()), Known::Word(n as u64));
+    }
+    assert_eq!(follower.partition_of(relation(1)), Some(partition));
+    let ring = follower.attach();
+    for n in 0..2000 {
+        let (fid, _) = promoted(&mut follower, ring, partition, n);
+        assert!(!lost.contains(&fid) && !fids.contains(&fid));
+    }
+}
+
+/// Two rings, one partition: the one that opened it is the slower to reach the log.
+#[test]
+fn a_record_brings_its_partition_when_the_log_may_not_have_it() {
+    let safe = Safe::new();
+    let (disk, mut store) = fresh(&safe);
+    let before = disk.state();
+    let (a, b) = (store.attach(), store.attach());
+    let partition = store.open_partition(Some(a), relation(1)).unwrap();
+    let (first, slow) = promoted(&mut store, a, partition, 1);
+    let (second, quick) = promoted(&mut store, b, partition, 2);
+    let mut found = replayed(&safe, &before, &[&quick.bytes, &slow.bytes]).unwrap();
+    assert_eq!(known(found.get(first).unwrap()), Known::Word(1));
+    assert_eq!(known(found.get(second).unwrap()), Known::Word(2));
+    let mut found = replayed(&safe, &before, &[&quick.bytes]).unwrap();
+    assert_eq!(known(found.get(second).unwrap()), Known::Word(2));
+    // Once the log has it, it is not said again.
+    store.inserted(b, quick.number);
+    let third = promoted(&mut store, a, partition, 3).1;
+    assert_eq!(third.bytes.len() + 28, quick.bytes.len());
+}

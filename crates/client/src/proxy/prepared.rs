@@ -1,0 +1,298 @@
+//! Prepared statements and portals: Parse, Bind, Describe, Execute, Close.
+//!
+//! Invariant: a value is sent only after the server has said what type its parameter has. Must not: plan a statement.
+
+use std::sync::{Arc, OnceLock};
+
+use super::PlaintextConstants;
+use super::convert::{Converter, formats_at};
+use super::copy::Transform;
+use super::session::{Columns, Description, Expect, Slot};
+use super::upstream::{
+    BATCH, Failure, Outcome, Portal, Statement, Upstream, bind_values, int16s, malformed,
+};
+use super::wire::Fields;
+use crate::sql::Effects;
+use crate::sql::refusal::Refusal;
+
+impl Upstream {
+    pub(super) fn parse(&mut self, body: &[u8]) -> Outcome {
+        let mut fields = Fields(body);
+        let (name, text) = (
+            fields.string().ok_or_else(malformed)?,
+            fields.string().ok_or_else(malformed)?,
+        );
+        let count = fields.count().ok_or_else(malformed)?;
+        let declared: Option<Vec<u32>> = (0..count).map(|_| fields.oid()).collect();
+        let declared = declared.ok_or_else(malformed)?;
+        let mut plans = self.planned(text, declared.len())?;
+        if plans.len() > 1 {
+            let message = "cannot insert multiple commands into a prepared statement".to_owned();
+            return Err(Refusal::postgres("42601", message).into());
+        }
+        let plan = plans.pop().unwrap_or_default();
+        Self::check(&plan)?;
+        let copy = plan.copy.as_ref().map(Transform::of).transpose()?.flatten();
+        let types = self.types(&plan, &declared)?;
+        let slot: Slot = Arc::new(OnceLock::new());
+        let sent = if plan.changed {
+            plan.sql.as_bytes()
+        } else {
+            text
+        };
+        self.send_parse(name, sent, &types, true, plan.changed, &slot)?;
+        let known = usize::try_from(plan.parameters)
+            .unwrap_or(0)
+            .max(declared.len());
+        // Without constants every parameter is the client's.
+        let shown = if plan.constants.is_empty() {
+            usize::MAX
+        } else {
+            known
+        };
+        let statement = Statement {
+            slot,
+            constants: plan.constants,
+            confidential: plan.confidential,
+            shown,
+            declared,
+            effects: plan.effects,
+            copy,
+        };
+        let named = self.statements.entry(name.to_vec()).or_default();
+        // The server drops the unnamed statement before it makes another.
+        let made = named
+            .iter()
+            .rposition(|known| matches!(known.slot.get(), Some(Some(_))));
+        let passed = if name.is_empty() {
+            named.len()
+        } else {
+            made.unwrap_or(0)
+        };
+        named.drain(..passed.min(named.len()));
+        named.push(Arc::new(statement));
+        Ok(())
+    }
+
+    /// The statement that the name stands for, as far as is known without waiting.
+    fn made(&self, name: &[u8]) -> Option<Arc<Statement>> {
+        let named = self.statements.get(name)?;
+        named
+            .iter()
+            .rev()
+            .find(|known| !matches!(known.slot.get(), Some(None)))
+            .cloned()
+    }
+
+    /// The statement that the name stands for, and what the server says of it.
+    fn statement(&mut self, name: &[u8]) -> Outcome<(Arc<Statement>, Description)> {
+        let missing = || {
+            let shown = String::from_utf8_lossy(name);
+            Refusal::postgres(
+                "26000",
+                format!("prepared statement \"{shown}\" does not exist"),
+            )
+        };
+        if self.made(name).is_none() {
+            self.adopt(name)?;
+        }
+        // Each round goes to an older statement of the name.
+        while let Some(statement) = self.made(name) {
+            if let Some(description) = self.wait_described(&statement.slot)? {
+                return Ok((statement, description));
+            }
+            if self.session.lock().skipping {
+                return Err(Failure::Skipped);
+            }
+        }
+        Err(missing().into())
+    }
+
+    /// A statement that the client made by SQL: the server is asked what it is.
+    fn adopt(&mut self, name: &[u8]) -> Outcome {
+        let slot: Slot = Arc::new(OnceLock::new());
+        let expect = Expect::DescribeStatement {
+            slot: Some(Arc::clone(&slot)),
+            forward: None,
+        };
+        self.send(expect, b'D', |message| {
+            message.byte(b'S').string(name);
+        })?;
+        let statement = Statement {
+            slot,
+            constants: Vec::new(),
+            confidential: std::collections::BTreeSet::new(),
+            declared: Vec::new(),
+            shown: usize::MAX,
+            effects: Effects {
+                utility: true,
+                ..Effects::default()
+            },
+            copy: None,
+        };
+        self.statements
+            .insert(name.to_vec(), vec![Arc::new(statement)]);
+        Ok(())
+    }
+
+    pub(super) fn bind(&mut self, body: &[u8]) -> Outcome {
+        let mut fields = Fields(body);
+        let (portal, name) = (
+            fields.string().ok_or_else(malformed)?,
+            fields.string().ok_or_else(malformed)?,
+        );
+        let formats = int16s(&mut fields).ok_or_else(malformed)?;
+        let count = fields.count().ok_or_else(malformed)?;
+        let mut values = Vec::with_capacity(count.min(BATCH));
+        for _ in 0..count {
+            values.push(fields.value().ok_or_else(malformed)?);
+        }
+        let result_formats: Arc<[i16]> = int16s(&mut fields).ok_or_else(malformed)?.into();
+        let known = self
+            .statements
+            .get(name)
+            .and_then(|named| match named.as_slice() {
+                [only] => Some(Arc::clone(only)),
+                _ => None,
+            });
+        let simple = known.filter(|known| values.is_empty() && known.constants.is_empty());
+        let (statement, values) = match simple {
+            Some(statement) => (statement, Vec::new()),
+            None => {
+                let (statement, description) = self.statement(name)?;
+                let mut concealed = self.concealed(&statement, &description, &formats, &values)?;
+                concealed.extend(self.concealed_constants(&statement.constants, &description)?);
+                (statement, concealed)
+            }
+        };
+        self.send(Expect::Bind { forward: true }, b'B', |message| {
+            message.string(portal).string(name);
+            bind_values(message, &values);
+            message.count(result_formats.len());
+            for format in result_formats.iter() {
+                message.int16(*format);
+            }
+        })?;
+        let columns = Columns::Statement(Arc::clone(&statement.slot), result_formats);
+        let made = Portal {
+            columns: Some(columns).filter(|_| !statement.effects.utility),
+            effects: statement.effects,
+            copy: statement.copy.clone(),
+        };
+        self.portals.insert(portal.to_vec(), made);
+        Ok(())
+    }
+
+    /// The client's parameters as the server gets them.
+    fn concealed(
+        &self,
+        statement: &Statement,
+        description: &Description,
+        formats: &[i16],
+        values: &[Option<&[u8]>],
+    ) -> Outcome<Vec<(i16, Option<Vec<u8>>)>> {
+        let (catalog, settings) = {
+            let state = self.session.lock();
+            (Arc::clone(&state.catalog), state.settings.clone())
+        };
+        let converter = Converter::new(&self.shared.keys, &settings);
+        let mut out = Vec::with_capacity(values.len());
+        for (at, value) in values.iter().enumerate() {
+            let format = formats_at(formats, at);
+            let Some(bytes) = value else {
+                out.push((format, None));
+                continue;
+            };
+            let oid = description.parameters.get(at).copied().unwrap_or(0);
+            let declared = statement.declared.get(at).copied().unwrap_or(0);
+            let number = at.saturating_add(1);
+            let confidential =
+                i32::try_from(number).is_ok_and(|number| statement.confidential.contains(&number));
+            match catalog.enc_type(oid) {
+                Some(enc) => {
+                    let (format, value) =
+                        converter.conceal(&catalog, enc, declared, format, bytes)?;
+                    out.push((format, Some(value)));
+                }
+                None if confidential
+                    && self.shared.plaintext_constants != PlaintextConstants::Allow =>
+                {
+                    let why =
+                        "it stands beside a confidential value, but the server expects a plain one";
+                    return Err(Refusal::parameter(number, why).into());
+                }
+                None => out.push((format, Some(bytes.to_vec()))),
+            }
+        }
+        Ok(out)
+    }
+
+    pub(super) fn describe(&mut self, body: &[u8]) -> Outcome {
+        let mut fields = Fields(body);
+        let (what, name) = (
+            fields.byte().ok_or_else(malformed)?,
+            fields.string().ok_or_else(malformed)?,
+        );
+        let expect = match what {
+            b'S' => {
+                let shown = self
+                    .made(name)
+                    .map_or(usize::MAX, |statement| statement.shown);
+                Expect::DescribeStatement {
+                    slot: None,
+                    forward: Some(shown),
+                }
+            }
+            _ => Expect::DescribePortal {
+                forward: true,
+                rows_only: false,
+            },
+        };
+        self.send(expect, b'D', |message| {
+            message.bytes(body);
+        })
+    }
+
+    pub(super) fn execute(&mut self, body: &[u8]) -> Outcome {
+        let name = Fields(body).string().ok_or_else(malformed)?;
+        let portal = self.portals.get(name);
+        let copy = portal.and_then(|portal| portal.copy.clone());
+        let columns = portal.and_then(|portal| portal.columns.clone());
+        self.defined |= portal.is_none_or(|portal| portal.effects.defines);
+        let columns = match columns {
+            Some(columns) => columns,
+            None => {
+                self.send(
+                    Expect::DescribePortal {
+                        forward: false,
+                        rows_only: false,
+                    },
+                    b'D',
+                    |message| {
+                        message.byte(b'P').string(name);
+                    },
+                )?;
+                Columns::Described
+            }
+        };
+        self.send(Expect::Execute { columns, copy }, b'E', |message| {
+            message.bytes(body);
+        })
+    }
+
+    pub(super) fn close(&mut self, body: &[u8]) -> Outcome {
+        let mut fields = Fields(body);
+        let (what, name) = (
+            fields.byte().ok_or_else(malformed)?,
+            fields.string().ok_or_else(malformed)?,
+        );
+        self.send(Expect::Close, b'C', |message| {
+            message.bytes(body);
+        })?;
+        match what {
+            b'S' => drop(self.statements.remove(name)),
+            _ => drop(self.portals.remove(name)),
+        }
+        Ok(())
+    }
+}

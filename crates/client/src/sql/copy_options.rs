@@ -1,0 +1,89 @@
+//! The options of COPY.
+//!
+//! Must not: pass over an option that changes how values are written.
+
+use pg_query::NodeEnum;
+use pg_query::protobuf::{DefElem, Node};
+
+/// How COPY writes values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CopyOptions {
+    pub(crate) format: CopyFormat,
+    pub(crate) delimiter: u8,
+    pub(crate) null: Vec<u8>,
+    pub(crate) quote: u8,
+    pub(crate) escape: u8,
+    pub(crate) header: bool,
+    /// An option that the proxy does not carry out: `FORCE_QUOTE`, ENCODING, and so on.
+    pub(crate) other: Option<String>,
+}
+
+/// COPY's formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CopyFormat {
+    Text,
+    Csv,
+    Binary,
+}
+
+/// The options of a statement.
+pub(super) fn options(elements: &[Node]) -> CopyOptions {
+    let mut options = CopyOptions {
+        format: CopyFormat::Text,
+        delimiter: b'\t',
+        null: b"\\N".to_vec(),
+        quote: b'"',
+        escape: b'"',
+        header: false,
+        other: None,
+    };
+    let elements: Vec<&DefElem> = elements
+        .iter()
+        .filter_map(|node| match node.node.as_ref() {
+            Some(NodeEnum::DefElem(element)) => Some(&**element),
+            _ => None,
+        })
+        .collect();
+    match elements
+        .iter()
+        .find(|element| element.defname == "format")
+        .map(|element| argument(element))
+        .as_deref()
+    {
+        Some("csv") => {
+            options = CopyOptions {
+                format: CopyFormat::Csv,
+                delimiter: b',',
+                null: Vec::new(),
+                ..options
+            };
+        }
+        Some("binary") => options.format = CopyFormat::Binary,
+        _ => {}
+    }
+    let mut escape = None;
+    for element in elements {
+        let argument = argument(element);
+        let byte = argument.bytes().next();
+        match (element.defname.as_str(), byte) {
+            ("format" | "freeze", _) => {}
+            ("delimiter", Some(byte)) => options.delimiter = byte,
+            ("null", _) => options.null = argument.into_bytes(),
+            ("quote", Some(byte)) => options.quote = byte,
+            ("escape", Some(byte)) => escape = Some(byte),
+            ("header", _) => options.header = !matches!(argument.as_str(), "false" | "off" | "0"),
+            (other, _) => options.other = Some(other.to_owned()),
+        }
+    }
+    options.escape = escape.unwrap_or(options.quote);
+    options
+}
+
+fn argument(element: &DefElem) -> String {
+    match element.arg.as_ref().and_then(|arg| arg.node.as_ref()) {
+        Some(NodeEnum::String(text)) => text.sval.clone(),
+        Some(NodeEnum::Boolean(truth)) => truth.boolval.to_string(),
+        Some(NodeEnum::Integer(number)) => number.ival.to_string(),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,100 @@
+//! Arithmetic between two constants, done here: `date '1993-07-01' + interval '3' month` is one constant.
+//!
+//! Written as parameters the two would be computed on by the zone for every row, because the server does not fold what is not
+//! immutable. Computed with the code that the zone computes with. Must not: fold what could fail; the server then reports the error.
+
+use strongroom_format::columns::Kind;
+use strongroom_rpc::function::{Arg, by_name};
+use strongroom_values::{Buf, Operand, Out, Settings, compute, parse, print};
+use zeroize::Zeroizing;
+
+use super::functions;
+use super::literal::{Literal, Token};
+
+/// The constant that `left operator right` is. `None` where it is left to the server.
+pub(crate) fn folded(operator: &str, left: &Literal, right: &Literal) -> Option<Literal> {
+    let (a, b) = (foldable(left)?, foldable(right)?);
+    let wide = functions::wider(Some(a), Some(b))?;
+    let (name, kinds, result) = match (operator, a, b) {
+        ("+", Kind::Date, Kind::Interval) => ("date_pl_interval", [a, b], Kind::Timestamp),
+        ("-", Kind::Date, Kind::Interval) => ("date_mi_interval", [a, b], Kind::Timestamp),
+        ("+", Kind::Date, Kind::Int4) => ("date_pli", [a, b], Kind::Date),
+        ("-", Kind::Date, Kind::Int4) => ("date_mii", [a, b], Kind::Date),
+        ("+", Kind::Timestamp, Kind::Interval) => {
+            ("timestamp_pl_interval", [a, b], Kind::Timestamp)
+        }
+        ("-", Kind::Timestamp, Kind::Interval) => {
+            ("timestamp_mi_interval", [a, b], Kind::Timestamp)
+        }
+        (_, Kind::Int4 | Kind::Int8 | Kind::Numeric, Kind::Int4 | Kind::Int8 | Kind::Numeric) => {
+            (arithmetic(operator, wide)?, [wide, wide], wide)
+        }
+        _ => return None,
+    };
+    let text = computed(name, kinds, result, &left.text, &right.text)?;
+    let token = match result {
+        Kind::Int4 | Kind::Int8 | Kind::Numeric => Token::Number(result),
+        other => Token::Typed(other),
+    };
+    Some(Literal {
+        token,
+        text,
+        location: left.location,
+    })
+}
+
+/// Numbers and typed dates and intervals: constants whose type is certain.
+const fn foldable(literal: &Literal) -> Option<Kind> {
+    match literal.token {
+        Token::Number(kind) | Token::Typed(kind) => Some(kind),
+        _ => None,
+    }
+}
+
+fn arithmetic(operator: &str, kind: Kind) -> Option<&'static str> {
+    Some(match (operator, kind) {
+        ("+", Kind::Int4) => "int4pl",
+        ("-", Kind::Int4) => "int4mi",
+        ("*", Kind::Int4) => "int4mul",
+        ("+", Kind::Int8) => "int8pl",
+        ("-", Kind::Int8) => "int8mi",
+        ("*", Kind::Int8) => "int8mul",
+        ("+", Kind::Numeric) => "numeric_add",
+        ("-", Kind::Numeric) => "numeric_sub",
+        ("*", Kind::Numeric) => "numeric_mul",
+        _ => return None,
+    })
+}
+
+fn computed(
+    name: &str,
+    kinds: [Kind; 2],
+    result: Kind,
+    left: &str,
+    right: &str,
+) -> Option<Zeroizing<String>> {
+    let function = by_name(name, &kinds.map(Arg::Of))?;
+    // No timestamp with time zone is folded: the session's zone does not matter.
+    let settings = Settings::utc();
+    let (mut a, mut b, mut out, mut text) = (Out::new(), Out::new(), Out::new(), Buf::new());
+    let [left_kind, right_kind] = kinds;
+    parse(left_kind, left, &settings, &mut a).ok()?;
+    parse(right_kind, right, &settings, &mut b).ok()?;
+    let args = [Operand::Value(a.value()), Operand::Value(b.value())];
+    compute(function, &args, &settings, &mut out).ok()?;
+    print(result, out.value(), &settings, &mut text).ok()?;
+    Some(Zeroizing::new(
+        std::str::from_utf8(text.as_slice()).ok()?.to_owned(),
+    ))
+}
+
+/// A timestamp at midnight that is compared with a date is that day (date.c, `date_cmp_timestamp_internal`).
+pub(crate) fn as_day(literal: &mut Literal) {
+    const MIDNIGHT: &str = " 00:00:00";
+    if literal.token == Token::Typed(Kind::Timestamp)
+        && let Some(day) = literal.text.strip_suffix(MIDNIGHT)
+    {
+        literal.text = Zeroizing::new(day.to_owned());
+        literal.token = Token::Typed(Kind::Date);
+    }
+}

@@ -1,0 +1,230 @@
+//! The walk over statements that store: which value goes into which column.
+//!
+//! Must not: look into expressions; that is `expr.rs`.
+
+use pg_query::NodeEnum;
+use pg_query::protobuf::{
+    DeleteStmt, InsertStmt, MergeStmt, Node, OnConflictClause, SelectStmt, SetOperation, UpdateStmt,
+};
+
+use super::flow::{Columns, Flow};
+use super::resolver::{Resolver, Source};
+
+impl Resolver<'_> {
+    pub(super) fn insert(&mut self, insert: &mut InsertStmt) -> Columns {
+        let visible = self.ctes.len();
+        self.with(insert.with_clause.as_mut());
+        let range = insert.relation.clone().unwrap_or_default();
+        // A common table expression is no target.
+        let hidden = std::mem::take(&mut self.ctes);
+        let (alias, target) = self.range(&range);
+        self.ctes = hidden;
+        let chosen: Vec<Flow> = if insert.cols.is_empty() {
+            target.named.iter().map(|(_, flow)| flow.clone()).collect()
+        } else {
+            let column = |node: &Node| match node.node.as_ref() {
+                Some(NodeEnum::ResTarget(column)) => {
+                    target.find(&column.name).or_else(|| target.open.clone())
+                }
+                _ => None,
+            };
+            insert
+                .cols
+                .iter()
+                .map(|node| column(node).unwrap_or_else(Flow::unknown))
+                .collect()
+        };
+        let chosen = Chosen {
+            columns: chosen,
+            open: target.open.clone(),
+        };
+        if let Some(NodeEnum::SelectStmt(select)) = insert
+            .select_stmt
+            .as_mut()
+            .and_then(|node| node.node.as_mut())
+        {
+            self.store(select, &chosen);
+        }
+        self.scopes.push(vec![Source {
+            alias,
+            columns: target.clone(),
+        }]);
+        if let Some(clause) = insert.on_conflict_clause.as_mut() {
+            self.on_conflict(clause, &target);
+        }
+        let columns = self.returning(insert.returning_clause.as_mut());
+        self.scopes.pop();
+        self.ctes.truncate(visible);
+        columns
+    }
+
+    /// What is inserted, value by value for VALUES, so that an untyped constant stands directly before its column.
+    fn store(&mut self, select: &mut SelectStmt, chosen: &Chosen) {
+        if select.values_lists.is_empty() || select.with_clause.is_some() {
+            let columns = self.select(select);
+            let columns = if select.op() == SetOperation::SetopNone {
+                columns.behind()
+            } else {
+                columns
+            };
+            for at in 0..columns.named.len() {
+                self.assign(&chosen.at(at), &columns.at(at));
+            }
+            return;
+        }
+        for row in &mut select.values_lists {
+            if let Some(NodeEnum::List(row)) = row.node.as_mut() {
+                for (at, value) in row.items.iter_mut().enumerate() {
+                    let flow = self.expr(value);
+                    self.assign(&chosen.at(at), &flow);
+                }
+            }
+        }
+        self.maybe(select.limit_offset.as_mut());
+        self.maybe(select.limit_count.as_mut());
+        self.each(&mut select.sort_clause);
+    }
+
+    fn on_conflict(&mut self, clause: &mut OnConflictClause, target: &Columns) {
+        if let Some(infer) = clause.infer.as_mut() {
+            for element in &mut infer.index_elems {
+                if let Some(NodeEnum::IndexElem(element)) = element.node.as_mut() {
+                    self.maybe(element.expr.as_mut());
+                }
+            }
+            self.maybe(infer.where_clause.as_mut());
+        }
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.push(Source {
+                alias: "excluded".to_owned(),
+                columns: target.clone(),
+            });
+        }
+        self.set(&mut clause.target_list, target);
+        self.maybe(clause.where_clause.as_mut());
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.pop();
+        }
+    }
+
+    /// `SET a = .., (b, c) = ..`.
+    fn set(&mut self, targets: &mut [Node], relation: &Columns) {
+        let mut row: Vec<Flow> = Vec::new();
+        for target in targets {
+            let Some(NodeEnum::ResTarget(target)) = target.node.as_mut() else {
+                continue;
+            };
+            let column = relation
+                .find(&target.name)
+                .or_else(|| relation.open.clone())
+                .unwrap_or_else(Flow::unknown);
+            let Some(value) = target.val.as_mut() else {
+                continue;
+            };
+            let flow = match value.node.as_mut() {
+                // The source stands in the tree once for each column; the first one is what is written back.
+                Some(NodeEnum::MultiAssignRef(part)) => {
+                    if part.colno == 1 {
+                        let whole = self.maybe(part.source.as_mut());
+                        row = whole.row.clone().unwrap_or_else(|| vec![whole]);
+                    }
+                    let at = usize::try_from(part.colno).unwrap_or(1).saturating_sub(1);
+                    row.get(at).cloned().unwrap_or_else(Flow::unknown)
+                }
+                _ => self.expr(value),
+            };
+            self.assign(&column, &flow);
+        }
+    }
+
+    pub(super) fn update(&mut self, update: &mut UpdateStmt) -> Columns {
+        let visible = self.ctes.len();
+        self.with(update.with_clause.as_mut());
+        let range = update.relation.clone().unwrap_or_default();
+        let (alias, target) = self.range(&range);
+        self.scopes.push(vec![Source {
+            alias,
+            columns: target.clone(),
+        }]);
+        self.from(&mut update.from_clause);
+        self.set(&mut update.target_list, &target);
+        self.maybe(update.where_clause.as_mut());
+        let columns = self.returning(update.returning_clause.as_mut());
+        self.scopes.pop();
+        self.ctes.truncate(visible);
+        columns
+    }
+
+    pub(super) fn delete(&mut self, delete: &mut DeleteStmt) -> Columns {
+        let visible = self.ctes.len();
+        self.with(delete.with_clause.as_mut());
+        let range = delete.relation.clone().unwrap_or_default();
+        let (alias, target) = self.range(&range);
+        self.scopes.push(vec![Source {
+            alias,
+            columns: target,
+        }]);
+        self.from(&mut delete.using_clause);
+        self.maybe(delete.where_clause.as_mut());
+        let columns = self.returning(delete.returning_clause.as_mut());
+        self.scopes.pop();
+        self.ctes.truncate(visible);
+        columns
+    }
+
+    pub(super) fn merge(&mut self, merge: &mut MergeStmt) -> Columns {
+        let visible = self.ctes.len();
+        self.with(merge.with_clause.as_mut());
+        let range = merge.relation.clone().unwrap_or_default();
+        let (alias, target) = self.range(&range);
+        self.scopes.push(vec![Source {
+            alias,
+            columns: target.clone(),
+        }]);
+        if let Some(source) = merge.source_relation.as_mut() {
+            self.source(source);
+        }
+        self.maybe(merge.join_condition.as_mut());
+        for clause in &mut merge.merge_when_clauses {
+            let Some(NodeEnum::MergeWhenClause(clause)) = clause.node.as_mut() else {
+                continue;
+            };
+            self.maybe(clause.condition.as_mut());
+            if clause.values.is_empty() {
+                self.set(&mut clause.target_list, &target);
+                continue;
+            }
+            for (at, value) in clause.values.iter_mut().enumerate() {
+                let named = clause
+                    .target_list
+                    .get(at)
+                    .and_then(|node| match node.node.as_ref() {
+                        Some(NodeEnum::ResTarget(column)) => target.find(&column.name),
+                        _ => None,
+                    });
+                let column = named.unwrap_or_else(|| target.at(at));
+                let flow = self.expr(value);
+                self.assign(&column, &flow);
+            }
+        }
+        let columns = self.returning(merge.returning_clause.as_mut());
+        self.scopes.pop();
+        self.ctes.truncate(visible);
+        columns
+    }
+}
+
+/// The columns that an INSERT fills, in order.
+struct Chosen {
+    columns: Vec<Flow>,
+    open: Option<Flow>,
+}
+
+impl Chosen {
+    fn at(&self, place: usize) -> Flow {
+        let known = self.columns.get(place).cloned();
+        known
+            .or_else(|| self.open.clone())
+            .unwrap_or_else(Flow::unknown)
+    }
+}

@@ -1,0 +1,10 @@
+-- TPC-H, clause 1.4, with a confidential type in every column that is no key.
+set default_table_access_method = 'strongroom';
+create table region (r_regionkey int primary key, r_name enc_text not null, r_comment enc_text);
+create table nation (n_nationkey int primary key, n_name enc_text not null, n_regionkey int not null, n_comment enc_text);
+create table part (p_partkey int primary key, p_name enc_text not null, p_mfgr enc_text not null, p_brand enc_text not null, p_type enc_text not null, p_size enc_int4 not null, p_container enc_text not null, p_retailprice enc_numeric not null, p_comment enc_text not null);
+create table supplier (s_suppkey int primary key, s_name enc_text not null, s_address enc_text not null, s_nationkey int not null, s_phone enc_text not null, s_acctbal enc_numeric not null, s_comment enc_text not null);
+create table partsupp (ps_partkey int not null, ps_suppkey int not null, ps_availqty enc_int4 not null, ps_supplycost enc_numeric not null, ps_comment enc_text not null, primary key (ps_partkey, ps_suppkey));
+create table customer (c_custkey int primary key, c_name enc_text not null, c_address enc_text not null, c_nationkey int not null, c_phone enc_text not null, c_acctbal enc_numeric not null, c_mktsegment enc_text not null, c_comment enc_text not null);
+create table orders (o_orderkey int primary key, o_custkey int not null, o_orderstatus enc_text not null, o_totalprice enc_numeric not null, o_orderdate enc_date not null, o_orderpriority enc_text not null, o_clerk enc_text not null, o_shippriority enc_int4 not null, o_comment enc_text not null);
+create table lineitem (l_orderkey int not null, l_partkey int not null, l_suppkey int not null, l_linenumber int not null, l_quantity enc_numeric not null, l_extendedprice enc_numeric not null, l_discount enc_numeric not null, l_tax enc_numeric not null, l_returnflag enc_text not null, l_linestatus enc_text not null, l_shipdate enc_date not null, l_commitdate enc_date not null, l_receiptdate enc_date not null, l_shipinstruct enc_text not null, l_shipmode enc_text not null, l_comment enc_text not null, primary key (l_orderkey, l_linenumber));
