@@ -314,7 +314,7 @@ mod tests {
     use strongroom_rpc::function::Aggregate;
 
     fn arena() -> Arena {
-        Arena::new(5, &Memory::new())
+        Arena::new(5, &Memory::new(false))
     }
 
     fn meta(arena: &mut Arena) -> Meta {

@@ -564,6 +564,16 @@ mod tests {
     }
 
     #[test]
+    fn a_column_s_key_comes_back() {
+        let column = ColumnKeyEntry {
+            column: 7,
+            key_id: [8; 16],
+        };
+        assert!(ColumnKeyEntry::parse(&column.to_bytes()) == Some((column, &[][..])));
+        assert!(ColumnKeyEntry::parse(&column.to_bytes()[1..]).is_none());
+    }
+
+    #[test]
     fn entries_come_back() {
         let relation = Relation {
             tablespace: 1,
@@ -580,11 +590,6 @@ mod tests {
             key: [3; 32],
             column_keys: 3,
         };
-        let column = ColumnKeyEntry {
-            column: 7,
-            key_id: [8; 16],
-        };
-        assert!(ColumnKeyEntry::parse(&column.to_bytes()) == Some((column, &[][..])));
         assert!(PartitionEntry::parse(&open.to_bytes()) == Some((open, &[][..])));
         let dropped = PartitionEntry {
             relation: None,

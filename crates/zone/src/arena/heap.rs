@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn what_is_cleared_is_gone_from_memory() {
-        let memory = Memory::new();
+        let memory = Memory::new(false);
         let mut slots = Slots::new(&memory);
         let mut heap = Heap::new(&memory);
         for round in 0..3_u64 {

@@ -4,7 +4,6 @@
 //! an arena is read by its own ring and its parallel group only. Must not: decide who may do what with a value.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use strongroom_format::columns::{Fid, Kind};
 use strongroom_rpc::Fault;
@@ -15,7 +14,6 @@ use crate::arena::{Origin, Scope, ScopeId};
 use crate::policy::{Common, Place};
 use crate::session::KeyId;
 use crate::store::Store;
-use crate::store::memory::Memory;
 
 /// A value that was copied out, and what is known of it.
 #[derive(Clone, Copy, Debug)]
@@ -37,9 +35,8 @@ pub(super) struct Ground {
 
 impl Ground {
     pub(super) fn new(store: Store) -> Self {
-        let memory: Arc<Memory> = Memory::new();
         Self {
-            rings: Rings::new(&memory),
+            rings: Rings::new(store.memory()),
             store,
             chains: BTreeMap::new(),
         }

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     fn rings() -> Rings {
-        Rings::new(&Memory::new())
+        Rings::new(&Memory::new(false))
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //!
 //! Must not: tell the server anything but lengths.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use strongroom_crypto::{GcmKey, KeyAgreement, SecretKey, random16, sha256};
@@ -52,8 +52,8 @@ pub struct Reply {
 /// Every agreement and session of this zone.
 #[derive(Default)]
 pub struct Channel {
-    waiting: HashMap<[u8; 32], Waiting>,
-    live: HashMap<[u8; 16], Live>,
+    waiting: BTreeMap<[u8; 32], Waiting>,
+    live: BTreeMap<[u8; 16], Live>,
 }
 
 impl Channel {

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a key is in locked memory only; an id keeps the key that it first came with. Must not: give a key away.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use strongroom_crypto::{CryptoError, GcmKey, MacKey, SecretKey, hkdf, nonce12};
 use strongroom_format::columns::Kind;
@@ -24,7 +24,7 @@ struct ColumnKey {
 
 /// The column keys that were released to this zone.
 #[derive(Default)]
-pub struct ColumnKeys(HashMap<KeyId, ColumnKey>);
+pub struct ColumnKeys(BTreeMap<KeyId, ColumnKey>);
 
 /// Why a key was not taken.
 #[derive(Debug, PartialEq, Eq)]
