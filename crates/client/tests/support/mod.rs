@@ -97,12 +97,21 @@ impl Server {
 
 /// Starts a proxy in this process, listening in `directory` as PostgreSQL would on the port that is returned.
 pub(crate) fn proxy_before(server: Address, directory: &Path) -> u16 {
+    proxy_with(server, directory, PlaintextConstants::Refuse)
+}
+
+/// The same, with what is to be done with constants that cannot be placed.
+pub(crate) fn proxy_with(
+    server: Address,
+    directory: &Path,
+    plaintext_constants: PlaintextConstants,
+) -> u16 {
     let port = 6000 + u16::try_from(NUMBER.fetch_add(1, Ordering::Relaxed)).unwrap();
     let config = Config {
         listen: vec![Address::Unix(directory.join(format!(".s.PGSQL.{port}")))],
         server,
         keys: ColumnKeys::from_keys(&[SecretKey::generate().unwrap()]).unwrap(),
-        plaintext_constants: PlaintextConstants::Refuse,
+        plaintext_constants,
         pinned: Vec::new(),
         connections_max: 200,
     };
