@@ -21,7 +21,8 @@ fn other_files_programs_and_sockets_are_out_of_reach() {
         move || {
             let closed = close(&sandbox).unwrap();
             assert!(closed.files, "this kernel has no Landlock");
-            let denied = |error: std::io::Error| assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+            let denied =
+                |error: std::io::Error| assert_eq!(error.kind(), ErrorKind::PermissionDenied);
             denied(std::fs::File::open(&outside).unwrap_err());
             denied(std::fs::File::open("/etc/passwd").unwrap_err());
             denied(std::fs::remove_file(&outside).unwrap_err());
@@ -30,7 +31,9 @@ fn other_files_programs_and_sockets_are_out_of_reach() {
             let within = dir.join("within");
             std::io::Write::write_all(&mut std::fs::File::create(&within).unwrap(), b"x").unwrap();
             assert_eq!(std::fs::read(&within).unwrap(), b"x");
-            std::thread::spawn(|| assert!(std::fs::File::open("/etc/passwd").is_err())).join().unwrap();
+            std::thread::spawn(|| assert!(std::fs::File::open("/etc/passwd").is_err()))
+                .join()
+                .unwrap();
         }
     });
     inner.join().unwrap();
