@@ -33,7 +33,7 @@ impl Serving {
         self.server.stopper()
     }
 
-    /// Closes the sandbox, if there is one, and serves until it is stopped. Afterwards the zone is there for a last checkpoint.
+    /// Closes the sandbox, if there is one, and serves until it is stopped. Gives the zone back; checkpoints are the host's to ask for.
     ///
     /// # Errors
     /// When the sandbox cannot be closed; of the kernel.
