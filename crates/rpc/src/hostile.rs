@@ -14,26 +14,25 @@ use crate::socket;
 use crate::{Answer, Area, Descriptor, Fault, Handler, Host, Interrupted, Op, Peer, Server};
 
 /// Counts; answers a test with the exclusive or of its arguments.
-#[derive(Default)]
 struct Counter<'a> {
     last: u16,
-    open: Option<&'a AtomicU32>,
-    carried: Option<&'a AtomicU64>,
+    open: &'a AtomicU32,
+    carried: &'a AtomicU64,
 }
 
 impl Handler for Counter<'_> {
     fn opened(&mut self, _: &Peer) -> Option<u16> {
         self.last += 1;
-        self.open.unwrap().fetch_add(1, SeqCst);
+        self.open.fetch_add(1, SeqCst);
         Some(self.last)
     }
 
     fn closed(&mut self, _: u16) {
-        self.open.unwrap().fetch_sub(1, SeqCst);
+        self.open.fetch_sub(1, SeqCst);
     }
 
     fn carry_out(&mut self, _: u16, descriptor: &Descriptor, _: &Area) -> Answer {
-        self.carried.unwrap().fetch_add(1, SeqCst);
+        self.carried.fetch_add(1, SeqCst);
         match Op::from_number(descriptor.op) {
             Some(Op::Test) => Answer::of(descriptor.a ^ descriptor.b),
             Some(_) => Answer::default(),
@@ -111,8 +110,8 @@ fn with_zone(name: &str, act: impl FnOnce(&Scene<'_>)) {
     std::thread::scope(|scope| {
         let mut counter = Counter {
             last: 0,
-            open: Some(&open),
-            carried: Some(&carried),
+            open: &open,
+            carried: &carried,
         };
         let running = scope.spawn(move || server.run(&mut counter));
         let scene = Scene {
@@ -255,8 +254,8 @@ fn stopping_ends_every_wait() {
     let stopper = server.stopper();
     let mut counter = Counter {
         last: 0,
-        open: Some(&open),
-        carried: Some(&carried),
+        open: &open,
+        carried: &carried,
     };
     std::thread::scope(|scope| {
         let running = scope.spawn(move || server.run(&mut counter));

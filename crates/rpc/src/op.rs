@@ -85,13 +85,14 @@ pub enum Op {
     Position = 83,
 
     // ---- reclamation ----
-    /// Called. Begins marking: values given out from now on are not swept. Answers with the watermark.
+    /// Called. Begins marking in partition `a`, 0 for all: values given out from now on are not swept. Answers with the number of the sweep.
     MarkBegin = 96,
     /// Called. Marks `n` FIDs in the data area.
     Mark = 97,
-    /// Called. Unmarked values below the watermark go to quarantine; answers with their number.
+    /// Called. Unmarked values below the watermark go to quarantine, some thousand at a time; answers with their number. `aux`: the
+    /// length of the redo record that stands at `b`, and bit 31 while there is more to be done.
     Sweep = 98,
-    /// Called. Values in quarantine since sweep `a` or before are freed; answers with their number.
+    /// Called. Values in quarantine since sweep `a` or before are freed, some thousand at a time; answers as [`Op::Sweep`].
     Free = 99,
 
     // ---- sessions ----

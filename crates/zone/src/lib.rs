@@ -1,5 +1,10 @@
 //! The privacy zone: the process that holds confidential values and computes on them.
 //!
 //! Invariants are in docs/internals/columns.md. Must not: know PostgreSQL's structures, write a value in clear anywhere.
+mod arena;
+pub mod engine;
+mod policy;
+pub mod sandbox;
+pub mod serve;
 pub mod session;
 pub mod store;

@@ -9,10 +9,11 @@
 
 mod anchor;
 mod checkpoint;
+mod column_keys;
 mod files;
 mod frame;
 mod log;
-mod memory;
+pub(crate) mod memory;
 mod open;
 mod paging;
 mod partition;
@@ -26,6 +27,7 @@ mod slab;
 mod space;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use strongroom_crypto::{CryptoError, GcmKey};
@@ -46,7 +48,7 @@ pub use redo::{Promotion, Record, Source};
 pub use seal::Keys;
 
 use frame::{FRAME, Frame};
-use memory::{Buffer, NoMemory};
+use memory::{Buffer, Memory, NoMemory};
 use partition::{Chosen, Extent, Partition, Refusal};
 use partitions::Dropped;
 use places::Places;
@@ -233,6 +235,11 @@ impl Store {
     /// Why the last operation failed, for the zone's own log; told once.
     pub fn take_trouble(&mut self) -> Option<Error> {
         self.trouble.take()
+    }
+
+    /// The memory that values are to be kept in, for those that are on their way here.
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.space.memory
     }
 
     /// Figures.

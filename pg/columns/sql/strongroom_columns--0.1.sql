@@ -684,6 +684,8 @@ CREATE FUNCTION "ceiling"(enc_float8) RETURNS enc_float8
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION "floor"(enc_float8) RETURNS enc_float8
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION "sign"(enc_float8) RETURNS enc_float8
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION "numeric_add"(enc_numeric, enc_numeric) RETURNS enc_numeric
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION "numeric_sub"(enc_numeric, enc_numeric) RETURNS enc_numeric
@@ -715,6 +717,8 @@ CREATE FUNCTION "ceiling"(enc_numeric) RETURNS enc_numeric
 CREATE FUNCTION "floor"(enc_numeric) RETURNS enc_numeric
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION "sqrt"(enc_numeric) RETURNS enc_numeric
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION "sign"(enc_numeric) RETURNS enc_numeric
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION "textcat"(enc_text, enc_text) RETURNS enc_text
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
@@ -766,6 +770,20 @@ CREATE FUNCTION pg_catalog."like_escape"(enc_text, enc_text) RETURNS enc_text
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION "starts_with"(enc_text, enc_text) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_test' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION pg_catalog."btrim"(enc_text, enc_text) RETURNS enc_text
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION pg_catalog."ltrim"(enc_text, enc_text) RETURNS enc_text
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION pg_catalog."rtrim"(enc_text, enc_text) RETURNS enc_text
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION "lpad"(enc_text, integer, enc_text) RETURNS enc_text
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION "rpad"(enc_text, integer, enc_text) RETURNS enc_text
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION "split_part"(enc_text, enc_text, integer) RETURNS enc_text
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION "reverse"(enc_text) RETURNS enc_text
+    AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION "byteacat"(enc_bytea, enc_bytea) RETURNS enc_bytea
     AS 'MODULE_PATHNAME', 'strongroom_compute' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION "length"(enc_bytea) RETURNS enc_int4

@@ -48,7 +48,7 @@ layout! {
 
 layout! {
     /// Layout of a partition; EXTENTS extents follow.
-    partition_layout, 68, {
+    partition_layout, 70, {
         PARTITION @ 0, 2;
         STATE @ 2, 1;
         RESERVED @ 3, 1;
@@ -60,6 +60,15 @@ layout! {
         EXTENTS @ 24, 4;
         STAMP @ 28, 8;
         KEY @ 36, 32;
+        COLUMN_KEYS @ 68, 2;
+    }
+}
+
+layout! {
+    /// Layout of a column's key in a manifest, behind its partition.
+    column_key_layout, 18, {
+        COLUMN @ 0, 2;
+        KEY_ID @ 2, 16;
     }
 }
 
@@ -251,6 +260,8 @@ pub struct PartitionEntry {
     pub stamp: u64,
     /// Salt of the key of its blocks; zero when it was dropped.
     pub key: [u8; 32],
+    /// How many columns with their keys follow, before the extents.
+    pub column_keys: u16,
 }
 
 impl PartitionEntry {
@@ -272,9 +283,10 @@ impl PartitionEntry {
             extents: u32_at(rest, at::EXTENTS)?,
             stamp: u64_at(rest, at::STAMP)?,
             key: array(rest, at::KEY)?,
+            column_keys: u16_at(rest, at::COLUMN_KEYS)?,
         };
-        let dropped =
-            state == 2 && relation == Relation::NONE && found.extents == 0 && found.key == [0; 32];
+        let empty = found.extents == 0 && found.column_keys == 0 && found.key == [0; 32];
+        let dropped = state == 2 && relation == Relation::NONE && empty;
         let sound = (state == 1 || dropped)
             && zero_at(rest, at::RESERVED)
             && found.partition != 0
@@ -303,8 +315,46 @@ impl PartitionEntry {
             put(&mut out, at::EXTENTS, &self.extents.to_le_bytes()),
             put(&mut out, at::STAMP, &self.stamp.to_le_bytes()),
             put(&mut out, at::KEY, &self.key),
+            put(&mut out, at::COLUMN_KEYS, &self.column_keys.to_le_bytes()),
         ];
         assert!(fields.iter().all(Option::is_some), "partition layout");
+        out
+    }
+}
+
+/// A column's key in a manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnKeyEntry {
+    /// Number of the column.
+    pub column: u16,
+    /// Id of the column key.
+    pub key_id: [u8; 16],
+}
+
+impl ColumnKeyEntry {
+    /// Reads it, and what follows.
+    #[must_use]
+    pub fn parse(rest: &[u8]) -> Option<(Self, &[u8])> {
+        let found = Self {
+            column: u16_at(rest, column_key_layout::COLUMN)?,
+            key_id: array(rest, column_key_layout::KEY_ID)?,
+        };
+        Some((found, rest.get(column_key_layout::SIZE..)?))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; column_key_layout::SIZE] {
+        let mut out = [0; column_key_layout::SIZE];
+        let fields = [
+            put(
+                &mut out,
+                column_key_layout::COLUMN,
+                &self.column.to_le_bytes(),
+            ),
+            put(&mut out, column_key_layout::KEY_ID, &self.key_id),
+        ];
+        assert!(fields.iter().all(Option::is_some), "column key layout");
         out
     }
 }
@@ -514,6 +564,16 @@ mod tests {
     }
 
     #[test]
+    fn a_column_s_key_comes_back() {
+        let column = ColumnKeyEntry {
+            column: 7,
+            key_id: [8; 16],
+        };
+        assert!(ColumnKeyEntry::parse(&column.to_bytes()) == Some((column, &[][..])));
+        assert!(ColumnKeyEntry::parse(&column.to_bytes()[1..]).is_none());
+    }
+
+    #[test]
     fn entries_come_back() {
         let relation = Relation {
             tablespace: 1,
@@ -528,12 +588,14 @@ mod tests {
             extents: 2,
             stamp: 9,
             key: [3; 32],
+            column_keys: 3,
         };
         assert!(PartitionEntry::parse(&open.to_bytes()) == Some((open, &[][..])));
         let dropped = PartitionEntry {
             relation: None,
             extents: 0,
             key: [0; 32],
+            column_keys: 0,
             ..open
         };
         assert!(PartitionEntry::parse(&dropped.to_bytes()) == Some((dropped, &[][..])));

@@ -78,6 +78,18 @@ layout! {
     }
 }
 
+layout! {
+    /// Layout of an entry that binds a column to its key: 8.
+    redo_bound_layout, 26, {
+        ENTRY @ 0, 1;
+        RESERVED @ 1, 1;
+        PARTITION @ 2, 2;
+        COLUMN @ 4, 2;
+        FIRST_EXTENT @ 6, 4;
+        KEY_ID @ 10, 16;
+    }
+}
+
 /// The head of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedoHead {
@@ -262,6 +274,51 @@ pub enum Entry<'a> {
     Dropped(PartitionChange),
     /// A partition was given to another relation.
     Rehomed(PartitionChange),
+    /// The values of a column belong to a column key.
+    Bound(ColumnBinding),
+}
+
+/// Under which key the values of a column may leave the zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnBinding {
+    /// Number of the partition.
+    pub partition: u16,
+    /// Number of the column.
+    pub column: u16,
+    /// The partition's first extent: a later partition of the same number has a later one.
+    pub first_extent: u32,
+    /// Id of the column key.
+    pub key_id: [u8; 16],
+}
+
+impl ColumnBinding {
+    fn parse(rest: &[u8]) -> Option<Self> {
+        use redo_bound_layout as at;
+        let found = Self {
+            partition: u16_at(rest, at::PARTITION)?,
+            column: u16_at(rest, at::COLUMN)?,
+            first_extent: u32_at(rest, at::FIRST_EXTENT)?,
+            key_id: array(rest, at::KEY_ID)?,
+        };
+        let in_range = found.partition != 0
+            && u32::from(found.partition) < super::fid::PARTITIONS
+            && found.first_extent <= super::fid::EXTENTS;
+        (in_range && bytes(rest, at::RESERVED) == Some(&[0])).then_some(found)
+    }
+
+    fn to_bytes(self) -> [u8; redo_bound_layout::SIZE] {
+        use redo_bound_layout as at;
+        let mut out = [0; redo_bound_layout::SIZE];
+        let fields = [
+            put(&mut out, at::ENTRY, &[8]),
+            put(&mut out, at::PARTITION, &self.partition.to_le_bytes()),
+            put(&mut out, at::COLUMN, &self.column.to_le_bytes()),
+            put(&mut out, at::FIRST_EXTENT, &self.first_extent.to_le_bytes()),
+            put(&mut out, at::KEY_ID, &self.key_id),
+        ];
+        assert!(fields.iter().all(Option::is_some), "redo binding layout");
+        out
+    }
 }
 
 impl<'a> Entry<'a> {
@@ -318,6 +375,10 @@ impl<'a> Entry<'a> {
                 let sound = *number != 6 || change.relation == Relation::NONE;
                 sound.then_some((entry, tail))
             }
+            8 => {
+                let binding = ColumnBinding::parse(rest)?;
+                Some((Self::Bound(binding), rest.get(redo_bound_layout::SIZE..)?))
+            }
             _ => None,
         }
     }
@@ -333,6 +394,7 @@ impl<'a> Entry<'a> {
             Self::Freed(_) => redo_freed_layout::SIZE,
             Self::Swept(..) => redo_swept_layout::SIZE,
             Self::Opened(_) | Self::Dropped(_) | Self::Rehomed(_) => redo_partition_layout::SIZE,
+            Self::Bound(_) => redo_bound_layout::SIZE,
         }
     }
 
@@ -372,6 +434,7 @@ impl<'a> Entry<'a> {
             Self::Opened(change) => out(&change_bytes(5, change)),
             Self::Dropped(change) => out(&change_bytes(6, change)),
             Self::Rehomed(change) => out(&change_bytes(7, change)),
+            Self::Bound(binding) => out(&binding.to_bytes()),
         }
     }
 }

@@ -8,7 +8,7 @@ use strongroom_format::code;
 use strongroom_format::columns::Fid;
 use strongroom_format::columns::fid::EXTENTS;
 use strongroom_format::columns::manifest::{
-    EXTENT_RESERVE, ExtentEntry, ManifestBody, PartitionEntry, QuarantineEntry,
+    ColumnKeyEntry, EXTENT_RESERVE, ExtentEntry, ManifestBody, PartitionEntry, QuarantineEntry,
 };
 use strongroom_keyring::Error;
 
@@ -201,8 +201,16 @@ fn write_partition(number: u16, partition: &Partition, out: &mut Buffer) -> Resu
         extents: u32::try_from(partition.numbers().count()).map_err(|_| NoMemory)?,
         stamp: partition.stamp,
         key: partition.key.salt(),
+        column_keys: u16::try_from(partition.column_keys.len()).map_err(|_| NoMemory)?,
     };
     out.extend(&entry.to_bytes())?;
+    for (column, key) in &partition.column_keys {
+        let entry = ColumnKeyEntry {
+            column: *column,
+            key_id: key.id,
+        };
+        out.extend(&entry.to_bytes())?;
+    }
     for extent_number in partition.numbers() {
         let Some(extent) = partition.extent(extent_number) else {
             continue;

@@ -39,8 +39,17 @@ pub(super) struct Partition {
     pub(super) swept: u64,
     /// Whether a record that says whose partition it is is known to be in the host's log.
     pub(super) announced: bool,
+    /// Under which keys the values of its columns may leave the zone.
+    pub(super) column_keys: BTreeMap<u16, ColumnKey>,
     /// Whether a log has brought an extent of it since the store was opened.
     pub(super) replayed: bool,
+}
+
+/// The key that a column is bound to.
+pub(super) struct ColumnKey {
+    pub(super) id: [u8; 16],
+    /// Whether a record that says so is known to be in the host's log.
+    pub(super) announced: bool,
 }
 
 /// 65536 slots of one column.
@@ -134,6 +143,7 @@ impl Partition {
             marks: None,
             swept: 0,
             announced: false,
+            column_keys: BTreeMap::new(),
             replayed: false,
         }
     }

@@ -35,6 +35,7 @@ impl Dropped {
             extents: 0,
             stamp: self.stamp,
             key: [0; 32],
+            column_keys: 0,
         }
     }
 }

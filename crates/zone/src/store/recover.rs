@@ -54,6 +54,12 @@ impl Chains {
 }
 
 impl Store {
+    /// Object id of the store, and the random number of this start.
+    #[must_use]
+    pub fn identity(&self) -> ([u8; 16], [u8; 16]) {
+        (self.keys.object_id(), self.incarnation)
+    }
+
     /// Where the host's log has to be read from.
     #[must_use]
     pub fn position(&self) -> u64 {
@@ -251,6 +257,7 @@ impl Store {
                 }
                 Ok(())
             }
+            Entry::Bound(binding) => self.apply_bound(binding),
             Entry::Rehomed(change) => {
                 if self.is_news(change) {
                     self.move_partition(*change);

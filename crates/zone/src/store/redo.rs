@@ -75,6 +75,8 @@ struct FollowUp {
     /// Slots to give out again: column and FID bits with the next generation.
     freed: Vec<(u16, u64)>,
     announced: Vec<u16>,
+    /// Partition and column.
+    bound: Vec<(u16, u16)>,
     dropped: Vec<u16>,
 }
 
@@ -86,6 +88,18 @@ impl Rings {
         if let Some(ring) = self.by_number.get_mut(&ring) {
             ring.follow_up.announced.push(number);
         }
+    }
+
+    /// Whether the ring's next record says this already; from now on it does.
+    pub(super) fn binds(&mut self, ring: u32, partition: u16, column: u16) -> bool {
+        let Some(ring) = self.by_number.get_mut(&ring) else {
+            return true;
+        };
+        let known = ring.follow_up.bound.contains(&(partition, column));
+        if !known {
+            ring.follow_up.bound.push((partition, column));
+        }
+        known
     }
 
     pub(super) fn drops(&mut self, ring: u32, number: u16) {
@@ -232,8 +246,10 @@ impl Store {
         let FollowUp {
             freed,
             announced,
+            bound,
             dropped,
         } = issued.follow_up;
+        self.bound_for_good(&bound);
         for number in announced {
             if let Some(partition) = self.partition_mut(number) {
                 partition.announced = true;
@@ -400,6 +416,7 @@ impl Store {
                 self.rings.announces(ring, number);
             }
         }
+        self.log_binding(ring, number, column)?;
         let entry = match value {
             Value::Word(word) => Entry::Word {
                 fid,

@@ -1,0 +1,452 @@
+//! Ephemeral values: what one backend's statement computes with, and its literals.
+//!
+//! Invariants:
+//! - A slot is chosen by the backend, filled once, and void when its statement ends. An identifier of another statement is
+//!   [`Fault::StaleFid`], one that was never filled [`Fault::ForgedFid`]; never another value (F1).
+//! - A slot whose operation failed holds the fault: whatever takes it as an argument fails in the same way (R2).
+//! - Values lie in locked memory that is left out of core dumps, and are overwritten when the statement ends.
+//! - Each value has the [`Scope`] of the column keys it was made from: the policy decides by it.
+//!
+//! Must not: decide who may do what, or know permanent values.
+
+mod heap;
+mod scope;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use strongroom_format::columns::{Fid, Kind};
+use strongroom_rpc::Fault;
+use strongroom_values::{Accumulator, Out, Value};
+
+use crate::store::memory::Memory;
+use heap::{Form, Heap, Slot, Slots};
+pub(crate) use scope::{Origin, Scope, ScopeId, Scopes};
+
+/// Slots that a backend may leave out: those of operations that it gave up.
+const SKIP_MAX: u64 = 1 << 16;
+/// Values that one statement may have at a time: 1 GiB of slots.
+const VALUES_MAX: u64 = 1 << 26;
+/// Literals of one connection.
+const LITERALS_MAX: u64 = 1 << 20;
+/// Bytes out of line of one statement, and of the literals of one connection.
+const BYTES_MAX: u64 = 4 << 30;
+
+/// A value under way: what it is, and where its columns' keys are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Meta {
+    pub(crate) kind: Kind,
+    pub(crate) scope: ScopeId,
+}
+
+/// An aggregate under way.
+pub(crate) struct Total {
+    pub(crate) accumulator: Accumulator,
+    pub(crate) scope: ScopeId,
+}
+
+/// The ephemerals of one backend.
+pub(crate) struct Arena {
+    number: u16,
+    statement: u8,
+    /// First slot of the statement under way.
+    base: u64,
+    values: Part,
+    totals: Vec<Total>,
+    literals: Part,
+    known: BTreeMap<[u8; 32], Fid>,
+    pub(crate) scopes: Scopes,
+}
+
+/// Slots and the bytes that do not fit into them.
+struct Part {
+    slots: Slots,
+    heap: Heap,
+}
+
+impl Part {
+    fn new(memory: &Arc<Memory>) -> Self {
+        Self {
+            slots: Slots::new(memory),
+            heap: Heap::new(memory),
+        }
+    }
+
+    fn put(&mut self, at: u64, meta: Meta, value: Value<'_>) -> Result<(), Fault> {
+        if self
+            .slots
+            .get(at)
+            .is_some_and(|slot| slot.form != Form::Empty)
+        {
+            return Err(Fault::BadRequest);
+        }
+        let (form, word, len) = match value {
+            Value::Word(word) => (Form::Word, word, 0),
+            Value::Bytes(bytes) => {
+                let len = u32::try_from(bytes.len()).map_err(|_| Fault::StringTooLong)?;
+                if self.heap.used().saturating_add(u64::from(len)) > BYTES_MAX {
+                    return Err(Fault::ArenaFull);
+                }
+                let place = self.heap.put(bytes).ok_or(Fault::OutOfMemory)?;
+                (Form::Bytes, place, len)
+            }
+        };
+        let slot = Slot {
+            word,
+            len,
+            scope: meta.scope.number(),
+            kind: meta.kind.number(),
+            form,
+        };
+        self.slots.set(at, slot).ok_or(Fault::OutOfMemory)
+    }
+
+    fn get(&self, at: u64, out: &mut Out) -> Result<Meta, Fault> {
+        let slot = self.slots.get(at).ok_or(Fault::ForgedFid)?;
+        match slot.form {
+            Form::Word => out.set_word(slot.word),
+            Form::Bytes => {
+                let bytes = self.heap.get(slot.word, slot.len).ok_or(Fault::ForgedFid)?;
+                out.set_bytes(bytes);
+            }
+            Form::Fault => return Err(fault_of(slot)),
+            Form::Empty => return Err(Fault::ForgedFid),
+            Form::Total => return Err(Fault::KindMismatch),
+        }
+        Ok(Meta {
+            kind: Kind::from_number(slot.kind).ok_or(Fault::ForgedFid)?,
+            scope: ScopeId::of(slot.scope),
+        })
+    }
+}
+
+fn fault_of(slot: Slot) -> Fault {
+    let number = u32::try_from(slot.word).unwrap_or_default();
+    Fault::from_number(number).unwrap_or(Fault::BadRequest)
+}
+
+impl Arena {
+    /// An empty arena of this number.
+    pub(crate) fn new(number: u16, memory: &Arc<Memory>) -> Self {
+        Self {
+            number,
+            statement: 0,
+            base: 0,
+            values: Part::new(memory),
+            totals: Vec::new(),
+            literals: Part::new(memory),
+            known: BTreeMap::new(),
+            scopes: Scopes::new(),
+        }
+    }
+
+    /// Copies a value out.
+    ///
+    /// # Errors
+    /// [`Fault::StaleFid`], [`Fault::ForgedFid`]; [`Fault::KindMismatch`] for an accumulator; the fault that it holds.
+    pub(crate) fn get(&self, fid: Fid, out: &mut Out) -> Result<Meta, Fault> {
+        if fid.is_literal() {
+            return self.literals.get(fid.slot(), out);
+        }
+        self.values.get(self.place(fid)?, out)
+    }
+
+    /// Fills a slot.
+    ///
+    /// # Errors
+    /// [`Fault::StaleFid`] for one of another statement, [`Fault::ForgedFid`] for one of another arena, [`Fault::BadRequest`] for one that is
+    /// filled; [`Fault::ArenaFull`], [`Fault::OutOfMemory`].
+    pub(crate) fn put(&mut self, fid: Fid, meta: Meta, value: Value<'_>) -> Result<(), Fault> {
+        let at = self.free_place(fid)?;
+        self.values.put(at, meta, value)
+    }
+
+    /// Makes a slot hold a fault. A slot that cannot be had needs none: nothing resolves there.
+    pub(crate) fn fail(&mut self, fid: Fid, fault: Fault) {
+        if let Ok(at) = self.free_place(fid) {
+            let slot = Slot {
+                word: u64::from(fault.number()),
+                form: Form::Fault,
+                ..Slot::EMPTY
+            };
+            // Without memory for the slot it stays empty, which is an error as well.
+            let _ = self.values.slots.set(at, slot);
+        }
+    }
+
+    /// The literal of this envelope, by the digest of its bytes.
+    pub(crate) fn literal(&self, digest: &[u8; 32]) -> Option<Fid> {
+        self.known.get(digest).copied()
+    }
+
+    /// Keeps a literal under the digest of its envelope, in the slot that the backend chose.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub(crate) fn put_literal(
+        &mut self,
+        fid: Fid,
+        digest: [u8; 32],
+        meta: Meta,
+        value: Value<'_>,
+    ) -> Result<(), Fault> {
+        if !fid.is_literal() || fid.partition() != self.number {
+            return Err(Fault::ForgedFid);
+        }
+        let end = self.literals.slots.len();
+        if fid.slot() >= LITERALS_MAX || fid.slot() > end.saturating_add(SKIP_MAX) {
+            return Err(Fault::ArenaFull);
+        }
+        self.literals.put(fid.slot(), meta, value)?;
+        self.known.insert(digest, fid);
+        Ok(())
+    }
+
+    /// The accumulator of this slot. `None` when the slot is empty.
+    ///
+    /// # Errors
+    /// [`Fault::NotAnAccumulator`], and as [`Self::get`].
+    pub(crate) fn total(&self, fid: Fid) -> Result<Option<&Total>, Fault> {
+        match self.total_at(fid)? {
+            Some(at) => self.totals.get(at).map(Some).ok_or(Fault::ForgedFid),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`Self::total`], to be added to, with the scopes.
+    ///
+    /// # Errors
+    /// As [`Self::total`].
+    pub(crate) fn total_mut(
+        &mut self,
+        fid: Fid,
+    ) -> Result<Option<(&mut Total, &mut Scopes)>, Fault> {
+        match self.total_at(fid)? {
+            Some(at) => {
+                let total = self.totals.get_mut(at).ok_or(Fault::ForgedFid)?;
+                Ok(Some((total, &mut self.scopes)))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Makes an accumulator.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub(crate) fn put_total(&mut self, fid: Fid, total: Total) -> Result<(), Fault> {
+        let at = self.free_place(fid)?;
+        if self
+            .values
+            .slots
+            .get(at)
+            .is_some_and(|slot| slot.form != Form::Empty)
+        {
+            return Err(Fault::BadRequest);
+        }
+        let slot = Slot {
+            word: self.totals.len() as u64,
+            form: Form::Total,
+            ..Slot::EMPTY
+        };
+        self.values.slots.set(at, slot).ok_or(Fault::OutOfMemory)?;
+        self.totals.push(total);
+        Ok(())
+    }
+
+    /// Ends the statement. The next one has this number, and slots from `base`.
+    pub(crate) fn end_statement(&mut self, statement: u8, base: u64) {
+        self.values.slots.clear();
+        self.values.heap.clear();
+        self.totals = Vec::new();
+        self.statement = statement;
+        self.base = base;
+    }
+
+    /// Slots in use, literals, and bytes out of line, for the status.
+    pub(crate) fn size(&self) -> (u64, u64, u64) {
+        let bytes = self
+            .values
+            .heap
+            .used()
+            .saturating_add(self.literals.heap.used());
+        (self.values.slots.len(), self.literals.slots.len(), bytes)
+    }
+
+    fn place(&self, fid: Fid) -> Result<u64, Fault> {
+        if fid.partition() != self.number || fid.is_literal() || !fid.is_ephemeral() {
+            return Err(Fault::ForgedFid);
+        }
+        if fid.generation() != self.statement {
+            return Err(Fault::StaleFid);
+        }
+        fid.slot().checked_sub(self.base).ok_or(Fault::StaleFid)
+    }
+
+    fn free_place(&self, fid: Fid) -> Result<u64, Fault> {
+        let at = self.place(fid)?;
+        let end = self.values.slots.len();
+        if at >= VALUES_MAX || at > end.saturating_add(SKIP_MAX) {
+            return Err(Fault::ArenaFull);
+        }
+        Ok(at)
+    }
+
+    fn total_at(&self, fid: Fid) -> Result<Option<usize>, Fault> {
+        let slot = self.values.slots.get(self.place(fid)?);
+        match slot {
+            None => Ok(None),
+            Some(slot) => match slot.form {
+                Form::Empty => Ok(None),
+                Form::Fault => Err(fault_of(slot)),
+                Form::Total => usize::try_from(slot.word)
+                    .map(Some)
+                    .map_err(|_| Fault::ForgedFid),
+                Form::Word | Form::Bytes => Err(Fault::NotAnAccumulator),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strongroom_rpc::function::Aggregate;
+
+    fn arena() -> Arena {
+        Arena::new(5, &Memory::new(false))
+    }
+
+    fn meta(arena: &mut Arena) -> Meta {
+        let scope = arena.scopes.intern(Scope::constant([1; 16])).unwrap();
+        Meta {
+            kind: Kind::Int8,
+            scope,
+        }
+    }
+
+    fn fid(statement: u8, slot: u64) -> Fid {
+        Fid::ephemeral(5, statement, slot).unwrap()
+    }
+
+    fn word(arena: &Arena, fid: Fid) -> Result<u64, Fault> {
+        let mut out = Out::new();
+        arena.get(fid, &mut out)?;
+        out.value().word()
+    }
+
+    #[test]
+    fn values_come_back_in_their_statement_and_in_no_other() {
+        let mut arena = arena();
+        let meta = meta(&mut arena);
+        for slot in 0..20_000 {
+            arena
+                .put(fid(0, slot), meta, Value::Word(slot * 3))
+                .unwrap();
+        }
+        let long = vec![0x5a; 300_000];
+        arena
+            .put(fid(0, 20_000), meta, Value::Bytes(&long))
+            .unwrap();
+        arena.put(fid(0, 20_001), meta, Value::Bytes(b"")).unwrap();
+        for slot in 0..20_000 {
+            assert_eq!(word(&arena, fid(0, slot)), Ok(slot * 3));
+        }
+        let mut out = Out::new();
+        assert_eq!(arena.get(fid(0, 20_000), &mut out), Ok(meta));
+        assert_eq!(out.value().bytes().unwrap(), long);
+        arena.get(fid(0, 20_001), &mut out).unwrap();
+        assert_eq!(out.value().bytes().unwrap(), b"");
+
+        arena.end_statement(1, 20_002);
+        assert_eq!(word(&arena, fid(0, 3)), Err(Fault::StaleFid));
+        assert_eq!(
+            word(&arena, fid(1, 3)),
+            Err(Fault::StaleFid),
+            "below the base"
+        );
+        assert_eq!(
+            word(&arena, fid(1, 20_002)),
+            Err(Fault::ForgedFid),
+            "not yet filled"
+        );
+        arena.put(fid(1, 20_002), meta, Value::Word(7)).unwrap();
+        assert_eq!(word(&arena, fid(1, 20_002)), Ok(7));
+        // The statements' numbers come round; the slots do not.
+        arena.end_statement(0, 20_003);
+        assert_eq!(word(&arena, fid(0, 3)), Err(Fault::StaleFid));
+    }
+
+    #[test]
+    fn what_is_not_this_arena_s_or_already_filled_is_refused() {
+        let mut arena = arena();
+        let meta = meta(&mut arena);
+        let mut put = |fid: Fid| arena.put(fid, meta, Value::Word(1));
+        assert_eq!(put(Fid::ephemeral(6, 0, 0).unwrap()), Err(Fault::ForgedFid));
+        assert_eq!(
+            put(Fid::permanent(5, 0, 0, 0).unwrap()),
+            Err(Fault::ForgedFid)
+        );
+        assert_eq!(put(Fid::literal(5, 0).unwrap()), Err(Fault::ForgedFid));
+        assert_eq!(put(fid(1, 0)), Err(Fault::StaleFid));
+        assert_eq!(put(fid(0, 1 << 30)), Err(Fault::ArenaFull));
+        assert_eq!(put(fid(0, 9)), Ok(()));
+        assert_eq!(put(fid(0, 9)), Err(Fault::BadRequest));
+        assert_eq!(word(&arena, fid(0, 8)), Err(Fault::ForgedFid), "left out");
+    }
+
+    #[test]
+    fn a_fault_is_what_its_slot_holds() {
+        let mut arena = arena();
+        let meta = meta(&mut arena);
+        arena.fail(fid(0, 2), Fault::DivisionByZero);
+        assert_eq!(word(&arena, fid(0, 2)), Err(Fault::DivisionByZero));
+        assert_eq!(arena.total(fid(0, 2)).err(), Some(Fault::DivisionByZero));
+        assert_eq!(
+            arena.put(fid(0, 2), meta, Value::Word(1)),
+            Err(Fault::BadRequest)
+        );
+    }
+
+    #[test]
+    fn literals_outlive_statements_and_are_found_by_their_envelope() {
+        let mut arena = arena();
+        let meta = meta(&mut arena);
+        let literal = Fid::literal(5, 0).unwrap();
+        assert_eq!(arena.literal(&[1; 32]), None);
+        arena
+            .put_literal(literal, [1; 32], meta, Value::Bytes(b"kept"))
+            .unwrap();
+        arena.end_statement(1, 0);
+        assert_eq!(arena.literal(&[1; 32]), Some(literal));
+        let mut out = Out::new();
+        arena.get(literal, &mut out).unwrap();
+        assert_eq!(out.value().bytes().unwrap(), b"kept");
+        let other = Fid::literal(6, 1).unwrap();
+        assert_eq!(
+            arena.put_literal(other, [2; 32], meta, Value::Word(1)),
+            Err(Fault::ForgedFid)
+        );
+        assert_eq!(
+            word(&arena, Fid::literal(5, 1).unwrap()),
+            Err(Fault::ForgedFid)
+        );
+    }
+
+    #[test]
+    fn accumulators_are_not_values() {
+        let mut arena = arena();
+        let meta = meta(&mut arena);
+        let total = || Total {
+            accumulator: Accumulator::new(Aggregate::Sum, Kind::Int8).unwrap(),
+            scope: meta.scope,
+        };
+        assert!(arena.total(fid(0, 0)).unwrap().is_none());
+        arena.put_total(fid(0, 0), total()).unwrap();
+        assert!(arena.total(fid(0, 0)).unwrap().is_some());
+        assert_eq!(word(&arena, fid(0, 0)), Err(Fault::KindMismatch));
+        assert_eq!(arena.put_total(fid(0, 0), total()), Err(Fault::BadRequest));
+        arena.put(fid(0, 1), meta, Value::Word(1)).unwrap();
+        assert_eq!(arena.total(fid(0, 1)).err(), Some(Fault::NotAnAccumulator));
+    }
+}

@@ -1,0 +1,156 @@
+//! Which column keys a value was made from: sets of key ids, interned per arena.
+//!
+//! Must not: decide what a scope allows.
+
+use std::collections::BTreeMap;
+
+use strongroom_rpc::Fault;
+
+use crate::session::KeyId;
+
+/// The keys that a value depends on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Scope {
+    /// Ids, ascending. At least one.
+    keys: Vec<KeyId>,
+    from: Origin,
+}
+
+/// How a value came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Origin {
+    /// It is a stored value of a column.
+    Column,
+    /// It came in an envelope, as a constant or to be stored.
+    Envelope,
+    /// It was computed.
+    Computed,
+}
+
+impl Scope {
+    /// A stored value's.
+    pub(crate) fn column(key: KeyId) -> Self {
+        Self {
+            keys: vec![key],
+            from: Origin::Column,
+        }
+    }
+
+    /// That of a value that came in an envelope under this key.
+    pub(crate) fn constant(key: KeyId) -> Self {
+        Self {
+            keys: vec![key],
+            from: Origin::Envelope,
+        }
+    }
+
+    pub(crate) fn keys(&self) -> &[KeyId] {
+        &self.keys
+    }
+
+    /// The key, when there is one only.
+    pub(crate) fn only_key(&self) -> Option<KeyId> {
+        match self.keys.as_slice() {
+            [key] => Some(*key),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn from(&self) -> Origin {
+        self.from
+    }
+}
+
+/// Number of a scope in its arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ScopeId(u16);
+
+impl ScopeId {
+    pub(crate) const fn number(self) -> u16 {
+        self.0
+    }
+
+    pub(crate) const fn of(number: u16) -> Self {
+        Self(number)
+    }
+}
+
+/// The scopes of one arena.
+#[derive(Default)]
+pub(crate) struct Scopes {
+    scopes: Vec<Scope>,
+    numbers: BTreeMap<Scope, ScopeId>,
+    joined: BTreeMap<(ScopeId, ScopeId), ScopeId>,
+}
+
+impl Scopes {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// The scope of this number.
+    ///
+    /// # Errors
+    /// [`Fault::ForgedFid`] when there is none: a number from another arena.
+    pub(crate) fn get(&self, id: ScopeId) -> Result<&Scope, Fault> {
+        self.scopes.get(usize::from(id.0)).ok_or(Fault::ForgedFid)
+    }
+
+    /// The number of a scope.
+    ///
+    /// # Errors
+    /// [`Fault::ArenaFull`] when there are 65535 different ones.
+    pub(crate) fn intern(&mut self, scope: Scope) -> Result<ScopeId, Fault> {
+        if let Some(id) = self.numbers.get(&scope) {
+            return Ok(*id);
+        }
+        let number = u16::try_from(self.scopes.len()).map_err(|_| Fault::ArenaFull)?;
+        self.scopes.push(scope.clone());
+        self.numbers.insert(scope, ScopeId(number));
+        Ok(ScopeId(number))
+    }
+
+    /// The scope of what is computed from values of these two.
+    ///
+    /// # Errors
+    /// As [`Self::intern`] and [`Self::get`].
+    pub(crate) fn computed(&mut self, a: ScopeId, b: ScopeId) -> Result<ScopeId, Fault> {
+        let pair = (a.min(b), a.max(b));
+        if let Some(id) = self.joined.get(&pair) {
+            return Ok(*id);
+        }
+        let mut keys = self.get(a)?.keys.clone();
+        keys.extend_from_slice(&self.get(b)?.keys);
+        keys.sort_unstable();
+        keys.dedup();
+        let id = self.intern(Scope {
+            keys,
+            from: Origin::Computed,
+        })?;
+        self.joined.insert(pair, id);
+        Ok(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_computed_has_the_keys_of_both() {
+        let mut scopes = Scopes::new();
+        let a = scopes.intern(Scope::column([1; 16])).unwrap();
+        let b = scopes.intern(Scope::constant([2; 16])).unwrap();
+        assert_eq!(scopes.intern(Scope::column([1; 16])), Ok(a));
+        assert_ne!(scopes.intern(Scope::constant([1; 16])), Ok(a));
+        let both = scopes.computed(b, a).unwrap();
+        assert_eq!(scopes.computed(a, b), Ok(both));
+        assert_eq!(scopes.get(both).unwrap().keys(), [[1; 16], [2; 16]]);
+        assert_eq!(scopes.get(both).unwrap().from(), Origin::Computed);
+        assert_eq!(scopes.get(both).unwrap().only_key(), None);
+        let same = scopes.computed(a, a).unwrap();
+        assert_eq!(scopes.get(same).unwrap().only_key(), Some([1; 16]));
+        assert_eq!(scopes.computed(both, same), Ok(both));
+        assert_eq!(scopes.get(ScopeId::of(99)).err(), Some(Fault::ForgedFid));
+    }
+}

@@ -1,0 +1,311 @@
+//! The engine: carries out what the rings ask for, one operation after the other.
+//!
+//! Invariants: R2 (the first fault of a statement is told by the next call), R6 (answers are results, identifiers, sealed bytes,
+//! truths, tokens and faults), A1 and A2 (every operation on values asks [`crate::policy`] first). Arguments in the data area are
+//! copied before they are looked at (R3). Must not: compute itself, know where values are kept, or do I/O but through the store.
+
+mod aggregate;
+mod batch;
+mod compare;
+mod compute;
+mod functions;
+mod ground;
+mod log;
+mod promote;
+mod rings;
+mod session;
+mod values;
+
+use strongroom_rpc::function::Aggregate;
+use strongroom_rpc::{Answer, Area, Descriptor, Fault, Handler, Op, Peer};
+use strongroom_values::{Buf, Out};
+use zeroize::Zeroize as _;
+
+use crate::session::attest::Attester;
+use crate::session::channel::Channel;
+use crate::session::{ColumnKeys, Session};
+use crate::store::Store;
+use functions::Functions;
+use ground::Ground;
+use rings::Ring;
+
+/// The zone: everything that one engine's thread works with.
+pub struct Zone {
+    ground: Ground,
+    channel: Channel,
+    keys: ColumnKeys,
+    attester: Box<dyn Attester>,
+    functions: Functions,
+    hands: Hands,
+    users: Vec<u32>,
+}
+
+/// Memory that is used again for each operation; values in it are wiped.
+struct Hands {
+    args: [Out; 3],
+    out: Out,
+    buf: Buf,
+    plain: Vec<u8>,
+    bytes: Vec<u8>,
+    words: Vec<u64>,
+}
+
+impl Hands {
+    fn new() -> Self {
+        Self {
+            args: [Out::new(), Out::new(), Out::new()],
+            out: Out::new(),
+            buf: Buf::new(),
+            plain: Vec::new(),
+            bytes: Vec::new(),
+            words: Vec::new(),
+        }
+    }
+
+    /// Wipes what a long value has left.
+    fn wipe(&mut self) {
+        for arg in &mut self.args {
+            arg.set_word(0);
+        }
+        self.out.set_word(0);
+        self.buf.clear();
+        self.plain.zeroize();
+    }
+}
+
+impl Drop for Hands {
+    fn drop(&mut self) {
+        self.wipe();
+    }
+}
+
+impl Zone {
+    /// A zone on this store. Only processes of `users` are served.
+    #[must_use]
+    pub fn new(
+        store: Store,
+        keys: ColumnKeys,
+        attester: Box<dyn Attester>,
+        users: Vec<u32>,
+    ) -> Self {
+        Self {
+            ground: Ground::new(store),
+            channel: Channel::default(),
+            keys,
+            attester,
+            functions: Functions::new(),
+            hands: Hands::new(),
+            users,
+        }
+    }
+
+    /// Random number of this start.
+    #[must_use]
+    pub fn incarnation(&self) -> [u8; 16] {
+        self.ground.store.identity().1
+    }
+
+    /// Carries an operation out that nobody waits for.
+    fn posted(&mut self, ring: u16, op: Op, descriptor: &Descriptor) {
+        let third = self
+            .ground
+            .rings
+            .get_mut(ring)
+            .ok()
+            .and_then(|ring| ring.third.take());
+        let done = match op {
+            Op::StatementEnd => self.end_statement(ring, descriptor),
+            Op::Inserted => self.inserted(ring, descriptor.a),
+            Op::Third => self.third(ring, descriptor.a),
+            Op::Compute => self.compute(ring, descriptor, third),
+            Op::Accumulate => self.accumulate(ring, descriptor),
+            Op::Combine => self.combine(ring, descriptor),
+            Op::Prefetch => self.prefetch(descriptor),
+            _ => Err(Fault::BadRequest),
+        };
+        if let Err(fault) = done
+            && let Ok(ring) = self.ground.rings.get_mut(ring)
+        {
+            ring.fault.get_or_insert(fault);
+            let makes = matches!(op, Op::Compute | Op::Accumulate | Op::Combine);
+            if let Some(fid) = strongroom_format::columns::Fid::from_bits(descriptor.r)
+                && makes
+            {
+                ring.arena.fail(fid, fault);
+            }
+        }
+    }
+
+    /// Carries an operation out whose answer is waited for.
+    fn called(
+        &mut self,
+        ring: u16,
+        op: Op,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<Answer, Fault> {
+        let state = self.ground.rings.get_mut(ring)?;
+        let third = state.third.take();
+        match state.fault {
+            Some(fault) if !is_apart(op) => return Err(fault),
+            _ => {}
+        }
+        let value = match op {
+            Op::Sync => Ok(0),
+            Op::TimeZone => self.time_zone(ring, descriptor, area),
+            Op::Join => self.join(ring, descriptor),
+            Op::Lead => self.lead(ring),
+            Op::Intake => self.intake(ring, descriptor, area),
+            Op::Output => self.output(ring, descriptor, area),
+            Op::Promote => self.promote(ring, descriptor, area),
+            Op::Test => self.test(ring, descriptor, third),
+            Op::Compare => self.compare(ring, descriptor),
+            Op::CompareMany => self.compare_many(ring, descriptor, area),
+            Op::Token => self.token(ring, descriptor),
+            Op::TokenMany => self.token_many(ring, descriptor, area),
+            Op::RankMany => self.rank_many(ring, descriptor, area),
+            Op::Final => self.finish(ring, descriptor),
+            Op::Partition => self.partition(ring, descriptor, area),
+            Op::Drop => self.drop_partition(ring, descriptor.a),
+            Op::Rehome => self.rehome(ring, descriptor, area),
+            Op::Position => return self.position(),
+            Op::Replay | Op::Replayed | Op::Checkpoint => self.log(op, descriptor, area),
+            Op::MarkBegin | Op::Mark | Op::Sweep | Op::Free => {
+                return self.reclaim(ring, op, descriptor, area);
+            }
+            Op::Attest => self.attest(descriptor, area),
+            Op::Message => self.message(ring, descriptor, area),
+            Op::Status => self.status(descriptor, area),
+            _ => Err(Fault::BadRequest),
+        };
+        value.map(Answer::of)
+    }
+
+    fn end_statement(&mut self, ring: u16, descriptor: &Descriptor) -> Result<(), Fault> {
+        self.tell_computed(ring);
+        let statement = u8::try_from(descriptor.n % 256).map_err(|_| Fault::BadRequest)?;
+        self.hands.wipe();
+        self.ground
+            .rings
+            .end_statement(ring, statement, descriptor.a)
+    }
+
+    fn third(&mut self, ring: u16, third: u64) -> Result<(), Fault> {
+        self.ground.rings.get_mut(ring)?.third = Some(third);
+        Ok(())
+    }
+
+    /// The ring's session, if it has one.
+    fn session<'a>(channel: &'a mut Channel, ring: &Ring) -> Option<&'a mut Session> {
+        let id = ring.session?;
+        channel.session(&id)
+    }
+
+    /// Tells the ledger what was computed since it was last told.
+    fn tell_computed(&mut self, ring: u16) {
+        if let Ok(ring) = self.ground.rings.get_mut(ring) {
+            let count = core::mem::take(&mut ring.computed);
+            if let Some(session) = Self::session(&mut self.channel, ring) {
+                session.ledger_mut().count_computed(count);
+            }
+        }
+    }
+}
+
+/// Operations that have nothing to do with the statement's values: a fault of those does not keep them from being carried out.
+const fn is_apart(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Drop
+            | Op::Rehome
+            | Op::Replay
+            | Op::Replayed
+            | Op::Checkpoint
+            | Op::Position
+            | Op::Attest
+            | Op::Message
+            | Op::Status
+    )
+}
+
+impl Handler for Zone {
+    fn opened(&mut self, peer: &Peer) -> Option<u16> {
+        if !self.users.contains(&peer.uid) {
+            return None;
+        }
+        self.ground.open()
+    }
+
+    fn closed(&mut self, arena: u16) {
+        self.tell_computed(arena);
+        if let Some(session) = self.ground.close(arena) {
+            self.channel.end(&session);
+        }
+    }
+
+    fn carry_out(&mut self, arena: u16, descriptor: &Descriptor, area: &Area) -> Answer {
+        let Some(op) = Op::from_number(descriptor.op) else {
+            return Answer::fault(Fault::BadRequest);
+        };
+        if op.is_posted() {
+            self.posted(arena, op, descriptor);
+            return Answer::default();
+        }
+        let answer = self.called(arena, op, descriptor, area);
+        answer.unwrap_or_else(Answer::fault)
+    }
+
+    fn idle(&mut self) {
+        self.hands.wipe();
+    }
+}
+
+/// The kind in the low byte of the flags.
+fn kind_of(descriptor: &Descriptor) -> Result<strongroom_format::columns::Kind, Fault> {
+    let [low, _] = descriptor.flags.to_le_bytes();
+    strongroom_format::columns::Kind::from_number(low).ok_or(Fault::BadRequest)
+}
+
+/// The aggregate that `n` names.
+fn aggregate_of(descriptor: &Descriptor) -> Result<Aggregate, Fault> {
+    let number = u16::try_from(descriptor.n).map_err(|_| Fault::BadRequest)?;
+    Aggregate::from_number(number).ok_or(Fault::BadRequest)
+}
+
+/// Offset of the arguments in the data area.
+fn offset_of(descriptor: &Descriptor) -> Result<usize, Fault> {
+    usize::try_from(descriptor.b).map_err(|_| Fault::BadRequest)
+}
+
+/// Copies `n` words out of the data area.
+fn copy_words(area: &Area, descriptor: &Descriptor, words: &mut Vec<u64>) -> Result<(), Fault> {
+    let count = usize::try_from(descriptor.n).map_err(|_| Fault::BadRequest)?;
+    if count > strongroom_rpc::AREA_SIZE / 8 {
+        return Err(Fault::BadRequest);
+    }
+    words.clear();
+    words.resize(count, 0);
+    area.read_words(offset_of(descriptor)?, words)
+        .ok_or(Fault::BadRequest)
+}
+
+/// Copies `len` bytes out of the data area.
+fn copy_bytes(
+    area: &Area,
+    descriptor: &Descriptor,
+    len: usize,
+    bytes: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    if len > strongroom_rpc::AREA_SIZE {
+        return Err(Fault::BadRequest);
+    }
+    bytes.clear();
+    bytes.resize(len, 0);
+    area.read(offset_of(descriptor)?, bytes)
+        .ok_or(Fault::BadRequest)
+}
+
+/// `n` as a length in bytes.
+fn len_of(descriptor: &Descriptor) -> Result<usize, Fault> {
+    usize::try_from(descriptor.n).map_err(|_| Fault::BadRequest)
+}

@@ -1,0 +1,105 @@
+//! Aggregates: accumulators in the arena, values added by posted operations.
+//!
+//! Must not: know how an aggregate is computed.
+
+use strongroom_format::columns::Fid;
+use strongroom_format::columns::channel::right;
+use strongroom_rpc::{Descriptor, Fault};
+use strongroom_values::Accumulator;
+
+use super::ground::Judged;
+use super::{Zone, aggregate_of, kind_of};
+use crate::arena::{Meta, Total};
+
+impl Zone {
+    /// [`strongroom_rpc::Op::Accumulate`].
+    pub(super) fn accumulate(&mut self, ring: u16, descriptor: &Descriptor) -> Result<(), Fault> {
+        let kind = kind_of(descriptor)?;
+        let aggregate = aggregate_of(descriptor)?;
+        let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
+        let mut judged = Judged::new();
+        let [value, delimiter, _] = &mut self.hands.args;
+        let loaded = self.ground.load_of(ring, descriptor.b, kind, value)?;
+        self.ground.gather(ring, &mut judged, &loaded)?;
+        if descriptor.a != 0 {
+            let loaded = self.ground.load_of(ring, descriptor.a, kind, delimiter)?;
+            self.ground.gather(ring, &mut judged, &loaded)?;
+        }
+        let scope = judged.scope()?;
+        self.permit(ring, right::AGGREGATE | judged.common.further(), scope)?;
+        let [value, delimiter, _] = &self.hands.args;
+        let delimiter = (descriptor.a != 0).then(|| delimiter.value());
+        let arena = &mut self.ground.rings.get_mut(ring)?.arena;
+        if let Some((total, scopes)) = arena.total_mut(fid)? {
+            if total.accumulator.what() != (aggregate, kind) {
+                return Err(Fault::NotAnAccumulator);
+            }
+            if total.scope != scope {
+                total.scope = scopes.computed(total.scope, scope)?;
+            }
+            return total.accumulator.add(value.value(), delimiter);
+        }
+        let mut accumulator = Accumulator::new(aggregate, kind).ok_or(Fault::BadRequest)?;
+        accumulator.add(value.value(), delimiter)?;
+        arena.put_total(fid, Total { accumulator, scope })
+    }
+
+    /// [`strongroom_rpc::Op::Combine`].
+    pub(super) fn combine(&mut self, ring: u16, descriptor: &Descriptor) -> Result<(), Fault> {
+        let kind = kind_of(descriptor)?;
+        let aggregate = aggregate_of(descriptor)?;
+        let from = Fid::from_bits(descriptor.b).ok_or(Fault::ForgedFid)?;
+        let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
+        // A copy: the other one may be in another arena, or this very one.
+        let mut added = Accumulator::new(aggregate, kind).ok_or(Fault::BadRequest)?;
+        let theirs = from.partition();
+        if !self.ground.rings.same_group(ring, theirs) {
+            return Err(Fault::ForgedFid);
+        }
+        let other = &self.ground.rings.get(theirs)?.arena;
+        let total = other.total(from)?.ok_or(Fault::ForgedFid)?;
+        if total.accumulator.what() != (aggregate, kind) {
+            return Err(Fault::NotAnAccumulator);
+        }
+        added.combine(&total.accumulator)?;
+        let scope = other.scopes.get(total.scope)?.clone();
+        let arena = &mut self.ground.rings.get_mut(ring)?.arena;
+        let scope = arena.scopes.intern(scope)?;
+        self.permit(ring, right::AGGREGATE, scope)?;
+        let arena = &mut self.ground.rings.get_mut(ring)?.arena;
+        if let Some((total, scopes)) = arena.total_mut(fid)? {
+            if total.accumulator.what() != (aggregate, kind) {
+                return Err(Fault::NotAnAccumulator);
+            }
+            total.scope = scopes.computed(total.scope, scope)?;
+            return total.accumulator.combine(&added);
+        }
+        let total = Total {
+            accumulator: added,
+            scope,
+        };
+        arena.put_total(fid, total)
+    }
+
+    /// [`strongroom_rpc::Op::Final`]. 0 when the result is NULL.
+    pub(super) fn finish(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
+        let from = Fid::from_bits(descriptor.a).ok_or(Fault::ForgedFid)?;
+        let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
+        let theirs = from.partition();
+        if !self.ground.rings.same_group(ring, theirs) {
+            return Err(Fault::ForgedFid);
+        }
+        let other = &self.ground.rings.get(theirs)?.arena;
+        let total = other.total(from)?.ok_or(Fault::ForgedFid)?;
+        let (aggregate, kind) = total.accumulator.what();
+        let kind = aggregate.gives(kind).ok_or(Fault::BadRequest)?;
+        let Some(result) = total.accumulator.finish()? else {
+            return Ok(0);
+        };
+        let scope = other.scopes.get(total.scope)?.clone();
+        let arena = &mut self.ground.rings.get_mut(ring)?.arena;
+        let scope = arena.scopes.intern(scope)?;
+        arena.put(fid, Meta { kind, scope }, result.value())?;
+        Ok(1)
+    }
+}

@@ -1,0 +1,185 @@
+//! Comparison, equality tokens, ranks.
+//!
+//! A token is the beginning of HMAC-SHA256 of the value's canonical bytes under a key of the statement (X6): equal for equal values of
+//! one statement, unrelated from one statement to the next. Must not: give a truth that the policy was not asked for.
+
+use core::cell::Cell;
+use core::cmp::Ordering;
+
+use strongroom_format::columns::Kind;
+use strongroom_format::columns::channel::right;
+use strongroom_rpc::{ANSWER_HALF, Area, Descriptor, Fault};
+use strongroom_values::{Value, compare, token_bytes};
+
+use super::batch::Batch;
+use super::compute::tell;
+use super::ground::Judged;
+use super::{Zone, copy_words, kind_of, offset_of};
+
+impl Zone {
+    /// [`strongroom_rpc::Op::Compare`].
+    pub(super) fn compare(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
+        let kind = kind_of(descriptor)?;
+        let mut judged = Judged::new();
+        let [a, b, _] = &mut self.hands.args;
+        for (bits, out) in [(descriptor.a, a), (descriptor.b, b)] {
+            let loaded = self.ground.load_of(ring, bits, kind, out)?;
+            self.ground.gather(ring, &mut judged, &loaded)?;
+        }
+        self.permit_truths(ring, right::COMPARE, &judged, 1)?;
+        let [a, b, _] = &self.hands.args;
+        let order = compare(kind, a.value(), b.value())?;
+        self.tell_positive(ring, u64::from(order == Ordering::Equal));
+        Ok(i64::from(order as i8).cast_unsigned())
+    }
+
+    /// [`strongroom_rpc::Op::CompareMany`].
+    pub(super) fn compare_many(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<u64, Fault> {
+        let kind = kind_of(descriptor)?;
+        copy_words(area, descriptor, &mut self.hands.words)?;
+        let count = self.hands.words.len();
+        if count > ANSWER_HALF {
+            return Err(Fault::BadRequest);
+        }
+        let [with, each, _] = &mut self.hands.args;
+        let mut judged = Judged::new();
+        let loaded = self.ground.load_of(ring, descriptor.a, kind, with)?;
+        self.ground.gather(ring, &mut judged, &loaded)?;
+        let (mut orders, mut equal) = (Vec::with_capacity(count), 0);
+        for bits in &self.hands.words {
+            let loaded = self.ground.load_of(ring, *bits, kind, each)?;
+            self.ground.gather(ring, &mut judged, &loaded)?;
+            let order = compare(kind, each.value(), with.value())?;
+            equal += u64::from(order == Ordering::Equal);
+            orders.push(match order {
+                Ordering::Less => 0,
+                Ordering::Equal => 1,
+                Ordering::Greater => 2,
+            });
+        }
+        // Nothing has been told so far.
+        self.permit_truths(ring, right::COMPARE, &judged, orders.len() as u64)?;
+        area.write(ANSWER_HALF, &orders).ok_or(Fault::BadRequest)?;
+        self.tell_positive(ring, equal);
+        Ok(orders.len() as u64)
+    }
+
+    /// [`strongroom_rpc::Op::Token`].
+    pub(super) fn token(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
+        self.hands.words.clear();
+        self.hands.words.push(descriptor.a);
+        self.tokens(ring, kind_of(descriptor)?)?;
+        self.hands.words.first().copied().ok_or(Fault::BadRequest)
+    }
+
+    /// [`strongroom_rpc::Op::TokenMany`].
+    pub(super) fn token_many(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<u64, Fault> {
+        copy_words(area, descriptor, &mut self.hands.words)?;
+        self.tokens(ring, kind_of(descriptor)?)?;
+        let words = &self.hands.words;
+        area.write_words(offset_of(descriptor)?, words)
+            .ok_or(Fault::BadRequest)?;
+        Ok(words.len() as u64)
+    }
+
+    /// Replaces the identifiers in hand by their tokens.
+    fn tokens(&mut self, ring: u16, kind: Kind) -> Result<(), Fault> {
+        let [each, ..] = &mut self.hands.args;
+        let mut judged = Judged::new();
+        for word in &mut self.hands.words {
+            let loaded = self.ground.load_of(ring, *word, kind, each)?;
+            self.ground.gather(ring, &mut judged, &loaded)?;
+            self.hands.buf.clear();
+            token_bytes(kind, each.value(), &mut self.hands.buf)?;
+            let key = self.ground.rings.token_key(ring)?;
+            // The kind takes part: an integer's token says nothing about a bigint.
+            let mac = key.mac(&[&[kind.number()], self.hands.buf.as_slice()]);
+            let (token, _) = mac.split_first_chunk::<8>().ok_or(Fault::BadRequest)?;
+            *word = u64::from_le_bytes(*token);
+        }
+        self.hands.buf.clear();
+        let count = self.hands.words.len() as u64;
+        if count != 0 {
+            self.permit_truths(ring, right::TOKEN, &judged, count)?;
+        }
+        tell(
+            &mut self.channel,
+            self.ground.rings.get(ring).ok(),
+            |ledger| {
+                ledger.count_tokens(count);
+            },
+        );
+        Ok(())
+    }
+
+    /// [`strongroom_rpc::Op::RankMany`].
+    pub(super) fn rank_many(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<u64, Fault> {
+        let kind = kind_of(descriptor)?;
+        copy_words(area, descriptor, &mut self.hands.words)?;
+        let [each, ..] = &mut self.hands.args;
+        let mut judged = Judged::new();
+        let mut batch = Batch::new(self.hands.words.len());
+        for bits in &self.hands.words {
+            let loaded = self.ground.load_of(ring, *bits, kind, each)?;
+            self.ground.gather(ring, &mut judged, &loaded)?;
+            batch.push(each.value());
+        }
+        let count = self.hands.words.len() as u64;
+        if count == 0 {
+            return Ok(0);
+        }
+        self.permit_truths(ring, right::RANK, &judged, count)?;
+        rank(kind, &batch, &mut self.hands.words)?;
+        let words = &self.hands.words;
+        area.write_words(offset_of(descriptor)?, words)
+            .ok_or(Fault::BadRequest)?;
+        tell(
+            &mut self.channel,
+            self.ground.rings.get(ring).ok(),
+            |ledger| {
+                ledger.count_ranks(count);
+            },
+        );
+        Ok(count)
+    }
+}
+
+/// Writes each value's dense rank, from 0, in its place.
+fn rank(kind: Kind, batch: &Batch, ranks: &mut [u64]) -> Result<(), Fault> {
+    let mut order: Vec<usize> = (0..ranks.len()).collect();
+    let failed = Cell::new(None);
+    let ordering = |a: usize, b: usize| {
+        let compared = batch
+            .get(a)
+            .and_then(|a: Value<'_>| compare(kind, a, batch.get(b)?));
+        compared.unwrap_or_else(|fault| {
+            failed.set(Some(fault));
+            Ordering::Equal
+        })
+    };
+    order.sort_unstable_by(|a, b| ordering(*a, *b));
+    let (mut rank, mut before) = (0, None);
+    for at in order {
+        if before.is_some_and(|before| ordering(before, at) != Ordering::Equal) {
+            rank += 1;
+        }
+        before = Some(at);
+        *ranks.get_mut(at).ok_or(Fault::BadRequest)? = rank;
+    }
+    failed.take().map_or(Ok(()), Err)
+}

@@ -1,0 +1,190 @@
+//! Where values come from: the rings' arenas and the store, behind one question.
+//!
+//! Invariants: a permanent value without a known column key is refused ([`Fault::NoColumnKey`]): nothing could be decided about it;
+//! an arena is read by its own ring and its parallel group only. Must not: decide who may do what with a value.
+
+use std::collections::BTreeMap;
+
+use strongroom_format::columns::{Fid, Kind};
+use strongroom_rpc::Fault;
+use strongroom_values::Out;
+
+use super::rings::Rings;
+use crate::arena::{Origin, Scope, ScopeId};
+use crate::policy::{Common, Place};
+use crate::session::KeyId;
+use crate::store::Store;
+
+/// A value that was copied out, and what is known of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Loaded {
+    pub(super) kind: Kind,
+    /// In the arena of the ring that asked.
+    pub(super) scope: ScopeId,
+    /// Where it is stored; `None` for an ephemeral.
+    pub(super) place: Option<Place>,
+}
+
+/// Arenas and store.
+pub(super) struct Ground {
+    pub(super) rings: Rings,
+    pub(super) store: Store,
+    /// The store's number of each ring, for its redo records.
+    chains: BTreeMap<u16, u32>,
+}
+
+impl Ground {
+    pub(super) fn new(store: Store) -> Self {
+        Self {
+            rings: Rings::new(store.memory()),
+            store,
+            chains: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn open(&mut self) -> Option<u16> {
+        let number = self.rings.open()?;
+        self.chains.insert(number, self.store.attach());
+        Some(number)
+    }
+
+    pub(super) fn close(&mut self, number: u16) -> Option<[u8; 16]> {
+        if let Some(chain) = self.chains.remove(&number) {
+            self.store.detach(chain);
+        }
+        self.rings.close(number)
+    }
+
+    /// What the store calls a ring.
+    pub(super) fn chain(&self, ring: u16) -> Result<u32, Fault> {
+        self.chains.get(&ring).copied().ok_or(Fault::BadRequest)
+    }
+
+    /// The key that a column's values are sealed under.
+    pub(super) fn key_of(&self, place: Place) -> Result<KeyId, Fault> {
+        self.store
+            .column_key(place.0, place.1)
+            .ok_or(Fault::NoColumnKey)
+    }
+
+    /// Copies the value of `bits` to `out`.
+    ///
+    /// # Errors
+    /// [`Fault::StaleFid`], [`Fault::ForgedFid`], [`Fault::NoColumnKey`], [`Fault::Recovering`]; a fault that stands in its place.
+    pub(super) fn load(&mut self, ring: u16, bits: u64, out: &mut Out) -> Result<Loaded, Fault> {
+        let fid = Fid::from_bits(bits).ok_or(Fault::ForgedFid)?;
+        if fid.is_ephemeral() {
+            return self.load_ephemeral(ring, fid, out);
+        }
+        let held = self.store.get(fid)?;
+        out.set(held.value);
+        let (kind, place) = (held.kind, (fid.partition(), held.column));
+        let key = self.key_of(place)?;
+        let scope = self
+            .rings
+            .get_mut(ring)?
+            .arena
+            .scopes
+            .intern(Scope::column(key))?;
+        Ok(Loaded {
+            kind,
+            scope,
+            place: Some(place),
+        })
+    }
+
+    fn load_ephemeral(&mut self, ring: u16, fid: Fid, out: &mut Out) -> Result<Loaded, Fault> {
+        let other = fid.partition();
+        let loaded = |kind, scope| Loaded {
+            kind,
+            scope,
+            place: None,
+        };
+        if other == ring {
+            let meta = self.rings.get(ring)?.arena.get(fid, out)?;
+            return Ok(loaded(meta.kind, meta.scope));
+        }
+        if !self.rings.same_group(ring, other) {
+            return Err(Fault::ForgedFid);
+        }
+        let theirs = &self.rings.get(other)?.arena;
+        let meta = theirs.get(fid, out)?;
+        let scope = theirs.scopes.get(meta.scope)?.clone();
+        let scope = self.rings.get_mut(ring)?.arena.scopes.intern(scope)?;
+        Ok(loaded(meta.kind, scope))
+    }
+
+    /// As [`Self::load`], of this kind.
+    ///
+    /// # Errors
+    /// [`Fault::KindMismatch`], and as [`Self::load`].
+    pub(super) fn load_of(
+        &mut self,
+        ring: u16,
+        bits: u64,
+        kind: Kind,
+        out: &mut Out,
+    ) -> Result<Loaded, Fault> {
+        let loaded = self.load(ring, bits, out)?;
+        if loaded.kind == kind {
+            Ok(loaded)
+        } else {
+            Err(Fault::KindMismatch)
+        }
+    }
+
+    /// How a value of this scope came about.
+    pub(super) fn origin(&self, ring: u16, scope: ScopeId) -> Result<Origin, Fault> {
+        Ok(self.rings.get(ring)?.arena.scopes.get(scope)?.from())
+    }
+
+    /// The scope of what is made from both.
+    pub(super) fn joined(&mut self, ring: u16, a: ScopeId, b: ScopeId) -> Result<ScopeId, Fault> {
+        self.rings.get_mut(ring)?.arena.scopes.computed(a, b)
+    }
+
+    /// Takes a value into what an operation is judged by.
+    pub(super) fn gather(
+        &mut self,
+        ring: u16,
+        judged: &mut Judged,
+        loaded: &Loaded,
+    ) -> Result<(), Fault> {
+        if judged.last == Some((loaded.scope, loaded.place)) {
+            return Ok(());
+        }
+        judged.last = Some((loaded.scope, loaded.place));
+        let from = self.origin(ring, loaded.scope)?;
+        judged.common = judged.common.with(loaded.place, from);
+        judged.scope = Some(match judged.scope {
+            Some(scope) => self.joined(ring, scope, loaded.scope)?,
+            None => self.joined(ring, loaded.scope, loaded.scope)?,
+        });
+        Ok(())
+    }
+}
+
+/// What the values of one operation have in common, and the keys that they were made from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Judged {
+    pub(super) common: Common,
+    pub(super) scope: Option<ScopeId>,
+    /// What was taken in last: most often the next one is the same.
+    last: Option<(ScopeId, Option<Place>)>,
+}
+
+impl Judged {
+    pub(super) const fn new() -> Self {
+        Self {
+            common: Common::Nothing,
+            scope: None,
+            last: None,
+        }
+    }
+
+    /// # Errors
+    /// [`Fault::BadRequest`] for an operation on nothing.
+    pub(super) fn scope(&self) -> Result<ScopeId, Fault> {
+        self.scope.ok_or(Fault::BadRequest)
+    }
+}

@@ -1,0 +1,128 @@
+//! The host's log, checkpoints, reclamation: what the host's worker asks for.
+//!
+//! Must not: do anything that is not the store's.
+
+use strongroom_format::columns::Fid;
+use strongroom_rpc::{Answer, Area, Descriptor, Fault, Op};
+
+use super::{Zone, copy_bytes, copy_words, len_of, offset_of};
+use crate::store::fault_of;
+
+/// Values that one step of a sweep, or of freeing, looks for: some milliseconds, in which nobody else is served.
+const STEP: u32 = 4096;
+/// In `aux`: there is more to be done.
+const MORE: u32 = 1 << 31;
+
+impl Zone {
+    /// [`Op::Inserted`].
+    pub(super) fn inserted(&mut self, ring: u16, number: u64) -> Result<(), Fault> {
+        let chain = self.ground.chain(ring)?;
+        self.ground.store.inserted(chain, number);
+        Ok(())
+    }
+
+    /// [`Op::Prefetch`]. A wish: what cannot be read now is an error when it is needed.
+    pub(super) fn prefetch(&mut self, descriptor: &Descriptor) -> Result<(), Fault> {
+        let first = Fid::from_bits(descriptor.a).ok_or(Fault::ForgedFid)?;
+        let last = Fid::from_bits(descriptor.b).ok_or(Fault::ForgedFid)?;
+        let _wished = self.ground.store.prefetch(first, last);
+        Ok(())
+    }
+
+    /// [`Op::Position`].
+    pub(super) fn position(&self) -> Result<Answer, Fault> {
+        let store = &self.ground.store;
+        Ok(Answer {
+            aux: u32::from(store.is_recovering()),
+            ..Answer::of(store.position())
+        })
+    }
+
+    /// [`Op::Replay`], [`Op::Replayed`], [`Op::Checkpoint`].
+    pub(super) fn log(
+        &mut self,
+        op: Op,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<u64, Fault> {
+        let store = &mut self.ground.store;
+        let failed = |error: strongroom_keyring::Error| fault_of(error.code());
+        match op {
+            Op::Replay => {
+                copy_bytes(area, descriptor, len_of(descriptor)?, &mut self.hands.bytes)?;
+                store.recover(&self.hands.bytes, descriptor.a)?;
+                Ok(0)
+            }
+            Op::Replayed => {
+                if store.is_recovering() {
+                    store.recovered(descriptor.a).map_err(failed)?;
+                }
+                Ok(store.position())
+            }
+            _ => store.checkpoint(descriptor.a).map_err(failed),
+        }
+    }
+
+    /// [`Op::MarkBegin`], [`Op::Mark`], [`Op::Sweep`], [`Op::Free`].
+    pub(super) fn reclaim(
+        &mut self,
+        ring: u16,
+        op: Op,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<Answer, Fault> {
+        let chain = self.ground.chain(ring)?;
+        match op {
+            Op::MarkBegin => {
+                let partition = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
+                let partition = (partition != 0).then_some(partition);
+                Ok(Answer::of(self.ground.store.mark_begin(partition)?))
+            }
+            Op::Mark => {
+                copy_words(area, descriptor, &mut self.hands.words)?;
+                let fids = self
+                    .hands
+                    .words
+                    .iter()
+                    .filter_map(|bits| Fid::from_bits(*bits));
+                let fids: Vec<Fid> = fids.filter(|fid| !fid.is_ephemeral()).collect();
+                self.ground.store.mark(&fids);
+                Ok(Answer::of(fids.len() as u64))
+            }
+            Op::Sweep => {
+                let swept = self.ground.store.sweep(Some(chain), u64::from(STEP))?;
+                self.flush(chain, descriptor, area, swept.found, !swept.done)
+            }
+            _ => {
+                let limit = usize::try_from(STEP).map_err(|_| Fault::BadRequest)?;
+                let freed = self.ground.store.free(Some(chain), descriptor.a, limit)?;
+                self.flush(chain, descriptor, area, freed, freed != 0)
+            }
+        }
+    }
+
+    /// Puts the redo record of what was done into the data area, and answers with the count.
+    fn flush(
+        &mut self,
+        chain: u32,
+        descriptor: &Descriptor,
+        area: &Area,
+        count: u64,
+        more: bool,
+    ) -> Result<Answer, Fault> {
+        let record = self.ground.store.flush_log(chain)?;
+        let len = match &record {
+            Some(record) => {
+                let offset = offset_of(descriptor)?;
+                area.write(offset, &record.bytes)
+                    .ok_or(Fault::StringTooLong)?;
+                u32::try_from(record.bytes.len()).map_err(|_| Fault::StringTooLong)?
+            }
+            None => 0,
+        };
+        Ok(Answer {
+            aux: len | if more { MORE } else { 0 },
+            ..Answer::of(count)
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! Ephemerals become permanent; partitions and whose they are.
+//!
+//! Invariants: a column's key is bound when its first value is stored, and never changes (the binding is the store's, and in its
+//! log); X1 is checked here again: a value of the target's own partition keeps its identifier, and must be of that column.
+//! Must not: promote a value that the policy was not asked for.
+
+use strongroom_format::columns::redo::Relation;
+use strongroom_format::columns::{Fid, Kind};
+use strongroom_format::layout::{Field, array};
+use strongroom_rpc::layout::{promote_layout, relation_layout};
+use strongroom_rpc::op::flag;
+use strongroom_rpc::{Area, Descriptor, Fault};
+
+use super::batch::Batch;
+use super::{Zone, copy_bytes, len_of, offset_of};
+use crate::policy;
+use crate::store::{Promotion, Source};
+
+/// One value to be promoted, as it stands in the data area.
+struct Wanted {
+    fid: u64,
+    column: u16,
+    kind: Kind,
+}
+
+impl Wanted {
+    fn parse(record: &[u8]) -> Option<Self> {
+        let [kind] = array(record, promote_layout::KIND)?;
+        let reserved: [u8; 5] = array(record, promote_layout::RESERVED)?;
+        let wanted = Self {
+            fid: u64::from_le_bytes(array(record, promote_layout::FID)?),
+            column: u16::from_le_bytes(array(record, promote_layout::COLUMN)?),
+            kind: Kind::from_number(kind)?,
+        };
+        (reserved == [0; 5]).then_some(wanted)
+    }
+}
+
+impl Zone {
+    /// [`strongroom_rpc::Op::Promote`].
+    pub(super) fn promote(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<u64, Fault> {
+        let partition = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
+        let len = len_of(descriptor)?.saturating_mul(promote_layout::SIZE);
+        copy_bytes(area, descriptor, len, &mut self.hands.bytes)?;
+        let (records, _) = self.hands.bytes.as_chunks::<{ promote_layout::SIZE }>();
+        let wanted: Option<Vec<Wanted>> =
+            records.iter().map(|record| Wanted::parse(record)).collect();
+        let wanted = wanted.ok_or(Fault::BadRequest)?;
+        let mut values = Batch::new(wanted.len());
+        for one in &wanted {
+            self.collect(ring, partition, one, &mut values)?;
+        }
+        let mut items = Vec::with_capacity(wanted.len());
+        for (at, one) in wanted.iter().enumerate() {
+            let stored = Fid::from_bits(one.fid).filter(|fid| !fid.is_ephemeral());
+            let source = match stored {
+                Some(fid) => Source::Stored(fid),
+                None => Source::Value(values.get(at)?),
+            };
+            items.push(Promotion {
+                source,
+                column: one.column,
+                kind: one.kind,
+            });
+        }
+        let chain = self.ground.chain(ring)?;
+        let logged = descriptor.flags & flag::UNLOGGED == 0;
+        let mut fids = Vec::with_capacity(items.len());
+        let record = self
+            .ground
+            .store
+            .promote(chain, partition, &items, logged, &mut fids)?;
+        drop(items);
+        let offset = offset_of(descriptor)?;
+        let (records, _) = self.hands.bytes.as_chunks_mut::<{ promote_layout::SIZE }>();
+        for (record, fid) in records.iter_mut().zip(&fids) {
+            set(record, promote_layout::FID, &fid.bits().to_le_bytes())?;
+        }
+        if let Some(record) = &record {
+            self.hands.bytes.extend_from_slice(&record.bytes);
+        }
+        // A record that does not fit is one that nobody inserts: its values are orphans, and the batch has to be smaller.
+        area.write(offset, &self.hands.bytes)
+            .ok_or(Fault::StringTooLong)?;
+        Ok(record.map_or(0, |record| record.bytes.len() as u64))
+    }
+
+    /// Checks one value and copies it, and binds its column if it is the column's first.
+    fn collect(
+        &mut self,
+        ring: u16,
+        partition: u16,
+        one: &Wanted,
+        values: &mut Batch,
+    ) -> Result<(), Fault> {
+        let [each, ..] = &mut self.hands.args;
+        let loaded = self.ground.load_of(ring, one.fid, one.kind, each)?;
+        values.push(each.value());
+        if loaded.place == Some((partition, one.column)) {
+            return Ok(());
+        }
+        if loaded.place.is_some_and(|(of, _)| of == partition) {
+            return Err(Fault::ColumnMismatch);
+        }
+        let bound = self.ground.store.column_key(partition, one.column);
+        let state = self.ground.rings.get(ring)?;
+        let scope = state.arena.scopes.get(loaded.scope)?;
+        let session = Self::session(&mut self.channel, state);
+        let key = policy::store(session, scope, bound)?;
+        if bound.is_none() {
+            if !self.keys.has(&key) {
+                return Err(Fault::NoColumnKey);
+            }
+            self.ground.store.bind(partition, one.column, key)?;
+        }
+        Ok(())
+    }
+
+    /// [`strongroom_rpc::Op::Partition`].
+    pub(super) fn partition(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<u64, Fault> {
+        let relation = self.relation(descriptor, area)?;
+        let store = &mut self.ground.store;
+        if store.is_recovering() {
+            return Err(Fault::Recovering);
+        }
+        let known = store.partition_of(relation);
+        match known {
+            Some(number) => Ok(u64::from(number)),
+            None if descriptor.flags & flag::NEW == 0 => Err(Fault::PartitionUnknown),
+            None => {
+                let chain = self.ground.chain(ring)?;
+                let number = self.ground.store.open_partition(Some(chain), relation)?;
+                Ok(u64::from(number))
+            }
+        }
+    }
+
+    /// [`strongroom_rpc::Op::Drop`].
+    pub(super) fn drop_partition(&mut self, ring: u16, number: u64) -> Result<u64, Fault> {
+        let number = u16::try_from(number).map_err(|_| Fault::PartitionUnknown)?;
+        let chain = self.ground.chain(ring)?;
+        self.ground.store.drop_partition(Some(chain), number)?;
+        Ok(0)
+    }
+
+    /// [`strongroom_rpc::Op::Rehome`].
+    pub(super) fn rehome(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<u64, Fault> {
+        let relation = self.relation(descriptor, area)?;
+        let number = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
+        let chain = self.ground.chain(ring)?;
+        self.ground.store.rehome(Some(chain), number, relation)?;
+        Ok(0)
+    }
+
+    fn relation(&mut self, descriptor: &Descriptor, area: &Area) -> Result<Relation, Fault> {
+        let bytes = &mut self.hands.bytes;
+        copy_bytes(area, descriptor, relation_layout::SIZE, bytes)?;
+        let number = |field: Field| array(bytes, field).map(u32::from_le_bytes);
+        let relation = Relation {
+            tablespace: number(relation_layout::TABLESPACE).ok_or(Fault::BadRequest)?,
+            database: number(relation_layout::DATABASE).ok_or(Fault::BadRequest)?,
+            filenode: number(relation_layout::FILENODE).ok_or(Fault::BadRequest)?,
+        };
+        if relation == Relation::NONE || relation.filenode == 0 {
+            return Err(Fault::BadRequest);
+        }
+        Ok(relation)
+    }
+}
+
+fn set(record: &mut [u8], field: Field, bytes: &[u8]) -> Result<(), Fault> {
+    let end = field.offset.saturating_add(field.len);
+    let place = record.get_mut(field.offset..end).ok_or(Fault::BadRequest)?;
+    place.copy_from_slice(bytes);
+    Ok(())
+}

@@ -1,0 +1,328 @@
+//! What the engine keeps for each backend: its arena, its session, its time zone, its parallel group.
+//!
+//! An arena that is in a parallel group outlives its backend until the group's leader ends its statement: the results of a worker are
+//! read after the worker has ended. Must not: resolve identifiers.
+
+use std::sync::Arc;
+
+use strongroom_crypto::MacKey;
+use strongroom_rpc::Fault;
+use strongroom_values::Settings;
+
+use crate::arena::{Arena, ScopeId};
+use crate::store::memory::Memory;
+
+/// Numbers of arenas: 1 to this.
+const ARENAS: u16 = 32_767;
+
+/// One backend.
+pub(super) struct Ring {
+    pub(super) arena: Arena,
+    pub(super) settings: Settings,
+    /// The session of the data owner's client, this ring's own or its leader's.
+    pub(super) session: Option<[u8; 16]>,
+    pub(super) group: Group,
+    /// The first fault of the statement (R2).
+    pub(super) fault: Option<Fault>,
+    /// Argument of the next operation.
+    pub(super) third: Option<u64>,
+    /// Rights and scope that the session was last asked for, and how often the answer still holds.
+    pub(super) granted: Option<(u32, ScopeId, u16)>,
+    /// Values computed that the ledger does not know of yet.
+    pub(super) computed: u64,
+    token: Option<MacKey>,
+    open: bool,
+}
+
+/// Part in a parallel group.
+#[derive(Default)]
+pub(super) enum Group {
+    /// None.
+    #[default]
+    Alone,
+    /// Leads one, with this secret and these members.
+    Leader(u64, Vec<u16>),
+    /// Follows this arena; what its own end of statement will say.
+    Member(u16, Option<(u8, u64)>),
+}
+
+impl Ring {
+    fn new(number: u16, memory: &Arc<Memory>) -> Self {
+        Self {
+            arena: Arena::new(number, memory),
+            settings: Settings::utc(),
+            session: None,
+            group: Group::Alone,
+            fault: None,
+            third: None,
+            granted: None,
+            computed: 0,
+            token: None,
+            open: true,
+        }
+    }
+
+    fn end_statement(&mut self, statement: u8, base: u64) {
+        self.arena.end_statement(statement, base);
+        self.token = None;
+        self.granted = None;
+        self.fault = None;
+        self.third = None;
+    }
+}
+
+/// Every backend, by the number of its arena.
+pub(super) struct Rings {
+    rings: Vec<Option<Box<Ring>>>,
+    last: u16,
+    memory: Arc<Memory>,
+}
+
+impl Rings {
+    pub(super) fn new(memory: &Arc<Memory>) -> Self {
+        Self {
+            rings: Vec::new(),
+            last: 0,
+            memory: Arc::clone(memory),
+        }
+    }
+
+    /// A ring under a number that was free for as long as possible. `None` when none is free.
+    pub(super) fn open(&mut self) -> Option<u16> {
+        let mut number = self.last;
+        for _ in 0..ARENAS {
+            number = number % ARENAS + 1;
+            let at = usize::from(number);
+            if self.rings.len() <= at {
+                self.rings.resize_with(at + 1, || None);
+            }
+            let place = self.rings.get_mut(at)?;
+            if place.is_none() {
+                *place = Some(Box::new(Ring::new(number, &self.memory)));
+                self.last = number;
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// The backend is gone. Answers with the session that ended with it.
+    pub(super) fn close(&mut self, number: u16) -> Option<[u8; 16]> {
+        self.dissolve(number);
+        let ring = self.get_mut(number).ok()?;
+        ring.open = false;
+        if matches!(ring.group, Group::Member(..)) {
+            ring.session = None;
+            return None;
+        }
+        let session = ring.session;
+        if let Some(place) = self.rings.get_mut(usize::from(number)) {
+            *place = None;
+        }
+        session
+    }
+
+    #[inline]
+    pub(super) fn get(&self, number: u16) -> Result<&Ring, Fault> {
+        let ring = self
+            .rings
+            .get(usize::from(number))
+            .and_then(Option::as_deref);
+        ring.ok_or(Fault::ForgedFid)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, number: u16) -> Result<&mut Ring, Fault> {
+        let ring = self
+            .rings
+            .get_mut(usize::from(number))
+            .and_then(Option::as_deref_mut);
+        ring.ok_or(Fault::ForgedFid)
+    }
+
+    /// All that are there.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Ring> {
+        self.rings.iter().filter_map(Option::as_deref)
+    }
+
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Ring> {
+        self.rings.iter_mut().filter_map(Option::as_deref_mut)
+    }
+
+    /// Whether `reader` may read the arena `other`.
+    pub(super) fn same_group(&self, reader: u16, other: u16) -> bool {
+        let head = |number: u16| match self.get(number).map(|ring| &ring.group) {
+            Ok(Group::Member(leader, _)) => Some(*leader),
+            Ok(Group::Leader(..)) => Some(number),
+            _ => None,
+        };
+        reader == other || head(reader).is_some_and(|leader| head(other) == Some(leader))
+    }
+
+    /// Makes the ring a leader; answers with its secret.
+    pub(super) fn lead(&mut self, number: u16, fresh: u64) -> Result<u64, Fault> {
+        let ring = self.get_mut(number)?;
+        match ring.group {
+            Group::Leader(secret, _) => Ok(secret),
+            Group::Member(..) => Err(Fault::BadRequest),
+            Group::Alone => {
+                ring.group = Group::Leader(fresh, Vec::new());
+                Ok(fresh)
+            }
+        }
+    }
+
+    /// Makes the ring a member of a group, with the leader's session.
+    pub(super) fn join(&mut self, number: u16, leader: u16, secret: u64) -> Result<(), Fault> {
+        if !matches!(self.get(number)?.group, Group::Alone) {
+            return Err(Fault::BadRequest);
+        }
+        let head = self.get_mut(leader).map_err(|_| Fault::NotAllowed)?;
+        let session = head.session;
+        match &mut head.group {
+            Group::Leader(known, members) if *known == secret && head.open => members.push(number),
+            _ => return Err(Fault::NotAllowed),
+        }
+        let ring = self.get_mut(number)?;
+        ring.group = Group::Member(leader, None);
+        ring.session = session;
+        ring.granted = None;
+        Ok(())
+    }
+
+    /// Ends a statement. A member's values stay until its leader's statement ends.
+    pub(super) fn end_statement(
+        &mut self,
+        number: u16,
+        statement: u8,
+        base: u64,
+    ) -> Result<(), Fault> {
+        self.dissolve(number);
+        let ring = self.get_mut(number)?;
+        if let Group::Member(_, ended) = &mut ring.group {
+            *ended = Some((statement, base));
+            ring.fault = None;
+            return Ok(());
+        }
+        ring.end_statement(statement, base);
+        Ok(())
+    }
+
+    /// Lets the members of a group go, if the ring leads one.
+    fn dissolve(&mut self, number: u16) {
+        let Ok(ring) = self.get_mut(number) else {
+            return;
+        };
+        if !matches!(ring.group, Group::Leader(..)) {
+            return;
+        }
+        let Group::Leader(_, members) = core::mem::take(&mut ring.group) else {
+            return;
+        };
+        for member in members {
+            let Some(place) = self.rings.get_mut(usize::from(member)) else {
+                continue;
+            };
+            let Some(ring) = place.as_deref_mut() else {
+                continue;
+            };
+            if !ring.open {
+                *place = None;
+                continue;
+            }
+            if let Group::Member(_, Some((statement, base))) = core::mem::take(&mut ring.group) {
+                ring.end_statement(statement, base);
+            }
+            ring.session = None;
+            ring.granted = None;
+        }
+    }
+
+    /// The key of equality tokens of this ring's statement, its group's if it has one (X6).
+    pub(super) fn token_key(&mut self, number: u16) -> Result<&MacKey, Fault> {
+        let number = match self.get(number)?.group {
+            Group::Member(leader, _) => leader,
+            _ => number,
+        };
+        let ring = self.get_mut(number)?;
+        if ring.token.is_none() {
+            let key = strongroom_crypto::SecretKey::generate().map_err(|_| Fault::OutOfMemory)?;
+            ring.token = Some(MacKey::new(&key).map_err(|_| Fault::OutOfMemory)?);
+        }
+        ring.token.as_ref().ok_or(Fault::OutOfMemory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rings() -> Rings {
+        Rings::new(&Memory::new(false))
+    }
+
+    #[test]
+    fn numbers_are_used_again_as_late_as_possible() {
+        let mut rings = rings();
+        assert_eq!((rings.open(), rings.open()), (Some(1), Some(2)));
+        rings.close(1);
+        assert_eq!(rings.open(), Some(3));
+        rings.last = ARENAS;
+        assert_eq!(rings.open(), Some(1));
+        assert_eq!(rings.open(), Some(4), "2 and 3 are taken");
+        for _ in 0..u32::from(ARENAS) - 4 {
+            assert!(rings.open().is_some());
+        }
+        assert_eq!(rings.open(), None);
+    }
+
+    #[test]
+    fn a_worker_s_arena_stays_until_its_leader_s_statement_ends() {
+        let mut rings = rings();
+        let [leader, worker, stranger] = [(); 3].map(|()| rings.open().unwrap());
+        assert_eq!(
+            rings.join(worker, leader, 7),
+            Err(Fault::NotAllowed),
+            "leads nothing"
+        );
+        let secret = rings.lead(leader, 7).unwrap();
+        assert_eq!(rings.lead(leader, 8), Ok(secret));
+        assert_eq!(rings.join(worker, leader, 8), Err(Fault::NotAllowed));
+        rings.join(worker, leader, secret).unwrap();
+        assert!(rings.same_group(leader, worker) && rings.same_group(worker, leader));
+        assert!(!rings.same_group(leader, stranger) && !rings.same_group(stranger, worker));
+        assert_eq!(rings.lead(worker, 9), Err(Fault::BadRequest));
+        assert_eq!(rings.join(worker, leader, secret), Err(Fault::BadRequest));
+        rings.end_statement(worker, 1, 10).unwrap();
+        rings.close(worker);
+        assert!(
+            rings.same_group(leader, worker),
+            "read after the worker's end"
+        );
+        rings.end_statement(leader, 1, 10).unwrap();
+        assert!(rings.get(worker).is_err());
+        assert!(!rings.same_group(leader, worker));
+        assert_eq!(
+            rings.join(stranger, leader, secret),
+            Err(Fault::NotAllowed),
+            "an old secret"
+        );
+    }
+
+    #[test]
+    fn members_that_live_are_let_go() {
+        let mut rings = rings();
+        let [leader, worker] = [(); 2].map(|()| rings.open().unwrap());
+        let secret = rings.lead(leader, 7).unwrap();
+        rings.get_mut(leader).unwrap().session = Some([4; 16]);
+        rings.join(worker, leader, secret).unwrap();
+        assert_eq!(rings.get(worker).unwrap().session, Some([4; 16]));
+        assert_eq!(rings.close(leader), Some([4; 16]));
+        assert_eq!(
+            rings.get(worker).unwrap().session,
+            None,
+            "the leader's right goes with it"
+        );
+        assert!(matches!(rings.get(worker).unwrap().group, Group::Alone));
+    }
+}

@@ -1,0 +1,96 @@
+//! Values in and out: envelopes opened into ephemerals, values sealed into envelopes.
+//!
+//! Must not: leave a value in clear anywhere but in an arena and in hand.
+
+use strongroom_crypto::sha256;
+use strongroom_format::columns::Fid;
+use strongroom_rpc::op::flag;
+use strongroom_rpc::{AREA_SIZE, Area, Descriptor, Fault};
+use strongroom_values::{receive, send};
+use zeroize::Zeroize as _;
+
+use super::{Zone, copy_bytes, copy_words, kind_of, len_of, offset_of};
+use crate::arena::{Meta, Scope};
+use crate::policy;
+
+impl Zone {
+    /// [`strongroom_rpc::Op::Intake`].
+    pub(super) fn intake(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<u64, Fault> {
+        let kind = kind_of(descriptor)?;
+        let fid = Fid::from_bits(descriptor.r).ok_or(Fault::ForgedFid)?;
+        copy_bytes(area, descriptor, len_of(descriptor)?, &mut self.hands.bytes)?;
+        let digest = (descriptor.flags & flag::LITERAL != 0).then(|| sha256(&[&self.hands.bytes]));
+        let state = self.ground.rings.get_mut(ring)?;
+        if let Some(known) = digest.and_then(|digest| state.arena.literal(&digest)) {
+            return Ok(known.bits());
+        }
+        let key = self
+            .keys
+            .open(kind, &self.hands.bytes, &mut self.hands.plain)?;
+        let read = receive(kind, &self.hands.plain, &mut self.hands.out);
+        self.hands.plain.zeroize();
+        read.map_err(|_| Fault::BadEnvelope)?;
+        let scope = state.arena.scopes.intern(Scope::constant(key))?;
+        let meta = Meta { kind, scope };
+        let value = self.hands.out.value();
+        match digest {
+            Some(digest) => state.arena.put_literal(fid, digest, meta, value)?,
+            None => state.arena.put(fid, meta, value)?,
+        }
+        self.hands.out.set_word(0);
+        Ok(fid.bits())
+    }
+
+    /// [`strongroom_rpc::Op::Output`].
+    pub(super) fn output(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<u64, Fault> {
+        let kind = kind_of(descriptor)?;
+        let offset = offset_of(descriptor)?;
+        copy_words(area, descriptor, &mut self.hands.words)?;
+        self.hands.bytes.clear();
+        let [each, ..] = &mut self.hands.args;
+        for bits in &self.hands.words {
+            let loaded = self.ground.load_of(ring, *bits, kind, each)?;
+            self.hands.buf.clear();
+            send(kind, each.value(), &mut self.hands.buf)?;
+            let plain = self.hands.buf.as_slice();
+            let state = self.ground.rings.get(ring)?;
+            let scope = state.arena.scopes.get(loaded.scope)?;
+            let session = Self::session(&mut self.channel, state);
+            let key = policy::output(session, scope, plain.len() as u64)?;
+            // Room for the padding: what grows would leave a copy behind.
+            self.hands.plain.reserve(plain.len().saturating_add(32));
+            self.hands.plain.extend_from_slice(plain);
+            let out = &mut self.hands.bytes;
+            let head = out.len();
+            out.extend_from_slice(&[0; 4]);
+            let sealed = self.keys.seal(&key, kind, &mut self.hands.plain, out);
+            self.hands.plain.zeroize();
+            sealed?;
+            let len = out.len().checked_sub(head.saturating_add(4));
+            let len = len
+                .and_then(|len| u32::try_from(len).ok())
+                .ok_or(Fault::StringTooLong)?;
+            let place = out
+                .get_mut(head..)
+                .and_then(|rest| rest.first_chunk_mut::<4>());
+            *place.ok_or(Fault::BadRequest)? = len.to_le_bytes();
+            if out.len() > AREA_SIZE.saturating_sub(offset) {
+                return Err(Fault::StringTooLong);
+            }
+        }
+        self.hands.buf.clear();
+        let sealed = &self.hands.bytes;
+        area.write(offset, sealed).ok_or(Fault::StringTooLong)?;
+        Ok(sealed.len() as u64)
+    }
+}

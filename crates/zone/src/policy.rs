@@ -1,0 +1,277 @@
+//! Who may do what: the one place where it is decided.
+//!
+//! | a ring with | may |
+//! |---|---|
+//! | nothing | compare stored values of one column with each other; have envelopes opened to be stored; have stored values, and what came in an envelope, sealed under the key they belong to |
+//! | a ticket | what its rights say, with values whose column keys it names |
+//!
+//! Invariants A1 to A3 of docs/internals/columns.md. A value is judged by its [`Scope`]: the column keys that it was made from.
+//! Must not: look at a value.
+
+use strongroom_format::columns::channel::right;
+use strongroom_rpc::Fault;
+
+use crate::arena::{Origin, Scope};
+use crate::session::{KeyId, Session};
+
+/// A stored value's place: partition and column.
+pub(crate) type Place = (u16, u16);
+
+/// What the values of one comparison have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Common {
+    /// Nothing was looked at yet.
+    Nothing,
+    /// All are stored values of this column.
+    Column(Place),
+    /// They are not, or some are not stored; whether one came in an envelope.
+    Mixed { constant: bool },
+}
+
+impl Common {
+    /// With one value more.
+    pub(crate) fn with(self, place: Option<Place>, from: Origin) -> Self {
+        let constant = from == Origin::Envelope;
+        match (self, place) {
+            (Self::Nothing, Some(place)) => Self::Column(place),
+            (Self::Column(all), Some(place)) if all == place => self,
+            (Self::Mixed { constant: before }, _) => Self::Mixed {
+                constant: before || constant,
+            },
+            _ => Self::Mixed { constant },
+        }
+    }
+
+    /// The rights that it needs beside that of the operation.
+    pub(crate) const fn further(self) -> u32 {
+        match self {
+            Self::Mixed { constant: true } => right::CONSTANT,
+            _ => 0,
+        }
+    }
+}
+
+/// Whether `count` truths may be given on values that have `common` in common and were made from the keys of `scope`.
+///
+/// # Errors
+/// [`Fault::NotAllowed`], [`Fault::BudgetSpent`].
+pub(crate) fn truths(
+    session: Option<&mut Session>,
+    wanted: u32,
+    common: Common,
+    scope: &Scope,
+    count: u64,
+) -> Result<(), Fault> {
+    // Comparing stored values of one column tells their order, which an index on the column tells as well: without it neither
+    // VACUUM nor REINDEX could run while no client is connected.
+    let comparing = wanted == right::COMPARE || wanted == right::RANK;
+    if comparing && matches!(common, Common::Column(_)) {
+        return Ok(());
+    }
+    let session = session.ok_or(Fault::NotAllowed)?;
+    session.allow(wanted | common.further(), scope.keys())?;
+    session.spend_truths(count)
+}
+
+/// The key under which a value is sealed for whoever asks.
+///
+/// # Errors
+/// [`Fault::NotAllowed`], [`Fault::BudgetSpent`].
+pub(crate) fn output(
+    mut session: Option<&mut Session>,
+    scope: &Scope,
+    len: u64,
+) -> Result<KeyId, Fault> {
+    let key = match (scope.from(), scope.only_key()) {
+        // Whoever has the key of the column, or of the envelope, may know it. Sealed under that key it tells nobody else.
+        (Origin::Column | Origin::Envelope, Some(key)) => key,
+        (_, only) => {
+            let session = session.as_deref_mut().ok_or(Fault::NotAllowed)?;
+            session.allow(right::OUTPUT, scope.keys())?;
+            only.or_else(|| session.first_key())
+                .ok_or(Fault::NotAllowed)?
+        }
+    };
+    if let Some(session) = session {
+        session.spend_outputs(1, len)?;
+    }
+    Ok(key)
+}
+
+/// The key of the column into which a value may be stored; `bound` is the key that the column has already.
+///
+/// # Errors
+/// [`Fault::NotAllowed`]: storing a value in a column of another key makes it readable under that key.
+pub(crate) fn store(
+    session: Option<&mut Session>,
+    scope: &Scope,
+    bound: Option<KeyId>,
+) -> Result<KeyId, Fault> {
+    match (scope.only_key(), bound) {
+        (Some(key), Some(bound)) if key == bound => Ok(key),
+        (Some(key), None) => Ok(key),
+        (_, bound) => {
+            let session = session.ok_or(Fault::NotAllowed)?;
+            let key = bound
+                .or_else(|| session.first_key())
+                .ok_or(Fault::NotAllowed)?;
+            session.allow(right::OUTPUT, scope.keys())?;
+            session.allow(right::OUTPUT, &[key])?;
+            Ok(key)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::Scopes;
+    use strongroom_format::columns::channel::Ticket;
+
+    fn session(rights: u32, keys: &[KeyId], budget: u64) -> Session {
+        let ticket = Ticket {
+            rights,
+            ticket_id: [0; 16],
+            not_before: 0,
+            not_after: u64::MAX,
+            truths: budget,
+            outputs: budget,
+            keys: keys.to_vec(),
+        };
+        Session::new([9; 16], ticket)
+    }
+
+    fn computed(keys: &[KeyId]) -> Scope {
+        let mut scopes = Scopes::new();
+        let mut ids = keys
+            .iter()
+            .map(|key| scopes.intern(Scope::column(*key)).unwrap());
+        let first = ids.next().unwrap();
+        let rest: Vec<_> = ids.collect();
+        let mut all = scopes.computed(first, first).unwrap();
+        for id in rest {
+            all = scopes.computed(all, id).unwrap();
+        }
+        scopes.get(all).unwrap().clone()
+    }
+
+    const A: KeyId = [1; 16];
+    const B: KeyId = [2; 16];
+
+    #[test]
+    fn nothing_may_compare_one_column_with_itself_and_no_more() {
+        let column = Scope::column(A);
+        let one = Common::Nothing
+            .with(Some((3, 1)), Origin::Column)
+            .with(Some((3, 1)), Origin::Column);
+        assert_eq!(truths(None, right::COMPARE, one, &column, 9), Ok(()));
+        assert_eq!(truths(None, right::RANK, one, &column, 9), Ok(()));
+        assert_eq!(
+            truths(None, right::TOKEN, one, &column, 1),
+            Err(Fault::NotAllowed)
+        );
+        let two = one.with(Some((3, 2)), Origin::Column);
+        let other_table = one.with(Some((4, 1)), Origin::Column);
+        let constant = one.with(None, Origin::Envelope);
+        let result = one.with(None, Origin::Computed);
+        for mixed in [two, other_table, constant, result, Common::Nothing] {
+            let answer = truths(None, right::COMPARE, mixed, &column, 1);
+            assert_eq!(answer, Err(Fault::NotAllowed), "{mixed:?}");
+        }
+    }
+
+    #[test]
+    fn constants_need_their_own_right_wherever_they_stand() {
+        let scope = Scope::column(A);
+        let behind = Common::Nothing
+            .with(Some((3, 1)), Origin::Column)
+            .with(None, Origin::Envelope);
+        let before = Common::Nothing
+            .with(None, Origin::Envelope)
+            .with(Some((3, 1)), Origin::Column);
+        for common in [behind, before, before.with(None, Origin::Computed)] {
+            let mut without = session(right::COMPARE, &[A], 5);
+            let answer = truths(Some(&mut without), right::COMPARE, common, &scope, 1);
+            assert_eq!(answer, Err(Fault::NotAllowed), "{common:?}");
+            let mut with = session(right::COMPARE | right::CONSTANT, &[A], 5);
+            let answer = truths(Some(&mut with), right::COMPARE, common, &scope, 1);
+            assert_eq!(answer, Ok(()), "{common:?}");
+        }
+    }
+
+    #[test]
+    fn truths_are_spent_and_only_on_the_ticket_s_columns() {
+        let mixed = Common::Mixed { constant: false };
+        let mut limited = session(right::COMPARE, &[A], 3);
+        assert_eq!(
+            truths(
+                Some(&mut limited),
+                right::COMPARE,
+                mixed,
+                &computed(&[A]),
+                3
+            ),
+            Ok(())
+        );
+        let spent = truths(
+            Some(&mut limited),
+            right::COMPARE,
+            mixed,
+            &computed(&[A]),
+            1,
+        );
+        assert_eq!(spent, Err(Fault::BudgetSpent));
+        let mut one = session(right::COMPARE, &[A], 9);
+        let both = truths(Some(&mut one), right::COMPARE, mixed, &computed(&[A, B]), 1);
+        assert_eq!(both, Err(Fault::NotAllowed));
+    }
+
+    #[test]
+    fn a_value_is_sealed_under_its_own_key_or_with_the_right_to_outputs() {
+        assert_eq!(output(None, &Scope::column(A), 4), Ok(A));
+        assert_eq!(output(None, &Scope::constant(B), 4), Ok(B));
+        assert_eq!(output(None, &computed(&[A]), 4), Err(Fault::NotAllowed));
+        let mut owner = session(right::OUTPUT, &[B, A], 2);
+        assert_eq!(output(Some(&mut owner), &computed(&[A]), 4), Ok(A));
+        assert_eq!(
+            output(Some(&mut owner), &computed(&[A, B]), 4),
+            Ok(B),
+            "the first of the ticket"
+        );
+        assert_eq!(
+            output(Some(&mut owner), &computed(&[A]), 4),
+            Err(Fault::BudgetSpent)
+        );
+        let mut stranger = session(right::OUTPUT, &[B], 2);
+        assert_eq!(
+            output(Some(&mut stranger), &computed(&[A]), 4),
+            Err(Fault::NotAllowed)
+        );
+    }
+
+    #[test]
+    fn a_value_is_stored_under_its_own_key_or_with_a_ticket_for_both() {
+        assert_eq!(store(None, &Scope::constant(A), None), Ok(A));
+        assert_eq!(store(None, &Scope::constant(A), Some(A)), Ok(A));
+        assert_eq!(
+            store(None, &Scope::constant(A), Some(B)),
+            Err(Fault::NotAllowed)
+        );
+        assert_eq!(
+            store(None, &computed(&[A, B]), None),
+            Err(Fault::NotAllowed)
+        );
+        let mut one = session(right::OUTPUT, &[A], 0);
+        assert_eq!(
+            store(Some(&mut one), &Scope::column(A), Some(B)),
+            Err(Fault::NotAllowed)
+        );
+        assert_eq!(
+            store(Some(&mut one), &Scope::column(B), Some(A)),
+            Err(Fault::NotAllowed)
+        );
+        let mut both = session(right::OUTPUT, &[B, A], 0);
+        assert_eq!(store(Some(&mut both), &Scope::column(A), Some(B)), Ok(B));
+        assert_eq!(store(Some(&mut both), &computed(&[A, B]), None), Ok(B));
+    }
+}

@@ -1,0 +1,163 @@
+//! What the zone gives up before it serves: privileges, other files, other system calls, core dumps, swapping.
+//!
+//! Invariants: after [`close`] the calling thread and those it starts cannot gain privileges (`PR_SET_NO_NEW_PRIVS`), reach files
+//! but below the directories named (Landlock, Linux 5.13), or call what is not on the list (seccomp): no `execve`, no `ptrace`, no
+//! new sockets. The process leaves no core, and its memory is not swapped. What the kernel does not offer is told by
+//! [`Closed`], not passed over. Must not: be undone.
+#![expect(unsafe_code, reason = "mlockall and prctl have no safe interface here")]
+
+use std::io;
+use std::path::PathBuf;
+
+use landlock::{
+    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
+    RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus,
+};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+
+/// What stays open.
+#[derive(Clone, Debug)]
+pub struct Sandbox {
+    /// Directories below which files may be read and written: the store's, the anchor's, the socket's.
+    pub directories: Vec<PathBuf>,
+    /// Memory that cannot be locked is an error.
+    pub insist_on_locks: bool,
+}
+
+/// What was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// Whether files are out of reach; an old kernel has no Landlock.
+    pub files: bool,
+    /// Whether all memory is locked.
+    pub locked: bool,
+}
+
+/// Closes the sandbox.
+///
+/// # Errors
+/// Of the kernel. The process must not serve then.
+pub fn close(sandbox: &Sandbox) -> io::Result<Closed> {
+    strongroom_crypto::forbid_core_dumps();
+    let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
+    // SAFETY: changes no memory's contents.
+    let locked = unsafe { libc::mlockall(flags) } == 0;
+    if sandbox.insist_on_locks && !locked {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: changes an attribute of the thread only.
+    if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let files = restrict_files(sandbox).map_err(io::Error::other)?;
+    restrict_calls()?;
+    Ok(Closed { files, locked })
+}
+
+fn restrict_files(sandbox: &Sandbox) -> Result<bool, landlock::RulesetError> {
+    let abi = ABI::V3;
+    let all = AccessFs::from_all(abi);
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(all)?
+        .create()?;
+    for directory in &sandbox.directories {
+        let Ok(directory) = PathFd::new(directory) else {
+            continue;
+        };
+        let access = all & !AccessFs::Execute;
+        ruleset = ruleset.add_rule(PathBeneath::new(directory, access))?;
+    }
+    let status = ruleset.restrict_self()?;
+    Ok(status.ruleset != RulesetStatus::NotEnforced)
+}
+
+/// What the engine, the store, the watching thread and the allocator call. Anything else is refused with `EPERM`.
+const CALLS: &[libc::c_long] = &[
+    // memory
+    libc::SYS_brk,
+    libc::SYS_mmap,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_mlock2,
+    libc::SYS_munlock,
+    libc::SYS_memfd_create,
+    // files of the store
+    libc::SYS_openat,
+    libc::SYS_close,
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_preadv,
+    libc::SYS_pwritev,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_lseek,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_ftruncate,
+    libc::SYS_fallocate,
+    libc::SYS_renameat2,
+    libc::SYS_renameat,
+    libc::SYS_unlinkat,
+    libc::SYS_fcntl,
+    libc::SYS_flock,
+    libc::SYS_fchmod,
+    libc::SYS_getdents64,
+    // the rings
+    libc::SYS_accept4,
+    libc::SYS_sendmsg,
+    libc::SYS_getsockopt,
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_epoll_ctl,
+    libc::SYS_pidfd_open,
+    libc::SYS_futex,
+    libc::SYS_sched_yield,
+    libc::SYS_shutdown,
+    // threads, time, signals, the end
+    libc::SYS_clone3,
+    libc::SYS_clone,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_prctl,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sigaltstack,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_getrandom,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_tgkill,
+    libc::SYS_poll,
+    libc::SYS_ppoll,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+];
+
+fn restrict_calls() -> io::Result<()> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
+    let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let rules = CALLS.iter().map(|call| (*call, Vec::new())).collect();
+    let filter = SeccompFilter::new(rules, refuse, SeccompAction::Allow, arch);
+    let program: BpfProgram = filter
+        .and_then(TryInto::try_into)
+        .map_err(io::Error::other)?;
+    seccompiler::apply_filter(&program).map_err(io::Error::other)
+}

@@ -1,0 +1,47 @@
+//! Serving: the socket, the engine's thread, the sandbox, in the order in which they have to come.
+//!
+//! Invariant: the store is open and the socket bound before the sandbox closes; backends are served only behind it. Must not: carry
+//! out operations.
+
+use std::io;
+use std::path::Path;
+
+use strongroom_rpc::{Server, Stopper};
+
+use crate::engine::Zone;
+use crate::sandbox::{self, Sandbox};
+
+/// A zone that listens.
+pub struct Serving {
+    zone: Zone,
+    server: Server,
+}
+
+impl Serving {
+    /// Binds the socket at `path`, whose file gets the permissions `mode`. Who may connect is decided by user id, not by these.
+    ///
+    /// # Errors
+    /// `AddrInUse` when a zone listens there, or something other than a socket is there; otherwise the kernel's.
+    pub fn bind(zone: Zone, path: &Path, mode: u32) -> io::Result<Self> {
+        let server = Server::bind(path, mode, zone.incarnation())?;
+        Ok(Self { zone, server })
+    }
+
+    /// What stops it.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.server.stopper()
+    }
+
+    /// Closes the sandbox, if there is one, and serves until it is stopped. Gives the zone back; checkpoints are the host's to ask for.
+    ///
+    /// # Errors
+    /// When the sandbox cannot be closed; of the kernel.
+    pub fn run(mut self, sandbox: Option<&Sandbox>) -> io::Result<Zone> {
+        if let Some(sandbox) = sandbox {
+            sandbox::close(sandbox)?;
+        }
+        self.server.run(&mut self.zone)?;
+        Ok(self.zone)
+    }
+}

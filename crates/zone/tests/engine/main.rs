@@ -1,0 +1,587 @@
+//! Goal: what a backend asks over a ring is carried out on a real store, by real operators, and by nobody without the right.
+//! Method: a zone in a thread of the test, a backend's end and a data owner's end of the channel; no PostgreSQL.
+#![expect(
+    clippy::unwrap_used,
+    clippy::unwrap_in_result,
+    clippy::big_endian_bytes,
+    reason = "a test that panics has failed, which is what it is for; PostgreSQL's binary forms are big-endian"
+)]
+
+mod closed;
+mod owner;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use owner::{Owner, intake};
+use strongroom_format::columns::channel::{Ticket, right};
+use strongroom_format::columns::{Fid, Kind};
+use strongroom_keyring::Opener;
+use strongroom_rpc::function::{Aggregate, Arg, by_name};
+use strongroom_rpc::op::flag;
+use strongroom_rpc::{ANSWER_HALF, Broken, Descriptor, Fault, Host, Interrupted, Op};
+use strongroom_zone::engine::Zone;
+use strongroom_zone::sandbox::Sandbox;
+use strongroom_zone::serve::Serving;
+use strongroom_zone::session::attest::ProcessAttester;
+use strongroom_zone::session::{ColumnKeys, ORDINARY};
+use strongroom_zone::store::{self, ANCHOR_NAME, FileAnchor, Options};
+
+const A: [u8; 16] = [0xa; 16];
+const B: [u8; 16] = [0xb; 16];
+
+fn go_on() -> Result<(), Interrupted> {
+    Ok(())
+}
+
+fn ticket(rights: u32, keys: &[[u8; 16]]) -> Ticket {
+    Ticket {
+        rights,
+        ticket_id: [1; 16],
+        not_before: 0,
+        not_after: u64::MAX,
+        truths: u64::MAX,
+        outputs: u64::MAX,
+        keys: keys.to_vec(),
+    }
+}
+
+struct Scene {
+    path: PathBuf,
+    owner: Owner,
+}
+
+impl Scene {
+    fn host(&self) -> Host {
+        Host::connect(&self.path, Duration::from_secs(20), go_on).unwrap()
+    }
+
+    /// A backend whose client has opened a session.
+    fn client(&self, rights: u32, keys: &[[u8; 16]]) -> Host {
+        let mut host = self.host();
+        self.owner.open(&mut host, &ticket(rights, keys)).unwrap();
+        host
+    }
+
+    fn int8(&self, host: &mut Host, key: [u8; 16], value: i64) -> u64 {
+        let sealed = self.owner.seal(key, Kind::Int8, &value.to_be_bytes());
+        intake(host, Kind::Int8, &sealed, 0).unwrap()
+    }
+
+    fn opened(&self, host: &mut Host, kind: Kind, fid: u64) -> Result<([u8; 16], Vec<u8>), Broken> {
+        output(host, kind, &[fid]).map(|sealed| self.owner.open_envelope(&sealed[0]))
+    }
+
+    fn opened_int8(&self, host: &mut Host, fid: u64) -> Result<i64, Broken> {
+        let (_, bytes) = self.opened(host, Kind::Int8, fid)?;
+        Ok(i64::from_be_bytes(bytes.try_into().unwrap()))
+    }
+}
+
+/// Runs a zone on a new store, on which the (empty) log was replayed.
+fn with_zone(name: &str, act: impl FnOnce(&Scene)) {
+    let dir = std::env::temp_dir().join(format!("sr-engine-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let opener = Opener::raw(strongroom_crypto::SecretKey::take(&mut [7; 32]).unwrap());
+    store::create(&dir, &opener).unwrap();
+    let anchor = Box::new(FileAnchor::at(dir.join(ANCHOR_NAME)));
+    let options = Options {
+        memory_limit: 64 << 20,
+        insist_on_locks: false,
+        accept_restored: false,
+    };
+    let opened = store::open(&dir, &opener, anchor, options).unwrap();
+    let user = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&dir).unwrap());
+    let attester = Box::new(ProcessAttester::new().unwrap());
+    let zone = Zone::new(opened, ColumnKeys::default(), attester, vec![user]);
+    let path = dir.join("zone");
+    let serving = Serving::bind(zone, &path, 0o600).unwrap();
+    // All of it happens behind the sandbox.
+    let sandbox = Sandbox {
+        directories: vec![dir.clone()],
+        insist_on_locks: false,
+    };
+    let stopper = serving.stopper();
+    let scene = Scene {
+        path,
+        owner: Owner::new(&[A, B]),
+    };
+    std::thread::scope(|scope| {
+        let running = scope.spawn(move || serving.run(Some(&sandbox)).map(drop));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut host = scene.host();
+            call(&mut host, Op::Replayed, 0, 0).unwrap();
+            act(&scene);
+        }));
+        stopper.stop();
+        running.join().unwrap().unwrap();
+        if let Err(panic) = outcome {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+fn call(host: &mut Host, op: Op, a: u64, b: u64) -> Result<u64, Broken> {
+    let descriptor = Descriptor {
+        a,
+        b,
+        ..Descriptor::of(op)
+    };
+    host.call(descriptor, go_on).map(|answer| answer.value)
+}
+
+/// A called operation whose argument and answer are bytes in the data area.
+fn call_bytes(host: &mut Host, op: Op, bytes: &[u8]) -> Result<Vec<u8>, Broken> {
+    host.area(go_on)?.write(0, bytes).unwrap();
+    let descriptor = Descriptor {
+        n: u32::try_from(bytes.len()).unwrap(),
+        ..Descriptor::of(op)
+    };
+    let answer = host.call(descriptor, go_on)?;
+    let mut reply = vec![0; usize::try_from(answer.value).unwrap()];
+    host.area(go_on)?.read(0, &mut reply).unwrap();
+    Ok(reply)
+}
+
+fn of_kind(host: &mut Host, op: Op, kind: Kind, a: u64, b: u64) -> Result<u64, Broken> {
+    let descriptor = Descriptor {
+        flags: u16::from(kind.number()),
+        a,
+        b,
+        ..Descriptor::of(op)
+    };
+    host.call(descriptor, go_on).map(|answer| answer.value)
+}
+
+fn code(name: &str, args: &[Arg]) -> u32 {
+    u32::from(by_name(name, args).unwrap().code)
+}
+
+fn compute(host: &mut Host, code: u32, a: u64, b: u64) -> u64 {
+    let r = host.fresh().unwrap().bits();
+    let descriptor = Descriptor {
+        n: code,
+        a,
+        b,
+        r,
+        ..Descriptor::of(Op::Compute)
+    };
+    host.post(descriptor, go_on).unwrap();
+    r
+}
+
+fn int8(host: &mut Host, name: &str, a: u64, b: u64) -> u64 {
+    let kind = Arg::Of(Kind::Int8);
+    compute(host, code(name, &[kind, kind]), a, b)
+}
+
+fn output(host: &mut Host, kind: Kind, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
+    host.area(go_on)?.write_words(0, fids).unwrap();
+    let descriptor = Descriptor {
+        flags: u16::from(kind.number()),
+        n: u32::try_from(fids.len()).unwrap(),
+        ..Descriptor::of(Op::Output)
+    };
+    let len = host.call(descriptor, go_on)?.value;
+    let mut bytes = vec![0; usize::try_from(len).unwrap()];
+    host.area(go_on)?.read(0, &mut bytes).unwrap();
+    let (mut sealed, mut rest) = (Vec::new(), &bytes[..]);
+    while let Some((len, behind)) = rest.split_first_chunk::<4>() {
+        let (one, behind) = behind.split_at(usize::try_from(u32::from_le_bytes(*len)).unwrap());
+        sealed.push(one.to_vec());
+        rest = behind;
+    }
+    Ok(sealed)
+}
+
+fn partition(host: &mut Host, filenode: u32) -> u64 {
+    let mut record = [0; 16];
+    record[..4].copy_from_slice(&1663_u32.to_le_bytes());
+    record[4..8].copy_from_slice(&5_u32.to_le_bytes());
+    record[8..12].copy_from_slice(&filenode.to_le_bytes());
+    host.area(go_on).unwrap().write(0, &record).unwrap();
+    let descriptor = Descriptor {
+        flags: flag::NEW,
+        ..Descriptor::of(Op::Partition)
+    };
+    host.call(descriptor, go_on).unwrap().value
+}
+
+/// Promotes into a column; the permanent identifiers, and the redo record.
+fn promote(
+    host: &mut Host,
+    partition: u64,
+    column: u16,
+    kind: Kind,
+    fids: &[u64],
+) -> Result<(Vec<u64>, Vec<u8>), Broken> {
+    let mut words = Vec::new();
+    for fid in fids {
+        words.extend([*fid, u64::from(column) | u64::from(kind.number()) << 16]);
+    }
+    host.area(go_on)?.write_words(0, &words).unwrap();
+    let descriptor = Descriptor {
+        n: u32::try_from(fids.len()).unwrap(),
+        a: partition,
+        ..Descriptor::of(Op::Promote)
+    };
+    let len = host.call(descriptor, go_on)?.value;
+    host.area(go_on)?.read_words(0, &mut words).unwrap();
+    let mut record = vec![0; usize::try_from(len).unwrap()];
+    host.area(go_on)?
+        .read(words.len() * 8, &mut record)
+        .unwrap();
+    Ok((words.iter().copied().step_by(2).collect(), record))
+}
+
+fn fault<T>(fault: Fault) -> Result<T, Broken> {
+    Err(Broken::Fault(fault))
+}
+
+#[test]
+fn values_go_in_are_computed_with_and_come_out() {
+    with_zone("compute", |scene| {
+        let mut host = scene.client(ORDINARY, &[A, B]);
+        let a = scene.int8(&mut host, A, 40);
+        let b = scene.int8(&mut host, B, 2);
+        let sum = int8(&mut host, "int8pl", a, b);
+        let product = int8(&mut host, "int8mul", sum, sum);
+        assert_eq!(scene.opened_int8(&mut host, product), Ok(1764));
+        // Of two keys: sealed under the first of the ticket. Of one: under that.
+        assert_eq!(scene.opened(&mut host, Kind::Int8, sum).unwrap().0, A);
+        let twice = int8(&mut host, "int8pl", b, b);
+        assert_eq!(scene.opened(&mut host, Kind::Int8, twice).unwrap().0, B);
+        assert_eq!(of_kind(&mut host, Op::Compare, Kind::Int8, a, b), Ok(1));
+        assert_eq!(
+            of_kind(&mut host, Op::Compare, Kind::Int8, b, a),
+            Ok(u64::MAX)
+        );
+        let mismatch = of_kind(&mut host, Op::Compare, Kind::Int4, b, a);
+        assert_eq!(mismatch, fault(Fault::KindMismatch));
+
+        let text = |text: &str| scene.owner.seal(A, Kind::Text, text.as_bytes());
+        let long = intake(
+            &mut host,
+            Kind::Text,
+            &text("a rather long text, out of line"),
+            0,
+        )
+        .unwrap();
+        let pattern = intake(&mut host, Kind::Text, &text("%rather%"), flag::LITERAL).unwrap();
+        let kind = Arg::Of(Kind::Text);
+        let like = Descriptor {
+            n: code("textlike", &[kind, kind]),
+            a: long,
+            b: pattern,
+            ..Descriptor::of(Op::Test)
+        };
+        assert_eq!(host.call(like, go_on).unwrap().value, 1);
+        let third = Descriptor {
+            a: 6,
+            ..Descriptor::of(Op::Third)
+        };
+        host.post(third, go_on).unwrap();
+        let part = compute(
+            &mut host,
+            code("substring", &[kind, Arg::Plain, Arg::Plain]),
+            long,
+            3,
+        );
+        assert_eq!(
+            scene.opened(&mut host, Kind::Text, part).unwrap().1,
+            b"rather"
+        );
+    });
+}
+
+#[test]
+fn a_posted_fault_is_told_once_for_the_statement() {
+    with_zone("faults", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let one = scene.int8(&mut host, A, 1);
+        let zero = int8(&mut host, "int8mi", one, one);
+        let quotient = int8(&mut host, "int8div", one, zero);
+        let further = int8(&mut host, "int8pl", quotient, one);
+        let division = fault(Fault::DivisionByZero);
+        assert_eq!(scene.opened_int8(&mut host, one).map(drop), division);
+        assert_eq!(
+            call(&mut host, Op::Sync, 0, 0),
+            fault(Fault::DivisionByZero)
+        );
+        host.end_statement(go_on).unwrap();
+        assert_eq!(call(&mut host, Op::Sync, 0, 0), Ok(0));
+        let stale = scene.opened_int8(&mut host, further);
+        assert_eq!(stale, fault(Fault::StaleFid));
+        let never = Fid::ephemeral(host.arena(), host.statement(), 1 << 12)
+            .unwrap()
+            .bits();
+        assert_eq!(scene.opened_int8(&mut host, never), fault(Fault::ForgedFid));
+        // Another backend's, and one that is no identifier at all.
+        let mut other = scene.client(ORDINARY, &[A]);
+        let one = scene.int8(&mut host, A, 1);
+        assert_eq!(scene.opened_int8(&mut other, one), fault(Fault::ForgedFid));
+        assert_eq!(scene.opened_int8(&mut other, 0), fault(Fault::ForgedFid));
+    });
+}
+
+#[test]
+fn literals_are_found_again_and_outlive_the_statement() {
+    with_zone("literals", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let sealed = scene.owner.seal(A, Kind::Int8, &77_i64.to_be_bytes());
+        let first = intake(&mut host, Kind::Int8, &sealed, flag::LITERAL).unwrap();
+        host.end_statement(go_on).unwrap();
+        assert_eq!(
+            intake(&mut host, Kind::Int8, &sealed, flag::LITERAL),
+            Ok(first)
+        );
+        assert_eq!(scene.opened_int8(&mut host, first), Ok(77));
+        let mut bad = sealed;
+        bad[40] ^= 1;
+        let refused = intake(&mut host, Kind::Int8, &bad, flag::LITERAL);
+        assert_eq!(refused, fault(Fault::BadEnvelope));
+    });
+}
+
+#[test]
+fn stored_values_stay_and_are_compared_without_a_ticket_in_one_column_only() {
+    with_zone("stored", |scene| {
+        // Keys get to the zone with a client's session, and stay.
+        let mut owner = scene.client(ORDINARY, &[A, B]);
+        let mut host = scene.host();
+        let table = partition(&mut host, 16_384);
+        let values: Vec<u64> = [5, 3, 9, 3]
+            .map(|value| scene.int8(&mut host, A, value))
+            .to_vec();
+        let (stored, record) = promote(&mut host, table, 1, Kind::Int8, &values).unwrap();
+        assert!(!record.is_empty());
+        host.end_statement(go_on).unwrap();
+        // Kept as they are by a second promotion into the same column, refused by another column.
+        let (again, record) = promote(&mut host, table, 1, Kind::Int8, &stored).unwrap();
+        assert_eq!((again == stored, record.len()), (true, 0));
+        let moved = promote(&mut host, table, 2, Kind::Int8, &stored);
+        assert_eq!(moved, fault(Fault::ColumnMismatch));
+
+        let compare = |host: &mut Host, a, b| of_kind(host, Op::Compare, Kind::Int8, a, b);
+        assert_eq!(compare(&mut host, stored[0], stored[1]), Ok(1));
+        assert_eq!(compare(&mut host, stored[1], stored[3]), Ok(0));
+        host.area(go_on).unwrap().write_words(0, &stored).unwrap();
+        let rank = Descriptor {
+            flags: u16::from(Kind::Int8.number()),
+            n: 4,
+            ..Descriptor::of(Op::RankMany)
+        };
+        host.call(rank, go_on).unwrap();
+        let mut ranks = [9; 4];
+        host.area(go_on).unwrap().read_words(0, &mut ranks).unwrap();
+        assert_eq!(ranks, [1, 0, 2, 0]);
+
+        // Nothing else: no constant, no computation, no other column, no token.
+        let constant = scene.int8(&mut host, A, 4);
+        assert_eq!(
+            compare(&mut host, stored[0], constant),
+            fault(Fault::NotAllowed)
+        );
+        let other = scene.int8(&mut host, B, 1);
+        let (other, _) = promote(&mut host, table, 2, Kind::Int8, &[other]).unwrap();
+        assert_eq!(
+            compare(&mut host, stored[0], other[0]),
+            fault(Fault::NotAllowed)
+        );
+        let token = of_kind(&mut host, Op::Token, Kind::Int8, stored[0], 0);
+        assert_eq!(token, fault(Fault::NotAllowed));
+        int8(&mut host, "int8mi", stored[0], stored[0]);
+        assert_eq!(call(&mut host, Op::Sync, 0, 0), fault(Fault::NotAllowed));
+        host.end_statement(go_on).unwrap();
+        // Sealed under the column's key, for whoever has it.
+        assert_eq!(scene.opened(&mut host, Kind::Int8, stored[2]).unwrap().0, A);
+        let foreign = scene.int8(&mut host, B, 1);
+        let bound = promote(&mut host, table, 1, Kind::Int8, &[foreign]);
+        assert_eq!(bound, fault(Fault::NotAllowed), "a column has one key");
+
+        with_a_ticket(scene, &mut owner, &stored, other[0]);
+    });
+}
+
+/// With the ticket all of that is possible.
+fn with_a_ticket(scene: &Scene, owner: &mut Host, stored: &[u64], other: u64) {
+    let sum = int8(owner, "int8pl", stored[0], other);
+    assert_eq!(scene.opened_int8(owner, sum), Ok(6));
+    let same = [stored[1], stored[3], stored[0]]
+        .map(|fid| of_kind(owner, Op::Token, Kind::Int8, fid, 0).unwrap());
+    assert!(same[0] == same[1] && same[0] != same[2]);
+    owner.end_statement(go_on).unwrap();
+    let later = of_kind(owner, Op::Token, Kind::Int8, stored[1], 0).unwrap();
+    assert_ne!(later, same[0], "tokens of two statements are unrelated");
+    owner.area(go_on).unwrap().write_words(0, stored).unwrap();
+    let five = scene.int8(owner, A, 5);
+    owner.area(go_on).unwrap().write_words(0, stored).unwrap();
+    let many = Descriptor {
+        flags: u16::from(Kind::Int8.number()),
+        n: 4,
+        a: five,
+        ..Descriptor::of(Op::CompareMany)
+    };
+    owner.call(many, go_on).unwrap();
+    let mut orders = [9; 4];
+    owner
+        .area(go_on)
+        .unwrap()
+        .read(ANSWER_HALF, &mut orders)
+        .unwrap();
+    assert_eq!(orders, [1, 0, 2, 0]);
+}
+
+#[test]
+fn a_ticket_gives_its_rights_on_its_columns_and_no_more() {
+    with_zone("rights", |scene| {
+        drop(scene.client(ORDINARY, &[A, B]));
+        let mut host = scene.client(right::COMPARE | right::COMPUTE, &[A]);
+        let a = scene.int8(&mut host, A, 1);
+        let compared = of_kind(&mut host, Op::Compare, Kind::Int8, a, a);
+        assert_eq!(compared, fault(Fault::NotAllowed), "a constant");
+        let mut host = scene.client(ORDINARY & !right::OUTPUT, &[A]);
+        let (a, b) = (scene.int8(&mut host, A, 1), scene.int8(&mut host, B, 1));
+        let sum = int8(&mut host, "int8pl", a, a);
+        assert_eq!(scene.opened_int8(&mut host, sum), fault(Fault::NotAllowed));
+        assert_eq!(
+            scene.opened_int8(&mut host, a),
+            Ok(1),
+            "what came in may go out"
+        );
+        int8(&mut host, "int8pl", a, b);
+        assert_eq!(
+            call(&mut host, Op::Sync, 0, 0),
+            fault(Fault::NotAllowed),
+            "B is not the ticket's"
+        );
+    });
+}
+
+#[test]
+fn aggregates_accumulate_combine_and_finish_across_a_parallel_group() {
+    with_zone("aggregates", |scene| {
+        let mut leader = scene.client(ORDINARY, &[A]);
+        let secret = call(&mut leader, Op::Lead, 0, 0).unwrap();
+        let mut worker = scene.host();
+        let number = u64::from(leader.arena());
+        assert_eq!(
+            call(&mut worker, Op::Join, number, secret ^ 1),
+            fault(Fault::NotAllowed)
+        );
+        call(&mut worker, Op::Join, number, secret).unwrap();
+        let add = |host: &mut Host, op: Op, b: u64, r: u64| {
+            let descriptor = Descriptor {
+                flags: u16::from(Kind::Int8.number()),
+                n: u32::from(Aggregate::Sum as u16),
+                b,
+                r,
+                ..Descriptor::of(op)
+            };
+            host.post(descriptor, go_on).unwrap();
+        };
+        let total = leader.fresh().unwrap().bits();
+        for value in 1..=100 {
+            let value = scene.int8(&mut leader, A, value);
+            add(&mut leader, Op::Accumulate, value, total);
+        }
+        let theirs = worker.fresh().unwrap().bits();
+        for value in 101..=200 {
+            let value = scene.int8(&mut worker, A, value);
+            add(&mut worker, Op::Accumulate, value, theirs);
+        }
+        call(&mut worker, Op::Sync, 0, 0).unwrap();
+        drop(worker);
+        // The worker has ended, its accumulator has not.
+        std::thread::sleep(Duration::from_millis(50));
+        add(&mut leader, Op::Combine, theirs, total);
+        let r = leader.fresh().unwrap().bits();
+        let last = Descriptor {
+            a: total,
+            r,
+            ..Descriptor::of(Op::Final)
+        };
+        assert_eq!(leader.call(last, go_on).unwrap().value, 1);
+        let kind = Arg::Of(Kind::Numeric);
+        let as_int8 = compute(&mut leader, code("int8", &[kind]), r, 0);
+        assert_eq!(scene.opened_int8(&mut leader, as_int8), Ok(20_100));
+        let value = scene.int8(&mut leader, A, 1);
+        let wrong = Descriptor {
+            a: value,
+            r: leader.fresh().unwrap().bits(),
+            ..Descriptor::of(Op::Final)
+        };
+        assert_eq!(leader.call(wrong, go_on), fault(Fault::NotAnAccumulator));
+        leader.end_statement(go_on).unwrap();
+        let gone = leader.fresh().unwrap().bits();
+        add(&mut leader, Op::Combine, theirs, gone);
+        assert_eq!(call(&mut leader, Op::Sync, 0, 0), fault(Fault::ForgedFid));
+    });
+}
+
+#[test]
+fn any_descriptor_is_answered() {
+    with_zone("random", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let known = scene.int8(&mut host, A, 1);
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        let mut random = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for round in 0..20_000_u64 {
+            let small = |word: u64| if word & 1 == 0 { word >> 50 } else { word };
+            let any = |word: u64| if word & 7 == 0 { known } else { small(word) };
+            let op = Op::ALL[usize::try_from(round).unwrap() % Op::ALL.len()];
+            // A checkpoint of a made-up position would be believed: it is the host that says so.
+            if matches!(op, Op::Checkpoint | Op::Replayed) {
+                continue;
+            }
+            let descriptor = Descriptor {
+                flags: u16::try_from(random() >> 48).unwrap() & 0x070f,
+                n: u32::try_from(small(random()) & 0xfff).unwrap(),
+                a: any(random()),
+                b: any(random()),
+                r: any(random()),
+                ..Descriptor::of(op)
+            };
+            if op.is_posted() {
+                host.post(descriptor, go_on).unwrap();
+            } else {
+                let answer = host.call(descriptor, go_on);
+                assert!(
+                    !matches!(answer, Err(Broken::Lost | Broken::Interrupted)),
+                    "{op:?}"
+                );
+            }
+        }
+        let mut other = scene.client(ORDINARY, &[A]);
+        let one = scene.int8(&mut other, A, 1);
+        assert_eq!(
+            scene.opened_int8(&mut other, one),
+            Ok(1),
+            "others are served as before"
+        );
+    });
+}
+
+#[test]
+fn a_status_tells_numbers() {
+    with_zone("status", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        scene.int8(&mut host, A, 123_456_789);
+        let status = String::from_utf8(call_bytes(&mut host, Op::Status, &[]).unwrap()).unwrap();
+        for part in [
+            "\"sessions\":1",
+            "\"keys\":1",
+            "\"values\":1",
+            "\"recovering\":false",
+        ] {
+            assert!(status.contains(part), "{part} in {status}");
+        }
+        assert!(!status.contains("123456789"));
+    });
+}

@@ -1,0 +1,129 @@
+//! The data owner's end of the channel, for these tests: opens a session over a ring, seals and opens envelopes.
+
+use std::collections::BTreeMap;
+
+use strongroom_crypto::{GcmKey, KeyAgreement, MacKey, SecretKey, hkdf, nonce12, random32, sha256};
+use strongroom_format::columns::Kind;
+use strongroom_format::columns::channel::{
+    Attestation, CLIENT_LABEL, Hello, MESSAGE_HELLO, Request, Sealed, TICKET_LABEL, Ticket,
+    ZONE_LABEL, bound,
+};
+use strongroom_format::columns::envelope::{self, EnvelopeHeader, envelope_layout};
+use strongroom_rpc::{Broken, Descriptor, Host, Op};
+
+use super::{call_bytes, go_on};
+
+/// Column keys by id.
+pub(crate) struct Owner(BTreeMap<[u8; 16], SecretKey>);
+
+impl Owner {
+    pub(crate) fn new(ids: &[[u8; 16]]) -> Self {
+        let keys = ids.iter().map(|id| (*id, SecretKey::generate().unwrap()));
+        Self(keys.collect())
+    }
+
+    /// Opens a session on the ring with the keys that the ticket names.
+    pub(crate) fn open(&self, host: &mut Host, ticket: &Ticket) -> Result<(), Broken> {
+        let nonce = random32().unwrap();
+        let attestation = call_bytes(host, Op::Attest, &nonce)?;
+        let parsed = Attestation::parse(&attestation).unwrap();
+        assert_eq!(parsed.nonce, nonce);
+        let (private, client_key) = KeyAgreement::generate().unwrap();
+        let hello = Hello {
+            client_key,
+            zone_key: parsed.public_key,
+        }
+        .to_bytes();
+        let salt = sha256(&[&attestation, &hello]);
+        let labels = (CLIENT_LABEL.as_bytes(), ZONE_LABEL.as_bytes());
+        let (send, _) = private
+            .agree(&parsed.public_key, &salt, labels.0, labels.1)
+            .unwrap();
+        let mut request = self.opening(ticket);
+        let head = Sealed {
+            session: [0; 16],
+            sequence: 0,
+        };
+        let associated = bound(Some(&hello), &head.to_bytes()).unwrap();
+        let send = GcmKey::new(&send).unwrap();
+        let tag = send.seal(&head.nonce(), &associated, &mut request).unwrap();
+        let message = [
+            &[MESSAGE_HELLO],
+            &hello[..],
+            &head.to_bytes(),
+            &request,
+            &tag,
+        ]
+        .concat();
+        call_bytes(host, Op::Message, &message).map(drop)
+    }
+
+    fn opening(&self, ticket: &Ticket) -> Vec<u8> {
+        let covered = ticket.to_bytes().unwrap();
+        let mut request = vec![Request::Open.number()];
+        request.extend_from_slice(&u16::try_from(ticket.keys.len()).unwrap().to_le_bytes());
+        for id in &ticket.keys {
+            request.extend_from_slice(id);
+            request.extend_from_slice(self.0[id].expose());
+        }
+        request.extend_from_slice(&covered);
+        for id in &ticket.keys {
+            let key = hkdf(&self.0[id], id, TICKET_LABEL.as_bytes()).unwrap();
+            request.extend_from_slice(&MacKey::new(&key).unwrap().mac(&[&covered]));
+        }
+        request
+    }
+
+    /// The envelope of a value in PostgreSQL's binary form.
+    pub(crate) fn seal(&self, id: [u8; 16], kind: Kind, value: &[u8]) -> Vec<u8> {
+        let header = EnvelopeHeader {
+            kind,
+            key_id: id,
+            nonce: nonce12().unwrap(),
+        };
+        let mut padded = value.to_vec();
+        envelope::pad(kind, &mut padded);
+        let key = GcmKey::new(&self.0[&id]).unwrap();
+        let tag = key
+            .seal(&header.nonce, &header.bound(), &mut padded)
+            .unwrap();
+        [&header.to_bytes()[..], &padded, &tag].concat()
+    }
+
+    /// Key and value of an envelope.
+    pub(crate) fn open_envelope(&self, sealed: &[u8]) -> ([u8; 16], Vec<u8>) {
+        let header = EnvelopeHeader::parse(sealed).unwrap();
+        let (body, tag) = sealed[envelope_layout::SIZE..]
+            .split_last_chunk::<16>()
+            .unwrap();
+        let mut body = body.to_vec();
+        let key = GcmKey::new(&self.0[&header.key_id]).unwrap();
+        key.open(&header.nonce, &header.bound(), &mut body, tag)
+            .unwrap();
+        let len = envelope::unpadded(header.kind, &body).unwrap();
+        body.truncate(len);
+        (header.key_id, body)
+    }
+}
+
+/// Has an envelope opened into an ephemeral, or into a literal with `flags`.
+pub(crate) fn intake(
+    host: &mut Host,
+    kind: Kind,
+    sealed: &[u8],
+    flags: u16,
+) -> Result<u64, Broken> {
+    let r = if flags == 0 {
+        host.fresh()?
+    } else {
+        host.fresh_literal()?
+    };
+    host.area(go_on)?.write(0, sealed).unwrap();
+    let descriptor = Descriptor {
+        flags: flags | u16::from(kind.number()),
+        n: u32::try_from(sealed.len()).unwrap(),
+        r: r.bits(),
+        ..Descriptor::of(Op::Intake)
+    };
+    Ok(host.call(descriptor, go_on)?.value)
+}
