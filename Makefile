@@ -2,6 +2,7 @@
 #   make demo     build, then the tour: every line that it prints is a check
 #   make test     every test
 #   make test-regress  PostgreSQL's own regression suites, sealed and plain: ten minutes
+#   make test-columns  the PostgreSQL extension of confidential columns
 #   make lint     formatting, clippy, documentation links
 #   make bench    the guards beside stock SQLite and stock PostgreSQL, interleaved
 SHELL := /bin/bash
@@ -15,7 +16,8 @@ SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
 deps:
-	@packaging/install-debian gcc:cc libc6-dev:/usr/include/stdio.h "perl:/usr/share/perl/5*/IPC/Cmd.pm"
+	@packaging/install-debian gcc:cc libc6-dev:/usr/include/stdio.h "perl:/usr/share/perl/5*/IPC/Cmd.pm" \
+		"libclang-dev:/usr/lib/llvm-*/lib/libclang.so"
 
 deps-postgres: deps
 	@packaging/install-debian "postgresql:/usr/lib/postgresql/*/bin/postgres"
@@ -39,6 +41,12 @@ test: deps-test
 test-regress: deps-postgres build
 	@packaging/install-debian make:make bzip2:bzip2
 	testing/postgres/regress/run --library $(SHIELD) --command $(abspath $(TARGET)/release/strongroom) --cache $(abspath $(TARGET)/postgresql)
+
+# The extension of confidential columns is a workspace of its own, because it is built against one PostgreSQL.
+test-columns: deps-postgres
+	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
+	pg/columns/install dev
+	cd pg/columns && PGRX_PG_CONFIG_PATH=/usr/lib/postgresql/15/bin/pg_config $(CARGO) test --locked --workspace
 
 lint: deps
 	$(CARGO) fmt --all --check

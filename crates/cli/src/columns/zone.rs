@@ -113,7 +113,7 @@ impl ZoneArgs {
             insist_on_locks: self.insist_on_locks,
             accept_restored: self.accept_restored,
         };
-        let anchor = Box::new(store::anchor::FileAnchor::at(self.anchor()));
+        let anchor = Box::new(store::FileAnchor::at(self.anchor()));
         Ok(store::open(&self.state, &opener, anchor, options)?)
     }
 }
