@@ -1,6 +1,10 @@
 //! Goal: a session opens between this client and a real zone's end of the channel, and nothing that the server between them
 //! could do - change, replay, reorder, mix, forge a ticket - is taken by either.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::unwrap_in_result,
+    reason = "a test that panics has failed"
+)]
 
 use std::sync::LazyLock;
 
@@ -8,9 +12,9 @@ use strongroom_client::channel::{Accepted, OpenSession, Question, Refused};
 use strongroom_crypto::SecretKey;
 use strongroom_format::columns::channel::{Request, Ticket, right};
 use strongroom_rpc::Fault;
+use strongroom_zone::session::ColumnKeys;
 use strongroom_zone::session::attest::ProcessAttester;
 use strongroom_zone::session::channel::Channel;
-use strongroom_zone::session::ColumnKeys;
 
 const STORE: [u8; 16] = [5; 16];
 const INCARNATION: [u8; 16] = [6; 16];
@@ -136,7 +140,7 @@ fn a_message_that_was_changed_opens_nothing() {
         let answer = zone.attest(question.nonce());
         let attested = question.check(&answer, &accepted()).unwrap();
         let (mut bad, _) = attested.open(&[(KEY, &key)], &ticket(&[KEY])).unwrap();
-        *bad.get_mut(at).unwrap() ^= 0x40;
+        bad[at] ^= 0x40;
         assert!(
             zone.channel.message(&mut zone.keys, None, &bad).is_err(),
             "byte {at}"
@@ -146,7 +150,7 @@ fn a_message_that_was_changed_opens_nothing() {
     for cut in 0..message.len() {
         assert!(
             zone.channel
-                .message(&mut zone.keys, None, message.get(..cut).unwrap())
+                .message(&mut zone.keys, None, &message[..cut])
                 .is_err()
         );
     }
@@ -196,12 +200,12 @@ fn an_attestation_that_does_not_fit_is_refused() {
         Some(Refused::Measurement)
     );
     // The server puts a public key of its own into the answer.
-    let own_key = |answer: &mut Vec<u8>| answer.get_mut(40..72).unwrap().fill(7);
+    let own_key = |answer: &mut Vec<u8>| answer[40..72].fill(7);
     assert_eq!(
         refusal(&own_key, &accepted(), &mut zone),
         Some(Refused::Unbound)
     );
-    let other_nonce = |answer: &mut Vec<u8>| answer.get_mut(72..104).unwrap().fill(7);
+    let other_nonce = |answer: &mut Vec<u8>| answer[72..104].fill(7);
     assert_eq!(
         refusal(&other_nonce, &accepted(), &mut zone),
         Some(Refused::Replayed)

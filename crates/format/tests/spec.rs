@@ -90,19 +90,8 @@ const fn layout(
 fn constants() -> BTreeMap<&'static str, String> {
     let number = |value: usize| value.to_string();
     let long = |value: u64| value.to_string();
-    BTreeMap::from([
-        ("BINDING_LABEL", channel::BINDING_LABEL.to_owned()),
+    let mut constants = BTreeMap::from([
         ("BLOCK", postgres::BLOCK.to_string()),
-        ("CHANNEL_KEYS_MAX", number(channel::CHANNEL_KEYS_MAX)),
-        ("CHANNEL_VERSION", channel::CHANNEL_VERSION.to_string()),
-        ("COLUMN_ID_LABEL", channel::COLUMN_ID_LABEL.to_owned()),
-        ("COLUMN_LABEL", channel::COLUMN_LABEL.to_owned()),
-        ("CLIENT_LABEL", channel::CLIENT_LABEL.to_owned()),
-        ("EVIDENCE_MAX", number(channel::EVIDENCE_MAX)),
-        ("MESSAGE_HELLO", channel::MESSAGE_HELLO.to_string()),
-        ("MESSAGE_SEALED", channel::MESSAGE_SEALED.to_string()),
-        ("TICKET_LABEL", channel::TICKET_LABEL.to_owned()),
-        ("ZONE_LABEL", channel::ZONE_LABEL.to_owned()),
         ("BLOCK_SLOTS", block::BLOCK_SLOTS.to_string()),
         ("BLOCK_UNIT", long(block::BLOCK_UNIT)),
         ("ENVELOPE_OVERHEAD", number(envelope::ENVELOPE_OVERHEAD)),
@@ -159,6 +148,26 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("WAL_HEADER", number(sqlite::WAL_HEADER)),
         ("WAL_HEADER_SEALED", long(sqlite::WAL_HEADER_SEALED)),
         ("WRAPPED_GCM_LEN", number(slot::WRAPPED_GCM_LEN)),
+    ]);
+    constants.extend(channel_constants());
+    constants
+}
+
+/// Those of the channel between the data owner and the zone.
+fn channel_constants() -> BTreeMap<&'static str, String> {
+    let number = |value: usize| value.to_string();
+    BTreeMap::from([
+        ("BINDING_LABEL", channel::BINDING_LABEL.to_owned()),
+        ("CHANNEL_KEYS_MAX", number(channel::CHANNEL_KEYS_MAX)),
+        ("CHANNEL_VERSION", channel::CHANNEL_VERSION.to_string()),
+        ("COLUMN_ID_LABEL", channel::COLUMN_ID_LABEL.to_owned()),
+        ("COLUMN_LABEL", channel::COLUMN_LABEL.to_owned()),
+        ("CLIENT_LABEL", channel::CLIENT_LABEL.to_owned()),
+        ("EVIDENCE_MAX", number(channel::EVIDENCE_MAX)),
+        ("MESSAGE_HELLO", channel::MESSAGE_HELLO.to_string()),
+        ("MESSAGE_SEALED", channel::MESSAGE_SEALED.to_string()),
+        ("TICKET_LABEL", channel::TICKET_LABEL.to_owned()),
+        ("ZONE_LABEL", channel::ZONE_LABEL.to_owned()),
     ])
 }
 

@@ -62,7 +62,10 @@ enum Constants {
 
 impl ProxyArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let path = context.keyring.clone().unwrap_or_else(Keyring::default_path);
+        let path = context
+            .keyring
+            .clone()
+            .unwrap_or_else(Keyring::default_path);
         let keys = ColumnKeys::from_keyring(&Keyring::open(&path)?, &self.key_id)?;
         let config = Config {
             listen: self.listen.iter().map(|text| address(text)).collect(),
@@ -100,8 +103,14 @@ fn address(text: &str) -> Address {
 fn digest(text: &str) -> Result<[u8; 32], String> {
     let wrong = || String::from("64 hexadecimal digits");
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
+    let bytes = pairs
+        .iter()
+        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
     let bytes: Option<Vec<u8>> = bytes.collect();
     let bytes = bytes.filter(|_| rest.is_empty()).ok_or_else(wrong)?;
     bytes.try_into().map_err(|_| wrong())

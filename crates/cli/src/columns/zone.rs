@@ -60,14 +60,18 @@ impl ZoneArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let users = self.allowed()?;
         let store = self.store(context)?;
-        let attester = ProcessAttester::new().map_err(|error| Failure::io(Path::new("/proc/self/exe"), &error))?;
+        let attester = ProcessAttester::new()
+            .map_err(|error| Failure::io(Path::new("/proc/self/exe"), &error))?;
         let zone = Zone::new(store, ColumnKeys::default(), Box::new(attester), users);
         let about = |error: std::io::Error| Failure::io(&self.socket, &error);
         // Who may connect is decided by user id.
         let serving = Serving::bind(zone, &self.socket, 0o666).map_err(about)?;
         let stopper = serving.stopper();
-        ctrlc::set_handler(move || stopper.stop()).map_err(|error| Failure::new(&code::BUG, error.to_string()))?;
-        note("attestation by the process itself: it proves nothing, and clients must be told to accept it");
+        ctrlc::set_handler(move || stopper.stop())
+            .map_err(|error| Failure::new(&code::BUG, error.to_string()))?;
+        note(
+            "attestation by the process itself: it proves nothing, and clients must be told to accept it",
+        );
         note(&format!("serving at {}", self.socket.display()));
         let sandbox = Sandbox {
             directories: self.directories(),
@@ -86,13 +90,22 @@ impl ZoneArgs {
     }
 
     fn anchor(&self) -> PathBuf {
-        self.anchor.clone().unwrap_or_else(|| self.state.join("anchor"))
+        self.anchor
+            .clone()
+            .unwrap_or_else(|| self.state.join("anchor"))
     }
 
     /// What the sandbox leaves open.
     fn directories(&self) -> Vec<PathBuf> {
-        let parent = |path: &Path| path.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf);
-        vec![self.state.clone(), parent(&self.anchor()), parent(&self.socket)]
+        let parent = |path: &Path| {
+            path.parent()
+                .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+        };
+        vec![
+            self.state.clone(),
+            parent(&self.anchor()),
+            parent(&self.socket),
+        ]
     }
 
     fn store(&self, context: &Context) -> Result<store::Store, Failure> {
@@ -104,7 +117,8 @@ impl ZoneArgs {
             prompt: format!("Passphrase of {}", self.state.display()),
         })?;
         if !there {
-            std::fs::create_dir_all(&self.state).map_err(|error| Failure::io(&self.state, &error))?;
+            std::fs::create_dir_all(&self.state)
+                .map_err(|error| Failure::io(&self.state, &error))?;
             store::create(&self.state, &opener)?;
             note("a new store: whoever loses its key has lost every value in it");
         }

@@ -28,8 +28,13 @@ pub struct Terms {
 
 impl Terms {
     fn ticket(&self, keys: &ColumnKeys) -> io::Result<Ticket> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?.as_secs();
-        let until = self.lifetime.and_then(|lifetime| now.checked_add(lifetime.as_secs()));
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_err(io::Error::other)?
+            .as_secs();
+        let until = self
+            .lifetime
+            .and_then(|lifetime| now.checked_add(lifetime.as_secs()));
         Ok(Ticket {
             rights: right::ORDINARY,
             ticket_id: random16().map_err(io::Error::other)?,
@@ -49,7 +54,12 @@ pub(super) fn open(
     keys: &ColumnKeys,
     terms: &Terms,
 ) -> io::Result<Result<(), Refusal>> {
-    let refused = |why: &dyn std::fmt::Display| Ok(Err(Refusal::postgres("28000", format!("no session with the zone: {why}"))));
+    let refused = |why: &dyn std::fmt::Display| {
+        Ok(Err(Refusal::postgres(
+            "28000",
+            format!("no session with the zone: {why}"),
+        )))
+    };
     let question = match Question::new() {
         Ok(question) => question,
         Err(error) => return refused(&error),
@@ -60,10 +70,11 @@ pub(super) fn open(
     };
     let ticket = terms.ticket(keys)?;
     let attested = question.check(&answer, &terms.accepted);
-    let (message, opening) = match attested.and_then(|attested| attested.open(&keys.released(), &ticket)) {
-        Ok(pair) => pair,
-        Err(error) => return refused(&error),
-    };
+    let (message, opening) =
+        match attested.and_then(|attested| attested.open(&keys.released(), &ticket)) {
+            Ok(pair) => pair,
+            Err(error) => return refused(&error),
+        };
     let reply = match ask(server, "message", &message)? {
         Ok(reply) => reply,
         Err(message) => return refused(&message),
@@ -75,8 +86,15 @@ pub(super) fn open(
 }
 
 /// Calls a function of the extension from bytes to bytes. The inner error is the server's message.
-fn ask(server: &mut BufReader<Stream>, function: &str, bytes: &[u8]) -> io::Result<Result<Vec<u8>, String>> {
-    let query = format!("SELECT pg_catalog.encode(strongroom_columns.{function}('\\x{}'::pg_catalog.bytea), 'hex')", hex(bytes));
+fn ask(
+    server: &mut BufReader<Stream>,
+    function: &str,
+    bytes: &[u8],
+) -> io::Result<Result<Vec<u8>, String>> {
+    let query = format!(
+        "SELECT pg_catalog.encode(strongroom_columns.{function}('\\x{}'::pg_catalog.bytea), 'hex')",
+        hex(bytes)
+    );
     let mut out = Vec::new();
     Builder::new(&mut out, b'Q').string(query.as_bytes()).end();
     server.get_mut().write_all(&out)?;
@@ -85,9 +103,12 @@ fn ask(server: &mut BufReader<Stream>, function: &str, bytes: &[u8]) -> io::Resu
         let message = wire::read(server)?.ok_or(io::ErrorKind::UnexpectedEof)?;
         match message.tag {
             b'D' => {
-                let row = super::downstream::text_row(&message.body).ok_or_else(|| invalid("a malformed row"))?;
+                let row = super::downstream::text_row(&message.body)
+                    .ok_or_else(|| invalid("a malformed row"))?;
                 let text = row.into_iter().next().flatten();
-                answer = text.and_then(|text| unhex(&text)).ok_or_else(|| "a malformed answer".to_owned());
+                answer = text
+                    .and_then(|text| unhex(&text))
+                    .ok_or_else(|| "a malformed answer".to_owned());
             }
             b'E' => answer = Err(error_message(&message.body)),
             b'Z' => return Ok(answer),
@@ -96,7 +117,7 @@ fn ask(server: &mut BufReader<Stream>, function: &str, bytes: &[u8]) -> io::Resu
     }
 }
 
-/// The text of an ErrorResponse.
+/// The text of an `ErrorResponse`.
 fn error_message(body: &[u8]) -> String {
     let mut fields = body.split(|byte| *byte == 0);
     let text = fields.find_map(|field| field.strip_prefix(b"M"));
@@ -109,7 +130,15 @@ fn hex(bytes: &[u8]) -> String {
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
     let byte = |pair: &[u8; 2]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
-    if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
+    if rest.is_empty() {
+        pairs.iter().map(byte).collect()
+    } else {
+        None
+    }
 }

@@ -6,9 +6,9 @@ use std::io::{self, BufReader, Write};
 use std::time::Duration;
 
 use super::session::{Session, Settings};
-use super::{Shared, release};
 use super::stream::{Address, Stream};
 use super::wire::{self, Builder, Fields, Message, append, append_error, invalid};
+use super::{Shared, release};
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
 use crate::sql::refusal::Refusal;
 

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use owner::{Owner, intake};
+use strongroom_format::columns::channel::right::ORDINARY;
 use strongroom_format::columns::channel::{Ticket, right};
 use strongroom_format::columns::{Fid, Kind};
 use strongroom_keyring::Opener;
@@ -23,8 +24,8 @@ use strongroom_rpc::{ANSWER_HALF, Broken, Descriptor, Fault, Host, Interrupted, 
 use strongroom_zone::engine::Zone;
 use strongroom_zone::sandbox::Sandbox;
 use strongroom_zone::serve::Serving;
+use strongroom_zone::session::ColumnKeys;
 use strongroom_zone::session::attest::ProcessAttester;
-use strongroom_zone::session::{ColumnKeys, ORDINARY};
 use strongroom_zone::store::{self, ANCHOR_NAME, FileAnchor, Options};
 
 const A: [u8; 16] = [0xa; 16];
