@@ -188,7 +188,7 @@ impl Partition {
             .filter_map(|(extent, number)| extent.as_ref().map(|_| number))
     }
 
-    /// Chooses the slot of the column's next value. It is not given out until [`Open::taken`].
+    /// Chooses the slot of the column's next value. It is not given out until it is taken.
     pub(super) fn choose(&mut self, column: u16, kind: Kind) -> Result<Chosen, Refusal> {
         if let Some(open) = self.open.get_mut(&column) {
             if open.kind != kind {
