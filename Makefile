@@ -2,7 +2,7 @@
 #   make demo     build, then the tour: every line that it prints is a check
 #   make test     every test
 #   make test-regress  PostgreSQL's own regression suites, sealed and plain: ten minutes
-#   make test-columns  the PostgreSQL extension of confidential columns
+#   make test-columns  confidential columns: the PostgreSQL extension, and the whole with zone and proxy
 #   make lint     formatting, clippy, documentation links
 #   make bench    the guards beside stock SQLite and stock PostgreSQL, interleaved
 SHELL := /bin/bash
@@ -11,7 +11,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: demo test test-regress lint bench deps deps-postgres deps-test build clean
+.PHONY: demo test test-regress test-columns lint bench deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -42,11 +42,13 @@ test-regress: deps-postgres build
 	@packaging/install-debian make:make bzip2:bzip2
 	testing/postgres/regress/run --library $(SHIELD) --command $(abspath $(TARGET)/release/strongroom) --cache $(abspath $(TARGET)/postgresql)
 
-# The extension of confidential columns is a workspace of its own, because it is built against one PostgreSQL.
-test-columns: deps-postgres
+# The extension of confidential columns is a workspace of its own, because it is built against one PostgreSQL. Its tests run
+# the whole: server, zone and proxy.
+test-columns: deps-postgres build
 	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
 	pg/columns/install dev
-	cd pg/columns && PGRX_PG_CONFIG_PATH=/usr/lib/postgresql/15/bin/pg_config $(CARGO) test --locked --workspace
+	cd pg/columns && STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) \
+		PGRX_PG_CONFIG_PATH=/usr/lib/postgresql/15/bin/pg_config $(CARGO) test --locked --workspace
 
 lint: deps
 	$(CARGO) fmt --all --check

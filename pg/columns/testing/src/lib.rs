@@ -4,6 +4,8 @@
 //! Each server has a directory of its own and listens on a socket in it; it is stopped by `pg_ctl` when it goes out of
 //! scope. Must not: touch a server that it did not start.
 
+pub mod owner;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -105,11 +107,31 @@ impl Server {
         server
     }
 
-    fn data(&self) -> PathBuf {
+    /// The directory of its socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Its data directory.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
         self.directory.path().join("data")
     }
 
-    fn log(&self) -> PathBuf {
+    /// Ends all its processes as a power cut would, without a checkpoint, and starts it again.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub fn crash_and_start(&self) {
+        self.control(&["stop", "--mode=immediate", "--wait"]);
+        self.control(&["start", "--wait"]);
+    }
+
+    /// Its log.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
         self.directory.path().join("log")
     }
 
@@ -140,33 +162,7 @@ impl Server {
     /// When psql cannot be run.
     #[must_use]
     pub fn run(&self, sql: &str) -> Said {
-        let mut command = Command::new(Path::new(PROGRAMS).join("psql"));
-        command.args([
-            "--no-psqlrc",
-            "--quiet",
-            "--no-align",
-            "--tuples-only",
-            "--username=postgres",
-        ]);
-        command
-            .args(["--set=VERBOSITY=verbose", "--dbname=postgres", "--host"])
-            .arg(self.directory.path());
-        let started = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        let mut psql = started.expect("psql can be run");
-        let mut input = psql.stdin.take().expect("a pipe was asked for");
-        input.write_all(sql.as_bytes()).expect("psql reads");
-        drop(input);
-        let output = psql.wait_with_output().expect("psql ends");
-        Said {
-            rows: String::from_utf8_lossy(&output.stdout)
-                .trim_end()
-                .to_owned(),
-            messages: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        psql(self.directory.path(), sql)
     }
 
     /// Runs SQL that must succeed; its rows.
@@ -179,6 +175,42 @@ impl Server {
         let said = self.run(sql);
         assert!(!said.messages.contains("ERROR"), "{sql}\n{}", said.messages);
         said.rows
+    }
+}
+
+/// Runs SQL with psql at the socket in `host`.
+///
+/// # Panics
+///
+/// When psql cannot be run.
+#[must_use]
+pub fn psql(host: &Path, sql: &str) -> Said {
+    let mut command = Command::new(Path::new(PROGRAMS).join("psql"));
+    command.args([
+        "--no-psqlrc",
+        "--quiet",
+        "--no-align",
+        "--tuples-only",
+        "--username=postgres",
+    ]);
+    command
+        .args(["--set=VERBOSITY=verbose", "--dbname=postgres", "--host"])
+        .arg(host);
+    let started = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut psql = started.expect("psql can be run");
+    let mut input = psql.stdin.take().expect("a pipe was asked for");
+    input.write_all(sql.as_bytes()).expect("psql reads");
+    drop(input);
+    let output = psql.wait_with_output().expect("psql ends");
+    Said {
+        rows: String::from_utf8_lossy(&output.stdout)
+            .trim_end()
+            .to_owned(),
+        messages: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }
 

@@ -1,0 +1,199 @@
+//! The other two processes: the zone, and the data owner's proxy, both the real command.
+//!
+//! The variable `STRONGROOM_COMMAND` names it. Must not: leave a process running.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::{Said, open_to_all, psql};
+
+/// How long a process may take to begin.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory with a keyring, in which a zone and a proxy live.
+pub struct Owner {
+    directory: TempDir,
+    zone: Option<Child>,
+    proxy: Option<Child>,
+}
+
+impl Default for Owner {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Owner {
+    /// Makes keyring and keys; nothing runs yet.
+    ///
+    /// # Panics
+    ///
+    /// When the command cannot be run.
+    #[must_use]
+    pub fn new() -> Self {
+        let directory = tempfile::Builder::new().prefix("owner-").tempdir();
+        let directory = directory.expect("a temporary directory");
+        open_to_all(directory.path());
+        let owner = Self {
+            directory,
+            zone: None,
+            proxy: None,
+        };
+        for file in ["root.key", "zone.key"] {
+            let random = std::fs::read("/proc/sys/kernel/random/uuid").expect("random numbers");
+            std::fs::write(owner.path(file), random).expect("a file of our own");
+        }
+        let provider = format!("file:{}", owner.path("root.key").display());
+        for arguments in [
+            vec!["keyring", "init", "--provider", &provider],
+            vec!["key", "create", "columns"],
+        ] {
+            let status = owner
+                .command()
+                .args(&arguments)
+                .stderr(Stdio::null())
+                .stdout(Stdio::null())
+                .status();
+            assert!(status.is_ok_and(|status| status.success()), "{arguments:?}");
+        }
+        owner
+    }
+
+    /// A file of the directory.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self) -> Command {
+        let program = std::env::var_os("STRONGROOM_COMMAND");
+        let program = program.expect("STRONGROOM_COMMAND names the command");
+        let mut command = Command::new(program);
+        command.env("STRONGROOM_KEYRING", self.path("keyring"));
+        command
+    }
+
+    fn start(&self, arguments: &[&OsStr], log: &str, witness: &Path) -> Child {
+        drop(std::fs::remove_file(witness));
+        let log = std::fs::File::create(self.path(log)).expect("a log");
+        let mut command = self.command();
+        command
+            .arg("columns")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        let mut child = command.spawn().expect("the command can be run");
+        let begun = Instant::now();
+        while !witness.exists() {
+            assert!(begun.elapsed() < PATIENCE, "{arguments:?}: too slow");
+            let ended = child.try_wait().expect("a child");
+            assert!(ended.is_none(), "{arguments:?}: {ended:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        child
+    }
+
+    /// The zone's socket.
+    #[must_use]
+    pub fn zone_socket(&self) -> PathBuf {
+        self.path("zone.sock")
+    }
+
+    /// Starts the zone.
+    ///
+    /// # Panics
+    ///
+    /// When it does not begin to serve.
+    pub fn start_zone(&mut self) {
+        let (state, socket, key) = (self.path("zone"), self.zone_socket(), self.path("zone.key"));
+        let arguments = [
+            OsStr::new("zone"),
+            OsStr::new("--state"),
+            state.as_os_str(),
+            OsStr::new("--socket"),
+            socket.as_os_str(),
+            OsStr::new("--user"),
+            OsStr::new("postgres"),
+            OsStr::new("--key-file"),
+            key.as_os_str(),
+            OsStr::new("--memory"),
+            OsStr::new("64"),
+        ];
+        self.zone = Some(self.start(&arguments, "zone.log", &socket));
+    }
+
+    /// Ends the zone with SIGKILL.
+    pub fn kill_zone(&mut self) {
+        end(&mut self.zone);
+    }
+
+    /// Starts the proxy before the server whose socket is in `server`.
+    ///
+    /// # Panics
+    ///
+    /// When it does not begin to listen.
+    pub fn start_proxy(&mut self, server: &Path) {
+        let directory = self.path("proxy");
+        std::fs::create_dir_all(&directory).expect("a directory of our own");
+        let (listen, server) = (
+            directory.join(".s.PGSQL.5432"),
+            server.join(".s.PGSQL.5432"),
+        );
+        let arguments = [
+            OsStr::new("proxy"),
+            OsStr::new("--listen"),
+            listen.as_os_str(),
+            OsStr::new("--server"),
+            server.as_os_str(),
+            OsStr::new("--key-id"),
+            OsStr::new("columns"),
+            OsStr::new("--accept-process-attestation"),
+        ];
+        self.proxy = Some(self.start(&arguments, "proxy.log", &listen));
+    }
+
+    /// Runs SQL through the proxy.
+    ///
+    /// # Panics
+    ///
+    /// When psql cannot be run.
+    #[must_use]
+    pub fn run(&self, sql: &str) -> Said {
+        psql(&self.path("proxy"), sql)
+    }
+
+    /// Runs SQL through the proxy that must succeed; its rows.
+    ///
+    /// # Panics
+    ///
+    /// When anything fails.
+    #[must_use]
+    pub fn rows(&self, sql: &str) -> String {
+        let said = self.run(sql);
+        assert!(
+            !said.messages.contains("ERROR") && !said.messages.contains("FATAL"),
+            "{sql}\n{}",
+            said.messages
+        );
+        said.rows
+    }
+}
+
+fn end(child: &mut Option<Child>) {
+    if let Some(mut child) = child.take() {
+        drop(child.kill());
+        drop(child.wait());
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        end(&mut self.proxy);
+        end(&mut self.zone);
+    }
+}
