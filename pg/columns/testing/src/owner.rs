@@ -3,6 +3,7 @@
 //! The variable `STRONGROOM_COMMAND` names it. Must not: leave a process running.
 
 use std::ffi::OsStr;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -45,7 +46,9 @@ impl Owner {
         };
         for file in ["root.key", "zone.key"] {
             let random = std::fs::read("/proc/sys/kernel/random/uuid").expect("random numbers");
-            std::fs::write(owner.path(file), random).expect("a file of our own");
+            let made = std::fs::File::create_new(owner.path(file));
+            let mut made = made.expect("a file of our own");
+            made.write_all(&random).expect("a file of our own");
         }
         let provider = format!("file:{}", owner.path("root.key").display());
         for arguments in [
