@@ -32,6 +32,8 @@ const COMMANDS: &[&str] = &[
     "pg decrypt",
     "pg rotate",
     "pg service",
+    "columns zone",
+    "columns proxy",
     "inspect",
     "verify",
     "explain",
