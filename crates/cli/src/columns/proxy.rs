@@ -71,14 +71,14 @@ impl ProxyArgs {
             listen: self.listen.iter().map(|text| address(text)).collect(),
             server: address(&self.server),
             keys,
-            terms: Terms {
+            terms: Some(Terms {
                 accepted: Accepted {
                     process: self.accept_process_attestation,
                     measurements: self.measurements,
                 },
                 lifetime: self.ticket_lifetime.map(Duration::from_secs),
                 truths: self.comparison_budget,
-            },
+            }),
             plaintext_constants: match self.plaintext_constants {
                 Constants::Refuse => PlaintextConstants::Refuse,
                 Constants::Allow => PlaintextConstants::Allow,

@@ -57,8 +57,8 @@ pub struct Config {
     pub server: Address,
     /// The column keys.
     pub keys: ColumnKeys,
-    /// Which zones get the keys, and what for.
-    pub terms: Terms,
+    /// Which zones get the keys, and what for. `None`: none does; values can be stored and read, and nothing is computed.
+    pub terms: Option<Terms>,
     /// See [`PlaintextConstants`].
     pub plaintext_constants: PlaintextConstants,
     /// Columns that are confidential whatever the server says. The catalog is the server's word: what is not pinned is
@@ -72,7 +72,7 @@ pub struct Config {
 struct Shared {
     server: Address,
     keys: Arc<ColumnKeys>,
-    terms: Terms,
+    terms: Option<Terms>,
     plaintext_constants: PlaintextConstants,
     pinned: Vec<PinnedColumn>,
     /// Raised when a connection has changed which columns there are.

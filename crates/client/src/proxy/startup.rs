@@ -67,11 +67,11 @@ pub(crate) fn begin(
         return refuse(&mut client, &Refusal::denied(column));
     }
     // A database without the extension is served as it is.
-    if catalog.is_confidential() {
-        let opened = release::open(&mut server, &shared.keys, &shared.terms)?;
-        if let Err(refusal) = opened {
-            return refuse(&mut client, &refusal);
-        }
+    let terms = shared.terms.as_ref().filter(|_| catalog.is_confidential());
+    if let Some(terms) = terms
+        && let Err(refusal) = release::open(&mut server, &shared.keys, terms)?
+    {
+        return refuse(&mut client, &refusal);
     }
     let mut out = Vec::new();
     append(&mut out, ready.tag, &ready.body);

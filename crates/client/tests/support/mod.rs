@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use strongroom_client::channel::Accepted;
 use strongroom_client::keys::ColumnKeys;
-use strongroom_client::proxy::{Address, Config, PlaintextConstants, Proxy, Terms};
+use strongroom_client::proxy::{Address, Config, PlaintextConstants, Proxy};
 use strongroom_crypto::SecretKey;
 
 const BIN: &str = "/usr/lib/postgresql/15/bin";
@@ -112,14 +111,7 @@ pub(crate) fn proxy_with(
         listen: vec![Address::Unix(directory.join(format!(".s.PGSQL.{port}")))],
         server,
         keys: ColumnKeys::from_keys(&[SecretKey::generate().unwrap()]).unwrap(),
-        terms: Terms {
-            accepted: Accepted {
-                process: true,
-                measurements: Vec::new(),
-            },
-            lifetime: None,
-            truths: None,
-        },
+        terms: None,
         plaintext_constants,
         pinned: Vec::new(),
         connections_max: 200,
