@@ -30,6 +30,7 @@ pub mod columns;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod header;
+pub mod hex;
 pub mod journal;
 pub mod keyring;
 pub mod layout;

@@ -10,6 +10,7 @@ use strongroom_client::channel::Accepted;
 use strongroom_client::keys::ColumnKeys;
 use strongroom_client::proxy::{self, Address, Config, PlaintextConstants, Terms};
 use strongroom_format::code;
+use strongroom_format::hex::from_hex;
 use strongroom_keyring::Keyring;
 
 use crate::Context;
@@ -101,17 +102,7 @@ fn address(text: &str) -> Address {
 }
 
 fn digest(text: &str) -> Result<[u8; 32], String> {
-    let wrong = || String::from("64 hexadecimal digits");
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let digit = |byte: u8| {
-        char::from(byte)
-            .to_digit(16)
-            .and_then(|digit| u8::try_from(digit).ok())
-    };
-    let bytes = pairs
-        .iter()
-        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
-    let bytes: Option<Vec<u8>> = bytes.collect();
-    let bytes = bytes.filter(|_| rest.is_empty()).ok_or_else(wrong)?;
-    bytes.try_into().map_err(|_| wrong())
+    let bytes = from_hex(&text.to_ascii_lowercase());
+    let digest = bytes.and_then(|bytes| bytes.try_into().ok());
+    digest.ok_or_else(|| String::from("64 hexadecimal digits"))
 }

@@ -109,7 +109,7 @@ impl ZoneArgs {
     }
 
     fn store(&self, context: &Context) -> Result<store::Store, Failure> {
-        let there = self.state.join("strongroom.header").exists();
+        let there = self.state.join(store::HEADER_NAME).exists();
         let key = keys::required(self.key.clone(), "the zone's store")?;
         let opener = key.opener(&SourceContext {
             keyring: context.keyring.clone(),

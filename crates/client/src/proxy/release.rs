@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use strongroom_crypto::random16;
 use strongroom_format::columns::channel::{Ticket, right};
+use strongroom_format::hex::{from_hex, hex};
 
 use super::stream::Stream;
 use super::wire::{self, Builder, invalid};
@@ -107,7 +108,7 @@ fn ask(
                     .ok_or_else(|| invalid("a malformed row"))?;
                 let text = row.into_iter().next().flatten();
                 answer = text
-                    .and_then(|text| unhex(&text))
+                    .and_then(|text| from_hex(&text))
                     .ok_or_else(|| "a malformed answer".to_owned());
             }
             b'E' => answer = Err(error_message(&message.body)),
@@ -122,23 +123,4 @@ fn error_message(body: &[u8]) -> String {
     let mut fields = body.split(|byte| *byte == 0);
     let text = fields.find_map(|field| field.strip_prefix(b"M"));
     String::from_utf8_lossy(text.unwrap_or(b"the server reports an error")).into_owned()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let digit = |byte: u8| {
-        char::from(byte)
-            .to_digit(16)
-            .and_then(|digit| u8::try_from(digit).ok())
-    };
-    let byte = |pair: &[u8; 2]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
-    if rest.is_empty() {
-        pairs.iter().map(byte).collect()
-    } else {
-        None
-    }
 }

@@ -7,6 +7,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use crate::hex::{from_hex, hex};
+
 /// First words of the first line, before action and object id. The number is the version of the state's format.
 pub const CONVERT_TITLE: &str = "strongroom-convert 1";
 
@@ -108,33 +110,6 @@ fn done_of(line: &str) -> Option<Done> {
     }
     let path = from_hex(path)?;
     (!path.is_empty() && !path.contains(&0)).then_some(Done { inode, path })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if digits.len().checked_rem(2) != Some(0) {
-        return None;
-    }
-    digits
-        .chunks_exact(2)
-        .map(|pair| {
-            let (high, low) = (pair.first()?, pair.last()?);
-            Some(nibble(*high)? << 4 | nibble(*low)?)
-        })
-        .collect()
-}
-
-/// Lower case only: one spelling of each byte.
-fn nibble(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => digit.checked_sub(b'0'),
-        b'a'..=b'f' => digit.checked_sub(b'a')?.checked_add(10),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
