@@ -25,11 +25,17 @@ pub struct Said {
     pub messages: String,
 }
 
-/// Where PostgreSQL's programs are.
-const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
+/// PostgreSQL's program of this name: beside the `pg_config` that the extension was built with.
+fn installed(name: &str) -> PathBuf {
+    let config = std::env::var_os("PGRX_PG_CONFIG_PATH").map(PathBuf::from);
+    let programs = config.as_deref().and_then(Path::parent);
+    programs
+        .unwrap_or_else(|| Path::new("/usr/lib/postgresql/15/bin"))
+        .join(name)
+}
 
 fn program(name: &str) -> Command {
-    let path = Path::new(PROGRAMS).join(name);
+    let path = installed(name);
     // A server does not run as root: as the user `postgres` then.
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| {
         use std::os::unix::fs::MetadataExt;
@@ -185,7 +191,7 @@ impl Server {
 /// When psql cannot be run.
 #[must_use]
 pub fn psql(host: &Path, sql: &str) -> Said {
-    let mut command = Command::new(Path::new(PROGRAMS).join("psql"));
+    let mut command = Command::new(installed("psql"));
     command.args([
         "--no-psqlrc",
         "--quiet",
