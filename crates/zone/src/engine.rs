@@ -23,6 +23,7 @@ use strongroom_rpc::{Answer, Area, Descriptor, Fault, Handler, Op, Peer};
 use strongroom_values::{Buf, Out};
 use zeroize::Zeroize as _;
 
+use crate::record::Recorder;
 use crate::session::attest::Attester;
 use crate::session::channel::Channel;
 use crate::session::{ColumnKeys, Session};
@@ -40,6 +41,7 @@ pub struct Zone {
     functions: Functions,
     hands: Hands,
     users: Vec<u32>,
+    recorder: Recorder,
 }
 
 /// Memory that is used again for each operation; values in it are wiped.
@@ -98,13 +100,31 @@ impl Zone {
             functions: Functions::new(),
             hands: Hands::new(),
             users,
+            recorder: Recorder::default(),
         }
+    }
+
+    /// Lets backends have records made in `directory`, which exists, under this key.
+    #[must_use]
+    pub fn recording(mut self, directory: std::path::PathBuf, opener: strongroom_keyring::Opener) -> Self {
+        self.recorder = Recorder::at(directory, opener);
+        self
     }
 
     /// Random number of this start.
     #[must_use]
     pub fn incarnation(&self) -> [u8; 16] {
         self.ground.store.identity().1
+    }
+
+    /// Carries an operation out, whether or not somebody waits for it.
+    fn either(&mut self, arena: u16, op: Op, descriptor: &Descriptor, area: &Area) -> Answer {
+        if op.is_posted() {
+            self.posted(arena, op, descriptor);
+            return Answer::default();
+        }
+        let answer = self.called(arena, op, descriptor, area);
+        answer.unwrap_or_else(Answer::fault)
     }
 
     /// Carries an operation out that nobody waits for.
@@ -180,6 +200,7 @@ impl Zone {
             Op::Attest => self.attest(descriptor, area),
             Op::Message => self.message(ring, descriptor, area),
             Op::Status => self.status(descriptor, area),
+            Op::Record => self.record(ring, descriptor, area),
             _ => Err(Fault::BadRequest),
         };
         value.map(Answer::of)
@@ -229,6 +250,7 @@ const fn is_apart(op: Op) -> bool {
             | Op::Attest
             | Op::Message
             | Op::Status
+            | Op::Record
     )
 }
 
@@ -242,6 +264,7 @@ impl Handler for Zone {
 
     fn closed(&mut self, arena: u16) {
         self.tell_computed(arena);
+        self.recorder.end(arena);
         if let Some(session) = self.ground.close(arena) {
             self.channel.end(&session);
         }
@@ -251,12 +274,19 @@ impl Handler for Zone {
         let Some(op) = Op::from_number(descriptor.op) else {
             return Answer::fault(Fault::BadRequest);
         };
-        if op.is_posted() {
-            self.posted(arena, op, descriptor);
-            return Answer::default();
+        if self.recorder.forbids(arena, op) {
+            return Answer::fault(Fault::NotRecorded);
         }
-        let answer = self.called(arena, op, descriptor, area);
-        answer.unwrap_or_else(Answer::fault)
+        let input = self.recorder.input(arena, op, descriptor, area);
+        let answer = self.either(arena, op, descriptor, area);
+        if let Some(input) = input {
+            self.recorder
+                .take(arena, (op, descriptor), input, &answer, area);
+        }
+        if !op.is_posted() && self.recorder.has_failed(arena) {
+            return Answer::fault(Fault::NotRecorded);
+        }
+        answer
     }
 
     fn idle(&mut self) {

@@ -16,10 +16,11 @@ struct Text(Cell<*mut c_char>);
 unsafe impl Sync for Text {}
 
 static ZONE: Text = Text(Cell::new(std::ptr::null_mut()));
+static RECORD: Text = Text(Cell::new(std::ptr::null_mut()));
 static GROUP: Text = Text(Cell::new(std::ptr::null_mut()));
 
 impl Text {
-    fn value(&self) -> Option<&CStr> {
+    fn value<'a>(&self) -> Option<&'a CStr> {
         let pointer = self.0.get();
         // SAFETY: PostgreSQL keeps a string there, or nothing; it does not change it while this runs.
         (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
@@ -32,6 +33,12 @@ pub(crate) fn define() {
         c"strongroom.zone",
         c"Path of the socket of the zone that holds the values of confidential columns.",
         &ZONE,
+        pg_sys::GUC_SUPERUSER_ONLY,
+    );
+    text(
+        c"strongroom.record",
+        c"Name of a record that the zone is to make of what this session asks it; empty for none.",
+        &RECORD,
         pg_sys::GUC_SUPERUSER_ONLY,
     );
     // A custom setting reaches parallel workers with all others; nothing else of a library does.
@@ -69,6 +76,12 @@ fn text(name: &CStr, purpose: &CStr, at: &'static Text, flags: u32) {
 pub(crate) fn zone() -> Option<PathBuf> {
     let path = ZONE.value()?.to_bytes();
     (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
+}
+
+/// Name of the record that is to be made; empty for none.
+pub(crate) fn record() -> &'static [u8] {
+    // PostgreSQL changes it between statements and on its way through one's own `SET`, where nothing is held.
+    RECORD.value().map_or(&[], CStr::to_bytes)
 }
 
 /// The parallel group that this process belongs to: arena and secret of its leader.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use strongroom_format::code;
-use strongroom_keyring::SourceContext;
+use strongroom_keyring::{KeySource, SourceContext};
 use strongroom_zone::engine::Zone;
 use strongroom_zone::sandbox::Sandbox;
 use strongroom_zone::serve::Serving;
@@ -52,6 +52,9 @@ pub(super) struct ZoneArgs {
     /// Refuse to serve from memory that cannot be locked
     #[arg(long)]
     insist_on_locks: bool,
+    /// Key of the records that superusers may have made of a session's operations (strongroom.record); none unless given
+    #[arg(long, value_name = "FILE")]
+    record_key_file: Option<PathBuf>,
     #[command(flatten)]
     key: KeyOptions,
 }
@@ -63,6 +66,7 @@ impl ZoneArgs {
         let attester = ProcessAttester::new()
             .map_err(|error| Failure::io(Path::new("/proc/self/exe"), &error))?;
         let zone = Zone::new(store, ColumnKeys::default(), Box::new(attester), users);
+        let zone = self.recording(zone, context)?;
         let about = |error: std::io::Error| Failure::io(&self.socket, &error);
         // Who may connect is decided by user id.
         let serving = Serving::bind(zone, &self.socket, 0o666).map_err(about)?;
@@ -83,10 +87,21 @@ impl ZoneArgs {
     }
 
     fn allowed(&self) -> Result<Vec<u32>, Failure> {
-        if self.users.is_empty() {
-            return Ok(vec![rustix::process::getuid().as_raw()]);
-        }
-        self.users.iter().map(|name| user_id(name)).collect()
+        allowed(&self.users)
+    }
+
+    fn recording(&self, zone: Zone, context: &Context) -> Result<Zone, Failure> {
+        let Some(file) = &self.record_key_file else {
+            return Ok(zone);
+        };
+        let opener = KeySource::File(file.clone()).opener(&SourceContext {
+            keyring: context.keyring.clone(),
+            creating: false,
+            prompt: String::new(),
+        })?;
+        let directory = self.state.join("records");
+        std::fs::create_dir_all(&directory).map_err(|error| Failure::io(&directory, &error))?;
+        Ok(zone.recording(directory, opener))
     }
 
     fn anchor(&self) -> PathBuf {
@@ -130,6 +145,14 @@ impl ZoneArgs {
         let anchor = Box::new(store::FileAnchor::at(self.anchor()));
         Ok(store::open(&self.state, &opener, anchor, options)?)
     }
+}
+
+/// The numbers of these users; without any, this process's own.
+pub(super) fn allowed(users: &[String]) -> Result<Vec<u32>, Failure> {
+    if users.is_empty() {
+        return Ok(vec![rustix::process::getuid().as_raw()]);
+    }
+    users.iter().map(|name| user_id(name)).collect()
 }
 
 /// A user's number: given as such, or looked up in `/etc/passwd`.

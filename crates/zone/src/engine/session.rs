@@ -81,6 +81,26 @@ impl Zone {
         reply(descriptor, area, &answer.message)
     }
 
+    /// [`strongroom_rpc::Op::Record`].
+    pub(super) fn record(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<u64, Fault> {
+        let len = len_of(descriptor)?;
+        if len > NAME_MAX {
+            return Err(Fault::NotRecorded);
+        }
+        copy_bytes(area, descriptor, len, &mut self.hands.bytes)?;
+        if len == 0 {
+            self.recorder.end(ring);
+        } else {
+            self.recorder.begin(ring, &self.hands.bytes)?;
+        }
+        Ok(0)
+    }
+
     fn message_bytes(&mut self, descriptor: &Descriptor, area: &Area) -> Result<Vec<u8>, Fault> {
         let len = len_of(descriptor)?;
         if len > AREA_SIZE {

@@ -113,8 +113,17 @@ impl Owner {
     ///
     /// When it does not begin to serve.
     pub fn start_zone(&mut self) {
+        self.start_zone_with(&[]);
+    }
+
+    /// As [`Self::start_zone`], with further options.
+    ///
+    /// # Panics
+    ///
+    /// When it does not begin to serve.
+    pub fn start_zone_with(&mut self, options: &[&str]) {
         let (state, socket, key) = (self.path("zone"), self.zone_socket(), self.path("zone.key"));
-        let arguments = [
+        let mut arguments = vec![
             OsStr::new("zone"),
             OsStr::new("--state"),
             state.as_os_str(),
@@ -127,6 +136,7 @@ impl Owner {
             OsStr::new("--memory"),
             OsStr::new("64"),
         ];
+        arguments.extend(options.iter().map(OsStr::new));
         self.zone = Some(self.start(&arguments, "zone.log", &socket));
     }
 
