@@ -109,9 +109,19 @@ fn quietly(work: impl FnOnce(&mut Link) -> Result<(), Broken>) {
 /// Tells the zone something at a transaction's end. It never raises and waits for a while only; what the zone does not hear of stays
 /// as garbage.
 pub(crate) fn at_end(work: impl FnOnce(&mut Link) -> Result<(), Broken>) {
-    UNTIL.set(Instant::now().checked_add(END_LIMIT));
-    quietly(work);
-    UNTIL.set(None);
+    ending(|| quietly(work));
+}
+
+/// Does everything that a transaction's end has for the zone under one limit of time: interrupts are held meanwhile.
+pub(crate) fn ending(work: impl FnOnce()) {
+    let outermost = UNTIL.get().is_none();
+    if outermost {
+        UNTIL.set(Instant::now().checked_add(END_LIMIT));
+    }
+    work();
+    if outermost {
+        UNTIL.set(None);
+    }
 }
 
 /// Whether there is a connection, or one can be made. Says nothing when there is none to be had.

@@ -9,6 +9,7 @@ pub mod owner;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -133,6 +134,18 @@ impl Server {
     pub fn crash_and_start(&self) {
         self.control(&["stop", "--mode=immediate", "--wait"]);
         self.control(&["start", "--wait"]);
+    }
+
+    /// Asks it to end, connections and all; whether it has within this time.
+    #[must_use]
+    pub fn stop_fast(&self, limit: Duration) -> bool {
+        let mut command = program("pg_ctl");
+        command
+            .arg("--pgdata")
+            .arg(self.data())
+            .args(["stop", "--mode=fast", "--wait"])
+            .arg(format!("--timeout={}", limit.as_secs()));
+        succeed_quietly(&mut command).is_ok_and(|status| status.success())
     }
 
     /// Its log.

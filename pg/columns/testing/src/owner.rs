@@ -130,6 +130,16 @@ impl Owner {
         self.zone = Some(self.start(&arguments, "zone.log", &socket));
     }
 
+    /// The zone's process.
+    ///
+    /// # Panics
+    ///
+    /// When it does not run.
+    #[must_use]
+    pub fn zone_pid(&self) -> u32 {
+        self.zone.as_ref().expect("a zone that runs").id()
+    }
+
     /// Ends the zone with SIGKILL.
     pub fn kill_zone(&mut self) {
         end(&mut self.zone);
