@@ -83,6 +83,9 @@ pub enum Op {
     Checkpoint = 82,
     /// Called. Answers with the position from which the log has to be replayed; flags bit 0 of the answer's `aux`: replay is needed.
     Position = 83,
+    /// Called, first on every connection. The host's server is in the life `a`, a random number that it draws whenever its memory is made anew; nothing
+    /// of this life is in its log before position `b`. What earlier lives had in memory only may be lost.
+    Life = 84,
 
     // ---- reclamation ----
     /// Called. Begins marking in partition `a`, 0 for all: values given out from now on are not swept. Answers with the number of the sweep.
@@ -150,6 +153,7 @@ numbered!(
     Replayed,
     Checkpoint,
     Position,
+    Life,
     MarkBegin,
     Mark,
     Sweep,

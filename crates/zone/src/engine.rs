@@ -38,6 +38,8 @@ pub struct Zone {
     functions: Functions,
     hands: Hands,
     users: Vec<u32>,
+    /// The life of the host's server, as its backends say.
+    life: Option<u64>,
 }
 
 /// Memory that is used again for each operation; values in it are wiped.
@@ -96,6 +98,7 @@ impl Zone {
             functions: Functions::new(),
             hands: Hands::new(),
             users,
+            life: None,
         }
     }
 
@@ -169,6 +172,7 @@ impl Zone {
             Op::Drop => self.drop_partition(ring, descriptor.a),
             Op::Rehome => self.rehome(ring, descriptor, area),
             Op::Position => return self.position(),
+            Op::Life => self.life(descriptor),
             Op::Replay | Op::Replayed | Op::Checkpoint => self.log(op, descriptor, area),
             Op::MarkBegin | Op::Mark | Op::Sweep | Op::Free => {
                 return self.reclaim(ring, op, descriptor, area);
@@ -222,6 +226,7 @@ const fn is_apart(op: Op) -> bool {
             | Op::Replayed
             | Op::Checkpoint
             | Op::Position
+            | Op::Life
             | Op::Attest
             | Op::Message
             | Op::Status
