@@ -80,14 +80,18 @@ impl Drop for Hands {
 }
 
 impl Zone {
-    /// A zone on this store. Only processes of `users` are served.
+    /// A zone on this store, with the column keys that the store keeps. Only processes of `users` are served.
     #[must_use]
     pub fn new(
         store: Store,
-        keys: ColumnKeys,
+        mut keys: ColumnKeys,
         attester: Box<dyn Attester>,
         users: Vec<u32>,
     ) -> Self {
+        for (id, key) in store.kept_keys() {
+            // One that there is no locked memory for is missing until its client brings it again.
+            let _taken = key.try_clone().map(|key| keys.take(*id, key));
+        }
         Self {
             ground: Ground::new(store),
             channel: Channel::default(),
@@ -165,9 +169,9 @@ impl Zone {
             Op::TokenMany => self.token_many(ring, descriptor, area),
             Op::RankMany => self.rank_many(ring, descriptor, area),
             Op::Final => self.finish(ring, descriptor),
-            Op::Partition => self.partition(ring, descriptor, area),
-            Op::Drop => self.drop_partition(ring, descriptor.a),
-            Op::Rehome => self.rehome(ring, descriptor, area),
+            Op::Partition => return self.partition(ring, descriptor, area),
+            Op::Drop => return self.drop_partition(ring, descriptor, area),
+            Op::Rehome => return self.rehome(ring, descriptor, area),
             Op::Position => return self.position(),
             Op::Replay | Op::Replayed | Op::Checkpoint => self.log(op, descriptor, area),
             Op::MarkBegin | Op::Mark | Op::Sweep | Op::Free => {

@@ -75,8 +75,8 @@ impl Zone {
         match op {
             Op::MarkBegin => {
                 let partition = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
-                let partition = (partition != 0).then_some(partition);
-                Ok(Answer::of(self.ground.store.mark_begin(partition)?))
+                let number = self.ground.store.mark_begin(Some(chain), partition)?;
+                Ok(Answer::of(number))
             }
             Op::Mark => {
                 copy_words(area, descriptor, &mut self.hands.words)?;
@@ -90,19 +90,23 @@ impl Zone {
                 Ok(Answer::of(fids.len() as u64))
             }
             Op::Sweep => {
-                let swept = self.ground.store.sweep(Some(chain), u64::from(STEP))?;
+                let partition = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
+                let limit = u64::from(STEP);
+                let swept = self.ground.store.sweep(Some(chain), partition, limit)?;
                 self.flush(chain, descriptor, area, swept.found, !swept.done)
             }
             _ => {
                 let limit = usize::try_from(STEP).map_err(|_| Fault::BadRequest)?;
-                let freed = self.ground.store.free(Some(chain), descriptor.a, limit)?;
+                let partition = u16::try_from(descriptor.n).map_err(|_| Fault::PartitionUnknown)?;
+                let store = &mut self.ground.store;
+                let freed = store.free(Some(chain), partition, descriptor.a, limit)?;
                 self.flush(chain, descriptor, area, freed, freed != 0)
             }
         }
     }
 
     /// Puts the redo record of what was done into the data area, and answers with the count.
-    fn flush(
+    pub(super) fn flush(
         &mut self,
         chain: u32,
         descriptor: &Descriptor,

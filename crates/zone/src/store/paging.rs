@@ -251,6 +251,7 @@ impl Store {
         let length = u32::try_from(len - NONCE)
             .map_err(|_| Error::new(&code::BUG, "a block above 4 GiB"))?;
         let version = self.block_version + 1;
+        let values = block.live;
         let first = first_fid(number, extent, at);
         let sealed = self.scratch.as_mut_slice();
         let tag = partition
@@ -268,6 +269,7 @@ impl Store {
             length,
             version,
             tag,
+            values,
         };
         if let Some((block, _)) = self
             .partition_mut(number)
