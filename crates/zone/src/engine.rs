@@ -16,6 +16,9 @@ mod rings;
 mod session;
 mod values;
 
+use std::time::{Duration, Instant};
+
+use strongroom_keyring::Error;
 use strongroom_rpc::function::Aggregate;
 use strongroom_rpc::{Answer, Area, Descriptor, Fault, Handler, Op, Peer};
 use strongroom_values::{Buf, Out};
@@ -38,7 +41,17 @@ pub struct Zone {
     functions: Functions,
     hands: Hands,
     users: Vec<u32>,
+    trouble: Trouble,
 }
+
+/// Whom the zone tells why its store failed, and what was told last.
+struct Trouble {
+    tell: Box<dyn FnMut(&Error) + Send>,
+    last: Option<(u16, Instant)>,
+}
+
+/// The same trouble is told again after this time.
+const TROUBLE_PAUSE: Duration = Duration::from_secs(10);
 
 /// Memory that is used again for each operation; values in it are wiped.
 struct Hands {
@@ -100,7 +113,25 @@ impl Zone {
             functions: Functions::new(),
             hands: Hands::new(),
             users,
+            trouble: Trouble {
+                tell: Box::new(|_| {}),
+                last: None,
+            },
         }
+    }
+
+    /// Has `tell` told why the store failed, when it does: rings learn of a fault only. No value is in it.
+    pub fn tell_trouble(&mut self, tell: impl FnMut(&Error) + Send + 'static) {
+        self.trouble.tell = Box::new(tell);
+    }
+
+    /// Makes the store durable, at the position of the host's log where it is: the next start has less to replay.
+    ///
+    /// # Errors
+    /// Those of [`Store::checkpoint`].
+    pub fn checkpoint(&mut self) -> Result<(), Error> {
+        let position = self.ground.store.position();
+        self.ground.store.checkpoint(position).map(drop)
     }
 
     /// Random number of this start.
@@ -216,6 +247,17 @@ impl Zone {
     }
 }
 
+impl Trouble {
+    fn told(&mut self, error: &Error) {
+        let number = error.code().number;
+        let known = |(last, at): (u16, Instant)| last == number && at.elapsed() < TROUBLE_PAUSE;
+        if !self.last.is_some_and(known) {
+            (self.tell)(error);
+            self.last = Some((number, Instant::now()));
+        }
+    }
+}
+
 /// Operations that have nothing to do with the statement's values: a fault of those does not keep them from being carried out.
 const fn is_apart(op: Op) -> bool {
     matches!(
@@ -256,7 +298,12 @@ impl Handler for Zone {
             return Answer::default();
         }
         let answer = self.called(arena, op, descriptor, area);
-        answer.unwrap_or_else(Answer::fault)
+        answer.unwrap_or_else(|fault| {
+            if let Some(error) = self.ground.store.take_trouble() {
+                self.trouble.told(&error);
+            }
+            Answer::fault(fault)
+        })
     }
 
     fn idle(&mut self) {

@@ -424,7 +424,7 @@ impl Store {
     }
 
     /// Remembers an error and gives the fault that the ring is told.
-    fn report(&mut self, error: Error) -> Fault {
+    pub(crate) fn report(&mut self, error: Error) -> Fault {
         let fault = fault_of(error.code());
         self.trouble = Some(error);
         fault

@@ -6,7 +6,6 @@ use strongroom_format::columns::Fid;
 use strongroom_rpc::{Answer, Area, Descriptor, Fault, Op};
 
 use super::{Zone, copy_bytes, copy_words, len_of, offset_of};
-use crate::store::fault_of;
 
 /// Values that one step of a sweep, or of freeing, looks for: some milliseconds, in which nobody else is served.
 const STEP: u32 = 4096;
@@ -46,7 +45,6 @@ impl Zone {
         area: &Area,
     ) -> Result<u64, Fault> {
         let store = &mut self.ground.store;
-        let failed = |error: strongroom_keyring::Error| fault_of(error.code());
         match op {
             Op::Replay => {
                 copy_bytes(area, descriptor, len_of(descriptor)?, &mut self.hands.bytes)?;
@@ -55,11 +53,15 @@ impl Zone {
             }
             Op::Replayed => {
                 if store.is_recovering() {
-                    store.recovered(descriptor.a).map_err(failed)?;
+                    let done = store.recovered(descriptor.a);
+                    done.map_err(|error| store.report(error))?;
                 }
                 Ok(store.position())
             }
-            _ => store.checkpoint(descriptor.a).map_err(failed),
+            _ => {
+                let done = store.checkpoint(descriptor.a);
+                done.map_err(|error| store.report(error))
+            }
         }
     }
 

@@ -169,13 +169,14 @@ impl Store {
         Ok(())
     }
 
-    /// Evicts until the limit is kept, or nothing more can go.
+    /// Evicts until the limit is kept, or nothing more can go. While the disk is full, blocks that are on it already go.
     pub(super) fn make_room(&mut self) -> Result<(), Fault> {
         if self.resident() <= self.limit {
             return Ok(());
         }
         // Twice around: once to see who was touched, once to evict.
         let mut looks = 2 * self.clock.len();
+        let mut full = None;
         while self.resident() > self.limit && looks > 0 {
             looks -= 1;
             let Some((number, extent, at)) = self.clock.pop_front() else {
@@ -192,12 +193,22 @@ impl Store {
                 self.clock.push_back((number, extent, at));
                 continue;
             }
+            if full.is_some() && block.dirty {
+                self.clock.push_back((number, extent, at));
+                continue;
+            }
             if let Err(error) = self.evict(number, extent, usize::from(at)) {
                 self.clock.push_back((number, extent, at));
-                return Err(self.report(error));
+                if error.code() != &code::ZONE_DISK {
+                    return Err(self.report(error));
+                }
+                full = Some(error);
             }
         }
-        Ok(())
+        match full.filter(|_| self.resident() > self.limit) {
+            Some(error) => Err(self.report(error)),
+            None => Ok(()),
+        }
     }
 
     fn evict(&mut self, number: u16, extent: u32, at: usize) -> Result<(), Error> {

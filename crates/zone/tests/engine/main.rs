@@ -108,7 +108,7 @@ fn with_zone(name: &str, act: impl FnOnce(&Scene)) {
         owner: Owner::new(&[A, B]),
     };
     std::thread::scope(|scope| {
-        let running = scope.spawn(move || serving.run(Some(&sandbox)).map(drop));
+        let running = scope.spawn(move || serving.run(Some(&sandbox), |_| {}).map(drop));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut host = scene.host();
             call(&mut host, Op::Replayed, 0, 0).unwrap();
