@@ -167,14 +167,15 @@ fn tables_are_consistent_after_kills() {
     drop(client);
     let (stop, ordered, others) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
     let (proxy, time) = (owner.proxy_socket(), seconds("STRONGROOM_TPCC_SECONDS", 15));
+    let load = Load {
+        proxy: &proxy,
+        scale,
+        stop: &stop,
+        ordered: &ordered,
+        others: &others,
+    };
+    let load = &load;
     let done: u32 = std::thread::scope(|scope| {
-        let load = &Load {
-            proxy: &proxy,
-            scale,
-            stop: &stop,
-            ordered: &ordered,
-            others: &others,
-        };
         let threads: Vec<_> = (0..4_u32)
             .map(|number| {
                 let seed = random.u64(..);
