@@ -32,6 +32,7 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("chain_layout", manifest::chain_layout::FIELDS),
     layout("envelope_layout", envelope::envelope_layout::FIELDS),
     layout("extent_layout", manifest::extent_layout::FIELDS),
+    layout("kept_key_layout", manifest::kept_key_layout::FIELDS),
     layout("log_frame_layout", log::log_frame_layout::FIELDS),
     layout(
         "manifest_body_layout",

@@ -122,6 +122,22 @@ pub(crate) fn store(
     }
 }
 
+/// As [`store`], for a value of another column of the target's own table.
+///
+/// # Errors
+/// [`Fault::NotAllowed`]: values of two columns in one could be compared with each other, which takes the right to compute on both.
+pub(crate) fn copy(
+    session: Option<&mut Session>,
+    scope: &Scope,
+    bound: Option<KeyId>,
+) -> Result<KeyId, Fault> {
+    let session = session.ok_or(Fault::NotAllowed)?;
+    session.allow(right::COMPUTE, scope.keys())?;
+    let key = store(Some(&mut *session), scope, bound)?;
+    session.allow(right::COMPUTE, &[key])?;
+    Ok(key)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,6 +261,29 @@ mod tests {
         let mut stranger = session(right::OUTPUT, &[B], 2);
         assert_eq!(
             output(Some(&mut stranger), &computed(&[A]), 4),
+            Err(Fault::NotAllowed)
+        );
+    }
+
+    #[test]
+    fn a_value_goes_to_another_column_of_its_table_with_a_ticket_to_compute_on_both() {
+        assert_eq!(
+            copy(None, &Scope::column(A), Some(A)),
+            Err(Fault::NotAllowed)
+        );
+        let mut compares = session(right::COMPARE | right::OUTPUT, &[A], 9);
+        let refused = copy(Some(&mut compares), &Scope::column(A), Some(A));
+        assert_eq!(refused, Err(Fault::NotAllowed));
+        let mut computes = session(right::COMPUTE, &[A, B], 9);
+        assert_eq!(copy(Some(&mut computes), &Scope::column(A), Some(A)), Ok(A));
+        assert_eq!(copy(Some(&mut computes), &Scope::column(A), None), Ok(A));
+        let refused = copy(Some(&mut computes), &Scope::column(A), Some(B));
+        assert_eq!(refused, Err(Fault::NotAllowed), "another key is an output");
+        let mut both = session(right::COMPUTE | right::OUTPUT, &[A, B], 9);
+        assert_eq!(copy(Some(&mut both), &Scope::column(A), Some(B)), Ok(B));
+        let mut one = session(right::COMPUTE | right::OUTPUT, &[B], 9);
+        assert_eq!(
+            copy(Some(&mut one), &Scope::column(A), Some(B)),
             Err(Fault::NotAllowed)
         );
     }

@@ -15,6 +15,7 @@ mod compute;
 mod ddl;
 mod fault;
 mod follower;
+mod life;
 mod lifecycle;
 mod partition;
 mod promote;
@@ -39,6 +40,7 @@ pub extern "C-unwind" fn _PG_init() {
                 .raise();
         }
         settings::define();
+        life::install();
         catalog::watch();
         statement::install();
         lifecycle::install();

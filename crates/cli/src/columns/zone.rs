@@ -12,7 +12,7 @@ use clap::Args;
 use strongroom_format::code;
 use strongroom_keyring::SourceContext;
 use strongroom_zone::engine::Zone;
-use strongroom_zone::sandbox::Sandbox;
+use strongroom_zone::sandbox::{Closed, Sandbox};
 use strongroom_zone::serve::Serving;
 use strongroom_zone::session::ColumnKeys;
 use strongroom_zone::session::attest::ProcessAttester;
@@ -20,7 +20,7 @@ use strongroom_zone::store::{self, Options};
 
 use crate::Context;
 use crate::args::KeyOptions;
-use crate::failure::{Failure, note};
+use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::keys;
 
@@ -62,7 +62,8 @@ impl ZoneArgs {
         let store = self.store(context)?;
         let attester = ProcessAttester::new()
             .map_err(|error| Failure::io(Path::new("/proc/self/exe"), &error))?;
-        let zone = Zone::new(store, ColumnKeys::default(), Box::new(attester), users);
+        let mut zone = Zone::new(store, ColumnKeys::default(), Box::new(attester), users);
+        zone.tell_trouble(|error| warn(error.code(), error.detail()));
         let about = |error: std::io::Error| Failure::io(&self.socket, &error);
         // Who may connect is decided by user id.
         let serving = Serving::bind(zone, &self.socket, 0o666).map_err(about)?;
@@ -77,7 +78,8 @@ impl ZoneArgs {
             directories: self.directories(),
             insist_on_locks: self.insist_on_locks,
         };
-        serving.run(Some(&sandbox)).map_err(about)?;
+        let mut zone = serving.run(Some(&sandbox), tell_closed).map_err(about)?;
+        zone.checkpoint()?;
         note("stopped");
         Ok(())
     }
@@ -129,6 +131,18 @@ impl ZoneArgs {
         };
         let anchor = Box::new(store::FileAnchor::at(self.anchor()));
         Ok(store::open(&self.state, &opener, anchor, options)?)
+    }
+}
+
+/// Tells what the kernel would not close.
+fn tell_closed(closed: Closed) {
+    if !closed.locked {
+        warn(&code::ZONE_UNLOCKED, "");
+    }
+    if !closed.files {
+        note(
+            "this kernel has no Landlock: files outside the zone's directories are within its reach",
+        );
     }
 }
 

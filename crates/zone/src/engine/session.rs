@@ -78,7 +78,19 @@ impl Zone {
             }
         }
         self.ground.rings.get_mut(ring)?.session = answer.session;
+        self.keep_keys();
         reply(descriptor, area, &answer.message)
+    }
+
+    /// Has the store keep the keys of bound columns that it lacks: it may be one that was restored, or a replica. One that cannot be kept
+    /// now is tried again with the next message.
+    fn keep_keys(&mut self) {
+        let ids: Vec<_> = self.keys.ids().copied().collect();
+        for id in ids {
+            if let Some(key) = self.keys.key(&id) {
+                let _kept = self.ground.store.keep(id, key);
+            }
+        }
     }
 
     /// [`strongroom_rpc::Op::Status`].
@@ -98,12 +110,13 @@ impl Zone {
             "{{\"rings\":{rings},\"sessions\":{sessions},\"keys\":{keys},\
              \"ephemerals\":{{\"values\":{values},\"literals\":{literals},\"bytes\":{bytes}}},\
              \"store\":{{\"partitions\":{},\"resident\":{},\"mapped\":{},\"limit\":{},\"disk\":{},\
-             \"quarantine\":{},\"position\":{},\"counter\":{},\"locked\":{},\"recovering\":{}}}}}",
+             \"values\":{},\"quarantine\":{},\"position\":{},\"counter\":{},\"locked\":{},\"recovering\":{}}}}}",
             store.partitions,
             store.resident,
             store.mapped,
             store.limit,
             store.disk,
+            store.values,
             store.quarantine,
             store.position,
             store.counter,
