@@ -33,6 +33,12 @@ pub enum Op {
     Promote = 18,
     /// Posted. The redo record with sequence number `a` is in the host's log.
     Inserted = 19,
+    /// Called. The value `a`, kind `flags`, in clear: its binary form in the data area from `b`; answers with its length. Needs the
+    /// ticket's right to declassify.
+    Declassify = 20,
+    /// Called. A value in clear, `n` bytes of binary form in the data area from `b`, kind `flags`, into the ephemeral `r`. Needs the ticket's
+    /// right to declassify. Answers with the FID.
+    Classify = 21,
 
     // ---- computing ----
     /// Posted. Function `n` of [`crate::function`] on `a`, `b` (FIDs, or a plain number where the function takes one) into `r`. A third argument
@@ -139,6 +145,8 @@ numbered!(
     Output,
     Promote,
     Inserted,
+    Declassify,
+    Classify,
     Compute,
     Third,
     Test,

@@ -368,6 +368,29 @@ impl Link {
             .ok_or(Broken::Fault(Fault::BadRequest))
     }
 
+    /// A value in clear: its binary form.
+    pub(crate) fn declassify(&mut self, kind: Kind, fid: u64) -> Result<Vec<u8>, Broken> {
+        let answer = self.call(Descriptor {
+            flags: u16::from(kind.number()),
+            a: fid,
+            ..Descriptor::of(Op::Declassify)
+        })?;
+        self.read(0, usize::try_from(answer.value).unwrap_or(usize::MAX))
+    }
+
+    /// The identifier of a value that is given in clear, in its binary form.
+    pub(crate) fn classify(&mut self, kind: Kind, bytes: &[u8]) -> Result<u64, Broken> {
+        let n = self.write(0, bytes)?;
+        let r = self.fresh()?;
+        let answer = self.call(Descriptor {
+            flags: u16::from(kind.number()),
+            n,
+            r,
+            ..Descriptor::of(Op::Classify)
+        })?;
+        Ok(answer.value)
+    }
+
     /// Sends bytes and gets the bytes that replace them.
     pub(crate) fn exchange(&mut self, op: Op, bytes: &[u8]) -> Result<Vec<u8>, Broken> {
         let n = self.write(0, bytes)?;

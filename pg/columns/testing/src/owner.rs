@@ -184,13 +184,23 @@ impl Owner {
     ///
     /// When it does not begin to listen.
     pub fn start_proxy(&mut self, server: &Path) {
+        self.start_proxy_with(server, &[]);
+    }
+
+    /// As [`Self::start_proxy`], with further options, in the place of a proxy that runs already.
+    ///
+    /// # Panics
+    ///
+    /// When it does not begin to listen.
+    pub fn start_proxy_with(&mut self, server: &Path, options: &[&str]) {
+        end(&mut self.proxy);
         let directory = self.path("proxy");
         std::fs::create_dir_all(&directory).expect("a directory of our own");
         let (listen, server) = (
             directory.join(".s.PGSQL.5432"),
             server.join(".s.PGSQL.5432"),
         );
-        let arguments = [
+        let mut arguments = vec![
             OsStr::new("proxy"),
             OsStr::new("--listen"),
             listen.as_os_str(),
@@ -200,7 +210,22 @@ impl Owner {
             OsStr::new("columns"),
             OsStr::new("--accept-process-attestation"),
         ];
+        arguments.extend(options.iter().map(OsStr::new));
         self.proxy = Some(self.start(&arguments, "proxy.log", &listen));
+    }
+
+    /// `strongroom columns`, to be run with further arguments.
+    #[must_use]
+    pub fn columns(&self) -> Command {
+        let mut command = self.command();
+        command.arg("columns").stdin(Stdio::null());
+        command
+    }
+
+    /// The proxy's socket.
+    #[must_use]
+    pub fn proxy_socket(&self) -> PathBuf {
+        self.path("proxy").join(".s.PGSQL.5432")
     }
 
     /// Runs SQL through the proxy.
