@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code::{self, Class, Code};
-use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, redo};
+use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, redo, tpm};
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, convert, stream};
 use strongroom_format::{FORMAT_VERSION, aad, header, journal, keyring, postgres, slot, sqlite};
@@ -91,6 +91,8 @@ fn constants() -> BTreeMap<&'static str, String> {
     let number = |value: usize| value.to_string();
     let long = |value: u64| value.to_string();
     let mut constants = BTreeMap::from([
+        ("ANSWER_SECONDS", long(tpm::ANSWER_SECONDS)),
+        ("PCRS", tpm::PCRS.to_string()),
         ("BLOCK", postgres::BLOCK.to_string()),
         ("BLOCK_SLOTS", block::BLOCK_SLOTS.to_string()),
         ("BLOCK_UNIT", long(block::BLOCK_UNIT)),
