@@ -39,7 +39,7 @@ use strongroom_keyring::Error;
 use strongroom_rpc::Fault;
 use strongroom_values::Value;
 
-pub use anchor::{Anchor, FileAnchor};
+pub use anchor::{Anchor, FileAnchor, TpmAnchor};
 pub use files::{ANCHOR_NAME, BLOCKS_NAME, Directory, Files, HEADER_NAME, LOG_NAME, MANIFEST_NAME};
 pub use log::{LogFile, LogStorage};
 pub use open::{Options, create, open};
