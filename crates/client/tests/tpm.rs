@@ -240,6 +240,7 @@ fn a_key_that_signs_anything_is_not_trusted() {
     tpm.tool("tpm2_create", &args);
     assert_eq!(TrustedKey::new(tpm.file("free.pub")), None);
     let restricted = format!("{free}|restricted");
+    tpm.tool("tpm2_flushcontext", &["-t"]);
     let args = [
         "-C",
         "p.ctx",

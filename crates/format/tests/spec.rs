@@ -96,6 +96,11 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("BLOCK", postgres::BLOCK.to_string()),
         ("BLOCK_SLOTS", block::BLOCK_SLOTS.to_string()),
         ("BLOCK_UNIT", long(block::BLOCK_UNIT)),
+        ("ENVELOPE_LABEL", envelope::ENVELOPE_LABEL.to_owned()),
+        (
+            "ENVELOPE_SALT_USES",
+            envelope::ENVELOPE_SALT_USES.to_string(),
+        ),
         ("ENVELOPE_OVERHEAD", number(envelope::ENVELOPE_OVERHEAD)),
         ("ENVELOPE_PAD", number(envelope::ENVELOPE_PAD)),
         ("ENVELOPE_VERSION", envelope::ENVELOPE_VERSION.to_string()),
@@ -396,9 +401,11 @@ fn labels_are_those_of_the_code() {
         .collect();
     assert_eq!(stated, coded, "left: docs/spec/header.md");
     assert!(coded.len() > 5);
-    // Labels of keys that no object has: those of the channel.
+    // Labels of keys that no object has: those of the channel and of envelopes.
     let channel = read("crates/format/src/columns/channel.rs");
-    let agreed = between(&channel, "\"strongroom/v1/", "\"");
+    let envelope = read("crates/format/src/columns/envelope.rs");
+    let mut agreed = between(&channel, "\"strongroom/v1/", "\"");
+    agreed.extend(between(&envelope, "\"strongroom/v1/", "\""));
     assert!(agreed.len() > 3 && agreed.is_disjoint(&coded));
     for (page, text) in files("docs/spec", "md") {
         let used = between(&text, "strongroom/v1/", "\n").into_iter();

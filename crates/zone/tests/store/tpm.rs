@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use strongroom_format::code;
+use strongroom_keyring::durable;
 use strongroom_zone::store::{Anchor as _, MANIFEST_NAME, Options, Store, TpmAnchor, create, open};
 use strongroom_zone::tpm::Tpm;
 
@@ -62,13 +63,13 @@ fn a_store_that_was_put_back_is_refused() {
     }
     assert!(anchor(&tpm).read().unwrap() >= stands + 6);
     for put_back in [&older, &before] {
-        std::fs::write(manifest(&directory), put_back).unwrap();
+        durable::replace(&manifest(&directory), put_back, 0o600).unwrap();
         assert_eq!(again(&directory, &tpm).err(), Some(code::STORE_OLD.number));
     }
     std::fs::remove_file(manifest(&directory)).unwrap();
     assert_eq!(again(&directory, &tpm).err(), Some(code::STORE_OLD.number));
     // On purpose.
-    std::fs::write(manifest(&directory), &older).unwrap();
+    durable::replace(&manifest(&directory), &older, 0o600).unwrap();
     let accept = Options {
         accept_restored: true,
         ..options(1 << 20)
