@@ -65,12 +65,18 @@ pub(crate) fn truths(
     // Comparing stored values of one column tells their order, which an index on the column tells as well: without it neither
     // VACUUM nor REINDEX could run while no client is connected.
     let comparing = wanted == right::COMPARE || wanted == right::RANK;
-    if comparing && matches!(common, Common::Column(_)) {
-        return Ok(());
+    let free = comparing && matches!(common, Common::Column(_));
+    match session {
+        None if free => Ok(()),
+        None => Err(Fault::NotAllowed),
+        Some(session) => {
+            if !free {
+                session.allow(wanted | common.further(), scope.keys())?;
+            }
+            // Whoever has a ticket learns order at its cost, though it would be free without one: the ledger is of all that was told.
+            session.spend_truths(count)
+        }
     }
-    let session = session.ok_or(Fault::NotAllowed)?;
-    session.allow(wanted | common.further(), scope.keys())?;
-    session.spend_truths(count)
 }
 
 /// The key under which a value is sealed for whoever asks.
@@ -222,6 +228,28 @@ mod tests {
         for mixed in [two, other_table, constant, result, Common::Nothing] {
             let answer = truths(None, right::COMPARE, mixed, &column, 1);
             assert_eq!(answer, Err(Fault::NotAllowed), "{mixed:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_free_without_a_ticket_is_charged_to_one() {
+        let column = Scope::column(A);
+        let one = Common::Nothing.with(Some((3, 1)), Origin::Column);
+        for wanted in [right::COMPARE, right::RANK] {
+            // No right at all on this column: it still may, as without a ticket.
+            let mut other = session(right::OUTPUT, &[B], 5);
+            assert_eq!(truths(Some(&mut other), wanted, one, &column, 3), Ok(()));
+            assert_eq!(other.ledger().truths(), 3);
+            assert_eq!(other.ledger().refusals(), 0);
+            assert_eq!(
+                truths(Some(&mut other), wanted, one, &column, 3),
+                Err(Fault::BudgetSpent)
+            );
+            assert_eq!(other.ledger().truths(), 3, "none was given");
+            assert_eq!(truths(Some(&mut other), wanted, one, &column, 2), Ok(()));
+            let mut free = session(right::ORDINARY, &[A], u64::MAX);
+            assert_eq!(truths(Some(&mut free), wanted, one, &column, 9), Ok(()));
+            assert_eq!(free.ledger().truths(), 9);
         }
     }
 

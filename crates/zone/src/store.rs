@@ -40,7 +40,7 @@ use strongroom_keyring::Error;
 use strongroom_rpc::Fault;
 use strongroom_values::Value;
 
-pub use anchor::{Anchor, FileAnchor};
+pub use anchor::{Anchor, FileAnchor, TpmAnchor};
 pub use census::Census;
 pub use files::{ANCHOR_NAME, BLOCKS_NAME, Directory, Files, HEADER_NAME, LOG_NAME, MANIFEST_NAME};
 pub use log::{LogFile, LogStorage};
