@@ -159,6 +159,7 @@ impl Zone {
             Op::Output => self.output(ring, descriptor, area),
             Op::Promote => self.promote(ring, descriptor, area),
             Op::Test => self.test(ring, descriptor, third),
+            Op::TestMany => self.test_many(ring, descriptor, area),
             Op::Compare => self.compare(ring, descriptor),
             Op::CompareMany => self.compare_many(ring, descriptor, area),
             Op::Token => self.token(ring, descriptor),

@@ -6,6 +6,7 @@
 //! let a panic or a fault of the zone become more than ERROR.
 
 mod admin;
+mod ahead;
 mod am;
 mod analyze;
 mod call;
@@ -16,6 +17,7 @@ mod ddl;
 mod fault;
 mod follower;
 mod lifecycle;
+mod memo;
 mod partition;
 mod promote;
 mod rows;

@@ -5,6 +5,7 @@
 //! scope. Must not: touch a server that it did not start.
 
 pub mod owner;
+pub mod tpch;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -184,13 +185,9 @@ impl Server {
     }
 }
 
-/// Runs SQL with psql at the socket in `host`.
-///
-/// # Panics
-///
-/// When psql cannot be run.
+/// psql at the socket in `host`, for SQL on its standard input.
 #[must_use]
-pub fn psql(host: &Path, sql: &str) -> Said {
+pub fn psql_command(host: &Path) -> Command {
     let mut command = Command::new(installed("psql"));
     command.args([
         "--no-psqlrc",
@@ -202,6 +199,17 @@ pub fn psql(host: &Path, sql: &str) -> Said {
     command
         .args(["--set=VERBOSITY=verbose", "--dbname=postgres", "--host"])
         .arg(host);
+    command
+}
+
+/// Runs SQL with psql at the socket in `host`.
+///
+/// # Panics
+///
+/// When psql cannot be run.
+#[must_use]
+pub fn psql(host: &Path, sql: &str) -> Said {
+    let mut command = psql_command(host);
     let started = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
