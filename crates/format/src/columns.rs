@@ -11,6 +11,7 @@ pub mod log;
 pub mod manifest;
 pub mod record;
 pub mod redo;
+pub mod tpm;
 
 pub use envelope::EnvelopeHeader;
 pub use fid::Fid;

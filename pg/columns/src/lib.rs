@@ -6,6 +6,7 @@
 //! let a panic or a fault of the zone become more than ERROR.
 
 mod admin;
+mod ahead;
 mod am;
 mod analyze;
 mod call;
@@ -17,7 +18,9 @@ mod conversion;
 mod ddl;
 mod fault;
 mod follower;
+mod life;
 mod lifecycle;
+mod memo;
 mod partition;
 mod promote;
 mod rows;
@@ -41,6 +44,7 @@ pub extern "C-unwind" fn _PG_init() {
                 .raise();
         }
         settings::define();
+        life::install();
         catalog::watch();
         statement::install();
         lifecycle::install();

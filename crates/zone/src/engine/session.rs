@@ -78,6 +78,7 @@ impl Zone {
             }
         }
         self.ground.rings.get_mut(ring)?.session = answer.session;
+        self.keep_keys();
         reply(descriptor, area, &answer.message)
     }
 
@@ -99,6 +100,17 @@ impl Zone {
             self.recorder.begin(ring, &self.hands.bytes)?;
         }
         Ok(0)
+    }
+
+    /// Has the store keep the keys of bound columns that it lacks: it may be one that was restored, or a replica. One that cannot be kept
+    /// now is tried again with the next message.
+    fn keep_keys(&mut self) {
+        let ids: Vec<_> = self.keys.ids().copied().collect();
+        for id in ids {
+            if let Some(key) = self.keys.key(&id) {
+                let _kept = self.ground.store.keep(id, key);
+            }
+        }
     }
 
     fn message_bytes(&mut self, descriptor: &Descriptor, area: &Area) -> Result<Vec<u8>, Fault> {

@@ -126,7 +126,7 @@ impl Play {
         match op {
             Op::StatementEnd | Op::Inserted | Op::Prefetch => return Ok(Answer::default()),
             _ if self.departed => return Err(Fault::Departed),
-            Op::Sync | Op::TimeZone | Op::Record => return Ok(Answer::of(0)),
+            Op::Sync | Op::TimeZone | Op::Life | Op::Record => return Ok(Answer::of(0)),
             Op::Intake => return self.intake(calls, descriptor, area),
             Op::Partition => return partition(calls, descriptor, area),
             op if shape::is_recorded(op) => {}

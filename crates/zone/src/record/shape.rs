@@ -3,7 +3,11 @@
 //! Must not: interpret them.
 
 use strongroom_rpc::layout::relation_layout;
+use strongroom_rpc::op::flag;
 use strongroom_rpc::{ANSWER_HALF, AREA_SIZE, Answer, Area, Descriptor, Op};
+
+/// Bytes of a token in [`Op::TokenMany`]'s answer.
+const TOKEN: usize = 16;
 
 /// Whether the operation is part of what a query computes. The rest - statements' ends, sessions, the log, what changes the
 /// store - is not replayed.
@@ -20,6 +24,7 @@ pub(super) const fn is_recorded(op: Op) -> bool {
             | Op::Token
             | Op::TokenMany
             | Op::RankMany
+            | Op::TestMany
             | Op::Accumulate
             | Op::Final
             | Op::Combine
@@ -31,8 +36,21 @@ pub(super) const fn is_recorded(op: Op) -> bool {
 pub(super) const fn takes_words(op: Op) -> bool {
     matches!(
         op,
-        Op::Output | Op::CompareMany | Op::TokenMany | Op::RankMany
+        Op::Output | Op::CompareMany | Op::TokenMany | Op::RankMany | Op::TestMany
     )
+}
+
+/// How many identifiers it takes in the data area, and how many answers it gives there.
+fn counts(op: Op, descriptor: &Descriptor) -> Option<(usize, usize)> {
+    let count = usize::try_from(descriptor.n).ok()?;
+    Some(match op {
+        Op::CompareMany if descriptor.flags & flag::PAIRS != 0 => (count.checked_mul(2)?, count),
+        Op::TestMany => {
+            let count = usize::try_from(descriptor.r).ok()?;
+            (count, count)
+        }
+        _ => (count, count),
+    })
 }
 
 /// The arguments in the data area. `None` when they are not all in it.
@@ -41,7 +59,7 @@ pub(super) fn input(op: Op, descriptor: &Descriptor, area: &Area) -> Option<Vec<
     let len = match op {
         Op::Intake => count,
         Op::Partition => relation_layout::SIZE,
-        op if takes_words(op) => count.checked_mul(8)?,
+        op if takes_words(op) => counts(op, descriptor)?.0.checked_mul(8)?,
         _ => 0,
     };
     let offset = if len == 0 { 0 } else { descriptor.b };
@@ -50,13 +68,14 @@ pub(super) fn input(op: Op, descriptor: &Descriptor, area: &Area) -> Option<Vec<
 
 /// Where the answer in the data area is: offset and length.
 pub(super) fn answered(op: Op, descriptor: &Descriptor, answer: &Answer) -> Option<(usize, usize)> {
-    let count = usize::try_from(descriptor.n).ok()?;
+    let (_, count) = counts(op, descriptor)?;
     let at = usize::try_from(descriptor.b).ok()?;
     Some(match op {
         _ if answer.status != 0 => (0, 0),
         Op::Output => (at, usize::try_from(answer.value).ok()?),
-        Op::CompareMany => (ANSWER_HALF, count),
-        Op::TokenMany | Op::RankMany => (at, count.checked_mul(8)?),
+        Op::CompareMany | Op::TestMany => (ANSWER_HALF, count),
+        Op::TokenMany => (ANSWER_HALF, count.checked_mul(TOKEN)?),
+        Op::RankMany => (at, count.checked_mul(8)?),
         _ => (0, 0),
     })
 }
@@ -68,7 +87,7 @@ pub(super) fn output(
     answer: &Answer,
     area: &Area,
 ) -> Option<Vec<u8>> {
-    if !matches!(op, Op::Output | Op::CompareMany | Op::TokenMany | Op::RankMany) {
+    if !takes_words(op) {
         return Some(Vec::new());
     }
     let (offset, len) = answered(op, descriptor, answer)?;

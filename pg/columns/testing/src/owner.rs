@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use strongroom_benches_oltp::wire::{Client, Failure};
 use tempfile::TempDir;
 
 use crate::{Said, open_to_all, psql};
@@ -140,9 +141,51 @@ impl Owner {
         self.zone = Some(self.start(&arguments, "zone.log", &socket));
     }
 
+    /// The zone's process.
+    ///
+    /// # Panics
+    ///
+    /// When it does not run.
+    #[must_use]
+    pub fn zone_pid(&self) -> u32 {
+        self.zone.as_ref().expect("a zone that runs").id()
+    }
+
     /// Ends the zone with SIGKILL.
     pub fn kill_zone(&mut self) {
         end(&mut self.zone);
+    }
+
+    /// The zone's process number.
+    #[must_use]
+    pub fn zone_process(&self) -> Option<u32> {
+        self.zone.as_ref().map(Child::id)
+    }
+
+    /// The proxy's process number.
+    #[must_use]
+    pub fn proxy_process(&self) -> Option<u32> {
+        self.proxy.as_ref().map(Child::id)
+    }
+
+    /// Ends the proxy with SIGKILL.
+    pub fn kill_proxy(&mut self) {
+        end(&mut self.proxy);
+    }
+
+    /// Directory of the proxy's socket.
+    #[must_use]
+    pub fn proxy_socket(&self) -> PathBuf {
+        self.path("proxy")
+    }
+
+    /// A connection through the proxy.
+    ///
+    /// # Errors
+    ///
+    /// What the proxy or the server says.
+    pub fn connect(&self) -> Result<Client, Failure> {
+        Client::connect(&self.proxy_socket())
     }
 
     /// Starts the proxy before the server whose socket is in `server`.

@@ -215,7 +215,7 @@ fn what_cannot_be_converted_is_refused_with_its_reason() {
         ("t", "q", "column g of table"),
         ("t", "c", "constraint t_c_check"),
         ("t", "f", "constraint t_f_fkey"),
-        ("t", "v", "view seen"),
+        ("t", "v", "view public.seen"),
         ("t", "x", "index computed"),
         ("t", "w", "index partial"),
         ("t", "p", "no confidential type for point"),
@@ -304,7 +304,7 @@ fn a_conversion_that_is_killed_goes_on_and_loses_nothing_of_what_others_write() 
                     // knew, and fails with its transaction: nothing else may.
                     let errors = said.messages.lines().filter(|line| line.contains("ERROR"));
                     for error in errors {
-                        let expected = ["22P02", "25P02", "42804"];
+                        let expected = ["22P02", "25P02", "42804", "SR101"];
                         assert!(
                             expected.iter().any(|state| error.contains(state)),
                             "{}",
@@ -381,14 +381,16 @@ fn a_recorded_query_is_replayed_without_the_zone() {
     assert!(nobody.messages.contains("42501"), "{}", nobody.messages);
     // A query without constants can be asked for by an operator as it is.
     let plain = "select id, name, v + v from t where v <> (select max(v) from t) order by v, id";
-    let expected = owner.rows(&format!("set strongroom.record = 'plain'; {plain}"));
+    let expected = owner.rows(&format!(
+        "set strongroom.record = 'plain'; {plain}; reset strongroom.record; select 'end' from t where v > 0 and id = 1"
+    ));
+    let expected = expected.strip_suffix("\nend").expect("the last answer");
     owner.kill_zone();
     let replay = |record: &Path, key: &str| {
         let mut command = owner.columns();
         command.arg("replay").arg(record).arg("--socket");
         command.arg(owner.path("replay.sock"));
         command.args(["--user", "postgres", "--key-file", key]);
-        command.stderr(Stdio::piped());
         command
     };
     let plain_record = owner.path("zone").join("records/plain.record");
@@ -401,7 +403,7 @@ fn a_recorded_query_is_replayed_without_the_zone() {
         ids.map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(again.messages, "");
-    assert_eq!(shape(&again.rows), shape(&expected), "same rows in the same order");
+    assert_eq!(shape(&again.rows), shape(expected), "same rows in the same order");
     assert!(!again.rows.contains("canary") && again.rows.contains("sr1:"));
     for departing in [
         "select id from t order by v desc, id",
