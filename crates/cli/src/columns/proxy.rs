@@ -2,12 +2,13 @@
 //!
 //! Must not: print a statement or a value.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use strongroom_client::channel::{Accepted, PcrPolicy, TrustedKey};
 use strongroom_client::keys::ColumnKeys;
-use strongroom_client::proxy::{self, Address, Config, PlaintextConstants, Terms};
+use strongroom_client::proxy::{self, Config, PlaintextConstants, Terms};
 use strongroom_client::sql::catalog::PinnedColumn;
 use strongroom_format::code;
 use strongroom_format::hex::from_hex;

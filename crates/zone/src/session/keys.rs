@@ -70,7 +70,7 @@ impl ColumnKeys {
     /// The key of an id, for the store to keep.
     #[must_use]
     pub(crate) fn key(&self, id: &KeyId) -> Option<&SecretKey> {
-        self.0.get(id).map(|known| &known.key)
+        self.0.get(id).map(|known| known.column.key())
     }
 
     /// Whether a ticket's MAC is the key's.
