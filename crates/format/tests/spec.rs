@@ -14,9 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code::{self, Class, Code};
-use strongroom_format::columns::{
-    block, channel, envelope, fid, log, manifest, record, redo, tpm,
-};
+use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, record, redo, tpm};
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, convert, stream};
 use strongroom_format::{FORMAT_VERSION, aad, header, journal, keyring, postgres, slot, sqlite};

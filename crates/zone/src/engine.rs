@@ -130,7 +130,11 @@ impl Zone {
 
     /// Lets backends have records made in `directory`, which exists, under this key.
     #[must_use]
-    pub fn recording(mut self, directory: std::path::PathBuf, opener: strongroom_keyring::Opener) -> Self {
+    pub fn recording(
+        mut self,
+        directory: std::path::PathBuf,
+        opener: strongroom_keyring::Opener,
+    ) -> Self {
         self.recorder = Recorder::at(directory, opener);
         self
     }

@@ -52,7 +52,10 @@ impl ReplayArgs {
         let stopper = replaying.stopper();
         ctrlc::set_handler(move || stopper.stop())
             .map_err(|error| Failure::new(&code::BUG, error.to_string()))?;
-        note(&format!("{calls} operations, authentic; serving at {}", self.socket.display()));
+        note(&format!(
+            "{calls} operations, authentic; serving at {}",
+            self.socket.display()
+        ));
         let parent = self.socket.parent().unwrap_or_else(|| Path::new("."));
         let sandbox = Sandbox {
             directories: vec![parent.to_path_buf()],

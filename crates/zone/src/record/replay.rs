@@ -36,9 +36,8 @@ impl Record {
     /// # Errors
     /// Those of a header; SR-8123.
     pub fn open(path: &Path, opener: &Opener) -> Result<Self, Error> {
-        let trouble = |error: io::Error| {
-            Error::new(&code::IO, format!("{}: {error}", path.display()))
-        };
+        let trouble =
+            |error: io::Error| Error::new(&code::IO, format!("{}: {error}", path.display()));
         if std::fs::metadata(path).map_err(trouble)?.len() > RECORD_MAX {
             return Err(damaged("too long for a record"));
         }
@@ -133,7 +132,10 @@ impl Play {
             _ => return Err(Fault::Departed),
         }
         let apart = [Op::Intake.number(), Op::Partition.number()];
-        while calls.get(self.at).is_some_and(|call| apart.contains(&call.op)) {
+        while calls
+            .get(self.at)
+            .is_some_and(|call| apart.contains(&call.op))
+        {
             self.at += 1;
         }
         let call = calls.get(self.at).ok_or(Fault::Departed)?;
@@ -224,7 +226,9 @@ fn partition(
 ) -> Result<Answer, Fault> {
     let input = shape::input(Op::Partition, descriptor, area).ok_or(Fault::Departed)?;
     let mut found = calls.iter().filter(|call| call.op == descriptor.op);
-    let call = found.find(|call| call.input == input).ok_or(Fault::Departed)?;
+    let call = found
+        .find(|call| call.input == input)
+        .ok_or(Fault::Departed)?;
     Ok(Answer {
         status: call.status,
         aux: call.aux,
@@ -254,10 +258,8 @@ impl Handler for Replayer {
     }
 
     fn carry_out(&mut self, arena: u16, descriptor: &Descriptor, area: &Area) -> Answer {
-        let (Some(op), Some(play)) = (
-            Op::from_number(descriptor.op),
-            self.plays.get_mut(&arena),
-        ) else {
+        let (Some(op), Some(play)) = (Op::from_number(descriptor.op), self.plays.get_mut(&arena))
+        else {
             return Answer::fault(Fault::BadRequest);
         };
         let answer = play.carry_out(&self.calls, op, descriptor, area);

@@ -232,12 +232,6 @@ impl Owner {
         command
     }
 
-    /// The proxy's socket.
-    #[must_use]
-    pub fn proxy_socket(&self) -> PathBuf {
-        self.path("proxy").join(".s.PGSQL.5432")
-    }
-
     /// Runs SQL through the proxy.
     ///
     /// # Panics

@@ -26,13 +26,22 @@ fn messages(output: &Output) -> String {
 fn convert(owner: &Owner, arguments: &[&str]) -> Output {
     let mut command = owner.columns();
     command.arg("convert").args(arguments).arg("--proxy");
-    let output = command.arg(owner.proxy_socket()).output();
+    let output = command.arg(proxy(owner)).output();
     output.expect("the command can be run")
+}
+
+/// The proxy's address.
+fn proxy(owner: &Owner) -> std::path::PathBuf {
+    owner.proxy_socket().join(".s.PGSQL.5432")
 }
 
 fn converted(owner: &Owner, arguments: &[&str]) -> String {
     let output = convert(owner, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", messages(&output));
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        messages(&output)
+    );
     messages(&output)
 }
 
@@ -70,7 +79,10 @@ fn the_status_has_figures_and_no_values() {
     assert!(text.contains("staff"), "{text}");
     assert!(!text.contains("canary") && !json.contains("canary"));
     let told = |name: &str| json.contains(name);
-    assert!(told("\"table\": \"staff\"") && told("\"truths\": 2"), "{json}");
+    assert!(
+        told("\"table\": \"staff\"") && told("\"truths\": 2"),
+        "{json}"
+    );
     // A user that is not pg_monitor's learns nothing.
     drop(server.rows("create role nobody login"));
     let mut command = owner.columns();
@@ -106,7 +118,11 @@ fn values_in_clear_take_a_right_of_their_own() {
     let probe = "select t.id from t, plain where t.v < strongroom_columns.classify(plain.v)";
     for sql in [out, into, probe] {
         for said in [owner.run(sql), server.run(sql)] {
-            assert!(said.messages.contains("SR-8006"), "{sql}: {}", said.messages);
+            assert!(
+                said.messages.contains("SR-8006"),
+                "{sql}: {}",
+                said.messages
+            );
             assert_eq!(said.rows, "");
         }
     }
@@ -136,7 +152,9 @@ fn values_in_clear_take_a_right_of_their_own() {
         "create table other as select id from plain where v = (select v from t limit 1)",
     ] {
         let said = server.run(sql);
-        let refused = ["42804", "42883"].iter().any(|state| said.messages.contains(state));
+        let refused = ["42804", "42883"]
+            .iter()
+            .any(|state| said.messages.contains(state));
         assert!(refused, "{sql}: {}", said.messages);
     }
     let contexts = "select count(*), count(*) filter (where castcontext <> 'e') from pg_cast c join pg_type t on t.oid = c.castsource
@@ -159,14 +177,23 @@ fn a_column_is_converted_there_and_back() {
     let said = convert(&owner, &["staff", "salary", "--to-confidential"]);
     assert_eq!(said.status.code(), Some(6));
     assert!(messages(&said).contains("--rewrite"), "{}", messages(&said));
-    for (column, arguments) in [("salary", "--rewrite"), ("name", ""), ("note", ""), ("born", "")] {
+    for (column, arguments) in [
+        ("salary", "--rewrite"),
+        ("name", ""),
+        ("note", ""),
+        ("born", ""),
+    ] {
         let mut all = vec!["staff", column, "--to-confidential"];
         all.extend((!arguments.is_empty()).then_some(arguments));
         let said = converted(&owner, &all);
         assert!(said.contains("VACUUM (FULL"), "{said}");
     }
     assert_eq!(owner.rows(ask), before);
-    assert!(server.rows("select name from staff limit 1").starts_with("sr1:"));
+    assert!(
+        server
+            .rows("select name from staff limit 1")
+            .starts_with("sr1:")
+    );
     let shape = "select attname, format_type(atttypid, atttypmod), attnotnull, col_description(attrelid, attnum) from pg_attribute
         where attrelid = 'staff'::regclass and attnum > 0 and not attisdropped order by attname";
     assert_eq!(
@@ -177,16 +204,25 @@ fn a_column_is_converted_there_and_back() {
         from pg_index where indrelid = 'staff'::regclass order by indexrelid::regclass::text";
     let had = "by_salary|f|t|t\nstaff_name_key|t|t|f\nstaff_pkey|t|t|f";
     assert_eq!(server.rows(indexes), had);
-    assert_eq!(server.rows("select tgname from pg_trigger where tgrelid = 'staff'::regclass"), "");
+    assert_eq!(
+        server.rows("select tgname from pg_trigger where tgrelid = 'staff'::regclass"),
+        ""
+    );
     let twice = owner.run("insert into staff (id, name, salary) values (9999, 'canary-7', 1)");
     assert!(twice.messages.contains("23505"), "{}", twice.messages);
     let missing = owner.run("insert into staff (id, name) values (9999, 'canary-x')");
     assert!(missing.messages.contains("23502"), "{}", missing.messages);
-    assert_eq!(owner.rows("select id from staff where salary = 12.50"), "10");
+    assert_eq!(
+        owner.rows("select id from staff where salary = 12.50"),
+        "10"
+    );
     drop(server.rows("vacuum full staff; checkpoint"));
     let heap = server.rows("select pg_relation_filepath('staff')");
     let heap = server.data().join(heap);
-    assert!(!is_in_a_file(&heap, "canary-"), "the rewritten table has a plain value");
+    assert!(
+        !is_in_a_file(&heap, "canary-"),
+        "the rewritten table has a plain value"
+    );
     let again = converted(&owner, &["staff", "salary", "--to-confidential"]);
     assert!(again.contains("nothing to be done"), "{again}");
     for column in ["salary", "name", "note", "born"] {
@@ -194,7 +230,11 @@ fn a_column_is_converted_there_and_back() {
     }
     assert_eq!(server.rows(ask), before);
     assert_eq!(server.rows(indexes), had);
-    assert!(server.rows(shape).contains("salary|numeric(12,2)|t|a month's"));
+    assert!(
+        server
+            .rows(shape)
+            .contains("salary|numeric(12,2)|t|a month's")
+    );
 }
 
 #[test]
@@ -227,14 +267,21 @@ fn what_cannot_be_converted_is_refused_with_its_reason() {
         let output = convert(&owner, &[table, column, "--to-confidential"]);
         let said = messages(&output);
         assert_eq!(output.status.code(), Some(6), "{table}.{column}: {said}");
-        assert!(said.contains("SR-8121") && said.contains(reason), "{table}.{column}: {said}");
+        assert!(
+            said.contains("SR-8121") && said.contains(reason),
+            "{table}.{column}: {said}"
+        );
     }
     // Not the proxy: values would be envelopes. What was begun is given up again.
     let mut command = owner.columns();
     command.args(["convert", "t", "l", "--to-confidential", "--proxy"]);
     let direct = command.arg(server.socket().join(".s.PGSQL.5432")).output();
     let direct = direct.expect("the command can be run");
-    assert!(messages(&direct).contains("envelopes"), "{}", messages(&direct));
+    assert!(
+        messages(&direct).contains("envelopes"),
+        "{}",
+        messages(&direct)
+    );
     let other = convert(&owner, &["t", "l", "--abandon"]);
     assert!(other.status.success(), "{}", messages(&other));
     let left = "select count(*) from pg_attribute where attrelid = 't'::regclass and attname like 'strongroom~%' and not attisdropped";
@@ -246,7 +293,7 @@ fn start(owner: &Owner, arguments: &[&str]) -> Child {
     let mut command = owner.columns();
     command.arg("convert").args(arguments).arg("--proxy");
     let started = command
-        .arg(owner.proxy_socket())
+        .arg(proxy(owner))
         .stdout(Stdio::null())
         .stderr(log)
         .spawn();
@@ -360,13 +407,16 @@ fn a_recorded_query_is_replayed_without_the_zone() {
         insert into t values (1, 'canary-one', 30), (2, 'canary-two', 10), (3, 'canary-three', 20), (4, 'canary-four', 10), (5, null, 5)",
     ));
     let query = |limit: &str| {
-        format!("select id, name, v * 2, sum(v) over (order by v, id) from t where v >= {limit} order by v desc, id")
+        format!(
+            "select id, name, v * 2, sum(v) over (order by v, id) from t where v >= {limit} order by v desc, id"
+        )
     };
     let said = owner.rows(&format!(
         "set strongroom.record = 'slow-query'; {}; reset strongroom.record; select count(*) from t where v > 0",
         query("10")
     ));
-    let expected = "1|canary-one|60|70\n3|canary-three|40|40\n2|canary-two|20|10\n4|canary-four|20|20\n5";
+    let expected =
+        "1|canary-one|60|70\n3|canary-three|40|40\n2|canary-two|20|10\n4|canary-four|20|20\n5";
     assert_eq!(said, expected);
     let record = owner.path("zone").join("records/slow-query.record");
     assert!(!is_in_a_file(&owner.path("zone"), "canary"));
@@ -375,7 +425,11 @@ fn a_recorded_query_is_replayed_without_the_zone() {
         "set strongroom.record = '../slow'; select v from t",
     ] {
         let said = owner.run(refused);
-        assert!(said.messages.contains("SR-8124"), "{refused}: {}", said.messages);
+        assert!(
+            said.messages.contains("SR-8124"),
+            "{refused}: {}",
+            said.messages
+        );
     }
     let nobody = server.run("create role nobody; set role nobody; set strongroom.record = 'x'");
     assert!(nobody.messages.contains("42501"), "{}", nobody.messages);
@@ -403,7 +457,11 @@ fn a_recorded_query_is_replayed_without_the_zone() {
         ids.map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(again.messages, "");
-    assert_eq!(shape(&again.rows), shape(expected), "same rows in the same order");
+    assert_eq!(
+        shape(&again.rows),
+        shape(expected),
+        "same rows in the same order"
+    );
     assert!(!again.rows.contains("canary") && again.rows.contains("sr1:"));
     for departing in [
         "select id from t order by v desc, id",
@@ -411,7 +469,11 @@ fn a_recorded_query_is_replayed_without_the_zone() {
         "select upper(name) from t",
     ] {
         let said = server.run(&format!("set strongroom.zone = '{socket}'; {departing}"));
-        assert!(said.messages.contains("SR-8125"), "{departing}: {}", said.messages);
+        assert!(
+            said.messages.contains("SR-8125"),
+            "{departing}: {}",
+            said.messages
+        );
     }
     replaying.end();
     // Another key, a changed byte, a cut record: nothing is served.
@@ -431,7 +493,9 @@ fn a_recorded_query_is_replayed_without_the_zone() {
         (&changed, key, 4),
         (&cut, key, 4),
     ] {
-        let output = replay(record, key).output().expect("the command can be run");
+        let output = replay(record, key)
+            .output()
+            .expect("the command can be run");
         assert_eq!(output.status.code(), Some(code), "{}", messages(&output));
     }
 }
