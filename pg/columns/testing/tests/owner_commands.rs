@@ -92,6 +92,49 @@ fn the_status_has_figures_and_no_values() {
     assert_eq!(output.status.code(), Some(6), "{}", messages(&output));
 }
 
+#[test]
+fn a_password_is_proved_and_not_sent() {
+    let server = Server::start(
+        Path::new("/nowhere"),
+        "password_encryption = 'scram-sha-256'",
+    );
+    drop(server.rows(
+        "create extension strongroom_columns; create role clerk login in role pg_monitor password 'open, sesame: a password longer than a hash has bytes, grüße';
+        set password_encryption = 'md5'; create role old login password 'x'",
+    ));
+    let rules = "local all clerk scram-sha-256\nlocal all old md5\nlocal all all trust\n";
+    let path = server.data().join("pg_hba.conf");
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .truncate(true)
+        .open(path)
+        .expect("the server's rules");
+    std::io::Write::write_all(&mut file, rules.as_bytes()).expect("the rules are written");
+    drop(server.rows("select pg_reload_conf(), pg_sleep(0.5)"));
+    let owner = Owner::new();
+    let ask = |user: &str, password: &str| {
+        let file = owner.path("password");
+        let mut made = std::fs::File::create(&file).expect("a file of our own");
+        std::io::Write::write_all(&mut made, password.as_bytes()).expect("a file of our own");
+        let mut command = owner.columns();
+        command.args(["status", "--user", user, "--password-file"]);
+        command.arg(file).arg("--server");
+        let output = command.arg(server.socket().join(".s.PGSQL.5432")).output();
+        messages(&output.expect("the command can be run"))
+    };
+    let right = "open, sesame: a password longer than a hash has bytes, grüße\n";
+    // Behind the login there is no zone.
+    assert!(
+        ask("clerk", right).contains("SQLSTATE 08001"),
+        "{}",
+        ask("clerk", right)
+    );
+    let wrong = ask("clerk", "open, sesame");
+    assert!(wrong.contains("SQLSTATE 28P01"), "{wrong}");
+    let old = ask("old", "x");
+    assert!(old.contains("use scram-sha-256"), "{old}");
+}
+
 const CLEAR: &[(&str, &str)] = &[
     ("enc_bool", "true"),
     ("enc_int4", "-2147483648"),
@@ -170,7 +213,7 @@ fn a_column_is_converted_there_and_back() {
         comment on column staff.salary is 'a month''s';
         create index by_salary on staff (salary desc nulls last, id);
         insert into staff select i, 'canary-' || i, i * 1.25, date '1900-01-01' + i, case when i % 3 > 0 then 'note-' || i end
-            from generate_series(1, 5000) i",
+            from generate_series(1, 1500) i",
     ));
     let ask = "select id, name, salary, born, note from staff order by id";
     let before = server.rows(ask);
