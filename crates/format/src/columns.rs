@@ -13,6 +13,6 @@ pub mod record;
 pub mod redo;
 pub mod tpm;
 
-pub use envelope::EnvelopeHeader;
+pub use envelope::{EnvelopeHeader, Lineage};
 pub use fid::Fid;
 pub use kind::Kind;
