@@ -19,7 +19,7 @@ use strongroom_rpc::{Descriptor, Op};
 
 use crate::call::guarded;
 use crate::promote::PREFIX;
-use crate::{fault, settings, zone};
+use crate::{fault, settings, shared, zone};
 
 /// The replication slot.
 const SLOT: &CStr = c"strongroom_columns";
@@ -135,6 +135,8 @@ impl Follower {
         let standby = in_recovery();
         if zone::connection() != self.connection {
             self.connection = zone::connection();
+            // Before the end of the log is looked for (L4).
+            shared::flip(zone::with(|link| Ok(link.incarnation())));
             self.given = if needed || standby {
                 begin(position)
             } else {

@@ -16,11 +16,14 @@ mod ddl;
 mod fault;
 mod follower;
 mod lifecycle;
+mod mark;
 mod partition;
 mod promote;
 mod rows;
 mod settings;
+mod shared;
 mod statement;
+mod sweep;
 mod values;
 mod zone;
 
@@ -39,10 +42,12 @@ pub extern "C-unwind" fn _PG_init() {
                 .raise();
         }
         settings::define();
+        shared::install();
         catalog::watch();
         statement::install();
         lifecycle::install();
         ddl::install();
         follower::register();
+        sweep::register();
     });
 }

@@ -8,12 +8,11 @@ use std::cell::RefCell;
 use std::ffi::c_void;
 
 use pgrx::pg_sys;
-use strongroom_rpc::Broken;
-use strongroom_rpc::Descriptor;
-use strongroom_rpc::Op;
+use strongroom_rpc::{Answer, Broken, Descriptor, Op};
 
 use crate::call::guarded;
 use crate::partition::{self, Storage};
+use crate::zone::Link;
 use crate::{promote, statement, zone};
 
 /// What is to be done, and when.
@@ -147,7 +146,6 @@ fn ended(committed: bool) {
             .map(|mut pending| std::mem::take(&mut *pending));
         taken.unwrap_or_default()
     });
-    let told = !pending.is_empty();
     for one in pending {
         match one.deed {
             Deed::Made(storage) if !committed => drop_partition(storage),
@@ -157,25 +155,20 @@ fn ended(committed: bool) {
             Deed::Made(_) | Deed::Dropped(_) => {}
         }
     }
-    if told {
-        log();
-    }
     statement::transaction_ended();
 }
 
-/// Puts what the zone has just been told into the WAL, so that it knows of it after a restart and standbys follow.
-///
-/// Freeing the values of the sweep 0, which there never is, does nothing but give the record of what the ring has done.
-fn log() {
+/// Has the zone carry something out at a transaction's end, and puts its redo record into the WAL, so that it knows of it after a restart and
+/// standbys follow.
+fn tell(work: impl FnOnce(&mut Link) -> Result<Answer, Broken>) {
     let mut record = Vec::new();
     zone::at_end(|link| {
-        let answer = match link.call(Descriptor::of(Op::Free)) {
+        let answer = match work(link) {
+            // What has no partition has no values.
             Err(Broken::Fault(_)) => return Ok(()),
             answer => answer?,
         };
-        // The highest bit says that there would be more to free.
-        let length = answer.aux & (u32::MAX >> 1);
-        record = link.read(0, usize::try_from(length).unwrap_or(usize::MAX))?;
+        record = link.read(0, usize::try_from(answer.aux).unwrap_or(usize::MAX))?;
         Ok(())
     });
     if !record.is_empty()
@@ -187,35 +180,25 @@ fn log() {
 
 fn drop_partition(storage: Storage) {
     partition::forget(storage);
-    zone::at_end(|link| {
-        let a = match partition::existing(link, storage) {
-            Ok(partition) => partition,
-            Err(Broken::Fault(_)) => return Ok(()),
-            Err(broken) => return Err(broken),
-        };
+    tell(|link| {
+        let a = partition::existing(link, storage)?.value;
         link.call(Descriptor {
             a,
             ..Descriptor::of(Op::Drop)
         })
-        .map(drop)
     });
 }
 
 fn rehome(from: Storage, to: Storage) {
     partition::forget(from);
     partition::forget(to);
-    zone::at_end(|link| {
-        let a = match partition::existing(link, from) {
-            Ok(partition) => partition,
-            Err(Broken::Fault(_)) => return Ok(()),
-            Err(broken) => return Err(broken),
-        };
+    tell(|link| {
+        let a = partition::existing(link, from)?.value;
         link.write(0, &partition::relation_record(to, 0))?;
         link.call(Descriptor {
             a,
             ..Descriptor::of(Op::Rehome)
         })
-        .map(drop)
     });
 }
 
@@ -266,15 +249,11 @@ fn undo(level: i32) {
         pending.retain(|one| one.level < level);
         undone
     });
-    let told = !undone.is_empty();
     for one in undone {
         match one.deed {
             Deed::Made(storage) => drop_partition(storage),
             Deed::Moved(_, to) => partition::forget(to),
             Deed::Dropped(_) => {}
         }
-    }
-    if told {
-        log();
     }
 }

@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_int, c_void};
 use pgrx::pg_sys;
 
 use crate::call::{guarded, outside};
-use crate::{lifecycle, zone};
+use crate::{lifecycle, shared, zone};
 
 thread_local! {
     /// Depth of executor runs and utility commands.
@@ -85,6 +85,7 @@ pub(crate) fn end_if_over() {
     if is_over() {
         zone::end_statement();
         zone::forget_loss();
+        shared::idle();
     }
 }
 
@@ -93,6 +94,7 @@ struct Level(&'static std::thread::LocalKey<Cell<u32>>);
 
 impl Level {
     fn enter(of: &'static std::thread::LocalKey<Cell<u32>>) -> Self {
+        shared::busy();
         of.set(of.get() + 1);
         Self(of)
     }
@@ -198,6 +200,7 @@ fn stay_alive(context: pg_sys::MemoryContext) {
         });
         pg_sys::MemoryContextRegisterResetCallback(context, callback);
     }
+    shared::busy();
     ALIVE.set(ALIVE.get() + 1);
 }
 

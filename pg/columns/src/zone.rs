@@ -244,6 +244,11 @@ impl Link {
         }
     }
 
+    /// The zone's incarnation.
+    pub(crate) const fn incarnation(&self) -> [u8; 16] {
+        *self.host.incarnation()
+    }
+
     /// Whether the zone lives; asked once for each statement.
     fn is_alive(&mut self) -> bool {
         self.verified = self.verified || self.host.is_alive();
