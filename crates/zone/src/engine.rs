@@ -11,9 +11,11 @@ mod compute;
 mod functions;
 mod ground;
 mod log;
+mod plain;
 mod promote;
 mod rings;
 mod session;
+mod status;
 mod values;
 
 use std::time::{Duration, Instant};
@@ -41,6 +43,8 @@ pub struct Zone {
     functions: Functions,
     hands: Hands,
     users: Vec<u32>,
+    /// The life of the host's server, as its backends say.
+    life: Option<u64>,
     trouble: Trouble,
 }
 
@@ -113,6 +117,7 @@ impl Zone {
             functions: Functions::new(),
             hands: Hands::new(),
             users,
+            life: None,
             trouble: Trouble {
                 tell: Box::new(|_| {}),
                 last: None,
@@ -193,7 +198,10 @@ impl Zone {
             Op::Intake => self.intake(ring, descriptor, area),
             Op::Output => self.output(ring, descriptor, area),
             Op::Promote => self.promote(ring, descriptor, area),
+            Op::Declassify => self.declassify(ring, descriptor, area),
+            Op::Classify => self.classify(ring, descriptor, area),
             Op::Test => self.test(ring, descriptor, third),
+            Op::TestMany => self.test_many(ring, descriptor, area),
             Op::Compare => self.compare(ring, descriptor),
             Op::CompareMany => self.compare_many(ring, descriptor, area),
             Op::Token => self.token(ring, descriptor),
@@ -204,6 +212,7 @@ impl Zone {
             Op::Drop => return self.drop_partition(ring, descriptor, area),
             Op::Rehome => return self.rehome(ring, descriptor, area),
             Op::Position => return self.position(),
+            Op::Life => self.life(descriptor),
             Op::Replay | Op::Replayed | Op::Checkpoint => self.log(op, descriptor, area),
             Op::MarkBegin | Op::Mark | Op::Sweep | Op::Free => {
                 return self.reclaim(ring, op, descriptor, area);
@@ -268,6 +277,7 @@ const fn is_apart(op: Op) -> bool {
             | Op::Replayed
             | Op::Checkpoint
             | Op::Position
+            | Op::Life
             | Op::Attest
             | Op::Message
             | Op::Status

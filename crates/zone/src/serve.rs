@@ -38,11 +38,7 @@ impl Serving {
     ///
     /// # Errors
     /// When the sandbox cannot be closed; of the kernel.
-    pub fn run(
-        mut self,
-        sandbox: Option<&Sandbox>,
-        told: impl FnOnce(Closed),
-    ) -> io::Result<Zone> {
+    pub fn run(mut self, sandbox: Option<&Sandbox>, told: impl FnOnce(Closed)) -> io::Result<Zone> {
         if let Some(sandbox) = sandbox {
             told(sandbox::close(sandbox)?);
         }

@@ -6,17 +6,22 @@
 //! let a panic or a fault of the zone become more than ERROR.
 
 mod admin;
+mod ahead;
 mod am;
 mod analyze;
 mod call;
 mod catalog;
+mod clear;
 mod compare;
 mod compute;
+mod conversion;
 mod ddl;
 mod fault;
 mod follower;
+mod life;
 mod lifecycle;
 mod mark;
+mod memo;
 mod partition;
 mod promote;
 mod rows;
@@ -43,6 +48,7 @@ pub extern "C-unwind" fn _PG_init() {
         }
         settings::define();
         shared::install();
+        life::install();
         catalog::watch();
         statement::install();
         lifecycle::install();

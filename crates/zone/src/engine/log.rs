@@ -37,6 +37,19 @@ impl Zone {
         })
     }
 
+    /// [`Op::Life`]. The end of the log of the life before may be lost with the records in it that rings said were inserted: chains that
+    /// name them, openings and bindings that stand nowhere else. After a checkpoint no record of this life needs them (L2).
+    pub(super) fn life(&mut self, descriptor: &Descriptor) -> Result<u64, Fault> {
+        let (life, store) = (Some(descriptor.a), &mut self.ground.store);
+        // A store that is recovering ends that with a checkpoint, and its rings with it begin chains of their own.
+        if self.life != life && !store.is_recovering() {
+            let done = store.checkpoint(descriptor.b);
+            done.map_err(|error| store.report(error))?;
+        }
+        self.life = life;
+        Ok(0)
+    }
+
     /// [`Op::Replay`], [`Op::Replayed`], [`Op::Checkpoint`].
     pub(super) fn log(
         &mut self,
