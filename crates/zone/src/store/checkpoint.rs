@@ -69,7 +69,7 @@ impl Store {
 
     /// Blocks of earlier incarnations in which nothing is left go altogether. Not while a log is replayed: it may yet bring values.
     fn bury(&mut self) {
-        if self.recovering {
+        if self.recovering || self.following {
             return;
         }
         let had = |block: &super::partition::Block| block.frame.is_some() || block.disk.is_some();
@@ -133,6 +133,11 @@ impl Store {
         self.counter = counter;
         for partition in self.partitions.iter_mut().flatten() {
             partition.reserved_to = ahead(partition.next_extent);
+            // Known to the manifest, which needs nobody's word: records need not say it any more.
+            partition.announced = true;
+            for key in partition.column_keys.values_mut() {
+                key.announced = true;
+            }
         }
         Ok(())
     }

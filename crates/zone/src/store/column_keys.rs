@@ -30,7 +30,7 @@ impl Store {
     /// a checkpoint (S7).
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; [`Fault::ColumnMismatch`] when it is bound to another key; those of
+    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; [`Fault::ColumnMismatch`] when it is bound to another key, or has values; those of
     /// [`Store::checkpoint`]. The column is not bound then.
     pub fn bind(
         &mut self,
@@ -39,8 +39,11 @@ impl Store {
         id: [u8; 16],
         key: &SecretKey,
     ) -> Result<(), Fault> {
-        self.admit()?;
+        self.admit_change()?;
         let partition = self.partition_mut(number).ok_or(Fault::PartitionUnknown)?;
+        if !partition.column_keys.contains_key(&column) && partition.has_column(column) {
+            return Err(Fault::ColumnMismatch);
+        }
         match partition.column_keys.entry(column) {
             Place::Occupied(known) if known.get().id == id => return Ok(()),
             Place::Occupied(_) => return Err(Fault::ColumnMismatch),
@@ -56,6 +59,15 @@ impl Store {
             partition.column_keys.remove(&column);
         }
         kept
+    }
+
+    /// Takes back the binding of a column that has got no value.
+    pub fn unbind(&mut self, number: u16, column: u16) {
+        if let Some(partition) = self.partition_mut(number)
+            && !partition.has_column(column)
+        {
+            partition.column_keys.remove(&column);
+        }
     }
 
     /// Keeps the key of a bound column, durably. Does nothing for a key that is kept already, or that no column is bound to.
@@ -88,7 +100,7 @@ impl Store {
 
     /// Forgets keys that no column is bound to. Not while a log is replayed: it may yet bring the column.
     pub(super) fn forget_keys(&mut self) {
-        if self.recovering {
+        if self.recovering || self.following {
             return;
         }
         let ids: Vec<[u8; 16]> = self.kept.keys().copied().collect();
@@ -128,8 +140,8 @@ impl Store {
         Some(Ok(rest))
     }
 
-    /// Says in the ring's next record what a column is bound to, unless the log has it already: another ring's record of the column's
-    /// values may get into the log first.
+    /// Says in the ring's next record what a column is bound to, unless a manifest has it: that another record is in the log is the
+    /// host's word only, and a host that leaves it out could bind the column to its own key.
     pub(super) fn log_binding(
         &mut self,
         ring: u32,
@@ -156,17 +168,6 @@ impl Store {
                 key_id,
             }),
         )
-    }
-
-    /// A record with these bindings is in the host's log.
-    pub(super) fn bound_for_good(&mut self, bound: &[(u16, u16)]) {
-        for (number, column) in bound {
-            let partition = self.partition_mut(*number);
-            if let Some(key) = partition.and_then(|partition| partition.column_keys.get_mut(column))
-            {
-                key.announced = true;
-            }
-        }
     }
 
     /// Takes a binding from the log. One of an earlier partition of that number is passed over.

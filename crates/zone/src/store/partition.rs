@@ -37,7 +37,7 @@ pub(super) struct Partition {
     pub(super) marks: Option<Marks>,
     /// The last sweep that went through all of it.
     pub(super) swept: u64,
-    /// Whether a record that says whose partition it is is known to be in the host's log.
+    /// Whether a manifest says whose partition it is.
     pub(super) announced: bool,
     /// Under which keys the values of its columns may leave the zone.
     pub(super) column_keys: BTreeMap<u16, ColumnKey>,
@@ -48,7 +48,7 @@ pub(super) struct Partition {
 /// The key that a column is bound to.
 pub(super) struct ColumnKey {
     pub(super) id: [u8; 16],
-    /// Whether a record that says so is known to be in the host's log.
+    /// Whether a manifest says so.
     pub(super) announced: bool,
 }
 
@@ -177,6 +177,12 @@ impl Partition {
         self.extents[at] = Some(extent);
         self.next_extent = self.next_extent.max(number.saturating_add(1));
         true
+    }
+
+    /// Whether a column has, or had, values.
+    pub(super) fn has_column(&self, column: u16) -> bool {
+        let mut extents = self.extents.iter().flatten();
+        extents.any(|extent| extent.column == column)
     }
 
     /// Values in it, garbage included.

@@ -74,8 +74,9 @@ struct Issued {
 struct FollowUp {
     /// Slots to give out again: column and FID bits with the next generation.
     freed: Vec<(u16, u64)>,
+    /// Partitions whose opening the record says.
     announced: Vec<u16>,
-    /// Partition and column.
+    /// Partitions and columns whose binding it says.
     bound: Vec<(u16, u16)>,
     dropped: Vec<u16>,
 }
@@ -244,18 +245,7 @@ impl Store {
             return;
         };
         state.inserted = (issued.number, issued.tag);
-        let FollowUp {
-            freed,
-            announced,
-            bound,
-            dropped,
-        } = issued.follow_up;
-        self.bound_for_good(&bound);
-        for number in announced {
-            if let Some(partition) = self.partition_mut(number) {
-                partition.announced = true;
-            }
-        }
+        let FollowUp { freed, dropped, .. } = issued.follow_up;
         for number in dropped {
             if let Some(dropped) = self.dropped.get_mut(&number) {
                 dropped.known = true;
@@ -296,7 +286,7 @@ impl Store {
         logged: bool,
         fids: &mut Vec<Fid>,
     ) -> Result<Option<Record>, Fault> {
-        self.admit()?;
+        self.admit_change()?;
         self.make_room()?;
         fids.clear();
         let state = self.rings.by_number.get(&ring).ok_or(Fault::BadRequest)?;

@@ -101,6 +101,7 @@ fn with_zone(name: &str, act: impl FnOnce(&Scene)) {
     let sandbox = Sandbox {
         directories: vec![dir.clone()],
         insist_on_locks: false,
+        all_threads: false,
     };
     let stopper = serving.stopper();
     let scene = Scene {
@@ -108,9 +109,10 @@ fn with_zone(name: &str, act: impl FnOnce(&Scene)) {
         owner: Owner::new(&[A, B]),
     };
     std::thread::scope(|scope| {
-        let running = scope.spawn(move || serving.run(Some(&sandbox), |_| {}).map(drop));
+        let running = scope.spawn(move || serving.run(Some(&sandbox), |_| Ok(())).map(drop));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut host = scene.host();
+            call(&mut host, Op::Position, 0, 0).unwrap();
             call(&mut host, Op::Replayed, 0, 0).unwrap();
             act(&scene);
         }));

@@ -115,8 +115,8 @@ fn what_was_deleted_is_freed_and_every_look_up_still_works() {
     assert_eq!(owner.rows("select count(*) from t a where not exists (select from t b where b.code = a.code and b.id = a.id)"), "0");
     // Without old pages in the index everything goes.
     drop(server.rows("reindex table t"));
-    drop(sweep(&server));
-    drop(sweep(&server));
+    sweep(&server);
+    sweep(&server);
     assert_eq!(counts(&server), (35_000, 0));
     assert_eq!(owner.rows("set enable_seqscan = off; select id from t where code in (31, 32, 20000, 20002, 50000) order by id"), "31\n32\n20000");
 }
@@ -174,7 +174,7 @@ fn a_cursor_that_is_kept_keeps_its_values_and_may_store_them_again() {
         assert!(!said.messages.contains("ERROR"), "{}", said.messages);
     });
     assert_eq!(owner.rows("select id, code from t"), "1000|3");
-    drop(sweep(&server));
+    sweep(&server);
     assert_eq!(sweep(&server).2, 1, "what was stored again stays");
     assert_eq!(owner.rows("select id, code from t"), "1000|3");
 }
@@ -188,8 +188,8 @@ fn what_was_undone_is_freed_and_what_is_shared_is_not() {
     // An old version goes; the new one has its identifier.
     drop(owner.rows("update t set note = 1"));
     drop(server.rows("vacuum t; reindex table t"));
-    drop(sweep(&server));
-    drop(sweep(&server));
+    sweep(&server);
+    sweep(&server);
     assert_eq!(counts(&server), (2000, 0), "the prepared transaction's stay");
     drop(server.rows("commit prepared 'p'"));
     assert_eq!(
@@ -257,7 +257,7 @@ fn sweeps_disturb_nobody() {
         assert!(sweeps > 5 && freed > 1000, "{sweeps} sweeps freed {freed}");
     });
     drop(server.rows("vacuum t; reindex table t"));
-    drop(sweep(&server));
+    sweep(&server);
     assert_eq!(sweep(&server).2, 3000);
     // Three thousand is all that codes were raised by.
     assert_eq!(owner.rows("select count(*) from t where code % 3000 = id % 3000"), "3000");
@@ -296,7 +296,7 @@ fn kills_in_the_middle_lose_nothing() {
     }
     let rows: u64 = owner.rows("select count(*) from t").parse().expect("a number");
     drop(server.rows("vacuum t; reindex table t"));
-    drop(sweep(&server));
-    drop(sweep(&server));
+    sweep(&server);
+    sweep(&server);
     assert_eq!(counts(&server), (rows, 0));
 }
