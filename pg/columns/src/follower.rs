@@ -15,6 +15,7 @@ use pgrx::bgworkers::{
 };
 use pgrx::pg_sys;
 use strongroom_format::layout::{Field, array};
+use strongroom_rpc::op::flag;
 use strongroom_rpc::{AREA_SIZE, Broken, Descriptor, Fault, Op};
 
 use crate::call::guarded;

@@ -112,8 +112,17 @@ fn with_zone(name: &str, act: impl FnOnce(&Scene)) {
         let running = scope.spawn(move || serving.run(Some(&sandbox), |_| Ok(())).map(drop));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut host = scene.host();
+            // Who has read nothing cannot say that all was read, and no checkpoint passes over what was not.
+            for op in [Op::Replayed, Op::Checkpoint] {
+                assert_eq!(call(&mut host, op, 9, 0), fault(Fault::Recovering));
+            }
+            let mut other = scene.host();
             call(&mut host, Op::Position, 0, 0).unwrap();
+            call(&mut other, Op::Position, 0, 0).unwrap();
+            assert_eq!(call(&mut other, Op::Replayed, 9, 0), fault(Fault::Recovering));
+            assert_eq!(call(&mut host, Op::Checkpoint, 9, 0), fault(Fault::Recovering));
             call(&mut host, Op::Replayed, 0, 0).unwrap();
+            assert_eq!(call(&mut host, Op::Replay, 0, 0), fault(Fault::BadRequest));
             act(&scene);
         }));
         stopper.stop();
