@@ -90,8 +90,6 @@ impl ZoneArgs {
         // Who may connect is decided by user id.
         let serving = Serving::bind(zone, &self.socket, 0o666).map_err(about)?;
         let stopper = serving.stopper();
-        ctrlc::set_handler(move || stopper.stop())
-            .map_err(|error| Failure::new(&code::BUG, error.to_string()))?;
         if matches!(self.attest, AttestChoice::Process) {
             note(
                 "attestation by the process itself: it proves nothing, and clients must be told to accept it",
@@ -101,8 +99,14 @@ impl ZoneArgs {
         let sandbox = Sandbox {
             directories: self.directories(),
             insist_on_locks: self.insist_on_locks,
+            all_threads: true,
         };
-        let mut zone = serving.run(Some(&sandbox), tell_closed).map_err(about)?;
+        let closed = move |closed| {
+            tell_closed(closed);
+            // Its thread begins inside the sandbox.
+            ctrlc::set_handler(move || stopper.stop()).map_err(std::io::Error::other)
+        };
+        let mut zone = serving.run(Some(&sandbox), closed).map_err(about)?;
         zone.checkpoint()?;
         note("stopped");
         Ok(())
@@ -157,7 +161,7 @@ impl ZoneArgs {
     fn anchor_file(&self) -> PathBuf {
         match &self.anchor {
             Some(AnchorChoice::File(path)) => path.clone(),
-            _ => self.state.join("anchor"),
+            _ => self.state.join(store::ANCHOR_NAME),
         }
     }
 
