@@ -121,6 +121,8 @@ pub enum Op {
     Message = 113,
     /// Called. Status as JSON in the data area: counts, no values. Answers with its length.
     Status = 114,
+    /// Called. Everything that this ring asks from now on is recorded, under the name of `n` bytes in the data area; 0: not any more.
+    Record = 115,
 }
 
 macro_rules! numbered {
@@ -180,6 +182,7 @@ numbered!(
     Attest,
     Message,
     Status,
+    Record,
 );
 
 impl Op {

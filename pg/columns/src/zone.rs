@@ -34,6 +34,8 @@ pub(crate) struct Link {
     group: Option<(u16, u64)>,
     /// The zone was found alive since the last statement's end.
     verified: bool,
+    /// Name of the record that the zone makes.
+    record: Vec<u8>,
 }
 
 thread_local! {
@@ -83,7 +85,10 @@ pub(crate) fn with<R>(work: impl FnOnce(&mut Link) -> Result<R, Broken>) -> R {
         if slot.is_none() {
             *slot = Some(connect());
         }
-        let result = slot.as_mut().map_or(Err(Broken::Lost), work);
+        let result = slot.as_mut().map_or(Err(Broken::Lost), |link| {
+            link.tell_record()?;
+            work(link)
+        });
         if result.as_ref().is_err_and(|broken| *broken == Broken::Lost) {
             *slot = None;
             LOST.set(true);
@@ -273,6 +278,7 @@ impl Link {
             time_zone: std::ptr::null_mut(),
             group: None,
             verified: true,
+            record: Vec::new(),
         }
     }
 
@@ -344,6 +350,21 @@ impl Link {
             ..Descriptor::of(Op::TimeZone)
         })?;
         self.time_zone = now;
+        Ok(())
+    }
+
+    /// Tells the zone what record to make, unless it knows.
+    fn tell_record(&mut self) -> Result<(), Broken> {
+        let name = settings::record();
+        if name == self.record {
+            return Ok(());
+        }
+        let n = self.write(0, name)?;
+        self.call(Descriptor {
+            n,
+            ..Descriptor::of(Op::Record)
+        })?;
+        self.record = name.to_vec();
         Ok(())
     }
 

@@ -114,8 +114,17 @@ impl Owner {
     ///
     /// When it does not begin to serve.
     pub fn start_zone(&mut self) {
+        self.start_zone_with(&[]);
+    }
+
+    /// As [`Self::start_zone`], with further options.
+    ///
+    /// # Panics
+    ///
+    /// When it does not begin to serve.
+    pub fn start_zone_with(&mut self, options: &[&str]) {
         let (state, socket, key) = (self.path("zone"), self.zone_socket(), self.path("zone.key"));
-        let arguments = [
+        let mut arguments = vec![
             OsStr::new("zone"),
             OsStr::new("--state"),
             state.as_os_str(),
@@ -128,6 +137,7 @@ impl Owner {
             OsStr::new("--memory"),
             OsStr::new("64"),
         ];
+        arguments.extend(options.iter().map(OsStr::new));
         self.zone = Some(self.start(&arguments, "zone.log", &socket));
     }
 
@@ -254,12 +264,6 @@ impl Owner {
         let mut command = self.command();
         command.arg("columns").stdin(Stdio::null());
         command
-    }
-
-    /// The proxy's socket.
-    #[must_use]
-    pub fn proxy_socket(&self) -> PathBuf {
-        self.path("proxy").join(".s.PGSQL.5432")
     }
 
     /// Runs SQL through the proxy.
