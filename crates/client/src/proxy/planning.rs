@@ -39,26 +39,12 @@ impl Upstream {
         if transaction != b'I' && !(transaction == b'T' && (self.defined || must)) {
             return Ok(false);
         }
-        let rows: Rows = Arc::new(OnceLock::new());
-        let expect = Expect::Own {
-            rows: Arc::clone(&rows),
-            collected: Vec::new(),
-        };
-        self.send(expect, b'Q', |message| {
-            message.string(CATALOG_QUERY.as_bytes());
-        })?;
-        self.flush()?;
-        // Also the ReadyForQuery behind the rows.
-        if !self
-            .session
-            .wait(|state| rows.get().is_some() && state.expects.is_empty())
-        {
-            return Err(Failure::Skipped);
-        }
-        if let Some(Some(rows)) = rows.get() {
-            let catalog = Catalog::from_rows(rows);
-            self.denied = catalog.denied(&self.shared.pinned).map(Refusal::denied);
-            self.session.lock().catalog = Arc::new(catalog);
+        if let Some(rows) = &self.own(CATALOG_QUERY.as_bytes())? {
+            let mut catalog = Catalog::from_rows(rows);
+            self.denied = catalog.pin(&self.shared.pinned).err().map(Refusal::denied);
+            if self.denied.is_none() {
+                self.session.lock().catalog = Arc::new(catalog);
+            }
             self.catalog_read = Instant::now();
             if std::mem::take(&mut self.defined) {
                 // In an open transaction nobody else sees the change yet.
@@ -71,6 +57,27 @@ impl Upstream {
             self.epoch = self.shared.epoch.load(Ordering::Acquire);
         }
         Ok(true)
+    }
+
+    /// Runs a statement of the proxy's own, of which the client sees nothing. `None`: the server refuses it.
+    pub(super) fn own(&mut self, text: &[u8]) -> Outcome<Option<Vec<Vec<Option<String>>>>> {
+        let rows: Rows = Arc::new(OnceLock::new());
+        let expect = Expect::Own {
+            rows: Arc::clone(&rows),
+            collected: Vec::new(),
+        };
+        self.send(expect, b'Q', |message| {
+            message.string(text);
+        })?;
+        self.flush()?;
+        // Also the ReadyForQuery behind the rows.
+        if !self
+            .session
+            .wait(|state| rows.get().is_some() && state.expects.is_empty())
+        {
+            return Err(Failure::Skipped);
+        }
+        Ok(rows.get().cloned().flatten())
     }
 
     /// What is to be sent for the client's SQL.

@@ -4,11 +4,16 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    Alias, Node, RangeFunction, RangeVar, ReturningClause, SelectStmt, SetOperation, WithClause,
+    Alias, JoinExpr, Node, RangeFunction, RangeVar, ReturningClause, SelectStmt, SetOperation,
+    WindowDef, WithClause,
 };
 
 use super::flow::{Columns, Flow};
-use super::resolver::{Cte, Resolver, Source, names};
+use super::functions;
+use super::resolver::{Cte, Resolver, SiteKind, Source, names};
+
+/// `FRAMEOPTION_RANGE` of src/include/nodes/parsenodes.h.
+const FRAME_RANGE: i32 = 2;
 
 impl Resolver<'_> {
     /// A statement that may stand in WITH, EXPLAIN, DECLARE CURSOR: its result's columns. `None` for any other.
@@ -44,25 +49,53 @@ impl Resolver<'_> {
         self.scopes.push(Vec::new());
         self.from(&mut select.from_clause);
         self.maybe(select.where_clause.as_mut());
+        let windows = std::mem::take(&mut self.windows);
+        for window in &mut select.window_clause {
+            if let Some(NodeEnum::WindowDef(window)) = window.node.as_mut() {
+                let order = self.window(window);
+                self.windows.push((window.name.clone(), order));
+            }
+        }
         let columns = self.targets(&mut select.target_list);
         self.each(&mut select.distinct_clause);
         self.output_names(&columns, |resolver| {
             resolver.each(&mut select.group_clause);
         });
         self.maybe(select.having_clause.as_mut());
-        for window in &mut select.window_clause {
-            if let Some(NodeEnum::WindowDef(window)) = window.node.as_mut() {
-                self.each(&mut window.partition_clause);
-                self.each(&mut window.order_clause);
-                self.maybe(window.start_offset.as_mut());
-                self.maybe(window.end_offset.as_mut());
-            }
-        }
         self.output_names(&columns, |resolver| {
             resolver.each(&mut select.sort_clause);
         });
+        self.windows = windows;
         self.scopes.pop();
         columns
+    }
+
+    /// A window: what its rows are ordered by. The offsets of RANGE are added to that.
+    pub(super) fn window(&mut self, window: &mut WindowDef) -> Flow {
+        self.each(&mut window.partition_clause);
+        let mut order = Flow::plain();
+        for flow in self.each(&mut window.order_clause) {
+            order.kind = order.kind.or(flow.kind);
+            order.join(&flow);
+        }
+        if window.order_clause.is_empty() && !window.refname.is_empty() {
+            let of = self
+                .windows
+                .iter()
+                .find(|(name, _)| *name == window.refname);
+            order = of.map_or_else(Flow::unknown, |(_, order)| order.clone());
+        }
+        let by_value = window.frame_options & FRAME_RANGE != 0;
+        for offset in [window.start_offset.as_mut(), window.end_offset.as_mut()] {
+            let Some(offset) = offset else {
+                continue;
+            };
+            let flow = self.expr(offset);
+            if by_value {
+                self.combine(&[order.clone(), flow]);
+            }
+        }
+        order
     }
 
     /// ORDER BY and GROUP BY see the result's names too, behind those of FROM.
@@ -70,10 +103,7 @@ impl Resolver<'_> {
         let Some(scope) = self.scopes.pop() else {
             return walk(self);
         };
-        let output = Source {
-            alias: String::new(),
-            columns: columns.clone(),
-        };
+        let output = Source::new(String::new(), columns.clone());
         self.scopes.push(vec![output]);
         self.scopes.push(scope);
         walk(self);
@@ -93,21 +123,36 @@ impl Resolver<'_> {
             .as_mut()
             .map(|side| self.select(side))
             .unwrap_or_default();
-        let (left, right) = (left.behind(), right.behind());
-        let mut columns = Columns {
-            named: Vec::new(),
-            open: left.open.clone().or_else(|| right.open.clone()),
-        };
-        for (at, (name, flow)) in left.named.iter().enumerate() {
-            let met = self.combine(&[flow.clone(), right.at(at)]);
-            columns.named.push((name.clone(), met));
-        }
-        self.scopes.push(vec![Source {
-            alias: String::new(),
-            columns: columns.clone(),
-        }]);
+        let columns = self.merged(&left.behind(), &right.behind());
+        self.scopes
+            .push(vec![Source::new(String::new(), columns.clone())]);
         self.each(&mut select.sort_clause);
         self.scopes.pop();
+        columns
+    }
+
+    /// The columns of a set operation: those of both sides meet, place by place.
+    fn merged(&mut self, left: &Columns, right: &Columns) -> Columns {
+        let open = match (&left.open, &right.open) {
+            (None, None) => None,
+            _ => Some(self.combine(&[left.whole(), right.whole()])),
+        };
+        let mut columns = Columns {
+            named: Vec::new(),
+            open,
+            certain: left.certain.filter(|_| left.places.is_none()),
+            ..Columns::default()
+        };
+        for at in 0..left.len().max(right.len()) {
+            let met = self.combine(&[left.at(at), right.at(at)]);
+            // Beyond the left side's known columns the names are not known.
+            let name = left
+                .named
+                .get(at)
+                .map(|(name, _)| name.clone())
+                .unwrap_or_default();
+            columns.named.push((name, met));
+        }
         columns
     }
 
@@ -131,7 +176,7 @@ impl Resolver<'_> {
         let named = named.map(|(at, flow)| (format!("column{}", at.saturating_add(1)), flow));
         Columns {
             named: named.collect(),
-            open: None,
+            ..Columns::default()
         }
     }
 
@@ -139,6 +184,17 @@ impl Resolver<'_> {
         let Some(with) = with else {
             return;
         };
+        if with.recursive {
+            // Each may name those behind it, of which nothing is known yet.
+            for cte in &with.ctes {
+                if let Some(NodeEnum::CommonTableExpr(cte)) = cte.node.as_ref() {
+                    self.ctes.push(Cte {
+                        name: cte.ctename.clone(),
+                        columns: Columns::open(Flow::unknown()),
+                    });
+                }
+            }
+        }
         for cte in &mut with.ctes {
             let Some(NodeEnum::CommonTableExpr(cte)) = cte.node.as_mut() else {
                 continue;
@@ -177,7 +233,20 @@ impl Resolver<'_> {
             .map(|side| self.select(side))
             .unwrap_or_default()
             .behind();
-        let own = first.clone().renamed(aliases.iter().map(String::as_str));
+        // What the second branch makes of a column becomes the column: what meets the one meets the other.
+        let mut linked = first.clone();
+        for (_, flow) in &mut linked.named {
+            let link = self.meet(SiteKind::Link);
+            flow.join(&Flow::site(link, None));
+            self.united(flow);
+        }
+        if let Some(open) = &mut linked.open {
+            let link = self.meet(SiteKind::Link);
+            open.join(&Flow::site(link, None));
+            self.united(open);
+        }
+        let linked = linked.behind();
+        let own = linked.clone().renamed(aliases.iter().map(String::as_str));
         self.ctes.push(Cte {
             name: name.to_owned(),
             columns: own,
@@ -189,15 +258,10 @@ impl Resolver<'_> {
             .unwrap_or_default()
             .behind();
         self.ctes.pop();
-        let mut columns = Columns {
-            named: Vec::new(),
-            open: first.open.clone(),
-        };
-        for (at, (name, flow)) in first.named.iter().enumerate() {
-            let met = self.combine(&[flow.clone(), second.at(at)]);
-            columns.named.push((name.clone(), met));
-        }
-        columns
+        self.each(&mut select.sort_clause);
+        self.maybe(select.limit_offset.as_mut());
+        self.maybe(select.limit_count.as_mut());
+        self.merged(&linked, &second)
     }
 
     /// The items of a FROM or USING clause, into the innermost scope.
@@ -209,7 +273,7 @@ impl Resolver<'_> {
 
     fn add(&mut self, alias: String, columns: Columns) {
         if let Some(scope) = self.scopes.last_mut() {
-            scope.push(Source { alias, columns });
+            scope.push(Source::new(alias, columns));
         }
     }
 
@@ -231,19 +295,7 @@ impl Resolver<'_> {
                 self.add(alias, columns);
             }
             Some(NodeEnum::RangeFunction(function)) => self.function(function),
-            Some(NodeEnum::JoinExpr(join)) => {
-                let before = self.scopes.last().map_or(0, Vec::len);
-                for side in [join.larg.as_mut(), join.rarg.as_mut()]
-                    .into_iter()
-                    .flatten()
-                {
-                    self.source(side);
-                }
-                self.maybe(join.quals.as_mut());
-                if let Some(alias) = &join.alias {
-                    self.gather(before, alias);
-                }
-            }
+            Some(NodeEnum::JoinExpr(join)) => self.join(join),
             Some(NodeEnum::RangeTableSample(sample)) => {
                 self.each(&mut sample.args);
                 self.maybe(sample.repeatable.as_mut());
@@ -252,55 +304,155 @@ impl Resolver<'_> {
                 }
             }
             // XMLTABLE, JSON_TABLE: their constants are found by the count.
-            _ => self.add(
-                String::new(),
-                Columns {
-                    named: Vec::new(),
-                    open: Some(Flow::unknown()),
-                },
-            ),
+            _ => self.add(String::new(), Columns::open(Flow::unknown())),
         }
     }
 
-    /// `(a JOIN b ..) AS j`: one source with the columns of both.
-    fn gather(&mut self, before: usize, alias: &Alias) {
-        let Some(scope) = self.scopes.last_mut() else {
-            return;
-        };
-        let mut all = Columns::default();
-        for source in scope.split_off(before.min(scope.len())) {
-            all.named.extend(source.columns.named);
-            all.open = all.open.or(source.columns.open);
+    /// A join. USING and NATURAL compare columns by name, and put them once, before the others, into `*`.
+    fn join(&mut self, join: &mut JoinExpr) {
+        let before = self.scopes.last().map_or(0, Vec::len);
+        let mut sides = Vec::new();
+        for side in [join.larg.as_mut(), join.rarg.as_mut()] {
+            let from = self.scopes.last().map_or(0, Vec::len);
+            if let Some(side) = side {
+                self.source(side);
+            }
+            sides.push(self.visible(from));
         }
-        let (alias, columns) = aliased(Some(alias), "", all);
-        self.add(alias, columns);
+        self.maybe(join.quals.as_mut());
+        let using = names(&join.using_clause);
+        if let ([left, right], true) = (sides.as_slice(), join.is_natural || !using.is_empty()) {
+            let columns = self.joined(left, right, join.is_natural.then_some(()).ok_or(&using[..]));
+            if let Some(scope) = self.scopes.last_mut() {
+                for source in scope.iter_mut().skip(before) {
+                    source.in_join = true;
+                }
+            }
+            let alias = join.join_using_alias.as_ref();
+            let name = alias.map(|alias| alias.aliasname.clone());
+            self.add(name.unwrap_or_default(), columns);
+        }
+        if let Some(alias) = &join.alias {
+            let all = self.visible(before);
+            if let Some(scope) = self.scopes.last_mut() {
+                scope.truncate(before);
+            }
+            let (alias, columns) = aliased(Some(alias), "", all);
+            self.add(alias, columns);
+        }
+    }
+
+    /// The columns that `*` has of the sources from this one on.
+    fn visible(&self, from: usize) -> Columns {
+        let mut all = Columns::default();
+        let scope = self.scopes.last().map_or(&[][..], Vec::as_slice);
+        for source in scope.iter().skip(from).filter(|source| !source.in_join) {
+            all.splice(source.columns.clone());
+        }
+        all
+    }
+
+    /// The columns of a join with USING (the names) or NATURAL (`Ok`).
+    fn joined(&mut self, left: &Columns, right: &Columns, by: Result<(), &[&str]>) -> Columns {
+        let all_known = left.open.is_none() && right.open.is_none();
+        let common: Vec<String> = match by {
+            Err(names) => names.iter().map(|name| (*name).to_owned()).collect(),
+            // A side whose columns are not all known may have any name of the other's.
+            Ok(()) => {
+                let both = left.named.iter().chain(&right.named);
+                let shared = both.map(|(name, _)| name).filter(|name| {
+                    left.find_or_open(name).is_some() && right.find_or_open(name).is_some()
+                });
+                let mut shared: Vec<String> = shared.cloned().collect();
+                let mut seen = std::collections::BTreeSet::new();
+                shared.retain(|name| seen.insert(name.clone()));
+                shared
+            }
+        };
+        let mut columns = Columns {
+            certain: (!all_known).then_some(0),
+            ..Columns::default()
+        };
+        for name in &common {
+            let flows = [left, right].map(|side| {
+                side.find_or_open(name)
+                    .unwrap_or_else(Flow::unknown)
+                    .behind()
+            });
+            self.compared(&flows);
+            let met = self.combine(&flows);
+            columns.named.push((name.clone(), met));
+        }
+        if !all_known && matches!(by, Ok(())) {
+            self.combine(&[left.whole(), right.whole()]);
+        }
+        for side in [left, right] {
+            let rest = side.named.iter().filter(|(name, _)| !common.contains(name));
+            columns.named.extend(rest.cloned());
+            if let Some(open) = &side.open {
+                match &mut columns.open {
+                    Some(known) => known.join(open),
+                    None => columns.open = Some(open.clone()),
+                }
+            }
+            // Moved columns before it move these as well.
+            if side.certain.is_some() {
+                columns.certain = Some(0);
+            }
+        }
+        columns
     }
 
     fn function(&mut self, range: &mut RangeFunction) {
-        let mut whole = Flow::plain();
+        let mut columns = Columns::default();
         let mut name = String::new();
+        let single = range.functions.len() == 1 && !range.ordinality;
         for function in &mut range.functions {
             // Each is a list of the call and its column definitions.
-            if let Some(NodeEnum::List(parts)) = function.node.as_mut()
-                && let Some(call) = parts.items.first_mut()
+            let Some(NodeEnum::List(parts)) = function.node.as_mut() else {
+                columns.splice(Columns::open(Flow::unknown()));
+                continue;
+            };
+            let mut definitions = std::mem::take(&mut range.coldeflist);
+            if let Some(NodeEnum::List(own)) =
+                parts.items.get_mut(1).and_then(|it| it.node.as_mut())
             {
-                if let Some(NodeEnum::FuncCall(call)) = call.node.as_ref() {
-                    name = names(&call.funcname)
-                        .last()
-                        .copied()
-                        .unwrap_or_default()
-                        .to_owned();
-                }
-                let flow = self.expr(call);
-                whole.join(&flow);
+                definitions.clone_from(&own.items);
             }
+            let Some(call) = parts.items.first_mut() else {
+                continue;
+            };
+            name = called(call);
+            let one = gives_one_column(call);
+            let flow = self.expr(call).behind();
+            if !definitions.is_empty() {
+                columns.splice(self.defined_columns(&definitions, &flow));
+            } else if one && single {
+                let named = range.alias.as_ref().map_or(&name, |alias| &alias.aliasname);
+                columns.named.push((named.clone(), flow));
+            } else {
+                columns.splice(Columns::open(flow));
+            }
+            range.coldeflist = definitions;
         }
-        let columns = Columns {
-            named: Vec::new(),
-            open: Some(whole.behind()),
-        };
         let (alias, columns) = aliased(range.alias.as_ref(), &name, columns);
         self.add(alias, columns);
+    }
+
+    /// `AS t(a int, b enc_text)`: what flows into the function flows into each column.
+    fn defined_columns(&mut self, definitions: &[Node], flow: &Flow) -> Columns {
+        let mut columns = Columns::default();
+        for definition in definitions {
+            let Some(NodeEnum::ColumnDef(column)) = definition.node.as_ref() else {
+                continue;
+            };
+            let (name, own) = super::utility::defined(self.catalog, column);
+            self.touched |= own.confidential;
+            self.assign(&own, flow);
+            let flow = if own.confidential { own } else { flow.clone() };
+            columns.named.push((name, flow));
+        }
+        columns
     }
 
     pub(super) fn range(&mut self, range: &RangeVar) -> (String, Columns) {
@@ -318,16 +470,18 @@ impl Resolver<'_> {
             let Some(value) = target.val.as_mut() else {
                 continue;
             };
-            if let Some(NodeEnum::ColumnRef(column)) = value.node.as_ref()
-                && matches!(
-                    column.fields.last().and_then(|field| field.node.as_ref()),
-                    Some(NodeEnum::AStar(_))
-                )
-            {
-                let all = self.star(names(&column.fields).last().copied());
-                columns.named.extend(all.named);
-                columns.open = columns.open.or(all.open);
-                continue;
+            match value.node.as_mut() {
+                Some(NodeEnum::ColumnRef(column)) if is_star(column.fields.last()) => {
+                    columns.splice(self.star(names(&column.fields).last().copied()));
+                    continue;
+                }
+                // The fields of a row.
+                Some(NodeEnum::AIndirection(of)) if is_star(of.indirection.last()) => {
+                    let flow = self.expr(value);
+                    columns.splice(Columns::open(flow));
+                    continue;
+                }
+                _ => {}
             }
             let name = if target.name.is_empty() {
                 figured(value)
@@ -348,19 +502,53 @@ impl Resolver<'_> {
 }
 
 /// A source's name and its columns' names as the alias has them.
-fn aliased(alias: Option<&Alias>, name: &str, mut columns: Columns) -> (String, Columns) {
+fn aliased(alias: Option<&Alias>, name: &str, columns: Columns) -> (String, Columns) {
     let Some(alias) = alias else {
         return (name.to_owned(), columns);
     };
     let given = names(&alias.colnames);
-    // Columns of a function get their names here only.
-    if let (true, Some(open)) = (columns.named.is_empty(), columns.open.clone()) {
-        columns.named = given
-            .iter()
-            .map(|name| ((*name).to_owned(), open.clone()))
-            .collect();
-    }
     (alias.aliasname.clone(), columns.renamed(given.into_iter()))
+}
+
+/// Whether it is `*`.
+pub(super) fn is_star(node: Option<&Node>) -> bool {
+    matches!(
+        node.and_then(|node| node.node.as_ref()),
+        Some(NodeEnum::AStar(_))
+    )
+}
+
+/// The name of a function that is called.
+fn called(call: &Node) -> String {
+    let name = match call.node.as_ref() {
+        Some(NodeEnum::FuncCall(call)) => names(&call.funcname).last().copied(),
+        _ => None,
+    };
+    name.unwrap_or_default().to_owned()
+}
+
+/// Whether the call gives one column of scalars, whose name is the call's alias.
+fn gives_one_column(call: &Node) -> bool {
+    let Some(NodeEnum::FuncCall(call)) = call.node.as_ref() else {
+        return false;
+    };
+    let scalars = |node: &Node| match node.node.as_ref() {
+        Some(NodeEnum::AArrayExpr(array)) => !array
+            .elements
+            .iter()
+            .any(|element| matches!(element.node, Some(NodeEnum::RowExpr(_)))),
+        Some(NodeEnum::TypeCast(cast)) => cast
+            .type_name
+            .as_ref()
+            .and_then(|of| names(&of.names).last().copied())
+            .is_some_and(|name| functions::kind_of_type(name).is_some()),
+        _ => false,
+    };
+    match (names(&call.funcname).last().copied(), call.args.as_slice()) {
+        (Some("unnest"), [array]) => scalars(array),
+        (Some(name), _) => functions::gives_one_column(name),
+        _ => false,
+    }
 }
 
 /// The name that PostgreSQL gives a column without one (`parse_target.c`, `FigureColname`), as far as it can be referred to.
