@@ -20,6 +20,7 @@ mod literal;
 mod query;
 pub mod refusal;
 mod resolver;
+mod sources;
 mod storing;
 mod utility;
 
