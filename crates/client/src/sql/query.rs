@@ -3,10 +3,7 @@
 //! Must not: look into expressions (`expr.rs`) or FROM clauses (`sources.rs`).
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{
-    Node, ReturningClause, SelectStmt, SetOperation,
-    WindowDef, WithClause,
-};
+use pg_query::protobuf::{Node, ReturningClause, SelectStmt, SetOperation, WindowDef, WithClause};
 
 use super::flow::{Columns, Flow};
 use super::resolver::{Cte, Resolver, SiteKind, Source, names};
