@@ -504,6 +504,53 @@ fn values_without_a_place_of_their_own_are_not_sent() {
 }
 
 #[test]
+fn a_statement_prepared_before_its_column_became_confidential_gets_no_more_values() {
+    let mut wire = Wire::start("prepared");
+    wire.client.send(b'P', &parse("SELECT id FROM plain WHERE note = $1", &[25]));
+    wire.client.send(b'S', b"");
+    for tag in [b'P', b'D', b'S'] {
+        wire.server.expect(tag);
+    }
+    wire.server.send(b'1', b"");
+    wire.server.send(b't', &[0, 1, 0, 0, 0, 25]);
+    wire.server.send(b'n', b"");
+    wire.server.send(b'Z', b"I");
+    wire.client.expect(b'1');
+    wire.client.expect(b'Z');
+    // Whoever defines something has the catalog read again.
+    wire.query("CREATE TABLE x (a int)");
+    wire.answer(&[]);
+    wire.client.expect(b'C');
+    wire.client.expect(b'Z');
+    wire.client.send(b'B', &bind(0, &[b"Alice"]));
+    wire.client.send(b'S', b"");
+    wire.server.expect(b'Q');
+    let mut rows = catalog();
+    rows[6][5] = "90001";
+    wire.answer(&rows);
+    // A statement that fails, in place of the values.
+    wire.server.expect(b'P');
+    wire.server.expect(b'S');
+    wire.server.send(b'E', FAILED);
+    wire.server.send(b'Z', b"I");
+    let error = wire.client.expect(b'E');
+    assert!(String::from_utf8_lossy(&error).contains("0A000"));
+    wire.server.never_saw(b"Alice");
+}
+
+#[test]
+fn what_a_pipeline_defines_is_known_in_the_same_pipeline() {
+    let mut wire = Wire::start("pipeline");
+    wire.client.send(b'P', &parse("ALTER TABLE plain ALTER note TYPE s.enc_text", &[]));
+    wire.client.send(b'P', &parse("INSERT INTO plain (note) VALUES ('Alice')", &[]));
+    wire.client.send(b'S', b"");
+    for tag in [b'P', b'D', b'P', b'D', b'S'] {
+        wire.server.expect(tag);
+    }
+    wire.server.never_saw(b"Alice");
+}
+
+#[test]
 fn pinned_columns_are_in_every_catalog() {
     let plain: Vec<[&str; 7]> = catalog()
         .into_iter()

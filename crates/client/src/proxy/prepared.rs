@@ -2,7 +2,7 @@
 //!
 //! Invariant: a value is sent only after the server has said what type its parameter has. Must not: plan a statement.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::PlaintextConstants;
 use super::convert::{BINARY, Converter, formats_at};
@@ -47,6 +47,7 @@ impl Upstream {
             return Err(Refusal::postgres("42601", message).into());
         }
         let plan = plans.pop().unwrap_or_default();
+        let catalog = self.catalog();
         Self::check(&plan)?;
         let copy = plan.copy.as_ref().map(Transform::of).transpose()?.flatten();
         let types = self.types(&plan, &declared)?;
@@ -71,6 +72,8 @@ impl Upstream {
             constants: plan.constants,
             confidential: plan.confidential,
             structural: plan.structural,
+            text: text.to_vec(),
+            planned: Mutex::new(catalog),
             shown,
             declared,
             effects: plan.effects,
@@ -140,6 +143,8 @@ impl Upstream {
             constants: Vec::new(),
             confidential: std::collections::BTreeSet::new(),
             structural: std::collections::BTreeMap::new(),
+            text: Vec::new(),
+            planned: Mutex::new(self.catalog()),
             declared: Vec::new(),
             shown: usize::MAX,
             effects: Effects {
@@ -181,6 +186,7 @@ impl Upstream {
             Some(statement) => (statement, Vec::new()),
             None => {
                 let (statement, description) = self.statement(name)?;
+                self.still_holds(&statement)?;
                 let mut concealed = self.concealed(&statement, &description, &formats, &values)?;
                 concealed.extend(self.concealed_constants(&statement.constants, &description)?);
                 (statement, concealed)

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use super::convert::Converter;
@@ -17,6 +17,7 @@ use super::session::{Columns, Description, Expect, Session, Slot};
 use super::stream::Stream;
 use super::wire::{self, Builder, Fields, Message, append};
 use super::{PlaintextConstants, Shared};
+use crate::sql::catalog::Catalog;
 use crate::sql::refusal::Refusal;
 use crate::sql::{Constant, Effects, Plan, Structure};
 
@@ -32,6 +33,10 @@ pub(super) struct Statement {
     pub(super) confidential: std::collections::BTreeSet<i32>,
     /// Parameters that say how and not what.
     pub(super) structural: BTreeMap<i32, Structure>,
+    /// The client's text. Empty: it was made by SQL.
+    pub(super) text: Vec<u8>,
+    /// The catalog that it was last planned with.
+    pub(super) planned: Mutex<Arc<Catalog>>,
     /// Types that the client declared.
     pub(super) declared: Vec<u32>,
     /// How many parameters the client knows of.

@@ -83,7 +83,7 @@ impl Column {
 }
 
 /// A relation.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relation {
     /// Its schema.
     pub schema: String,
@@ -126,7 +126,7 @@ impl std::fmt::Display for PinnedColumn {
 }
 
 /// What is known of one database.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
     types: BTreeMap<u32, EncType>,
     oids: BTreeMap<Kind, u32>,
@@ -301,6 +301,11 @@ impl Catalog {
             .entry(name.to_owned())
             .or_default()
             .push(relation);
+    }
+
+    /// Forgets the relations of a name, which a statement is about to change: what they have then is not known.
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.relations.remove(name);
     }
 
     /// Adds a type, without confidential values, that a statement is about to make.

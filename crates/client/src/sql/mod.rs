@@ -12,6 +12,7 @@
 
 pub mod catalog;
 mod copy_options;
+mod defining;
 mod expr;
 mod flow;
 mod fold;
@@ -25,6 +26,7 @@ mod storing;
 mod utility;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use pg_query::protobuf::{Node, ParseResult, RawStmt};
 use serde_json::Value;
@@ -88,6 +90,8 @@ pub(crate) struct Plan {
     pub(crate) executes: Option<String>,
     /// Names of relations that the catalog does not know.
     pub(crate) unknown: Vec<String>,
+    /// The catalog as this statement, and those before it, will have left it.
+    pub(crate) defined: Option<Arc<Catalog>>,
 }
 
 /// What is to be sent for a string of statements.
@@ -111,34 +115,22 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
     };
     let version = tree.version;
     let mut plans = Vec::new();
-    // What the statements before have defined, when there are several.
-    let mut defined: Option<Catalog> = None;
-    let several = tree.stmts.len() > 1;
+    // What the statements before have defined.
+    let mut defined: Option<Arc<Catalog>> = None;
     for raw in tree.stmts {
         let text = slice(sql, &raw);
-        let new = raw
-            .stmt
-            .as_deref()
-            .filter(|node| several && catalog.is_confidential() && utility::is_definition(node))
-            .cloned();
-        let known = defined.as_ref().unwrap_or(catalog);
-        plans
-            .push(one(raw, text, version, known, declared).map_err(|refusal| refusal.placed(sql))?);
-        if let Some(node) = new {
-            define(catalog, &mut defined, &node);
+        let node = raw.stmt.as_deref().filter(|_| catalog.is_confidential());
+        let known = defined.as_deref().unwrap_or(catalog);
+        let after = node.and_then(|node| defining::after(known, node));
+        let mut plan =
+            one(raw, text, version, known, declared).map_err(|refusal| refusal.placed(sql))?;
+        if let Some(after) = after {
+            defined = Some(Arc::new(after));
         }
+        plan.defined.clone_from(&defined);
+        plans.push(plan);
     }
     Ok(plans)
-}
-
-/// Takes in what a statement will have made when the next one runs.
-fn define(catalog: &Catalog, defined: &mut Option<Catalog>, node: &Node) {
-    let known = defined.get_or_insert_with(|| catalog.clone());
-    if let Some((schema, name, columns)) = utility::defined_table(known, node) {
-        known.define(&schema, &name, columns);
-    } else if let Some(name) = utility::defined_enum(node) {
-        known.define_type(&name);
-    }
 }
 
 fn slice<'s>(sql: &'s str, raw: &RawStmt) -> &'s str {

@@ -10,7 +10,7 @@ use pg_query::protobuf::{
 use serde_json::Value;
 use strongroom_format::columns::Kind;
 
-use super::catalog::{Catalog, Column};
+use super::catalog::Catalog;
 use super::copy_options::options;
 use super::flow::{Columns, Flow};
 use super::functions;
@@ -336,7 +336,7 @@ fn enter_as(resolver: &mut Resolver<'_>, range: Option<&RangeVar>, alias: &str) 
 }
 
 /// The kind of a column defined with this type's name.
-fn defined_kind(of: Option<&TypeName>) -> Option<Kind> {
+pub(super) fn defined_kind(of: Option<&TypeName>) -> Option<Kind> {
     functions::confidential_type(names(&of?.names).last()?)
 }
 
@@ -352,55 +352,6 @@ pub(super) fn defined(catalog: &Catalog, column: &ColumnDef) -> (String, Flow) {
         _ => Flow::plain(),
     };
     (column.colname.clone(), flow)
-}
-
-/// Whether the statement makes something that statements behind it in the same query may name.
-pub(crate) fn is_definition(node: &Node) -> bool {
-    matches!(
-        node.node,
-        Some(NodeEnum::CreateStmt(_) | NodeEnum::CreateEnumStmt(_))
-    )
-}
-
-/// The name of the type that a statement makes, when none of its values can be confidential.
-pub(crate) fn defined_enum(node: &Node) -> Option<String> {
-    match node.node.as_ref()? {
-        NodeEnum::CreateEnumStmt(create) => names(&create.type_name)
-            .last()
-            .map(|name| (*name).to_owned()),
-        _ => None,
-    }
-}
-
-/// The table that a statement makes, when all its columns stand in the statement: schema, name, columns.
-pub(crate) fn defined_table(
-    catalog: &Catalog,
-    node: &Node,
-) -> Option<(String, String, Vec<Column>)> {
-    let Some(NodeEnum::CreateStmt(create)) = node.node.as_ref() else {
-        return None;
-    };
-    let range = create.relation.as_ref()?;
-    if !create.inh_relations.is_empty() {
-        return None;
-    }
-    let mut columns = Vec::new();
-    for element in &create.table_elts {
-        match element.node.as_ref()? {
-            NodeEnum::ColumnDef(column) => {
-                let (name, flow) = defined(catalog, column);
-                columns.push(Column {
-                    name,
-                    kind: flow.kind,
-                    bears: flow.confidential && flow.kind.is_none(),
-                    place: 0,
-                });
-            }
-            NodeEnum::Constraint(_) => {}
-            _ => return None,
-        }
-    }
-    Some((range.schemaname.clone(), range.relname.clone(), columns))
 }
 
 fn table(resolver: &mut Resolver<'_>, create: &mut CreateStmt) {

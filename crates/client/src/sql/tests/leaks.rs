@@ -416,3 +416,21 @@ fn spellings_and_the_header_of_copy() {
         assert_eq!(header(value), expected, "{value}");
     }
 }
+
+#[test]
+fn what_a_statement_changes_is_not_known_to_the_next() {
+    for sql in [
+        "ALTER TABLE plain ALTER name TYPE enc_text; INSERT INTO plain (name) VALUES ('Alice')",
+        "ALTER TABLE p RENAME TO gone; ALTER TABLE plain RENAME TO p; SELECT 1 FROM gone WHERE name = 'Alice'",
+        "ALTER TABLE p RENAME name TO note2; SELECT 1 FROM p WHERE note2 = 'Alice'",
+        "CREATE OR REPLACE VIEW plain AS SELECT name FROM p; SELECT 1 FROM plain WHERE name = 'Alice'",
+        "CREATE TABLE plain AS SELECT name FROM p; SELECT 1 FROM plain WHERE name = 'Alice'",
+        "SELECT name INTO plain FROM p; SELECT 1 FROM plain WHERE name = 'Alice'",
+        "CREATE TEMP TABLE plain (name enc_text); SELECT 1 FROM plain WHERE name = 'Alice'",
+    ] {
+        hidden(sql);
+    }
+    let sql = "ALTER TABLE plain ADD COLUMN x int; UPDATE plain SET x = 5 WHERE name = 'a'";
+    let plans = plan(sql, &shop(), 0).unwrap();
+    assert!(plans.iter().all(|plan| !plan.changed));
+}
