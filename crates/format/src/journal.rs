@@ -55,6 +55,19 @@ layout! {
     }
 }
 
+layout! {
+    /// Layout of a shadow: the former version of a slot that is written again, in the pair of marks that is free.
+    journal_shadow_layout, 552, {
+        INDEX @ 0, 8;
+        SLOT @ 8, 544;
+    }
+}
+
+/// Where the shadow stands: in the pair that an uncounted journal's only mark leaves free.
+pub const JOURNAL_SHADOW: usize = JOURNAL_MARKS[1];
+/// What a write that a signal ends may be cut at: multiples of it in the file (the page cache's smallest page).
+pub const CACHE_PAGE: usize = 4096;
+
 /// Physical length of a journal slot.
 pub const JOURNAL_SLOT: u64 = journal_slot_layout::SIZE as u64;
 
@@ -74,6 +87,13 @@ pub const fn journal_slots(physical: u64) -> u64 {
             None => 0,
         },
     }
+}
+
+/// Whether the slot of chunk `index` may be cut when the process that writes it is killed.
+#[must_use]
+pub const fn journal_slot_crosses(index: u64) -> bool {
+    let within = journal_slot_offset(index) & (CACHE_PAGE as u64).saturating_sub(1);
+    within.saturating_add(JOURNAL_SLOT) > CACHE_PAGE as u64
 }
 
 /// What a journal is, as its newest mark says.

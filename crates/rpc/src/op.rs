@@ -33,6 +33,12 @@ pub enum Op {
     Promote = 18,
     /// Posted. The redo record with sequence number `a` is in the host's log.
     Inserted = 19,
+    /// Called. The value `a`, kind `flags`, in clear: its binary form in the data area from `b`; answers with its length. Needs the
+    /// ticket's right to declassify.
+    Declassify = 20,
+    /// Called. A value in clear, `n` bytes of binary form in the data area from `b`, kind `flags`, into the ephemeral `r`. Needs the ticket's
+    /// right to declassify. Answers with the FID.
+    Classify = 21,
 
     // ---- computing ----
     /// Posted. Function `n` of [`crate::function`] on `a`, `b` (FIDs, or a plain number where the function takes one) into `r`. A third argument
@@ -65,11 +71,14 @@ pub enum Op {
 
     // ---- partitions ----
     /// Called. The partition of the relation in the data area ([`crate::layout::relation_layout`], then `n` columns of
-    /// [`crate::layout::column_layout`]): found, or made. Answers with its number; flag [`flag::NEW`] allows making.
+    /// [`crate::layout::column_layout`]): found, or made. Answers with its number, in `aux` how many values it has (at most 2^32 - 1);
+    /// flag [`flag::NEW`] allows making.
     Partition = 64,
-    /// Called. The transaction that dropped or truncated partition `a` has committed: it goes, and its key with it.
+    /// Called. The transaction that dropped or truncated partition `a` has committed: it goes, and its key with it. `aux`: the length of
+    /// the redo record that stands at `b`.
     Drop = 65,
-    /// Called. Partition `a` now belongs to the relation in the data area (CLUSTER, VACUUM FULL, SET TABLESPACE).
+    /// Called. Partition `a` now belongs to the relation in the data area (CLUSTER, VACUUM FULL, SET TABLESPACE). `aux` as
+    /// [`Op::Drop`].
     Rehome = 66,
     /// Posted. The blocks of `n` FIDs' places are about to be read: `a` the first, `b` the last.
     Prefetch = 67,
@@ -83,16 +92,21 @@ pub enum Op {
     Checkpoint = 82,
     /// Called. Answers with the position from which the log has to be replayed; flags bit 0 of the answer's `aux`: replay is needed.
     Position = 83,
+    /// Called, first on every connection. The host's server is in the life `a`, a random number that it draws whenever its memory is made anew; nothing
+    /// of this life is in its log before position `b`. What earlier lives had in memory only may be lost.
+    Life = 84,
 
     // ---- reclamation ----
-    /// Called. Begins marking in partition `a`, 0 for all: values given out from now on are not swept. Answers with the number of the sweep.
+    /// Called. Begins marking in partition `a`: values given out or stored again from now on are not swept. Answers with the number of
+    /// the sweep.
     MarkBegin = 96,
     /// Called. Marks `n` FIDs in the data area.
     Mark = 97,
-    /// Called. Unmarked values below the watermark go to quarantine, some thousand at a time; answers with their number. `aux`: the
-    /// length of the redo record that stands at `b`, and bit 31 while there is more to be done.
+    /// Called. Values of partition `a` that this ring has not marked go to quarantine, some thousand at a time; answers with their number.
+    /// `aux`: the length of the redo record that stands at `b`, and bit 31 while there is more to be done.
     Sweep = 98,
-    /// Called. Values in quarantine since sweep `a` or before are freed, some thousand at a time; answers as [`Op::Sweep`].
+    /// Called. Values of partition `n` that are in quarantine since sweep `a` or before are freed, some thousand at a time; answers as
+    /// [`Op::Sweep`].
     Free = 99,
 
     // ---- sessions ----
@@ -131,6 +145,8 @@ numbered!(
     Output,
     Promote,
     Inserted,
+    Declassify,
+    Classify,
     Compute,
     Third,
     Test,
@@ -150,6 +166,7 @@ numbered!(
     Replayed,
     Checkpoint,
     Position,
+    Life,
     MarkBegin,
     Mark,
     Sweep,

@@ -11,11 +11,16 @@ mod compute;
 mod functions;
 mod ground;
 mod log;
+mod plain;
 mod promote;
 mod rings;
 mod session;
+mod status;
 mod values;
 
+use std::time::{Duration, Instant};
+
+use strongroom_keyring::Error;
 use strongroom_rpc::function::Aggregate;
 use strongroom_rpc::{Answer, Area, Descriptor, Fault, Handler, Op, Peer};
 use strongroom_values::{Buf, Out};
@@ -38,7 +43,19 @@ pub struct Zone {
     functions: Functions,
     hands: Hands,
     users: Vec<u32>,
+    /// The life of the host's server, as its backends say.
+    life: Option<u64>,
+    trouble: Trouble,
 }
+
+/// Whom the zone tells why its store failed, and what was told last.
+struct Trouble {
+    tell: Box<dyn FnMut(&Error) + Send>,
+    last: Option<(u16, Instant)>,
+}
+
+/// The same trouble is told again after this time.
+const TROUBLE_PAUSE: Duration = Duration::from_secs(10);
 
 /// Memory that is used again for each operation; values in it are wiped.
 struct Hands {
@@ -80,14 +97,18 @@ impl Drop for Hands {
 }
 
 impl Zone {
-    /// A zone on this store. Only processes of `users` are served.
+    /// A zone on this store, with the column keys that the store keeps. Only processes of `users` are served.
     #[must_use]
     pub fn new(
         store: Store,
-        keys: ColumnKeys,
+        mut keys: ColumnKeys,
         attester: Box<dyn Attester>,
         users: Vec<u32>,
     ) -> Self {
+        for (id, key) in store.kept_keys() {
+            // One that there is no locked memory for is missing until its client brings it again.
+            let _taken = key.try_clone().map(|key| keys.take(*id, key));
+        }
         Self {
             ground: Ground::new(store),
             channel: Channel::default(),
@@ -96,7 +117,26 @@ impl Zone {
             functions: Functions::new(),
             hands: Hands::new(),
             users,
+            life: None,
+            trouble: Trouble {
+                tell: Box::new(|_| {}),
+                last: None,
+            },
         }
+    }
+
+    /// Has `tell` told why the store failed, when it does: rings learn of a fault only. No value is in it.
+    pub fn tell_trouble(&mut self, tell: impl FnMut(&Error) + Send + 'static) {
+        self.trouble.tell = Box::new(tell);
+    }
+
+    /// Makes the store durable, at the position of the host's log where it is: the next start has less to replay.
+    ///
+    /// # Errors
+    /// Those of [`Store::checkpoint`].
+    pub fn checkpoint(&mut self) -> Result<(), Error> {
+        let position = self.ground.store.position();
+        self.ground.store.checkpoint(position).map(drop)
     }
 
     /// Random number of this start.
@@ -158,6 +198,8 @@ impl Zone {
             Op::Intake => self.intake(ring, descriptor, area),
             Op::Output => self.output(ring, descriptor, area),
             Op::Promote => self.promote(ring, descriptor, area),
+            Op::Declassify => self.declassify(ring, descriptor, area),
+            Op::Classify => self.classify(ring, descriptor, area),
             Op::Test => self.test(ring, descriptor, third),
             Op::Compare => self.compare(ring, descriptor),
             Op::CompareMany => self.compare_many(ring, descriptor, area),
@@ -165,10 +207,11 @@ impl Zone {
             Op::TokenMany => self.token_many(ring, descriptor, area),
             Op::RankMany => self.rank_many(ring, descriptor, area),
             Op::Final => self.finish(ring, descriptor),
-            Op::Partition => self.partition(ring, descriptor, area),
-            Op::Drop => self.drop_partition(ring, descriptor.a),
-            Op::Rehome => self.rehome(ring, descriptor, area),
+            Op::Partition => return self.partition(ring, descriptor, area),
+            Op::Drop => return self.drop_partition(ring, descriptor, area),
+            Op::Rehome => return self.rehome(ring, descriptor, area),
             Op::Position => return self.position(),
+            Op::Life => self.life(descriptor),
             Op::Replay | Op::Replayed | Op::Checkpoint => self.log(op, descriptor, area),
             Op::MarkBegin | Op::Mark | Op::Sweep | Op::Free => {
                 return self.reclaim(ring, op, descriptor, area);
@@ -212,6 +255,17 @@ impl Zone {
     }
 }
 
+impl Trouble {
+    fn told(&mut self, error: &Error) {
+        let number = error.code().number;
+        let known = |(last, at): (u16, Instant)| last == number && at.elapsed() < TROUBLE_PAUSE;
+        if !self.last.is_some_and(known) {
+            (self.tell)(error);
+            self.last = Some((number, Instant::now()));
+        }
+    }
+}
+
 /// Operations that have nothing to do with the statement's values: a fault of those does not keep them from being carried out.
 const fn is_apart(op: Op) -> bool {
     matches!(
@@ -222,6 +276,7 @@ const fn is_apart(op: Op) -> bool {
             | Op::Replayed
             | Op::Checkpoint
             | Op::Position
+            | Op::Life
             | Op::Attest
             | Op::Message
             | Op::Status
@@ -252,7 +307,12 @@ impl Handler for Zone {
             return Answer::default();
         }
         let answer = self.called(arena, op, descriptor, area);
-        answer.unwrap_or_else(Answer::fault)
+        answer.unwrap_or_else(|fault| {
+            if let Some(error) = self.ground.store.take_trouble() {
+                self.trouble.told(&error);
+            }
+            Answer::fault(fault)
+        })
     }
 
     fn idle(&mut self) {

@@ -128,6 +128,51 @@ pub(crate) fn store(
     }
 }
 
+/// As [`store`], for a value of another column of the target's own table.
+///
+/// # Errors
+/// [`Fault::NotAllowed`]: values of two columns in one could be compared with each other, which takes the right to compute on both.
+pub(crate) fn copy(
+    session: Option<&mut Session>,
+    scope: &Scope,
+    bound: Option<KeyId>,
+) -> Result<KeyId, Fault> {
+    let session = session.ok_or(Fault::NotAllowed)?;
+    session.allow(right::COMPUTE, scope.keys())?;
+    let key = store(Some(&mut *session), scope, bound)?;
+    session.allow(right::COMPUTE, &[key])?;
+    Ok(key)
+}
+
+/// Whether a value of this scope may be given in clear.
+///
+/// # Errors
+/// [`Fault::NotAllowed`], [`Fault::BudgetSpent`].
+pub(crate) fn declassify(
+    session: Option<&mut Session>,
+    scope: &Scope,
+    len: u64,
+) -> Result<(), Fault> {
+    let session = session.ok_or(Fault::NotAllowed)?;
+    session.allow(right::DECLASSIFY, scope.keys())?;
+    session.spend_outputs(1, len)?;
+    session.ledger_mut().count_declassified(1);
+    Ok(())
+}
+
+/// The scope of a value that came in clear: that of a constant of the session's own. Whoever may choose such values can find any value out
+/// by comparing, which is why it takes the same right as giving values in clear.
+///
+/// # Errors
+/// [`Fault::NotAllowed`].
+pub(crate) fn classify(session: Option<&mut Session>) -> Result<Scope, Fault> {
+    let session = session.ok_or(Fault::NotAllowed)?;
+    let key = session.first_key().ok_or(Fault::NotAllowed)?;
+    session.allow(right::DECLASSIFY, &[key])?;
+    session.ledger_mut().count_classified(1);
+    Ok(Scope::constant(key))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,6 +323,29 @@ mod tests {
     }
 
     #[test]
+    fn a_value_goes_to_another_column_of_its_table_with_a_ticket_to_compute_on_both() {
+        assert_eq!(
+            copy(None, &Scope::column(A), Some(A)),
+            Err(Fault::NotAllowed)
+        );
+        let mut compares = session(right::COMPARE | right::OUTPUT, &[A], 9);
+        let refused = copy(Some(&mut compares), &Scope::column(A), Some(A));
+        assert_eq!(refused, Err(Fault::NotAllowed));
+        let mut computes = session(right::COMPUTE, &[A, B], 9);
+        assert_eq!(copy(Some(&mut computes), &Scope::column(A), Some(A)), Ok(A));
+        assert_eq!(copy(Some(&mut computes), &Scope::column(A), None), Ok(A));
+        let refused = copy(Some(&mut computes), &Scope::column(A), Some(B));
+        assert_eq!(refused, Err(Fault::NotAllowed), "another key is an output");
+        let mut both = session(right::COMPUTE | right::OUTPUT, &[A, B], 9);
+        assert_eq!(copy(Some(&mut both), &Scope::column(A), Some(B)), Ok(B));
+        let mut one = session(right::COMPUTE | right::OUTPUT, &[B], 9);
+        assert_eq!(
+            copy(Some(&mut one), &Scope::column(A), Some(B)),
+            Err(Fault::NotAllowed)
+        );
+    }
+
+    #[test]
     fn a_value_is_stored_under_its_own_key_or_with_a_ticket_for_both() {
         assert_eq!(store(None, &Scope::constant(A), None), Ok(A));
         assert_eq!(store(None, &Scope::constant(A), Some(A)), Ok(A));
@@ -301,5 +369,28 @@ mod tests {
         let mut both = session(right::OUTPUT, &[B, A], 0);
         assert_eq!(store(Some(&mut both), &Scope::column(A), Some(B)), Ok(B));
         assert_eq!(store(Some(&mut both), &computed(&[A, B]), None), Ok(B));
+    }
+
+    #[test]
+    fn values_in_clear_need_a_right_of_their_own_both_ways() {
+        let scope = Scope::column(A);
+        assert_eq!(declassify(None, &scope, 4), Err(Fault::NotAllowed));
+        assert_eq!(classify(None).err(), Some(Fault::NotAllowed));
+        let mut ordinary = session(right::ORDINARY, &[A], 9);
+        let answer = declassify(Some(&mut ordinary), &scope, 4);
+        assert_eq!(answer, Err(Fault::NotAllowed));
+        assert_eq!(
+            classify(Some(&mut ordinary)).err(),
+            Some(Fault::NotAllowed)
+        );
+        let mut owner = session(right::DECLASSIFY, &[A], 1);
+        let other = declassify(Some(&mut owner), &computed(&[A, B]), 4);
+        assert_eq!(other, Err(Fault::NotAllowed), "a key that is not named");
+        assert_eq!(declassify(Some(&mut owner), &computed(&[A]), 4), Ok(()));
+        let spent = declassify(Some(&mut owner), &scope, 4);
+        assert_eq!(spent, Err(Fault::BudgetSpent));
+        assert_eq!(classify(Some(&mut owner)), Ok(Scope::constant(A)));
+        let ledger = owner.ledger().to_json();
+        assert!(ledger.contains("\"declassified\":1,\"classified\":1"));
     }
 }

@@ -1207,5 +1207,75 @@ REVOKE ALL ON FUNCTION strongroom_columns.status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION strongroom_columns.status() TO pg_monitor;
 CREATE FUNCTION strongroom_columns.attest(bytea) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_attest' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION strongroom_columns.conversion() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'strongroom_conversion' LANGUAGE C;
 CREATE FUNCTION strongroom_columns.message(bytea) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_message' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- values in clear, for a ticket with the right to declassify
+CREATE FUNCTION strongroom_columns.declassify(enc_bool) RETURNS bool
+    AS 'MODULE_PATHNAME', 'strongroom_declassify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (enc_bool AS bool) WITH FUNCTION strongroom_columns.declassify(enc_bool);
+CREATE FUNCTION strongroom_columns.classify(bool) RETURNS enc_bool
+    AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (bool AS enc_bool) WITH FUNCTION strongroom_columns.classify(bool);
+CREATE FUNCTION strongroom_columns.declassify(enc_int4) RETURNS int4
+    AS 'MODULE_PATHNAME', 'strongroom_declassify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (enc_int4 AS int4) WITH FUNCTION strongroom_columns.declassify(enc_int4);
+CREATE FUNCTION strongroom_columns.classify(int4) RETURNS enc_int4
+    AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (int4 AS enc_int4) WITH FUNCTION strongroom_columns.classify(int4);
+CREATE FUNCTION strongroom_columns.declassify(enc_int8) RETURNS int8
+    AS 'MODULE_PATHNAME', 'strongroom_declassify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (enc_int8 AS int8) WITH FUNCTION strongroom_columns.declassify(enc_int8);
+CREATE FUNCTION strongroom_columns.classify(int8) RETURNS enc_int8
+    AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (int8 AS enc_int8) WITH FUNCTION strongroom_columns.classify(int8);
+CREATE FUNCTION strongroom_columns.declassify(enc_float8) RETURNS float8
+    AS 'MODULE_PATHNAME', 'strongroom_declassify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (enc_float8 AS float8) WITH FUNCTION strongroom_columns.declassify(enc_float8);
+CREATE FUNCTION strongroom_columns.classify(float8) RETURNS enc_float8
+    AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (float8 AS enc_float8) WITH FUNCTION strongroom_columns.classify(float8);
+CREATE FUNCTION strongroom_columns.declassify(enc_numeric) RETURNS numeric
+    AS 'MODULE_PATHNAME', 'strongroom_declassify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (enc_numeric AS numeric) WITH FUNCTION strongroom_columns.declassify(enc_numeric);
+CREATE FUNCTION strongroom_columns.classify(numeric) RETURNS enc_numeric
+    AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (numeric AS enc_numeric) WITH FUNCTION strongroom_columns.classify(numeric);
+CREATE FUNCTION strongroom_columns.declassify(enc_text) RETURNS text
+    AS 'MODULE_PATHNAME', 'strongroom_declassify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (enc_text AS text) WITH FUNCTION strongroom_columns.declassify(enc_text);
+CREATE FUNCTION strongroom_columns.classify(text) RETURNS enc_text
+    AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (text AS enc_text) WITH FUNCTION strongroom_columns.classify(text);
+CREATE FUNCTION strongroom_columns.declassify(enc_bytea) RETURNS bytea
+    AS 'MODULE_PATHNAME', 'strongroom_declassify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (enc_bytea AS bytea) WITH FUNCTION strongroom_columns.declassify(enc_bytea);
+CREATE FUNCTION strongroom_columns.classify(bytea) RETURNS enc_bytea
+    AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (bytea AS enc_bytea) WITH FUNCTION strongroom_columns.classify(bytea);
+CREATE FUNCTION strongroom_columns.declassify(enc_date) RETURNS date
+    AS 'MODULE_PATHNAME', 'strongroom_declassify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (enc_date AS date) WITH FUNCTION strongroom_columns.declassify(enc_date);
+CREATE FUNCTION strongroom_columns.classify(date) RETURNS enc_date
+    AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (date AS enc_date) WITH FUNCTION strongroom_columns.classify(date);
+CREATE FUNCTION strongroom_columns.declassify(enc_timestamp) RETURNS timestamp
+    AS 'MODULE_PATHNAME', 'strongroom_declassify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (enc_timestamp AS timestamp) WITH FUNCTION strongroom_columns.declassify(enc_timestamp);
+CREATE FUNCTION strongroom_columns.classify(timestamp) RETURNS enc_timestamp
+    AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (timestamp AS enc_timestamp) WITH FUNCTION strongroom_columns.classify(timestamp);
+CREATE FUNCTION strongroom_columns.declassify(enc_timestamptz) RETURNS timestamptz
+    AS 'MODULE_PATHNAME', 'strongroom_declassify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (enc_timestamptz AS timestamptz) WITH FUNCTION strongroom_columns.declassify(enc_timestamptz);
+CREATE FUNCTION strongroom_columns.classify(timestamptz) RETURNS enc_timestamptz
+    AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (timestamptz AS enc_timestamptz) WITH FUNCTION strongroom_columns.classify(timestamptz);
+CREATE FUNCTION strongroom_columns.declassify(enc_interval) RETURNS interval
+    AS 'MODULE_PATHNAME', 'strongroom_declassify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (enc_interval AS interval) WITH FUNCTION strongroom_columns.declassify(enc_interval);
+CREATE FUNCTION strongroom_columns.classify(interval) RETURNS enc_interval
+    AS 'MODULE_PATHNAME', 'strongroom_classify' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+CREATE CAST (interval AS enc_interval) WITH FUNCTION strongroom_columns.classify(interval);

@@ -76,6 +76,16 @@ impl Call {
         Datum::null()
     }
 
+    /// What a trigger is called with; `None` when it is no trigger that was called.
+    pub(crate) fn trigger(&self) -> Option<*mut pg_sys::TriggerData> {
+        // SAFETY: the call lasts; a context is a node, which begins with its tag.
+        let context = unsafe { (*self.0).context };
+        // SAFETY: as above.
+        let is_trigger =
+            !context.is_null() && unsafe { (*context).type_ } == pg_sys::NodeTag::T_TriggerData;
+        is_trigger.then(|| context.cast())
+    }
+
     /// OID of the function called.
     pub(crate) fn function(&self) -> pg_sys::Oid {
         // SAFETY: PostgreSQL sets it for every call of a function of a library.

@@ -10,11 +10,14 @@ mod am;
 mod analyze;
 mod call;
 mod catalog;
+mod clear;
 mod compare;
 mod compute;
+mod conversion;
 mod ddl;
 mod fault;
 mod follower;
+mod life;
 mod lifecycle;
 mod partition;
 mod promote;
@@ -39,6 +42,7 @@ pub extern "C-unwind" fn _PG_init() {
                 .raise();
         }
         settings::define();
+        life::install();
         catalog::watch();
         statement::install();
         lifecycle::install();

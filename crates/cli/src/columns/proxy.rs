@@ -8,12 +8,13 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use strongroom_client::channel::{Accepted, PcrPolicy, TrustedKey};
 use strongroom_client::keys::ColumnKeys;
-use strongroom_client::proxy::{self, Address, Config, PlaintextConstants, Terms};
+use strongroom_client::proxy::{self, Config, PlaintextConstants, Terms};
 use strongroom_client::sql::catalog::PinnedColumn;
 use strongroom_format::code;
 use strongroom_format::hex::from_hex;
 use strongroom_keyring::Keyring;
 
+use super::connect::address;
 use crate::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
@@ -55,6 +56,10 @@ pub(super) struct ProxyArgs {
     /// Comparisons, tests, tokens and ranks that a connection may learn; any number unless given
     #[arg(long, value_name = "NUMBER")]
     comparison_budget: Option<u64>,
+    /// Let connections take values out of protection into the server, and plain values of the server into it
+    /// (strongroom_columns.declassify, classify): for all columns of the key
+    #[arg(long)]
+    declassify: bool,
     /// What is done with a constant beside a confidential value that the server expects in clear
     #[arg(long, value_enum, default_value_t = Constants::Refuse)]
     plaintext_constants: Constants,
@@ -91,6 +96,7 @@ impl ProxyArgs {
                 },
                 lifetime: self.ticket_lifetime.map(Duration::from_secs),
                 truths: self.comparison_budget,
+                declassify: self.declassify,
             }),
             plaintext_constants: match self.plaintext_constants {
                 Constants::Refuse => PlaintextConstants::Refuse,
@@ -101,15 +107,6 @@ impl ProxyArgs {
         };
         note(&format!("listening at {}", self.listen.join(", ")));
         proxy::run(config).map_err(|error| Failure::new(&code::IO, error.to_string()))
-    }
-}
-
-/// A path if it looks like one.
-fn address(text: &str) -> Address {
-    if text.contains('/') {
-        Address::Unix(PathBuf::from(text))
-    } else {
-        Address::Tcp(text.to_owned())
     }
 }
 

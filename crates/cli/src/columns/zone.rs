@@ -14,7 +14,7 @@ use strongroom_format::code;
 use strongroom_format::columns::tpm::PCRS;
 use strongroom_keyring::SourceContext;
 use strongroom_zone::engine::Zone;
-use strongroom_zone::sandbox::Sandbox;
+use strongroom_zone::sandbox::{Closed, Sandbox};
 use strongroom_zone::serve::Serving;
 use strongroom_zone::session::ColumnKeys;
 use strongroom_zone::session::attest::{Attester, ProcessAttester, TpmAttester};
@@ -23,7 +23,7 @@ use strongroom_zone::tpm::Tpm;
 
 use crate::Context;
 use crate::args::KeyOptions;
-use crate::failure::{Failure, note};
+use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::keys;
 
@@ -84,7 +84,8 @@ impl ZoneArgs {
         let tpm = self.open_tpm()?;
         let store = self.store(context, tpm.as_ref())?;
         let attester = self.attester(tpm.as_ref())?;
-        let zone = Zone::new(store, ColumnKeys::default(), attester, users);
+        let mut zone = Zone::new(store, ColumnKeys::default(), attester, users);
+        zone.tell_trouble(|error| warn(error.code(), error.detail()));
         let about = |error: std::io::Error| Failure::io(&self.socket, &error);
         // Who may connect is decided by user id.
         let serving = Serving::bind(zone, &self.socket, 0o666).map_err(about)?;
@@ -101,7 +102,8 @@ impl ZoneArgs {
             directories: self.directories(),
             insist_on_locks: self.insist_on_locks,
         };
-        serving.run(Some(&sandbox)).map_err(about)?;
+        let mut zone = serving.run(Some(&sandbox), tell_closed).map_err(about)?;
+        zone.checkpoint()?;
         note("stopped");
         Ok(())
     }
@@ -194,6 +196,18 @@ impl ZoneArgs {
         };
         let anchor = self.anchor(tpm)?;
         Ok(store::open(&self.state, &opener, anchor, options)?)
+    }
+}
+
+/// Tells what the kernel would not close.
+fn tell_closed(closed: Closed) {
+    if !closed.locked {
+        warn(&code::ZONE_UNLOCKED, "");
+    }
+    if !closed.files {
+        note(
+            "this kernel has no Landlock: files outside the zone's directories are within its reach",
+        );
     }
 }
 

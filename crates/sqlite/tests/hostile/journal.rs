@@ -5,7 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use strongroom_format::journal::{JOURNAL_SLOT, journal_slot_offset, journal_slots};
+use strongroom_format::journal::{
+    JOURNAL_SHADOW, JOURNAL_SLOT, journal_slot_offset, journal_slots,
+};
 use strongroom_sqlite::ops::{self, UnitKind};
 use strongroom_sqlite::{Cipher, open};
 use tempfile::TempDir;
@@ -29,6 +31,11 @@ impl Hot {
 
     /// The same with a cache of `cache` pages: a small one makes SQLite spill, with a segment for each spill.
     fn with(mode: &str, cache: u32) -> Self {
+        Self::set(mode, cache, "")
+    }
+
+    /// With more pragmas.
+    fn set(mode: &str, cache: u32, more: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("j.db");
         make(&path, Cipher::Aes256Gcm, 150);
@@ -36,7 +43,7 @@ impl Hot {
         let connection = connect(&path);
         run(
             &connection,
-            &format!("PRAGMA journal_mode={mode}; PRAGMA cache_size={cache}"),
+            &format!("PRAGMA journal_mode={mode}; PRAGMA cache_size={cache}; {more}"),
         );
         run(&connection, "BEGIN; UPDATE t SET b='changed '||a");
         connection.cache_flush().unwrap();
@@ -382,5 +389,46 @@ fn a_persisting_journal_made_hot_again_is_refused_or_restores_a_committed_state(
         // The state before the last transaction, whole: an older state, as the whole file put back would be.
         Ok(found) => assert!(states.contains(&found)),
         Err(error) => assert!([4004, 4007].contains(&error.code().number), "{error}"),
+    }
+}
+
+/// Without a count (`synchronous=OFF`) a slot may be found cut in two; its former version is in the shadow then, and
+/// nothing else there is taken for it.
+#[test]
+fn a_cut_slot_of_a_journal_without_a_count_is_taken_from_the_shadow() {
+    const MIDDLE: usize = 30;
+    let hot = Hot::set("delete", 3, "PRAGMA synchronous=OFF");
+    let whole = hot.journal();
+    assert!(slots(&whole) > 2 * MIDDLE);
+    let former = |index: usize| whole[slot(index)..slot(index + 1)].to_vec();
+    let with_shadow = |index: usize, former: &[u8]| {
+        let mut journal = whole.clone();
+        journal[slot(MIDDLE) + 100..slot(MIDDLE + 1)].fill(0x5a);
+        let shadow = [&(index as u64).to_le_bytes(), former].concat();
+        journal[JOURNAL_SHADOW..JOURNAL_SHADOW + shadow.len()].copy_from_slice(&shadow);
+        hot.place(Some(journal))
+    };
+    let path = with_shadow(MIDDLE, &former(MIDDLE));
+    let report = ops::verify(&path, &options(RAW), &mut |_, _| {}).unwrap();
+    assert!(
+        !report
+            .bad
+            .iter()
+            .any(|bad| bad.kind == UnitKind::JournalSlot),
+        "{:?}",
+        report.bad
+    );
+    assert_eq!(rows(&path).unwrap(), hot.expected);
+
+    let mut flipped = former(MIDDLE);
+    flipped[200] ^= 1;
+    for (index, former) in [
+        (MIDDLE + 1, former(MIDDLE)),
+        (MIDDLE, former(MIDDLE - 1)),
+        (MIDDLE, flipped),
+    ] {
+        let path = with_shadow(index, &former);
+        let found = rows_or_panic(&path).and_then(Result::ok);
+        assert_ne!(found, Some(hot.expected.clone()), "the slot was needed");
     }
 }

@@ -19,7 +19,7 @@ use strongroom_format::header::{
     Anchor, Cipher, FIXED_LEN, HEADER_LEN, Header, ObjectKind, header_layout,
 };
 use strongroom_format::journal::{
-    JOURNAL_CHUNK, JOURNAL_HEAD, JOURNAL_MARKS, JournalState, journal_slot_layout,
+    JOURNAL_CHUNK, JOURNAL_HEAD, JOURNAL_MARKS, JOURNAL_SHADOW, JournalState, journal_slot_layout,
     journal_slot_offset, journal_slots,
 };
 use strongroom_format::sqlite::{
@@ -28,7 +28,7 @@ use strongroom_format::sqlite::{
 };
 use strongroom_keyring::{Error, Object, Opener, Purpose, redo};
 
-use crate::journal::{Head, open_slot, segment_length, segments};
+use crate::journal::{Head, open_shadow, open_slot, segment_length, segments};
 use crate::peek::Peek;
 use crate::seal::{PageError, unit_key};
 use crate::sealed::Keys;
@@ -432,6 +432,9 @@ fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result
     if head.mark_lost {
         report.bad.push(bad(0, JOURNAL_MARKS[0] as u64));
     }
+    let uncounted = head
+        .mark
+        .is_some_and(|mark| mark.state == JournalState::Uncounted);
     let slots = journal_slots(length);
     let mut slot = vec![0; journal_slot_layout::SIZE];
     let mut open = |index: u64| -> Result<Option<Vec<u8>>, Error> {
@@ -440,7 +443,11 @@ fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result
         }
         file.read_exact_at(&mut slot, journal_slot_offset(index))
             .map_err(failed)?;
-        Ok(open_slot(&head.key, index, &mut slot))
+        let chunk = open_slot(&head.key, index, &mut slot);
+        Ok(chunk.or_else(|| {
+            let shadow = bytes.get(JOURNAL_SHADOW..).filter(|_| uncounted)?;
+            open_shadow(&head.key, index, shadow)
+        }))
     };
     // Up to here, whatever does not open is damage.
     let mut counted = 0;

@@ -6,7 +6,6 @@ use strongroom_format::columns::Fid;
 use strongroom_rpc::{Answer, Area, Descriptor, Fault, Op};
 
 use super::{Zone, copy_bytes, copy_words, len_of, offset_of};
-use crate::store::fault_of;
 
 /// Values that one step of a sweep, or of freeing, looks for: some milliseconds, in which nobody else is served.
 const STEP: u32 = 4096;
@@ -38,6 +37,19 @@ impl Zone {
         })
     }
 
+    /// [`Op::Life`]. The end of the log of the life before may be lost with the records in it that rings said were inserted: chains that
+    /// name them, openings and bindings that stand nowhere else. After a checkpoint no record of this life needs them (L2).
+    pub(super) fn life(&mut self, descriptor: &Descriptor) -> Result<u64, Fault> {
+        let (life, store) = (Some(descriptor.a), &mut self.ground.store);
+        // A store that is recovering ends that with a checkpoint, and its rings with it begin chains of their own.
+        if self.life != life && !store.is_recovering() {
+            let done = store.checkpoint(descriptor.b);
+            done.map_err(|error| store.report(error))?;
+        }
+        self.life = life;
+        Ok(0)
+    }
+
     /// [`Op::Replay`], [`Op::Replayed`], [`Op::Checkpoint`].
     pub(super) fn log(
         &mut self,
@@ -46,7 +58,6 @@ impl Zone {
         area: &Area,
     ) -> Result<u64, Fault> {
         let store = &mut self.ground.store;
-        let failed = |error: strongroom_keyring::Error| fault_of(error.code());
         match op {
             Op::Replay => {
                 copy_bytes(area, descriptor, len_of(descriptor)?, &mut self.hands.bytes)?;
@@ -55,11 +66,15 @@ impl Zone {
             }
             Op::Replayed => {
                 if store.is_recovering() {
-                    store.recovered(descriptor.a).map_err(failed)?;
+                    let done = store.recovered(descriptor.a);
+                    done.map_err(|error| store.report(error))?;
                 }
                 Ok(store.position())
             }
-            _ => store.checkpoint(descriptor.a).map_err(failed),
+            _ => {
+                let done = store.checkpoint(descriptor.a);
+                done.map_err(|error| store.report(error))
+            }
         }
     }
 
@@ -75,8 +90,8 @@ impl Zone {
         match op {
             Op::MarkBegin => {
                 let partition = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
-                let partition = (partition != 0).then_some(partition);
-                Ok(Answer::of(self.ground.store.mark_begin(partition)?))
+                let number = self.ground.store.mark_begin(Some(chain), partition)?;
+                Ok(Answer::of(number))
             }
             Op::Mark => {
                 copy_words(area, descriptor, &mut self.hands.words)?;
@@ -90,19 +105,23 @@ impl Zone {
                 Ok(Answer::of(fids.len() as u64))
             }
             Op::Sweep => {
-                let swept = self.ground.store.sweep(Some(chain), u64::from(STEP))?;
+                let partition = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
+                let limit = u64::from(STEP);
+                let swept = self.ground.store.sweep(Some(chain), partition, limit)?;
                 self.flush(chain, descriptor, area, swept.found, !swept.done)
             }
             _ => {
                 let limit = usize::try_from(STEP).map_err(|_| Fault::BadRequest)?;
-                let freed = self.ground.store.free(Some(chain), descriptor.a, limit)?;
+                let partition = u16::try_from(descriptor.n).map_err(|_| Fault::PartitionUnknown)?;
+                let store = &mut self.ground.store;
+                let freed = store.free(Some(chain), partition, descriptor.a, limit)?;
                 self.flush(chain, descriptor, area, freed, freed != 0)
             }
         }
     }
 
     /// Puts the redo record of what was done into the data area, and answers with the count.
-    fn flush(
+    pub(super) fn flush(
         &mut self,
         chain: u32,
         descriptor: &Descriptor,

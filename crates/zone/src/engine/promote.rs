@@ -1,15 +1,15 @@
 //! Ephemerals become permanent; partitions and whose they are.
 //!
 //! Invariants: a column's key is bound when its first value is stored, and never changes (the binding is the store's, and in its
-//! log); X1 is checked here again: a value of the target's own partition keeps its identifier, and must be of that column.
-//! Must not: promote a value that the policy was not asked for.
+//! log); X1: a value of the target's own partition and column keeps its identifier, every other one is copied. Must not: promote a
+//! value that the policy was not asked for.
 
 use strongroom_format::columns::redo::Relation;
 use strongroom_format::columns::{Fid, Kind};
 use strongroom_format::layout::{Field, array};
 use strongroom_rpc::layout::{promote_layout, relation_layout};
 use strongroom_rpc::op::flag;
-use strongroom_rpc::{Area, Descriptor, Fault};
+use strongroom_rpc::{Answer, Area, Descriptor, Fault};
 
 use super::batch::Batch;
 use super::{Zone, copy_bytes, len_of, offset_of};
@@ -104,19 +104,19 @@ impl Zone {
         if loaded.place == Some((partition, one.column)) {
             return Ok(());
         }
-        if loaded.place.is_some_and(|(of, _)| of == partition) {
-            return Err(Fault::ColumnMismatch);
-        }
+        let within = loaded.place.is_some_and(|(of, _)| of == partition);
         let bound = self.ground.store.column_key(partition, one.column);
         let state = self.ground.rings.get(ring)?;
         let scope = state.arena.scopes.get(loaded.scope)?;
         let session = Self::session(&mut self.channel, state);
-        let key = policy::store(session, scope, bound)?;
+        let key = if within {
+            policy::copy(session, scope, bound)?
+        } else {
+            policy::store(session, scope, bound)?
+        };
         if bound.is_none() {
-            if !self.keys.has(&key) {
-                return Err(Fault::NoColumnKey);
-            }
-            self.ground.store.bind(partition, one.column, key)?;
+            let secret = self.keys.key(&key).ok_or(Fault::NoColumnKey)?;
+            self.ground.store.bind(partition, one.column, key, secret)?;
         }
         Ok(())
     }
@@ -127,30 +127,36 @@ impl Zone {
         ring: u16,
         descriptor: &Descriptor,
         area: &Area,
-    ) -> Result<u64, Fault> {
+    ) -> Result<Answer, Fault> {
         let relation = self.relation(descriptor, area)?;
+        let chain = self.ground.chain(ring)?;
         let store = &mut self.ground.store;
         if store.is_recovering() {
             return Err(Fault::Recovering);
         }
-        let known = store.partition_of(relation);
-        match known {
-            Some(number) => Ok(u64::from(number)),
-            None if descriptor.flags & flag::NEW == 0 => Err(Fault::PartitionUnknown),
-            None => {
-                let chain = self.ground.chain(ring)?;
-                let number = self.ground.store.open_partition(Some(chain), relation)?;
-                Ok(u64::from(number))
-            }
-        }
+        let number = match store.partition_of(relation) {
+            Some(number) => number,
+            None if descriptor.flags & flag::NEW == 0 => return Err(Fault::PartitionUnknown),
+            None => store.open_partition(Some(chain), relation)?,
+        };
+        let values = self.ground.store.values_of(number);
+        Ok(Answer {
+            aux: u32::try_from(values).unwrap_or(u32::MAX),
+            ..Answer::of(u64::from(number))
+        })
     }
 
     /// [`strongroom_rpc::Op::Drop`].
-    pub(super) fn drop_partition(&mut self, ring: u16, number: u64) -> Result<u64, Fault> {
-        let number = u16::try_from(number).map_err(|_| Fault::PartitionUnknown)?;
+    pub(super) fn drop_partition(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<Answer, Fault> {
+        let number = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
         let chain = self.ground.chain(ring)?;
         self.ground.store.drop_partition(Some(chain), number)?;
-        Ok(0)
+        self.flush(chain, descriptor, area, 0, false)
     }
 
     /// [`strongroom_rpc::Op::Rehome`].
@@ -159,12 +165,12 @@ impl Zone {
         ring: u16,
         descriptor: &Descriptor,
         area: &Area,
-    ) -> Result<u64, Fault> {
+    ) -> Result<Answer, Fault> {
         let relation = self.relation(descriptor, area)?;
         let number = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
         let chain = self.ground.chain(ring)?;
         self.ground.store.rehome(Some(chain), number, relation)?;
-        Ok(0)
+        self.flush(chain, descriptor, area, 0, false)
     }
 
     fn relation(&mut self, descriptor: &Descriptor, area: &Area) -> Result<Relation, Fault> {

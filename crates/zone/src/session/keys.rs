@@ -67,6 +67,12 @@ impl ColumnKeys {
         self.0.keys()
     }
 
+    /// The key of an id, for the store to keep.
+    #[must_use]
+    pub(crate) fn key(&self, id: &KeyId) -> Option<&SecretKey> {
+        self.0.get(id).map(|known| known.column.key())
+    }
+
     /// Whether a ticket's MAC is the key's.
     #[must_use]
     pub fn authenticates(&self, id: &KeyId, covered: &[u8], mac: &[u8; 32]) -> bool {

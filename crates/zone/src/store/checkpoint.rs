@@ -33,6 +33,7 @@ impl Store {
         }
         let position = position.max(self.position);
         self.bury();
+        self.forget_keys();
         self.write_dirty()?;
         if let Err(error) = self.files.sync_blocks() {
             self.poisoned = true;
@@ -71,9 +72,8 @@ impl Store {
         if self.recovering {
             return;
         }
-        let known = |block: &super::partition::Block| block.frame.is_some();
-        let empty =
-            self.blocks_that(|extent, block| !extent.own && block.live == 0 && known(block));
+        let had = |block: &super::partition::Block| block.frame.is_some() || block.disk.is_some();
+        let empty = self.blocks_that(|extent, block| !extent.own && block.live == 0 && had(block));
         for (number, extent, at) in empty {
             self.forget(number, extent, at);
             let found = self
@@ -158,6 +158,7 @@ impl Store {
             floor: ahead(self.floor),
             partitions: u32::try_from(count).map_err(|_| NoMemory)?,
             chains: u32::try_from(chains.len()).map_err(|_| NoMemory)?,
+            keys: u32::try_from(self.kept.len()).map_err(|_| NoMemory)?,
             quarantine: self.quarantine.len() as u64,
         };
         out.extend(&body.to_bytes())?;
@@ -179,7 +180,7 @@ impl Store {
                 out.extend(&QuarantineEntry { sweep: *sweep, fid }.to_bytes())?;
             }
         }
-        Ok(())
+        self.write_keys(out)
     }
 
     fn relations_now(&self) -> usize {

@@ -1,19 +1,22 @@
-//! Which column key a column belongs to: under which its values may be sealed for whoever asks.
+//! Which column key a column belongs to: under which its values may be sealed for whoever asks. And the keys of bound columns.
 //!
 //! Invariants (S6): a column is bound once, when its first value is stored, and stays bound; the binding is in the manifest and in the log
-//! before the column's first value. A host that could bind a column anew could have its values sealed under a key of its own.
-//! Must not: hold a key.
+//! before the column's first value. A host that could bind a column anew could have its values sealed under a key of its own. S7: the
+//! key is in a durable manifest before the binding is in the log. Must not: use a key, or have one outside locked memory.
 
 use std::collections::btree_map::Entry as Place;
 
+use strongroom_crypto::SecretKey;
 use strongroom_format::code;
-use strongroom_format::columns::manifest::ColumnKeyEntry;
+use strongroom_format::columns::manifest::{ColumnKeyEntry, KeptKey};
 use strongroom_format::columns::redo::{ColumnBinding, Entry};
 use strongroom_keyring::Error;
 use strongroom_rpc::Fault;
+use zeroize::Zeroizing;
 
-use super::Store;
+use super::memory::{Buffer, NoMemory};
 use super::partition::{ColumnKey, Partition};
+use super::{Store, of_crypto};
 
 impl Store {
     /// The id of the key that a column is bound to.
@@ -23,24 +26,106 @@ impl Store {
         partition.column_keys.get(&column).map(|key| key.id)
     }
 
-    /// Binds a column to a key. The record of the column's first value says so.
+    /// Binds a column to a key. The record of the column's first value says so. A key that the store does not have is made durable first, by
+    /// a checkpoint (S7).
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; [`Fault::ColumnMismatch`] when it is bound to another key.
-    pub fn bind(&mut self, number: u16, column: u16, id: [u8; 16]) -> Result<(), Fault> {
+    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; [`Fault::ColumnMismatch`] when it is bound to another key; those of
+    /// [`Store::checkpoint`]. The column is not bound then.
+    pub fn bind(
+        &mut self,
+        number: u16,
+        column: u16,
+        id: [u8; 16],
+        key: &SecretKey,
+    ) -> Result<(), Fault> {
         self.admit()?;
         let partition = self.partition_mut(number).ok_or(Fault::PartitionUnknown)?;
         match partition.column_keys.entry(column) {
-            Place::Occupied(known) if known.get().id == id => Ok(()),
-            Place::Occupied(_) => Err(Fault::ColumnMismatch),
-            Place::Vacant(place) => {
-                place.insert(ColumnKey {
-                    id,
-                    announced: false,
-                });
-                Ok(())
+            Place::Occupied(known) if known.get().id == id => return Ok(()),
+            Place::Occupied(_) => return Err(Fault::ColumnMismatch),
+            Place::Vacant(place) => place.insert(ColumnKey {
+                id,
+                announced: false,
+            }),
+        };
+        let kept = self.keep(id, key);
+        if kept.is_err()
+            && let Some(partition) = self.partition_mut(number)
+        {
+            partition.column_keys.remove(&column);
+        }
+        kept
+    }
+
+    /// Keeps the key of a bound column, durably. Does nothing for a key that is kept already, or that no column is bound to.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfMemory`]; those of [`Store::checkpoint`]. The key is not kept then.
+    pub fn keep(&mut self, id: [u8; 16], key: &SecretKey) -> Result<(), Fault> {
+        if self.kept.contains_key(&id) || !self.is_bound(id) {
+            return Ok(());
+        }
+        let copy = key.try_clone().map_err(|_| Fault::OutOfMemory)?;
+        self.kept.insert(id, copy);
+        let position = self.position;
+        let done = self.checkpoint(position);
+        done.map(drop).map_err(|error| {
+            self.kept.remove(&id);
+            self.report(error)
+        })
+    }
+
+    /// The keys that the store keeps, by their ids.
+    pub fn kept_keys(&self) -> impl Iterator<Item = (&[u8; 16], &SecretKey)> {
+        self.kept.iter()
+    }
+
+    fn is_bound(&self, id: [u8; 16]) -> bool {
+        let mut bound = self.partitions.iter().flatten();
+        bound.any(|partition| partition.column_keys.values().any(|key| key.id == id))
+    }
+
+    /// Forgets keys that no column is bound to. Not while a log is replayed: it may yet bring the column.
+    pub(super) fn forget_keys(&mut self) {
+        if self.recovering {
+            return;
+        }
+        let ids: Vec<[u8; 16]> = self.kept.keys().copied().collect();
+        for id in ids {
+            if !self.is_bound(id) {
+                self.kept.remove(&id);
             }
         }
+    }
+
+    pub(super) fn write_keys(&self, out: &mut Buffer) -> Result<(), NoMemory> {
+        for (id, key) in &self.kept {
+            out.extend(id)?;
+            out.extend(key.expose())?;
+        }
+        Ok(())
+    }
+
+    /// Reads `count` kept keys from a manifest; gives what follows. `None` unless they are canonical.
+    pub(super) fn load_keys<'a>(
+        &mut self,
+        count: u32,
+        mut rest: &'a [u8],
+    ) -> Option<Result<&'a [u8], Error>> {
+        let mut last = None;
+        for _ in 0..count {
+            let (kept, tail) = KeptKey::parse(rest)?;
+            last.is_none_or(|last| last < kept.id).then_some(())?;
+            last = Some(kept.id);
+            let mut bytes = Zeroizing::new(*kept.key);
+            match SecretKey::take(&mut bytes) {
+                Ok(key) => self.kept.insert(kept.id, key),
+                Err(error) => return Some(Err(of_crypto(error))),
+            };
+            rest = tail;
+        }
+        Some(Ok(rest))
     }
 
     /// Says in the ring's next record what a column is bound to, unless the log has it already: another ring's record of the column's

@@ -140,8 +140,9 @@ impl Store {
             stamp: 0,
             block_version: 0,
             floor: 0,
+            kept: BTreeMap::new(),
             sweep: 0,
-            sweeping: None,
+            marking: BTreeMap::new(),
             quarantine: BTreeMap::new(),
             counter: 0,
             position: 0,
@@ -206,7 +207,10 @@ impl Store {
             }
             rest = tail;
         }
-        rest.is_empty().then_some(Ok(()))
+        match self.load_keys(body.keys, rest)? {
+            Ok(rest) => rest.is_empty().then_some(Ok(())),
+            Err(error) => Some(Err(error)),
+        }
     }
 
     fn load_partition<'a>(
@@ -246,6 +250,7 @@ impl Store {
                     let len = rounded(NONCE as u64 + u64::from(disk.length));
                     (self.places.claim(disk.place, len) && disk.version <= self.block_version)
                         .then_some(())?;
+                    block.live = disk.values;
                     block.disk = Some(disk);
                     block.kept = true;
                     rest = tail;

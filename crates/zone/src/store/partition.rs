@@ -71,7 +71,7 @@ pub(super) struct Block {
     pub(super) dirty: bool,
     /// Had values, all of which were freed.
     pub(super) gone: bool,
-    /// Slots with a value, while it is in memory.
+    /// Slots with a value.
     pub(super) live: u16,
     pub(super) disk: Option<BlockEntry>,
     /// Whether the last manifest, or one that may be the last, names the place.
@@ -177,6 +177,13 @@ impl Partition {
         self.extents[at] = Some(extent);
         self.next_extent = self.next_extent.max(number.saturating_add(1));
         true
+    }
+
+    /// Values in it, garbage included.
+    pub(super) fn values(&self) -> u64 {
+        let extents = self.extents.iter().flatten();
+        let blocks = extents.flat_map(|extent| &extent.blocks);
+        blocks.map(|block| u64::from(block.live)).sum()
     }
 
     /// Numbers of the extents that there are, in order.

@@ -47,6 +47,12 @@ impl Store {
         self.relations.get(&relation).copied()
     }
 
+    /// How many values a partition has, garbage included.
+    #[must_use]
+    pub fn values_of(&self, partition: u16) -> u64 {
+        self.partition(partition).map_or(0, Partition::values)
+    }
+
     /// Every partition and whose it is, for comparing with the host's catalog.
     pub fn partitions(&self) -> impl Iterator<Item = (u16, Relation)> + '_ {
         self.numbered()

@@ -358,13 +358,21 @@ impl Host {
             kept.filter_map(|bits| Fid::from_bits(*bits)).collect()
         };
         let ring = self.ring();
-        let first = store.mark_begin(None).unwrap();
+        let all: Vec<u16> = store.partitions().map(|(number, _)| number).collect();
+        let mut first = 0;
+        for number in &all {
+            first = store.mark_begin(Some(ring), *number).unwrap();
+        }
         store.mark(&keep(&self.live, &garbage));
         self.promote(store, 20);
-        while !store.sweep(Some(ring), 10).unwrap().done {}
+        for number in &all {
+            while !store.sweep(Some(ring), *number, 10).unwrap().done {}
+        }
         self.insert(store, ring, Meaning::default());
         // Only what an earlier sweep had found, and this one again, may go: orphans of records that were never inserted.
-        store.free(Some(ring), first, 1000).unwrap();
+        for number in &all {
+            store.free(Some(ring), *number, first, 1000).unwrap();
+        }
         self.insert(store, ring, Meaning::default());
         for bits in &garbage {
             assert_eq!(
@@ -374,10 +382,14 @@ impl Host {
         }
         // One is rescued by the second mark.
         garbage.pop();
-        store.mark_begin(None).unwrap();
+        for number in &all {
+            store.mark_begin(Some(ring), *number).unwrap();
+        }
         store.mark(&keep(&self.live, &garbage));
-        while !store.sweep(Some(ring), 1000).unwrap().done {}
-        while store.free(Some(ring), first, 7).unwrap() > 0 {}
+        for number in &all {
+            while !store.sweep(Some(ring), *number, 1000).unwrap().done {}
+            while store.free(Some(ring), *number, first, 7).unwrap() > 0 {}
+        }
         let freed = garbage
             .iter()
             .filter_map(|bits| Fid::from_bits(*bits))

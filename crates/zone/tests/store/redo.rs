@@ -238,23 +238,23 @@ fn forged_fids_lead_nowhere_and_columns_keep_their_kind() {
         );
         assert!(fids.is_empty());
     }
-    let wrong = [
-        (2, Kind::Int8, Fault::ColumnMismatch),
-        (1, Kind::Text, Fault::KindMismatch),
-    ];
-    for (column, kind, fault) in wrong {
-        let item = Promotion {
-            source: Source::Stored(fid),
-            column,
-            kind,
-        };
-        assert_eq!(
-            store
-                .promote(ring, partition, &[item], true, &mut Vec::new())
-                .err(),
-            Some(fault)
-        );
-    }
+    let item = |column, kind| Promotion {
+        source: Source::Stored(fid),
+        column,
+        kind,
+    };
+    let mut fids = Vec::new();
+    let wrong = store.promote(ring, partition, &[item(1, Kind::Text)], true, &mut fids);
+    assert_eq!(wrong.err(), Some(Fault::KindMismatch));
+    // Another column of the partition gets a copy, its own column the value itself.
+    let both = [item(2, Kind::Int8), item(1, Kind::Int8)];
+    store
+        .promote(ring, partition, &both, true, &mut fids)
+        .unwrap();
+    assert_eq!((fids.len(), fids[1]), (2, fid));
+    assert_ne!(fids[0].extent(), fid.extent());
+    assert_eq!(store.get(fids[0]).unwrap().column, 2);
+    assert_eq!(known(store.get(fids[0]).unwrap()), Known::Word(1));
     let text = Value::Bytes(b"text");
     assert_eq!(
         store.put(None, partition, 1, Kind::Text, text).err(),

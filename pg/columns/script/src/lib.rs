@@ -38,6 +38,8 @@ REVOKE ALL ON FUNCTION strongroom_columns.status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION strongroom_columns.status() TO pg_monitor;
 CREATE FUNCTION strongroom_columns.attest(bytea) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_attest' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION strongroom_columns.conversion() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'strongroom_conversion' LANGUAGE C;
 CREATE FUNCTION strongroom_columns.message(bytea) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_message' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 "#;
@@ -53,6 +55,7 @@ pub fn script() -> String {
     casts::write(&mut out);
     aggregates::write(&mut out);
     out.push_str(TAIL);
+    casts::write_plain(&mut out);
     out
 }
 

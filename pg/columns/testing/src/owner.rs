@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use strongroom_benches_oltp::wire::{Client, Failure};
 use tempfile::TempDir;
 
 use crate::{Said, open_to_all, psql};
@@ -130,9 +131,51 @@ impl Owner {
         self.zone = Some(self.start(&arguments, "zone.log", &socket));
     }
 
+    /// The zone's process.
+    ///
+    /// # Panics
+    ///
+    /// When it does not run.
+    #[must_use]
+    pub fn zone_pid(&self) -> u32 {
+        self.zone.as_ref().expect("a zone that runs").id()
+    }
+
     /// Ends the zone with SIGKILL.
     pub fn kill_zone(&mut self) {
         end(&mut self.zone);
+    }
+
+    /// The zone's process number.
+    #[must_use]
+    pub fn zone_process(&self) -> Option<u32> {
+        self.zone.as_ref().map(Child::id)
+    }
+
+    /// The proxy's process number.
+    #[must_use]
+    pub fn proxy_process(&self) -> Option<u32> {
+        self.proxy.as_ref().map(Child::id)
+    }
+
+    /// Ends the proxy with SIGKILL.
+    pub fn kill_proxy(&mut self) {
+        end(&mut self.proxy);
+    }
+
+    /// Directory of the proxy's socket.
+    #[must_use]
+    pub fn proxy_socket(&self) -> PathBuf {
+        self.path("proxy")
+    }
+
+    /// A connection through the proxy.
+    ///
+    /// # Errors
+    ///
+    /// What the proxy or the server says.
+    pub fn connect(&self) -> Result<Client, Failure> {
+        Client::connect(&self.proxy_socket())
     }
 
     /// Starts the proxy before the server whose socket is in `server`.
@@ -141,13 +184,23 @@ impl Owner {
     ///
     /// When it does not begin to listen.
     pub fn start_proxy(&mut self, server: &Path) {
+        self.start_proxy_with(server, &[]);
+    }
+
+    /// As [`Self::start_proxy`], with further options, in the place of a proxy that runs already.
+    ///
+    /// # Panics
+    ///
+    /// When it does not begin to listen.
+    pub fn start_proxy_with(&mut self, server: &Path, options: &[&str]) {
+        end(&mut self.proxy);
         let directory = self.path("proxy");
         std::fs::create_dir_all(&directory).expect("a directory of our own");
         let (listen, server) = (
             directory.join(".s.PGSQL.5432"),
             server.join(".s.PGSQL.5432"),
         );
-        let arguments = [
+        let mut arguments = vec![
             OsStr::new("proxy"),
             OsStr::new("--listen"),
             listen.as_os_str(),
@@ -157,7 +210,22 @@ impl Owner {
             OsStr::new("columns"),
             OsStr::new("--accept-process-attestation"),
         ];
+        arguments.extend(options.iter().map(OsStr::new));
         self.proxy = Some(self.start(&arguments, "proxy.log", &listen));
+    }
+
+    /// `strongroom columns`, to be run with further arguments.
+    #[must_use]
+    pub fn columns(&self) -> Command {
+        let mut command = self.command();
+        command.arg("columns").stdin(Stdio::null());
+        command
+    }
+
+    /// The proxy's socket.
+    #[must_use]
+    pub fn proxy_socket(&self) -> PathBuf {
+        self.path("proxy").join(".s.PGSQL.5432")
     }
 
     /// Runs SQL through the proxy.

@@ -35,7 +35,8 @@ pub(crate) fn ledger(given: &Given) -> Result<(), Failure> {
     }
     let (seed, limit) = (given.number("seed")?, given.number("limit")?);
     let first = book::last(&connection, "main")?;
-    intercept::die_at(given.number("die_at")?, given.number("torn")? == 1);
+    let torn = intercept::Torn::of(given.number("torn")?);
+    intercept::die_at(given.number("die_at")?, torn);
     say("ready")?;
     let mut n = first;
     while limit == 0 || n < first + limit.cast_signed() {
@@ -90,7 +91,7 @@ pub(crate) fn watch(given: &Given) -> Result<(), Failure> {
 /// Gives the database a new data key, from `key` to `new`.
 pub(crate) fn rekey(given: &Given) -> Result<(), Failure> {
     intercept::install().map_err(|rc| format!("system calls: {rc}"))?;
-    intercept::die_at(given.number("die_at")?, false);
+    intercept::die_at(given.number("die_at")?, intercept::Torn::Not);
     say("ready")?;
     let new = given.options("new")?.key;
     let outcome = ops::rekey(
@@ -132,7 +133,7 @@ type Copy = fn(
 
 fn copy(given: &Given, operation: Copy) -> Result<(), Failure> {
     intercept::install().map_err(|rc| format!("system calls: {rc}"))?;
-    intercept::die_at(given.number("die_at")?, false);
+    intercept::die_at(given.number("die_at")?, intercept::Torn::Not);
     say("ready")?;
     operation(
         &given.path("from")?,

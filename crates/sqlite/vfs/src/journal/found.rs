@@ -8,13 +8,13 @@
 use strongroom_crypto::fill_random;
 use strongroom_format::code;
 use strongroom_format::journal::{
-    JOURNAL_HEAD, JournalMark, JournalState, journal_slot_layout, journal_slot_offset,
-    journal_slots,
+    JOURNAL_HEAD, JOURNAL_SHADOW, JournalMark, JournalState, journal_shadow_layout,
+    journal_slot_layout, journal_slot_offset, journal_slots,
 };
 use strongroom_format::layout::{Field, array};
 
 use super::head::{Head, UNCOUNTED, segment_length, segment_start, segments};
-use super::slot::{copy_overlap, open_slot};
+use super::slot::{copy_overlap, open_shadow, open_slot};
 use super::{CHUNK, ENDS, InForce, JournalCore, lock, usize_of};
 use crate::ffi::SQLITE_IOERR_SHORT_READ;
 use crate::link::Page1Nonces;
@@ -215,7 +215,11 @@ impl JournalCore {
             };
             match chunk {
                 Some(chunk) => copy_overlap(out, at, &chunk, index * CHUNK),
-                None if lenient => {}
+                None if lenient => {
+                    if let Some(chunk) = self.read_shadow(index)? {
+                        copy_overlap(out, at, &chunk, index * CHUNK);
+                    }
+                }
                 // What an older transaction left, in PERSIST mode: SQLite reads its own journal until a record ends it.
                 None if self.mine && index * CHUNK >= self.written => {}
                 None => failed = failed.or(Some(index)),
@@ -230,6 +234,20 @@ impl JournalCore {
                 Err(self.damaged(index * CHUNK, "not authentic"))
             }
         }
+    }
+
+    /// The former version of a slot that was being written again when its process was killed (J7).
+    fn read_shadow(&self, index: u64) -> RcResult<Option<Vec<u8>>> {
+        let Some(in_force) = &self.in_force else {
+            return Ok(None);
+        };
+        let mut bytes = [0; journal_shadow_layout::SIZE];
+        if !in_force.is(JournalState::Uncounted)
+            || !self.lower.read_whole(&mut bytes, JOURNAL_SHADOW as u64)?
+        {
+            return Ok(None);
+        }
+        Ok(open_shadow(&in_force.key, index, &bytes))
     }
 
     pub(super) fn damaged(&self, at: u64, how: &str) -> Rc {

@@ -5,11 +5,13 @@
 //! J2. Buffered records reach the file before any page of the database does (`MainFile` sees to it), before a sync,
 //!     and before they are read back.
 //! J3. A segment's record count is durable only after its records are, whatever `synchronous` says, so that a record
-//!     missing under a valid count is damage and never the trace of a crash. (`synchronous=OFF` has no count.)
+//!     missing under a valid count is damage and never the trace of a crash. (`synchronous=OFF` has no count: see J7.)
 //! J4. A journal rolls back only the database state that it was made for, or the one that its transaction wrote.
 //! J5. What counts is what the newest mark leads to, and nothing else: magic and counts that SQLite writes over a
 //!     segment's header go into a mark, and are laid over the header's bytes when it reads them.
 //! J6. A journal found in a file is played back only if everything that counts is there.
+//! J7. Without a count, a slot that pages of the database may depend on is written again only after its former version
+//!     is in the shadow: a process that is killed leaves one of them whole.
 //!
 //! Must not: report "no journal" for a journal that is there but damaged in what counts.
 
@@ -24,8 +26,8 @@ use strongroom_crypto::{fill_random, random32};
 use strongroom_format::aad::Role;
 use strongroom_format::code;
 use strongroom_format::journal::{
-    JOURNAL_CHUNK, JOURNAL_LINK, JOURNAL_MARKS, JournalMark, JournalState, Segment,
-    journal_slot_layout, journal_slot_offset, link_layout,
+    JOURNAL_CHUNK, JOURNAL_LINK, JOURNAL_MARKS, JOURNAL_SHADOW, JournalMark, JournalState, Segment,
+    journal_slot_crosses, journal_slot_layout, journal_slot_offset, link_layout,
 };
 use strongroom_format::layout::is_zero;
 use strongroom_format::sqlite::{AuxKind, Prologue, page_offset};
@@ -41,8 +43,8 @@ use crate::sealed::Sealed;
 
 pub(crate) use head::{Head, segment_length, segments};
 use head::{UNCOUNTED, count_in, new_head, seal_mark};
-pub(crate) use slot::open_slot;
-use slot::seal_slot;
+pub(crate) use slot::{open_shadow, open_slot};
+use slot::{seal_slot, shadow};
 
 const CHUNK: u64 = JOURNAL_CHUNK as u64;
 /// Records are gathered up to this many bytes before they go down in one write.
@@ -95,6 +97,8 @@ pub(crate) struct JournalCore {
     unsynced: bool,
     /// Logical end of what this handle wrote of the journal.
     written: u64,
+    /// Logical end of what of it has reached the file.
+    flushed: u64,
     slots: Vec<u8>,
 }
 
@@ -115,6 +119,7 @@ impl JournalCore {
             head_dirty: false,
             unsynced: false,
             written: 0,
+            flushed: 0,
             slots: Vec::new(),
         }
     }
@@ -176,6 +181,7 @@ impl JournalCore {
         self.buffer.clear();
         self.buffer_at = 0;
         self.written = 0;
+        self.flushed = 0;
         Ok(())
     }
 
@@ -327,6 +333,7 @@ impl JournalCore {
         if !self.dirty {
             return Ok(());
         }
+        self.keep_former(self.buffer_at / CHUNK)?;
         let Some(in_force) = &self.in_force else {
             return Err(report(&code::BUG, "journal without key"));
         };
@@ -345,6 +352,7 @@ impl JournalCore {
         let written = self.lower.write(&out, physical);
         self.slots = out;
         written?;
+        self.flushed = self.flushed.max(self.end_of_buffer());
         let whole = self.buffer.len() / JOURNAL_CHUNK * JOURNAL_CHUNK;
         self.buffer.drain(..whole);
         self.buffer_at += whole as u64;
@@ -352,6 +360,27 @@ impl JournalCore {
         self.head_dirty = false;
         self.unsynced = true;
         Ok(())
+    }
+
+    /// J7, for the first slot of the next write. The shadow lies within one page of the page cache, and takes the place
+    /// of a mark that does not exist yet.
+    fn keep_former(&self, index: u64) -> RcResult<()> {
+        let uncounted = self
+            .in_force
+            .as_ref()
+            .is_some_and(|in_force| in_force.is(JournalState::Uncounted));
+        if !uncounted || index * CHUNK >= self.flushed || !journal_slot_crosses(index) {
+            return Ok(());
+        }
+        let mut former = [0; journal_slot_layout::SIZE];
+        if !self
+            .lower
+            .read_whole(&mut former, journal_slot_offset(index))?
+        {
+            return Ok(());
+        }
+        self.lower
+            .write(&shadow(index, &former), JOURNAL_SHADOW as u64)
     }
 
     /// A chunk from the file. `None` when its slot is not there or not authentic.
@@ -379,6 +408,7 @@ impl JournalCore {
         self.buffer.clear();
         self.buffer_at = 0;
         self.written = 0;
+        self.flushed = 0;
     }
 
     fn truncate(&mut self, size: u64) -> RcResult<()> {

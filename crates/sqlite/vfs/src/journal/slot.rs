@@ -5,8 +5,10 @@
 use strongroom_crypto::nonce12;
 use strongroom_format::aad::Role;
 use strongroom_format::code;
-use strongroom_format::journal::{JOURNAL_CHUNK, journal_slot_layout as slot};
-use strongroom_format::layout::{array, put, u16_at, zero_at};
+use strongroom_format::journal::{
+    JOURNAL_CHUNK, journal_shadow_layout as shadow_at, journal_slot_layout as slot,
+};
+use strongroom_format::layout::{array, put, u16_at, u64_at, zero_at};
 
 use crate::lower::RcResult;
 use crate::report::{report, report_error};
@@ -49,6 +51,26 @@ pub(crate) fn open_slot(key: &UnitKey, index: u64, bytes: &mut [u8]) -> Option<V
     let data = bytes.get_mut(slot::DATA.offset..slot::DATA.offset + slot::DATA.len)?;
     key.open_raw(&nonce, Role::Journal, index, u64::from(length), data, &tag)?;
     Some(data[..usize::from(length)].to_vec())
+}
+
+/// The shadow of a slot: what the free pair of marks holds while the slot of chunk `index` is written again.
+pub(crate) fn shadow(index: u64, slot: &[u8]) -> [u8; shadow_at::SIZE] {
+    let mut out = [0; shadow_at::SIZE];
+    let done = [
+        put(&mut out, shadow_at::INDEX, &index.to_le_bytes()),
+        put(&mut out, shadow_at::SLOT, slot),
+    ];
+    assert!(done.iter().all(Option::is_some), "journal shadow layout");
+    out
+}
+
+/// The chunk of `index` in a shadow. `None`: it is not one of this chunk, or not authentic.
+pub(crate) fn open_shadow(key: &UnitKey, index: u64, bytes: &[u8]) -> Option<Vec<u8>> {
+    if u64_at(bytes, shadow_at::INDEX)? != index {
+        return None;
+    }
+    let mut slot: [u8; slot::SIZE] = array(bytes, shadow_at::SLOT)?;
+    open_slot(key, index, &mut slot)
 }
 
 /// Copies the part of `from`, which lies at logical `from_at`, that `out` at logical `at` asks for.
