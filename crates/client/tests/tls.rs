@@ -1,6 +1,11 @@
 //! Goal: applications reach the proxy through TLS, and the proxy the server, as PostgreSQL's own programs do it; what was not asked for in clear
 //! does not go in clear. Method: psql and a real server with certificates of the test's own authority.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::unwrap_in_result,
+    clippy::panic,
+    reason = "a test that panics has failed"
+)]
 #![expect(clippy::tests_outside_test_module, reason = "an integration test")]
 
 mod support;

@@ -8,6 +8,8 @@ mod convert;
 mod copy;
 mod copying;
 mod downstream;
+#[doc(hidden)]
+pub mod fuzz;
 mod planning;
 mod prepared;
 mod release;
