@@ -85,8 +85,10 @@ impl ZoneArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let users = self.allowed()?;
         let tpm = self.open_tpm()?;
-        let store = self.store(context, tpm.as_ref())?;
         let attester = self.attester(tpm.as_ref())?;
+        // Before a store is made: a new one that found no anchor would look like one that was put back.
+        let anchor = self.anchor(tpm.as_ref())?;
+        let store = self.store(context, anchor)?;
         let zone = Zone::new(store, ColumnKeys::default(), attester, users);
         let mut zone = self.recording(zone, context)?;
         zone.tell_trouble(|error| warn(error.code(), error.detail()));
@@ -193,7 +195,7 @@ impl ZoneArgs {
         ]
     }
 
-    fn store(&self, context: &Context, tpm: Option<&Arc<Tpm>>) -> Result<store::Store, Failure> {
+    fn store(&self, context: &Context, anchor: Box<dyn Anchor>) -> Result<store::Store, Failure> {
         let there = self.state.join(store::HEADER_NAME).exists();
         let key = keys::required(self.key.clone(), "the zone's store")?;
         let opener = key.opener(&SourceContext {
@@ -213,7 +215,6 @@ impl ZoneArgs {
             // A TPM's counter does not begin at zero, and a store that was made just now cannot be an older one.
             accept_restored: self.accept_restored || !there,
         };
-        let anchor = self.anchor(tpm)?;
         Ok(store::open(&self.state, &opener, anchor, options)?)
     }
 }
