@@ -101,7 +101,7 @@ impl Connection {
     /// What the server, the system or the protocol has against it.
     pub fn open(login: &Login) -> Result<Self, Error> {
         let mut connection = Self {
-            stream: BufReader::new(login.address.connect()?),
+            stream: BufReader::new(login.address.connect(None)?),
         };
         login::log_in(&mut connection, login)?;
         // Parameters, the key for cancelling, and then the server is ready.

@@ -114,6 +114,7 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("EXTENTS", fid::EXTENTS.to_string()),
         ("EXTENT_BLOCKS", block::EXTENT_BLOCKS.to_string()),
         ("EXTENT_RESERVE", manifest::EXTENT_RESERVE.to_string()),
+        ("RESTORE_STRIDE", manifest::RESTORE_STRIDE.to_string()),
         ("EXTENT_SLOTS", fid::EXTENT_SLOTS.to_string()),
         ("INLINE_MAX", number(block::INLINE_MAX)),
         ("LOG_MAGIC", spaced_hex(&log::LOG_MAGIC)),

@@ -89,11 +89,13 @@ pub enum Op {
     // ---- the host's log ----
     /// Called. A redo record of `n` bytes in the data area, found in the host's log at position `a`.
     Replay = 80,
-    /// Called. Everything up to position `a` of the host's log was replayed: permanent values may be used.
+    /// Called. Everything up to position `a` of the host's log was replayed, by this ring: permanent values may be used. With
+    /// [`flag::FOLLOWS`] they may be read, and more is to come.
     Replayed = 81,
     /// Called. Makes the store durable up to position `a`; answers with the position that the log may be cut before.
     Checkpoint = 82,
-    /// Called. Answers with the position from which the log has to be replayed; flags bit 0 of the answer's `aux`: replay is needed.
+    /// Called. Answers with the position from which the log has to be replayed. `aux`: bit 0 when replay is needed, bit 1 when the zone
+    /// follows a log that goes on. The ring that asked reads the log to the zone from then on.
     Position = 83,
     /// Called, first on every connection. The host's server is in the life `a`, a random number that it draws whenever its memory is made anew; nothing
     /// of this life is in its log before position `b`. What earlier lives had in memory only may be lost.
@@ -216,4 +218,6 @@ pub mod flag {
     pub const PAIRS: u16 = 1 << 11;
     /// [`super::Op::Promote`]: the relation is not logged (UNLOGGED, temporary): no redo record.
     pub const UNLOGGED: u16 = 1 << 10;
+    /// [`super::Op::Replayed`]: the host is a replica, whose log goes on.
+    pub const FOLLOWS: u16 = 1 << 11;
 }

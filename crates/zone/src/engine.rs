@@ -48,6 +48,8 @@ pub struct Zone {
     /// The life of the host's server, as its backends say.
     life: Option<u64>,
     trouble: Trouble,
+    /// The ring that reads the host's log to the zone.
+    reader: Option<u16>,
 }
 
 /// Whom the zone tells why its store failed, and what was told last.
@@ -125,6 +127,7 @@ impl Zone {
                 tell: Box::new(|_| {}),
                 last: None,
             },
+            reader: None,
         }
     }
 
@@ -240,9 +243,9 @@ impl Zone {
             Op::Partition => return self.partition(ring, descriptor, area),
             Op::Drop => return self.drop_partition(ring, descriptor, area),
             Op::Rehome => return self.rehome(ring, descriptor, area),
-            Op::Position => return self.position(),
+            Op::Position => return self.position(ring),
             Op::Life => self.life(descriptor),
-            Op::Replay | Op::Replayed | Op::Checkpoint => self.log(op, descriptor, area),
+            Op::Replay | Op::Replayed | Op::Checkpoint => self.log(ring, op, descriptor, area),
             Op::MarkBegin | Op::Mark | Op::Sweep | Op::Free => {
                 return self.reclaim(ring, op, descriptor, area);
             }
@@ -324,6 +327,7 @@ impl Handler for Zone {
     }
 
     fn closed(&mut self, arena: u16) {
+        self.reader = self.reader.filter(|reader| *reader != arena);
         self.tell_computed(arena);
         self.recorder.end(arena);
         if let Some(session) = self.ground.close(arena) {

@@ -98,6 +98,20 @@ pub(crate) fn with<R>(work: impl FnOnce(&mut Link) -> Result<R, Broken>) -> R {
     done.unwrap_or_else(|broken| fault::broken(broken))
 }
 
+/// As [`with`], over this connection only: with a zone that was started meanwhile it is an error.
+pub(crate) fn with_same<R>(
+    connection: u32,
+    work: impl FnOnce(&mut Link) -> Result<R, Broken>,
+) -> R {
+    with(|link| {
+        if CONNECTIONS.get() == connection {
+            work(link)
+        } else {
+            Err(Broken::Lost)
+        }
+    })
+}
+
 /// Does something with the zone if there is a connection that is not in use; neither waits nor raises.
 fn quietly(work: impl FnOnce(&mut Link) -> Result<(), Broken>) {
     LINK.with(|cell| {
@@ -266,6 +280,11 @@ impl Link {
             verified: true,
             record: Vec::new(),
         }
+    }
+
+    /// The zone's incarnation.
+    pub(crate) const fn incarnation(&self) -> [u8; 16] {
+        *self.host.incarnation()
     }
 
     /// Whether the zone lives; asked once for each statement.

@@ -85,8 +85,10 @@ impl ZoneArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let users = self.allowed()?;
         let tpm = self.open_tpm()?;
-        let store = self.store(context, tpm.as_ref())?;
         let attester = self.attester(tpm.as_ref())?;
+        // Before a store is made: a new one that found no anchor would look like one that was put back.
+        let anchor = self.anchor(tpm.as_ref())?;
+        let store = self.store(context, anchor)?;
         let zone = Zone::new(store, ColumnKeys::default(), attester, users);
         let mut zone = self.recording(zone, context)?;
         zone.tell_trouble(|error| warn(error.code(), error.detail()));
@@ -94,8 +96,6 @@ impl ZoneArgs {
         // Who may connect is decided by user id.
         let serving = Serving::bind(zone, &self.socket, 0o666).map_err(about)?;
         let stopper = serving.stopper();
-        ctrlc::set_handler(move || stopper.stop())
-            .map_err(|error| Failure::new(&code::BUG, error.to_string()))?;
         if matches!(self.attest, AttestChoice::Process) {
             note(
                 "attestation by the process itself: it proves nothing, and clients must be told to accept it",
@@ -105,8 +105,14 @@ impl ZoneArgs {
         let sandbox = Sandbox {
             directories: self.directories(),
             insist_on_locks: self.insist_on_locks,
+            all_threads: true,
         };
-        let mut zone = serving.run(Some(&sandbox), tell_closed).map_err(about)?;
+        let closed = move |closed| {
+            tell_closed(closed);
+            // Its thread begins inside the sandbox.
+            ctrlc::set_handler(move || stopper.stop()).map_err(std::io::Error::other)
+        };
+        let mut zone = serving.run(Some(&sandbox), closed).map_err(about)?;
         zone.checkpoint()?;
         note("stopped");
         Ok(())
@@ -172,7 +178,7 @@ impl ZoneArgs {
     fn anchor_file(&self) -> PathBuf {
         match &self.anchor {
             Some(AnchorChoice::File(path)) => path.clone(),
-            _ => self.state.join("anchor"),
+            _ => self.state.join(store::ANCHOR_NAME),
         }
     }
 
@@ -189,7 +195,7 @@ impl ZoneArgs {
         ]
     }
 
-    fn store(&self, context: &Context, tpm: Option<&Arc<Tpm>>) -> Result<store::Store, Failure> {
+    fn store(&self, context: &Context, anchor: Box<dyn Anchor>) -> Result<store::Store, Failure> {
         let there = self.state.join(store::HEADER_NAME).exists();
         let key = keys::required(self.key.clone(), "the zone's store")?;
         let opener = key.opener(&SourceContext {
@@ -209,7 +215,6 @@ impl ZoneArgs {
             // A TPM's counter does not begin at zero, and a store that was made just now cannot be an older one.
             accept_restored: self.accept_restored || !there,
         };
-        let anchor = self.anchor(tpm)?;
         Ok(store::open(&self.state, &opener, anchor, options)?)
     }
 }

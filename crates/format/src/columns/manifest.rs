@@ -17,6 +17,8 @@ pub const MANIFEST_MAGIC: [u8; 8] = *b"SRZMANIF";
 pub const MANIFEST_VERSION: u16 = 1;
 /// Extents that are reserved ahead of the last one in use, in each partition.
 pub const EXTENT_RESERVE: u32 = 64;
+/// Extents that a store which was restored on purpose leaves out, in each partition.
+pub const RESTORE_STRIDE: u32 = 65_536;
 
 layout! {
     /// Layout of a manifest's head; LENGTH sealed bytes follow.

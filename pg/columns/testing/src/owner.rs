@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use strongroom_benches_oltp::wire::{Client, Failure};
 use tempfile::TempDir;
 
-use crate::{Said, open_to_all, psql};
+use crate::{Said, Server, open_to_all, psql};
 
 /// How long a process may take to begin.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -154,6 +154,40 @@ impl Owner {
     /// Ends the zone with SIGKILL.
     pub fn kill_zone(&mut self) {
         end(&mut self.zone);
+    }
+
+    /// Ends the zone in order, as a service manager does.
+    ///
+    /// # Panics
+    ///
+    /// When it does not end, or not in order.
+    pub fn stop_zone(&mut self) {
+        let Some(mut zone) = self.zone.take() else {
+            return;
+        };
+        let id = zone.id().to_string();
+        let told = Command::new("kill").args(["-TERM", &id]).status();
+        assert!(told.is_ok_and(|status| status.success()), "kill");
+        let ended = zone.wait().expect("a child");
+        let log = std::fs::read_to_string(self.path("zone.log")).unwrap_or_default();
+        assert!(ended.success(), "{ended}: {log}");
+    }
+
+    /// Runs SQL at the server until it gives these rows, while the zone reads the log.
+    ///
+    /// # Panics
+    ///
+    /// When it does not for too long.
+    pub fn wait_for(&self, server: &Server, sql: &str, rows: &str) {
+        let begun = Instant::now();
+        loop {
+            let said = server.run(sql);
+            if said.rows == rows && !said.messages.contains("ERROR") {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{}{}", said.rows, said.messages);
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// The zone's process number.
