@@ -39,6 +39,8 @@ pub enum Op {
     /// Called. A value in clear, `n` bytes of binary form in the data area from `b`, kind `flags`, into the ephemeral `r`. Needs the ticket's
     /// right to declassify. Answers with the FID.
     Classify = 21,
+    /// Posted. As [`Op::Intake`] into the ephemeral `r`. The envelope must stay in the data area until something called later has answered.
+    Accept = 22,
 
     // ---- computing ----
     /// Posted. Function `n` of [`crate::function`] on `a`, `b` (FIDs, or a plain number where the function takes one) into `r`. A third argument
@@ -194,6 +196,7 @@ impl Op {
             self,
             Self::StatementEnd
                 | Self::Inserted
+                | Self::Accept
                 | Self::Compute
                 | Self::Third
                 | Self::Accumulate

@@ -114,6 +114,16 @@ impl Owner {
     ///
     /// When it does not begin to serve.
     pub fn start_zone(&mut self) {
+        self.start_zone_with(64);
+    }
+
+    /// As [`Self::start_zone`], with `memory` MB for values; more than that is paged.
+    ///
+    /// # Panics
+    ///
+    /// When it does not begin to serve.
+    pub fn start_zone_with(&mut self, memory: u32) {
+        let memory = memory.to_string();
         let (state, socket, key) = (self.path("zone"), self.zone_socket(), self.path("zone.key"));
         let arguments = [
             OsStr::new("zone"),
@@ -126,7 +136,7 @@ impl Owner {
             OsStr::new("--key-file"),
             key.as_os_str(),
             OsStr::new("--memory"),
-            OsStr::new("64"),
+            OsStr::new(&memory),
         ];
         self.zone = Some(self.start(&arguments, "zone.log", &socket));
     }
