@@ -125,6 +125,11 @@ pub enum Op {
 
 macro_rules! numbered {
     ($($op:ident),* $(,)?) => {
+        // Does not compile while an operation is not in the list.
+        const _: fn(Op) = |op| match op {
+            $(Op::$op => (),)*
+        };
+
         impl Op {
             /// Every operation.
             pub const ALL: &[Self] = &[$(Self::$op),*];
@@ -152,6 +157,7 @@ numbered!(
     Inserted,
     Declassify,
     Classify,
+    Accept,
     Compute,
     Third,
     Test,

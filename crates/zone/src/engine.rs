@@ -168,10 +168,7 @@ impl Zone {
             && let Ok(ring) = self.ground.rings.get_mut(ring)
         {
             ring.fault.get_or_insert(fault);
-            let makes = matches!(
-                op,
-                Op::Accept | Op::Compute | Op::Accumulate | Op::Combine
-            );
+            let makes = matches!(op, Op::Accept | Op::Compute | Op::Accumulate | Op::Combine);
             if let Some(fid) = strongroom_format::columns::Fid::from_bits(descriptor.r)
                 && makes
             {
