@@ -114,15 +114,16 @@ impl Owner {
     ///
     /// When it does not begin to serve.
     pub fn start_zone(&mut self) {
-        self.start_zone_with(&[]);
+        self.start_zone_with(64, &[]);
     }
 
-    /// As [`Self::start_zone`], with further options.
+    /// As [`Self::start_zone`], with `memory` MB for values, more than which is paged, and with further options.
     ///
     /// # Panics
     ///
     /// When it does not begin to serve.
-    pub fn start_zone_with(&mut self, options: &[&str]) {
+    pub fn start_zone_with(&mut self, memory: u32, options: &[&str]) {
+        let memory = memory.to_string();
         let (state, socket, key) = (self.path("zone"), self.zone_socket(), self.path("zone.key"));
         let mut arguments = vec![
             OsStr::new("zone"),
@@ -135,7 +136,7 @@ impl Owner {
             OsStr::new("--key-file"),
             key.as_os_str(),
             OsStr::new("--memory"),
-            OsStr::new("64"),
+            OsStr::new(&memory),
         ];
         arguments.extend(options.iter().map(OsStr::new));
         self.zone = Some(self.start(&arguments, "zone.log", &socket));
@@ -264,6 +265,12 @@ impl Owner {
         let mut command = self.command();
         command.arg("columns").stdin(Stdio::null());
         command
+    }
+
+    /// The proxy's socket.
+    #[must_use]
+    pub fn proxy_listener(&self) -> PathBuf {
+        self.path("proxy").join(".s.PGSQL.5432")
     }
 
     /// Runs SQL through the proxy.
