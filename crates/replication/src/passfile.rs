@@ -146,7 +146,7 @@ mod tests {
             user: "u",
         };
         assert!(matches!(look(&path, &wanted), Found::Nothing));
-        fs::copy("/dev/null", &path).expect("a file");
+        fs::File::create(&path).expect("a file");
         fs::OpenOptions::new()
             .append(true)
             .open(&path)
