@@ -65,7 +65,7 @@ pub enum ManifestChecksums {
 pub struct BackupOptions {
     /// Stands in the backup's `backup_label`.
     pub label: String,
-    /// Events of progress, and sizes of the tablespaces, which cost the server a look at all files first.
+    /// Sizes of the tablespaces, which cost the server a look at all files first. Progress is told in any case.
     pub progress: bool,
     /// When the checkpoint is done.
     pub checkpoint: Checkpoint,
