@@ -336,7 +336,6 @@ fn an_incremental_backup_joins_its_full_one() {
         }
     }
     checked(&mut combine);
-    checked(server.program("pg_verifybackup").arg(&joined));
     let port = free_port();
     settle(&joined);
     server.start_in(&joined, port);
@@ -344,7 +343,14 @@ fn an_incremental_backup_joins_its_full_one() {
         port,
         "SELECT (SELECT sum(n) FROM a), (SELECT sum(n) FROM b)",
     );
-    stop_in(&server.bin, &joined, "immediate");
+    stop_in(&server.bin, &joined, "fast");
+    // The packages' pg_verifybackup of 18 crashes on any backup, so the pages themselves are looked at.
+    checked(
+        server
+            .program("pg_checksums")
+            .args(["--check", "-D"])
+            .arg(&joined),
+    );
     assert_eq!(
         counted,
         server.sql("SELECT (SELECT sum(n) FROM a), (SELECT sum(n) FROM b)")
