@@ -1,6 +1,10 @@
 //! Goal: a base backup over this crate is the server's cluster, whole, and anything less is an error. Method: real servers;
 //! archives unpacked by tar(1), checked by `pg_verifybackup`, started; servers killed and stopped in the middle.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::unwrap_in_result,
+    reason = "a test that panics has failed"
+)]
 
 mod support;
 

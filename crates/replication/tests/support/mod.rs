@@ -4,6 +4,7 @@
 //! `STRONGROOM_TEST_PG_BIN` names the directory of the binaries; else the newest below /usr/lib/postgresql is taken.
 #![expect(
     clippy::unwrap_used,
+    clippy::unwrap_in_result,
     reason = "what a test cannot set up, it cannot test"
 )]
 #![allow(
