@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::error::{Error, Result, ServerError};
 use crate::reply::{self, Reply, Row};
 use crate::tls;
-use crate::transport::{Socket, Transport};
+use crate::transport::{FAREWELL, Socket, Transport};
 use crate::wire::{Patience, Wire};
 
 /// Largest result of a command, in bytes.
@@ -28,8 +28,8 @@ const PARAMETERS_MAX: usize = 256;
 /// The oldest version that speaks the forms of `BASE_BACKUP` that are used here.
 const OLDEST: u32 = 15;
 
-/// How long a farewell may take.
-const FAREWELL: Duration = Duration::from_millis(100);
+/// Messages that are looked through for the reason of a connection's end.
+const LAST_WORDS_MAX: usize = 10_000;
 
 /// What a server says beside its answers: a warning, mostly.
 pub type Notice = ServerError;
@@ -219,11 +219,26 @@ impl Connection {
 
     /// Sends what is in the output buffer.
     pub(crate) fn flush(&mut self, during: &'static str) -> Result<()> {
-        let sent = self.wire.send(self.silence, during);
-        if sent.is_err() {
-            self.state = State::GivenUp;
+        match self.wire.send(self.silence, during) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.state = State::GivenUp;
+                Err(self.last_words(error))
+            }
         }
-        sent
+    }
+
+    /// Why the server ended the connection, if it said so before and it can still be read; else the error itself.
+    fn last_words(&mut self, error: Error) -> Error {
+        let patience = Patience::Silence(Some(FAREWELL));
+        for _ in 0..LAST_WORDS_MAX {
+            match self.reply_in_time(patience, "its end was being read") {
+                Ok(Some(_)) => {}
+                Err(said @ Error::Server(_)) => return said,
+                Ok(None) | Err(_) => break,
+            }
+        }
+        error
     }
 
     /// The next message of the command that is being carried out. Any error gives the connection up.

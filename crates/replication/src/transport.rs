@@ -31,6 +31,9 @@ pub(crate) enum Socket {
     Local(UnixStream),
 }
 
+/// How long a farewell may take.
+pub(crate) const FAREWELL: Duration = Duration::from_millis(100);
+
 /// `SSLRequest`: length, and the number that stands in the place of a version.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xD2, 0x16, 0x2F];
 
@@ -272,7 +275,11 @@ impl Transport {
 
     /// Says farewell to the peer, if it listens.
     pub(crate) fn close(&mut self) {
-        if let Under::Tls(secured) = &mut self.under {
+        // A peer that does not listen does not hold the end up.
+        let told = self.socket().write_at_most(Some(FAREWELL));
+        if let Under::Tls(secured) = &mut self.under
+            && told.is_ok()
+        {
             secured.client.send_close_notify();
             // A peer that is gone needs no farewell.
             drop(secured.send());

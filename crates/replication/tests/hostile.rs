@@ -183,14 +183,14 @@ fn a_whole_backup_is_what_was_sent() {
     assert!(connection.is_ready());
     let notices = connection.take_notices();
     assert_eq!(notices.len(), 1);
-    assert_eq!(notices.first().unwrap().message, "careful");
+    assert_eq!(notices[0].message, "careful");
 }
 
 #[test]
 fn a_stream_cut_anywhere_ends_early() {
     let whole = [startup(), backup()].concat();
     for length in 0..whole.len() {
-        let cut = whole.get(..length).unwrap().to_vec();
+        let cut = whole[..length].to_vec();
         match whole_run(cut) {
             Err(Error::EndedEarly(_)) => {}
             other => unreachable!("{length} of {} bytes: {other:?}", whole.len()),
@@ -199,14 +199,14 @@ fn a_stream_cut_anywhere_ends_early() {
     whole_run(whole).unwrap();
 }
 
-#[test]
-fn a_part_that_is_missing_or_misplaced_is_an_error() {
+/// Backups that are not whole, each in one way.
+fn wrong_backups() -> Vec<(&'static str, Vec<u8>)> {
     let archives = archives();
     let begin = begin_of_backup();
     let (all, man, end) = (archives.concat(), manifest(), end_of_backup());
-    let base_only = archives.get(4..).unwrap().concat();
+    let base_only = archives[4..].concat();
     let no_end_row = [message(b'c', b""), complete(), ready()].concat();
-    let cases: Vec<(&str, Vec<u8>)> = vec![
+    vec![
         ("no manifest", [&begin[..], &all, &end].concat()),
         ("no archive", [&begin[..], &man, &end].concat()),
         (
@@ -263,8 +263,12 @@ fn a_part_that_is_missing_or_misplaced_is_an_error() {
             ]
             .concat(),
         ),
-    ];
-    for (name, bytes) in cases {
+    ]
+}
+
+#[test]
+fn a_part_that_is_missing_or_misplaced_is_an_error() {
+    for (name, bytes) in wrong_backups() {
         let mut connection = open(&bytes);
         match take(&mut connection) {
             Err(Error::Protocol(_)) => {}
@@ -342,6 +346,14 @@ fn a_length_is_believed_only_as_far_as_it_goes() {
     assert!(held.windows(long.len()).any(|part| part == long));
 }
 
+#[test]
+fn a_connection_can_be_given_to_a_thread() {
+    const fn goes<T: Send>() {}
+    goes::<Connection>();
+    goes::<Config>();
+    goes::<Error>();
+}
+
 /// Numbers that are the same in each run.
 struct Random(u64);
 
@@ -374,8 +386,8 @@ fn changed_bytes_never_make_it_panic_or_wait() {
         for _ in 0..=random.below(4) {
             let at = random.below(bytes.len());
             match random.below(3) {
-                0 => *bytes.get_mut(at).unwrap() ^= 1 << random.below(8),
-                1 => *bytes.get_mut(at).unwrap() = u8::try_from(random.below(256)).unwrap(),
+                0 => bytes[at] ^= 1 << random.below(8),
+                1 => bytes[at] = u8::try_from(random.below(256)).unwrap(),
                 _ => bytes.truncate(at.max(1)),
             }
         }
@@ -465,7 +477,7 @@ fn the_log_has_no_gaps_and_ends_in_its_own_way() {
     assert!(connection.is_ready());
     let whole = [startup(), stream_of_log()].concat();
     for length in 0..whole.len() {
-        let cut = whole.get(..length).unwrap().to_vec();
+        let cut = whole[..length].to_vec();
         let result = whole_log(cut);
         assert!(
             matches!(result, Err(Error::EndedEarly(_))),
@@ -531,15 +543,15 @@ fn only_what_was_received_can_be_confirmed() {
     assert_eq!(stream.confirmed(), at(0x103, 0x102));
     // Half a message is not the end of waiting, and not lost.
     let rest = log(0x103, b"defg");
-    peer.write_all(rest.get(..9).unwrap()).unwrap();
+    peer.write_all(&rest[..9]).unwrap();
     assert_eq!(
         stream.next(Duration::from_millis(50)).unwrap(),
         WalEvent::Idle
     );
-    peer.write_all(rest.get(9..).unwrap()).unwrap();
+    peer.write_all(&rest[9..]).unwrap();
     match stream.next(Duration::from_secs(5)).unwrap() {
         WalEvent::Data { start, bytes, .. } => {
-            assert_eq!((start, bytes), (Lsn(0x103), &b"defg"[..]))
+            assert_eq!((start, bytes), (Lsn(0x103), &b"defg"[..]));
         }
         other => unreachable!("{other:?}"),
     }
@@ -608,14 +620,14 @@ fn another_thread_can_end_the_wait() {
 fn scram_ends_with_the_servers_proof_or_not_at_all() {
     let sasl = message(b'R', &[&[0, 0, 0, 10][..], b"SCRAM-SHA-256\0\0"].concat());
     let accepted = message(b'R', &[0, 0, 0, 0]);
-    let ready = startup().get(accepted.len()..).unwrap().to_vec();
+    let ready = startup()[accepted.len()..].to_vec();
     let mut first = vec![0, 0, 0, 11];
     first.extend(b"r=notours,s=QSXCR+Q6sek8bf92,i=4096");
     let first = message(b'R', &first);
     let last = message(b'R', &[&[0, 0, 0, 12][..], b"v=AAAA"].concat());
     let cases = [
         [sasl.clone(), accepted.clone(), ready.clone()].concat(),
-        [sasl.clone(), first, accepted.clone(), ready.clone()].concat(),
+        [sasl.clone(), first, accepted, ready.clone()].concat(),
         [message(b'R', &[&[0, 0, 0, 10][..], b"OTHER\0\0"].concat())].concat(),
         [message(
             b'R',

@@ -218,6 +218,30 @@ fn a_busy_receiver_is_kept_and_a_silent_one_is_not() {
 }
 
 #[test]
+fn a_server_that_ended_the_connection_is_heard_though_we_were_writing() {
+    let room = Room::new();
+    let server = Server::started(&room, &installed(), "");
+    let mut connection = server.connect();
+    let from = connection.identify_system().unwrap().position;
+    let mut stream = streaming(&mut connection, None, from, 1);
+    server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_replication");
+    until("the sender has ended", || {
+        server.sql("SELECT count(*) FROM pg_stat_replication") == "0"
+    });
+    let mut ended = None;
+    for _ in 0..20 {
+        if let Err(error) = stream.keep_alive() {
+            ended = Some(error);
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let error = ended.unwrap();
+    assert_eq!(error.sqlstate(), Some("57P01"), "{error}");
+    assert!(matches!(stream.keep_alive(), Err(Error::GivenUp)));
+}
+
+#[test]
 fn a_shutdown_is_told_apart_from_a_kill() {
     let room = Room::new();
     let server = Server::started(&room, &installed(), "");
