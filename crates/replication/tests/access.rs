@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use strongroom_replication::{BackupOptions, Connection, Error};
-use support::{Room, Server, checked, config, give, installed, take};
+use support::{Room, Server, checked, config, give, installed, take, verify};
 
 /// What a certificate is like.
 struct Made<'a> {
@@ -247,13 +247,12 @@ fn certificates_are_checked_as_far_as_was_asked_for() {
     let taken = take(&mut connection, &options, &into).unwrap();
     let data = room.at("restored");
     support::unpack(&room, &into, &taken, &data);
-    checked(server.program("pg_verifybackup").arg(&data));
+    verify(&server, &data);
 }
 
-#[test]
-fn the_client_is_who_it_says_it_is() {
-    let room = Room::new();
-    make(&room, &AUTHORITY);
+/// A server and a client with certificates of one authority, and the settings to trust it.
+fn signed_server(room: &Room) -> (Server<'_>, String) {
+    make(room, &AUTHORITY);
     let signed = |name| Made {
         name,
         names: "DNS:localhost",
@@ -261,11 +260,16 @@ fn the_client_is_who_it_says_it_is() {
         key: "ec",
         ..AUTHORITY
     };
-    make(&room, &signed("server"));
-    make(&room, &signed("certified"));
-    let server = served(&room, "server");
-    let secured = format!("sslmode=verify-full {}", root(&room, "authority"));
+    make(room, &signed("server"));
+    make(room, &signed("certified"));
+    let secured = format!("sslmode=verify-full {}", root(room, "authority"));
+    (served(room, "server"), secured)
+}
 
+#[test]
+fn the_client_is_who_it_says_it_is() {
+    let room = Room::new();
+    let (server, secured) = signed_server(&room);
     let wrong = is_authentication(open(
         &server,
         &format!("user=scram {secured} password='wrong pw'"),
@@ -310,7 +314,12 @@ fn the_client_is_who_it_says_it_is() {
         );
         Connection::open(&config(&local).unwrap()).unwrap();
     }
+}
 
+#[test]
+fn certificates_and_password_files_let_clients_in() {
+    let room = Room::new();
+    let (server, secured) = signed_server(&room);
     // By certificate, and not with a key that others can read.
     let identity = |key: &Path| {
         format!(

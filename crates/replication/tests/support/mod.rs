@@ -295,6 +295,20 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
+/// `pg_verifybackup`, where it runs: the one of some packages does not.
+#[expect(
+    clippy::print_stderr,
+    reason = "what a test leaves out is for whoever runs it"
+)]
+pub(crate) fn verify(server: &Server<'_>, data: &Path) {
+    let told = server.program("pg_verifybackup").arg("--version").output();
+    if told.unwrap().status.success() {
+        checked(server.program("pg_verifybackup").arg(data));
+    } else {
+        eprintln!("left out: this pg_verifybackup does not run");
+    }
+}
+
 /// Makes an unpacked backup ready for a start: its map of tablespaces has the original's places, and the links to the
 /// restored ones are there already.
 pub(crate) fn settle(data: &Path) {
