@@ -29,9 +29,12 @@ deps-test: deps-postgres
 build: deps
 	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-shield-preload
 
+COLUMNS := $(abspath $(TARGET)/columns)
 demo: deps-postgres build
+	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
+	DESTDIR=$(COLUMNS) pg/columns/install
 	$(CARGO) build --locked --release -p strongroom-benches --bin strongroom-tour
-	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-tour
+	STRONGROOM_BIN=$(TARGET)/release/strongroom STRONGROOM_COLUMNS=$(COLUMNS) $(TARGET)/release/strongroom-tour
 
 test: deps-test
 	$(CARGO) build --locked --release -p strongroom-sqlite-ext -p strongroom-shield-preload -p strongroom-cli

@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code::{self, Class, Code};
-use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, redo};
+use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, record, redo, tpm};
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, convert, stream};
 use strongroom_format::{FORMAT_VERSION, aad, header, journal, keyring, postgres, slot, sqlite};
@@ -32,6 +32,7 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("chain_layout", manifest::chain_layout::FIELDS),
     layout("envelope_layout", envelope::envelope_layout::FIELDS),
     layout("extent_layout", manifest::extent_layout::FIELDS),
+    layout("kept_key_layout", manifest::kept_key_layout::FIELDS),
     layout("log_frame_layout", log::log_frame_layout::FIELDS),
     layout(
         "manifest_body_layout",
@@ -41,6 +42,8 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("column_key_layout", manifest::column_key_layout::FIELDS),
     layout("partition_layout", manifest::partition_layout::FIELDS),
     layout("quarantine_layout", manifest::quarantine_layout::FIELDS),
+    layout("record_call_layout", record::record_call_layout::FIELDS),
+    layout("record_piece_layout", record::record_piece_layout::FIELDS),
     layout("redo_freed_layout", redo::redo_freed_layout::FIELDS),
     layout("redo_layout", redo::redo_layout::FIELDS),
     layout("redo_link_layout", redo::redo_link_layout::FIELDS),
@@ -95,21 +98,32 @@ fn constants() -> BTreeMap<&'static str, String> {
     let number = |value: usize| value.to_string();
     let long = |value: u64| value.to_string();
     let mut constants = BTreeMap::from([
+        ("ANSWER_SECONDS", long(tpm::ANSWER_SECONDS)),
+        ("PCRS", tpm::PCRS.to_string()),
         ("BLOCK", postgres::BLOCK.to_string()),
         ("BLOCK_SLOTS", block::BLOCK_SLOTS.to_string()),
         ("BLOCK_UNIT", long(block::BLOCK_UNIT)),
+        ("ENVELOPE_LABEL", envelope::ENVELOPE_LABEL.to_owned()),
+        (
+            "ENVELOPE_SALT_USES",
+            envelope::ENVELOPE_SALT_USES.to_string(),
+        ),
         ("ENVELOPE_OVERHEAD", number(envelope::ENVELOPE_OVERHEAD)),
         ("ENVELOPE_PAD", number(envelope::ENVELOPE_PAD)),
         ("ENVELOPE_VERSION", envelope::ENVELOPE_VERSION.to_string()),
         ("EXTENTS", fid::EXTENTS.to_string()),
         ("EXTENT_BLOCKS", block::EXTENT_BLOCKS.to_string()),
         ("EXTENT_RESERVE", manifest::EXTENT_RESERVE.to_string()),
+        ("RESTORE_STRIDE", manifest::RESTORE_STRIDE.to_string()),
         ("EXTENT_SLOTS", fid::EXTENT_SLOTS.to_string()),
         ("INLINE_MAX", number(block::INLINE_MAX)),
         ("LOG_MAGIC", spaced_hex(&log::LOG_MAGIC)),
         ("MANIFEST_MAGIC", spaced_hex(&manifest::MANIFEST_MAGIC)),
         ("MANIFEST_VERSION", manifest::MANIFEST_VERSION.to_string()),
         ("PARTITIONS", fid::PARTITIONS.to_string()),
+        ("RECORD_MAGIC", spaced_hex(&record::RECORD_MAGIC)),
+        ("RECORD_MAX", long(record::RECORD_MAX)),
+        ("RECORD_PIECE_MAX", number(record::RECORD_PIECE_MAX)),
         ("REDO_MAX", number(redo::REDO_MAX)),
         ("REDO_VERSION", redo::REDO_VERSION.to_string()),
         ("VALUE_MAX", number(block::VALUE_MAX)),
@@ -400,9 +414,11 @@ fn labels_are_those_of_the_code() {
         .collect();
     assert_eq!(stated, coded, "left: docs/spec/header.md");
     assert!(coded.len() > 5);
-    // Labels of keys that no object has: those of the channel.
+    // Labels of keys that no object has: those of the channel and of envelopes.
     let channel = read("crates/format/src/columns/channel.rs");
-    let agreed = between(&channel, "\"strongroom/v1/", "\"");
+    let envelope = read("crates/format/src/columns/envelope.rs");
+    let mut agreed = between(&channel, "\"strongroom/v1/", "\"");
+    agreed.extend(between(&envelope, "\"strongroom/v1/", "\""));
     assert!(agreed.len() > 3 && agreed.is_disjoint(&coded));
     for (page, text) in files("docs/spec", "md") {
         let used = between(&text, "strongroom/v1/", "\n").into_iter();

@@ -33,6 +33,12 @@ pub enum Op {
     Promote = 18,
     /// Posted. The redo record with sequence number `a` is in the host's log.
     Inserted = 19,
+    /// Called. The value `a`, kind `flags`, in clear: its binary form in the data area from `b`; answers with its length. Needs the
+    /// ticket's right to declassify.
+    Declassify = 20,
+    /// Called. A value in clear, `n` bytes of binary form in the data area from `b`, kind `flags`, into the ephemeral `r`. Needs the ticket's
+    /// right to declassify. Answers with the FID.
+    Classify = 21,
 
     // ---- computing ----
     /// Posted. Function `n` of [`crate::function`] on `a`, `b` (FIDs, or a plain number where the function takes one) into `r`. A third argument
@@ -44,15 +50,18 @@ pub enum Op {
     Test = 34,
     /// Called. Compares `a` with `b`, kind `flags`: answers -1, 0, 1.
     Compare = 35,
-    /// Called. Compares `n` FIDs in the data area (8 bytes each) with `a`, kind `flags`: writes one byte (0, 1, 2 for less, equal, greater) for each
-    /// from the beginning of the data area's answer half.
+    /// Called. Compares `n` FIDs in the data area (8 bytes each) with `a`, kind `flags`; with flag [`flag::PAIRS`] `n` pairs of FIDs, the first of
+    /// each with the second. Writes one byte (0, 1, 2 for less, equal, greater) for each from the beginning of the data area's answer half.
     CompareMany = 36,
     /// Called. The equality token of `a`, kind `flags`, under the statement's key.
     Token = 37,
-    /// Called. Tokens of `n` FIDs in the data area, in place.
+    /// Called. Tokens of `n` FIDs in the data area, 16 bytes each, from the beginning of the answer half; the first 8 are what [`Op::Token`] gives.
     TokenMany = 38,
     /// Called. Sorts `n` FIDs in the data area, kind `flags`: each is replaced by its dense rank.
     RankMany = 39,
+    /// Called. Function `n` of two arguments that gives a truth, its first argument each of `r` FIDs in the data area, its second `a`: writes one
+    /// byte (0, 1; 2 where it fails) for each from the beginning of the answer half.
+    TestMany = 40,
 
     // ---- aggregates ----
     /// Posted. Adds value `b` to the accumulator `r`, an ephemeral, that is made when it is not there: aggregate `n`, kind
@@ -65,11 +74,14 @@ pub enum Op {
 
     // ---- partitions ----
     /// Called. The partition of the relation in the data area ([`crate::layout::relation_layout`], then `n` columns of
-    /// [`crate::layout::column_layout`]): found, or made. Answers with its number; flag [`flag::NEW`] allows making.
+    /// [`crate::layout::column_layout`]): found, or made. Answers with its number, in `aux` how many values it has (at most 2^32 - 1);
+    /// flag [`flag::NEW`] allows making.
     Partition = 64,
-    /// Called. The transaction that dropped or truncated partition `a` has committed: it goes, and its key with it.
+    /// Called. The transaction that dropped or truncated partition `a` has committed: it goes, and its key with it. `aux`: the length of
+    /// the redo record that stands at `b`.
     Drop = 65,
-    /// Called. Partition `a` now belongs to the relation in the data area (CLUSTER, VACUUM FULL, SET TABLESPACE).
+    /// Called. Partition `a` now belongs to the relation in the data area (CLUSTER, VACUUM FULL, SET TABLESPACE). `aux` as
+    /// [`Op::Drop`].
     Rehome = 66,
     /// Posted. The blocks of `n` FIDs' places are about to be read: `a` the first, `b` the last.
     Prefetch = 67,
@@ -77,22 +89,29 @@ pub enum Op {
     // ---- the host's log ----
     /// Called. A redo record of `n` bytes in the data area, found in the host's log at position `a`.
     Replay = 80,
-    /// Called. Everything up to position `a` of the host's log was replayed: permanent values may be used.
+    /// Called. Everything up to position `a` of the host's log was replayed, by this ring: permanent values may be used. With
+    /// [`flag::FOLLOWS`] they may be read, and more is to come.
     Replayed = 81,
     /// Called. Makes the store durable up to position `a`; answers with the position that the log may be cut before.
     Checkpoint = 82,
-    /// Called. Answers with the position from which the log has to be replayed; flags bit 0 of the answer's `aux`: replay is needed.
+    /// Called. Answers with the position from which the log has to be replayed. `aux`: bit 0 when replay is needed, bit 1 when the zone
+    /// follows a log that goes on. The ring that asked reads the log to the zone from then on.
     Position = 83,
+    /// Called, first on every connection. The host's server is in the life `a`, a random number that it draws whenever its memory is made anew; nothing
+    /// of this life is in its log before position `b`. What earlier lives had in memory only may be lost.
+    Life = 84,
 
     // ---- reclamation ----
-    /// Called. Begins marking in partition `a`, 0 for all: values given out from now on are not swept. Answers with the number of the sweep.
+    /// Called. Begins marking in partition `a`: values given out or stored again from now on are not swept. Answers with the number of
+    /// the sweep.
     MarkBegin = 96,
     /// Called. Marks `n` FIDs in the data area.
     Mark = 97,
-    /// Called. Unmarked values below the watermark go to quarantine, some thousand at a time; answers with their number. `aux`: the
-    /// length of the redo record that stands at `b`, and bit 31 while there is more to be done.
+    /// Called. Values of partition `a` that this ring has not marked go to quarantine, some thousand at a time; answers with their number.
+    /// `aux`: the length of the redo record that stands at `b`, and bit 31 while there is more to be done.
     Sweep = 98,
-    /// Called. Values in quarantine since sweep `a` or before are freed, some thousand at a time; answers as [`Op::Sweep`].
+    /// Called. Values of partition `n` that are in quarantine since sweep `a` or before are freed, some thousand at a time; answers as
+    /// [`Op::Sweep`].
     Free = 99,
 
     // ---- sessions ----
@@ -102,6 +121,8 @@ pub enum Op {
     Message = 113,
     /// Called. Status as JSON in the data area: counts, no values. Answers with its length.
     Status = 114,
+    /// Called. Everything that this ring asks from now on is recorded, under the name of `n` bytes in the data area; 0: not any more.
+    Record = 115,
 }
 
 macro_rules! numbered {
@@ -131,6 +152,8 @@ numbered!(
     Output,
     Promote,
     Inserted,
+    Declassify,
+    Classify,
     Compute,
     Third,
     Test,
@@ -139,6 +162,7 @@ numbered!(
     Token,
     TokenMany,
     RankMany,
+    TestMany,
     Accumulate,
     Final,
     Combine,
@@ -150,6 +174,7 @@ numbered!(
     Replayed,
     Checkpoint,
     Position,
+    Life,
     MarkBegin,
     Mark,
     Sweep,
@@ -157,6 +182,7 @@ numbered!(
     Attest,
     Message,
     Status,
+    Record,
 );
 
 impl Op {
@@ -188,6 +214,10 @@ pub mod flag {
     pub const LITERAL: u16 = 1 << 8;
     /// [`super::Op::Partition`]: make it when it is not there.
     pub const NEW: u16 = 1 << 9;
+    /// [`super::Op::CompareMany`]: pairs.
+    pub const PAIRS: u16 = 1 << 11;
     /// [`super::Op::Promote`]: the relation is not logged (UNLOGGED, temporary): no redo record.
     pub const UNLOGGED: u16 = 1 << 10;
+    /// [`super::Op::Replayed`]: the host is a replica, whose log goes on.
+    pub const FOLLOWS: u16 = 1 << 11;
 }

@@ -11,16 +11,22 @@ mod compute;
 mod functions;
 mod ground;
 mod log;
+mod plain;
 mod promote;
 mod rings;
 mod session;
+mod status;
 mod values;
 
+use std::time::{Duration, Instant};
+
+use strongroom_keyring::Error;
 use strongroom_rpc::function::Aggregate;
 use strongroom_rpc::{Answer, Area, Descriptor, Fault, Handler, Op, Peer};
 use strongroom_values::{Buf, Out};
 use zeroize::Zeroize as _;
 
+use crate::record::Recorder;
 use crate::session::attest::Attester;
 use crate::session::channel::Channel;
 use crate::session::{ColumnKeys, Session};
@@ -38,7 +44,22 @@ pub struct Zone {
     functions: Functions,
     hands: Hands,
     users: Vec<u32>,
+    recorder: Recorder,
+    /// The life of the host's server, as its backends say.
+    life: Option<u64>,
+    trouble: Trouble,
+    /// The ring that reads the host's log to the zone.
+    reader: Option<u16>,
 }
+
+/// Whom the zone tells why its store failed, and what was told last.
+struct Trouble {
+    tell: Box<dyn FnMut(&Error) + Send>,
+    last: Option<(u16, Instant)>,
+}
+
+/// The same trouble is told again after this time.
+const TROUBLE_PAUSE: Duration = Duration::from_secs(10);
 
 /// Memory that is used again for each operation; values in it are wiped.
 struct Hands {
@@ -80,14 +101,18 @@ impl Drop for Hands {
 }
 
 impl Zone {
-    /// A zone on this store. Only processes of `users` are served.
+    /// A zone on this store, with the column keys that the store keeps. Only processes of `users` are served.
     #[must_use]
     pub fn new(
         store: Store,
-        keys: ColumnKeys,
+        mut keys: ColumnKeys,
         attester: Box<dyn Attester>,
         users: Vec<u32>,
     ) -> Self {
+        for (id, key) in store.kept_keys() {
+            // One that there is no locked memory for is missing until its client brings it again.
+            let _taken = key.try_clone().map(|key| keys.take(*id, key));
+        }
         Self {
             ground: Ground::new(store),
             channel: Channel::default(),
@@ -96,13 +121,60 @@ impl Zone {
             functions: Functions::new(),
             hands: Hands::new(),
             users,
+            recorder: Recorder::default(),
+            life: None,
+            trouble: Trouble {
+                tell: Box::new(|_| {}),
+                last: None,
+            },
+            reader: None,
         }
+    }
+
+    /// Lets backends have records made in `directory`, which exists, under this key.
+    #[must_use]
+    pub fn recording(
+        mut self,
+        directory: std::path::PathBuf,
+        opener: strongroom_keyring::Opener,
+    ) -> Self {
+        self.recorder = Recorder::at(directory, opener);
+        self
+    }
+
+    /// Has `tell` told why the store failed, when it does: rings learn of a fault only. No value is in it.
+    pub fn tell_trouble(&mut self, tell: impl FnMut(&Error) + Send + 'static) {
+        self.trouble.tell = Box::new(tell);
+    }
+
+    /// Makes the store durable, at the position of the host's log where it is: the next start has less to replay.
+    ///
+    /// # Errors
+    /// Those of [`Store::checkpoint`].
+    pub fn checkpoint(&mut self) -> Result<(), Error> {
+        let position = self.ground.store.position();
+        self.ground.store.checkpoint(position).map(drop)
     }
 
     /// Random number of this start.
     #[must_use]
     pub fn incarnation(&self) -> [u8; 16] {
         self.ground.store.identity().1
+    }
+
+    /// Carries an operation out, whether or not somebody waits for it.
+    fn either(&mut self, arena: u16, op: Op, descriptor: &Descriptor, area: &Area) -> Answer {
+        if op.is_posted() {
+            self.posted(arena, op, descriptor);
+            return Answer::default();
+        }
+        let answer = self.called(arena, op, descriptor, area);
+        answer.unwrap_or_else(|fault| {
+            if let Some(error) = self.ground.store.take_trouble() {
+                self.trouble.told(&error);
+            }
+            Answer::fault(fault)
+        })
     }
 
     /// Carries an operation out that nobody waits for.
@@ -158,24 +230,29 @@ impl Zone {
             Op::Intake => self.intake(ring, descriptor, area),
             Op::Output => self.output(ring, descriptor, area),
             Op::Promote => self.promote(ring, descriptor, area),
+            Op::Declassify => self.declassify(ring, descriptor, area),
+            Op::Classify => self.classify(ring, descriptor, area),
             Op::Test => self.test(ring, descriptor, third),
+            Op::TestMany => self.test_many(ring, descriptor, area),
             Op::Compare => self.compare(ring, descriptor),
             Op::CompareMany => self.compare_many(ring, descriptor, area),
             Op::Token => self.token(ring, descriptor),
             Op::TokenMany => self.token_many(ring, descriptor, area),
             Op::RankMany => self.rank_many(ring, descriptor, area),
             Op::Final => self.finish(ring, descriptor),
-            Op::Partition => self.partition(ring, descriptor, area),
-            Op::Drop => self.drop_partition(ring, descriptor.a),
-            Op::Rehome => self.rehome(ring, descriptor, area),
-            Op::Position => return self.position(),
-            Op::Replay | Op::Replayed | Op::Checkpoint => self.log(op, descriptor, area),
+            Op::Partition => return self.partition(ring, descriptor, area),
+            Op::Drop => return self.drop_partition(ring, descriptor, area),
+            Op::Rehome => return self.rehome(ring, descriptor, area),
+            Op::Position => return self.position(ring),
+            Op::Life => self.life(descriptor),
+            Op::Replay | Op::Replayed | Op::Checkpoint => self.log(ring, op, descriptor, area),
             Op::MarkBegin | Op::Mark | Op::Sweep | Op::Free => {
                 return self.reclaim(ring, op, descriptor, area);
             }
             Op::Attest => self.attest(descriptor, area),
             Op::Message => self.message(ring, descriptor, area),
             Op::Status => self.status(descriptor, area),
+            Op::Record => self.record(ring, descriptor, area),
             _ => Err(Fault::BadRequest),
         };
         value.map(Answer::of)
@@ -212,6 +289,17 @@ impl Zone {
     }
 }
 
+impl Trouble {
+    fn told(&mut self, error: &Error) {
+        let number = error.code().number;
+        let known = |(last, at): (u16, Instant)| last == number && at.elapsed() < TROUBLE_PAUSE;
+        if !self.last.is_some_and(known) {
+            (self.tell)(error);
+            self.last = Some((number, Instant::now()));
+        }
+    }
+}
+
 /// Operations that have nothing to do with the statement's values: a fault of those does not keep them from being carried out.
 const fn is_apart(op: Op) -> bool {
     matches!(
@@ -222,9 +310,11 @@ const fn is_apart(op: Op) -> bool {
             | Op::Replayed
             | Op::Checkpoint
             | Op::Position
+            | Op::Life
             | Op::Attest
             | Op::Message
             | Op::Status
+            | Op::Record
     )
 }
 
@@ -237,7 +327,9 @@ impl Handler for Zone {
     }
 
     fn closed(&mut self, arena: u16) {
+        self.reader = self.reader.filter(|reader| *reader != arena);
         self.tell_computed(arena);
+        self.recorder.end(arena);
         if let Some(session) = self.ground.close(arena) {
             self.channel.end(&session);
         }
@@ -247,12 +339,19 @@ impl Handler for Zone {
         let Some(op) = Op::from_number(descriptor.op) else {
             return Answer::fault(Fault::BadRequest);
         };
-        if op.is_posted() {
-            self.posted(arena, op, descriptor);
-            return Answer::default();
+        if self.recorder.forbids(arena, op) {
+            return Answer::fault(Fault::NotRecorded);
         }
-        let answer = self.called(arena, op, descriptor, area);
-        answer.unwrap_or_else(Answer::fault)
+        let input = self.recorder.input(arena, op, descriptor, area);
+        let answer = self.either(arena, op, descriptor, area);
+        if let Some(input) = input {
+            self.recorder
+                .take(arena, (op, descriptor), input, &answer, area);
+        }
+        if !op.is_posted() && self.recorder.has_failed(arena) {
+            return Answer::fault(Fault::NotRecorded);
+        }
+        answer
     }
 
     fn idle(&mut self) {

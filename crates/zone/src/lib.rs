@@ -4,7 +4,9 @@
 mod arena;
 pub mod engine;
 mod policy;
+pub mod record;
 pub mod sandbox;
 pub mod serve;
 pub mod session;
 pub mod store;
+pub mod tpm;

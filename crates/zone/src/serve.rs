@@ -9,7 +9,7 @@ use std::path::Path;
 use strongroom_rpc::{Server, Stopper};
 
 use crate::engine::Zone;
-use crate::sandbox::{self, Sandbox};
+use crate::sandbox::{self, Closed, Sandbox};
 
 /// A zone that listens.
 pub struct Serving {
@@ -33,13 +33,18 @@ impl Serving {
         self.server.stopper()
     }
 
-    /// Closes the sandbox, if there is one, and serves until it is stopped. Gives the zone back; checkpoints are the host's to ask for.
+    /// Closes the sandbox, if there is one, tells what it could close, and serves until it is stopped. Gives the zone back: whoever stops
+    /// it in order ends with [`Zone::checkpoint`].
     ///
     /// # Errors
-    /// When the sandbox cannot be closed; of the kernel.
-    pub fn run(mut self, sandbox: Option<&Sandbox>) -> io::Result<Zone> {
+    /// When the sandbox cannot be closed; `told`'s; of the kernel.
+    pub fn run(
+        mut self,
+        sandbox: Option<&Sandbox>,
+        told: impl FnOnce(Closed) -> io::Result<()>,
+    ) -> io::Result<Zone> {
         if let Some(sandbox) = sandbox {
-            sandbox::close(sandbox)?;
+            told(sandbox::close(sandbox)?)?;
         }
         self.server.run(&mut self.zone)?;
         Ok(self.zone)

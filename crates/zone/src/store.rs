@@ -2,12 +2,13 @@
 //!
 //! Its five operations are those of the published design: [`Store::put`], [`Store::get`], [`Store::delete`], [`Store::flush_log`],
 //! [`Store::recover`]. The log is the host's: what `flush_log` gives, the host keeps, and gives back to `recover` after a start.
-//! Invariants S1 to S5, L1 to L5, F1 to F4 are in docs/internals/columns.md, the bytes in docs/spec/columns.md.
+//! Invariants S1 to S7, L1 to L7, F1 to F4 are in docs/internals/columns.md, the bytes in docs/spec/columns.md.
 //!
 //! Operations that a ring asks for answer with a [`Fault`]; what lies behind it, for the zone's log, is in [`Store::take_trouble`].
 //! Must not: know what a value means, who may see it, or anything of PostgreSQL but the three numbers of a relation's files.
 
 mod anchor;
+mod census;
 mod checkpoint;
 mod column_keys;
 mod files;
@@ -30,7 +31,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use strongroom_crypto::{CryptoError, GcmKey};
+use strongroom_crypto::{CryptoError, GcmKey, SecretKey};
 use strongroom_format::code::{self, Code};
 use strongroom_format::columns::block::VALUE_MAX;
 use strongroom_format::columns::redo::Relation;
@@ -39,7 +40,9 @@ use strongroom_keyring::Error;
 use strongroom_rpc::Fault;
 use strongroom_values::Value;
 
-pub use anchor::{Anchor, FileAnchor};
+pub use anchor::{Anchor, FileAnchor, TpmAnchor};
+pub use census::Census;
+pub use column_keys::Binding;
 pub use files::{ANCHOR_NAME, BLOCKS_NAME, Directory, Files, HEADER_NAME, LOG_NAME, MANIFEST_NAME};
 pub use log::{LogFile, LogStorage};
 pub use open::{Options, create, open};
@@ -79,6 +82,8 @@ pub struct Status {
     pub limit: u64,
     /// Bytes of the block file.
     pub disk: u64,
+    /// Values, garbage that was not freed yet included.
+    pub values: u64,
     /// Values in quarantine.
     pub quarantine: usize,
     /// The position that the last checkpoint has made durable.
@@ -117,8 +122,11 @@ pub struct Store {
     stamp: u64,
     block_version: u64,
     floor: u32,
+    /// Keys of bound columns.
+    kept: BTreeMap<[u8; 16], SecretKey>,
     sweep: u64,
-    sweeping: Option<reclaim::Cursor>,
+    /// Partitions in which marks are collected, and the ring that does.
+    marking: BTreeMap<u16, u32>,
     /// FID bits, and the sweep that found it.
     quarantine: BTreeMap<u64, u64>,
     counter: u64,
@@ -133,6 +141,8 @@ pub struct Store {
     rings: Rings,
     chains: recover::Chains,
     recovering: bool,
+    /// The log goes on, and is another's: values are read, and none is given out.
+    following: bool,
     trouble: Option<Error>,
 }
 
@@ -227,7 +237,7 @@ impl Store {
         kind: Kind,
         value: Value<'_>,
     ) -> Result<Fid, Fault> {
-        self.admit()?;
+        self.admit_change()?;
         self.make_room()?;
         self.put_logged(ring, partition, column, kind, value)
     }
@@ -251,6 +261,10 @@ impl Store {
             mapped: self.space.memory.mapped(),
             limit: self.limit,
             disk: self.places.end(),
+            values: self
+                .numbered()
+                .map(|(_, partition)| partition.values())
+                .sum(),
             quarantine: self.quarantine.len(),
             position: self.position,
             counter: self.counter,
@@ -266,6 +280,16 @@ impl Store {
     /// Refuses while the host's log is not replayed (L4).
     fn admit(&self) -> Result<(), Fault> {
         if self.recovering {
+            Err(Fault::Recovering)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Refuses to change anything while that is for the log to do.
+    fn admit_change(&self) -> Result<(), Fault> {
+        self.admit()?;
+        if self.following {
             Err(Fault::Recovering)
         } else {
             Ok(())
@@ -415,7 +439,7 @@ impl Store {
     }
 
     /// Remembers an error and gives the fault that the ring is told.
-    fn report(&mut self, error: Error) -> Fault {
+    pub(crate) fn report(&mut self, error: Error) -> Fault {
         let fault = fault_of(error.code());
         self.trouble = Some(error);
         fault

@@ -6,21 +6,29 @@
 //! let a panic or a fault of the zone become more than ERROR.
 
 mod admin;
+mod ahead;
 mod am;
 mod analyze;
 mod call;
 mod catalog;
+mod clear;
 mod compare;
 mod compute;
+mod conversion;
 mod ddl;
 mod fault;
 mod follower;
+mod life;
 mod lifecycle;
+mod mark;
+mod memo;
 mod partition;
 mod promote;
 mod rows;
 mod settings;
+mod shared;
 mod statement;
+mod sweep;
 mod values;
 mod zone;
 
@@ -39,10 +47,13 @@ pub extern "C-unwind" fn _PG_init() {
                 .raise();
         }
         settings::define();
+        shared::install();
+        life::install();
         catalog::watch();
         statement::install();
         lifecycle::install();
         ddl::install();
         follower::register();
+        sweep::register();
     });
 }

@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_int, c_void};
 use pgrx::pg_sys;
 
 use crate::call::{guarded, outside};
-use crate::{lifecycle, zone};
+use crate::{ahead, lifecycle, shared, zone};
 
 thread_local! {
     /// Depth of executor runs and utility commands.
@@ -83,8 +83,10 @@ pub(crate) fn is_running() -> bool {
 /// Ends the statement if it is over.
 pub(crate) fn end_if_over() {
     if is_over() {
+        ahead::forget_answers();
         zone::end_statement();
         zone::forget_loss();
+        shared::idle();
     }
 }
 
@@ -93,6 +95,7 @@ struct Level(&'static std::thread::LocalKey<Cell<u32>>);
 
 impl Level {
     fn enter(of: &'static std::thread::LocalKey<Cell<u32>>) -> Self {
+        shared::busy();
         of.set(of.get() + 1);
         Self(of)
     }
@@ -198,6 +201,7 @@ fn stay_alive(context: pg_sys::MemoryContext) {
         });
         pg_sys::MemoryContextRegisterResetCallback(context, callback);
     }
+    shared::busy();
     ALIVE.set(ALIVE.get() + 1);
 }
 
@@ -276,6 +280,7 @@ fn context_name() -> &'static CStr {
 
 /// At a transaction's end.
 pub(crate) fn transaction_ended() {
+    ahead::forget_scans();
     end_if_over();
     lifecycle::forget();
 }

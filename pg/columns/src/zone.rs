@@ -14,7 +14,7 @@ use strongroom_rpc::{AREA_SIZE, Answer, Descriptor};
 use strongroom_rpc::{Broken, Host, Interrupted};
 use strongroom_rpc::{Fault, Op};
 
-use crate::{fault, settings, statement};
+use crate::{fault, life, settings, statement};
 
 /// How long the end of a transaction waits for the zone.
 const END_LIMIT: Duration = Duration::from_secs(2);
@@ -34,6 +34,8 @@ pub(crate) struct Link {
     group: Option<(u16, u64)>,
     /// The zone was found alive since the last statement's end.
     verified: bool,
+    /// Name of the record that the zone makes.
+    record: Vec<u8>,
 }
 
 thread_local! {
@@ -48,7 +50,7 @@ thread_local! {
 
 /// Asks for interrupts, as `CHECK_FOR_INTERRUPTS` does. May unwind; the ring stays usable. At a transaction's end it does not, and
 /// lets the wait go on for a while only.
-fn check() -> Result<(), Interrupted> {
+pub(crate) fn check() -> Result<(), Interrupted> {
     if let Some(until) = UNTIL.get() {
         return if Instant::now() < until {
             Ok(())
@@ -83,7 +85,10 @@ pub(crate) fn with<R>(work: impl FnOnce(&mut Link) -> Result<R, Broken>) -> R {
         if slot.is_none() {
             *slot = Some(connect());
         }
-        let result = slot.as_mut().map_or(Err(Broken::Lost), work);
+        let result = slot.as_mut().map_or(Err(Broken::Lost), |link| {
+            link.tell_record()?;
+            work(link)
+        });
         if result.as_ref().is_err_and(|broken| *broken == Broken::Lost) {
             *slot = None;
             LOST.set(true);
@@ -91,6 +96,20 @@ pub(crate) fn with<R>(work: impl FnOnce(&mut Link) -> Result<R, Broken>) -> R {
         result
     });
     done.unwrap_or_else(|broken| fault::broken(broken))
+}
+
+/// As [`with`], over this connection only: with a zone that was started meanwhile it is an error.
+pub(crate) fn with_same<R>(
+    connection: u32,
+    work: impl FnOnce(&mut Link) -> Result<R, Broken>,
+) -> R {
+    with(|link| {
+        if CONNECTIONS.get() == connection {
+            work(link)
+        } else {
+            Err(Broken::Lost)
+        }
+    })
 }
 
 /// Does something with the zone if there is a connection that is not in use; neither waits nor raises.
@@ -109,9 +128,19 @@ fn quietly(work: impl FnOnce(&mut Link) -> Result<(), Broken>) {
 /// Tells the zone something at a transaction's end. It never raises and waits for a while only; what the zone does not hear of stays
 /// as garbage.
 pub(crate) fn at_end(work: impl FnOnce(&mut Link) -> Result<(), Broken>) {
-    UNTIL.set(Instant::now().checked_add(END_LIMIT));
-    quietly(work);
-    UNTIL.set(None);
+    ending(|| quietly(work));
+}
+
+/// Does everything that a transaction's end has for the zone under one limit of time: interrupts are held meanwhile.
+pub(crate) fn ending(work: impl FnOnce()) {
+    let outermost = UNTIL.get().is_none();
+    if outermost {
+        UNTIL.set(Instant::now().checked_add(END_LIMIT));
+    }
+    work();
+    if outermost {
+        UNTIL.set(None);
+    }
 }
 
 /// Whether there is a connection, or one can be made. Says nothing when there is none to be had.
@@ -123,7 +152,12 @@ pub(crate) fn is_there() -> bool {
 /// Makes a connection, if one is to be had.
 fn attempt() -> bool {
     let made = settings::zone().map(|path| Host::connect(&path, CONNECT_LIMIT, check));
-    let Some(Ok(host)) = made else { return false };
+    let Some(Ok(mut host)) = made else {
+        return false;
+    };
+    if life::tell(&mut host).is_err() {
+        return false;
+    }
     LINK.with(|cell| {
         let Ok(mut slot) = cell.try_borrow_mut() else {
             return false;
@@ -161,10 +195,13 @@ fn connect() -> Link {
             .hint("Set strongroom.zone to the path of the zone's socket.")
             .raise()
     };
-    let host = match Host::connect(&path, CONNECT_LIMIT, check) {
+    let mut host = match Host::connect(&path, CONNECT_LIMIT, check) {
         Ok(host) => host,
         Err(error) => fault::unconnected(&error),
     };
+    if let Err(broken) = life::tell(&mut host) {
+        fault::broken(broken);
+    }
     let mut link = Link::new(host);
     // SAFETY: reads the number of this worker.
     if unsafe { pg_sys::ParallelWorkerNumber } >= 0
@@ -241,7 +278,13 @@ impl Link {
             time_zone: std::ptr::null_mut(),
             group: None,
             verified: true,
+            record: Vec::new(),
         }
+    }
+
+    /// The zone's incarnation.
+    pub(crate) const fn incarnation(&self) -> [u8; 16] {
+        *self.host.incarnation()
     }
 
     /// Whether the zone lives; asked once for each statement.
@@ -310,6 +353,21 @@ impl Link {
         Ok(())
     }
 
+    /// Tells the zone what record to make, unless it knows.
+    fn tell_record(&mut self) -> Result<(), Broken> {
+        let name = settings::record();
+        if name == self.record {
+            return Ok(());
+        }
+        let n = self.write(0, name)?;
+        self.call(Descriptor {
+            n,
+            ..Descriptor::of(Op::Record)
+        })?;
+        self.record = name.to_vec();
+        Ok(())
+    }
+
     /// Opens an envelope: the identifier of its value.
     pub(crate) fn intake(
         &mut self,
@@ -348,6 +406,29 @@ impl Link {
         envelope
             .map(<[u8]>::to_vec)
             .ok_or(Broken::Fault(Fault::BadRequest))
+    }
+
+    /// A value in clear: its binary form.
+    pub(crate) fn declassify(&mut self, kind: Kind, fid: u64) -> Result<Vec<u8>, Broken> {
+        let answer = self.call(Descriptor {
+            flags: u16::from(kind.number()),
+            a: fid,
+            ..Descriptor::of(Op::Declassify)
+        })?;
+        self.read(0, usize::try_from(answer.value).unwrap_or(usize::MAX))
+    }
+
+    /// The identifier of a value that is given in clear, in its binary form.
+    pub(crate) fn classify(&mut self, kind: Kind, bytes: &[u8]) -> Result<u64, Broken> {
+        let n = self.write(0, bytes)?;
+        let r = self.fresh()?;
+        let answer = self.call(Descriptor {
+            flags: u16::from(kind.number()),
+            n,
+            r,
+            ..Descriptor::of(Op::Classify)
+        })?;
+        Ok(answer.value)
     }
 
     /// Sends bytes and gets the bytes that replace them.

@@ -1,8 +1,9 @@
 //! The manifest of the zone's store: which blocks make up the last checkpoint, and where they are.
 //!
-//! A head in clear, then one sealed body: counts, partitions with their extents and blocks, chains, the quarantine.
+//! A head in clear, then one sealed body: counts, partitions with their extents and blocks, chains, the quarantine, column keys.
 //! Specified in docs/spec/columns.md. Must not: seal anything.
 
+use super::envelope::Lineage;
 use super::fid::{EXTENTS, Fid, PARTITIONS};
 use super::kind::Kind;
 use super::redo::Relation;
@@ -16,6 +17,8 @@ pub const MANIFEST_MAGIC: [u8; 8] = *b"SRZMANIF";
 pub const MANIFEST_VERSION: u16 = 1;
 /// Extents that are reserved ahead of the last one in use, in each partition.
 pub const EXTENT_RESERVE: u32 = 64;
+/// Extents that a store which was restored on purpose leaves out, in each partition.
+pub const RESTORE_STRIDE: u32 = 65_536;
 
 layout! {
     /// Layout of a manifest's head; LENGTH sealed bytes follow.
@@ -41,7 +44,7 @@ layout! {
         FLOOR @ 32, 4;
         PARTITIONS @ 36, 4;
         CHAINS @ 40, 4;
-        RESERVED @ 44, 4;
+        KEYS @ 44, 4;
         QUARANTINE @ 48, 8;
     }
 }
@@ -66,9 +69,18 @@ layout! {
 
 layout! {
     /// Layout of a column's key in a manifest, behind its partition.
-    column_key_layout, 18, {
+    column_key_layout, 26, {
         COLUMN @ 0, 2;
         KEY_ID @ 2, 16;
+        LINEAGE @ 18, 8;
+    }
+}
+
+layout! {
+    /// Layout of a column key that the store keeps.
+    kept_key_layout, 48, {
+        KEY_ID @ 0, 16;
+        KEY @ 16, 32;
     }
 }
 
@@ -86,11 +98,12 @@ layout! {
 
 layout! {
     /// Layout of a block's whereabouts.
-    block_layout, 36, {
+    block_layout, 38, {
         PLACE @ 0, 8;
         LENGTH @ 8, 4;
         VERSION @ 12, 8;
         TAG @ 20, 16;
+        VALUES @ 36, 2;
     }
 }
 
@@ -194,6 +207,8 @@ pub struct ManifestBody {
     pub partitions: u32,
     /// How many chains follow.
     pub chains: u32,
+    /// How many column keys follow.
+    pub keys: u32,
     /// How many values in quarantine follow.
     pub quarantine: u64,
 }
@@ -211,10 +226,10 @@ impl ManifestBody {
             floor: u32_at(body, at::FLOOR)?,
             partitions: u32_at(body, at::PARTITIONS)?,
             chains: u32_at(body, at::CHAINS)?,
+            keys: u32_at(body, at::KEYS)?,
             quarantine: u64_at(body, at::QUARANTINE)?,
         };
-        let sound =
-            found.floor <= EXTENTS && found.partitions < PARTITIONS && zero_at(body, at::RESERVED);
+        let sound = found.floor <= EXTENTS && found.partitions < PARTITIONS;
         let rest = body.get(manifest_body_layout::SIZE..)?;
         sound.then_some((found, rest))
     }
@@ -236,6 +251,7 @@ impl ManifestBody {
             put(&mut out, at::FLOOR, &self.floor.to_le_bytes()),
             put(&mut out, at::PARTITIONS, &self.partitions.to_le_bytes()),
             put(&mut out, at::CHAINS, &self.chains.to_le_bytes()),
+            put(&mut out, at::KEYS, &self.keys.to_le_bytes()),
             put(&mut out, at::QUARANTINE, &self.quarantine.to_le_bytes()),
         ];
         assert!(fields.iter().all(Option::is_some), "manifest body layout");
@@ -329,6 +345,8 @@ pub struct ColumnKeyEntry {
     pub column: u16,
     /// Id of the column key.
     pub key_id: [u8; 16],
+    /// The column's lineage.
+    pub lineage: Lineage,
 }
 
 impl ColumnKeyEntry {
@@ -338,8 +356,10 @@ impl ColumnKeyEntry {
         let found = Self {
             column: u16_at(rest, column_key_layout::COLUMN)?,
             key_id: array(rest, column_key_layout::KEY_ID)?,
+            lineage: Lineage::of(u64_at(rest, column_key_layout::LINEAGE)?),
         };
-        Some((found, rest.get(column_key_layout::SIZE..)?))
+        let rest = rest.get(column_key_layout::SIZE..)?;
+        found.lineage.is_column().then_some((found, rest))
     }
 
     /// Its bytes.
@@ -353,6 +373,11 @@ impl ColumnKeyEntry {
                 &self.column.to_le_bytes(),
             ),
             put(&mut out, column_key_layout::KEY_ID, &self.key_id),
+            put(
+                &mut out,
+                column_key_layout::LINEAGE,
+                &self.lineage.number().to_le_bytes(),
+            ),
         ];
         assert!(fields.iter().all(Option::is_some), "column key layout");
         out
@@ -422,6 +447,8 @@ pub struct BlockEntry {
     pub version: u64,
     /// GCM's tag.
     pub tag: [u8; 16],
+    /// How many of its slots have a value.
+    pub values: u16,
 }
 
 impl BlockEntry {
@@ -434,12 +461,12 @@ impl BlockEntry {
             length: u32_at(rest, at::LENGTH)?,
             version: u64_at(rest, at::VERSION)?,
             tag: array(rest, at::TAG)?,
+            values: u16_at(rest, at::VALUES)?,
         };
+        let sound = found.place.is_multiple_of(super::block::BLOCK_UNIT)
+            && u32::from(found.values) <= super::block::BLOCK_SLOTS;
         let rest = rest.get(block_layout::SIZE..)?;
-        found
-            .place
-            .is_multiple_of(super::block::BLOCK_UNIT)
-            .then_some((found, rest))
+        sound.then_some((found, rest))
     }
 
     /// Its bytes.
@@ -452,6 +479,7 @@ impl BlockEntry {
             put(&mut out, at::LENGTH, &self.length.to_le_bytes()),
             put(&mut out, at::VERSION, &self.version.to_le_bytes()),
             put(&mut out, at::TAG, &self.tag),
+            put(&mut out, at::VALUES, &self.values.to_le_bytes()),
         ];
         assert!(fields.iter().all(Option::is_some), "block layout");
         out
@@ -536,6 +564,25 @@ impl QuarantineEntry {
         ];
         assert!(fields.iter().all(Option::is_some), "quarantine layout");
         out
+    }
+}
+
+/// A column key that the store keeps, where it stands in a body. A secret: there is no `Debug`, and no copy is made here.
+pub struct KeptKey<'a> {
+    /// Its id.
+    pub id: [u8; 16],
+    /// The key.
+    pub key: &'a [u8; 32],
+}
+
+impl<'a> KeptKey<'a> {
+    /// Reads it, and what follows.
+    #[must_use]
+    pub fn parse(rest: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let (entry, rest) = rest.split_at_checked(kept_key_layout::SIZE)?;
+        let (id, key) = entry.split_first_chunk()?;
+        let key = key.as_array()?;
+        Some((Self { id: *id, key }, rest))
     }
 }
 

@@ -3,10 +3,10 @@
 //! Must not: do anything that is not the store's.
 
 use strongroom_format::columns::Fid;
+use strongroom_rpc::op::flag;
 use strongroom_rpc::{Answer, Area, Descriptor, Fault, Op};
 
 use super::{Zone, copy_bytes, copy_words, len_of, offset_of};
-use crate::store::fault_of;
 
 /// Values that one step of a sweep, or of freeing, looks for: some milliseconds, in which nobody else is served.
 const STEP: u32 = 4096;
@@ -29,38 +29,83 @@ impl Zone {
         Ok(())
     }
 
-    /// [`Op::Position`].
-    pub(super) fn position(&self) -> Result<Answer, Fault> {
+    /// [`Op::Position`]. Who asks while there is a log to be read is who reads it, from there: nobody else's records are taken.
+    pub(super) fn position(&mut self, ring: u16) -> Result<Answer, Fault> {
         let store = &self.ground.store;
+        let state = u32::from(store.is_recovering()) | u32::from(store.is_following()) << 1;
+        if state != 0
+            && self
+                .reader
+                .is_none_or(|reader| self.ground.rings.get(reader).is_err())
+        {
+            self.reader = Some(ring);
+        }
         Ok(Answer {
-            aux: u32::from(store.is_recovering()),
+            aux: state,
             ..Answer::of(store.position())
         })
+    }
+
+    /// [`Op::Life`]. The end of the log of the life before may be lost with the records in it that rings said were inserted: chains that
+    /// name them, openings and bindings that stand nowhere else. After a checkpoint no record of this life needs them (L2).
+    pub(super) fn life(&mut self, descriptor: &Descriptor) -> Result<u64, Fault> {
+        let (life, store) = (Some(descriptor.a), &mut self.ground.store);
+        // A store that is recovering ends that with a checkpoint, and its rings with it begin chains of their own.
+        if self.life != life && !store.is_recovering() {
+            let done = store.checkpoint(descriptor.b);
+            done.map_err(|error| store.report(error))?;
+        }
+        self.life = life;
+        Ok(0)
     }
 
     /// [`Op::Replay`], [`Op::Replayed`], [`Op::Checkpoint`].
     pub(super) fn log(
         &mut self,
+        ring: u16,
         op: Op,
         descriptor: &Descriptor,
         area: &Area,
     ) -> Result<u64, Fault> {
+        let reads = self.reader == Some(ring);
         let store = &mut self.ground.store;
-        let failed = |error: strongroom_keyring::Error| fault_of(error.code());
+        let position = descriptor.a;
+        // A host that was started anew, or never was told that the zone was, has read nothing to this incarnation.
+        if store.is_recovering() && !reads {
+            return Err(Fault::Recovering);
+        }
         match op {
             Op::Replay => {
+                let open = store.is_recovering() || store.is_following();
+                if !open || !reads {
+                    return Err(Fault::BadRequest);
+                }
                 copy_bytes(area, descriptor, len_of(descriptor)?, &mut self.hands.bytes)?;
-                store.recover(&self.hands.bytes, descriptor.a)?;
-                Ok(0)
+                store.recover(&self.hands.bytes, position)?;
+                return Ok(0);
+            }
+            _ if position < store.position() => return Err(Fault::BadRequest),
+            Op::Replayed if descriptor.flags & flag::FOLLOWS != 0 => {
+                if store.is_recovering() {
+                    let done = store.follow(position);
+                    done.map_err(|error| store.report(error))?;
+                }
             }
             Op::Replayed => {
-                if store.is_recovering() {
-                    store.recovered(descriptor.a).map_err(failed)?;
+                if store.is_recovering() || store.is_following() {
+                    let done = store.recovered(position);
+                    done.map_err(|error| store.report(error))?;
+                    self.reader = None;
                 }
-                Ok(store.position())
             }
-            _ => store.checkpoint(descriptor.a).map_err(failed),
+            // Its blocks are what the records up to its position have made, and no more of them is known yet.
+            _ if store.is_recovering() => return Err(Fault::Recovering),
+            _ => {
+                let done = store.checkpoint(position);
+                done.map_err(|error| store.report(error))?;
+            }
         }
+        Ok(store.position())
     }
 
     /// [`Op::MarkBegin`], [`Op::Mark`], [`Op::Sweep`], [`Op::Free`].
@@ -75,8 +120,8 @@ impl Zone {
         match op {
             Op::MarkBegin => {
                 let partition = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
-                let partition = (partition != 0).then_some(partition);
-                Ok(Answer::of(self.ground.store.mark_begin(partition)?))
+                let number = self.ground.store.mark_begin(Some(chain), partition)?;
+                Ok(Answer::of(number))
             }
             Op::Mark => {
                 copy_words(area, descriptor, &mut self.hands.words)?;
@@ -90,19 +135,23 @@ impl Zone {
                 Ok(Answer::of(fids.len() as u64))
             }
             Op::Sweep => {
-                let swept = self.ground.store.sweep(Some(chain), u64::from(STEP))?;
+                let partition = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
+                let limit = u64::from(STEP);
+                let swept = self.ground.store.sweep(Some(chain), partition, limit)?;
                 self.flush(chain, descriptor, area, swept.found, !swept.done)
             }
             _ => {
                 let limit = usize::try_from(STEP).map_err(|_| Fault::BadRequest)?;
-                let freed = self.ground.store.free(Some(chain), descriptor.a, limit)?;
+                let partition = u16::try_from(descriptor.n).map_err(|_| Fault::PartitionUnknown)?;
+                let store = &mut self.ground.store;
+                let freed = store.free(Some(chain), partition, descriptor.a, limit)?;
                 self.flush(chain, descriptor, area, freed, freed != 0)
             }
         }
     }
 
     /// Puts the redo record of what was done into the data area, and answers with the count.
-    fn flush(
+    pub(super) fn flush(
         &mut self,
         chain: u32,
         descriptor: &Descriptor,

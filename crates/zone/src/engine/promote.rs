@@ -1,20 +1,21 @@
 //! Ephemerals become permanent; partitions and whose they are.
 //!
 //! Invariants: a column's key is bound when its first value is stored, and never changes (the binding is the store's, and in its
-//! log); X1 is checked here again: a value of the target's own partition keeps its identifier, and must be of that column.
-//! Must not: promote a value that the policy was not asked for.
+//! log); X1: a value of the target's own partition and column keeps its identifier, every other one is copied. Must not: promote a
+//! value that the policy was not asked for.
 
+use strongroom_crypto::fill_random;
 use strongroom_format::columns::redo::Relation;
-use strongroom_format::columns::{Fid, Kind};
+use strongroom_format::columns::{Fid, Kind, Lineage};
 use strongroom_format::layout::{Field, array};
 use strongroom_rpc::layout::{promote_layout, relation_layout};
 use strongroom_rpc::op::flag;
-use strongroom_rpc::{Area, Descriptor, Fault};
+use strongroom_rpc::{Answer, Area, Descriptor, Fault};
 
 use super::batch::Batch;
 use super::{Zone, copy_bytes, len_of, offset_of};
 use crate::policy;
-use crate::store::{Promotion, Source};
+use crate::store::{Promotion, Record, Source};
 
 /// One value to be promoted, as it stands in the data area.
 struct Wanted {
@@ -51,9 +52,44 @@ impl Zone {
         let wanted: Option<Vec<Wanted>> =
             records.iter().map(|record| Wanted::parse(record)).collect();
         let wanted = wanted.ok_or(Fault::BadRequest)?;
+        // A value of a statement only.
+        if wanted.iter().any(|one| one.kind == Kind::Interval) {
+            return Err(Fault::KindMismatch);
+        }
+        let mut bound = Vec::new();
+        let promoted = self.promote_wanted(ring, partition, descriptor, &wanted, &mut bound);
+        if promoted.is_err() {
+            for column in bound {
+                self.ground.store.unbind(partition, column);
+            }
+        }
+        let (record, fids) = promoted?;
+        let offset = offset_of(descriptor)?;
+        let (records, _) = self.hands.bytes.as_chunks_mut::<{ promote_layout::SIZE }>();
+        for (record, fid) in records.iter_mut().zip(&fids) {
+            set(record, promote_layout::FID, &fid.bits().to_le_bytes())?;
+        }
+        if let Some(record) = &record {
+            self.hands.bytes.extend_from_slice(&record.bytes);
+        }
+        // A record that does not fit is one that nobody inserts: its values are orphans, and the batch has to be smaller.
+        area.write(offset, &self.hands.bytes)
+            .ok_or(Fault::StringTooLong)?;
+        Ok(record.map_or(0, |record| record.bytes.len() as u64))
+    }
+
+    /// Promotes what was read from the data area. Columns that it binds are in `bound`, whatever comes of it.
+    fn promote_wanted(
+        &mut self,
+        ring: u16,
+        partition: u16,
+        descriptor: &Descriptor,
+        wanted: &[Wanted],
+        bound: &mut Vec<u16>,
+    ) -> Result<(Option<Record>, Vec<Fid>), Fault> {
         let mut values = Batch::new(wanted.len());
-        for one in &wanted {
-            self.collect(ring, partition, one, &mut values)?;
+        for one in wanted {
+            self.collect(ring, partition, one, &mut values, bound)?;
         }
         let mut items = Vec::with_capacity(wanted.len());
         for (at, one) in wanted.iter().enumerate() {
@@ -75,19 +111,7 @@ impl Zone {
             .ground
             .store
             .promote(chain, partition, &items, logged, &mut fids)?;
-        drop(items);
-        let offset = offset_of(descriptor)?;
-        let (records, _) = self.hands.bytes.as_chunks_mut::<{ promote_layout::SIZE }>();
-        for (record, fid) in records.iter_mut().zip(&fids) {
-            set(record, promote_layout::FID, &fid.bits().to_le_bytes())?;
-        }
-        if let Some(record) = &record {
-            self.hands.bytes.extend_from_slice(&record.bytes);
-        }
-        // A record that does not fit is one that nobody inserts: its values are orphans, and the batch has to be smaller.
-        area.write(offset, &self.hands.bytes)
-            .ok_or(Fault::StringTooLong)?;
-        Ok(record.map_or(0, |record| record.bytes.len() as u64))
+        Ok((record, fids))
     }
 
     /// Checks one value and copies it, and binds its column if it is the column's first.
@@ -97,6 +121,7 @@ impl Zone {
         partition: u16,
         one: &Wanted,
         values: &mut Batch,
+        made: &mut Vec<u16>,
     ) -> Result<(), Fault> {
         let [each, ..] = &mut self.hands.args;
         let loaded = self.ground.load_of(ring, one.fid, one.kind, each)?;
@@ -104,19 +129,15 @@ impl Zone {
         if loaded.place == Some((partition, one.column)) {
             return Ok(());
         }
-        if loaded.place.is_some_and(|(of, _)| of == partition) {
-            return Err(Fault::ColumnMismatch);
-        }
-        let bound = self.ground.store.column_key(partition, one.column);
+        let bound = self.ground.store.binding(partition, one.column);
         let state = self.ground.rings.get(ring)?;
         let scope = state.arena.scopes.get(loaded.scope)?;
         let session = Self::session(&mut self.channel, state);
-        let key = policy::store(session, scope, bound)?;
+        let to = policy::store(session, scope, bound, lineage)?;
         if bound.is_none() {
-            if !self.keys.has(&key) {
-                return Err(Fault::NoColumnKey);
-            }
-            self.ground.store.bind(partition, one.column, key)?;
+            let secret = self.keys.key(&to.key).ok_or(Fault::NoColumnKey)?;
+            self.ground.store.bind(partition, one.column, to, secret)?;
+            made.push(one.column);
         }
         Ok(())
     }
@@ -127,30 +148,36 @@ impl Zone {
         ring: u16,
         descriptor: &Descriptor,
         area: &Area,
-    ) -> Result<u64, Fault> {
+    ) -> Result<Answer, Fault> {
         let relation = self.relation(descriptor, area)?;
+        let chain = self.ground.chain(ring)?;
         let store = &mut self.ground.store;
         if store.is_recovering() {
             return Err(Fault::Recovering);
         }
-        let known = store.partition_of(relation);
-        match known {
-            Some(number) => Ok(u64::from(number)),
-            None if descriptor.flags & flag::NEW == 0 => Err(Fault::PartitionUnknown),
-            None => {
-                let chain = self.ground.chain(ring)?;
-                let number = self.ground.store.open_partition(Some(chain), relation)?;
-                Ok(u64::from(number))
-            }
-        }
+        let number = match store.partition_of(relation) {
+            Some(number) => number,
+            None if descriptor.flags & flag::NEW == 0 => return Err(Fault::PartitionUnknown),
+            None => store.open_partition(Some(chain), relation)?,
+        };
+        let values = self.ground.store.values_of(number);
+        Ok(Answer {
+            aux: u32::try_from(values).unwrap_or(u32::MAX),
+            ..Answer::of(u64::from(number))
+        })
     }
 
     /// [`strongroom_rpc::Op::Drop`].
-    pub(super) fn drop_partition(&mut self, ring: u16, number: u64) -> Result<u64, Fault> {
-        let number = u16::try_from(number).map_err(|_| Fault::PartitionUnknown)?;
+    pub(super) fn drop_partition(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<Answer, Fault> {
+        let number = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
         let chain = self.ground.chain(ring)?;
         self.ground.store.drop_partition(Some(chain), number)?;
-        Ok(0)
+        self.flush(chain, descriptor, area, 0, false)
     }
 
     /// [`strongroom_rpc::Op::Rehome`].
@@ -159,12 +186,12 @@ impl Zone {
         ring: u16,
         descriptor: &Descriptor,
         area: &Area,
-    ) -> Result<u64, Fault> {
+    ) -> Result<Answer, Fault> {
         let relation = self.relation(descriptor, area)?;
         let number = u16::try_from(descriptor.a).map_err(|_| Fault::PartitionUnknown)?;
         let chain = self.ground.chain(ring)?;
         self.ground.store.rehome(Some(chain), number, relation)?;
-        Ok(0)
+        self.flush(chain, descriptor, area, 0, false)
     }
 
     fn relation(&mut self, descriptor: &Descriptor, area: &Area) -> Result<Relation, Fault> {
@@ -188,4 +215,11 @@ fn set(record: &mut [u8], field: Field, bytes: &[u8]) -> Result<(), Fault> {
     let place = record.get_mut(field.offset..end).ok_or(Fault::BadRequest)?;
     place.copy_from_slice(bytes);
     Ok(())
+}
+
+/// A lineage for a column that has none.
+fn lineage() -> Result<Lineage, Fault> {
+    let mut random = [0; 8];
+    fill_random(&mut random).map_err(|_| Fault::OutOfMemory)?;
+    Ok(Lineage::of_column(u64::from_le_bytes(random)))
 }

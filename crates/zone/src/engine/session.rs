@@ -1,4 +1,4 @@
-//! Sessions, parallel groups, the time zone, the status.
+//! Sessions, parallel groups, the time zone.
 //!
 //! Must not: know what a message says; tell a value.
 
@@ -78,39 +78,39 @@ impl Zone {
             }
         }
         self.ground.rings.get_mut(ring)?.session = answer.session;
+        self.keep_keys();
         reply(descriptor, area, &answer.message)
     }
 
-    /// [`strongroom_rpc::Op::Status`].
-    pub(super) fn status(&self, descriptor: &Descriptor, area: &Area) -> Result<u64, Fault> {
-        let store = self.ground.store.status();
-        let (mut rings, mut values, mut literals, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
-        for ring in self.ground.rings.all() {
-            let (more_values, more_literals, more_bytes) = ring.arena.size();
-            rings += 1;
-            values += more_values;
-            literals += more_literals;
-            bytes += more_bytes;
+    /// [`strongroom_rpc::Op::Record`].
+    pub(super) fn record(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<u64, Fault> {
+        let len = len_of(descriptor)?;
+        if len > NAME_MAX {
+            return Err(Fault::NotRecorded);
         }
-        let sessions = self.channel.sessions().count();
-        let keys = self.keys.ids().count();
-        let text = format!(
-            "{{\"rings\":{rings},\"sessions\":{sessions},\"keys\":{keys},\
-             \"ephemerals\":{{\"values\":{values},\"literals\":{literals},\"bytes\":{bytes}}},\
-             \"store\":{{\"partitions\":{},\"resident\":{},\"mapped\":{},\"limit\":{},\"disk\":{},\
-             \"quarantine\":{},\"position\":{},\"counter\":{},\"locked\":{},\"recovering\":{}}}}}",
-            store.partitions,
-            store.resident,
-            store.mapped,
-            store.limit,
-            store.disk,
-            store.quarantine,
-            store.position,
-            store.counter,
-            store.locked,
-            store.recovering,
-        );
-        reply(descriptor, area, text.as_bytes())
+        copy_bytes(area, descriptor, len, &mut self.hands.bytes)?;
+        if len == 0 {
+            self.recorder.end(ring);
+        } else {
+            self.recorder.begin(ring, &self.hands.bytes)?;
+        }
+        Ok(0)
+    }
+
+    /// Has the store keep the keys of bound columns that it lacks: it may be one that was restored, or a replica. One that cannot be kept
+    /// now is tried again with the next message.
+    fn keep_keys(&mut self) {
+        let ids: Vec<_> = self.keys.ids().copied().collect();
+        for id in ids {
+            if let Some(key) = self.keys.key(&id) {
+                let _kept = self.ground.store.keep(id, key);
+            }
+        }
     }
 
     fn message_bytes(&mut self, descriptor: &Descriptor, area: &Area) -> Result<Vec<u8>, Fault> {
@@ -124,7 +124,7 @@ impl Zone {
 }
 
 /// Writes a reply where the request stood.
-fn reply(descriptor: &Descriptor, area: &Area, bytes: &[u8]) -> Result<u64, Fault> {
+pub(super) fn reply(descriptor: &Descriptor, area: &Area, bytes: &[u8]) -> Result<u64, Fault> {
     area.write(offset_of(descriptor)?, bytes)
         .ok_or(Fault::StringTooLong)?;
     Ok(bytes.len() as u64)

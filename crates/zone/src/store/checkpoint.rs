@@ -33,6 +33,7 @@ impl Store {
         }
         let position = position.max(self.position);
         self.bury();
+        self.forget_keys();
         self.write_dirty()?;
         if let Err(error) = self.files.sync_blocks() {
             self.poisoned = true;
@@ -68,12 +69,11 @@ impl Store {
 
     /// Blocks of earlier incarnations in which nothing is left go altogether. Not while a log is replayed: it may yet bring values.
     fn bury(&mut self) {
-        if self.recovering {
+        if self.recovering || self.following {
             return;
         }
-        let known = |block: &super::partition::Block| block.frame.is_some();
-        let empty =
-            self.blocks_that(|extent, block| !extent.own && block.live == 0 && known(block));
+        let had = |block: &super::partition::Block| block.frame.is_some() || block.disk.is_some();
+        let empty = self.blocks_that(|extent, block| !extent.own && block.live == 0 && had(block));
         for (number, extent, at) in empty {
             self.forget(number, extent, at);
             let found = self
@@ -133,6 +133,10 @@ impl Store {
         self.counter = counter;
         for partition in self.partitions.iter_mut().flatten() {
             partition.reserved_to = ahead(partition.next_extent);
+            partition.durable = true;
+            for key in partition.column_keys.values_mut() {
+                key.durable = true;
+            }
         }
         Ok(())
     }
@@ -158,6 +162,7 @@ impl Store {
             floor: ahead(self.floor),
             partitions: u32::try_from(count).map_err(|_| NoMemory)?,
             chains: u32::try_from(chains.len()).map_err(|_| NoMemory)?,
+            keys: u32::try_from(self.kept.len()).map_err(|_| NoMemory)?,
             quarantine: self.quarantine.len() as u64,
         };
         out.extend(&body.to_bytes())?;
@@ -179,7 +184,7 @@ impl Store {
                 out.extend(&QuarantineEntry { sweep: *sweep, fid }.to_bytes())?;
             }
         }
-        Ok(())
+        self.write_keys(out)
     }
 
     fn relations_now(&self) -> usize {
@@ -208,6 +213,7 @@ fn write_partition(number: u16, partition: &Partition, out: &mut Buffer) -> Resu
         let entry = ColumnKeyEntry {
             column: *column,
             key_id: key.id,
+            lineage: key.lineage,
         };
         out.extend(&entry.to_bytes())?;
     }

@@ -1,50 +1,166 @@
-//! Which column key a column belongs to: under which its values may be sealed for whoever asks.
+//! Which column key a column belongs to: under which its values may be sealed for whoever asks. And the keys of bound columns.
 //!
 //! Invariants (S6): a column is bound once, when its first value is stored, and stays bound; the binding is in the manifest and in the log
-//! before the column's first value. A host that could bind a column anew could have its values sealed under a key of its own.
-//! Must not: hold a key.
+//! before the column's first value, and in every record of its values until a manifest has it too. A host that could bind a column anew could have its values sealed under a key of its own. S7: the
+//! key is in a durable manifest before the binding is in the log. Must not: use a key, or have one outside locked memory.
 
 use std::collections::btree_map::Entry as Place;
 
+use strongroom_crypto::SecretKey;
 use strongroom_format::code;
-use strongroom_format::columns::manifest::ColumnKeyEntry;
+use strongroom_format::columns::Lineage;
+use strongroom_format::columns::manifest::{ColumnKeyEntry, KeptKey};
 use strongroom_format::columns::redo::{ColumnBinding, Entry};
 use strongroom_keyring::Error;
 use strongroom_rpc::Fault;
+use zeroize::Zeroizing;
 
-use super::Store;
+use super::memory::{Buffer, NoMemory};
 use super::partition::{ColumnKey, Partition};
+use super::{Store, of_crypto};
+
+/// What a column is bound to when it gets its first value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// Id of the column key.
+    pub key: [u8; 16],
+    /// Whose values they are: a column's, drawn at random or that of the column that they were copied from.
+    pub lineage: Lineage,
+}
 
 impl Store {
-    /// The id of the key that a column is bound to.
+    /// What a column is bound to.
     #[must_use]
-    pub fn column_key(&self, partition: u16, column: u16) -> Option<[u8; 16]> {
+    pub fn binding(&self, partition: u16, column: u16) -> Option<Binding> {
         let partition = self.partition(partition)?;
-        partition.column_keys.get(&column).map(|key| key.id)
+        partition.column_keys.get(&column).map(|key| Binding {
+            key: key.id,
+            lineage: key.lineage,
+        })
     }
 
-    /// Binds a column to a key. The record of the column's first value says so.
+    /// Binds a column to a key. The records of the column's first values say so. A key that the store does not have is made durable first, by
+    /// a checkpoint (S7).
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; [`Fault::ColumnMismatch`] when it is bound to another key.
-    pub fn bind(&mut self, number: u16, column: u16, id: [u8; 16]) -> Result<(), Fault> {
-        self.admit()?;
+    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; [`Fault::ColumnMismatch`] when it is bound to something else;
+    /// [`Fault::NoColumnKey`] when it has values without a binding, which nobody may choose for them; those of [`Store::checkpoint`].
+    /// The column is not bound then.
+    pub fn bind(
+        &mut self,
+        number: u16,
+        column: u16,
+        to: Binding,
+        key: &SecretKey,
+    ) -> Result<(), Fault> {
+        self.admit_change()?;
         let partition = self.partition_mut(number).ok_or(Fault::PartitionUnknown)?;
+        let has_values = partition.has_column(column);
         match partition.column_keys.entry(column) {
-            Place::Occupied(known) if known.get().id == id => Ok(()),
-            Place::Occupied(_) => Err(Fault::ColumnMismatch),
-            Place::Vacant(place) => {
-                place.insert(ColumnKey {
-                    id,
-                    announced: false,
-                });
-                Ok(())
+            Place::Occupied(known)
+                if known.get().id == to.key && known.get().lineage == to.lineage =>
+            {
+                return Ok(());
+            }
+            Place::Occupied(_) => return Err(Fault::ColumnMismatch),
+            Place::Vacant(_) if has_values => return Err(Fault::NoColumnKey),
+            Place::Vacant(place) => place.insert(ColumnKey {
+                id: to.key,
+                lineage: to.lineage,
+                announced: false,
+                durable: false,
+            }),
+        };
+        let kept = self.keep(to.key, key);
+        if kept.is_err()
+            && let Some(partition) = self.partition_mut(number)
+        {
+            partition.column_keys.remove(&column);
+        }
+        kept
+    }
+
+    /// Takes back the binding of a column that has got no value.
+    pub fn unbind(&mut self, number: u16, column: u16) {
+        if let Some(partition) = self.partition_mut(number)
+            && !partition.has_column(column)
+        {
+            partition.column_keys.remove(&column);
+        }
+    }
+
+    /// Keeps the key of a bound column, durably. Does nothing for a key that is kept already, or that no column is bound to.
+    ///
+    /// # Errors
+    /// [`Fault::OutOfMemory`]; those of [`Store::checkpoint`]. The key is not kept then.
+    pub fn keep(&mut self, id: [u8; 16], key: &SecretKey) -> Result<(), Fault> {
+        if self.kept.contains_key(&id) || !self.is_bound(id) {
+            return Ok(());
+        }
+        let copy = key.try_clone().map_err(|_| Fault::OutOfMemory)?;
+        self.kept.insert(id, copy);
+        let position = self.position;
+        let done = self.checkpoint(position);
+        done.map(drop).map_err(|error| {
+            self.kept.remove(&id);
+            self.report(error)
+        })
+    }
+
+    /// The keys that the store keeps, by their ids.
+    pub fn kept_keys(&self) -> impl Iterator<Item = (&[u8; 16], &SecretKey)> {
+        self.kept.iter()
+    }
+
+    fn is_bound(&self, id: [u8; 16]) -> bool {
+        let mut bound = self.partitions.iter().flatten();
+        bound.any(|partition| partition.column_keys.values().any(|key| key.id == id))
+    }
+
+    /// Forgets keys that no column is bound to. Not while a log is replayed: it may yet bring the column.
+    pub(super) fn forget_keys(&mut self) {
+        if self.recovering || self.following {
+            return;
+        }
+        let ids: Vec<[u8; 16]> = self.kept.keys().copied().collect();
+        for id in ids {
+            if !self.is_bound(id) {
+                self.kept.remove(&id);
             }
         }
     }
 
-    /// Says in the ring's next record what a column is bound to, unless the log has it already: another ring's record of the column's
-    /// values may get into the log first.
+    pub(super) fn write_keys(&self, out: &mut Buffer) -> Result<(), NoMemory> {
+        for (id, key) in &self.kept {
+            out.extend(id)?;
+            out.extend(key.expose())?;
+        }
+        Ok(())
+    }
+
+    /// Reads `count` kept keys from a manifest; gives what follows. `None` unless they are canonical.
+    pub(super) fn load_keys<'a>(
+        &mut self,
+        count: u32,
+        mut rest: &'a [u8],
+    ) -> Option<Result<&'a [u8], Error>> {
+        let mut last = None;
+        for _ in 0..count {
+            let (kept, tail) = KeptKey::parse(rest)?;
+            last.is_none_or(|last| last < kept.id).then_some(())?;
+            last = Some(kept.id);
+            let mut bytes = Zeroizing::new(*kept.key);
+            match SecretKey::take(&mut bytes) {
+                Ok(key) => self.kept.insert(kept.id, key),
+                Err(error) => return Some(Err(of_crypto(error))),
+            };
+            rest = tail;
+        }
+        Some(Ok(rest))
+    }
+
+    /// Says in the ring's next record what a column is bound to, unless a manifest has it: that another record is in the log is the
+    /// host's word only, and a host that leaves it out could bind the column to its own key.
     pub(super) fn log_binding(
         &mut self,
         ring: u32,
@@ -55,8 +171,8 @@ impl Store {
             return Ok(());
         };
         let first_extent = of.first_extent;
-        let bound = of.column_keys.get(&column).filter(|key| !key.announced);
-        let Some(key_id) = bound.map(|key| key.id) else {
+        let bound = of.column_keys.get(&column).filter(|key| !key.is_known());
+        let Some((key_id, lineage)) = bound.map(|key| (key.id, key.lineage)) else {
             return Ok(());
         };
         if self.rings.binds(ring, partition, column) {
@@ -69,11 +185,12 @@ impl Store {
                 column,
                 first_extent,
                 key_id,
+                lineage,
             }),
         )
     }
 
-    /// A record with these bindings is in the host's log.
+    /// A record with these bindings is in the host's log, the host says.
     pub(super) fn bound_for_good(&mut self, bound: &[(u16, u16)]) {
         for (number, column) in bound {
             let partition = self.partition_mut(*number);
@@ -97,15 +214,17 @@ impl Store {
             .entry(binding.column)
             .or_insert(ColumnKey {
                 id: binding.key_id,
+                lineage: binding.lineage,
                 announced: true,
+                durable: false,
             });
         key.announced = true;
-        if key.id == binding.key_id {
+        if key.id == binding.key_id && key.lineage == binding.lineage {
             return Ok(());
         }
         Err(Error::new(
             &code::REDO_RECORD,
-            "a column that is bound to another key",
+            "a column that is bound to something else",
         ))
     }
 }
@@ -124,7 +243,9 @@ impl Partition {
             last = Some(entry.column);
             let key = ColumnKey {
                 id: entry.key_id,
+                lineage: entry.lineage,
                 announced: true,
+                durable: true,
             };
             self.column_keys.insert(entry.column, key);
             rest = tail;

@@ -8,10 +8,10 @@ use std::path::Path;
 
 use strongroom_crypto::random16;
 use strongroom_format::code;
-use strongroom_format::columns::fid::PARTITIONS;
+use strongroom_format::columns::fid::{EXTENTS, PARTITIONS};
 use strongroom_format::columns::manifest::{
     BlockEntry, ChainEntry, ExtentEntry, ManifestBody, ManifestHead, PartitionEntry,
-    QuarantineEntry, manifest_layout,
+    QuarantineEntry, RESTORE_STRIDE, manifest_layout,
 };
 use strongroom_format::header::ObjectKind;
 use strongroom_keyring::{Error, NewObject, Object, Opener, durable};
@@ -98,7 +98,8 @@ impl Store {
         let stands = store.anchor.read()?;
         match found {
             Some(file) => store.load(&file, stands, options)?,
-            None if stands == 0 || options.accept_restored => {}
+            None if stands == 0 => {}
+            None if options.accept_restored => store.skip_extents(),
             None => return Err(Error::new(&code::STORE_OLD, "there is no manifest")),
         }
         store.counter = stands;
@@ -140,8 +141,9 @@ impl Store {
             stamp: 0,
             block_version: 0,
             floor: 0,
+            kept: BTreeMap::new(),
             sweep: 0,
-            sweeping: None,
+            marking: BTreeMap::new(),
             quarantine: BTreeMap::new(),
             counter: 0,
             position: 0,
@@ -153,6 +155,7 @@ impl Store {
             rings: Rings::default(),
             chains: Chains::default(),
             recovering: true,
+            following: false,
             trouble: None,
         })
     }
@@ -173,7 +176,23 @@ impl Store {
             return Err(Error::new(&code::STORE_OLD, what));
         }
         self.load_body(body.as_slice())
-            .ok_or_else(|| damaged("its body"))?
+            .ok_or_else(|| damaged("its body"))??;
+        if !fresh {
+            self.skip_extents();
+        }
+        Ok(())
+    }
+
+    /// What the lost history of a restored store has given out must not name other values now (F1): goes on far behind it.
+    fn skip_extents(&mut self) {
+        let behind = |extent: u32| extent.saturating_add(RESTORE_STRIDE).min(EXTENTS);
+        self.floor = behind(self.floor);
+        for partition in self.partitions.iter_mut().flatten() {
+            partition.next_extent = behind(partition.next_extent);
+        }
+        for dropped in self.dropped.values_mut() {
+            dropped.next_extent = behind(dropped.next_extent);
+        }
     }
 
     /// `None` for a body that is not canonical, which no sealed one is.
@@ -206,7 +225,10 @@ impl Store {
             }
             rest = tail;
         }
-        rest.is_empty().then_some(Ok(()))
+        match self.load_keys(body.keys, rest)? {
+            Ok(rest) => rest.is_empty().then_some(Ok(())),
+            Err(error) => Some(Err(error)),
+        }
     }
 
     fn load_partition<'a>(
@@ -230,6 +252,7 @@ impl Store {
         let mut partition = Partition::new(relation, entry.stamp, entry.first_extent, 0, key);
         // What is in the manifest is in every log from here on.
         partition.announced = true;
+        partition.durable = true;
         rest = partition.load_column_keys(entry.column_keys, rest)?;
         let mut last = None;
         for _ in 0..entry.extents {
@@ -246,6 +269,7 @@ impl Store {
                     let len = rounded(NONCE as u64 + u64::from(disk.length));
                     (self.places.claim(disk.place, len) && disk.version <= self.block_version)
                         .then_some(())?;
+                    block.live = disk.values;
                     block.disk = Some(disk);
                     block.kept = true;
                     rest = tail;

@@ -169,13 +169,14 @@ impl Store {
         Ok(())
     }
 
-    /// Evicts until the limit is kept, or nothing more can go.
+    /// Evicts until the limit is kept, or nothing more can go. While the disk is full, blocks that are on it already go.
     pub(super) fn make_room(&mut self) -> Result<(), Fault> {
         if self.resident() <= self.limit {
             return Ok(());
         }
         // Twice around: once to see who was touched, once to evict.
         let mut looks = 2 * self.clock.len();
+        let mut full = None;
         while self.resident() > self.limit && looks > 0 {
             looks -= 1;
             let Some((number, extent, at)) = self.clock.pop_front() else {
@@ -192,12 +193,22 @@ impl Store {
                 self.clock.push_back((number, extent, at));
                 continue;
             }
+            if full.is_some() && block.dirty {
+                self.clock.push_back((number, extent, at));
+                continue;
+            }
             if let Err(error) = self.evict(number, extent, usize::from(at)) {
                 self.clock.push_back((number, extent, at));
-                return Err(self.report(error));
+                if error.code() != &code::ZONE_DISK {
+                    return Err(self.report(error));
+                }
+                full = Some(error);
             }
         }
-        Ok(())
+        match full.filter(|_| self.resident() > self.limit) {
+            Some(error) => Err(self.report(error)),
+            None => Ok(()),
+        }
     }
 
     fn evict(&mut self, number: u16, extent: u32, at: usize) -> Result<(), Error> {
@@ -251,6 +262,7 @@ impl Store {
         let length = u32::try_from(len - NONCE)
             .map_err(|_| Error::new(&code::BUG, "a block above 4 GiB"))?;
         let version = self.block_version + 1;
+        let values = block.live;
         let first = first_fid(number, extent, at);
         let sealed = self.scratch.as_mut_slice();
         let tag = partition
@@ -268,6 +280,7 @@ impl Store {
             length,
             version,
             tag,
+            values,
         };
         if let Some((block, _)) = self
             .partition_mut(number)

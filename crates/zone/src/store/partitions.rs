@@ -47,6 +47,12 @@ impl Store {
         self.relations.get(&relation).copied()
     }
 
+    /// How many values a partition has, garbage included.
+    #[must_use]
+    pub fn values_of(&self, partition: u16) -> u64 {
+        self.partition(partition).map_or(0, Partition::values)
+    }
+
     /// Every partition and whose it is, for comparing with the host's catalog.
     pub fn partitions(&self) -> impl Iterator<Item = (u16, Relation)> + '_ {
         self.numbered()
@@ -58,7 +64,7 @@ impl Store {
     /// # Errors
     /// [`Fault::PartitionsExhausted`], [`Fault::OutOfMemory`], [`Fault::Recovering`].
     pub fn open_partition(&mut self, ring: Option<u32>, relation: Relation) -> Result<u16, Fault> {
-        self.admit()?;
+        self.admit_change()?;
         if let Some(number) = self.partition_of(relation) {
             return Ok(number);
         }
@@ -82,7 +88,7 @@ impl Store {
     /// # Errors
     /// [`Fault::PartitionUnknown`], [`Fault::Recovering`], [`Fault::OutOfMemory`].
     pub fn drop_partition(&mut self, ring: Option<u32>, number: u16) -> Result<(), Fault> {
-        self.admit()?;
+        self.admit_change()?;
         let partition = self.partition(number).ok_or(Fault::PartitionUnknown)?;
         let change = PartitionChange {
             partition: number,
@@ -114,7 +120,7 @@ impl Store {
         number: u16,
         relation: Relation,
     ) -> Result<(), Fault> {
-        self.admit()?;
+        self.admit_change()?;
         let partition = self.partition(number).ok_or(Fault::PartitionUnknown)?;
         match self.partition_of(relation) {
             Some(other) if other == number => return Ok(()),
@@ -215,6 +221,7 @@ impl Store {
         partition.stamp = change.stamp;
         // Whoever finds the new relation in a log before this record must not need it: it says whose the partition is now.
         partition.announced = false;
+        partition.durable = false;
         self.unmap(old, change.partition);
         self.relations.insert(change.relation, change.partition);
     }

@@ -1,9 +1,9 @@
 //! Reclamation: delete, and mark and sweep with a quarantine.
 //!
 //! The host marks what it can still reach; a sweep puts the rest into quarantine, where it can still be resolved; when a second sweep has not
-//! found it marked either, and the host says that nobody can hold it, it is freed. Values that are given out while marks are
-//! collected are marked. Invariants: F1 (a freed slot has the next generation), S1. Must not: free what was not in quarantine, but for
-//! [`Store::delete`].
+//! found it marked either, and the host says that nobody can hold it, it is freed. All of it goes by partition. Invariants: F1 (a freed
+//! slot has the next generation), S1, G1 (what is given out or stored again while marks are collected is marked), G2 (only the ring that
+//! began marking may sweep by its marks). Must not: free what was not in quarantine, but for [`Store::delete`].
 
 use std::collections::BTreeMap;
 
@@ -22,15 +22,22 @@ const WORDS: usize = 1024;
 
 /// The marks of one partition: a bit for each slot.
 pub(super) struct Marks {
+    /// The sweep's.
+    number: u64,
+    /// The ring that collects them; 0 for none.
+    owner: u32,
+    cursor: Cursor,
     extents: BTreeMap<u32, Box<[u64; WORDS]>>,
     /// Extents from here on were opened after marking began.
     upto: u32,
 }
 
+/// Blocks that one step of a sweep looks at, at most: some milliseconds when all of them are on disk.
+const STEP_BLOCKS: usize = 64;
+
 /// How far a sweep is.
-pub(super) struct Cursor {
-    number: u64,
-    partitions: Vec<u16>,
+#[derive(Clone, Copy)]
+struct Cursor {
     extent: u32,
     block: usize,
 }
@@ -38,8 +45,6 @@ pub(super) struct Cursor {
 /// What a step of a sweep has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swept {
-    /// Number of the sweep, for [`Store::free`].
-    pub sweep: u64,
     /// Values that this step put into quarantine.
     pub found: u64,
     /// Whether the sweep is through.
@@ -47,8 +52,14 @@ pub struct Swept {
 }
 
 impl Marks {
-    fn new(upto: u32) -> Self {
+    fn new(number: u64, owner: u32, upto: u32) -> Self {
         Self {
+            number,
+            owner,
+            cursor: Cursor {
+                extent: 0,
+                block: 0,
+            },
             extents: BTreeMap::new(),
             upto,
         }
@@ -76,6 +87,7 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn delete(&mut self, ring: Option<u32>, fid: Fid) -> Result<(), Fault> {
+        self.admit_change()?;
         self.make_room()?;
         self.get(fid)?;
         if let Some(ring) = ring {
@@ -85,25 +97,40 @@ impl Store {
         self.free_logged(ring, fid)
     }
 
-    /// Begins marking in one partition, or in all: values given out from now on are not swept. Marks from before are forgotten. Answers with
-    /// the number of the sweep that will follow. The host marks only after every transaction that was under way has ended.
+    /// Begins marking in a partition: values given out or stored again from now on are not swept. Marks from before, whoever collected
+    /// them, are forgotten. Answers with the number of the sweep that will follow. The host marks only after every transaction that
+    /// was writing has ended: what those were given out before need not be in their tables yet.
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; [`Fault::BadRequest`] while a sweep is under way.
-    pub fn mark_begin(&mut self, partition: Option<u16>) -> Result<u64, Fault> {
-        self.admit()?;
-        if self.sweeping.is_some() {
-            return Err(Fault::BadRequest);
-        }
-        if let Some(number) = partition {
-            let partition = self.partition_mut(number).ok_or(Fault::PartitionUnknown)?;
-            partition.marks = Some(Marks::new(partition.next_extent));
-        } else {
-            for partition in self.partitions.iter_mut().flatten() {
-                partition.marks = Some(Marks::new(partition.next_extent));
+    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`].
+    pub fn mark_begin(&mut self, ring: Option<u32>, partition: u16) -> Result<u64, Fault> {
+        self.admit_change()?;
+        let number = self.sweep + 1;
+        let found = self.partition_mut(partition);
+        let found = found.ok_or(Fault::PartitionUnknown)?;
+        let owner = ring.unwrap_or(0);
+        found.marks = Some(Marks::new(number, owner, found.next_extent));
+        self.sweep = number;
+        self.marking.insert(partition, owner);
+        Ok(number)
+    }
+
+    /// A ring has ended: what it marked is not complete and will never be.
+    pub(super) fn forget_marks(&mut self, ring: u32) {
+        let of = self.marking.iter().filter(|(_, owner)| **owner == ring);
+        let partitions: Vec<u16> = of.map(|(partition, _)| *partition).collect();
+        for number in partitions {
+            self.marking.remove(&number);
+            if let Some(partition) = self.partition_mut(number) {
+                partition.marks.take_if(|marks| marks.owner == ring);
             }
         }
-        Ok(self.sweep + 1)
+    }
+
+    /// A value of the store is stored again where it is: whoever did that may have had it from before it was swept.
+    pub(super) fn rescue(&mut self, fid: Fid) {
+        self.mark(&[fid]);
+        self.quarantine.remove(&fid.bits());
     }
 
     /// Marks values. FIDs of partitions where marking has not begun, and those that lead nowhere, are passed over.
@@ -119,56 +146,45 @@ impl Store {
         }
     }
 
-    /// Puts values that were not marked into quarantine, about `limit` of them; to be called until it is done. What an earlier sweep had
-    /// put there and is marked now leaves it.
+    /// Puts values of a partition that were not marked into quarantine, about `limit` of them; to be called until it is done. What an
+    /// earlier sweep had put there and is marked now leaves it.
     ///
     /// # Errors
-    /// As [`Store::get`], for reading; the sweep goes on with the next call.
-    pub fn sweep(&mut self, ring: Option<u32>, limit: u64) -> Result<Swept, Fault> {
-        self.admit()?;
-        if self.sweeping.is_none() {
-            let marked = self
-                .numbered()
-                .filter(|(_, partition)| partition.marks.is_some());
-            let partitions: Vec<u16> = marked.map(|(number, _)| number).collect();
-            self.sweep += 1;
-            self.sweeping = Some(Cursor {
-                number: self.sweep,
-                partitions,
-                extent: 0,
-                block: 0,
-            });
-        }
-        let mut cursor = self.sweeping.take().ok_or(Fault::BadRequest)?;
+    /// [`Fault::BadRequest`] when the ring has not begun marking there, or another has since; as [`Store::get`], for reading: the sweep
+    /// goes on with the next call.
+    pub fn sweep(&mut self, ring: Option<u32>, partition: u16, limit: u64) -> Result<Swept, Fault> {
+        self.admit_change()?;
         let mut found = 0;
-        let stepped = loop {
+        for _ in 0..STEP_BLOCKS {
+            match self.sweep_step(ring, partition)? {
+                Some(more) => found += more,
+                None => return Ok(Swept { found, done: true }),
+            }
             if found >= limit {
-                break Ok(false);
+                break;
             }
-            match self.sweep_step(ring, &mut cursor) {
-                Ok(Some(more)) => found += more,
-                Ok(None) => break Ok(true),
-                Err(fault) => break Err(fault),
-            }
-        };
-        let sweep = cursor.number;
-        if stepped != Ok(true) {
-            self.sweeping = Some(cursor);
         }
-        stepped.map(|done| Swept { sweep, found, done })
+        Ok(Swept { found, done: false })
     }
 
-    /// Frees values that are in quarantine since sweep `upto` or before, and that a later sweep has not found marked either; about `limit`
-    /// of them. The host vouches that nobody holds them. Answers with their number; 0 when there are none left.
+    /// Frees values of a partition that are in quarantine since sweep `upto` or before, and that a later sweep has not found marked
+    /// either; about `limit` of them. The host vouches that nobody holds them. Answers with their number; 0 when there are none left.
     ///
     /// # Errors
     /// As [`Store::get`], for reading.
-    pub fn free(&mut self, ring: Option<u32>, upto: u64, limit: usize) -> Result<u64, Fault> {
-        self.admit()?;
-        let due = self.quarantine.iter().filter(|(bits, sweep)| {
-            let partition = Fid::from_bits(**bits).and_then(|fid| self.partition(fid.partition()));
-            **sweep <= upto && partition.is_some_and(|partition| partition.swept > **sweep)
-        });
+    pub fn free(
+        &mut self,
+        ring: Option<u32>,
+        partition: u16,
+        upto: u64,
+        limit: usize,
+    ) -> Result<u64, Fault> {
+        self.admit_change()?;
+        let swept = self.partition(partition).map(|partition| partition.swept);
+        let swept = swept.ok_or(Fault::PartitionUnknown)?;
+        let of = u64::from(partition) << 48..(u64::from(partition) + 1) << 48;
+        let held = self.quarantine.range(of);
+        let due = held.filter(|(_, sweep)| **sweep <= upto && **sweep < swept);
         let due: Vec<u64> = due.map(|(bits, _)| *bits).take(limit).collect();
         let mut freed = 0;
         for fid in due.into_iter().filter_map(Fid::from_bits) {
@@ -186,34 +202,38 @@ impl Store {
     }
 
     /// One block. `None` when the sweep is through.
-    fn sweep_step(&mut self, ring: Option<u32>, cursor: &mut Cursor) -> Result<Option<u64>, Fault> {
-        let Some(number) = cursor.partitions.last().copied() else {
+    fn sweep_step(&mut self, ring: Option<u32>, number: u16) -> Result<Option<u64>, Fault> {
+        let partition = self.partition(number).ok_or(Fault::PartitionUnknown)?;
+        let marks = partition.marks.as_ref();
+        let marks = marks.filter(|marks| marks.owner == ring.unwrap_or(0));
+        let marks = marks.ok_or(Fault::BadRequest)?;
+        let (sweep, cursor) = (marks.number, marks.cursor);
+        let from = cursor.extent.max(partition.first_extent);
+        let next = (from..marks.upto).find(|extent| partition.extent(*extent).is_some());
+        let Some(extent) = next else {
+            self.end_sweep(number, sweep);
             return Ok(None);
         };
-        let next = self.partition(number).and_then(|partition| {
-            let marks = partition.marks.as_ref()?;
-            partition
-                .numbers()
-                .find(|extent| *extent >= cursor.extent && *extent < marks.upto)
-        });
-        let Some(extent) = next else {
-            self.end_partition(number, cursor.number);
-            cursor.partitions.pop();
-            (cursor.extent, cursor.block) = (0, 0);
-            return Ok(Some(0));
+        let block = if extent > cursor.extent {
+            0
+        } else {
+            cursor.block
         };
-        if extent > cursor.extent {
-            (cursor.extent, cursor.block) = (extent, 0);
-        }
-        let found = self.sweep_block(ring, number, extent, cursor.block, cursor.number)?;
-        cursor.block += 1;
-        if cursor.block == BLOCKS {
-            (cursor.extent, cursor.block) = (extent + 1, 0);
+        let found = self.sweep_block(ring, number, extent, block, sweep)?;
+        let next = if block + 1 == BLOCKS {
+            (extent + 1, 0)
+        } else {
+            (extent, block + 1)
+        };
+        let partition = self.partition_mut(number);
+        if let Some(marks) = partition.and_then(|partition| partition.marks.as_mut()) {
+            (marks.cursor.extent, marks.cursor.block) = next;
         }
         Ok(Some(found))
     }
 
-    fn end_partition(&mut self, number: u16, sweep: u64) {
+    fn end_sweep(&mut self, number: u16, sweep: u64) {
+        self.marking.remove(&number);
         if let Some(partition) = self.partition_mut(number) {
             partition.swept = sweep;
             partition.marks = None;
@@ -233,7 +253,8 @@ impl Store {
             .partition(number)
             .and_then(|partition| partition.extent(extent));
         if known.is_none_or(|extent| {
-            extent.blocks[at].frame.is_none() && extent.blocks[at].disk.is_none()
+            let block = &extent.blocks[at];
+            block.live == 0 || (block.frame.is_none() && block.disk.is_none())
         }) {
             return Ok(0);
         }

@@ -31,7 +31,7 @@ pub struct Record {
 pub enum Source<'a> {
     /// An ephemeral's value.
     Value(Value<'a>),
-    /// A value of the store. One of the target partition stays what it is.
+    /// A value of the store. One of the target's partition and column stays what it is.
     Stored(Fid),
 }
 
@@ -74,8 +74,9 @@ struct Issued {
 struct FollowUp {
     /// Slots to give out again: column and FID bits with the next generation.
     freed: Vec<(u16, u64)>,
+    /// Partitions whose opening the record says.
     announced: Vec<u16>,
-    /// Partition and column.
+    /// Partitions and columns whose binding it says.
     bound: Vec<(u16, u16)>,
     dropped: Vec<u16>,
 }
@@ -159,12 +160,13 @@ impl Store {
 
     /// The ring has ended. What it had not flushed is forgotten: its values are nobody's.
     pub fn detach(&mut self, ring: u32) {
-        if let Some(ring) = self.rings.by_number.get_mut(&ring) {
-            ring.attached = false;
-            ring.pending.clear();
-            ring.follow_up = FollowUp::default();
-            ring.issued.clear();
+        if let Some(state) = self.rings.by_number.get_mut(&ring) {
+            state.attached = false;
+            state.pending.clear();
+            state.follow_up = FollowUp::default();
+            state.issued.clear();
         }
+        self.forget_marks(ring);
     }
 
     /// `FlushLog`: seals what the ring has done since its last record. `None` when that is nothing. The host inserts the record into
@@ -286,8 +288,7 @@ impl Store {
     /// promoted.
     ///
     /// # Errors
-    /// As [`Store::put`] and [`Store::get`]; [`Fault::ColumnMismatch`], [`Fault::KindMismatch`] for a stored value of the same partition
-    /// that is of another column or kind.
+    /// As [`Store::put`] and [`Store::get`]; [`Fault::KindMismatch`] for a stored value of another kind.
     pub fn promote(
         &mut self,
         ring: u32,
@@ -296,11 +297,16 @@ impl Store {
         logged: bool,
         fids: &mut Vec<Fid>,
     ) -> Result<Option<Record>, Fault> {
-        self.admit()?;
+        self.admit_change()?;
         self.make_room()?;
         fids.clear();
         let state = self.rings.by_number.get(&ring).ok_or(Fault::BadRequest)?;
-        let before = (state.pending.len(), state.follow_up.announced.len());
+        let follow_up = &state.follow_up;
+        let before = (
+            state.pending.len(),
+            follow_up.announced.len(),
+            follow_up.bound.len(),
+        );
         let mut made = Vec::new();
         let mut result = Ok(());
         for item in items {
@@ -320,6 +326,7 @@ impl Store {
             if let Some(ring) = self.rings.by_number.get_mut(&ring) {
                 ring.pending.truncate(before.0);
                 ring.follow_up.announced.truncate(before.1);
+                ring.follow_up.bound.truncate(before.2);
             }
             return Err(fault);
         }
@@ -346,13 +353,9 @@ impl Store {
                 if held.kind != item.kind {
                     return Err(Fault::KindMismatch);
                 }
-                if fid.partition() == partition {
-                    let same = held.column == item.column;
-                    return if same {
-                        Ok(fid)
-                    } else {
-                        Err(Fault::ColumnMismatch)
-                    };
+                if fid.partition() == partition && held.column == item.column {
+                    self.rescue(fid);
+                    return Ok(fid);
                 }
                 self.put_copy(ring, partition, item, fid)?
             }
@@ -402,7 +405,7 @@ impl Store {
     ) -> Result<(), Fault> {
         let number = fid.partition();
         let partition = self.partition(number).ok_or(Fault::PartitionUnknown)?;
-        if !partition.announced {
+        if !(partition.announced && partition.durable) {
             // Another ring's record may get into the log before that of the ring that opened the partition.
             let change = PartitionChange {
                 partition: number,

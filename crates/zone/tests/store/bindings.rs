@@ -1,13 +1,17 @@
-//! A column's key comes back from the log and from the manifest, and no other takes its place (S6).
+//! A column's binding comes back from the log and from the manifest, and no other takes its place (S6); so does the key (S7).
 
 use std::path::Path;
 
+use strongroom_crypto::SecretKey;
 use strongroom_format::columns::Kind;
 use strongroom_rpc::Fault;
 use strongroom_values::Value;
-use strongroom_zone::store::{ANCHOR_NAME, FileAnchor, Promotion, Source, Store, create, open};
+use strongroom_zone::store::{
+    ANCHOR_NAME, FileAnchor, Options, Promotion, Source, Store, create, open,
+};
 
-use crate::host::{opener, options, relation};
+use crate::disk::{Disk, State};
+use crate::host::{Safe, opener, options, relation, to};
 
 fn opened(directory: &Path) -> Store {
     let anchor = Box::new(FileAnchor::at(directory.join(ANCHOR_NAME)));
@@ -23,8 +27,11 @@ fn a_binding_survives_a_crash_by_the_log_and_a_restart_by_the_manifest() {
     store.recovered(1).unwrap();
     let (first, second) = (store.attach(), store.attach());
     let table = store.open_partition(Some(first), relation(1)).unwrap();
-    assert_eq!(store.column_key(table, 3), None);
-    store.bind(table, 3, [9; 16]).unwrap();
+    assert_eq!(store.binding(table, 3), None);
+    let key = SecretKey::generate().unwrap();
+    // The checkpoint that the first binding of a key makes has another column's only.
+    store.bind(table, 2, to(9), &key).unwrap();
+    store.bind(table, 3, to(9), &key).unwrap();
     // Another ring's record is the one that gets into the log.
     let item = Promotion {
         source: Source::Value(Value::Word(5)),
@@ -44,9 +51,9 @@ fn a_binding_survives_a_crash_by_the_log_and_a_restart_by_the_manifest() {
     drop(store);
 
     let mut store = opened(&directory);
-    assert_eq!(store.column_key(table, 3), None, "the checkpoint is older");
+    assert_eq!(store.binding(table, 3), None, "the checkpoint is older");
     store.recover(&kept.bytes, 2).unwrap();
-    assert_eq!(store.column_key(table, 3), Some([9; 16]));
+    assert_eq!(store.binding(table, 3), Some(to(9)));
     assert_eq!(store.get(fids[0]).err(), Some(Fault::Recovering));
     store.recovered(3).unwrap();
     assert!(store.get(fids[1]).is_ok());
@@ -54,19 +61,105 @@ fn a_binding_survives_a_crash_by_the_log_and_a_restart_by_the_manifest() {
 
     let mut store = opened(&directory);
     assert_eq!(
-        store.column_key(table, 3),
-        Some([9; 16]),
+        store.binding(table, 3),
+        Some(to(9)),
         "by the manifest alone"
     );
     store.recovered(3).unwrap();
-    assert_eq!(store.bind(table, 3, [8; 16]), Err(Fault::ColumnMismatch));
-    assert_eq!(store.bind(table, 3, [9; 16]), Ok(()));
-    store.drop_partition(None, table).unwrap();
     assert_eq!(
-        store.column_key(table, 3),
-        None,
-        "it goes with its partition"
+        store.bind(table, 3, to(8), &key),
+        Err(Fault::ColumnMismatch)
     );
+    assert_eq!(store.bind(table, 3, to(9), &key), Ok(()));
+    store.drop_partition(None, table).unwrap();
+    assert_eq!(store.binding(table, 3), None, "it goes with its partition");
     drop(store);
     std::fs::remove_dir_all(&directory).unwrap();
+}
+
+fn kept(store: &Store) -> Vec<([u8; 16], [u8; 32])> {
+    let keys = store.kept_keys();
+    keys.map(|(id, key)| (*id, *key.expose())).collect()
+}
+
+#[test]
+fn the_key_of_a_bound_column_survives_a_restart_and_leaves_with_its_last_column() {
+    let (safe, disk) = (Safe::new(), Disk::default());
+    let mut store = safe.open(&disk, 1 << 20).unwrap();
+    store.recovered(1).unwrap();
+    let (key, other) = (
+        SecretKey::generate().unwrap(),
+        SecretKey::generate().unwrap(),
+    );
+    let table = store.open_partition(None, relation(1)).unwrap();
+    let before = disk.state();
+    store.keep([9; 16], &key).unwrap();
+    assert_eq!(kept(&store), [], "no column is bound to it");
+    store.bind(table, 3, to(9), &key).unwrap();
+    store.bind(table, 4, to(9), &other).unwrap();
+    store.bind(table, 5, to(7), &other).unwrap();
+    let both = [([7; 16], *other.expose()), ([9; 16], *key.expose())];
+    assert_eq!(kept(&store), both, "an id keeps the key it came with");
+    // Nothing was said to the log, and no checkpoint was asked for.
+    drop(store);
+    for secret in [key.expose(), other.expose()] {
+        let state = disk.state();
+        let manifest = state.manifest.as_deref().unwrap();
+        let clear = |bytes: &[u8]| bytes.windows(32).any(|window| window == secret);
+        assert!(!clear(manifest) && !clear(&state.blocks));
+    }
+
+    let mut store = safe.open(&disk, 1 << 20).unwrap();
+    assert_eq!(kept(&store), both);
+    store.recovered(1).unwrap();
+    assert_eq!(kept(&store), both);
+    store.drop_partition(None, table).unwrap();
+    store.checkpoint(2).unwrap();
+    assert_eq!(kept(&store), []);
+    drop(store);
+
+    // The older store, without the keys, is refused; restored on purpose it gets the key again when a column needs it.
+    let older = Disk::of(State {
+        anchor: disk.state().anchor,
+        ..before
+    });
+    let refused = safe.open(&older, 1 << 20).err().unwrap();
+    assert_eq!(refused.code().number, 8010);
+    let restored = Options {
+        accept_restored: true,
+        ..options(1 << 20)
+    };
+    let files = (Box::new(older.clone()), Box::new(older.clone()));
+    let mut store = Store::over(safe.keys(), files.0, files.1, restored).unwrap();
+    assert_eq!(kept(&store), []);
+    store.recovered(1).unwrap();
+    let table = store.open_partition(None, relation(1)).unwrap();
+    store.bind(table, 3, to(9), &key).unwrap();
+    assert_eq!(kept(&store), [([9; 16], *key.expose())]);
+}
+
+#[test]
+fn a_key_that_cannot_be_made_durable_binds_no_column() {
+    let (safe, disk) = (Safe::new(), Disk::default());
+    let mut store = safe.open(&disk, 1 << 20).unwrap();
+    store.recovered(1).unwrap();
+    let key = SecretKey::generate().unwrap();
+    let mut table = store.open_partition(None, relation(1)).unwrap();
+    for allowed in 0..3 {
+        disk.allow(Some(allowed));
+        let bound = store.bind(table, 3, to(9), &key);
+        assert_eq!(bound, Err(Fault::DiskFull), "{allowed}");
+        assert_eq!(store.binding(table, 3), None);
+        assert_eq!(kept(&store), []);
+        if allowed == 0 {
+            // A sync that failed is for ever: a store of its own for each of the others.
+            disk.allow(None);
+            store = safe.open(&disk, 1 << 20).unwrap();
+            store.recovered(1).unwrap();
+            table = store.open_partition(None, relation(1)).unwrap();
+        }
+    }
+    disk.allow(None);
+    store.bind(table, 3, to(9), &key).unwrap();
+    assert_eq!(kept(&store).len(), 1);
 }

@@ -6,6 +6,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use strongroom_format::code;
 use strongroom_keyring::Error;
 use strongroom_zone::store::{Anchor, Files, LogStorage};
 
@@ -228,7 +229,7 @@ impl Anchor for Disk {
             "an anchor only rises"
         );
         self.call(Call::Anchor(to))
-            .map_err(|error| Error::io("anchor", error))
+            .map_err(|error| Error::caused(&code::ZONE_DISK, "anchor", error))
     }
 }
 

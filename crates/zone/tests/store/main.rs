@@ -12,4 +12,8 @@ mod host;
 mod killed;
 mod model;
 mod redo;
+mod rules;
+#[path = "../support/swtpm.rs"]
+mod swtpm;
 mod tamper;
+mod tpm;

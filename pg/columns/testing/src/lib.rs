@@ -5,10 +5,13 @@
 //! scope. Must not: touch a server that it did not start.
 
 pub mod owner;
+pub mod processes;
+pub mod tpch;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -132,13 +135,59 @@ impl Server {
     /// When it does not start.
     pub fn crash_and_start(&self) {
         self.control(&["stop", "--mode=immediate", "--wait"]);
+        self.begin();
+    }
+
+    /// Starts it, when it does not run.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub fn begin(&self) {
         self.control(&["start", "--wait"]);
+    }
+
+    /// Asks it to end, connections and all; whether it has within this time.
+    #[must_use]
+    pub fn stop_fast(&self, limit: Duration) -> bool {
+        let mut command = program("pg_ctl");
+        command
+            .arg("--pgdata")
+            .arg(self.data())
+            .args(["stop", "--mode=fast", "--wait"])
+            .arg(format!("--timeout={}", limit.as_secs()));
+        succeed_quietly(&mut command).is_ok_and(|status| status.success())
+    }
+
+    /// Ends it in order.
+    ///
+    /// # Panics
+    ///
+    /// When it does not end.
+    pub fn stop(&self) {
+        self.control(&["stop", "--mode=fast", "--wait"]);
     }
 
     /// Its log.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.directory.path().join("log")
+    }
+
+    /// The end of its log, without what a server says that is waiting for its zone.
+    #[must_use]
+    pub fn last_of_log(&self) -> String {
+        let log = std::fs::read(self.log()).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let told = ["SR-8013", "SR-8003", "HINT:", "STATEMENT:", "CONTEXT:"];
+        let lines = log
+            .lines()
+            .filter(|line| !told.iter().any(|known| line.contains(known)));
+        let lines: Vec<&str> = lines.collect();
+        lines
+            .get(lines.len().saturating_sub(60)..)
+            .unwrap_or_default()
+            .join("\n")
     }
 
     fn control(&self, what: &[&str]) {
@@ -157,7 +206,7 @@ impl Server {
         assert!(
             status.is_ok_and(|status| status.success()),
             "{what:?}: {}",
-            std::fs::read_to_string(self.log()).unwrap_or_default()
+            self.last_of_log()
         );
     }
 
@@ -184,13 +233,9 @@ impl Server {
     }
 }
 
-/// Runs SQL with psql at the socket in `host`.
-///
-/// # Panics
-///
-/// When psql cannot be run.
+/// psql at the socket in `host`, for SQL on its standard input.
 #[must_use]
-pub fn psql(host: &Path, sql: &str) -> Said {
+pub fn psql_command(host: &Path) -> Command {
     let mut command = Command::new(installed("psql"));
     command.args([
         "--no-psqlrc",
@@ -202,6 +247,17 @@ pub fn psql(host: &Path, sql: &str) -> Said {
     command
         .args(["--set=VERBOSITY=verbose", "--dbname=postgres", "--host"])
         .arg(host);
+    command
+}
+
+/// Runs SQL with psql at the socket in `host`.
+///
+/// # Panics
+///
+/// When psql cannot be run.
+#[must_use]
+pub fn psql(host: &Path, sql: &str) -> Said {
+    let mut command = psql_command(host);
     let started = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -255,4 +311,31 @@ fn succeed_quietly(command: &mut Command) -> std::io::Result<std::process::ExitS
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
+}
+
+/// The seed of a test's choices: `STRONGROOM_SEED`, or a new one, which is printed.
+#[must_use]
+pub fn seed() -> u64 {
+    let given = std::env::var("STRONGROOM_SEED").ok();
+    let seed = given.and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    said(&format!("STRONGROOM_SEED={seed}"));
+    seed
+}
+
+/// How long a test lasts: so many seconds, unless the variable says otherwise.
+#[must_use]
+pub fn seconds(variable: &str, default: u64) -> Duration {
+    let given = std::env::var(variable).ok();
+    Duration::from_secs(
+        given
+            .and_then(|given| given.parse().ok())
+            .unwrap_or(default),
+    )
+}
+
+/// Says something to whoever runs the tests; it is shown when a test fails.
+#[expect(clippy::print_stdout, reason = "tests speak to the one who runs them")]
+pub fn said(text: &str) {
+    println!("{text}");
 }

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use strongroom_benches_oltp::wire::{Client, Failure};
 use tempfile::TempDir;
 
-use crate::{Said, open_to_all, psql};
+use crate::{Said, Server, open_to_all, psql};
 
 /// How long a process may take to begin.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -113,8 +114,17 @@ impl Owner {
     ///
     /// When it does not begin to serve.
     pub fn start_zone(&mut self) {
+        self.start_zone_with(&[]);
+    }
+
+    /// As [`Self::start_zone`], with further options.
+    ///
+    /// # Panics
+    ///
+    /// When it does not begin to serve.
+    pub fn start_zone_with(&mut self, options: &[&str]) {
         let (state, socket, key) = (self.path("zone"), self.zone_socket(), self.path("zone.key"));
-        let arguments = [
+        let mut arguments = vec![
             OsStr::new("zone"),
             OsStr::new("--state"),
             state.as_os_str(),
@@ -127,12 +137,89 @@ impl Owner {
             OsStr::new("--memory"),
             OsStr::new("64"),
         ];
+        arguments.extend(options.iter().map(OsStr::new));
         self.zone = Some(self.start(&arguments, "zone.log", &socket));
+    }
+
+    /// The zone's process.
+    ///
+    /// # Panics
+    ///
+    /// When it does not run.
+    #[must_use]
+    pub fn zone_pid(&self) -> u32 {
+        self.zone.as_ref().expect("a zone that runs").id()
     }
 
     /// Ends the zone with SIGKILL.
     pub fn kill_zone(&mut self) {
         end(&mut self.zone);
+    }
+
+    /// Ends the zone in order, as a service manager does.
+    ///
+    /// # Panics
+    ///
+    /// When it does not end, or not in order.
+    pub fn stop_zone(&mut self) {
+        let Some(mut zone) = self.zone.take() else {
+            return;
+        };
+        let id = zone.id().to_string();
+        let told = Command::new("kill").args(["-TERM", &id]).status();
+        assert!(told.is_ok_and(|status| status.success()), "kill");
+        let ended = zone.wait().expect("a child");
+        let log = std::fs::read_to_string(self.path("zone.log")).unwrap_or_default();
+        assert!(ended.success(), "{ended}: {log}");
+    }
+
+    /// Runs SQL at the server until it gives these rows, while the zone reads the log.
+    ///
+    /// # Panics
+    ///
+    /// When it does not for too long.
+    pub fn wait_for(&self, server: &Server, sql: &str, rows: &str) {
+        let begun = Instant::now();
+        loop {
+            let said = server.run(sql);
+            if said.rows == rows && !said.messages.contains("ERROR") {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{}{}", said.rows, said.messages);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// The zone's process number.
+    #[must_use]
+    pub fn zone_process(&self) -> Option<u32> {
+        self.zone.as_ref().map(Child::id)
+    }
+
+    /// The proxy's process number.
+    #[must_use]
+    pub fn proxy_process(&self) -> Option<u32> {
+        self.proxy.as_ref().map(Child::id)
+    }
+
+    /// Ends the proxy with SIGKILL.
+    pub fn kill_proxy(&mut self) {
+        end(&mut self.proxy);
+    }
+
+    /// Directory of the proxy's socket.
+    #[must_use]
+    pub fn proxy_socket(&self) -> PathBuf {
+        self.path("proxy")
+    }
+
+    /// A connection through the proxy.
+    ///
+    /// # Errors
+    ///
+    /// What the proxy or the server says.
+    pub fn connect(&self) -> Result<Client, Failure> {
+        Client::connect(&self.proxy_socket())
     }
 
     /// Starts the proxy before the server whose socket is in `server`.
@@ -141,13 +228,23 @@ impl Owner {
     ///
     /// When it does not begin to listen.
     pub fn start_proxy(&mut self, server: &Path) {
+        self.start_proxy_with(server, &[]);
+    }
+
+    /// As [`Self::start_proxy`], with further options, in the place of a proxy that runs already.
+    ///
+    /// # Panics
+    ///
+    /// When it does not begin to listen.
+    pub fn start_proxy_with(&mut self, server: &Path, options: &[&str]) {
+        end(&mut self.proxy);
         let directory = self.path("proxy");
         std::fs::create_dir_all(&directory).expect("a directory of our own");
         let (listen, server) = (
             directory.join(".s.PGSQL.5432"),
             server.join(".s.PGSQL.5432"),
         );
-        let arguments = [
+        let mut arguments = vec![
             OsStr::new("proxy"),
             OsStr::new("--listen"),
             listen.as_os_str(),
@@ -157,7 +254,16 @@ impl Owner {
             OsStr::new("columns"),
             OsStr::new("--accept-process-attestation"),
         ];
+        arguments.extend(options.iter().map(OsStr::new));
         self.proxy = Some(self.start(&arguments, "proxy.log", &listen));
+    }
+
+    /// `strongroom columns`, to be run with further arguments.
+    #[must_use]
+    pub fn columns(&self) -> Command {
+        let mut command = self.command();
+        command.arg("columns").stdin(Stdio::null());
+        command
     }
 
     /// Runs SQL through the proxy.

@@ -27,9 +27,25 @@ fn a_column_s_key_comes_back() {
     let column = ColumnKeyEntry {
         column: 7,
         key_id: [8; 16],
+        lineage: Lineage::of_column(77),
     };
+    let client = ColumnKeyEntry {
+        lineage: Lineage::CLIENT,
+        ..column
+    };
+    assert!(ColumnKeyEntry::parse(&client.to_bytes()).is_none());
     assert!(ColumnKeyEntry::parse(&column.to_bytes()) == Some((column, &[][..])));
     assert!(ColumnKeyEntry::parse(&column.to_bytes()[1..]).is_none());
+}
+
+#[test]
+fn a_kept_key_comes_back() {
+    let mut bytes = vec![3; 16];
+    bytes.extend_from_slice(&[4; 32]);
+    bytes.push(5);
+    let (kept, rest) = KeptKey::parse(&bytes).unwrap();
+    assert_eq!((kept.id, *kept.key, rest), ([3; 16], [4; 32], &[5][..]));
+    assert!(KeptKey::parse(&bytes[..47]).is_none());
 }
 
 #[test]
@@ -81,6 +97,7 @@ fn entries_come_back() {
         length: 77,
         version: 8,
         tag: [4; 16],
+        values: 1024,
     };
     assert_eq!(BlockEntry::parse(&block.to_bytes()), Some((block, &[][..])));
     let crooked = BlockEntry {
@@ -88,6 +105,11 @@ fn entries_come_back() {
         ..block
     };
     assert_eq!(BlockEntry::parse(&crooked.to_bytes()), None);
+    let overfull = BlockEntry {
+        values: 1025,
+        ..block
+    };
+    assert_eq!(BlockEntry::parse(&overfull.to_bytes()), None);
     let chain = ChainEntry {
         incarnation: [6; 16],
         ring: 1,
@@ -113,6 +135,7 @@ fn a_body_comes_back() {
         floor: 5,
         partitions: 6,
         chains: 7,
+        keys: 9,
         quarantine: 8,
     };
     assert_eq!(ManifestBody::parse(&body.to_bytes()), Some((body, &[][..])));

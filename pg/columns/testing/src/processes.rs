@@ -1,0 +1,228 @@
+//! Processes of a server as the operator with root sees them: which there are, their memory, and their sudden end.
+//!
+//! Must not: touch a process that is not the server's.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::Server;
+
+/// How long processes may take to be gone after SIGKILL.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Read at a time from a process's memory.
+const PIECE: usize = 1 << 20;
+
+impl Server {
+    /// Number of the postmaster.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not run.
+    #[must_use]
+    pub fn postmaster(&self) -> u32 {
+        let text = std::fs::read_to_string(self.data().join("postmaster.pid"));
+        let text = text.expect("the server runs");
+        let first = text
+            .lines()
+            .next()
+            .and_then(|line| line.trim().parse().ok());
+        first.expect("a process number")
+    }
+
+    /// All processes of the server, the postmaster first, each with its title.
+    #[must_use]
+    pub fn processes(&self) -> Vec<(u32, String)> {
+        let postmaster = self.postmaster();
+        let mut found = vec![(postmaster, title(postmaster))];
+        let processes = std::fs::read_dir("/proc").expect("there is /proc");
+        for entry in processes.flatten() {
+            let Some(number) = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+            else {
+                continue;
+            };
+            if parent(number) == Some(postmaster) {
+                found.push((number, title(number)));
+            }
+        }
+        found
+    }
+
+    /// Ends every process of the server with SIGKILL, the postmaster first, and waits until they are gone.
+    ///
+    /// # Panics
+    ///
+    /// When one stays.
+    pub fn kill(&self) {
+        let processes = self.processes();
+        for (number, _) in &processes {
+            kill(*number);
+        }
+        let begun = Instant::now();
+        // The postmaster's parent collects it; what it has started, init.
+        while processes.iter().any(|(number, _)| lives(*number)) {
+            assert!(begun.elapsed() < PATIENCE, "a process stays: {processes:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // A zombie that nobody collects would pass for a running postmaster.
+        for lock in [
+            self.data().join("postmaster.pid"),
+            self.socket().join(".s.PGSQL.5432.lock"),
+        ] {
+            drop(std::fs::remove_file(lock));
+        }
+    }
+}
+
+/// Ends a process with SIGKILL. It may be gone already.
+pub fn kill(process: u32) {
+    let ended = Command::new("kill")
+        .args(["-KILL", &process.to_string()])
+        .output();
+    drop(ended.expect("kill can be run"));
+}
+
+/// Whether a process is there and no zombie.
+fn lives(process: u32) -> bool {
+    state(process).is_some_and(|(state, _)| state != 'Z')
+}
+
+fn title(process: u32) -> String {
+    let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).replace('\0', " ")
+}
+
+/// State and parent of a process.
+fn state(process: u32) -> Option<(char, u32)> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name in brackets may hold anything.
+    let (_, rest) = text.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.next()?.parse().ok()?))
+}
+
+fn parent(process: u32) -> Option<u32> {
+    state(process).map(|(_, parent)| parent)
+}
+
+/// Processor time that a process has used, user mode and kernel.
+#[must_use]
+pub fn processor_ticks(process: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let Some((_, rest)) = text.rsplit_once(") ") else {
+        return 0;
+    };
+    // proc(5): utime and stime are fields 14 and 15, of which the first two are cut off.
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let field = |at: usize| fields.get(at).and_then(|field| field.parse().ok());
+    field(11).unwrap_or(0) + field(12).unwrap_or(0)
+}
+
+/// Where one of `needles` is found in what can be read of a process's memory: which one, and the mapping. Also says how many bytes were
+/// read, so that a test can tell that it looked.
+#[must_use]
+pub fn search_memory(process: u32, needles: &[Vec<u8>]) -> (Vec<(usize, String)>, u64) {
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
+    let (mut found, mut looked) = (Vec::new(), 0);
+    let Ok(mut memory) = File::open(format!("/proc/{process}/mem")) else {
+        return (found, looked);
+    };
+    for line in maps.lines() {
+        let Some((range, rest)) = line.split_once(' ') else {
+            continue;
+        };
+        let readable = rest.starts_with('r');
+        let bounds = range.split_once('-').and_then(|(from, to)| {
+            Some((
+                u64::from_str_radix(from, 16).ok()?,
+                u64::from_str_radix(to, 16).ok()?,
+            ))
+        });
+        if let Some((from, to)) = bounds.filter(|_| readable) {
+            looked += search_range(&mut memory, from, to, needles, |which| {
+                found.push((which, line.to_owned()));
+            });
+        }
+    }
+    (found, looked)
+}
+
+fn search_range(
+    memory: &mut File,
+    from: u64,
+    to: u64,
+    needles: &[Vec<u8>],
+    mut found: impl FnMut(usize),
+) -> u64 {
+    let overlap = needles.iter().map(Vec::len).max().unwrap_or(1) - 1;
+    let (mut buffer, mut at, mut looked) = (Vec::new(), from, 0);
+    while at < to {
+        if memory.seek(SeekFrom::Start(at)).is_err() {
+            break;
+        }
+        let left = usize::try_from(to - at).unwrap_or(usize::MAX);
+        let keep = buffer.len().min(overlap);
+        buffer.drain(..buffer.len() - keep);
+        let held = buffer.len();
+        buffer.resize(held + left.min(PIECE), 0);
+        let read = match buffer.get_mut(held..).map(|into| memory.read(into)) {
+            Some(Ok(read)) if read > 0 => read,
+            // Pages that nobody can read: devices, what is no longer there.
+            _ => break,
+        };
+        buffer.truncate(held + read);
+        looked += u64::try_from(read).unwrap_or(0);
+        at += u64::try_from(read).unwrap_or(0);
+        for (which, needle) in needles.iter().enumerate() {
+            if contains(&buffer, needle) {
+                found(which);
+            }
+        }
+    }
+    looked
+}
+
+/// Whether `needle` is in `bytes`.
+#[must_use]
+pub fn contains(bytes: &[u8], needle: &[u8]) -> bool {
+    let Some(first) = needle.first() else {
+        return false;
+    };
+    let mut at = 0;
+    while let Some(next) = bytes
+        .get(at..)
+        .and_then(|rest| rest.iter().position(|byte| byte == first))
+    {
+        if bytes
+            .get(at + next..)
+            .is_some_and(|rest| rest.starts_with(needle))
+        {
+            return true;
+        }
+        at += next + 1;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{contains, search_memory};
+
+    #[test]
+    fn a_string_in_a_process_is_found() {
+        // Made at run time, so that it is nowhere in the program's own file.
+        let needle: Vec<u8> = (0..24_u8)
+            .map(|byte| byte.wrapping_mul(37) ^ 0x5a)
+            .collect();
+        let absent: Vec<u8> = needle.iter().rev().map(|byte| !byte).collect();
+        let kept = needle.repeat(3);
+        let (found, looked) = search_memory(std::process::id(), &[needle]);
+        assert!(!found.is_empty() && looked > 1 << 20, "{found:?} {looked}");
+        assert!(!contains(&kept, &absent));
+    }
+}
