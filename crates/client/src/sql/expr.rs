@@ -409,10 +409,9 @@ impl Resolver<'_> {
             self.maybe(window.start_offset.as_mut());
             self.maybe(window.end_offset.as_mut());
         }
-        let structural = functions::structural(&name);
         let mut data: Vec<Flow> = Vec::new();
         for (at, arg) in args.into_iter().enumerate() {
-            if !structural.contains(&at) {
+            if !functions::is_structural(&name, at) {
                 data.push(arg);
             }
         }

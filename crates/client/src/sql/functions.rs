@@ -8,12 +8,15 @@ use strongroom_format::columns::Kind;
 use strongroom_rpc::function::{Aggregate, Arg, FUNCTIONS, Gives};
 
 /// Arguments, from 0, that say how and not what: positions, lengths, digits, fields of a date.
-pub(crate) fn structural(name: &str) -> &'static [usize] {
+pub(crate) fn is_structural(name: &str, at: usize) -> bool {
     match name {
-        "substring" | "substr" => &[1, 2],
-        "left" | "right" | "round" | "trunc" | "lag" | "lead" | "nth_value" => &[1],
-        "extract" | "date_part" | "date_trunc" | "ntile" => &[0],
-        _ => &[],
+        "lag" | "lead" | "nth_value" => at == 1,
+        "ntile" => at == 0,
+        _ => {
+            let ours = extension_name(name).unwrap_or(name);
+            let mut named = FUNCTIONS.iter().filter(|function| function.name == ours);
+            named.any(|function| matches!(function.args.get(at), Some(Arg::Plain | Arg::Name)))
+        }
     }
 }
 
