@@ -177,6 +177,27 @@ impl Server {
             .join("\n")
     }
 
+    /// How many redo records of the zone are in the log between two positions.
+    ///
+    /// # Panics
+    ///
+    /// When the log cannot be read.
+    #[must_use]
+    pub fn redo_records(&self, begin: &str, end: &str) -> u32 {
+        let mut command = program("pg_waldump");
+        command.arg("--path").arg(self.data().join("pg_wal")).args([
+            "--rmgr=LogicalMessage",
+            "--start",
+            begin,
+            "--end",
+            end,
+        ]);
+        let output = succeed(&mut command).stdout;
+        let lines = String::from_utf8_lossy(&output).into_owned();
+        let own = lines.lines().filter(|line| line.contains("strongroom"));
+        u32::try_from(own.count()).unwrap_or(u32::MAX)
+    }
+
     fn control(&self, what: &[&str]) {
         let mut command = program("pg_ctl");
         command

@@ -11,7 +11,22 @@ use std::time::{Duration, Instant};
 use strongroom_benches_oltp::wire::{Client, Failure};
 use tempfile::TempDir;
 
-use crate::{Said, open_to_all, psql};
+use crate::{Said, Server, open_to_all, psql};
+
+/// A zone, a server with the extension, and a proxy before it.
+///
+/// # Panics
+///
+/// When one of them does not start.
+#[must_use]
+pub fn whole(settings: &str) -> (Owner, Server) {
+    let mut owner = Owner::new();
+    owner.start_zone();
+    let server = Server::start(&owner.zone_socket(), settings);
+    let _made = server.rows("create extension strongroom_columns");
+    owner.start_proxy(server.socket());
+    (owner, server)
+}
 
 /// How long a process may take to begin.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -174,13 +189,22 @@ impl Owner {
     ///
     /// When it does not begin to listen.
     pub fn start_proxy(&mut self, server: &Path) {
+        self.start_proxy_with(server, &["--connections", "300"]);
+    }
+
+    /// Starts the proxy with further options.
+    ///
+    /// # Panics
+    ///
+    /// When it does not begin to listen.
+    pub fn start_proxy_with(&mut self, server: &Path, options: &[&str]) {
         let directory = self.path("proxy");
         std::fs::create_dir_all(&directory).expect("a directory of our own");
         let (listen, server) = (
             directory.join(".s.PGSQL.5432"),
             server.join(".s.PGSQL.5432"),
         );
-        let arguments = [
+        let mut arguments = vec![
             OsStr::new("proxy"),
             OsStr::new("--listen"),
             listen.as_os_str(),
@@ -190,6 +214,7 @@ impl Owner {
             OsStr::new("columns"),
             OsStr::new("--accept-process-attestation"),
         ];
+        arguments.extend(options.iter().map(OsStr::new));
         self.proxy = Some(self.start(&arguments, "proxy.log", &listen));
     }
 
@@ -201,6 +226,28 @@ impl Owner {
     #[must_use]
     pub fn run(&self, sql: &str) -> Said {
         psql(&self.path("proxy"), sql)
+    }
+
+    /// Asks until the answer is this one: a zone that was started again has to read the log first.
+    ///
+    /// # Panics
+    ///
+    /// When it is another one for too long.
+    pub fn wait_for(&self, sql: &str, expected: &str) {
+        let begun = Instant::now();
+        loop {
+            let said = self.run(sql);
+            if said.rows == expected && !said.messages.contains("ERROR") {
+                return;
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{sql}\n{}\n{}\ninstead of\n{expected}",
+                said.rows,
+                said.messages
+            );
+            std::thread::sleep(Duration::from_millis(200));
+        }
     }
 
     /// Runs SQL through the proxy that must succeed; its rows.

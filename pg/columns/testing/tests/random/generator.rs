@@ -54,6 +54,8 @@ pub(crate) struct Statement {
     pub(crate) sql: String,
     /// Rows come in an order that the statement fixes.
     pub(crate) ordered: bool,
+    /// Equal values become one.
+    pub(crate) merges: bool,
     pub(crate) parameters: Vec<String>,
 }
 
@@ -464,7 +466,8 @@ impl Generator {
 
     /// The next statement.
     pub(crate) fn statement(&mut self) -> Statement {
-        let (sql, ordered) = match self.random.u32(0..20) {
+        let kind = self.random.u32(0..20);
+        let (sql, ordered) = match kind {
             0..4 => self.projection(),
             4..7 => self.grouping(),
             7..9 => self.join(),
@@ -479,6 +482,7 @@ impl Generator {
         Statement {
             sql,
             ordered,
+            merges: matches!(kind, 4..7 | 9..11 | 16),
             parameters: Vec::new(),
         }
     }
@@ -651,6 +655,7 @@ impl Generator {
                 "SELECT t.id, coalesce({second}, $2) FROM t WHERE {first} {order} $1 OR {second} = $2 ORDER BY t.id"
             ),
             ordered: true,
+            merges: false,
             parameters: vec![self.text_of(one), self.text_of(two)],
         }
     }

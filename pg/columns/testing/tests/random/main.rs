@@ -97,10 +97,33 @@ fn ask(client: &mut Client, statement: &Statement) -> Result<Rows, (String, Stri
         Failure::Server { state, message } => (state, message),
         Failure::Lost(error) => panic!("{}: the connection is lost: {error}", statement.sql),
     })?;
+    if statement.merges {
+        for field in rows.iter_mut().flatten().flatten() {
+            *field = shortest(field);
+        }
+    }
     if !statement.ordered {
         rows.sort();
     }
     Ok(rows)
+}
+
+/// A number without zeros at its end: which of equal numbers stands for them all - 0 and 0.00 - is up to the plan.
+fn shortest(field: &str) -> String {
+    let number = field.contains('.')
+        && field
+            .chars()
+            .all(|one| matches!(one, '0'..='9' | '.' | '-'));
+    let field = if number {
+        field.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        field
+    };
+    if field == "-0" {
+        "0".to_owned()
+    } else {
+        field.to_owned()
+    }
 }
 
 /// Runs a statement in a transaction; a change is followed by a look at the whole table.
