@@ -56,7 +56,8 @@ impl Command {
             Self::Pg(args) => args.wants_json(),
             Self::Inspect(args) => args.json,
             Self::Verify(args) => args.json,
-            Self::Sqlite(_) | Self::Columns(_) | Self::Explain(_) => false,
+            Self::Columns(args) => args.wants_json(),
+            Self::Sqlite(_) | Self::Explain(_) => false,
         }
     }
 }

@@ -4,7 +4,10 @@
 //! Invariants: nothing is sealed for a zone whose attestation was not accepted; a message of the zone is accepted once, in order.
 //! Must not: know how messages travel.
 
+mod tpm;
+
 use std::fmt;
+use std::time::{Duration, Instant};
 
 use strongroom_crypto::{
     CryptoError, GcmKey, KeyAgreement, MacKey, SecretKey, hkdf, random32, sha256,
@@ -13,7 +16,10 @@ use strongroom_format::columns::channel::{
     Attestation, AttestationProvider, BINDING_LABEL, CLIENT_LABEL, Hello, MESSAGE_HELLO,
     MESSAGE_SEALED, Request, Sealed, TICKET_LABEL, Ticket, ZONE_LABEL, bound,
 };
+use strongroom_format::columns::tpm::ANSWER_SECONDS;
 use zeroize::Zeroize as _;
+
+pub use tpm::{PcrPolicy, TrustedKey};
 
 const TAG: usize = 16;
 
@@ -22,8 +28,12 @@ const TAG: usize = 16;
 pub struct Accepted {
     /// Also a zone that says itself what it is, which proves nothing.
     pub process: bool,
-    /// Digests of the zone's program that are allowed. Empty: any.
+    /// Digests of the zone's program that are allowed. Empty: any. A quote does not hold one: when there are any, none is accepted.
     pub measurements: Vec<[u8; 32]>,
+    /// Attestation keys of TPMs whose quotes are believed.
+    pub tpm_keys: Vec<TrustedKey>,
+    /// What registers of those TPMs have to hold: one of these.
+    pub pcrs: Vec<PcrPolicy>,
 }
 
 /// Why a channel was not opened, or a message not taken.
@@ -33,12 +43,16 @@ pub enum Refused {
     Malformed,
     /// It answers another nonce: an old one, replayed.
     Replayed,
+    /// It comes too long after the question.
+    Late,
     /// The evidence does not belong to the public key.
     Unbound,
+    /// The quote is not signed by a key that is trusted.
+    Untrusted,
+    /// The TPM's registers hold other values than those that are allowed.
+    Registers,
     /// The provider proves nothing, and nobody said that it is accepted.
     ProvesNothing,
-    /// No verifier for this provider.
-    Unverifiable,
     /// The program is not one that is allowed.
     Measurement,
     /// A message does not open, or is out of order.
@@ -52,11 +66,15 @@ impl fmt::Display for Refused {
         f.write_str(match self {
             Self::Malformed => "the zone's attestation is not of a form that is known",
             Self::Replayed => "the zone's attestation answers another question than this client's",
+            Self::Late => "the zone's attestation came too late",
             Self::Unbound => "the zone's evidence does not belong to its key",
+            Self::Untrusted => "the zone's TPM quote is not signed by a key that is trusted",
+            Self::Registers => {
+                "the registers of the zone's TPM hold other values than those that are allowed"
+            }
             Self::ProvesNothing => {
                 "the zone attests itself, which proves nothing, and that was not accepted"
             }
-            Self::Unverifiable => "the zone's evidence is of a kind that cannot be checked here",
             Self::Measurement => "the zone runs a program that is not allowed",
             Self::Message => "a message from the zone does not open, or is out of order",
             Self::System => "no random numbers or no locked memory",
@@ -76,6 +94,8 @@ impl From<CryptoError> for Refused {
 #[derive(Debug)]
 pub struct Question {
     nonce: [u8; 32],
+    asked: Instant,
+    patience: Duration,
 }
 
 impl Question {
@@ -84,7 +104,19 @@ impl Question {
     /// # Errors
     /// [`Refused::System`].
     pub fn new() -> Result<Self, Refused> {
-        Ok(Self { nonce: random32()? })
+        Self::within(Duration::from_secs(ANSWER_SECONDS))
+    }
+
+    /// A new one that has to be answered within this time.
+    ///
+    /// # Errors
+    /// [`Refused::System`].
+    pub fn within(patience: Duration) -> Result<Self, Refused> {
+        Ok(Self {
+            nonce: random32()?,
+            asked: Instant::now(),
+            patience,
+        })
     }
 
     /// For the zone.
@@ -102,10 +134,19 @@ impl Question {
         if attestation.nonce != self.nonce {
             return Err(Refused::Replayed);
         }
+        if self.asked.elapsed() > self.patience {
+            return Err(Refused::Late);
+        }
         let binding = sha256(&[BINDING_LABEL.as_bytes(), &attestation.head()]);
         match attestation.provider {
             AttestationProvider::Process => check_process(&attestation, &binding, accepted)?,
-            AttestationProvider::Tpm => return Err(Refused::Unverifiable),
+            AttestationProvider::Tpm if !accepted.measurements.is_empty() => {
+                return Err(Refused::Measurement);
+            }
+            AttestationProvider::Tpm => {
+                let evidence = &attestation.evidence;
+                tpm::check(evidence, &binding, &accepted.tpm_keys, &accepted.pcrs)?;
+            }
         }
         Ok(Attested {
             bytes: answer.to_vec(),

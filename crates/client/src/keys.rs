@@ -2,19 +2,19 @@
 //!
 //! A keyring key is never used itself: the column key's id and the column key are derived from it with labels of their own
 //! (docs/spec/columns.md), so the id can stand in every envelope and says nothing of the key.
-//! Must not: print or copy a key; count messages (2^32 envelopes for one key at the most: rotate before).
+//! Must not: print or copy a key.
 
 use std::collections::BTreeMap;
 
-use strongroom_crypto::{CryptoError, GcmKey, SecretKey, hkdf, hkdf_bytes};
+use strongroom_crypto::{CryptoError, SecretKey, hkdf, hkdf_bytes};
+use strongroom_envelope::ColumnKey;
 use strongroom_format::columns::channel::{COLUMN_ID_LABEL, COLUMN_LABEL};
 use strongroom_keyring::{Error, Keyring};
 
 /// Every column key at hand: all of them open, one of them seals.
 pub struct ColumnKeys {
-    all: BTreeMap<[u8; 16], (SecretKey, GcmKey)>,
-    sealing_id: [u8; 16],
-    sealing: GcmKey,
+    all: BTreeMap<[u8; 16], ColumnKey>,
+    sealing: ColumnKey,
 }
 
 impl ColumnKeys {
@@ -38,32 +38,28 @@ impl ColumnKeys {
     /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::TooLong`] when there is no key.
     pub fn from_keys(keys: &[SecretKey]) -> Result<Self, CryptoError> {
         let last = keys.last().ok_or(CryptoError::TooLong)?;
-        let (sealing_id, (_, sealing)) = column_key(last)?;
+        let sealing = column_key(last)?;
         let mut all = BTreeMap::new();
         for key in keys {
-            let (id, key) = column_key(key)?;
-            all.insert(id, key);
+            let key = column_key(key)?;
+            all.insert(*key.id(), key);
         }
-        Ok(Self {
-            all,
-            sealing_id,
-            sealing,
-        })
+        Ok(Self { all, sealing })
     }
 
     /// The key of this id.
-    pub(crate) fn find(&self, id: &[u8; 16]) -> Option<&GcmKey> {
-        self.all.get(id).map(|(_, key)| key)
+    pub(crate) fn find(&self, id: &[u8; 16]) -> Option<&ColumnKey> {
+        self.all.get(id)
     }
 
     /// Every key with its id, as it is released to the zone.
     pub(crate) fn released(&self) -> Vec<([u8; 16], &SecretKey)> {
-        self.all.iter().map(|(id, (key, _))| (*id, key)).collect()
+        self.all.iter().map(|(id, key)| (*id, key.key())).collect()
     }
 
-    /// The key that new envelopes are sealed under, and its id.
-    pub(crate) fn sealing(&self) -> ([u8; 16], &GcmKey) {
-        (self.sealing_id, &self.sealing)
+    /// The key that new envelopes are sealed under.
+    pub(crate) const fn sealing(&self) -> &ColumnKey {
+        &self.sealing
     }
 
     /// The ids of all keys.
@@ -85,10 +81,9 @@ pub fn derive(key: &SecretKey) -> Result<([u8; 16], SecretKey), CryptoError> {
     Ok((id, hkdf(key, &id, COLUMN_LABEL.as_bytes())?))
 }
 
-fn column_key(key: &SecretKey) -> Result<([u8; 16], (SecretKey, GcmKey)), CryptoError> {
+fn column_key(key: &SecretKey) -> Result<ColumnKey, CryptoError> {
     let (id, key) = derive(key)?;
-    let sealing = GcmKey::new(&key)?;
-    Ok((id, (key, sealing)))
+    Ok(ColumnKey::new(id, key))
 }
 
 #[cfg(test)]

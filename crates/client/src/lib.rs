@@ -5,4 +5,5 @@ pub mod channel;
 pub mod envelope;
 pub mod keys;
 pub mod proxy;
+pub mod server;
 pub mod sql;

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 
 use postgres::{Client, NoTls};
 use strongroom_client::proxy::Address;
-use support::proxy_before;
+use support::proxy_pinned;
 
 const ENC_TEXT: u32 = 90_001;
 const ENC_INT4: u32 = 90_002;
@@ -46,6 +46,10 @@ impl Drop for Fake {
 
 impl Fake {
     fn start(name: &str, types: Types) -> Self {
+        Self::start_pinned(name, types, &[])
+    }
+
+    fn start_pinned(name: &str, types: Types, pinned: &[&str]) -> Self {
         let directory =
             std::env::temp_dir().join(format!("strongroom-fake-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
@@ -59,7 +63,7 @@ impl Fake {
                 std::thread::spawn(move || serve(stream.unwrap(), &record, types));
             }
         });
-        let port = proxy_before(Address::Unix(socket), &directory);
+        let port = proxy_pinned(Address::Unix(socket), &directory, pinned);
         Self {
             recorded,
             directory,
@@ -68,12 +72,20 @@ impl Fake {
     }
 
     fn connect(&self) -> Client {
+        self.try_connect().unwrap()
+    }
+
+    fn try_connect(&self) -> Result<Client, postgres::Error> {
         let host = self.directory.display();
         Client::connect(
             &format!("host={host} port={} user=u dbname=d", self.port),
             NoTls,
         )
-        .unwrap()
+    }
+
+    fn was_sent(&self, bytes: &[u8]) -> bool {
+        let recorded = self.recorded.lock().unwrap();
+        recorded.windows(bytes.len()).any(|window| window == bytes)
     }
 
     #[track_caller]
@@ -106,7 +118,7 @@ fn read(stream: &mut UnixStream, len: usize, record: &Mutex<Vec<u8>>) -> Option<
     Some(bytes)
 }
 
-fn catalog_rows(out: &mut Vec<u8>) {
+fn catalog_rows(out: &mut Vec<u8>, lies: bool) {
     let oid = |oid: u32| oid.to_string();
     let mut rows: Vec<[String; 6]> = Vec::new();
     let mut add = |fields: [&str; 6]| rows.push(fields.map(str::to_owned));
@@ -121,7 +133,7 @@ fn catalog_rows(out: &mut Vec<u8>) {
     for (at, (name, number)) in [
         ("id", 23),
         ("name", ENC_TEXT),
-        ("age", ENC_INT4),
+        ("age", if lies { 23 } else { ENC_INT4 }),
         ("born", ENC_DATE),
         ("pay", ENC_NUMERIC),
         ("note", 25),
@@ -155,7 +167,7 @@ fn serve(mut stream: UnixStream, record: &Mutex<Vec<u8>>, types: Types) -> Optio
     message(&mut out, b'K', &[0; 8]);
     message(&mut out, b'Z', b"I");
     let mut sql = String::new();
-    let mut failed = false;
+    let (mut failed, mut lies) = (false, false);
     loop {
         stream.write_all(&out).ok()?;
         out.clear();
@@ -173,11 +185,12 @@ fn serve(mut stream: UnixStream, record: &Mutex<Vec<u8>>, types: Types) -> Optio
             _ if failed => {}
             b'Q' => {
                 let text = strings.next().unwrap();
+                lies |= text.contains("from_now_on_lies");
                 if text.contains("strongroom_refused") {
                     message(&mut out, b'E', b"SERROR\0VERROR\0C42601\0Msyntax error\0\0");
                 } else {
                     if text.contains("pg_extension") {
-                        catalog_rows(&mut out);
+                        catalog_rows(&mut out, lies);
                     }
                     message(&mut out, b'C', b"SELECT 0\0");
                 }
@@ -343,4 +356,51 @@ fn plain_constants_are_left_alone() {
         .unwrap();
     let recorded = fake.recorded.lock().unwrap();
     assert!(recorded.windows(5).any(|window| window == b"Alice"));
+}
+
+/// The server calls a pinned column plain from the start: no session.
+#[test]
+fn a_server_that_calls_a_pinned_column_plain_gets_no_session() {
+    let fake = Fake::start_pinned("pinned", honest, &["public.p.name", "public.p.note"]);
+    let error = fake.try_connect().err().unwrap();
+    let error = error.as_db_error().unwrap();
+    assert_eq!(error.code().code(), "SR106");
+    assert!(error.message().contains("public.p.note"), "{error}");
+    // A relation that the server does not name is no lie, and a column that is what the owner says is none.
+    let fake = Fake::start_pinned("agreed", honest, &["public.p.name", "public.other.x"]);
+    fake.connect().simple_query("SELECT id FROM p").unwrap();
+}
+
+/// The server begins to lie while a session is open: the session sends it nothing any more.
+#[test]
+fn a_server_that_begins_to_call_a_pinned_column_plain_gets_nothing_more() {
+    let pinned = ["public.p.age"];
+    for (name, then) in [
+        ("later", "SELECT id FROM p WHERE age = 4711"),
+        ("other", "SELECT id AS never_sent FROM p"),
+    ] {
+        let fake = Fake::start_pinned(name, honest, &pinned);
+        let mut sql = fake.connect();
+        sql.simple_query("SELECT id FROM p WHERE age = 4711")
+            .unwrap();
+        sql.simple_query("ALTER TABLE from_now_on_lies ADD x int")
+            .unwrap();
+        for _ in 0..2 {
+            let error = sql.simple_query(then).unwrap_err();
+            assert_eq!(error.code().unwrap().code(), "SR106", "{name}");
+            let error = sql.prepare(then).unwrap_err();
+            assert_eq!(error.code().unwrap().code(), "SR106", "{name}");
+        }
+        assert!(!fake.was_sent(b"never_sent"));
+        fake.assert_clean(CANARIES);
+    }
+    // The lie is found with the statement that names something that is not known.
+    let fake = Fake::start_pinned("unknown", honest, &pinned);
+    let mut sql = fake.connect();
+    sql.simple_query("SET from_now_on_lies.x TO 1").unwrap();
+    let error = sql
+        .simple_query("SELECT 1 AS never_sent FROM not_known")
+        .unwrap_err();
+    assert_eq!(error.code().unwrap().code(), "SR106");
+    assert!(!fake.was_sent(b"never_sent"));
 }

@@ -46,7 +46,7 @@ impl Zone {
 fn accepted() -> Accepted {
     Accepted {
         process: true,
-        measurements: Vec::new(),
+        ..Accepted::default()
     }
 }
 
@@ -194,6 +194,7 @@ fn an_attestation_that_does_not_fit_is_refused() {
     let other = Accepted {
         process: true,
         measurements: vec![[0; 32]],
+        ..Accepted::default()
     };
     assert_eq!(
         refusal(&keep, &other, &mut zone),

@@ -1,7 +1,7 @@
 //! Strongroom's cryptographic core: the only crate that names a primitive.
 //!
 //! It offers one authenticated cipher ([`GcmKey`]), two unauthenticated ([`CtrKey`], [`XtsKey`]), one MAC
-//! ([`MacKey`]), one key agreement ([`KeyAgreement`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases), a nonce
+//! ([`MacKey`]), one key agreement ([`KeyAgreement`]), verification of two signatures ([`verify_p256`], [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases), a nonce
 //! source that survives `fork` ([`nonce12`]), and memory that is locked, kept out of core dumps
 //! and wiped when freed ([`SecretKey`], [`SecretBytes`], [`Locked`]).
 //!
@@ -26,6 +26,7 @@ mod matrix;
 mod nonce;
 mod random;
 mod secret;
+mod signature;
 mod xts;
 
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub use mac::{MacKey, sha256};
 pub use nonce::nonce12;
 pub use random::{fill_random, random16, random32};
 pub use secret::{Locked, SecretBytes, SecretKey, memory_is_locked, relock_after_fork};
+pub use signature::{verify_p256, verify_rsa};
 pub use xts::XtsKey;
 
 /// Guards share keys between threads; a key type that stops being `Send + Sync` fails here.

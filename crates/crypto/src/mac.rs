@@ -14,7 +14,7 @@ use ring::{digest, hmac};
 
 use crate::error::CryptoError;
 use crate::harden::{wipe_stack, wipe_stack_short};
-use crate::secret::{Locked, SecretKey};
+use crate::secret::{Locked, SecretBytes, SecretKey};
 
 /// An HMAC-SHA-256 key.
 pub struct MacKey(Locked<hmac::Key>);
@@ -26,6 +26,14 @@ impl MacKey {
     /// [`CryptoError::OutOfLockedMemory`].
     pub fn new(key: &SecretKey) -> Result<Self, CryptoError> {
         Self::from_bytes(key.expose())
+    }
+
+    /// As [`MacKey::new`], for a secret of any length: a password, as RFC 5802 uses it.
+    ///
+    /// # Errors
+    /// [`CryptoError::OutOfLockedMemory`].
+    pub fn of_password(password: &SecretBytes) -> Result<Self, CryptoError> {
+        Self::from_bytes(password.as_slice())
     }
 
     /// As [`MacKey::new`], for a key of any length.

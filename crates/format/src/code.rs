@@ -194,6 +194,9 @@ codes! {
     COLUMN_VALUE = 8104, Usage, "a value is not one of the column's type", "correct the value; PostgreSQL would refuse it too";
     COLUMN_PROTOCOL = 8105, Usage, "a message of PostgreSQL's protocol does not have its form, or comes where it cannot", "the driver and the server do not speak version 3 of the protocol as the proxy knows it; please report it";
     COLUMN_DENIED = 8106, Data, "the server says of a pinned column that it is not confidential", "find out who changed the column's type; nothing is sent until server and proxy agree";
+    COLUMN_CONVERT = 8121, Refused, "the column cannot be converted as it is", "do what the message says and run the command again; nothing was changed";
+    COLUMN_SERVER = 8122, Refused, "the database server has refused a statement of this command", "see its message; what was converted so far stays, and running the command again goes on";
+    COLUMN_RECORD = 8123, Data, "the record does not open, or does not belong to this", "use the record's own key; a record that was changed or cut is not replayed";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }

@@ -10,6 +10,7 @@ pub mod kind;
 pub mod log;
 pub mod manifest;
 pub mod redo;
+pub mod tpm;
 
 pub use envelope::EnvelopeHeader;
 pub use fid::Fid;

@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code::{self, Class, Code};
-use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, redo};
+use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, redo, tpm};
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, convert, stream};
 use strongroom_format::{FORMAT_VERSION, aad, header, journal, keyring, postgres, slot, sqlite};
@@ -96,9 +96,16 @@ fn constants() -> BTreeMap<&'static str, String> {
     let number = |value: usize| value.to_string();
     let long = |value: u64| value.to_string();
     let mut constants = BTreeMap::from([
+        ("ANSWER_SECONDS", long(tpm::ANSWER_SECONDS)),
+        ("PCRS", tpm::PCRS.to_string()),
         ("BLOCK", postgres::BLOCK.to_string()),
         ("BLOCK_SLOTS", block::BLOCK_SLOTS.to_string()),
         ("BLOCK_UNIT", long(block::BLOCK_UNIT)),
+        ("ENVELOPE_LABEL", envelope::ENVELOPE_LABEL.to_owned()),
+        (
+            "ENVELOPE_SALT_USES",
+            envelope::ENVELOPE_SALT_USES.to_string(),
+        ),
         ("ENVELOPE_OVERHEAD", number(envelope::ENVELOPE_OVERHEAD)),
         ("ENVELOPE_PAD", number(envelope::ENVELOPE_PAD)),
         ("ENVELOPE_VERSION", envelope::ENVELOPE_VERSION.to_string()),
@@ -401,9 +408,11 @@ fn labels_are_those_of_the_code() {
         .collect();
     assert_eq!(stated, coded, "left: docs/spec/header.md");
     assert!(coded.len() > 5);
-    // Labels of keys that no object has: those of the channel.
+    // Labels of keys that no object has: those of the channel and of envelopes.
     let channel = read("crates/format/src/columns/channel.rs");
-    let agreed = between(&channel, "\"strongroom/v1/", "\"");
+    let envelope = read("crates/format/src/columns/envelope.rs");
+    let mut agreed = between(&channel, "\"strongroom/v1/", "\"");
+    agreed.extend(between(&envelope, "\"strongroom/v1/", "\""));
     assert!(agreed.len() > 3 && agreed.is_disjoint(&coded));
     for (page, text) in files("docs/spec", "md") {
         let used = between(&text, "strongroom/v1/", "\n").into_iter();

@@ -11,9 +11,11 @@ mod compute;
 mod functions;
 mod ground;
 mod log;
+mod plain;
 mod promote;
 mod rings;
 mod session;
+mod status;
 mod values;
 
 use std::time::{Duration, Instant};
@@ -196,7 +198,10 @@ impl Zone {
             Op::Intake => self.intake(ring, descriptor, area),
             Op::Output => self.output(ring, descriptor, area),
             Op::Promote => self.promote(ring, descriptor, area),
+            Op::Declassify => self.declassify(ring, descriptor, area),
+            Op::Classify => self.classify(ring, descriptor, area),
             Op::Test => self.test(ring, descriptor, third),
+            Op::TestMany => self.test_many(ring, descriptor, area),
             Op::Compare => self.compare(ring, descriptor),
             Op::CompareMany => self.compare_many(ring, descriptor, area),
             Op::Token => self.token(ring, descriptor),

@@ -8,3 +8,4 @@ pub mod sandbox;
 pub mod serve;
 pub mod session;
 pub mod store;
+pub mod tpm;

@@ -65,12 +65,18 @@ pub(crate) fn truths(
     // Comparing stored values of one column tells their order, which an index on the column tells as well: without it neither
     // VACUUM nor REINDEX could run while no client is connected.
     let comparing = wanted == right::COMPARE || wanted == right::RANK;
-    if comparing && matches!(common, Common::Column(_)) {
-        return Ok(());
+    let free = comparing && matches!(common, Common::Column(_));
+    match session {
+        None if free => Ok(()),
+        None => Err(Fault::NotAllowed),
+        Some(session) => {
+            if !free {
+                session.allow(wanted | common.further(), scope.keys())?;
+            }
+            // Whoever has a ticket learns order at its cost, though it would be free without one: the ledger is of all that was told.
+            session.spend_truths(count)
+        }
     }
-    let session = session.ok_or(Fault::NotAllowed)?;
-    session.allow(wanted | common.further(), scope.keys())?;
-    session.spend_truths(count)
 }
 
 /// The key under which a value is sealed for whoever asks.
@@ -138,6 +144,35 @@ pub(crate) fn copy(
     Ok(key)
 }
 
+/// Whether a value of this scope may be given in clear.
+///
+/// # Errors
+/// [`Fault::NotAllowed`], [`Fault::BudgetSpent`].
+pub(crate) fn declassify(
+    session: Option<&mut Session>,
+    scope: &Scope,
+    len: u64,
+) -> Result<(), Fault> {
+    let session = session.ok_or(Fault::NotAllowed)?;
+    session.allow(right::DECLASSIFY, scope.keys())?;
+    session.spend_outputs(1, len)?;
+    session.ledger_mut().count_declassified(1);
+    Ok(())
+}
+
+/// The scope of a value that came in clear: that of a constant of the session's own. Whoever may choose such values can find any value out
+/// by comparing, which is why it takes the same right as giving values in clear.
+///
+/// # Errors
+/// [`Fault::NotAllowed`].
+pub(crate) fn classify(session: Option<&mut Session>) -> Result<Scope, Fault> {
+    let session = session.ok_or(Fault::NotAllowed)?;
+    let key = session.first_key().ok_or(Fault::NotAllowed)?;
+    session.allow(right::DECLASSIFY, &[key])?;
+    session.ledger_mut().count_classified(1);
+    Ok(Scope::constant(key))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +228,28 @@ mod tests {
         for mixed in [two, other_table, constant, result, Common::Nothing] {
             let answer = truths(None, right::COMPARE, mixed, &column, 1);
             assert_eq!(answer, Err(Fault::NotAllowed), "{mixed:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_free_without_a_ticket_is_charged_to_one() {
+        let column = Scope::column(A);
+        let one = Common::Nothing.with(Some((3, 1)), Origin::Column);
+        for wanted in [right::COMPARE, right::RANK] {
+            // No right at all on this column: it still may, as without a ticket.
+            let mut other = session(right::OUTPUT, &[B], 5);
+            assert_eq!(truths(Some(&mut other), wanted, one, &column, 3), Ok(()));
+            assert_eq!(other.ledger().truths(), 3);
+            assert_eq!(other.ledger().refusals(), 0);
+            assert_eq!(
+                truths(Some(&mut other), wanted, one, &column, 3),
+                Err(Fault::BudgetSpent)
+            );
+            assert_eq!(other.ledger().truths(), 3, "none was given");
+            assert_eq!(truths(Some(&mut other), wanted, one, &column, 2), Ok(()));
+            let mut free = session(right::ORDINARY, &[A], u64::MAX);
+            assert_eq!(truths(Some(&mut free), wanted, one, &column, 9), Ok(()));
+            assert_eq!(free.ledger().truths(), 9);
         }
     }
 
@@ -312,5 +369,28 @@ mod tests {
         let mut both = session(right::OUTPUT, &[B, A], 0);
         assert_eq!(store(Some(&mut both), &Scope::column(A), Some(B)), Ok(B));
         assert_eq!(store(Some(&mut both), &computed(&[A, B]), None), Ok(B));
+    }
+
+    #[test]
+    fn values_in_clear_need_a_right_of_their_own_both_ways() {
+        let scope = Scope::column(A);
+        assert_eq!(declassify(None, &scope, 4), Err(Fault::NotAllowed));
+        assert_eq!(classify(None).err(), Some(Fault::NotAllowed));
+        let mut ordinary = session(right::ORDINARY, &[A], 9);
+        let answer = declassify(Some(&mut ordinary), &scope, 4);
+        assert_eq!(answer, Err(Fault::NotAllowed));
+        assert_eq!(
+            classify(Some(&mut ordinary)).err(),
+            Some(Fault::NotAllowed)
+        );
+        let mut owner = session(right::DECLASSIFY, &[A], 1);
+        let other = declassify(Some(&mut owner), &computed(&[A, B]), 4);
+        assert_eq!(other, Err(Fault::NotAllowed), "a key that is not named");
+        assert_eq!(declassify(Some(&mut owner), &computed(&[A]), 4), Ok(()));
+        let spent = declassify(Some(&mut owner), &scope, 4);
+        assert_eq!(spent, Err(Fault::BudgetSpent));
+        assert_eq!(classify(Some(&mut owner)), Ok(Scope::constant(A)));
+        let ledger = owner.ledger().to_json();
+        assert!(ledger.contains("\"declassified\":1,\"classified\":1"));
     }
 }

@@ -8,6 +8,7 @@
 //! Must not: know what a value means, who may see it, or anything of PostgreSQL but the three numbers of a relation's files.
 
 mod anchor;
+mod census;
 mod checkpoint;
 mod column_keys;
 mod files;
@@ -39,7 +40,8 @@ use strongroom_keyring::Error;
 use strongroom_rpc::Fault;
 use strongroom_values::Value;
 
-pub use anchor::{Anchor, FileAnchor};
+pub use anchor::{Anchor, FileAnchor, TpmAnchor};
+pub use census::Census;
 pub use files::{ANCHOR_NAME, BLOCKS_NAME, Directory, Files, HEADER_NAME, LOG_NAME, MANIFEST_NAME};
 pub use log::{LogFile, LogStorage};
 pub use open::{Options, create, open};

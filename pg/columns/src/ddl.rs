@@ -377,17 +377,34 @@ fn domain(oid: Oid) {
 }
 
 fn statistics(oid: Oid) {
-    let Some((table, keys)) = rows::statistics(oid) else {
+    let Some(found) = rows::statistics(oid) else {
         return;
     };
-    for (number, column) in rows::columns(table) {
-        if keys.contains(&number) && catalog::kind_of(column).is_some() {
-            refuse(
-                "extended statistics on a confidential column are not offered",
-                "They would keep values in a catalog.",
-            );
-        }
+    let mut columns = rows::columns(found.table).into_iter();
+    let confidential = |oid: Oid| catalog::kind_of(oid).is_some();
+    if columns.any(|(number, column)| found.keys.contains(&number) && confidential(column))
+        || types_in(&found.expressions).any(confidential)
+    {
+        refuse(
+            "extended statistics on a confidential column are not offered",
+            "They would keep values in a catalog.",
+        );
     }
+}
+
+/// The types that a tree names: of variables, constants, results of functions and of every other node, in fields whose names end with `type`
+/// (src/backend/nodes/outfuncs.c).
+fn types_in(tree: &str) -> impl Iterator<Item = Oid> + '_ {
+    let mut words = tree.split([' ', '}', ')']);
+    std::iter::from_fn(move || {
+        loop {
+            if words.next()?.ends_with("type")
+                && let Some(oid) = words.next().and_then(|oid| oid.parse::<u32>().ok())
+            {
+                return Some(Oid::from(oid));
+            }
+        }
+    })
 }
 
 fn dropped(oid: Oid) {

@@ -15,7 +15,7 @@ use pgrx::bgworkers::{
 };
 use pgrx::pg_sys;
 use strongroom_format::layout::{Field, array};
-use strongroom_rpc::{Descriptor, Op};
+use strongroom_rpc::{AREA_SIZE, Broken, Descriptor, Fault, Op};
 
 use crate::call::guarded;
 use crate::promote::PREFIX;
@@ -42,6 +42,8 @@ unsafe extern "C-unwind" {
     ) -> c_int;
     fn wal_segment_open(state: *mut pg_sys::XLogReaderState, segment: u64, timeline: *mut u32);
     fn wal_segment_close(state: *mut pg_sys::XLogReaderState);
+    // src/backend/tcop/postgres.c.
+    fn die(signal: c_int);
 }
 
 /// The resource manager of logical messages (access/rmgrlist.h).
@@ -62,14 +64,16 @@ pub(crate) fn register() {
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn strongroom_follower_main(_arg: pg_sys::Datum) {
     guarded(|| {
-        BackgroundWorker::attach_signal_handlers(
-            SignalWakeFlags::SIGHUP | SignalWakeFlags::SIGTERM,
-        );
+        // SAFETY: the server's own handler, which every wait and every loop here asks about: a fast shutdown ends this worker although the
+        // zone does not answer.
+        unsafe { pg_sys::pqsignal(pg_sys::SIGTERM.cast_signed(), Some(die)) };
+        BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
         // What the reader allocates lives as long as the worker.
         // SAFETY: switches to a context that is there from the server's start.
         unsafe { pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext) };
         let mut follower = None;
         while BackgroundWorker::wait_latch(Some(PAUSE)) {
+            pgrx::check_for_interrupts!();
             if BackgroundWorker::sighup_received() {
                 // SAFETY: as every process of the server reads its settings again.
                 unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
@@ -88,6 +92,8 @@ struct Follower {
     given: XLogRecPtr,
     checkpoint: Checkpoint,
     connection: u32,
+    /// Messages of our name in the log that the zone did not write.
+    foreign: u64,
 }
 
 /// The last checkpoint of the zone's store.
@@ -124,6 +130,7 @@ impl Follower {
                 position: 0,
             },
             connection: 0,
+            foreign: 0,
         }
     }
 
@@ -193,21 +200,42 @@ impl Follower {
             if record.is_null() {
                 unreadable(message);
             }
+            pgrx::check_for_interrupts!();
             // SAFETY: the reader stands on a record.
             if let Some(record) = unsafe { redo_record(reader) } {
                 // SAFETY: as above.
                 let a = unsafe { (*reader).ReadRecPtr };
-                zone::with(|link| {
-                    let n = link.write(0, &record)?;
-                    link.call(Descriptor {
-                        n,
-                        a,
-                        ..Descriptor::of(Op::Replay)
-                    })
-                });
+                self.give(&record, a);
             }
         }
         self.given = end;
+    }
+
+    /// Gives the zone one record.
+    ///
+    /// Whoever may call `pg_logical_emit_message` can put anything of our name into the log. What the zone did not seal says nothing; if it
+    /// was a record of the zone's that somebody changed, the next one of its chain says that one is missing (L2).
+    fn give(&mut self, record: &[u8], a: XLogRecPtr) {
+        let taken = record.len() <= AREA_SIZE
+            && zone::with(|link| {
+                let n = link.write(0, record)?;
+                match link.call(Descriptor {
+                    n,
+                    a,
+                    ..Descriptor::of(Op::Replay)
+                }) {
+                    Err(Broken::Fault(Fault::BadRecord)) => Ok(false),
+                    answer => answer.map(|_| true),
+                }
+            });
+        if !taken {
+            self.foreign += 1;
+            if self.foreign == 1 {
+                fault::Report::new("01000", "the log has a message named strongroom that the zone did not write; it is passed over")
+                    .hint("See pg_waldump --rmgr=LogicalMessage. Further ones are not reported.")
+                    .warn();
+            }
+        }
     }
 
     /// Has the zone make its store durable, when it is due, and lets go of the log before.

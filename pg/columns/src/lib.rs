@@ -6,17 +6,21 @@
 //! let a panic or a fault of the zone become more than ERROR.
 
 mod admin;
+mod ahead;
 mod am;
 mod analyze;
 mod call;
 mod catalog;
+mod clear;
 mod compare;
 mod compute;
+mod conversion;
 mod ddl;
 mod fault;
 mod follower;
 mod life;
 mod lifecycle;
+mod memo;
 mod partition;
 mod promote;
 mod rows;

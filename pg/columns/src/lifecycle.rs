@@ -1,20 +1,19 @@
 //! What happens to partitions when transactions end: as PostgreSQL does it with files (catalog/storage.c, `pendingDeletes`).
 //!
 //! Storage that a transaction made goes when it aborts; storage that it dropped goes when it commits; storage that it copied page by page
-//! to another place takes its partition along. Each has the level of the subtransaction that did it. Must not: raise at a transaction's end;
+//! to another place takes its partition along just before it commits, so that the log has it before the commit record. Each has the level of the subtransaction that did it. Must not: raise at a transaction's end;
 //! what the zone does not hear of stays as garbage, never the other way round.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
 
 use pgrx::pg_sys;
-use strongroom_rpc::Broken;
-use strongroom_rpc::Descriptor;
-use strongroom_rpc::Op;
+use strongroom_rpc::{Broken, Descriptor, Fault, Op};
 
 use crate::call::guarded;
 use crate::partition::{self, Storage};
-use crate::{promote, statement, zone};
+use crate::zone::Link;
+use crate::{ahead, fault, promote, statement, zone};
 
 /// What is to be done, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +22,10 @@ enum Deed {
     Made(Storage),
     /// Dropped in this transaction: goes when it commits.
     Dropped(Storage),
-    /// Copied with its identifiers: its partition goes along when the transaction commits.
+    /// Copied with its identifiers: its partition goes along before the transaction commits,
     Moved(Storage, Storage),
+    /// and has gone along: it goes back when the transaction aborts after all.
+    Rehomed(Storage, Storage),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +60,7 @@ pub(crate) fn made(storage: Storage) {
 
 /// A relation loses this storage.
 pub(crate) fn dropped(storage: Storage) {
-    let moved = |one: &Pending| matches!(one.deed, Deed::Moved(from, _) if from == storage);
+    let moved = |one: &Pending| matches!(one.deed, Deed::Moved(from, _) | Deed::Rehomed(from, _) if from == storage);
     if !PENDING.with(|pending| pending.borrow().iter().any(moved)) {
         add(Deed::Dropped(storage));
     }
@@ -116,13 +117,19 @@ extern "C-unwind" fn transaction(event: pg_sys::XactEvent::Type, _arg: *mut c_vo
             zone::settle();
             let (dropped, moved) = waiting();
             if moved {
-                // The zone has to hear that a partition has another table: without it the table's next values would get a second one.
-                zone::with(|_| Ok(()));
+                move_partitions();
             } else if dropped {
                 zone::reach();
             }
         }
-        XACT_EVENT_PRE_PREPARE => zone::settle(),
+        XACT_EVENT_PRE_PREPARE => {
+            zone::settle();
+            if waiting().1 {
+                fault::Report::new("0A000", "a transaction that has rewritten a table with confidential columns page by page cannot be prepared")
+                    .hint("Commit CLUSTER and ALTER TABLE ... SET TABLESPACE by themselves.")
+                    .raise();
+            }
+        }
         XACT_EVENT_COMMIT => shielded(|| ended(true)),
         XACT_EVENT_ABORT => shielded(|| ended(false)),
         // What a prepared transaction dropped stays in the zone as garbage: nothing says here how it ends.
@@ -148,19 +155,57 @@ fn ended(committed: bool) {
         taken.unwrap_or_default()
     });
     let told = !pending.is_empty();
-    for one in pending {
-        match one.deed {
-            Deed::Made(storage) if !committed => drop_partition(storage),
-            Deed::Dropped(storage) if committed => drop_partition(storage),
-            Deed::Moved(from, to) if committed => rehome(from, to),
-            Deed::Moved(_, to) => partition::forget(to),
-            Deed::Made(_) | Deed::Dropped(_) => {}
+    zone::ending(|| {
+        // The last one first: a copy may have been copied. A copy that has the partition is never dropped as something that was made,
+        // whether or not the zone hears that it goes back.
+        let mut copies = Vec::new();
+        for one in pending.iter().rev() {
+            if let Deed::Rehomed(from, to) = one.deed {
+                copies.push(to);
+                if !committed {
+                    zone::at_end(|link| rehome(link, to, from));
+                }
+            }
         }
-    }
-    if told {
-        log();
-    }
+        for one in pending {
+            match one.deed {
+                Deed::Made(storage) if !committed && !copies.contains(&storage) => {
+                    drop_partition(storage);
+                }
+                Deed::Dropped(storage) if committed => drop_partition(storage),
+                Deed::Moved(_, to) => partition::forget(to),
+                Deed::Made(_) | Deed::Dropped(_) | Deed::Rehomed(..) => {}
+            }
+        }
+        if told {
+            log();
+        }
+    });
     statement::transaction_ended();
+}
+
+/// Before the commit record: partitions whose storage was copied get the copy's name, and the log says so. Behind it an error could not be
+/// raised and a crash would leave the table's next values in a second partition.
+fn move_partitions() {
+    let moves: Vec<(Storage, Storage)> = PENDING.with(|pending| {
+        let mut moves = Vec::new();
+        for one in pending.borrow_mut().iter_mut() {
+            if let Deed::Moved(from, to) = one.deed {
+                one.deed = Deed::Rehomed(from, to);
+                moves.push((from, to));
+            }
+        }
+        moves
+    });
+    for (from, to) in moves {
+        zone::with(|link| rehome(link, from, to));
+    }
+    let record = zone::with(told);
+    if !record.is_empty()
+        && let Some(number) = promote::insert(&record)
+    {
+        zone::with(|link| link.post(promote::inserted(number)));
+    }
 }
 
 /// Puts what the zone has just been told into the WAL, so that it knows of it after a restart and standbys follow.
@@ -169,13 +214,7 @@ fn ended(committed: bool) {
 fn log() {
     let mut record = Vec::new();
     zone::at_end(|link| {
-        let answer = match link.call(Descriptor::of(Op::Free)) {
-            Err(Broken::Fault(_)) => return Ok(()),
-            answer => answer?,
-        };
-        // The highest bit says that there would be more to free.
-        let length = answer.aux & (u32::MAX >> 1);
-        record = link.read(0, usize::try_from(length).unwrap_or(usize::MAX))?;
+        record = told(link)?;
         Ok(())
     });
     if !record.is_empty()
@@ -183,6 +222,16 @@ fn log() {
     {
         zone::at_end(|link| link.post(promote::inserted(number)));
     }
+}
+
+fn told(link: &mut Link) -> Result<Vec<u8>, Broken> {
+    let answer = match link.call(Descriptor::of(Op::Free)) {
+        Err(Broken::Fault(_)) => return Ok(Vec::new()),
+        answer => answer?,
+    };
+    // The highest bit says that there would be more to free.
+    let length = answer.aux & (u32::MAX >> 1);
+    link.read(0, usize::try_from(length).unwrap_or(usize::MAX))
 }
 
 fn drop_partition(storage: Storage) {
@@ -201,22 +250,21 @@ fn drop_partition(storage: Storage) {
     });
 }
 
-fn rehome(from: Storage, to: Storage) {
+/// Gives the partition of one storage the name of another. A storage without a partition has nothing to give.
+fn rehome(link: &mut Link, from: Storage, to: Storage) -> Result<(), Broken> {
     partition::forget(from);
     partition::forget(to);
-    zone::at_end(|link| {
-        let a = match partition::existing(link, from) {
-            Ok(partition) => partition,
-            Err(Broken::Fault(_)) => return Ok(()),
-            Err(broken) => return Err(broken),
-        };
-        link.write(0, &partition::relation_record(to, 0))?;
-        link.call(Descriptor {
-            a,
-            ..Descriptor::of(Op::Rehome)
-        })
-        .map(drop)
-    });
+    let a = match partition::existing(link, from) {
+        Ok(partition) => partition,
+        Err(Broken::Fault(Fault::PartitionUnknown)) => return Ok(()),
+        Err(broken) => return Err(broken),
+    };
+    link.write(0, &partition::relation_record(to, 0))?;
+    link.call(Descriptor {
+        a,
+        ..Descriptor::of(Op::Rehome)
+    })
+    .map(drop)
 }
 
 extern "C-unwind" fn subtransaction(
@@ -235,7 +283,10 @@ extern "C-unwind" fn subtransaction(
             // An exception block of PL/pgSQL has to see the faults of its own statements.
             SUBXACT_EVENT_PRE_COMMIT_SUB => zone::settle(),
             SUBXACT_EVENT_COMMIT_SUB => shielded(|| rise(level)),
-            SUBXACT_EVENT_ABORT_SUB => shielded(|| undo(level)),
+            SUBXACT_EVENT_ABORT_SUB => {
+                ahead::forget_scans();
+                shielded(|| undo(level));
+            }
             _ => {}
         }
     });
@@ -266,15 +317,17 @@ fn undo(level: i32) {
         pending.retain(|one| one.level < level);
         undone
     });
-    let told = !undone.is_empty();
-    for one in undone {
-        match one.deed {
-            Deed::Made(storage) => drop_partition(storage),
-            Deed::Moved(_, to) => partition::forget(to),
-            Deed::Dropped(_) => {}
+    if undone.is_empty() {
+        return;
+    }
+    zone::ending(|| {
+        for one in undone {
+            match one.deed {
+                Deed::Made(storage) => drop_partition(storage),
+                Deed::Moved(_, to) => partition::forget(to),
+                Deed::Dropped(_) | Deed::Rehomed(..) => {}
+            }
         }
-    }
-    if told {
         log();
-    }
+    });
 }

@@ -3,6 +3,8 @@
 //! PostgreSQL calls the hook for a new object before its rows are visible to the caches, so they are read with `SnapshotSelf`. Must not: keep
 //! anything.
 
+use std::ffi::CStr;
+
 use pg_sys::{Datum, Oid};
 use pgrx::pg_sys;
 
@@ -38,7 +40,13 @@ struct Partitioned {
 }
 
 /// Gives each row of a catalog whose first index column has this value to `take`.
-fn each(catalog: Oid, index: u32, column: u32, key: Oid, mut take: impl FnMut(pg_sys::HeapTuple)) {
+fn each(
+    catalog: Oid,
+    index: u32,
+    column: u32,
+    key: Oid,
+    mut take: impl FnMut(pg_sys::HeapTuple, pg_sys::TupleDesc),
+) {
     let lock = pg_sys::AccessShareLock.cast_signed();
     // SAFETY: PostgreSQL's protocol of a scan of a catalog; `take` only reads the row while the scan stands on it.
     unsafe {
@@ -65,7 +73,7 @@ fn each(catalog: Oid, index: u32, column: u32, key: Oid, mut take: impl FnMut(pg
             if tuple.is_null() {
                 break;
             }
-            take(tuple);
+            take(tuple, (*relation).rd_att);
         }
         pg_sys::systable_endscan(scan);
         pg_sys::table_close(relation, lock);
@@ -80,7 +88,7 @@ pub(crate) fn class(oid: Oid) -> Option<Class> {
         pg_sys::ClassOidIndexId,
         pg_sys::Anum_pg_class_oid,
         oid,
-        |tuple| {
+        |tuple, _| {
             // SAFETY: a row of pg_class.
             let form = unsafe { &*row::<pg_sys::FormData_pg_class>(tuple) };
             // SAFETY: OIDs of this database, set when the backend starts.
@@ -115,7 +123,7 @@ pub(crate) fn columns(oid: Oid) -> Vec<(i16, Oid)> {
         pg_sys::AttributeRelidNumIndexId,
         pg_sys::Anum_pg_attribute_attrelid,
         oid,
-        |tuple| {
+        |tuple, _| {
             // SAFETY: a row of pg_attribute.
             let form = unsafe { &*row::<pg_sys::FormData_pg_attribute>(tuple) };
             if form.attnum > 0 && !form.attisdropped {
@@ -134,7 +142,7 @@ pub(crate) fn domain_base(oid: Oid) -> Option<Oid> {
         pg_sys::TypeOidIndexId,
         pg_sys::Anum_pg_type_oid,
         oid,
-        |tuple| {
+        |tuple, _| {
             // SAFETY: a row of pg_type.
             let form = unsafe { &*row::<pg_sys::FormData_pg_type>(tuple) };
             found = (form.typtype.cast_unsigned() == b'd').then_some(form.typbasetype);
@@ -160,7 +168,7 @@ pub(crate) fn index(index: Oid) -> Option<Index> {
         pg_sys::IndexRelidIndexId,
         pg_sys::Anum_pg_index_indexrelid,
         index,
-        |tuple| {
+        |tuple, _| {
             // SAFETY: the only catalog that is scanned here is pg_index.
             let form: *const pg_sys::FormData_pg_index = unsafe { row(tuple) };
             // SAFETY: as above; its first vector follows the fixed part.
@@ -184,7 +192,7 @@ pub(crate) fn partition_key(table: Oid) -> Vec<i16> {
         PARTITIONED_INDEX,
         1,
         table,
-        |tuple| {
+        |tuple, _| {
             // SAFETY: a row of pg_partitioned_table; its first vector follows the fixed part.
             found = unsafe { vector(&raw const (*row::<Partitioned>(tuple)).columns) };
         },
@@ -192,21 +200,48 @@ pub(crate) fn partition_key(table: Oid) -> Vec<i16> {
     found
 }
 
-/// The table and the columns of an object of extended statistics.
-pub(crate) fn statistics(oid: Oid) -> Option<(Oid, Vec<i16>)> {
+/// What `pg_statistic_ext` says of an object of extended statistics.
+pub(crate) struct Statistics {
+    /// The table, and the columns of it that are looked at by themselves.
+    pub(crate) table: Oid,
+    pub(crate) keys: Vec<i16>,
+    /// The expressions, in PostgreSQL's own form of a tree as text; empty without any.
+    pub(crate) expressions: String,
+}
+
+/// The object of extended statistics of this OID.
+pub(crate) fn statistics(oid: Oid) -> Option<Statistics> {
     let mut found = None;
     each(
         pg_sys::StatisticExtRelationId,
         pg_sys::StatisticExtOidIndexId,
         pg_sys::Anum_pg_statistic_ext_oid,
         oid,
-        |tuple| {
+        |tuple, description| {
             let form = row_of_statistics(tuple);
-            // SAFETY: a row of pg_statistic_ext; its first vector follows the fixed part.
-            found = Some(unsafe { ((*form).stxrelid, vector(&raw const (*form).stxkeys)) });
+            let mut null = false;
+            let attribute = pg_sys::Anum_pg_statistic_ext_stxexprs.cast_signed();
+            // SAFETY: a row of pg_statistic_ext with its description; the first vector follows the fixed part.
+            found = Some(unsafe {
+                let trees = pg_sys::heap_getattr(tuple, attribute, description, &mut null);
+                Statistics {
+                    table: (*form).stxrelid,
+                    keys: vector(&raw const (*form).stxkeys),
+                    expressions: if null { String::new() } else { text(trees) },
+                }
+            });
         },
     );
     found
+}
+
+/// # Safety
+///
+/// A value of the type `text` or `pg_node_tree`.
+unsafe fn text(value: Datum) -> String {
+    // SAFETY: the caller's promise; the copy is the memory context's.
+    let copy = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(value.cast_mut_ptr())) };
+    copy.to_string_lossy().into_owned()
 }
 
 fn row_of_statistics(tuple: pg_sys::HeapTuple) -> *const pg_sys::FormData_pg_statistic_ext {

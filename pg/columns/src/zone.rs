@@ -109,9 +109,19 @@ fn quietly(work: impl FnOnce(&mut Link) -> Result<(), Broken>) {
 /// Tells the zone something at a transaction's end. It never raises and waits for a while only; what the zone does not hear of stays
 /// as garbage.
 pub(crate) fn at_end(work: impl FnOnce(&mut Link) -> Result<(), Broken>) {
-    UNTIL.set(Instant::now().checked_add(END_LIMIT));
-    quietly(work);
-    UNTIL.set(None);
+    ending(|| quietly(work));
+}
+
+/// Does everything that a transaction's end has for the zone under one limit of time: interrupts are held meanwhile.
+pub(crate) fn ending(work: impl FnOnce()) {
+    let outermost = UNTIL.get().is_none();
+    if outermost {
+        UNTIL.set(Instant::now().checked_add(END_LIMIT));
+    }
+    work();
+    if outermost {
+        UNTIL.set(None);
+    }
 }
 
 /// Whether there is a connection, or one can be made. Says nothing when there is none to be had.
@@ -356,6 +366,29 @@ impl Link {
         envelope
             .map(<[u8]>::to_vec)
             .ok_or(Broken::Fault(Fault::BadRequest))
+    }
+
+    /// A value in clear: its binary form.
+    pub(crate) fn declassify(&mut self, kind: Kind, fid: u64) -> Result<Vec<u8>, Broken> {
+        let answer = self.call(Descriptor {
+            flags: u16::from(kind.number()),
+            a: fid,
+            ..Descriptor::of(Op::Declassify)
+        })?;
+        self.read(0, usize::try_from(answer.value).unwrap_or(usize::MAX))
+    }
+
+    /// The identifier of a value that is given in clear, in its binary form.
+    pub(crate) fn classify(&mut self, kind: Kind, bytes: &[u8]) -> Result<u64, Broken> {
+        let n = self.write(0, bytes)?;
+        let r = self.fresh()?;
+        let answer = self.call(Descriptor {
+            flags: u16::from(kind.number()),
+            n,
+            r,
+            ..Descriptor::of(Op::Classify)
+        })?;
+        Ok(answer.value)
     }
 
     /// Sends bytes and gets the bytes that replace them.

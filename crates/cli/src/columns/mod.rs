@@ -2,7 +2,10 @@
 //!
 //! Must not: see a value, but where the proxy shows it to the application.
 
+mod connect;
+mod convert;
 mod proxy;
+mod status;
 mod zone;
 
 use clap::{Args, Subcommand};
@@ -23,13 +26,24 @@ pub(crate) struct ColumnsArgs {
 enum Verb {
     Zone(zone::ZoneArgs),
     Proxy(proxy::ProxyArgs),
+    Status(status::StatusArgs),
+    Convert(convert::ConvertArgs),
 }
 
 impl ColumnsArgs {
+    pub(crate) const fn wants_json(&self) -> bool {
+        match &self.verb {
+            Verb::Status(args) => args.json,
+            Verb::Zone(_) | Verb::Proxy(_) | Verb::Convert(_) => false,
+        }
+    }
+
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
             Verb::Zone(args) => args.run(context),
             Verb::Proxy(args) => args.run(context),
+            Verb::Status(args) => args.run(context),
+            Verb::Convert(args) => args.run(),
         }
     }
 }

@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use strongroom_client::channel::Accepted;
+use strongroom_client::channel::{Accepted, PcrPolicy, TrustedKey};
 use strongroom_client::keys::ColumnKeys;
-use strongroom_client::proxy::{self, Address, Config, PlaintextConstants, Terms};
+use strongroom_client::proxy::{self, Config, PlaintextConstants, Terms};
+use strongroom_client::sql::catalog::PinnedColumn;
 use strongroom_format::code;
 use strongroom_format::hex::from_hex;
 use strongroom_keyring::Keyring;
 
+use super::connect::address;
 use crate::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
@@ -39,12 +41,25 @@ pub(super) struct ProxyArgs {
     /// Digest (SHA-256) of a zone's program that may have the keys; any unless given
     #[arg(long = "measurement", value_name = "HEX", value_parser = digest)]
     measurements: Vec<[u8; 32]>,
+    /// Public area (`TPM2B_PUBLIC`) of a TPM's attestation key whose quotes are believed
+    #[arg(long = "trust-tpm", value_name = "FILE", requires = "pcrs")]
+    tpm_keys: Vec<PathBuf>,
+    /// What registers of that TPM's SHA-256 bank have to hold; given several times: one of these
+    #[arg(long, value_name = "PCR=HEX,...", value_parser = policy, requires = "tpm_keys")]
+    pcrs: Vec<PcrPolicy>,
+    /// Column that is confidential whatever the server says
+    #[arg(long = "pin", value_name = "SCHEMA.RELATION.COLUMN", value_parser = pinned)]
+    pinned: Vec<PinnedColumn>,
     /// Seconds that a connection may compute; as long as it lasts unless given
     #[arg(long, value_name = "SECONDS")]
     ticket_lifetime: Option<u64>,
     /// Comparisons, tests, tokens and ranks that a connection may learn; any number unless given
     #[arg(long, value_name = "NUMBER")]
     comparison_budget: Option<u64>,
+    /// Let connections take values out of protection into the server, and plain values of the server into it
+    /// (strongroom_columns.declassify, classify): for all columns of the key
+    #[arg(long)]
+    declassify: bool,
     /// What is done with a constant beside a confidential value that the server expects in clear
     #[arg(long, value_enum, default_value_t = Constants::Refuse)]
     plaintext_constants: Constants,
@@ -76,15 +91,18 @@ impl ProxyArgs {
                 accepted: Accepted {
                     process: self.accept_process_attestation,
                     measurements: self.measurements,
+                    tpm_keys: trusted(&self.tpm_keys)?,
+                    pcrs: self.pcrs,
                 },
                 lifetime: self.ticket_lifetime.map(Duration::from_secs),
                 truths: self.comparison_budget,
+                declassify: self.declassify,
             }),
             plaintext_constants: match self.plaintext_constants {
                 Constants::Refuse => PlaintextConstants::Refuse,
                 Constants::Allow => PlaintextConstants::Allow,
             },
-            pinned: Vec::new(),
+            pinned: self.pinned,
             connections_max: self.connections,
         };
         note(&format!("listening at {}", self.listen.join(", ")));
@@ -92,17 +110,42 @@ impl ProxyArgs {
     }
 }
 
-/// A path if it looks like one.
-fn address(text: &str) -> Address {
-    if text.contains('/') {
-        Address::Unix(PathBuf::from(text))
-    } else {
-        Address::Tcp(text.to_owned())
-    }
-}
-
 fn digest(text: &str) -> Result<[u8; 32], String> {
     let bytes = from_hex(&text.to_ascii_lowercase());
     let digest = bytes.and_then(|bytes| bytes.try_into().ok());
     digest.ok_or_else(|| String::from("64 hexadecimal digits"))
+}
+
+/// The keys of these files.
+fn trusted(paths: &[PathBuf]) -> Result<Vec<TrustedKey>, Failure> {
+    let read = |path: &PathBuf| {
+        let public = std::fs::read(path).map_err(|error| Failure::io(path, &error))?;
+        TrustedKey::new(public).ok_or_else(|| {
+            Failure::usage(&format!(
+                "{}: not the public area of an attestation key: ECC on P-256 with ECDSA or RSA with RSASSA, SHA-256, \
+                 fixed to its TPM, restricted to signing",
+                path.display()
+            ))
+        })
+    };
+    paths.iter().map(read).collect()
+}
+
+/// `PCR=HEX,PCR=HEX`.
+fn policy(text: &str) -> Result<PcrPolicy, String> {
+    let value = |one: &str| {
+        let (number, value) = one.split_once('=')?;
+        Some((number.parse().ok()?, digest(value).ok()?))
+    };
+    let values: Option<Vec<_>> = text.split(',').map(value).collect();
+    values
+        .and_then(|values| PcrPolicy::new(&values))
+        .ok_or_else(|| {
+            String::from("registers 0 to 23 with 64 hexadecimal digits each: 0=HEX,11=HEX")
+        })
+}
+
+fn pinned(text: &str) -> Result<PinnedColumn, String> {
+    PinnedColumn::parse(text)
+        .ok_or_else(|| String::from("SCHEMA.RELATION.COLUMN, as in the catalog"))
 }

@@ -7,16 +7,19 @@
 //! Must not: print a value or a key.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use strongroom_format::code;
+use strongroom_format::columns::tpm::PCRS;
 use strongroom_keyring::SourceContext;
 use strongroom_zone::engine::Zone;
 use strongroom_zone::sandbox::{Closed, Sandbox};
 use strongroom_zone::serve::Serving;
 use strongroom_zone::session::ColumnKeys;
-use strongroom_zone::session::attest::ProcessAttester;
-use strongroom_zone::store::{self, Options};
+use strongroom_zone::session::attest::{Attester, ProcessAttester, TpmAttester};
+use strongroom_zone::store::{self, Anchor, Options};
+use strongroom_zone::tpm::Tpm;
 
 use crate::Context;
 use crate::args::KeyOptions;
@@ -43,9 +46,16 @@ pub(super) struct ZoneArgs {
     /// Memory for values, in MiB; the rest is on disk
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(16..))]
     memory: u64,
-    /// Freshness anchor: a file with a counter, on another disk if possible; in the state directory unless given
-    #[arg(long, value_name = "FILE")]
-    anchor: Option<PathBuf>,
+    /// Freshness anchor: a file with a counter, on another disk if possible, or tpm:INDEX, a TPM's counter; a file in the state
+    /// directory unless given
+    #[arg(long, value_name = "ANCHOR", value_parser = anchor)]
+    anchor: Option<AnchorChoice>,
+    /// What the zone shows to be believed: process, which proves nothing, or tpm:HANDLE:PCR,PCR..., a TPM's quote by the key at HANDLE
+    #[arg(long, value_name = "EVIDENCE", default_value = "process", value_parser = attest)]
+    attest: AttestChoice,
+    /// The TPM: its device, or a simulator's socket or HOST:PORT
+    #[arg(long, value_name = "PLACE", default_value = "/dev/tpmrm0")]
+    tpm: String,
     /// Open a store that is older than its anchor: a restore on purpose
     #[arg(long)]
     accept_restored: bool,
@@ -56,13 +66,25 @@ pub(super) struct ZoneArgs {
     key: KeyOptions,
 }
 
+#[derive(Clone)]
+enum AnchorChoice {
+    File(PathBuf),
+    Tpm(u32),
+}
+
+#[derive(Clone, Copy)]
+enum AttestChoice {
+    Process,
+    Tpm { key: u32, pcrs: u32 },
+}
+
 impl ZoneArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let users = self.allowed()?;
-        let store = self.store(context)?;
-        let attester = ProcessAttester::new()
-            .map_err(|error| Failure::io(Path::new("/proc/self/exe"), &error))?;
-        let mut zone = Zone::new(store, ColumnKeys::default(), Box::new(attester), users);
+        let tpm = self.open_tpm()?;
+        let store = self.store(context, tpm.as_ref())?;
+        let attester = self.attester(tpm.as_ref())?;
+        let mut zone = Zone::new(store, ColumnKeys::default(), attester, users);
         zone.tell_trouble(|error| warn(error.code(), error.detail()));
         let about = |error: std::io::Error| Failure::io(&self.socket, &error);
         // Who may connect is decided by user id.
@@ -70,9 +92,11 @@ impl ZoneArgs {
         let stopper = serving.stopper();
         ctrlc::set_handler(move || stopper.stop())
             .map_err(|error| Failure::new(&code::BUG, error.to_string()))?;
-        note(
-            "attestation by the process itself: it proves nothing, and clients must be told to accept it",
-        );
+        if matches!(self.attest, AttestChoice::Process) {
+            note(
+                "attestation by the process itself: it proves nothing, and clients must be told to accept it",
+            );
+        }
         note(&format!("serving at {}", self.socket.display()));
         let sandbox = Sandbox {
             directories: self.directories(),
@@ -91,10 +115,50 @@ impl ZoneArgs {
         self.users.iter().map(|name| user_id(name)).collect()
     }
 
-    fn anchor(&self) -> PathBuf {
-        self.anchor
-            .clone()
-            .unwrap_or_else(|| self.state.join("anchor"))
+    /// Opened when something needs it: the sandbox lets nothing be opened later.
+    fn open_tpm(&self) -> Result<Option<Arc<Tpm>>, Failure> {
+        let anchored = matches!(self.anchor, Some(AnchorChoice::Tpm(_)));
+        if !anchored && matches!(self.attest, AttestChoice::Process) {
+            return Ok(None);
+        }
+        Tpm::open(&self.tpm)
+            .map(Some)
+            .map_err(|error| self.of_tpm(&error))
+    }
+
+    fn of_tpm(&self, error: &std::io::Error) -> Failure {
+        Failure::io(Path::new(&self.tpm), error)
+    }
+
+    fn attester(&self, tpm: Option<&Arc<Tpm>>) -> Result<Box<dyn Attester>, Failure> {
+        match (self.attest, tpm) {
+            (AttestChoice::Tpm { key, pcrs }, Some(tpm)) => {
+                let attester = TpmAttester::new(Arc::clone(tpm), key, pcrs);
+                Ok(Box::new(attester.map_err(|error| self.of_tpm(&error))?))
+            }
+            _ => {
+                let attester = ProcessAttester::new()
+                    .map_err(|error| Failure::io(Path::new("/proc/self/exe"), &error))?;
+                Ok(Box::new(attester))
+            }
+        }
+    }
+
+    fn anchor(&self, tpm: Option<&Arc<Tpm>>) -> Result<Box<dyn Anchor>, Failure> {
+        match (&self.anchor, tpm) {
+            (Some(AnchorChoice::Tpm(index)), Some(tpm)) => {
+                let counter = tpm.counter(*index).map_err(|error| self.of_tpm(&error))?;
+                Ok(Box::new(store::TpmAnchor::new(counter)))
+            }
+            _ => Ok(Box::new(store::FileAnchor::at(self.anchor_file()))),
+        }
+    }
+
+    fn anchor_file(&self) -> PathBuf {
+        match &self.anchor {
+            Some(AnchorChoice::File(path)) => path.clone(),
+            _ => self.state.join("anchor"),
+        }
     }
 
     /// What the sandbox leaves open.
@@ -105,12 +169,12 @@ impl ZoneArgs {
         };
         vec![
             self.state.clone(),
-            parent(&self.anchor()),
+            parent(&self.anchor_file()),
             parent(&self.socket),
         ]
     }
 
-    fn store(&self, context: &Context) -> Result<store::Store, Failure> {
+    fn store(&self, context: &Context, tpm: Option<&Arc<Tpm>>) -> Result<store::Store, Failure> {
         let there = self.state.join(store::HEADER_NAME).exists();
         let key = keys::required(self.key.clone(), "the zone's store")?;
         let opener = key.opener(&SourceContext {
@@ -127,9 +191,10 @@ impl ZoneArgs {
         let options = Options {
             memory_limit: self.memory.saturating_mul(1 << 20),
             insist_on_locks: self.insist_on_locks,
-            accept_restored: self.accept_restored,
+            // A TPM's counter does not begin at zero, and a store that was made just now cannot be an older one.
+            accept_restored: self.accept_restored || !there,
         };
-        let anchor = Box::new(store::FileAnchor::at(self.anchor()));
+        let anchor = self.anchor(tpm)?;
         Ok(store::open(&self.state, &opener, anchor, options)?)
     }
 }
@@ -158,4 +223,37 @@ fn user_id(name: &str) -> Result<u32, Failure> {
         (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
     });
     number.ok_or_else(|| Failure::usage(&format!("there is no user {name}")))
+}
+
+/// `tpm:INDEX`, or else a file.
+fn anchor(text: &str) -> Result<AnchorChoice, String> {
+    match text.strip_prefix("tpm:") {
+        Some(index) => handle(index).map(AnchorChoice::Tpm),
+        None => Ok(AnchorChoice::File(PathBuf::from(text))),
+    }
+}
+
+/// `process` or `tpm:HANDLE:PCR,PCR...`.
+fn attest(text: &str) -> Result<AttestChoice, String> {
+    if text == "process" {
+        return Ok(AttestChoice::Process);
+    }
+    let form = || String::from("process, or tpm:HANDLE:PCR,PCR...");
+    let rest = text.strip_prefix("tpm:").ok_or_else(form)?;
+    let (key, list) = rest.split_once(':').ok_or_else(form)?;
+    let mut pcrs = 0;
+    for number in list.split(',') {
+        let number: u8 = number.parse().map_err(|_| form())?;
+        let bit = (number < PCRS).then(|| 1_u32 << number).ok_or_else(form)?;
+        pcrs |= bit;
+    }
+    let key = handle(key)?;
+    Ok(AttestChoice::Tpm { key, pcrs })
+}
+
+/// A handle or an index, in hexadecimal with 0x before it, as TPM tools write them.
+fn handle(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("0x");
+    let number = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    number.ok_or_else(|| format!("{text}: a number such as 0x81010002"))
 }

@@ -472,6 +472,7 @@ fn unopened(error: EnvelopeError) -> Refusal {
         }
         EnvelopeError::OtherKind => "the server sent a value of another type than it said",
         EnvelopeError::NotAuthentic => "the server sent an envelope that is damaged or forged",
+        EnvelopeError::System => "the proxy has no locked memory left for an envelope's key",
     };
     Refusal::value("22P03", message)
 }

@@ -13,9 +13,9 @@ mod prepared;
 mod release;
 mod session;
 mod startup;
-mod stream;
+pub(crate) mod stream;
 mod upstream;
-mod wire;
+pub(crate) mod wire;
 
 use std::io;
 use std::sync::Arc;

@@ -109,7 +109,10 @@ impl Upstream {
             other => other?,
         };
         let unknown = plans.iter().any(|plan| !plan.unknown.is_empty());
-        if unknown && self.refresh(true)? && self.denied.is_none() {
+        if unknown && self.refresh(true)? {
+            if let Some(refusal) = &self.denied {
+                return Err(refusal.clone().into());
+            }
             let catalog = self.catalog();
             return Ok(sql::plan(text, &catalog, declared)?);
         }

@@ -25,6 +25,8 @@ pub struct Terms {
     pub lifetime: Option<Duration>,
     /// How many truths (comparisons, tests, tokens, ranks) a connection may learn. `None`: any number.
     pub truths: Option<u64>,
+    /// Whether a connection may have values in clear in the server, and may take values from there.
+    pub declassify: bool,
 }
 
 impl Terms {
@@ -37,7 +39,11 @@ impl Terms {
             .lifetime
             .and_then(|lifetime| now.checked_add(lifetime.as_secs()));
         Ok(Ticket {
-            rights: right::ORDINARY,
+            rights: if self.declassify {
+                right::ORDINARY | right::DECLASSIFY
+            } else {
+                right::ORDINARY
+            },
             ticket_id: random16().map_err(io::Error::other)?,
             // Clocks of two machines differ.
             not_before: now.saturating_sub(300),

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use strongroom_client::keys::ColumnKeys;
 use strongroom_client::proxy::{Address, Config, PlaintextConstants, Proxy};
+use strongroom_client::sql::catalog::PinnedColumn;
 use strongroom_crypto::SecretKey;
 
 const BIN: &str = "/usr/lib/postgresql/15/bin";
@@ -100,22 +101,40 @@ pub(crate) fn proxy_before(server: Address, directory: &Path) -> u16 {
     proxy_with(server, directory, PlaintextConstants::Refuse)
 }
 
+/// The same, with columns that are confidential whatever the server says.
+pub(crate) fn proxy_pinned(server: Address, directory: &Path, pinned: &[&str]) -> u16 {
+    let parse = |text: &&str| PinnedColumn::parse(text).unwrap();
+    let mut config = config(server, PlaintextConstants::Refuse);
+    config.pinned = pinned.iter().map(parse).collect();
+    started(config, directory)
+}
+
 /// The same, with what is to be done with constants that cannot be placed.
 pub(crate) fn proxy_with(
     server: Address,
     directory: &Path,
     plaintext_constants: PlaintextConstants,
 ) -> u16 {
-    let port = 6000 + u16::try_from(NUMBER.fetch_add(1, Ordering::Relaxed)).unwrap();
-    let config = Config {
-        listen: vec![Address::Unix(directory.join(format!(".s.PGSQL.{port}")))],
+    started(config(server, plaintext_constants), directory)
+}
+
+/// A proxy's configuration that does not say yet where it listens.
+pub(crate) fn config(server: Address, plaintext_constants: PlaintextConstants) -> Config {
+    Config {
+        listen: Vec::new(),
         server,
         keys: ColumnKeys::from_keys(&[SecretKey::generate().unwrap()]).unwrap(),
         terms: None,
         plaintext_constants,
         pinned: Vec::new(),
         connections_max: 200,
-    };
+    }
+}
+
+/// Starts a proxy on a socket in the directory; its port.
+pub(crate) fn started(mut config: Config, directory: &Path) -> u16 {
+    let port = 6000 + u16::try_from(NUMBER.fetch_add(1, Ordering::Relaxed)).unwrap();
+    config.listen = vec![Address::Unix(directory.join(format!(".s.PGSQL.{port}")))];
     let proxy = Proxy::bind(config).unwrap();
     std::fs::set_permissions(
         directory.join(format!(".s.PGSQL.{port}")),

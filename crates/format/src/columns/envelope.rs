@@ -1,7 +1,7 @@
 //! An envelope: one value, sealed under a column key, as it travels between the data owner and the zone, and as it stands
 //! in dumps.
 //!
-//! 32 bytes of header and nonce, the sealed bytes, a tag of 16 bytes. The plaintext is PostgreSQL's binary form of the
+//! 48 bytes of header, salt and nonce, the sealed bytes, a tag of 16 bytes. The plaintext is PostgreSQL's binary form of the
 //! value; text and bytea are padded (one byte 0x80, then zeros) to a multiple of 16, so that only that is known of their length.
 //! In SQL text it is `sr1:` and base64 in the alphabet for URLs, without padding. Specified in docs/spec/columns.md.
 //! Must not: seal anything.
@@ -17,19 +17,24 @@ use crate::layout::{array, layout, put, zero_at};
 pub const ENVELOPE_PREFIX: &str = "sr1:";
 /// Texts and byte strings are padded to a multiple of this.
 pub const ENVELOPE_PAD: usize = 16;
-/// Bytes that sealing adds: header, nonce, tag.
-pub const ENVELOPE_OVERHEAD: usize = 48;
+/// Bytes that sealing adds: header, salt, nonce, tag.
+pub const ENVELOPE_OVERHEAD: usize = 64;
+/// Label of an envelope's key; the input is a column key, the salt the envelope's.
+pub const ENVELOPE_LABEL: &str = "strongroom/v1/envelope";
+/// Envelopes that a writer seals under one salt.
+pub const ENVELOPE_SALT_USES: u32 = 65_536;
 /// The version that this code writes, and the only one that it reads.
 pub const ENVELOPE_VERSION: u8 = 1;
 
 layout! {
     /// Layout of an envelope's head.
-    envelope_layout, 32, {
+    envelope_layout, 48, {
         VERSION @ 0, 1;
         KIND @ 1, 1;
         RESERVED @ 2, 2;
         KEY_ID @ 4, 16;
-        NONCE @ 20, 12;
+        SALT @ 20, 16;
+        NONCE @ 36, 12;
     }
 }
 
@@ -40,6 +45,8 @@ pub struct EnvelopeHeader {
     pub kind: Kind,
     /// The column key.
     pub key_id: [u8; 16],
+    /// What the envelope's key is derived from the column key with.
+    pub salt: [u8; 16],
     /// The nonce of AES-256-GCM, random.
     pub nonce: [u8; 12],
 }
@@ -56,6 +63,7 @@ impl EnvelopeHeader {
         let header = Self {
             kind: Kind::from_number(kind)?,
             key_id: array(bytes, envelope_layout::KEY_ID)?,
+            salt: array(bytes, envelope_layout::SALT)?,
             nonce: array(bytes, envelope_layout::NONCE)?,
         };
         sound.then_some(header)
@@ -69,6 +77,7 @@ impl EnvelopeHeader {
             put(&mut out, envelope_layout::VERSION, &[ENVELOPE_VERSION]),
             put(&mut out, envelope_layout::KIND, &[self.kind.number()]),
             put(&mut out, envelope_layout::KEY_ID, &self.key_id),
+            put(&mut out, envelope_layout::SALT, &self.salt),
             put(&mut out, envelope_layout::NONCE, &self.nonce),
         ];
         // Lengths are constants of the table above; a mismatch is a programming error found by any test.
@@ -123,12 +132,13 @@ mod tests {
         let header = EnvelopeHeader {
             kind: Kind::Date,
             key_id: [7; 16],
+            salt: [8; 16],
             nonce: [9; 12],
         };
         let mut bytes = vec![0; ENVELOPE_OVERHEAD];
-        bytes[..32].copy_from_slice(&header.to_bytes());
+        bytes[..48].copy_from_slice(&header.to_bytes());
         assert_eq!(EnvelopeHeader::parse(&bytes), Some(header));
-        assert_eq!(EnvelopeHeader::parse(&bytes[..47]), None);
+        assert_eq!(EnvelopeHeader::parse(&bytes[..63]), None);
         for (at, value) in [(0, 2), (1, 0), (1, 12), (2, 1), (3, 1)] {
             let mut bad = bytes.clone();
             bad[at] = value;

@@ -81,6 +81,9 @@ pub(crate) struct Scopes {
     scopes: Vec<Scope>,
     numbers: BTreeMap<Scope, ScopeId>,
     joined: BTreeMap<(ScopeId, ScopeId), ScopeId>,
+    /// What was asked for last, because most often the next question is the same.
+    last_column: Option<(KeyId, ScopeId)>,
+    last_joined: Option<(ScopeId, ScopeId, ScopeId)>,
 }
 
 impl Scopes {
@@ -110,11 +113,38 @@ impl Scopes {
         Ok(ScopeId(number))
     }
 
+    /// The number of a stored value's scope.
+    ///
+    /// # Errors
+    /// As [`Self::intern`].
+    #[inline]
+    pub(crate) fn column(&mut self, key: KeyId) -> Result<ScopeId, Fault> {
+        if let Some((last, id)) = self.last_column
+            && last == key
+        {
+            return Ok(id);
+        }
+        let id = self.intern(Scope::column(key))?;
+        self.last_column = Some((key, id));
+        Ok(id)
+    }
+
     /// The scope of what is computed from values of these two.
     ///
     /// # Errors
     /// As [`Self::intern`] and [`Self::get`].
     pub(crate) fn computed(&mut self, a: ScopeId, b: ScopeId) -> Result<ScopeId, Fault> {
+        if let Some((one, other, id)) = self.last_joined
+            && (one, other) == (a, b)
+        {
+            return Ok(id);
+        }
+        let id = self.join(a, b)?;
+        self.last_joined = Some((a, b, id));
+        Ok(id)
+    }
+
+    fn join(&mut self, a: ScopeId, b: ScopeId) -> Result<ScopeId, Fault> {
         let pair = (a.min(b), a.max(b));
         if let Some(id) = self.joined.get(&pair) {
             return Ok(*id);

@@ -10,7 +10,7 @@ use strongroom_rpc::Fault;
 use strongroom_values::Out;
 
 use super::rings::Rings;
-use crate::arena::{Origin, Scope, ScopeId};
+use crate::arena::{Origin, ScopeId};
 use crate::policy::{Common, Place};
 use crate::session::KeyId;
 use crate::store::Store;
@@ -80,12 +80,7 @@ impl Ground {
         out.set(held.value);
         let (kind, place) = (held.kind, (fid.partition(), held.column));
         let key = self.key_of(place)?;
-        let scope = self
-            .rings
-            .get_mut(ring)?
-            .arena
-            .scopes
-            .intern(Scope::column(key))?;
+        let scope = self.rings.get_mut(ring)?.arena.scopes.column(key)?;
         Ok(Loaded {
             kind,
             scope,

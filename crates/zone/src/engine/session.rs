@@ -1,4 +1,4 @@
-//! Sessions, parallel groups, the time zone, the status.
+//! Sessions, parallel groups, the time zone.
 //!
 //! Must not: know what a message says; tell a value.
 
@@ -93,39 +93,6 @@ impl Zone {
         }
     }
 
-    /// [`strongroom_rpc::Op::Status`].
-    pub(super) fn status(&self, descriptor: &Descriptor, area: &Area) -> Result<u64, Fault> {
-        let store = self.ground.store.status();
-        let (mut rings, mut values, mut literals, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
-        for ring in self.ground.rings.all() {
-            let (more_values, more_literals, more_bytes) = ring.arena.size();
-            rings += 1;
-            values += more_values;
-            literals += more_literals;
-            bytes += more_bytes;
-        }
-        let sessions = self.channel.sessions().count();
-        let keys = self.keys.ids().count();
-        let text = format!(
-            "{{\"rings\":{rings},\"sessions\":{sessions},\"keys\":{keys},\
-             \"ephemerals\":{{\"values\":{values},\"literals\":{literals},\"bytes\":{bytes}}},\
-             \"store\":{{\"partitions\":{},\"resident\":{},\"mapped\":{},\"limit\":{},\"disk\":{},\
-             \"values\":{},\"quarantine\":{},\"position\":{},\"counter\":{},\"locked\":{},\"recovering\":{}}}}}",
-            store.partitions,
-            store.resident,
-            store.mapped,
-            store.limit,
-            store.disk,
-            store.values,
-            store.quarantine,
-            store.position,
-            store.counter,
-            store.locked,
-            store.recovering,
-        );
-        reply(descriptor, area, text.as_bytes())
-    }
-
     fn message_bytes(&mut self, descriptor: &Descriptor, area: &Area) -> Result<Vec<u8>, Fault> {
         let len = len_of(descriptor)?;
         if len > AREA_SIZE {
@@ -137,7 +104,7 @@ impl Zone {
 }
 
 /// Writes a reply where the request stood.
-fn reply(descriptor: &Descriptor, area: &Area, bytes: &[u8]) -> Result<u64, Fault> {
+pub(super) fn reply(descriptor: &Descriptor, area: &Area, bytes: &[u8]) -> Result<u64, Fault> {
     area.write(offset_of(descriptor)?, bytes)
         .ok_or(Fault::StringTooLong)?;
     Ok(bytes.len() as u64)

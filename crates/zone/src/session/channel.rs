@@ -20,7 +20,7 @@ use strongroom_rpc::Fault;
 use zeroize::Zeroize as _;
 
 use super::attest::{Attester, binding};
-use super::{ColumnKeys, Session};
+use super::{ColumnKeys, Ledger, Session};
 
 const WAITING_MAX: usize = 64;
 const WAITS: Duration = Duration::from_secs(120);
@@ -54,6 +54,8 @@ pub struct Reply {
 pub struct Channel {
     waiting: BTreeMap<[u8; 32], Waiting>,
     live: BTreeMap<[u8; 16], Live>,
+    /// What sessions that have ended have learnt, together.
+    ended: Ledger,
 }
 
 impl Channel {
@@ -111,7 +113,7 @@ impl Channel {
             Some((&MESSAGE_HELLO, rest)) => {
                 let reply = self.open(keys, rest)?;
                 if let Some(before) = current {
-                    self.live.remove(&before);
+                    self.end(&before);
                 }
                 Ok(reply)
             }
@@ -127,7 +129,15 @@ impl Channel {
 
     /// Ends a session: its ring is gone.
     pub fn end(&mut self, id: &[u8; 16]) {
-        self.live.remove(id);
+        if let Some(live) = self.live.remove(id) {
+            self.ended.add(live.session.ledger());
+        }
+    }
+
+    /// What sessions that have ended have learnt, together.
+    #[must_use]
+    pub const fn ended(&self) -> &Ledger {
+        &self.ended
     }
 
     /// Every session.
@@ -201,7 +211,7 @@ impl Channel {
             }
             Some(Request::Close) => {
                 let message = live.answer(&[])?;
-                self.live.remove(&head.session);
+                self.end(&head.session);
                 Ok(Reply {
                     session: None,
                     message,

@@ -4,27 +4,23 @@
 
 use std::collections::BTreeMap;
 
-use strongroom_crypto::{CryptoError, GcmKey, MacKey, SecretKey, hkdf, nonce12};
+use strongroom_crypto::{CryptoError, MacKey, SecretKey, hkdf};
+use strongroom_envelope::{ColumnKey, EnvelopeError, head};
 use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::TICKET_LABEL;
-use strongroom_format::columns::envelope::{self, EnvelopeHeader, envelope_layout};
 use strongroom_rpc::Fault;
 use zeroize::Zeroize as _;
 
-/// Names a column key.
-pub type KeyId = [u8; 16];
+pub use strongroom_envelope::KeyId;
 
-const TAG: usize = 16;
-
-struct ColumnKey {
-    key: SecretKey,
-    seal: GcmKey,
+struct Held {
+    column: ColumnKey,
     ticket: MacKey,
 }
 
 /// The column keys that were released to this zone.
 #[derive(Default)]
-pub struct ColumnKeys(BTreeMap<KeyId, ColumnKey>);
+pub struct ColumnKeys(BTreeMap<KeyId, Held>);
 
 /// Why a key was not taken.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,15 +44,15 @@ impl ColumnKeys {
     /// [`Refused::Differs`] when another key has the id.
     pub fn take(&mut self, id: KeyId, key: SecretKey) -> Result<(), Refused> {
         if let Some(known) = self.0.get(&id) {
-            return if known.key.ct_eq(&key) {
+            return if known.column.key().ct_eq(&key) {
                 Ok(())
             } else {
                 Err(Refused::Differs)
             };
         }
-        let seal = GcmKey::new(&key)?;
         let ticket = MacKey::new(&hkdf(&key, &id, TICKET_LABEL.as_bytes())?)?;
-        self.0.insert(id, ColumnKey { key, seal, ticket });
+        let column = ColumnKey::new(id, key);
+        self.0.insert(id, Held { column, ticket });
         Ok(())
     }
 
@@ -74,7 +70,7 @@ impl ColumnKeys {
     /// The key of an id, for the store to keep.
     #[must_use]
     pub(crate) fn key(&self, id: &KeyId) -> Option<&SecretKey> {
-        self.0.get(id).map(|known| &known.key)
+        self.0.get(id).map(|known| known.column.key())
     }
 
     /// Whether a ticket's MAC is the key's.
@@ -96,27 +92,17 @@ impl ColumnKeys {
         value: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
-        let known = self.0.get(id).ok_or(Fault::NoColumnKey)?;
-        let header = EnvelopeHeader {
-            kind,
-            key_id: *id,
-            nonce: nonce12().map_err(|_| Fault::OutOfMemory)?,
+        let Some(known) = self.0.get(id) else {
+            value.zeroize();
+            return Err(Fault::NoColumnKey);
         };
-        envelope::pad(kind, value);
-        let tag = known.seal.seal(&header.nonce, &header.bound(), value);
-        match tag {
-            Ok(tag) => {
-                out.extend_from_slice(&header.to_bytes());
-                out.extend_from_slice(value);
-                out.extend_from_slice(&tag);
-                value.clear();
-                Ok(())
-            }
-            Err(_) => {
-                value.zeroize();
-                Err(Fault::StringTooLong)
-            }
-        }
+        known
+            .column
+            .seal(kind, value, out)
+            .map_err(|error| match error {
+                CryptoError::TooLong => Fault::StringTooLong,
+                _ => Fault::OutOfMemory,
+            })
     }
 
     /// Opens an envelope of a kind into `value`, PostgreSQL's binary form. Answers the key's id.
@@ -125,27 +111,12 @@ impl ColumnKeys {
     /// [`Fault::BadEnvelope`], also for another kind; [`Fault::NoColumnKey`]. `value` is empty then.
     pub fn open(&self, kind: Kind, sealed: &[u8], value: &mut Vec<u8>) -> Result<KeyId, Fault> {
         value.zeroize();
-        let header = EnvelopeHeader::parse(sealed).ok_or(Fault::BadEnvelope)?;
-        if header.kind != kind {
-            return Err(Fault::BadEnvelope);
-        }
+        let header = head(kind, sealed).map_err(|_| Fault::BadEnvelope)?;
         let known = self.0.get(&header.key_id).ok_or(Fault::NoColumnKey)?;
-        let (body, tag) = sealed
-            .get(envelope_layout::SIZE..)
-            .and_then(|rest| rest.split_last_chunk::<TAG>())
-            .ok_or(Fault::BadEnvelope)?;
-        value.extend_from_slice(body);
-        let opened = known.seal.open(&header.nonce, &header.bound(), value, tag);
-        let len = opened.ok().and_then(|()| envelope::unpadded(kind, value));
-        match len {
-            Some(len) => {
-                value.truncate(len);
-                Ok(header.key_id)
-            }
-            None => {
-                value.zeroize();
-                Err(Fault::BadEnvelope)
-            }
+        match known.column.open(kind, sealed, value) {
+            Ok(()) => Ok(header.key_id),
+            Err(EnvelopeError::System) => Err(Fault::OutOfMemory),
+            Err(_) => Err(Fault::BadEnvelope),
         }
     }
 }

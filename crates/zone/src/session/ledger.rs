@@ -13,6 +13,8 @@ pub struct Ledger {
     output_bytes: u64,
     computed: u64,
     refusals: u64,
+    declassified: u64,
+    classified: u64,
 }
 
 impl Ledger {
@@ -28,6 +30,8 @@ impl Ledger {
             output_bytes: 0,
             computed: 0,
             refusals: 0,
+            declassified: 0,
+            classified: 0,
         }
     }
 
@@ -82,11 +86,34 @@ impl Ledger {
         self.computed = self.computed.saturating_add(count);
     }
 
+    /// Values given in clear.
+    pub const fn count_declassified(&mut self, count: u64) {
+        self.declassified = self.declassified.saturating_add(count);
+    }
+
+    /// Values taken in clear.
+    pub const fn count_classified(&mut self, count: u64) {
+        self.classified = self.classified.saturating_add(count);
+    }
+
+    /// Adds the counts of a session that has ended.
+    pub const fn add(&mut self, ended: &Self) {
+        self.count_truths(ended.truths);
+        self.count_positive(ended.positive);
+        self.count_tokens(ended.tokens);
+        self.count_ranks(ended.ranks);
+        self.count_outputs(ended.outputs, ended.output_bytes);
+        self.count_computed(ended.computed);
+        self.refusals = self.refusals.saturating_add(ended.refusals);
+        self.count_declassified(ended.declassified);
+        self.count_classified(ended.classified);
+    }
+
     /// As JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         format!(
-            "{{\"truths\":{},\"positive\":{},\"tokens\":{},\"ranks\":{},\"outputs\":{},\"output_bytes\":{},\"computed\":{},\"refusals\":{}}}",
+            "{{\"truths\":{},\"positive\":{},\"tokens\":{},\"ranks\":{},\"outputs\":{},\"output_bytes\":{},\"computed\":{},\"refusals\":{},\"declassified\":{},\"classified\":{}}}",
             self.truths,
             self.positive,
             self.tokens,
@@ -94,7 +121,9 @@ impl Ledger {
             self.outputs,
             self.output_bytes,
             self.computed,
-            self.refusals
+            self.refusals,
+            self.declassified,
+            self.classified
         )
     }
 }

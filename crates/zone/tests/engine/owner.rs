@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use strongroom_crypto::{GcmKey, KeyAgreement, MacKey, SecretKey, hkdf, nonce12, random32, sha256};
+use strongroom_crypto::{
+    GcmKey, KeyAgreement, MacKey, SecretKey, hkdf, nonce12, random16, random32, sha256,
+};
 use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::{
     Attestation, CLIENT_LABEL, Hello, MESSAGE_HELLO, Request, Sealed, TICKET_LABEL, Ticket,
@@ -74,16 +76,23 @@ impl Owner {
         request
     }
 
+    fn envelope_key(&self, header: &EnvelopeHeader) -> GcmKey {
+        let label = envelope::ENVELOPE_LABEL.as_bytes();
+        let key = hkdf(&self.0[&header.key_id], &header.salt, label).unwrap();
+        GcmKey::new(&key).unwrap()
+    }
+
     /// The envelope of a value in PostgreSQL's binary form.
     pub(crate) fn seal(&self, id: [u8; 16], kind: Kind, value: &[u8]) -> Vec<u8> {
         let header = EnvelopeHeader {
             kind,
             key_id: id,
+            salt: random16().unwrap(),
             nonce: nonce12().unwrap(),
         };
         let mut padded = value.to_vec();
         envelope::pad(kind, &mut padded);
-        let key = GcmKey::new(&self.0[&id]).unwrap();
+        let key = self.envelope_key(&header);
         let tag = key
             .seal(&header.nonce, &header.bound(), &mut padded)
             .unwrap();
@@ -97,7 +106,7 @@ impl Owner {
             .split_last_chunk::<16>()
             .unwrap();
         let mut body = body.to_vec();
-        let key = GcmKey::new(&self.0[&header.key_id]).unwrap();
+        let key = self.envelope_key(&header);
         key.open(&header.nonce, &header.bound(), &mut body, tag)
             .unwrap();
         let len = envelope::unpadded(header.kind, &body).unwrap();

@@ -12,4 +12,7 @@ mod host;
 mod killed;
 mod model;
 mod redo;
+#[path = "../support/swtpm.rs"]
+mod swtpm;
 mod tamper;
+mod tpm;

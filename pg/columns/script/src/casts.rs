@@ -1,7 +1,8 @@
 //! Casts between the confidential types, in the contexts in which PostgreSQL casts their base types (`pg_cast.dat`; what
 //! PostgreSQL casts through text is an assignment to text and explicit from text).
 //!
-//! Must not: make a cast from or to a plain type.
+//! From and to plain types there are explicit casts only, each by a function that asks the ticket for its right to declassify.
+//! Must not: make one of those implicit or an assignment, so that nobody takes a value out of protection without writing so.
 
 use std::fmt::Write;
 
@@ -36,6 +37,26 @@ fn one(out: &mut String, function: &Function, from: Kind, to: Kind) -> std::fmt:
         arguments(function),
         context(from, to)
     )
+}
+
+/// Writes the functions and the casts between each confidential type and its plain one.
+pub(crate) fn write_plain(out: &mut String) {
+    out.push_str("\n-- values in clear, for a ticket with the right to declassify\n");
+    for kind in Kind::ALL {
+        let (confidential, plain) = (type_name(*kind), kind.base());
+        for (name, from, to) in [
+            ("declassify", confidential.as_str(), plain),
+            ("classify", plain, confidential.as_str()),
+        ] {
+            writeln!(
+                out,
+                "CREATE FUNCTION strongroom_columns.{name}({from}) RETURNS {to}\n    \
+                 AS 'MODULE_PATHNAME', 'strongroom_{name}' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;\n\
+                 CREATE CAST ({from} AS {to}) WITH FUNCTION strongroom_columns.{name}({from});"
+            )
+            .expect("a String takes everything");
+        }
+    }
 }
 
 const fn context(from: Kind, to: Kind) -> &'static str {

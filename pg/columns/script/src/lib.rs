@@ -13,6 +13,10 @@ mod types;
 use strongroom_format::columns::Kind;
 use strongroom_rpc::function::{Arg, Function, Gives};
 
+/// What a function costs in the planner's eyes, in units of a cheap built-in function: one that asks the zone takes some hundred
+/// nanoseconds, so that conditions on plain columns are to be looked at first.
+pub(crate) const COST: u32 = 10;
+
 /// What the script begins with.
 const HEAD: &str = "\
 -- strongroom_columns: confidential columns.
@@ -38,6 +42,8 @@ REVOKE ALL ON FUNCTION strongroom_columns.status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION strongroom_columns.status() TO pg_monitor;
 CREATE FUNCTION strongroom_columns.attest(bytea) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_attest' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE FUNCTION strongroom_columns.conversion() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'strongroom_conversion' LANGUAGE C;
 CREATE FUNCTION strongroom_columns.message(bytea) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_message' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 "#;
@@ -53,6 +59,7 @@ pub fn script() -> String {
     casts::write(&mut out);
     aggregates::write(&mut out);
     out.push_str(TAIL);
+    casts::write_plain(&mut out);
     out
 }
 

@@ -6,6 +6,7 @@
 
 pub mod owner;
 pub mod processes;
+pub mod tpch;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -146,6 +147,18 @@ impl Server {
         self.control(&["start", "--wait"]);
     }
 
+    /// Asks it to end, connections and all; whether it has within this time.
+    #[must_use]
+    pub fn stop_fast(&self, limit: Duration) -> bool {
+        let mut command = program("pg_ctl");
+        command
+            .arg("--pgdata")
+            .arg(self.data())
+            .args(["stop", "--mode=fast", "--wait"])
+            .arg(format!("--timeout={}", limit.as_secs()));
+        succeed_quietly(&mut command).is_ok_and(|status| status.success())
+    }
+
     /// Ends it in order.
     ///
     /// # Panics
@@ -241,13 +254,9 @@ impl Server {
     }
 }
 
-/// Runs SQL with psql at the socket in `host`.
-///
-/// # Panics
-///
-/// When psql cannot be run.
+/// psql at the socket in `host`, for SQL on its standard input.
 #[must_use]
-pub fn psql(host: &Path, sql: &str) -> Said {
+pub fn psql_command(host: &Path) -> Command {
     let mut command = Command::new(installed("psql"));
     command.args([
         "--no-psqlrc",
@@ -259,6 +268,17 @@ pub fn psql(host: &Path, sql: &str) -> Said {
     command
         .args(["--set=VERBOSITY=verbose", "--dbname=postgres", "--host"])
         .arg(host);
+    command
+}
+
+/// Runs SQL with psql at the socket in `host`.
+///
+/// # Panics
+///
+/// When psql cannot be run.
+#[must_use]
+pub fn psql(host: &Path, sql: &str) -> Said {
+    let mut command = psql_command(host);
     let started = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -146,6 +146,16 @@ impl Owner {
         self.zone = Some(self.start(&arguments, "zone.log", &socket));
     }
 
+    /// The zone's process.
+    ///
+    /// # Panics
+    ///
+    /// When it does not run.
+    #[must_use]
+    pub fn zone_pid(&self) -> u32 {
+        self.zone.as_ref().expect("a zone that runs").id()
+    }
+
     /// Ends the zone with SIGKILL.
     pub fn kill_zone(&mut self) {
         end(&mut self.zone);
@@ -192,12 +202,13 @@ impl Owner {
         self.start_proxy_with(server, &["--connections", "300"]);
     }
 
-    /// Starts the proxy with further options.
+    /// As [`Self::start_proxy`], with further options, in the place of a proxy that runs already.
     ///
     /// # Panics
     ///
     /// When it does not begin to listen.
     pub fn start_proxy_with(&mut self, server: &Path, options: &[&str]) {
+        end(&mut self.proxy);
         let directory = self.path("proxy");
         std::fs::create_dir_all(&directory).expect("a directory of our own");
         let (listen, server) = (
@@ -216,6 +227,20 @@ impl Owner {
         ];
         arguments.extend(options.iter().map(OsStr::new));
         self.proxy = Some(self.start(&arguments, "proxy.log", &listen));
+    }
+
+    /// `strongroom columns`, to be run with further arguments.
+    #[must_use]
+    pub fn columns(&self) -> Command {
+        let mut command = self.command();
+        command.arg("columns").stdin(Stdio::null());
+        command
+    }
+
+    /// The proxy's socket.
+    #[must_use]
+    pub fn proxy_socket(&self) -> PathBuf {
+        self.path("proxy").join(".s.PGSQL.5432")
     }
 
     /// Runs SQL through the proxy.

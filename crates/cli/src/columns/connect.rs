@@ -1,0 +1,75 @@
+//! How the commands that are clients of a database find it.
+//!
+//! Must not: take a password from the command line.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use strongroom_client::proxy::Address;
+use strongroom_client::server::{Connection, Error, Login};
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+
+use crate::failure::Failure;
+
+/// Longer files hold no password.
+const PASSWORD_MAX: usize = 1000;
+
+/// Who asks, and for which database.
+#[derive(Args)]
+pub(super) struct LoginOptions {
+    /// User of the database
+    #[arg(long, value_name = "NAME", default_value = "postgres")]
+    user: String,
+    /// Database
+    #[arg(long, value_name = "NAME", default_value = "postgres")]
+    database: String,
+    /// File whose first line is the user's password
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+}
+
+impl LoginOptions {
+    pub(super) fn connect(&self, address: &str) -> Result<Connection, Failure> {
+        let password = self.password_file.as_deref().map(password).transpose()?;
+        let login = Login {
+            address: self::address(address),
+            user: self.user.clone(),
+            database: self.database.clone(),
+            password,
+        };
+        Connection::open(&login).map_err(|error| refused(&error).within(&format!("{address}: ")))
+    }
+}
+
+/// A path if it looks like one.
+pub(super) fn address(text: &str) -> Address {
+    if text.contains('/') {
+        Address::Unix(PathBuf::from(text))
+    } else {
+        Address::Tcp(text.to_owned())
+    }
+}
+
+/// What the server, or the way to it, has against a statement.
+pub(super) fn refused(error: &Error) -> Failure {
+    let code = match error {
+        Error::Server { .. } => &code::COLUMN_SERVER,
+        _ => &code::IO,
+    };
+    Failure::new(code, error.to_string())
+}
+
+fn password(path: &Path) -> Result<SecretBytes, Failure> {
+    let mut bytes = std::fs::read(path).map_err(|error| Failure::open(path, &error))?;
+    let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+    let end = end.unwrap_or(bytes.len());
+    let secret = SecretBytes::take(&mut bytes);
+    let mut secret = secret.map_err(|error| Failure::new(&code::IO, error.to_string()))?;
+    if end > PASSWORD_MAX {
+        let what = format!("{}: too long for a password", path.display());
+        return Err(Failure::usage(&what));
+    }
+    secret.truncate(end);
+    Ok(secret)
+}

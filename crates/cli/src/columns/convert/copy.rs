@@ -1,0 +1,145 @@
+//! The rows: each value comes through the proxy and goes back into the new column.
+//!
+//! Invariants: a row that somebody else has locked is passed over, never waited for, so that this command is part of no deadlock; a row is
+//! locked from when its value is read until it is written. Must not: print or keep a value.
+
+use strongroom_client::server::{Answer, Connection, Error, identifier};
+use strongroom_format::code;
+
+use super::table::{Table, field};
+use super::{Database, Tried, cannot, swap};
+use crate::failure::{Failure, note};
+
+/// Blocks of the table that are looked at together.
+const BLOCKS: u64 = 64;
+/// Rows of one transaction.
+const ROWS: usize = 200;
+/// Fewer rows left than this, and the rest is done under the lock of the swap.
+const FEW: u64 = 1000;
+/// Passes after which the rest is done under the lock whatever is left: writers are as fast as this command then.
+const PASSES: u32 = 20;
+/// OIDs below this are PostgreSQL's own types (access/transam.h).
+const FIRST_NORMAL: u32 = 16384;
+
+const READ: &str = "strongroom_read";
+const WRITE: &str = "strongroom_write";
+
+/// Refuses a connection on which values would come as envelopes: then it is not the proxy's.
+pub(super) fn check_proxy(database: &mut Database, table: &Table) -> Result<(), Failure> {
+    let (old, new) = (identifier(&table.column.name), identifier(&table.new_column()));
+    let sql = format!("SELECT x.{old}, x.{new} FROM ONLY {} x LIMIT 0", table.qualified());
+    let answer = database.run(&sql)?;
+    if answer.types.len() != 2 || answer.types.iter().any(|oid| *oid >= FIRST_NORMAL) {
+        return Err(cannot("this connection shows envelopes: connect to the data owner's proxy, not to the server"));
+    }
+    let qualified = table.qualified();
+    let read = format!(
+        "SELECT x.ctid, x.{old} FROM ONLY {qualified} x WHERE x.ctid >= $1::tid AND x.ctid < $2::tid \
+         AND x.{old} IS NOT NULL AND x.{new} IS NULL LIMIT {ROWS} FOR NO KEY UPDATE SKIP LOCKED"
+    );
+    let prepare = |database: &mut Database, name: &str, sql: &str| {
+        let prepared = database.0.prepare(name, sql);
+        prepared.map_err(|error| super::refused(&error))
+    };
+    prepare(database, READ, &read)?;
+    // In the place of the parameter the proxy puts what the new column's type is.
+    let write = format!("UPDATE ONLY {qualified} AS x SET {new} = $1 WHERE x.ctid = $2::tid");
+    prepare(database, WRITE, &write)?;
+    Ok(())
+}
+
+/// Converts rows until few are left.
+pub(super) fn rows(database: &mut Database, table: &Table) -> Result<(), Failure> {
+    for pass in 1..=PASSES {
+        let converted = pass_over(database, table)?;
+        if converted > 0 {
+            note(&format!("pass {pass}: {converted} rows converted"));
+        }
+        if converted < FEW {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn pass_over(database: &mut Database, table: &Table) -> Result<u64, Failure> {
+    let mut converted = 0_u64;
+    let mut from = 0_u64;
+    let end = blocks(&mut database.0, table).map_err(|error| super::refused(&error))?;
+    while from < end {
+        let mut count = 0;
+        let done = database.attempt(|connection| {
+            count = batch(connection, from, BLOCKS)?;
+            Ok(())
+        })?;
+        if done.is_none() {
+            continue;
+        }
+        converted = converted.saturating_add(count);
+        if usize::try_from(count).is_ok_and(|count| count < ROWS) {
+            from = from.saturating_add(BLOCKS);
+        }
+    }
+    Ok(converted)
+}
+
+/// Converts every row that is left, with writers locked out.
+pub(super) fn rest(connection: &mut Connection, table: &Table) -> Result<u64, Tried> {
+    let mut converted = 0_u64;
+    let mut from = 0_u64;
+    let end = blocks(connection, table)?;
+    while from < end {
+        let count = batch(connection, from, BLOCKS)?;
+        converted = converted.saturating_add(count);
+        if usize::try_from(count).is_ok_and(|count| count < ROWS) {
+            from = from.saturating_add(BLOCKS);
+        }
+    }
+    Ok(converted)
+}
+
+/// Blocks of the table, as of now.
+fn blocks(connection: &mut Connection, table: &Table) -> Result<u64, Error> {
+    let sql = format!(
+        "SELECT pg_catalog.pg_relation_size({}) / pg_catalog.current_setting('block_size')::int8",
+        table.oid
+    );
+    let answer = connection.run(&sql)?;
+    let count = answer.rows.first().and_then(|row| field(row, 0).parse().ok());
+    count.ok_or(Error::Protocol("the size of a table is no number"))
+}
+
+/// Converts some rows of a range of blocks, in the transaction under way; their number.
+fn batch(connection: &mut Connection, from: u64, blocks: u64) -> Result<u64, Tried> {
+    let to = from.saturating_add(blocks);
+    let range = vec![Some(format!("({from},0)")), Some(format!("({to},0)"))];
+    let Answer { rows, .. } = connection.execute_each(READ, &[range])?;
+    if rows.is_empty() {
+        return Ok(0);
+    }
+    let count = rows.len() as u64;
+    let mut changes = Vec::with_capacity(rows.len());
+    for row in rows {
+        let [place, value] = <[_; 2]>::try_from(row).map_err(|_| Error::Protocol("a row of another width"))?;
+        changes.push(vec![value, place]);
+    }
+    let written = connection.execute_each(WRITE, &changes)?.written;
+    if written != count {
+        let what = format!("{count} rows were locked and {written} written");
+        return Err(Tried::Refused(Failure::new(&code::BUG, what)));
+    }
+    Ok(count)
+}
+
+/// Whether a row has one of the columns and not the other.
+pub(super) fn check(connection: &mut Connection, table: &Table) -> Result<(), Tried> {
+    let (old, new) = (identifier(&table.column.name), identifier(&table.new_column()));
+    let sql = format!(
+        "SELECT FROM ONLY {} x WHERE (x.{old} IS NULL) <> (x.{new} IS NULL) LIMIT 1",
+        table.qualified()
+    );
+    if connection.run(&sql)?.rows.is_empty() {
+        return Ok(());
+    }
+    Err(Tried::Refused(swap::unconverted()))
+}

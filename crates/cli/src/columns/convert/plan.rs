@@ -1,0 +1,266 @@
+//! What a conversion will do, and what stands against it: decided before anything is changed.
+//!
+//! Must not: change anything; leave out a dependent of the column, because the old column is dropped in the end.
+
+use strongroom_client::server::identifier;
+
+use super::table::{Table, field};
+use super::{Database, Direction, cannot};
+use crate::failure::Failure;
+
+/// An index that the new column needs too.
+pub(super) struct Index {
+    pub(super) oid: String,
+    pub(super) name: String,
+    /// What stands between the parentheses of its definition, for the new column.
+    pub(super) keys: String,
+    pub(super) unique: bool,
+    /// The constraint that it is of: its name, and whether it is deferrable and deferred.
+    pub(super) constraint: Option<(String, &'static str)>,
+}
+
+impl Index {
+    /// Its name until it takes the old one's.
+    pub(super) fn temporary(&self) -> String {
+        format!("strongroom~{}", self.oid)
+    }
+}
+
+/// The whole of it.
+pub(super) struct Plan {
+    /// The new column's type.
+    pub(super) new_type: String,
+    pub(super) indexes: Vec<Index>,
+    /// What the user should know.
+    pub(super) notes: Vec<String>,
+}
+
+/// What depends on the column: class, object, what it is.
+const DEPENDENTS: &str = "SELECT d.classid::pg_catalog.regclass, d.objid, \
+    pg_catalog.pg_describe_object(d.classid, d.objid, d.objsubid), c.relkind, k.contype \
+    FROM pg_catalog.pg_depend d \
+    LEFT JOIN pg_catalog.pg_class c ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND c.oid = d.objid \
+    LEFT JOIN pg_catalog.pg_constraint k ON d.classid = 'pg_catalog.pg_constraint'::pg_catalog.regclass AND k.oid = d.objid \
+    WHERE d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid = $1 AND d.refobjsubid = $2 ORDER BY d.objid";
+
+const INDEXES: &str = "SELECT i.indexrelid, c.relname, m.amname, i.indkey, i.indoption, i.indisunique, i.indisreplident, \
+    i.indnullsnotdistinct, i.indexprs IS NULL AND i.indpred IS NULL, i.indnatts = i.indnkeyatts, c.reloptions IS NULL, \
+    k.conname, k.contype, k.condeferrable, k.condeferred, i.indisclustered \
+    FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid JOIN pg_catalog.pg_am m ON m.oid = c.relam \
+    LEFT JOIN pg_catalog.pg_constraint k ON k.conindid = i.indexrelid AND k.conrelid = i.indrelid \
+    WHERE i.indrelid = $1 ORDER BY i.indexrelid";
+
+/// Operator classes and collations of an index's columns that are not those of the columns' types.
+const PARTICULAR: &str = "SELECT FROM pg_catalog.pg_index i \
+    JOIN pg_catalog.pg_attribute x ON x.attrelid = i.indexrelid \
+    JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[x.attnum - 1] \
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[x.attnum - 1] \
+    WHERE i.indexrelid = $1 AND (NOT o.opcdefault OR x.attcollation <> a.attcollation)";
+
+const NAMES: &str = "SELECT attnum, attname FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0";
+
+impl Plan {
+    pub(super) fn of(
+        database: &mut Database,
+        table: &Table,
+        direction: Direction,
+        superuser: bool,
+    ) -> Result<Self, Failure> {
+        let mut notes = Vec::new();
+        let new_type = match direction {
+            Direction::Confidential => confidential_type(table, &mut notes)?,
+            Direction::Plain => plain_type(database, table)?,
+        };
+        simple(table)?;
+        unpublished(database, table)?;
+        if !superuser {
+            without_triggers(database, table)?;
+        }
+        dependents(database, table)?;
+        let indexes = indexes(database, table, &mut notes)?;
+        Ok(Self { new_type, indexes, notes })
+    }
+}
+
+/// The confidential type for a plain one.
+fn confidential_type(table: &Table, notes: &mut Vec<String>) -> Result<String, Failure> {
+    let column = &table.column;
+    let limited = column.modifier >= 0;
+    let (name, modifier) = match column.type_name.as_str() {
+        _ if column.type_schema != "pg_catalog" => ("", ""),
+        "int2" => {
+            notes.push("smallint becomes enc_int4: its narrower range is not checked any more".to_owned());
+            ("int4", "")
+        }
+        "varchar" => {
+            if limited {
+                notes.push(format!("{}: its length is not checked any more", column.type_text));
+            }
+            ("text", "")
+        }
+        "numeric" => ("numeric", column.type_text.strip_prefix("numeric").unwrap_or_default()),
+        "timestamp" | "timestamptz" if limited => ("", ""),
+        known @ ("bool" | "int4" | "int8" | "float8" | "text" | "bytea" | "date" | "timestamp" | "timestamptz") => (known, ""),
+        _ => ("", ""),
+    };
+    if name.is_empty() {
+        return Err(cannot(format!("there is no confidential type for {}", column.type_text)));
+    }
+    match &column.collation {
+        Some((collation, true)) => {
+            return Err(cannot(format!(
+                "its collation {collation} takes different texts for equal; confidential texts are compared byte by byte"
+            )));
+        }
+        Some((collation, _)) if !matches!(collation.as_str(), "C" | "POSIX") => {
+            notes.push(format!("confidential texts are compared and sorted as under the collation \"C\", not {collation}"));
+        }
+        _ => {}
+    }
+    Ok(format!("{}.{}{modifier}", identifier(&table.extension), identifier(&format!("enc_{name}"))))
+}
+
+/// The plain type of a confidential one.
+fn plain_type(database: &mut Database, table: &Table) -> Result<String, Failure> {
+    let base = table.column.type_name.strip_prefix("enc_").unwrap_or_default();
+    let mut modifier = String::new();
+    if table.column.modifier >= 0 {
+        let number = table.column.modifier.to_string();
+        let answer = database.ask("SELECT pg_catalog.numerictypmodout($1::int4)", &[&number])?;
+        modifier = answer.rows.first().map(|row| field(row, 0).to_owned()).unwrap_or_default();
+    }
+    Ok(format!("pg_catalog.{}{modifier}", identifier(base)))
+}
+
+/// What the column itself may not have.
+fn simple(table: &Table) -> Result<(), Failure> {
+    let column = &table.column;
+    let against = [
+        (column.is_made, "it is an identity or a generated column: drop that first (ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY, DROP EXPRESSION)"),
+        (column.has_default, "it has a default, whose value stands in the catalog: drop it first (ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT)"),
+        (column.has_grants, "it has privileges of its own: revoke them first, and grant them again on the converted column"),
+    ];
+    match against.iter().find(|(has, _)| *has) {
+        Some((_, why)) => Err(cannot(*why)),
+        None => Ok(()),
+    }
+}
+
+fn unpublished(database: &mut Database, table: &Table) -> Result<(), Failure> {
+    let sql = "SELECT p.pubname FROM pg_catalog.pg_publication p LEFT JOIN pg_catalog.pg_publication_rel r \
+        ON r.prpubid = p.oid AND r.prrelid = $1 WHERE p.puballtables OR r.oid IS NOT NULL";
+    let answer = database.ask(sql, &[&table.oid])?;
+    match answer.rows.first() {
+        Some(row) => Err(cannot(format!(
+            "the table is in the publication {}, whose subscribers would have to change with it: take it out first",
+            field(row, 0)
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Triggers that would fire for each row that is converted.
+fn without_triggers(database: &mut Database, table: &Table) -> Result<(), Failure> {
+    // commands/trigger.h: 16 is UPDATE.
+    let sql = "SELECT tgname FROM pg_catalog.pg_trigger WHERE tgrelid = $1 AND NOT tgisinternal AND tgtype & 16 <> 0 \
+        AND tgenabled <> 'D' AND tgname <> $2";
+    let answer = database.ask(sql, &[&table.oid, &table.trigger()])?;
+    match answer.rows.first() {
+        Some(row) => Err(cannot(format!(
+            "the trigger {} would fire for each row that is converted: disable it, or run this command as a superuser",
+            field(row, 0)
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Whatever depends on the column, but indexes and unique constraints, which are made anew.
+fn dependents(database: &mut Database, table: &Table) -> Result<(), Failure> {
+    let answer = database.ask(DEPENDENTS, &[&table.oid, &table.column.number])?;
+    for row in &answer.rows {
+        let is_index = matches!(field(row, 3), "i");
+        let is_unique = field(row, 4) == "u";
+        if !is_index && !is_unique {
+            return Err(cannot(format!(
+                "{} depends on the column: drop it first, and make it again for the converted column",
+                field(row, 2)
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn indexes(
+    database: &mut Database,
+    table: &Table,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Index>, Failure> {
+    let names = database.ask(NAMES, &[&table.oid])?.rows;
+    let answer = database.ask(INDEXES, &[&table.oid])?;
+    let mut indexes = Vec::new();
+    for row in &answer.rows {
+        let covers = field(row, 3).split(' ').any(|number| number == table.column.number);
+        // What has the column in an expression or a predicate is found among the dependents' indexes, and is refused here.
+        let plain = field(row, 8) == "t";
+        if !covers && (plain || !mentions(database, table, field(row, 0))?) {
+            continue;
+        }
+        let name = field(row, 1).to_owned();
+        let on = |at: usize| field(row, at) == "t";
+        let particular = database.ask(PARTICULAR, &[field(row, 0)])?;
+        let ordinary = plain && on(9) && on(10) && field(row, 2) == "btree" && particular.rows.is_empty();
+        let constraint = field(row, 12);
+        if !ordinary || on(6) || on(7) || !matches!(constraint, "" | "u") {
+            return Err(cannot(format!(
+                "the index {name} is of a sort that is not made again (other than B-tree, expression, predicate, INCLUDE, options, \
+                 operator class, collation, NULLS NOT DISTINCT, primary key, replica identity): drop it first"
+            )));
+        }
+        if on(15) {
+            notes.push(format!("the table was clustered on {name}: ALTER TABLE ... CLUSTER ON it again"));
+        }
+        let deferred = match (on(13), on(14)) {
+            (_, true) => " DEFERRABLE INITIALLY DEFERRED",
+            (true, false) => " DEFERRABLE",
+            _ => "",
+        };
+        indexes.push(Index {
+            oid: field(row, 0).to_owned(),
+            keys: keys(table, field(row, 3), field(row, 4), &names),
+            name,
+            unique: on(5),
+            constraint: (constraint == "u").then(|| (field(row, 11).to_owned(), deferred)),
+        });
+    }
+    Ok(indexes)
+}
+
+/// Whether an index depends on the column.
+fn mentions(database: &mut Database, table: &Table, index: &str) -> Result<bool, Failure> {
+    let answer = database.ask(DEPENDENTS, &[&table.oid, &table.column.number])?;
+    Ok(answer.rows.iter().any(|row| field(row, 1) == index))
+}
+
+/// The keys of an index with the new column in the old one's place.
+fn keys(
+    table: &Table,
+    numbers: &str,
+    options: &str,
+    names: &[strongroom_client::server::Row],
+) -> String {
+    let named = |number: &str| {
+        if number == table.column.number {
+            return table.new_column();
+        }
+        let found = names.iter().find(|row| field(row, 0) == number);
+        found.map(|row| field(row, 1).to_owned()).unwrap_or_default()
+    };
+    let keys = numbers.split(' ').zip(options.split(' ')).map(|(number, option)| {
+        // catalog/pg_index.h: 1 is descending, 2 is nulls first.
+        let option: u8 = option.parse().unwrap_or(0);
+        let order = if option & 1 == 0 { "ASC" } else { "DESC" };
+        let nulls = if option & 2 == 0 { "LAST" } else { "FIRST" };
+        format!("{} {order} NULLS {nulls}", identifier(&named(number)))
+    });
+    keys.collect::<Vec<_>>().join(", ")
+}

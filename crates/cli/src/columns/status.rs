@@ -1,0 +1,243 @@
+//! `strongroom columns status`: what the zone holds, for whom, and what its answers have told.
+//!
+//! Must not: show anything but counts and the names of tables.
+
+use clap::Args;
+use serde_json::Value;
+use strongroom_client::server::Connection;
+use strongroom_format::code;
+
+use super::connect::{LoginOptions, refused};
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+use crate::output::columns;
+
+/// The bits of a ticket's rights, in order.
+const RIGHTS: &[&str] = &[
+    "compare",
+    "compute",
+    "aggregate",
+    "tokens",
+    "ranks",
+    "constants",
+    "output",
+    "declassify",
+];
+
+/// Counts of a ledger: their names in the zone's status, and what they are called in a table.
+const COUNTS: &[(&str, &str)] = &[
+    ("truths", "TRUTHS"),
+    ("positive", "POSITIVE"),
+    ("tokens", "TOKENS"),
+    ("ranks", "RANKS"),
+    ("outputs", "OUTPUTS"),
+    ("output_bytes", "BYTES"),
+    ("computed", "COMPUTED"),
+    ("declassified", "DECLASSIFIED"),
+    ("classified", "CLASSIFIED"),
+    ("refusals", "REFUSALS"),
+];
+
+/// Show partitions, values, memory, garbage, sessions and what sessions have learnt: counts, never values.
+///
+/// Asks the zone through the server (strongroom_columns.status(), for members of pg_monitor). Tables are named as far as they are of
+/// the database that is asked.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom columns status --server /run/postgresql/.s.PGSQL.5432"))]
+pub(super) struct StatusArgs {
+    /// The server: HOST:PORT, or the path of its socket
+    #[arg(long, value_name = "ADDRESS")]
+    server: String,
+    #[command(flatten)]
+    login: LoginOptions,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl StatusArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let mut connection = self.login.connect(&self.server)?;
+        let mut status = status(&mut connection)?;
+        name_tables(&mut connection, &mut status)?;
+        if self.json {
+            return context.output.json(&status);
+        }
+        context.output.text(&text(&status))
+    }
+}
+
+fn one_text(connection: &mut Connection, sql: &str) -> Result<Option<String>, Failure> {
+    let answer = connection.run(sql).map_err(|error| refused(&error))?;
+    Ok(answer.rows.into_iter().flatten().next().flatten())
+}
+
+fn status(connection: &mut Connection) -> Result<Value, Failure> {
+    let text = one_text(connection, "SELECT strongroom_columns.status()")?.unwrap_or_default();
+    let bad = |error: serde_json::Error| {
+        Failure::new(&code::BUG, format!("the zone's status: {error}"))
+    };
+    serde_json::from_str(&text).map_err(bad)
+}
+
+/// Adds to each partition of this database the table that it is of; a partition without one waits to be dropped.
+fn name_tables(connection: &mut Connection, status: &mut Value) -> Result<(), Failure> {
+    let sql = "SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()";
+    let own: u64 = one_text(connection, sql)?
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
+    let Some(partitions) = status.get_mut("partitions").and_then(Value::as_array_mut) else {
+        return Ok(());
+    };
+    for partition in partitions {
+        if number(partition, "database") != own {
+            continue;
+        }
+        let (tablespace, filenode) = (number(partition, "tablespace"), number(partition, "filenode"));
+        // Partitions of tables that exist in transactions that are not committed have no name here.
+        let sql = format!(
+            "SELECT pg_catalog.pg_filenode_relation({tablespace}, {filenode})::pg_catalog.text"
+        );
+        let name = one_text(connection, &sql)?.map_or(Value::Null, Value::String);
+        if let Some(fields) = partition.as_object_mut() {
+            fields.insert("table".to_owned(), name);
+        }
+    }
+    Ok(())
+}
+
+fn number(of: &Value, name: &str) -> u64 {
+    of.get(name).and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn part<'a>(of: &'a Value, name: &str) -> &'a Value {
+    of.get(name).unwrap_or(&Value::Null)
+}
+
+fn list<'a>(of: &'a Value, name: &str) -> &'a [Value] {
+    part(of, name).as_array().map_or(&[], Vec::as_slice)
+}
+
+fn mib(bytes: u64) -> String {
+    let tenths = bytes.saturating_mul(10) >> 20;
+    format!("{}.{} MiB", tenths / 10, tenths % 10)
+}
+
+fn values(of: &Value) -> String {
+    match number(of, "unread") {
+        0 => number(of, "values").to_string(),
+        unread => format!("{} and those of {unread} blocks on disk", number(of, "values")),
+    }
+}
+
+fn text(status: &Value) -> String {
+    let (store, ephemerals) = (part(status, "store"), part(status, "ephemerals"));
+    let row = |name: &str, value: String| vec![name.to_owned(), value];
+    let recovering = part(store, "recovering").as_bool().unwrap_or(false);
+    let locked = part(store, "locked").as_bool().unwrap_or(false);
+    let mut out = columns(&[
+        row("zone", if recovering { "is reading the log" } else { "serves" }.to_owned()),
+        row("partitions", number(store, "partitions").to_string()),
+        row("values", values(store)),
+        row(
+            "memory",
+            format!(
+                "{} of {}{}",
+                mib(number(store, "resident")),
+                mib(number(store, "limit")),
+                if locked { ", locked" } else { ", not locked (SR-8026)" }
+            ),
+        ),
+        row("disk", mib(number(store, "disk"))),
+        row("quarantine", format!("{} values", number(store, "quarantine"))),
+        row(
+            "ephemerals",
+            format!(
+                "{} values and {} literals, {}",
+                number(ephemerals, "values"),
+                number(ephemerals, "literals"),
+                mib(number(ephemerals, "bytes"))
+            ),
+        ),
+        row("connections", number(status, "rings").to_string()),
+        row("sessions", number(status, "sessions").to_string()),
+        row("column keys", number(status, "keys").to_string()),
+    ]);
+    out.push('\n');
+    out.push_str(&partitions(list(status, "partitions")));
+    out.push('\n');
+    out.push_str(&ledgers(status));
+    out
+}
+
+fn partitions(all: &[Value]) -> String {
+    let head = ["PARTITION", "TABLE", "COLUMNS", "VALUES"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for one in all {
+        let elsewhere = format!("of database {}", number(one, "database"));
+        let table = match one.get("table") {
+            Some(Value::String(name)) => name.clone(),
+            Some(_) => "none".to_owned(),
+            None => elsewhere,
+        };
+        let columns = number(one, "columns").to_string();
+        rows.push(vec![number(one, "number").to_string(), table, columns, values(one)]);
+    }
+    columns(&rows)
+}
+
+fn ledgers(status: &Value) -> String {
+    let mut head = vec!["TICKET".to_owned()];
+    head.extend(COUNTS.iter().map(|(_, name)| (*name).to_owned()));
+    head.push("RIGHTS".to_owned());
+    let mut rows = vec![head];
+    let counted = |name: String, counts: &Value, rights: String| {
+        let mut row = vec![name];
+        row.extend(COUNTS.iter().map(|(key, _)| number(counts, key).to_string()));
+        row.push(rights);
+        row
+    };
+    for one in list(status, "ledgers") {
+        let ticket = part(one, "ticket").as_str().unwrap_or_default();
+        let name: String = ticket.chars().take(8).collect();
+        rows.push(counted(name, part(one, "counts"), rights(number(one, "rights"))));
+    }
+    rows.push(counted("ended".to_owned(), part(status, "ended"), String::new()));
+    columns(&rows)
+}
+
+fn rights(bits: u64) -> String {
+    let named = RIGHTS.iter().enumerate();
+    let given = named.filter(|(at, _)| bits >> at & 1 == 1);
+    given.map(|(_, name)| *name).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_has_every_figure() {
+        let status = r#"{"rings":3,"sessions":1,"keys":2,"ephemerals":{"values":7,"literals":1,"bytes":1048576},
+            "store":{"partitions":2,"values":11,"unread":4,"resident":3145728,"mapped":1,"limit":10485760,"disk":0,
+            "quarantine":6,"position":1,"counter":1,"locked":false,"recovering":false},
+            "partitions":[{"number":1,"database":5,"columns":2,"values":11,"unread":0,"table":"staff"},
+                {"number":2,"database":9,"columns":1,"values":0,"unread":4}],
+            "ledgers":[{"ticket":"aabbccddeeff00112233445566778899","rights":129,"counts":{"truths":21,"refusals":5}}],
+            "ended":{"truths":99}}"#;
+        let text = text(&serde_json::from_str(status).unwrap());
+        for line in [
+            "values       11 and those of 4 blocks on disk",
+            "memory       3.0 MiB of 10.0 MiB, not locked (SR-8026)",
+            "quarantine   6 values",
+            "1          staff          2        11",
+            "2          of database 9  1        0 and those of 4 blocks on disk",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        let ledger = text.lines().find(|line| line.starts_with("aabbccdd")).unwrap();
+        assert!(ledger.contains(" 21 ") && ledger.ends_with("compare,declassify"));
+        assert!(text.lines().last().unwrap().contains("99"));
+    }
+}

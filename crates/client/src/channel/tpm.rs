@@ -1,0 +1,80 @@
+//! What makes a TPM 2.0 quote one that a key is released for: docs/spec/columns-channel.md, "TPM 2.0".
+//!
+//! Invariant: nothing that a quote says is believed before its signature is one by a trusted key. Must not: talk to a TPM.
+
+use std::collections::BTreeMap;
+
+use strongroom_crypto::{sha256, verify_p256, verify_rsa};
+use strongroom_format::columns::tpm::{AttestationKey, PCRS, QuoteEvidence, Signature};
+
+use super::Refused;
+
+/// An attestation key that quotes are believed by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustedKey(Vec<u8>);
+
+impl TrustedKey {
+    /// The key of this public area (`TPM2B_PUBLIC`). `None` unless it signs nothing but what its TPM made.
+    #[must_use]
+    pub fn new(public: Vec<u8>) -> Option<Self> {
+        AttestationKey::parse(&public)?;
+        Some(Self(public))
+    }
+
+    fn verifies(&self, evidence: &QuoteEvidence<'_>) -> bool {
+        let Some(key) = AttestationKey::parse(&self.0) else {
+            return false;
+        };
+        let verified = match (key, evidence.signature) {
+            (AttestationKey::P256(point), Signature::Ecdsa(signature)) => {
+                verify_p256(&point, evidence.signed, &signature)
+            }
+            (AttestationKey::Rsa { modulus, exponent }, Signature::Rsassa(signature)) => {
+                verify_rsa(modulus, &exponent, evidence.signed, signature)
+            }
+            _ => return false,
+        };
+        verified.is_ok()
+    }
+}
+
+/// What the registers of the SHA-256 bank have to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PcrPolicy(BTreeMap<u8, [u8; 32]>);
+
+impl PcrPolicy {
+    /// Of registers with their values. `None` when there is none, one is named twice, or there is none of that number.
+    #[must_use]
+    pub fn new(values: &[(u8, [u8; 32])]) -> Option<Self> {
+        let all: BTreeMap<_, _> = values.iter().copied().collect();
+        let sound = !all.is_empty() && all.len() == values.len();
+        (sound && all.keys().all(|pcr| *pcr < PCRS)).then_some(Self(all))
+    }
+
+    fn holds(&self, evidence: &QuoteEvidence<'_>) -> bool {
+        let pcrs = self.0.keys().fold(0, |all, pcr| all | 1_u32 << pcr);
+        let values: Vec<&[u8]> = self.0.values().map(<[u8; 32]>::as_slice).collect();
+        evidence.quote.pcrs == pcrs && evidence.quote.pcr_digest == sha256(&values)
+    }
+}
+
+/// Checks the evidence of a quote.
+pub(super) fn check(
+    evidence: &[u8],
+    binding: &[u8; 32],
+    keys: &[TrustedKey],
+    policies: &[PcrPolicy],
+) -> Result<(), Refused> {
+    let evidence = QuoteEvidence::parse(evidence).ok_or(Refused::Malformed)?;
+    if !keys.iter().any(|key| key.verifies(&evidence)) {
+        return Err(Refused::Untrusted);
+    }
+    if evidence.quote.extra_data != binding {
+        return Err(Refused::Unbound);
+    }
+    if policies.iter().any(|policy| policy.holds(&evidence)) {
+        Ok(())
+    } else {
+        Err(Refused::Registers)
+    }
+}

@@ -1,0 +1,249 @@
+//! Envelopes: one value, sealed under a column key, for the data owner's client and for the zone alike.
+//!
+//! Specified in docs/spec/columns.md, "Envelopes". Invariants:
+//! - A column key seals nothing itself: each envelope names the salt of the key that it is sealed under.
+//! - Salts and nonces are random. A salt of this process serves for [`ENVELOPE_SALT_USES`] envelopes, whichever threads seal them.
+//! - The column key's id and the kind are associated data: a value moved under another key or declared of another type does not open.
+//!   What is not canonical (padding, reserved bytes, a length that is not the kind's) does not open either.
+//! - A key is remembered only once it has opened something: what does not open costs a derivation and leaves nothing.
+//!
+//! Must not: know what a value means, keep a value, or know where an envelope comes from.
+#![forbid(unsafe_code)]
+
+mod recent;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use strongroom_crypto::{CryptoError, GcmKey, SecretKey, hkdf, nonce12, random16};
+use strongroom_format::columns::envelope::{
+    ENVELOPE_LABEL, ENVELOPE_OVERHEAD, ENVELOPE_SALT_USES, envelope_layout, pad, unpadded,
+};
+use strongroom_format::columns::{EnvelopeHeader, Kind};
+use zeroize::Zeroize as _;
+
+use recent::Recent;
+
+const TAG: usize = 16;
+
+/// Names a column key.
+pub type KeyId = [u8; 16];
+
+/// Why an envelope does not open. Says nothing of the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EnvelopeError {
+    /// Not the form of an envelope.
+    Malformed,
+    /// Sealed under a key that is not at hand.
+    UnknownKey,
+    /// Of another kind than was expected.
+    OtherKind,
+    /// Damaged or forged.
+    NotAuthentic,
+    /// No locked memory for the envelope's key.
+    System,
+}
+
+impl fmt::Display for EnvelopeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "the envelope is malformed",
+            Self::UnknownKey => {
+                "the envelope is sealed under a column key that the keyring does not hold"
+            }
+            Self::OtherKind => "the envelope holds a value of another type",
+            Self::NotAuthentic => "the envelope is damaged or forged",
+            Self::System => "there is no locked memory left for the envelope's key",
+        })
+    }
+}
+
+impl std::error::Error for EnvelopeError {}
+
+/// The key that this process seals under for now.
+struct Sealing {
+    salt: [u8; 16],
+    key: GcmKey,
+    used: AtomicU32,
+}
+
+/// A column key as it seals and opens envelopes.
+pub struct ColumnKey {
+    id: KeyId,
+    key: SecretKey,
+    /// `None` until the first envelope.
+    sealing: RwLock<Option<Sealing>>,
+    opening: RwLock<Recent>,
+}
+
+impl ColumnKey {
+    /// Of a key and its id.
+    #[must_use]
+    pub const fn new(id: KeyId, key: SecretKey) -> Self {
+        Self {
+            id,
+            key,
+            sealing: RwLock::new(None),
+            opening: RwLock::new(Recent::new()),
+        }
+    }
+
+    /// Its id, which stands in its envelopes.
+    #[must_use]
+    pub const fn id(&self) -> &KeyId {
+        &self.id
+    }
+
+    /// The column key, to be released to the zone.
+    #[must_use]
+    pub const fn key(&self) -> &SecretKey {
+        &self.key
+    }
+
+    /// Appends the envelope of a value, given in PostgreSQL's binary form, to `out`. `value` is wiped and empty then.
+    ///
+    /// # Errors
+    /// The host's generator of random numbers fails, there is no locked memory, or the value has 64 GiB.
+    pub fn seal(
+        &self,
+        kind: Kind,
+        value: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CryptoError> {
+        let sealed = self.seal_in_place(kind, value);
+        if let Ok((head, tag)) = &sealed {
+            out.reserve(ENVELOPE_OVERHEAD.saturating_add(value.len()));
+            out.extend_from_slice(head);
+            out.extend_from_slice(value);
+            out.extend_from_slice(tag);
+            // Sealed: nothing to wipe.
+            value.clear();
+        }
+        value.zeroize();
+        sealed.map(drop)
+    }
+
+    fn seal_in_place(
+        &self,
+        kind: Kind,
+        value: &mut Vec<u8>,
+    ) -> Result<([u8; envelope_layout::SIZE], [u8; TAG]), CryptoError> {
+        pad(kind, value);
+        let nonce = nonce12()?;
+        loop {
+            let sealing = self.sealing.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(sealing) = sealing.as_ref()
+                && sealing.used.fetch_add(1, Ordering::Relaxed) < ENVELOPE_SALT_USES
+            {
+                let header = EnvelopeHeader {
+                    kind,
+                    key_id: self.id,
+                    salt: sealing.salt,
+                    nonce,
+                };
+                let tag = sealing.key.seal(&header.nonce, &header.bound(), value)?;
+                return Ok((header.to_bytes(), tag));
+            }
+            drop(sealing);
+            self.renew()?;
+        }
+    }
+
+    /// Draws another salt, unless another thread just has.
+    fn renew(&self) -> Result<(), CryptoError> {
+        let mut sealing = self.sealing.write().unwrap_or_else(PoisonError::into_inner);
+        let used_up = sealing
+            .as_ref()
+            .is_none_or(|now| now.used.load(Ordering::Relaxed) >= ENVELOPE_SALT_USES);
+        if used_up {
+            let salt = random16()?;
+            *sealing = Some(Sealing {
+                salt,
+                key: self.derived(&salt)?,
+                used: AtomicU32::new(0),
+            });
+        }
+        Ok(())
+    }
+
+    fn derived(&self, salt: &[u8; 16]) -> Result<GcmKey, CryptoError> {
+        GcmKey::new(&hkdf(&self.key, salt, ENVELOPE_LABEL.as_bytes())?)
+    }
+
+    /// Opens an envelope of a kind into `value`: PostgreSQL's binary form.
+    ///
+    /// # Errors
+    /// [`EnvelopeError`]; `value` is empty then.
+    pub fn open(
+        &self,
+        kind: Kind,
+        envelope: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<(), EnvelopeError> {
+        value.zeroize();
+        let opened = self.open_into(kind, envelope, value);
+        if opened.is_err() {
+            value.zeroize();
+        }
+        opened
+    }
+
+    fn open_into(
+        &self,
+        kind: Kind,
+        envelope: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<(), EnvelopeError> {
+        let header = head(kind, envelope)?;
+        if header.key_id != self.id {
+            return Err(EnvelopeError::UnknownKey);
+        }
+        let (body, tag) = envelope
+            .get(envelope_layout::SIZE..)
+            .and_then(|rest| rest.split_last_chunk::<TAG>())
+            .ok_or(EnvelopeError::Malformed)?;
+        value.extend_from_slice(body);
+        let mut open = |key: &GcmKey| {
+            key.open(&header.nonce, &header.bound(), value, tag)
+                .map_err(|_| EnvelopeError::NotAuthentic)
+        };
+        let recent = self.opening.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(key) = recent.get(&header.salt) {
+            open(key)?;
+        } else {
+            drop(recent);
+            let key = self.derived(&header.salt);
+            let key = key.map_err(|_| EnvelopeError::System)?;
+            open(&key)?;
+            let mut recent = self.opening.write().unwrap_or_else(PoisonError::into_inner);
+            recent.insert(header.salt, key);
+        }
+        let len = unpadded(kind, value).ok_or(EnvelopeError::Malformed)?;
+        if kind.fixed_len().is_some_and(|fixed| fixed != len) {
+            return Err(EnvelopeError::Malformed);
+        }
+        // Vec::truncate leaves what it cuts off in place; only the padding is there, but the rule has no exceptions.
+        if let Some(rest) = value.get_mut(len..) {
+            rest.zeroize();
+        }
+        value.truncate(len);
+        Ok(())
+    }
+}
+
+/// The head of an envelope of a kind: its `key_id` says which key opens it.
+///
+/// # Errors
+/// [`EnvelopeError::Malformed`], [`EnvelopeError::OtherKind`].
+pub fn head(kind: Kind, envelope: &[u8]) -> Result<EnvelopeHeader, EnvelopeError> {
+    let header = EnvelopeHeader::parse(envelope).ok_or(EnvelopeError::Malformed)?;
+    if header.kind == kind {
+        Ok(header)
+    } else {
+        Err(EnvelopeError::OtherKind)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! The keys that opened the last envelopes, by salt.
+//!
+//! Must not: grow beyond [`KEPT`].
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use strongroom_crypto::GcmKey;
+
+/// A load from a dump has one salt for some ten thousand envelopes, a proxy one at a time.
+pub(crate) const KEPT: usize = 64;
+
+/// Keys with the time of their last use, which is counted in uses.
+pub(crate) struct Recent {
+    keys: BTreeMap<[u8; 16], (GcmKey, AtomicU64)>,
+    uses: AtomicU64,
+}
+
+impl Recent {
+    pub(crate) const fn new() -> Self {
+        Self {
+            keys: BTreeMap::new(),
+            uses: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn get(&self, salt: &[u8; 16]) -> Option<&GcmKey> {
+        let (key, last) = self.keys.get(salt)?;
+        last.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        Some(key)
+    }
+
+    /// Remembers a key, and forgets the one that was not used for longest.
+    pub(crate) fn insert(&mut self, salt: [u8; 16], key: GcmKey) {
+        while self.keys.len() >= KEPT && !self.keys.contains_key(&salt) {
+            let last = |(_, last): &(GcmKey, AtomicU64)| last.load(Ordering::Relaxed);
+            let oldest = self.keys.iter().min_by_key(|(_, kept)| last(kept));
+            let Some(oldest) = oldest.map(|(salt, _)| *salt) else {
+                return;
+            };
+            self.keys.remove(&oldest);
+        }
+        let now = self.uses.fetch_add(1, Ordering::Relaxed);
+        self.keys.insert(salt, (key, AtomicU64::new(now)));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+}

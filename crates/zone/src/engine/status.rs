@@ -1,0 +1,93 @@
+//! The status: how much the zone holds, for whom, and what its answers have told. Counts, never values.
+//!
+//! Must not: tell a value, an identifier of one, or a key; outgrow the data area.
+
+use strongroom_rpc::{Area, Descriptor, Fault};
+
+use super::Zone;
+use super::session::reply;
+use crate::store::Census;
+
+/// Partitions and sessions that are told one by one. What is beyond is in the sums only.
+const LISTED: usize = 1000;
+
+impl Zone {
+    /// [`strongroom_rpc::Op::Status`].
+    pub(super) fn status(&self, descriptor: &Descriptor, area: &Area) -> Result<u64, Fault> {
+        reply(descriptor, area, self.status_text().as_bytes())
+    }
+
+    fn status_text(&self) -> String {
+        let store = self.ground.store.status();
+        let (mut rings, mut values, mut literals, mut bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
+        for ring in self.ground.rings.all() {
+            let (more_values, more_literals, more_bytes) = ring.arena.size();
+            rings += 1;
+            values += more_values;
+            literals += more_literals;
+            bytes += more_bytes;
+        }
+        let keys = self.keys.ids().count();
+        let census: Vec<Census> = self.ground.store.census().collect();
+        let stored: u64 = census.iter().map(|one| one.values).sum();
+        let unread: u64 = census.iter().map(|one| one.unread).sum();
+        format!(
+            "{{\"rings\":{rings},\"sessions\":{},\"keys\":{keys},\
+             \"ephemerals\":{{\"values\":{values},\"literals\":{literals},\"bytes\":{bytes}}},\
+             \"store\":{{\"partitions\":{},\"values\":{stored},\"unread\":{unread},\"resident\":{},\"mapped\":{},\"limit\":{},\
+             \"disk\":{},\"quarantine\":{},\"position\":{},\"counter\":{},\"locked\":{},\"recovering\":{}}},\
+             \"partitions\":[{}],\"ledgers\":[{}],\"ended\":{}}}",
+            self.channel.sessions().count(),
+            store.partitions,
+            store.resident,
+            store.mapped,
+            store.limit,
+            store.disk,
+            store.quarantine,
+            store.position,
+            store.counter,
+            store.locked,
+            store.recovering,
+            partitions(&census),
+            self.ledgers(),
+            self.channel.ended().to_json(),
+        )
+    }
+
+    fn ledgers(&self) -> String {
+        let mut out = String::new();
+        for session in self.channel.sessions().take(LISTED) {
+            let ticket = session.ticket();
+            let comma = if out.is_empty() { "" } else { "," };
+            out.push_str(comma);
+            out.push_str("{\"ticket\":\"");
+            for byte in ticket.ticket_id {
+                out.push_str(&format!("{byte:02x}"));
+            }
+            let counts = session.ledger().to_json();
+            out.push_str(&format!(
+                "\",\"rights\":{},\"counts\":{counts}}}",
+                ticket.rights
+            ));
+        }
+        out
+    }
+}
+
+fn partitions(census: &[Census]) -> String {
+    let mut out = String::new();
+    for one in census.iter().take(LISTED) {
+        let comma = if out.is_empty() { "" } else { "," };
+        out.push_str(&format!(
+            "{comma}{{\"number\":{},\"tablespace\":{},\"database\":{},\"filenode\":{},\"columns\":{},\"values\":{},\"unread\":{}}}",
+            one.number,
+            one.relation.tablespace,
+            one.relation.database,
+            one.relation.filenode,
+            one.columns,
+            one.values,
+            one.unread,
+        ));
+    }
+    out
+}

@@ -1,0 +1,53 @@
+//! How many values each partition has.
+//!
+//! Must not: read a block for it: what is on disk only is counted in blocks.
+
+use strongroom_format::columns::redo::Relation;
+
+use super::Store;
+use super::partition::{Block, Partition};
+
+/// What a partition has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Census {
+    /// Its number.
+    pub number: u16,
+    /// Whose it is.
+    pub relation: Relation,
+    /// Columns that are bound to a key.
+    pub columns: usize,
+    /// Values in blocks that are, or have been, in memory since the store was opened.
+    pub values: u64,
+    /// Blocks that have not been read since then: each has 1 to 1024 values.
+    pub unread: u64,
+}
+
+impl Store {
+    /// Counts the values of every partition, in order of number.
+    pub fn census(&self) -> impl Iterator<Item = Census> + '_ {
+        self.numbered().map(|(number, partition)| {
+            let (values, unread) = counted(partition);
+            Census {
+                number,
+                relation: partition.relation,
+                columns: partition.column_keys.len(),
+                values,
+                unread,
+            }
+        })
+    }
+}
+
+fn counted(partition: &Partition) -> (u64, u64) {
+    let extents = partition.extents.iter().flatten();
+    let blocks = extents.flat_map(|extent| &extent.blocks);
+    blocks.fold((0, 0), |(values, unread), block| {
+        let more = u64::from(is_unread(block));
+        (values + u64::from(block.live), unread + more)
+    })
+}
+
+/// A block whose number of values nobody has seen.
+const fn is_unread(block: &Block) -> bool {
+    block.frame.is_none() && block.disk.is_some() && block.live == 0 && !block.gone
+}

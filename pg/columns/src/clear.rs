@@ -1,0 +1,107 @@
+//! Values in clear, for sessions whose ticket has the right to declassify: `strongroom_columns.declassify` and
+//! `strongroom_columns.classify`, which the explicit casts from and to plain types call.
+//!
+//! The server sees such a value: that is what the right is for. Must not: keep one; be called by a cast that nobody wrote.
+
+use std::ffi::{CStr, CString, c_char};
+
+use pg_sys::{Datum, Oid};
+use pgrx::pg_sys;
+use strongroom_format::columns::Kind;
+use strongroom_rpc::Fault;
+
+use crate::call::{Call, datum, sql_functions};
+use crate::{catalog, fault, zone};
+
+sql_functions! {
+    /// `strongroom_columns.declassify(enc_*)`
+    strongroom_declassify, pg_finfo_strongroom_declassify => declassify;
+    /// `strongroom_columns.classify(*)`
+    strongroom_classify, pg_finfo_strongroom_classify => classify;
+}
+
+/// What a call site remembers: the plain type in the upper, the kind's number in the low byte.
+fn types(call: &Call, confidential: impl Fn(&catalog::Function) -> (Option<Oid>, Oid)) -> (Kind, Oid) {
+    let packed = call.remembered(|call| {
+        let called = catalog::function(call.function());
+        let (confidential, plain) = confidential(&called);
+        let kind = confidential.and_then(catalog::kind_of);
+        kind.map_or(0, |kind| (plain.to_u32() as usize) << 8 | usize::from(kind.number()))
+    });
+    let kind = u8::try_from(packed & 0xff).ok().and_then(Kind::from_number);
+    let plain = u32::try_from(packed >> 8).map(Oid::from);
+    match (kind, plain) {
+        (Some(kind), Ok(plain)) => (kind, plain),
+        _ => fault::internal("a function of strongroom_columns is not in its list"),
+    }
+}
+
+fn declassify(call: &mut Call) -> Datum {
+    let (kind, plain) = types(call, |called| (called.args.first().copied(), called.result));
+    let fid = call.bits(0);
+    let bytes = zone::with(|link| link.declassify(kind, fid));
+    if kind == Kind::Text { text(&bytes) } else { received(plain, &bytes) }
+}
+
+fn classify(call: &mut Call) -> Datum {
+    let (kind, plain) = types(call, |called| {
+        let first = called.args.first().copied();
+        (Some(called.result), first.unwrap_or(Oid::INVALID))
+    });
+    let value = call.datum(0);
+    let bytes = if kind == Kind::Text { utf8(value) } else { sent(plain, value) };
+    datum(zone::with(|link| link.classify(kind, &bytes)))
+}
+
+/// A value of a plain type from its binary form.
+fn received(plain: Oid, bytes: &[u8]) -> Datum {
+    let len = i32::try_from(bytes.len()).unwrap_or_else(|_| fault::fault(Fault::StringTooLong));
+    let (mut function, mut param) = (Oid::INVALID, Oid::INVALID);
+    // SAFETY: the receive function reads `len` bytes from the buffer, which it neither grows nor keeps.
+    unsafe {
+        pg_sys::getTypeBinaryInputInfo(plain, &raw mut function, &raw mut param);
+        let mut message = pg_sys::StringInfoData {
+            data: bytes.as_ptr().cast_mut().cast(),
+            len,
+            maxlen: len,
+            cursor: 0,
+        };
+        pg_sys::OidReceiveFunctionCall(function, &raw mut message, param, -1)
+    }
+}
+
+/// The binary form of a value of a plain type.
+fn sent(plain: Oid, value: Datum) -> Vec<u8> {
+    let (mut function, mut varlena) = (Oid::INVALID, false);
+    // SAFETY: the send function gives a bytea, from which is copied.
+    unsafe {
+        pg_sys::getTypeBinaryOutputInfo(plain, &raw mut function, &raw mut varlena);
+        let bytes = pg_sys::OidSendFunctionCall(function, value);
+        pgrx::varlena_to_byte_slice(bytes.cast()).to_vec()
+    }
+}
+
+/// A text in the database's encoding. Its binary form would be in the client's (`textrecv`).
+fn text(bytes: &[u8]) -> Datum {
+    let len = i32::try_from(bytes.len()).unwrap_or_else(|_| fault::fault(Fault::StringTooLong));
+    let from = CString::new(bytes).unwrap_or_else(|_| fault::fault(Fault::BadRequest));
+    // SAFETY: the converted text is PostgreSQL's or the same as before; either way it is copied while it lives.
+    unsafe {
+        let encoding = pg_sys::pg_enc::PG_UTF8.cast_signed();
+        let text = pg_sys::pg_any_to_server(from.as_ptr(), len, encoding);
+        Datum::from(pg_sys::cstring_to_text(text))
+    }
+}
+
+/// The bytes of a text, in UTF-8.
+fn utf8(value: Datum) -> Vec<u8> {
+    // SAFETY: the argument is a text; the C string is a copy of it in the current memory context, and so is what is made of it.
+    unsafe {
+        let text: *mut c_char = pg_sys::text_to_cstring(value.cast_mut_ptr());
+        let len = CStr::from_ptr(text).to_bytes().len();
+        let len = i32::try_from(len).unwrap_or_else(|_| fault::fault(Fault::StringTooLong));
+        let encoding = pg_sys::pg_enc::PG_UTF8.cast_signed();
+        let converted = pg_sys::pg_server_to_any(text, len, encoding);
+        CStr::from_ptr(converted).to_bytes().to_vec()
+    }
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Writes envelopes.json: a second implementation of docs/spec/columns.md, "Envelopes", on the Python package `cryptography`."""
+
+import json
+import struct
+from pathlib import Path
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+KINDS = {"int8": (3, 8), "int4": (2, 4), "text": (6, None), "bytea": (7, None), "date": (8, 4)}
+KEY = bytes(range(32))
+KEY_ID = bytes(range(100, 116))
+
+
+def key_of(salt, column_key=KEY):
+    return HKDF(hashes.SHA256(), 32, salt, b"strongroom/v1/envelope").derive(column_key)
+
+
+def bound(kind, key_id):
+    return b"ENVL" + struct.pack("<HHII", 1, 1, 0, 0) + key_id + struct.pack("<QQ", kind, 0)
+
+
+def padded(kind, value):
+    if KINDS[kind][1] is not None:
+        return value
+    value += b"\x80"
+    return value + bytes(-len(value) % 16)
+
+
+def envelope(kind, plain, number, version=1, reserved=b"\0\0", key=None, under=None, aad_kind=None, key_id=KEY_ID):
+    salt, nonce = bytes([number]) * 16, bytes([number + 1]) * 12
+    of = KINDS[kind][0]
+    sealed = AESGCM(key or key_of(under or salt)).encrypt(nonce, plain, bound(aad_kind or of, key_id))
+    return bytes([version, of]) + reserved + KEY_ID + salt + nonce + sealed
+
+
+def case(name, kind, sealed, value=None):
+    one = {"name": name, "kind": KINDS[kind][0], "envelope": sealed.hex()}
+    one["value" if value is not None else "refuse"] = value.hex() if value is not None else True
+    return one
+
+
+def accepted():
+    for at, (kind, value) in enumerate([
+        ("int8", (77).to_bytes(8, "big")), ("int4", (-1).to_bytes(4, "big", signed=True)), ("date", bytes(4)),
+        ("text", b""), ("text", b"fifteen bytes.."), ("text", b"sixteen bytes..."), ("text", "Zürich".encode()),
+        ("bytea", bytes(40)), ("bytea", b"\x80\0\0"),
+    ]):
+        yield case(f"{kind}, {len(value)} bytes", kind, envelope(kind, padded(kind, value), 10 + at), value)
+
+
+def refused():
+    eight = bytes(8)
+    yield case("another version", "int8", envelope("int8", eight, 40, version=2))
+    yield case("a reserved byte", "int8", envelope("int8", eight, 41, reserved=b"\0\1"))
+    yield case("under the column key itself", "int8", envelope("int8", eight, 42, key=KEY))
+    yield case("under another salt's key", "int8", envelope("int8", eight, 43, under=bytes(16)))
+    yield case("bound to another kind", "int8", envelope("int8", eight, 44, aad_kind=2))
+    yield case("bound to another key", "int8", envelope("int8", eight, 45, key_id=bytes(16)))
+    yield case("under another column key", "int8", envelope("int8", eight, 46, key=key_of(bytes([46]) * 16, bytes(32))))
+    yield case("a value that is too short", "int8", envelope("int8", bytes(7), 47))
+    yield case("a value that is too long", "int8", envelope("int8", bytes(9), 48))
+    yield case("no padding", "text", envelope("text", b"sixteen bytes...", 49))
+    yield case("padding of zeros", "text", envelope("text", bytes(16), 50))
+    yield case("a block of padding too much", "text", envelope("text", b"x\x80" + bytes(30), 51))
+    yield case("padding that is too short", "text", envelope("text", b"x\x80" + bytes(6), 52))
+    yield case("nothing at all", "text", envelope("text", b"", 53))
+
+
+if __name__ == "__main__":
+    whole = {"key": KEY.hex(), "key_id": KEY_ID.hex(), "cases": [*accepted(), *refused()]}
+    Path(__file__).with_name("envelopes.json").write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
