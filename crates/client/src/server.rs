@@ -266,11 +266,10 @@ fn written(body: &[u8]) -> u64 {
     let text = core::str::from_utf8(body).unwrap_or_default();
     let text = text.trim_end_matches('\0');
     let writes = ["INSERT", "UPDATE", "DELETE", "MERGE"];
-    let count = text.rsplit(' ').next().filter(|_| {
-        writes
-            .iter()
-            .any(|command| text.starts_with(command))
-    });
+    let count = text
+        .rsplit(' ')
+        .next()
+        .filter(|_| writes.iter().any(|command| text.starts_with(command)));
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
@@ -307,7 +306,10 @@ mod tests {
         assert_eq!(written(b"UPDATE 17\0"), 17);
         assert_eq!(written(b"INSERT 0 3\0"), 3);
         assert_eq!(written(b"SELECT 5\0"), 0);
-        assert_eq!(row(b"\0\x02\0\0\0\x01x\xff\xff\xff\xff"), Some(vec![Some("x".to_owned()), None]));
+        assert_eq!(
+            row(b"\0\x02\0\0\0\x01x\xff\xff\xff\xff"),
+            Some(vec![Some("x".to_owned()), None])
+        );
         assert_eq!(row(b"\0\x01\0\0\0\x01\xff"), None, "not UTF-8");
         assert_eq!(row(b"\0\x01\0\0\0\x09x"), None);
         let error = refused(b"SERROR\0C42P01\0Mno such table\0\0");

@@ -379,10 +379,7 @@ mod tests {
         let mut ordinary = session(right::ORDINARY, &[A], 9);
         let answer = declassify(Some(&mut ordinary), &scope, 4);
         assert_eq!(answer, Err(Fault::NotAllowed));
-        assert_eq!(
-            classify(Some(&mut ordinary)).err(),
-            Some(Fault::NotAllowed)
-        );
+        assert_eq!(classify(Some(&mut ordinary)).err(), Some(Fault::NotAllowed));
         let mut owner = session(right::DECLASSIFY, &[A], 1);
         let other = declassify(Some(&mut owner), &computed(&[A, B]), 4);
         assert_eq!(other, Err(Fault::NotAllowed), "a key that is not named");

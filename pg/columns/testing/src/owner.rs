@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use strongroom_benches_oltp::wire::{Client, Failure};
 use tempfile::TempDir;
 
-use crate::{Said, Server, open_to_all, psql};
+use crate::{Said, Server, open_to_all, psql, said};
 
 /// A zone, a server with the extension, and a proxy before it.
 ///
@@ -180,8 +180,14 @@ impl Owner {
 
     /// Directory of the proxy's socket.
     #[must_use]
-    pub fn proxy_socket(&self) -> PathBuf {
+    pub fn proxy_directory(&self) -> PathBuf {
         self.path("proxy")
+    }
+
+    /// The proxy's socket.
+    #[must_use]
+    pub fn proxy_socket(&self) -> PathBuf {
+        self.proxy_directory().join(".s.PGSQL.5432")
     }
 
     /// A connection through the proxy.
@@ -190,7 +196,7 @@ impl Owner {
     ///
     /// What the proxy or the server says.
     pub fn connect(&self) -> Result<Client, Failure> {
-        Client::connect(&self.proxy_socket())
+        Client::connect(&self.proxy_directory())
     }
 
     /// Starts the proxy before the server whose socket is in `server`.
@@ -237,12 +243,6 @@ impl Owner {
         command
     }
 
-    /// The proxy's socket.
-    #[must_use]
-    pub fn proxy_socket(&self) -> PathBuf {
-        self.path("proxy").join(".s.PGSQL.5432")
-    }
-
     /// Runs SQL through the proxy.
     ///
     /// # Panics
@@ -251,6 +251,19 @@ impl Owner {
     #[must_use]
     pub fn run(&self, sql: &str) -> Said {
         psql(&self.path("proxy"), sql)
+    }
+
+    /// As [`Self::wait_for`]; when it fails, the end of the server's log is shown.
+    ///
+    /// # Panics
+    ///
+    /// When it is another one for too long.
+    pub fn wait_for_log(&self, sql: &str, expected: &str, server: &Server) {
+        let waited = std::panic::AssertUnwindSafe(|| self.wait_for(sql, expected));
+        if let Err(panic) = std::panic::catch_unwind(waited) {
+            said(&server.last_of_log());
+            std::panic::resume_unwind(panic);
+        }
     }
 
     /// Asks until the answer is this one: a zone that was started again has to read the log first.

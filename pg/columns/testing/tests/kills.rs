@@ -266,7 +266,7 @@ impl Campaign {
     /// Load, a kill, load again until all is over; then everything is checked.
     fn round(&mut self, victim: Victim, random: &mut fastrand::Rng) {
         let stop = AtomicBool::new(false);
-        let proxy = self.owner.proxy_socket();
+        let proxy = self.owner.proxy_directory();
         let states = std::mem::take(&mut self.states);
         let tried: Vec<Tried> = std::thread::scope(|scope| {
             let writers: Vec<_> = (0..WRITERS)

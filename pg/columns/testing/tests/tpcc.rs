@@ -166,7 +166,10 @@ fn tables_are_consistent_after_kills() {
     load::load(&mut client, Schema::Confidential, scale, seed).expect("the tables are filled");
     drop(client);
     let (stop, ordered, others) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
-    let (proxy, time) = (owner.proxy_socket(), seconds("STRONGROOM_TPCC_SECONDS", 15));
+    let (proxy, time) = (
+        owner.proxy_directory(),
+        seconds("STRONGROOM_TPCC_SECONDS", 15),
+    );
     let load = Load {
         proxy: &proxy,
         scale,

@@ -44,7 +44,10 @@ fn one(database: &mut Database, table: &Table, index: &Index) -> Result<(), Fail
         ));
         passed(made)?;
     }
-    Err(super::cannot(format!("the index {} could not be built: its locks are always taken", index.name)))
+    Err(super::cannot(format!(
+        "the index {} could not be built: its locks are always taken",
+        index.name
+    )))
 }
 
 /// An error that another try may not meet is none.

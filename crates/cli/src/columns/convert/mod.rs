@@ -168,8 +168,13 @@ impl ConvertArgs {
             )));
         }
         note("rewriting the table for the access method strongroom");
-        let change = format!("ALTER TABLE {} SET ACCESS METHOD strongroom", table.qualified());
-        swap::until_locked(database, |connection| Ok(connection.run(&change).map(drop)?))?;
+        let change = format!(
+            "ALTER TABLE {} SET ACCESS METHOD strongroom",
+            table.qualified()
+        );
+        swap::until_locked(database, |connection| {
+            Ok(connection.run(&change).map(drop)?)
+        })?;
         "strongroom".clone_into(&mut table.access_method);
         Ok(())
     }
@@ -192,7 +197,9 @@ fn prepare(database: &mut Database, lock_timeout: u32) -> Result<bool, Failure> 
 
 fn tell(table: &Table, direction: Direction) {
     let (name, column) = (table.qualified(), &table.column.name);
-    note(&format!("converted: {name}, column {column}; it is now the table's last column"));
+    note(&format!(
+        "converted: {name}, column {column}; it is now the table's last column"
+    ));
     if direction == Direction::Confidential {
         note(&format!(
             "the old values are still in dead rows: VACUUM (FULL, ANALYZE) {name} removes them, with readers and writers locked out"
