@@ -129,6 +129,15 @@ impl Owner {
     ///
     /// When it does not begin to serve.
     pub fn start_zone(&mut self) {
+        self.start_zone_with("64");
+    }
+
+    /// Starts the zone with so many MiB for its store.
+    ///
+    /// # Panics
+    ///
+    /// When it does not begin to serve.
+    pub fn start_zone_with(&mut self, memory: &str) {
         let (state, socket, key) = (self.path("zone"), self.zone_socket(), self.path("zone.key"));
         let arguments = [
             OsStr::new("zone"),
@@ -141,7 +150,7 @@ impl Owner {
             OsStr::new("--key-file"),
             key.as_os_str(),
             OsStr::new("--memory"),
-            OsStr::new("64"),
+            OsStr::new(memory),
         ];
         self.zone = Some(self.start(&arguments, "zone.log", &socket));
     }
