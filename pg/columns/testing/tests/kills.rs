@@ -436,7 +436,7 @@ fn campaign(asynchronous: bool) {
     let seed = seed();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut campaign = Campaign::begin(asynchronous);
-    let (begun, time) = (Instant::now(), seconds("STRONGROOM_KILL_SECONDS", 30));
+    let (begun, time) = (Instant::now(), seconds("STRONGROOM_KILL_SECONDS", 20));
     let mut rounds = 0;
     while begun.elapsed() < time || rounds < VICTIMS.len() {
         // Every victim once, then any.

@@ -5,49 +5,8 @@
 
 use fastrand::Rng;
 
-/// A base type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Type {
-    Int4,
-    Int8,
-    Float8,
-    Numeric,
-    Text,
-    Bytea,
-    Date,
-    Timestamp,
-    Bool,
-}
-
-use Type::{Bool, Bytea, Date, Float8, Int4, Int8, Numeric, Text, Timestamp};
-
-/// The columns that both tables have, with their types.
-pub(crate) const COLUMNS: &[(&str, Type)] = &[
-    ("i", Int4),
-    ("l", Int8),
-    ("f", Float8),
-    ("n", Numeric),
-    ("s", Text),
-    ("b", Bytea),
-    ("d", Date),
-    ("ts", Timestamp),
-    ("o", Bool),
-];
-
-/// PostgreSQL's name of the type.
-pub(crate) fn name(of: Type) -> &'static str {
-    match of {
-        Int4 => "int4",
-        Int8 => "int8",
-        Float8 => "float8",
-        Numeric => "numeric",
-        Text => "text",
-        Bytea => "bytea",
-        Date => "date",
-        Timestamp => "timestamp",
-        Bool => "bool",
-    }
-}
+use super::values::Type::{self, Bool, Bytea, Date, Float8, Int4, Int8, Numeric, Text, Timestamp};
+use super::values::{COLUMNS, pick};
 
 /// A statement, and how its answer is compared.
 pub(crate) struct Statement {
@@ -67,11 +26,6 @@ pub(crate) struct Generator {
     risky: bool,
 }
 
-fn pick<T: Copy>(random: &mut Rng, of: &[T]) -> T {
-    let at = random.usize(0..of.len());
-    *of.get(at).expect("a list that is not empty")
-}
-
 impl Generator {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
@@ -81,7 +35,7 @@ impl Generator {
         }
     }
 
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+    pub(super) fn one<T: Copy>(&mut self, of: &[T]) -> T {
         pick(&mut self.random, of)
     }
 
@@ -99,66 +53,6 @@ impl Generator {
         let named = COLUMNS.iter().find(|(_, known)| *known == of);
         let name = named.map_or("id", |(name, _)| name);
         format!("{table}.{name}")
-    }
-
-    /// A literal, as an application writes it.
-    pub(crate) fn literal(&mut self, of: Type) -> String {
-        let plain = self.text_of(of);
-        match of {
-            Int4 | Int8 | Numeric => plain,
-            Float8 => format!("{plain}::float8"),
-            Text => format!("'{plain}'"),
-            Bytea => format!("'{plain}'::bytea"),
-            Date => format!("date '{plain}'"),
-            Timestamp => format!("timestamp '{plain}'"),
-            Bool => plain,
-        }
-    }
-
-    /// A value's text form, often one that a row has.
-    pub(crate) fn text_of(&mut self, of: Type) -> String {
-        match of {
-            Int4 => self
-                .one(&["0", "1", "-1", "2", "7", "-3", "100", "12345", "2147483647"])
-                .to_owned(),
-            Int8 => self
-                .one(&["0", "1", "-5", "9000000000", "-9000000000", "77"])
-                .to_owned(),
-            Float8 => self
-                .one(&["0", "1.5", "-2.25", "0.125", "1000000", "-0.75"])
-                .to_owned(),
-            Numeric => self
-                .one(&[
-                    "0.00",
-                    "1.50",
-                    "-2.25",
-                    "99999999999999999999.5",
-                    "0.001",
-                    "10",
-                    "3.14159",
-                    "-7.0",
-                ])
-                .to_owned(),
-            Text => self
-                .one(&[
-                    "", "a", "ab", "Ab", "abc", "zebra", "%", "x_y", "äöü", " pad ",
-                ])
-                .to_owned(),
-            Bytea => self
-                .one(&["\\\\x", "\\\\x00", "\\\\xdeadbeef", "\\\\x6162"])
-                .replace("\\\\", "\\"),
-            Date => self
-                .one(&["2000-01-01", "1999-12-31", "2024-02-29", "1815-12-10"])
-                .to_owned(),
-            Timestamp => self
-                .one(&[
-                    "2000-01-01 00:00:00",
-                    "2024-02-29 12:34:56.789",
-                    "1969-07-20 20:17:40",
-                ])
-                .to_owned(),
-            Bool => self.one(&["true", "false"]).to_owned(),
-        }
     }
 
     /// An expression of this type.

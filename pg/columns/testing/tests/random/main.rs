@@ -5,15 +5,17 @@
 //! be a small share only; anything else that differs fails the test. `STRONGROOM_SQL_SECONDS` is how long it lasts.
 
 mod generator;
+mod values;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use generator::{COLUMNS, Generator, Statement, name};
+use generator::{Generator, Statement};
 use strongroom_benches_oltp::wire::{Client, Failure, Field};
 use strongroom_columns_testing::owner::Owner;
 use strongroom_columns_testing::{Server, said, seconds, seed};
+use values::{COLUMNS, name};
 
 /// At most one statement in so many may be refused by design.
 const REFUSED_SHARE: usize = 20;
