@@ -438,3 +438,13 @@ pub fn seconds(variable: &str, default: u64) -> Duration {
 pub fn said(text: &str) {
     println!("{text}");
 }
+
+/// What was done, or the end of the test with what it was about and why it was not.
+///
+/// # Panics
+///
+/// When it was not done.
+#[expect(clippy::panic, reason = "the end of a test")]
+pub fn must<T, E: std::fmt::Display>(done: Result<T, E>, what: &str) -> T {
+    done.unwrap_or_else(|failure| panic!("{what}: {failure}"))
+}

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use strongroom_benches_oltp::wire::Client;
+use strongroom_columns_testing::must;
 use strongroom_columns_testing::owner::whole;
 use strongroom_columns_testing::processes::processor_ticks;
 
@@ -14,9 +15,7 @@ const IDLE: usize = 200;
 const BUSY: usize = 40;
 
 fn value(client: &mut Client, sql: &str) -> String {
-    let rows = client
-        .rows(sql)
-        .unwrap_or_else(|failure| panic!("{sql}: {failure}"));
+    let rows = must(client.rows(sql), sql);
     let first = rows
         .into_iter()
         .next()

@@ -109,7 +109,7 @@ fn tpcc(places: [&Path; 2], scale: Scale, rounds: u32, time: Duration) -> Result
     for place in places {
         let broken = consistency::broken(&mut Client::connect(place)?)?;
         if !broken.is_empty() {
-            println!("\nNot consistent: {broken:#?}");
+            println!("\nNot consistent: {}", broken.join("; "));
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Goal: a statement says the same of confidential columns as of plain ones: the same rows, the same SQLSTATE.
 //!
 //! Method: random statements over all types, from a seed that is printed, against a plain server and through the proxy; changes are compared
-//! by what is in the table afterwards, and mostly rolled back. What is refused by design (SQLSTATE SR1xx, 0A000) is counted and may
+//! by what is in the table afterwards, and mostly rolled back. What is refused by design (SQLSTATE `SR1xx`, `0A000`) is counted and may
 //! be a small share only; anything else that differs fails the test. `STRONGROOM_SQL_SECONDS` is how long it lasts.
 
 mod generator;
@@ -14,7 +14,7 @@ use std::time::Instant;
 use generator::{Generator, Statement};
 use strongroom_benches_oltp::wire::{Client, Failure, Field};
 use strongroom_columns_testing::owner::Owner;
-use strongroom_columns_testing::{Server, said, seconds, seed};
+use strongroom_columns_testing::{Server, must, said, seconds, seed};
 use values::{COLUMNS, name};
 
 /// At most one statement in so many may be refused by design.
@@ -68,9 +68,7 @@ fn fill(generator: &mut Generator, clients: &mut [&mut Client; 2]) {
                 values.join(", ")
             );
             for client in clients.iter_mut() {
-                let _row = client
-                    .query(&sql)
-                    .unwrap_or_else(|failure| panic!("{sql}: {failure}"));
+                let _row = must(client.query(&sql), &sql);
             }
         }
     }
@@ -97,7 +95,8 @@ fn ask(client: &mut Client, statement: &Statement) -> Result<Rows, (String, Stri
     };
     let mut rows = rows.map_err(|failure| match failure {
         Failure::Server { state, message } => (state, message),
-        Failure::Lost(error) => panic!("{}: the connection is lost: {error}", statement.sql),
+        // What follows fails then, with this statement's text.
+        Failure::Lost(error) => ("lost".to_owned(), error.to_string()),
     })?;
     if statement.merges {
         for field in rows.iter_mut().flatten().flatten() {
@@ -138,10 +137,10 @@ fn answer(
     if !changes {
         return ask(client, statement);
     }
-    let _begun = client.query("begin").expect("a transaction begins");
+    let _begun = must(client.query("begin"), &statement.sql);
     let said = ask(client, statement).map(|mut rows| {
         let table = client.rows("select * from t order by id");
-        rows.extend(table.expect("the table is read"));
+        rows.extend(must(table, &statement.sql));
         rows
     });
     let end = if keep && said.is_ok() {
@@ -149,9 +148,7 @@ fn answer(
     } else {
         "rollback"
     };
-    let _ended = client
-        .query(end)
-        .unwrap_or_else(|failure| panic!("{}: {failure}", statement.sql));
+    let _ended = must(client.query(end), &statement.sql);
     said
 }
 
