@@ -581,7 +581,7 @@ impl<'a> KeptKey<'a> {
     pub fn parse(rest: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (entry, rest) = rest.split_at_checked(kept_key_layout::SIZE)?;
         let (id, key) = entry.split_first_chunk()?;
-        let key = key.as_array()?;
+        let key = key.first_chunk()?;
         Some((Self { id: *id, key }, rest))
     }
 }

@@ -16,7 +16,7 @@ use crate::owner::Owner;
 #[must_use]
 pub fn begin(zone: &[&str], proxy: &[&str]) -> (Owner, Server) {
     let mut owner = Owner::new();
-    owner.start_zone_with(zone);
+    owner.start_zone_with(64, zone);
     let server = Server::start(&owner.zone_socket(), "");
     assert_eq!(server.rows("create extension strongroom_columns"), "");
     owner.start_proxy_with(server.socket(), proxy);
