@@ -19,7 +19,7 @@ const STAFF: &str = "create table staff (id int primary key, name text unique, s
 fn convert(owner: &Owner, arguments: &[&str]) -> Output {
     let mut command = owner.columns();
     command.arg("convert").args(arguments).arg("--proxy");
-    let output = command.arg(address(&owner.proxy_socket())).output();
+    let output = command.arg(owner.proxy_socket()).output();
     output.expect("the command can be run")
 }
 
@@ -158,7 +158,7 @@ fn start(owner: &Owner, arguments: &[&str]) -> Child {
     let mut command = owner.columns();
     command.arg("convert").args(arguments).arg("--proxy");
     let started = command
-        .arg(address(&owner.proxy_socket()))
+        .arg(owner.proxy_socket())
         .stdout(Stdio::null())
         .stderr(log)
         .spawn();
