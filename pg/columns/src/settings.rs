@@ -54,7 +54,11 @@ pub(crate) fn define() {
         c"strongroom.sweep_interval",
         c"Time between two rounds of the worker that sweeps confidential values; 0 turns it off.",
         &SWEEP_INTERVAL,
-        (86_400 * 7, pg_sys::GUC_UNIT_S, pg_sys::GucContext::PGC_SIGHUP),
+        (
+            86_400 * 7,
+            pg_sys::GUC_UNIT_S,
+            pg_sys::GucContext::PGC_SIGHUP,
+        ),
     );
     // A custom setting reaches parallel workers with all others; nothing else of a library does.
     text(

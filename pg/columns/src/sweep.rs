@@ -79,13 +79,20 @@ pub(crate) fn table(oid: Oid, patience: Patience) -> Option<Swept> {
     // SAFETY: opens the table, or raises.
     let relation = unsafe { pg_sys::table_open(oid, mode) };
     if !am::is_ours(relation) {
-        fault::Report::new("42809", "only tables with the access method strongroom are swept")
-            .raise();
+        fault::Report::new(
+            "42809",
+            "only tables with the access method strongroom are swept",
+        )
+        .raise();
     }
     // SAFETY: an open relation.
     let persistence = unsafe { (*(*relation).rd_rel).relpersistence };
     let temporary = persistence == pg_sys::RELPERSISTENCE_TEMP.cast_signed();
-    let done = if temporary { None } else { one_at_a_time(relation, oid, patience) };
+    let done = if temporary {
+        None
+    } else {
+        one_at_a_time(relation, oid, patience)
+    };
     // SAFETY: opened above.
     unsafe { pg_sys::table_close(relation, mode) };
     done
@@ -204,20 +211,24 @@ fn writers_ended(oid: Oid, patience: Patience) -> bool {
         let list = pg_sys::GetLockConflicts(&raw const tag, mode, &raw mut count);
         std::slice::from_raw_parts(list, usize::try_from(count).unwrap_or(0))
     };
-    for writer in writers {
+    // What a prepared transaction has written is in its rows.
+    let prepared = pg_sys::InvalidBackendId;
+    for writer in writers.iter().filter(|one| one.backendId != prepared) {
         match patience {
             // SAFETY: waits as for any lock.
             Patience::Endless => unsafe {
                 pg_sys::VirtualXactLock(*writer, true);
             },
             // SAFETY: only looks.
-            Patience::Limited(_) => while !unsafe { pg_sys::VirtualXactLock(*writer, false) } {
-                if left <= 0 {
-                    return false;
+            Patience::Limited(_) => {
+                while !unsafe { pg_sys::VirtualXactLock(*writer, false) } {
+                    if left <= 0 {
+                        return false;
+                    }
+                    mark::pause(LOOK_MILLISECONDS);
+                    left -= LOOK_MILLISECONDS;
                 }
-                mark::pause(LOOK_MILLISECONDS);
-                left -= LOOK_MILLISECONDS;
-            },
+            }
         }
     }
     true
@@ -235,14 +246,10 @@ fn decoded() -> Option<u64> {
         (0..count).map(move |at| first.add(at))
     };
     // SAFETY: as above.
-    let logical = slots.filter(|slot| unsafe {
-        (**slot).in_use && (**slot).data.database != pg_sys::InvalidOid
-    });
+    let logical = slots
+        .filter(|slot| unsafe { (**slot).in_use && (**slot).data.database != pg_sys::InvalidOid });
     // SAFETY: as above.
     logical
         .map(|slot| unsafe { (&raw const (*slot).data.confirmed_flush).read_volatile() })
         .min()
 }
-
-/// Registers the worker that sweeps by a schedule.
-pub(crate) fn register() {}

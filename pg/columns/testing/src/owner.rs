@@ -258,7 +258,7 @@ impl Owner {
 
     /// The proxy's socket.
     #[must_use]
-    pub fn proxy_socket(&self) -> PathBuf {
+    pub fn proxy_file(&self) -> PathBuf {
         self.path("proxy").join(".s.PGSQL.5432")
     }
 

@@ -26,13 +26,17 @@ fn messages(output: &Output) -> String {
 fn convert(owner: &Owner, arguments: &[&str]) -> Output {
     let mut command = owner.columns();
     command.arg("convert").args(arguments).arg("--proxy");
-    let output = command.arg(owner.proxy_socket()).output();
+    let output = command.arg(owner.proxy_file()).output();
     output.expect("the command can be run")
 }
 
 fn converted(owner: &Owner, arguments: &[&str]) -> String {
     let output = convert(owner, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", messages(&output));
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        messages(&output)
+    );
     messages(&output)
 }
 
@@ -70,7 +74,10 @@ fn the_status_has_figures_and_no_values() {
     assert!(text.contains("staff"), "{text}");
     assert!(!text.contains("canary") && !json.contains("canary"));
     let told = |name: &str| json.contains(name);
-    assert!(told("\"table\": \"staff\"") && told("\"truths\": 2"), "{json}");
+    assert!(
+        told("\"table\": \"staff\"") && told("\"truths\": 2"),
+        "{json}"
+    );
     // A user that is not pg_monitor's learns nothing.
     drop(server.rows("create role nobody login"));
     let mut command = owner.columns();
@@ -106,7 +113,11 @@ fn values_in_clear_take_a_right_of_their_own() {
     let probe = "select t.id from t, plain where t.v < strongroom_columns.classify(plain.v)";
     for sql in [out, into, probe] {
         for said in [owner.run(sql), server.run(sql)] {
-            assert!(said.messages.contains("SR-8006"), "{sql}: {}", said.messages);
+            assert!(
+                said.messages.contains("SR-8006"),
+                "{sql}: {}",
+                said.messages
+            );
             assert_eq!(said.rows, "");
         }
     }
@@ -136,7 +147,9 @@ fn values_in_clear_take_a_right_of_their_own() {
         "create table other as select id from plain where v = (select v from t limit 1)",
     ] {
         let said = server.run(sql);
-        let refused = ["42804", "42883"].iter().any(|state| said.messages.contains(state));
+        let refused = ["42804", "42883"]
+            .iter()
+            .any(|state| said.messages.contains(state));
         assert!(refused, "{sql}: {}", said.messages);
     }
     let contexts = "select count(*), count(*) filter (where castcontext <> 'e') from pg_cast c join pg_type t on t.oid = c.castsource
@@ -159,14 +172,23 @@ fn a_column_is_converted_there_and_back() {
     let said = convert(&owner, &["staff", "salary", "--to-confidential"]);
     assert_eq!(said.status.code(), Some(6));
     assert!(messages(&said).contains("--rewrite"), "{}", messages(&said));
-    for (column, arguments) in [("salary", "--rewrite"), ("name", ""), ("note", ""), ("born", "")] {
+    for (column, arguments) in [
+        ("salary", "--rewrite"),
+        ("name", ""),
+        ("note", ""),
+        ("born", ""),
+    ] {
         let mut all = vec!["staff", column, "--to-confidential"];
         all.extend((!arguments.is_empty()).then_some(arguments));
         let said = converted(&owner, &all);
         assert!(said.contains("VACUUM (FULL"), "{said}");
     }
     assert_eq!(owner.rows(ask), before);
-    assert!(server.rows("select name from staff limit 1").starts_with("sr1:"));
+    assert!(
+        server
+            .rows("select name from staff limit 1")
+            .starts_with("sr1:")
+    );
     let shape = "select attname, format_type(atttypid, atttypmod), attnotnull, col_description(attrelid, attnum) from pg_attribute
         where attrelid = 'staff'::regclass and attnum > 0 and not attisdropped order by attname";
     assert_eq!(
@@ -177,16 +199,25 @@ fn a_column_is_converted_there_and_back() {
         from pg_index where indrelid = 'staff'::regclass order by indexrelid::regclass::text";
     let had = "by_salary|f|t|t\nstaff_name_key|t|t|f\nstaff_pkey|t|t|f";
     assert_eq!(server.rows(indexes), had);
-    assert_eq!(server.rows("select tgname from pg_trigger where tgrelid = 'staff'::regclass"), "");
+    assert_eq!(
+        server.rows("select tgname from pg_trigger where tgrelid = 'staff'::regclass"),
+        ""
+    );
     let twice = owner.run("insert into staff (id, name, salary) values (9999, 'canary-7', 1)");
     assert!(twice.messages.contains("23505"), "{}", twice.messages);
     let missing = owner.run("insert into staff (id, name) values (9999, 'canary-x')");
     assert!(missing.messages.contains("23502"), "{}", missing.messages);
-    assert_eq!(owner.rows("select id from staff where salary = 12.50"), "10");
+    assert_eq!(
+        owner.rows("select id from staff where salary = 12.50"),
+        "10"
+    );
     drop(server.rows("vacuum full staff; checkpoint"));
     let heap = server.rows("select pg_relation_filepath('staff')");
     let heap = server.data().join(heap);
-    assert!(!is_in_a_file(&heap, "canary-"), "the rewritten table has a plain value");
+    assert!(
+        !is_in_a_file(&heap, "canary-"),
+        "the rewritten table has a plain value"
+    );
     let again = converted(&owner, &["staff", "salary", "--to-confidential"]);
     assert!(again.contains("nothing to be done"), "{again}");
     for column in ["salary", "name", "note", "born"] {
@@ -194,7 +225,11 @@ fn a_column_is_converted_there_and_back() {
     }
     assert_eq!(server.rows(ask), before);
     assert_eq!(server.rows(indexes), had);
-    assert!(server.rows(shape).contains("salary|numeric(12,2)|t|a month's"));
+    assert!(
+        server
+            .rows(shape)
+            .contains("salary|numeric(12,2)|t|a month's")
+    );
 }
 
 #[test]
@@ -227,14 +262,21 @@ fn what_cannot_be_converted_is_refused_with_its_reason() {
         let output = convert(&owner, &[table, column, "--to-confidential"]);
         let said = messages(&output);
         assert_eq!(output.status.code(), Some(6), "{table}.{column}: {said}");
-        assert!(said.contains("SR-8121") && said.contains(reason), "{table}.{column}: {said}");
+        assert!(
+            said.contains("SR-8121") && said.contains(reason),
+            "{table}.{column}: {said}"
+        );
     }
     // Not the proxy: values would be envelopes. What was begun is given up again.
     let mut command = owner.columns();
     command.args(["convert", "t", "l", "--to-confidential", "--proxy"]);
     let direct = command.arg(server.socket().join(".s.PGSQL.5432")).output();
     let direct = direct.expect("the command can be run");
-    assert!(messages(&direct).contains("envelopes"), "{}", messages(&direct));
+    assert!(
+        messages(&direct).contains("envelopes"),
+        "{}",
+        messages(&direct)
+    );
     let other = convert(&owner, &["t", "l", "--abandon"]);
     assert!(other.status.success(), "{}", messages(&other));
     let left = "select count(*) from pg_attribute where attrelid = 't'::regclass and attname like 'strongroom~%' and not attisdropped";
@@ -246,7 +288,7 @@ fn start(owner: &Owner, arguments: &[&str]) -> Child {
     let mut command = owner.columns();
     command.arg("convert").args(arguments).arg("--proxy");
     let started = command
-        .arg(owner.proxy_socket())
+        .arg(owner.proxy_file())
         .stdout(Stdio::null())
         .stderr(log)
         .spawn();
