@@ -119,8 +119,14 @@ fn with_zone(name: &str, act: impl FnOnce(&Scene)) {
             let mut other = scene.host();
             call(&mut host, Op::Position, 0, 0).unwrap();
             call(&mut other, Op::Position, 0, 0).unwrap();
-            assert_eq!(call(&mut other, Op::Replayed, 9, 0), fault(Fault::Recovering));
-            assert_eq!(call(&mut host, Op::Checkpoint, 9, 0), fault(Fault::Recovering));
+            assert_eq!(
+                call(&mut other, Op::Replayed, 9, 0),
+                fault(Fault::Recovering)
+            );
+            assert_eq!(
+                call(&mut host, Op::Checkpoint, 9, 0),
+                fault(Fault::Recovering)
+            );
             call(&mut host, Op::Replayed, 0, 0).unwrap();
             assert_eq!(call(&mut host, Op::Replay, 0, 0), fault(Fault::BadRequest));
             act(&scene);

@@ -138,10 +138,7 @@ fn a_replica_is_read_while_it_follows() {
             let ring = follower.attach();
             let refused = follower.promote(ring, table, &batch, true, &mut Vec::new());
             assert_eq!(refused, Err(Fault::Recovering));
-            assert_eq!(
-                follower.drop_partition(None, table),
-                Err(Fault::Recovering)
-            );
+            assert_eq!(follower.drop_partition(None, table), Err(Fault::Recovering));
             follower.detach(ring);
         }
     }
@@ -149,7 +146,9 @@ fn a_replica_is_read_while_it_follows() {
     let ring = follower.attach();
     let batch = [value(Value::Bytes(b"own"))];
     let mut own = Vec::new();
-    follower.promote(ring, table, &batch, true, &mut own).unwrap();
+    follower
+        .promote(ring, table, &batch, true, &mut own)
+        .unwrap();
     assert!(fids.iter().all(|fid| follower.get(*fid).is_ok()));
     assert!(!fids.contains(&own[0]));
 }
