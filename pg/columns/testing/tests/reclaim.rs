@@ -282,14 +282,14 @@ fn sweeps_disturb_nobody() {
             });
         }
         let (mut sweeps, mut freed) = (0, 0);
-        while begun.elapsed() < Duration::from_secs(20) {
+        while begun.elapsed() < Duration::from_secs(10) {
             drop(server.rows("vacuum t"));
             let (_, more, _) = sweep(&server);
             sweeps += 1;
             freed += more;
         }
         over.store(true, Ordering::Relaxed);
-        assert!(sweeps > 5 && freed > 1000, "{sweeps} sweeps freed {freed}");
+        assert!(sweeps > 3 && freed > 100, "{sweeps} sweeps freed {freed}");
     });
     drop(server.rows("vacuum t; reindex table t"));
     sweep(&server);
@@ -308,7 +308,7 @@ fn sweeps_disturb_nobody() {
 #[test]
 fn kills_in_the_middle_lose_nothing() {
     let (mut owner, server) = begin();
-    fill(&owner, 4000);
+    fill(&owner, 2000);
     let ask = "set enable_seqscan = off; select count(*), sum(code) from t where code > 0";
     for round in 0..6 {
         drop(owner.rows(&format!("update t set code = code + 1 where id % 3 = {round} % 3; delete from t where id % 40 = {round}")));
