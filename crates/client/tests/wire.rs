@@ -479,9 +479,9 @@ fn values_without_a_place_of_their_own_are_not_sent() {
         "binary",
         "SELECT left(name, $1) FROM p",
         &[25],
-        &[25],
+        &[20],
         1,
-        &[b"Alice"],
+        &[b"Alice123"],
     );
     assert!(answer.contains("SR102"), "{answer}");
     wire.server.never_saw(b"Alice");
@@ -506,7 +506,8 @@ fn values_without_a_place_of_their_own_are_not_sent() {
 #[test]
 fn a_statement_prepared_before_its_column_became_confidential_gets_no_more_values() {
     let mut wire = Wire::start("prepared");
-    wire.client.send(b'P', &parse("SELECT id FROM plain WHERE note = $1", &[25]));
+    wire.client
+        .send(b'P', &parse("SELECT id FROM plain WHERE note = $1", &[25]));
     wire.client.send(b'S', b"");
     for tag in [b'P', b'D', b'S'] {
         wire.server.expect(tag);
@@ -541,8 +542,14 @@ fn a_statement_prepared_before_its_column_became_confidential_gets_no_more_value
 #[test]
 fn what_a_pipeline_defines_is_known_in_the_same_pipeline() {
     let mut wire = Wire::start("pipeline");
-    wire.client.send(b'P', &parse("ALTER TABLE plain ALTER note TYPE s.enc_text", &[]));
-    wire.client.send(b'P', &parse("INSERT INTO plain (note) VALUES ('Alice')", &[]));
+    wire.client.send(
+        b'P',
+        &parse("ALTER TABLE plain ALTER note TYPE s.enc_text", &[]),
+    );
+    wire.client.send(
+        b'P',
+        &parse("INSERT INTO plain (note) VALUES ('Alice')", &[]),
+    );
     wire.client.send(b'S', b"");
     for tag in [b'P', b'D', b'P', b'D', b'S'] {
         wire.server.expect(tag);
