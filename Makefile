@@ -11,7 +11,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: demo test test-regress test-columns lint bench deps deps-postgres deps-test build clean
+.PHONY: demo test test-regress test-columns lint bench bench-columns deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -29,9 +29,12 @@ deps-test: deps-postgres
 build: deps
 	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-shield-preload
 
+COLUMNS := $(abspath $(TARGET)/columns)
 demo: deps-postgres build
+	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
+	DESTDIR=$(COLUMNS) pg/columns/install
 	$(CARGO) build --locked --release -p strongroom-benches --bin strongroom-tour
-	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-tour
+	STRONGROOM_BIN=$(TARGET)/release/strongroom STRONGROOM_COLUMNS=$(COLUMNS) $(TARGET)/release/strongroom-tour
 
 test: deps-test
 	$(CARGO) build --locked --release -p strongroom-sqlite-ext -p strongroom-shield-preload -p strongroom-cli
@@ -57,12 +60,20 @@ lint: deps
 
 # PostgreSQL's user must be able to enter the directory.
 BENCH_DIRECTORY ?= /var/tmp
-bench: deps-postgres build
+bench: deps-postgres build bench-columns
 	@packaging/install-debian valgrind:valgrind
 	$(CARGO) run --locked --release -p strongroom-benches --bin strongroom-bench -- --rounds 7
 	$(CARGO) build --locked --release -p strongroom-benches-postgres
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-postgres --directory $(BENCH_DIRECTORY)
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-postgres --directory $(BENCH_DIRECTORY) --instructions
+
+# The optimised extension is installed into the PostgreSQL 15 that it was built for.
+bench-columns: deps-postgres build
+	pg/columns/install
+	$(CARGO) build --locked --release -p strongroom-benches-columns
+	STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) \
+		PGRX_PG_CONFIG_PATH=/usr/lib/postgresql/15/bin/pg_config $(TARGET)/release/strongroom-bench-columns
+	$(CARGO) bench --locked -p strongroom-rpc
 
 clean:
 	$(CARGO) clean

@@ -101,7 +101,7 @@ impl Connection {
     /// What the server, the system or the protocol has against it.
     pub fn open(login: &Login) -> Result<Self, Error> {
         let mut connection = Self {
-            stream: BufReader::new(login.address.connect()?),
+            stream: BufReader::new(login.address.connect(None)?),
         };
         login::log_in(&mut connection, login)?;
         // Parameters, the key for cancelling, and then the server is ready.
@@ -174,10 +174,10 @@ impl Connection {
             match message.tag {
                 b'Z' => return failed.map_or(Ok(answer), Err),
                 b'E' => {
-                    failed.get_or_insert(refused(&message.body));
+                    failed.get_or_insert_with(|| refused(&message.body));
                 }
-                b'T' => answer.types = types(&message.body).ok_or(malformed())?,
-                b'D' => answer.rows.push(row(&message.body).ok_or(malformed())?),
+                b'T' => answer.types = types(&message.body).ok_or_else(malformed)?,
+                b'D' => answer.rows.push(row(&message.body).ok_or_else(malformed)?),
                 b'C' => answer.written = answer.written.saturating_add(written(&message.body)),
                 // COPY is nothing that these commands begin.
                 b'G' | b'H' | b'W' => return Err(Error::Protocol("data where none was asked for")),

@@ -58,6 +58,12 @@ fn routines() -> &'static Routines {
     })
 }
 
+/// Whether an open relation is a table with this access method.
+pub(crate) fn is_ours(relation: Relation) -> bool {
+    // SAFETY: an open relation.
+    std::ptr::eq(unsafe { (*relation).rd_tableam }, &raw const routines().ours)
+}
+
 fn handler(_call: &mut Call) -> Datum {
     Datum::from(&raw const routines().ours)
 }

@@ -38,7 +38,9 @@ fn misused() -> ! {
 }
 
 fn conversion(call: &mut Call) -> Datum {
-    let Some(data) = call.trigger() else { misused() };
+    let Some(data) = call.trigger() else {
+        misused()
+    };
     // SAFETY: what PostgreSQL passes to a trigger, for as long as the call lasts; the trigger's arguments are C strings.
     unsafe {
         let event = (*data).tg_event;

@@ -41,8 +41,8 @@ const COUNTS: &[(&str, &str)] = &[
 
 /// Show partitions, values, memory, garbage, sessions and what sessions have learnt: counts, never values.
 ///
-/// Asks the zone through the server (strongroom_columns.status(), for members of pg_monitor). Tables are named as far as they are of
-/// the database that is asked.
+/// Asks the zone through the server, as a user who may monitor it. Tables are named as far as they are of the database that is
+/// asked.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom columns status --server /run/postgresql/.s.PGSQL.5432"))]
 pub(super) struct StatusArgs {
@@ -75,15 +75,15 @@ fn one_text(connection: &mut Connection, sql: &str) -> Result<Option<String>, Fa
 
 fn status(connection: &mut Connection) -> Result<Value, Failure> {
     let text = one_text(connection, "SELECT strongroom_columns.status()")?.unwrap_or_default();
-    let bad = |error: serde_json::Error| {
-        Failure::new(&code::BUG, format!("the zone's status: {error}"))
-    };
+    let bad =
+        |error: serde_json::Error| Failure::new(&code::BUG, format!("the zone's status: {error}"));
     serde_json::from_str(&text).map_err(bad)
 }
 
 /// Adds to each partition of this database the table that it is of; a partition without one waits to be dropped.
 fn name_tables(connection: &mut Connection, status: &mut Value) -> Result<(), Failure> {
-    let sql = "SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()";
+    let sql =
+        "SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()";
     let own: u64 = one_text(connection, sql)?
         .and_then(|text| text.parse().ok())
         .unwrap_or(0);
@@ -94,7 +94,10 @@ fn name_tables(connection: &mut Connection, status: &mut Value) -> Result<(), Fa
         if number(partition, "database") != own {
             continue;
         }
-        let (tablespace, filenode) = (number(partition, "tablespace"), number(partition, "filenode"));
+        let (tablespace, filenode) = (
+            number(partition, "tablespace"),
+            number(partition, "filenode"),
+        );
         // Partitions of tables that exist in transactions that are not committed have no name here.
         let sql = format!(
             "SELECT pg_catalog.pg_filenode_relation({tablespace}, {filenode})::pg_catalog.text"
@@ -127,7 +130,10 @@ fn mib(bytes: u64) -> String {
 fn values(of: &Value) -> String {
     match number(of, "unread") {
         0 => number(of, "values").to_string(),
-        unread => format!("{} and those of {unread} blocks on disk", number(of, "values")),
+        unread => format!(
+            "{} and those of {unread} blocks on disk",
+            number(of, "values")
+        ),
     }
 }
 
@@ -137,7 +143,15 @@ fn text(status: &Value) -> String {
     let recovering = part(store, "recovering").as_bool().unwrap_or(false);
     let locked = part(store, "locked").as_bool().unwrap_or(false);
     let mut out = columns(&[
-        row("zone", if recovering { "is reading the log" } else { "serves" }.to_owned()),
+        row(
+            "zone",
+            if recovering {
+                "is reading the log"
+            } else {
+                "serves"
+            }
+            .to_owned(),
+        ),
         row("partitions", number(store, "partitions").to_string()),
         row("values", values(store)),
         row(
@@ -146,11 +160,18 @@ fn text(status: &Value) -> String {
                 "{} of {}{}",
                 mib(number(store, "resident")),
                 mib(number(store, "limit")),
-                if locked { ", locked" } else { ", not locked (SR-8026)" }
+                if locked {
+                    ", locked"
+                } else {
+                    ", not locked (SR-8026)"
+                }
             ),
         ),
         row("disk", mib(number(store, "disk"))),
-        row("quarantine", format!("{} values", number(store, "quarantine"))),
+        row(
+            "quarantine",
+            format!("{} values", number(store, "quarantine")),
+        ),
         row(
             "ephemerals",
             format!(
@@ -182,7 +203,12 @@ fn partitions(all: &[Value]) -> String {
             None => elsewhere,
         };
         let columns = number(one, "columns").to_string();
-        rows.push(vec![number(one, "number").to_string(), table, columns, values(one)]);
+        rows.push(vec![
+            number(one, "number").to_string(),
+            table,
+            columns,
+            values(one),
+        ]);
     }
     columns(&rows)
 }
@@ -194,16 +220,28 @@ fn ledgers(status: &Value) -> String {
     let mut rows = vec![head];
     let counted = |name: String, counts: &Value, rights: String| {
         let mut row = vec![name];
-        row.extend(COUNTS.iter().map(|(key, _)| number(counts, key).to_string()));
+        row.extend(
+            COUNTS
+                .iter()
+                .map(|(key, _)| number(counts, key).to_string()),
+        );
         row.push(rights);
         row
     };
     for one in list(status, "ledgers") {
         let ticket = part(one, "ticket").as_str().unwrap_or_default();
         let name: String = ticket.chars().take(8).collect();
-        rows.push(counted(name, part(one, "counts"), rights(number(one, "rights"))));
+        rows.push(counted(
+            name,
+            part(one, "counts"),
+            rights(number(one, "rights")),
+        ));
     }
-    rows.push(counted("ended".to_owned(), part(status, "ended"), String::new()));
+    rows.push(counted(
+        "ended".to_owned(),
+        part(status, "ended"),
+        String::new(),
+    ));
     columns(&rows)
 }
 
@@ -236,7 +274,10 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
-        let ledger = text.lines().find(|line| line.starts_with("aabbccdd")).unwrap();
+        let ledger = text
+            .lines()
+            .find(|line| line.starts_with("aabbccdd"))
+            .unwrap();
         assert!(ledger.contains(" 21 ") && ledger.ends_with("compare,declassify"));
         assert!(text.lines().last().unwrap().contains("99"));
     }

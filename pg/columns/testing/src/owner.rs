@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use strongroom_benches_oltp::wire::{Client, Failure};
 use tempfile::TempDir;
 
-use crate::{Said, open_to_all, psql};
+use crate::{Said, Server, open_to_all, psql};
 
 /// How long a process may take to begin.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -114,8 +114,18 @@ impl Owner {
     ///
     /// When it does not begin to serve.
     pub fn start_zone(&mut self) {
+        self.start_zone_with(64, &[]);
+    }
+
+    /// As [`Self::start_zone`], with `memory` MB for values, more than which is paged, and with further options.
+    ///
+    /// # Panics
+    ///
+    /// When it does not begin to serve.
+    pub fn start_zone_with(&mut self, memory: u32, options: &[&str]) {
+        let memory = memory.to_string();
         let (state, socket, key) = (self.path("zone"), self.zone_socket(), self.path("zone.key"));
-        let arguments = [
+        let mut arguments = vec![
             OsStr::new("zone"),
             OsStr::new("--state"),
             state.as_os_str(),
@@ -126,8 +136,9 @@ impl Owner {
             OsStr::new("--key-file"),
             key.as_os_str(),
             OsStr::new("--memory"),
-            OsStr::new("64"),
+            OsStr::new(&memory),
         ];
+        arguments.extend(options.iter().map(OsStr::new));
         self.zone = Some(self.start(&arguments, "zone.log", &socket));
     }
 
@@ -144,6 +155,40 @@ impl Owner {
     /// Ends the zone with SIGKILL.
     pub fn kill_zone(&mut self) {
         end(&mut self.zone);
+    }
+
+    /// Ends the zone in order, as a service manager does.
+    ///
+    /// # Panics
+    ///
+    /// When it does not end, or not in order.
+    pub fn stop_zone(&mut self) {
+        let Some(mut zone) = self.zone.take() else {
+            return;
+        };
+        let id = zone.id().to_string();
+        let told = Command::new("kill").args(["-TERM", &id]).status();
+        assert!(told.is_ok_and(|status| status.success()), "kill");
+        let ended = zone.wait().expect("a child");
+        let log = std::fs::read_to_string(self.path("zone.log")).unwrap_or_default();
+        assert!(ended.success(), "{ended}: {log}");
+    }
+
+    /// Runs SQL at the server until it gives these rows, while the zone reads the log.
+    ///
+    /// # Panics
+    ///
+    /// When it does not for too long.
+    pub fn wait_for(&self, server: &Server, sql: &str, rows: &str) {
+        let begun = Instant::now();
+        loop {
+            let said = server.run(sql);
+            if said.rows == rows && !said.messages.contains("ERROR") {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{}{}", said.rows, said.messages);
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// The zone's process number.
@@ -224,7 +269,7 @@ impl Owner {
 
     /// The proxy's socket.
     #[must_use]
-    pub fn proxy_socket(&self) -> PathBuf {
+    pub fn proxy_listener(&self) -> PathBuf {
         self.path("proxy").join(".s.PGSQL.5432")
     }
 

@@ -26,11 +26,19 @@ const WRITE: &str = "strongroom_write";
 
 /// Refuses a connection on which values would come as envelopes: then it is not the proxy's.
 pub(super) fn check_proxy(database: &mut Database, table: &Table) -> Result<(), Failure> {
-    let (old, new) = (identifier(&table.column.name), identifier(&table.new_column()));
-    let sql = format!("SELECT x.{old}, x.{new} FROM ONLY {} x LIMIT 0", table.qualified());
+    let (old, new) = (
+        identifier(&table.column.name),
+        identifier(&table.new_column()),
+    );
+    let sql = format!(
+        "SELECT x.{old}, x.{new} FROM ONLY {} x LIMIT 0",
+        table.qualified()
+    );
     let answer = database.run(&sql)?;
     if answer.types.len() != 2 || answer.types.iter().any(|oid| *oid >= FIRST_NORMAL) {
-        return Err(cannot("this connection shows envelopes: connect to the data owner's proxy, not to the server"));
+        return Err(cannot(
+            "this connection shows envelopes: connect to the data owner's proxy, not to the server",
+        ));
     }
     let qualified = table.qualified();
     let read = format!(
@@ -105,7 +113,10 @@ fn blocks(connection: &mut Connection, table: &Table) -> Result<u64, Error> {
         table.oid
     );
     let answer = connection.run(&sql)?;
-    let count = answer.rows.first().and_then(|row| field(row, 0).parse().ok());
+    let count = answer
+        .rows
+        .first()
+        .and_then(|row| field(row, 0).parse().ok());
     count.ok_or(Error::Protocol("the size of a table is no number"))
 }
 
@@ -120,7 +131,8 @@ fn batch(connection: &mut Connection, from: u64, blocks: u64) -> Result<u64, Tri
     let count = rows.len() as u64;
     let mut changes = Vec::with_capacity(rows.len());
     for row in rows {
-        let [place, value] = <[_; 2]>::try_from(row).map_err(|_| Error::Protocol("a row of another width"))?;
+        let [place, value] =
+            <[_; 2]>::try_from(row).map_err(|_| Error::Protocol("a row of another width"))?;
         changes.push(vec![value, place]);
     }
     let written = connection.execute_each(WRITE, &changes)?.written;
@@ -133,7 +145,10 @@ fn batch(connection: &mut Connection, from: u64, blocks: u64) -> Result<u64, Tri
 
 /// Whether a row has one of the columns and not the other.
 pub(super) fn check(connection: &mut Connection, table: &Table) -> Result<(), Tried> {
-    let (old, new) = (identifier(&table.column.name), identifier(&table.new_column()));
+    let (old, new) = (
+        identifier(&table.column.name),
+        identifier(&table.new_column()),
+    );
     let sql = format!(
         "SELECT FROM ONLY {} x WHERE (x.{old} IS NULL) <> (x.{new} IS NULL) LIMIT 1",
         table.qualified()

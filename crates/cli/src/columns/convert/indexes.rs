@@ -28,7 +28,9 @@ fn one(database: &mut Database, table: &Table, index: &Index) -> Result<(), Fail
         match answer.rows.first().map(|row| field(row, 0) == "t") {
             Some(true) => return Ok(()),
             Some(false) => {
-                let dropped = database.0.run(&format!("DROP INDEX CONCURRENTLY {name}"));
+                let dropped = database
+                    .0
+                    .run(&format!("DROP INDEX CONCURRENTLY IF EXISTS {name}"));
                 passed(dropped)?;
                 continue;
             }
@@ -44,7 +46,10 @@ fn one(database: &mut Database, table: &Table, index: &Index) -> Result<(), Fail
         ));
         passed(made)?;
     }
-    Err(super::cannot(format!("the index {} could not be built: its locks are always taken", index.name)))
+    Err(super::cannot(format!(
+        "the index {} could not be built: its locks are always taken",
+        index.name
+    )))
 }
 
 /// An error that another try may not meet is none.

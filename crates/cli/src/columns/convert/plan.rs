@@ -57,7 +57,8 @@ const PARTICULAR: &str = "SELECT FROM pg_catalog.pg_index i \
     JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[x.attnum - 1] \
     WHERE i.indexrelid = $1 AND (NOT o.opcdefault OR x.attcollation <> a.attcollation)";
 
-const NAMES: &str = "SELECT attnum, attname FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0";
+const NAMES: &str =
+    "SELECT attnum, attname FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum > 0";
 
 impl Plan {
     pub(super) fn of(
@@ -78,7 +79,11 @@ impl Plan {
         }
         dependents(database, table)?;
         let indexes = indexes(database, table, &mut notes)?;
-        Ok(Self { new_type, indexes, notes })
+        Ok(Self {
+            new_type,
+            indexes,
+            notes,
+        })
     }
 }
 
@@ -89,22 +94,34 @@ fn confidential_type(table: &Table, notes: &mut Vec<String>) -> Result<String, F
     let (name, modifier) = match column.type_name.as_str() {
         _ if column.type_schema != "pg_catalog" => ("", ""),
         "int2" => {
-            notes.push("smallint becomes enc_int4: its narrower range is not checked any more".to_owned());
+            notes.push(
+                "smallint becomes enc_int4: its narrower range is not checked any more".to_owned(),
+            );
             ("int4", "")
         }
         "varchar" => {
             if limited {
-                notes.push(format!("{}: its length is not checked any more", column.type_text));
+                notes.push(format!(
+                    "{}: its length is not checked any more",
+                    column.type_text
+                ));
             }
             ("text", "")
         }
-        "numeric" => ("numeric", column.type_text.strip_prefix("numeric").unwrap_or_default()),
+        "numeric" => (
+            "numeric",
+            column.type_text.strip_prefix("numeric").unwrap_or_default(),
+        ),
         "timestamp" | "timestamptz" if limited => ("", ""),
-        known @ ("bool" | "int4" | "int8" | "float8" | "text" | "bytea" | "date" | "timestamp" | "timestamptz") => (known, ""),
+        known @ ("bool" | "int4" | "int8" | "float8" | "text" | "bytea" | "date" | "timestamp"
+        | "timestamptz") => (known, ""),
         _ => ("", ""),
     };
     if name.is_empty() {
-        return Err(cannot(format!("there is no confidential type for {}", column.type_text)));
+        return Err(cannot(format!(
+            "there is no confidential type for {}",
+            column.type_text
+        )));
     }
     match &column.collation {
         Some((collation, true)) => {
@@ -117,17 +134,29 @@ fn confidential_type(table: &Table, notes: &mut Vec<String>) -> Result<String, F
         }
         _ => {}
     }
-    Ok(format!("{}.{}{modifier}", identifier(&table.extension), identifier(&format!("enc_{name}"))))
+    Ok(format!(
+        "{}.{}{modifier}",
+        identifier(&table.extension),
+        identifier(&format!("enc_{name}"))
+    ))
 }
 
 /// The plain type of a confidential one.
 fn plain_type(database: &mut Database, table: &Table) -> Result<String, Failure> {
-    let base = table.column.type_name.strip_prefix("enc_").unwrap_or_default();
+    let base = table
+        .column
+        .type_name
+        .strip_prefix("enc_")
+        .unwrap_or_default();
     let mut modifier = String::new();
     if table.column.modifier >= 0 {
         let number = table.column.modifier.to_string();
         let answer = database.ask("SELECT pg_catalog.numerictypmodout($1::int4)", &[&number])?;
-        modifier = answer.rows.first().map(|row| field(row, 0).to_owned()).unwrap_or_default();
+        modifier = answer
+            .rows
+            .first()
+            .map(|row| field(row, 0).to_owned())
+            .unwrap_or_default();
     }
     Ok(format!("pg_catalog.{}{modifier}", identifier(base)))
 }
@@ -136,9 +165,18 @@ fn plain_type(database: &mut Database, table: &Table) -> Result<String, Failure>
 fn simple(table: &Table) -> Result<(), Failure> {
     let column = &table.column;
     let against = [
-        (column.is_made, "it is an identity or a generated column: drop that first (ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY, DROP EXPRESSION)"),
-        (column.has_default, "it has a default, whose value stands in the catalog: drop it first (ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT)"),
-        (column.has_grants, "it has privileges of its own: revoke them first, and grant them again on the converted column"),
+        (
+            column.is_made,
+            "it is an identity or a generated column: drop that first (ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY, DROP EXPRESSION)",
+        ),
+        (
+            column.has_default,
+            "it has a default, whose value stands in the catalog: drop it first (ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT)",
+        ),
+        (
+            column.has_grants,
+            "it has privileges of its own: revoke them first, and grant them again on the converted column",
+        ),
     ];
     match against.iter().find(|(has, _)| *has) {
         Some((_, why)) => Err(cannot(*why)),
@@ -199,7 +237,9 @@ fn indexes(
     let answer = database.ask(INDEXES, &[&table.oid])?;
     let mut indexes = Vec::new();
     for row in &answer.rows {
-        let covers = field(row, 3).split(' ').any(|number| number == table.column.number);
+        let covers = field(row, 3)
+            .split(' ')
+            .any(|number| number == table.column.number);
         // What has the column in an expression or a predicate is found among the dependents' indexes, and is refused here.
         let plain = field(row, 8) == "t";
         if !covers && (plain || !mentions(database, table, field(row, 0))?) {
@@ -208,7 +248,8 @@ fn indexes(
         let name = field(row, 1).to_owned();
         let on = |at: usize| field(row, at) == "t";
         let particular = database.ask(PARTICULAR, &[field(row, 0)])?;
-        let ordinary = plain && on(9) && on(10) && field(row, 2) == "btree" && particular.rows.is_empty();
+        let ordinary =
+            plain && on(9) && on(10) && field(row, 2) == "btree" && particular.rows.is_empty();
         let constraint = field(row, 12);
         if !ordinary || on(6) || on(7) || !matches!(constraint, "" | "u") {
             return Err(cannot(format!(
@@ -217,7 +258,9 @@ fn indexes(
             )));
         }
         if on(15) {
-            notes.push(format!("the table was clustered on {name}: ALTER TABLE ... CLUSTER ON it again"));
+            notes.push(format!(
+                "the table was clustered on {name}: ALTER TABLE ... CLUSTER ON it again"
+            ));
         }
         let deferred = match (on(13), on(14)) {
             (_, true) => " DEFERRABLE INITIALLY DEFERRED",
@@ -253,14 +296,19 @@ fn keys(
             return table.new_column();
         }
         let found = names.iter().find(|row| field(row, 0) == number);
-        found.map(|row| field(row, 1).to_owned()).unwrap_or_default()
+        found
+            .map(|row| field(row, 1).to_owned())
+            .unwrap_or_default()
     };
-    let keys = numbers.split(' ').zip(options.split(' ')).map(|(number, option)| {
-        // catalog/pg_index.h: 1 is descending, 2 is nulls first.
-        let option: u8 = option.parse().unwrap_or(0);
-        let order = if option & 1 == 0 { "ASC" } else { "DESC" };
-        let nulls = if option & 2 == 0 { "LAST" } else { "FIRST" };
-        format!("{} {order} NULLS {nulls}", identifier(&named(number)))
-    });
+    let keys = numbers
+        .split(' ')
+        .zip(options.split(' '))
+        .map(|(number, option)| {
+            // catalog/pg_index.h: 1 is descending, 2 is nulls first.
+            let option: u8 = option.parse().unwrap_or(0);
+            let order = if option & 1 == 0 { "ASC" } else { "DESC" };
+            let nulls = if option & 2 == 0 { "LAST" } else { "FIRST" };
+            format!("{} {order} NULLS {nulls}", identifier(&named(number)))
+        });
     keys.collect::<Vec<_>>().join(", ")
 }

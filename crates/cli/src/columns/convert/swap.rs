@@ -26,7 +26,9 @@ pub(super) fn until_locked(
         note("another session holds a lock on the table: trying again");
         std::thread::sleep(std::time::Duration::from_millis(500));
     }
-    Err(cannot("other sessions hold locks on the table all the time: run the command again when they do not"))
+    Err(cannot(
+        "other sessions hold locks on the table all the time: run the command again when they do not",
+    ))
 }
 
 pub(super) fn unconverted() -> Failure {
@@ -46,12 +48,18 @@ pub(super) fn begin(database: &mut Database, table: &Table, plan: &Plan) -> Resu
     if let Some(found) = under_way(database, table)? {
         let confidential = found.contains("enc_");
         if confidential == table.is_confidential() {
-            return Err(cannot("a conversion in the other direction is under way: finish it, or give it up with --abandon"));
+            return Err(cannot(
+                "a conversion in the other direction is under way: finish it, or give it up with --abandon",
+            ));
         }
         note("a conversion is under way: going on");
         return Ok(());
     }
-    let (name, new, trigger) = (table.qualified(), identifier(&table.new_column()), identifier(&table.trigger()));
+    let (name, new, trigger) = (
+        table.qualified(),
+        identifier(&table.new_column()),
+        identifier(&table.trigger()),
+    );
     let statements = [
         format!("ALTER TABLE {name} ADD COLUMN {new} {}", plan.new_type),
         format!(
@@ -82,7 +90,9 @@ pub(super) fn finish(database: &mut Database, table: &Table, plan: &Plan) -> Res
         copy::check(connection, table)?;
         if table.column.not_null {
             // Looks at every row; from here on readers are locked out too.
-            connection.run(&format!("ALTER TABLE {name} ALTER COLUMN {new} SET NOT NULL"))?;
+            connection.run(&format!(
+                "ALTER TABLE {name} ALTER COLUMN {new} SET NOT NULL"
+            ))?;
         }
         for statement in &statements {
             connection.run(statement)?;
@@ -93,8 +103,14 @@ pub(super) fn finish(database: &mut Database, table: &Table, plan: &Plan) -> Res
 
 fn statements(table: &Table, plan: &Plan) -> Vec<String> {
     let name = table.qualified();
-    let (old, new) = (identifier(&table.column.name), identifier(&table.new_column()));
-    let mut out = vec![format!("DROP TRIGGER {} ON {name}", identifier(&table.trigger()))];
+    let (old, new) = (
+        identifier(&table.column.name),
+        identifier(&table.new_column()),
+    );
+    let mut out = vec![format!(
+        "DROP TRIGGER {} ON {name}",
+        identifier(&table.trigger())
+    )];
     out.push(format!("ALTER TABLE {name} DROP COLUMN {old}"));
     out.push(format!("ALTER TABLE {name} RENAME COLUMN {new} TO {old}"));
     for index in &plan.indexes {
@@ -113,7 +129,10 @@ fn statements(table: &Table, plan: &Plan) -> Vec<String> {
         });
     }
     if let Some(comment) = &table.column.comment {
-        out.push(format!("COMMENT ON COLUMN {name}.{old} IS {}", constant(comment)));
+        out.push(format!(
+            "COMMENT ON COLUMN {name}.{old} IS {}",
+            constant(comment)
+        ));
     }
     out
 }
@@ -125,7 +144,10 @@ pub(super) fn abandon(database: &mut Database, table: &Table) -> Result<(), Fail
         return Ok(());
     }
     let name = table.qualified();
-    let (trigger, new) = (identifier(&table.trigger()), identifier(&table.new_column()));
+    let (trigger, new) = (
+        identifier(&table.trigger()),
+        identifier(&table.new_column()),
+    );
     until_locked(database, |connection| {
         // Its indexes go with it.
         connection.run(&format!("DROP TRIGGER IF EXISTS {trigger} ON {name}"))?;

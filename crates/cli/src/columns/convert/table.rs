@@ -62,14 +62,21 @@ fn is_true(row: &Row, at: usize) -> bool {
 }
 
 impl Table {
-    pub(super) fn read(database: &mut Database, table: &str, column: &str) -> Result<Self, Failure> {
+    pub(super) fn read(
+        database: &mut Database,
+        table: &str,
+        column: &str,
+    ) -> Result<Self, Failure> {
         let answer = database.run(EXTENSION)?;
         let extension = answer.rows.first().ok_or_else(|| {
             cannot("the database does not have the extension: CREATE EXTENSION strongroom_columns")
         })?;
         let extension = field(extension, 0).to_owned();
         let answer = database.ask(TABLE, &[table])?;
-        let found = answer.rows.first().ok_or_else(|| cannot(format!("there is no table {table}")))?;
+        let found = answer
+            .rows
+            .first()
+            .ok_or_else(|| cannot(format!("there is no table {table}")))?;
         let sort = field(found, 4);
         if sort != "r" || is_true(found, 5) || is_true(found, 6) {
             return Err(cannot(format!(
