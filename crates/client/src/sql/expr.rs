@@ -393,7 +393,14 @@ impl Resolver<'_> {
                     }
                     return Flow::plain();
                 }
-                flows.push(left);
+                let untyped = |flow: &Flow| !flow.carried.is_empty();
+                if untyped(&left) && flows.iter().any(untyped) {
+                    // Each of the list is compared with the left side alone: two parameters would have no type.
+                    flows = flows.into_iter().map(Flow::behind).collect();
+                    flows.push(left.behind());
+                } else {
+                    flows.push(left);
+                }
                 self.compared(&flows);
                 return Flow::plain();
             }

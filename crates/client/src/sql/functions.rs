@@ -62,13 +62,18 @@ const FIELDS: &[&str] = &[
 
 /// Whether the argument at this place, from 0, says how and not what.
 pub(crate) fn structural(name: &str, place: usize) -> Option<Structure> {
-    match (name, place) {
-        ("substring" | "substr", 1 | 2)
-        | ("left" | "right" | "round" | "trunc" | "lag" | "lead" | "nth_value", 1)
-        | ("ntile", 0) => Some(Structure::Integer),
-        ("extract" | "date_part" | "date_trunc", 0) => Some(Structure::Field),
-        _ => None,
+    match name {
+        "lag" | "lead" | "nth_value" if place == 1 => return Some(Structure::Integer),
+        "ntile" if place == 0 => return Some(Structure::Integer),
+        _ => {}
     }
+    let ours = extension_name(name).unwrap_or(name);
+    let mut named = FUNCTIONS.iter().filter(|function| function.name == ours);
+    named.find_map(|function| match function.args.get(place)? {
+        Arg::Plain => Some(Structure::Integer),
+        Arg::Name => Some(Structure::Field),
+        Arg::Of(_) => None,
+    })
 }
 
 /// Functions of `pg_catalog` that give one column of scalars, named as the call's alias.

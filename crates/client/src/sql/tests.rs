@@ -186,6 +186,12 @@ fn comparisons() {
         "SELECT id FROM p WHERE age BETWEEN $1 AND $2",
         &["1=1", "2=2"],
     );
+    // Two parameters without a type would have nothing to get one from.
+    becomes(
+        "SELECT id FROM p WHERE -7 BETWEEN 2 AND age",
+        "SELECT id FROM p WHERE $1::enc_int4 BETWEEN $2::enc_int4 AND age",
+        &["1=-7", "2=2"],
+    );
     becomes(
         "SELECT id FROM p WHERE 7 IN (age, id)",
         "SELECT id FROM p WHERE $1 IN (age, id)",
@@ -360,6 +366,12 @@ fn expressions() {
         "SELECT extract(year FROM born) = 1995 FROM p",
         "SELECT \"extract\"('year', born) = $1 FROM p",
         &["1=1995"],
+    );
+    // Lengths and numbers of fields are no data, in any function that the extension has.
+    becomes(
+        "SELECT lpad(name, 5, 'x'), rpad(name, 5), split_part(name, ',', 2) FROM p",
+        "SELECT lpad(name, 5, $1), rpad(name, 5), split_part(name, $2, 2) FROM p",
+        &["1=x", "2=,"],
     );
     becomes(
         "SELECT substring(name FROM 1 FOR 2) FROM p",
