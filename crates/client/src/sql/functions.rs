@@ -62,18 +62,21 @@ const FIELDS: &[&str] = &[
 
 /// Whether the argument at this place, from 0, says how and not what.
 pub(crate) fn structural(name: &str, place: usize) -> Option<Structure> {
-    match name {
-        "lag" | "lead" | "nth_value" if place == 1 => return Some(Structure::Integer),
-        "ntile" if place == 0 => return Some(Structure::Integer),
-        _ => {}
+    match (name, place) {
+        ("substring" | "substr", 1 | 2)
+        | ("left" | "right" | "round" | "trunc" | "lag" | "lead" | "nth_value", 1)
+        | ("ntile", 0) => Some(Structure::Integer),
+        ("extract" | "date_part" | "date_trunc", 0) => Some(Structure::Field),
+        _ => {
+            let ours = extension_name(name).unwrap_or(name);
+            let mut named = FUNCTIONS.iter().filter(|function| function.name == ours);
+            named.find_map(|function| match function.args.get(place) {
+                Some(Arg::Plain) => Some(Structure::Integer),
+                Some(Arg::Name) => Some(Structure::Field),
+                _ => None,
+            })
+        }
     }
-    let ours = extension_name(name).unwrap_or(name);
-    let mut named = FUNCTIONS.iter().filter(|function| function.name == ours);
-    named.find_map(|function| match function.args.get(place)? {
-        Arg::Plain => Some(Structure::Integer),
-        Arg::Name => Some(Structure::Field),
-        Arg::Of(_) => None,
-    })
 }
 
 /// Functions of `pg_catalog` that give one column of scalars, named as the call's alias.
@@ -179,7 +182,7 @@ pub(crate) fn kind_of_type(name: &str) -> Option<Kind> {
     })
 }
 
-/// Whether it is one of PostgreSQL's own types that no confidential type stands for (`pg_type.dat`).
+/// Whether it is one of PostgreSQL's own types that no confidential type stands for (src/include/catalog/pg_type.dat).
 pub(crate) fn is_system_type(name: &str) -> bool {
     const TYPES: &[&str] = &[
         "bit",
