@@ -12,6 +12,6 @@ pub mod manifest;
 pub mod redo;
 pub mod tpm;
 
-pub use envelope::EnvelopeHeader;
+pub use envelope::{EnvelopeHeader, Lineage};
 pub use fid::Fid;
 pub use kind::Kind;

@@ -50,15 +50,18 @@ pub enum Op {
     Test = 34,
     /// Called. Compares `a` with `b`, kind `flags`: answers -1, 0, 1.
     Compare = 35,
-    /// Called. Compares `n` FIDs in the data area (8 bytes each) with `a`, kind `flags`: writes one byte (0, 1, 2 for less, equal, greater) for each
-    /// from the beginning of the data area's answer half.
+    /// Called. Compares `n` FIDs in the data area (8 bytes each) with `a`, kind `flags`; with flag [`flag::PAIRS`] `n` pairs of FIDs, the first of
+    /// each with the second. Writes one byte (0, 1, 2 for less, equal, greater) for each from the beginning of the data area's answer half.
     CompareMany = 36,
     /// Called. The equality token of `a`, kind `flags`, under the statement's key.
     Token = 37,
-    /// Called. Tokens of `n` FIDs in the data area, in place.
+    /// Called. Tokens of `n` FIDs in the data area, 16 bytes each, from the beginning of the answer half; the first 8 are what [`Op::Token`] gives.
     TokenMany = 38,
     /// Called. Sorts `n` FIDs in the data area, kind `flags`: each is replaced by its dense rank.
     RankMany = 39,
+    /// Called. Function `n` of two arguments that gives a truth, its first argument each of `r` FIDs in the data area, its second `a`: writes one
+    /// byte (0, 1; 2 where it fails) for each from the beginning of the answer half.
+    TestMany = 40,
 
     // ---- aggregates ----
     /// Posted. Adds value `b` to the accumulator `r`, an ephemeral, that is made when it is not there: aggregate `n`, kind
@@ -155,6 +158,7 @@ numbered!(
     Token,
     TokenMany,
     RankMany,
+    TestMany,
     Accumulate,
     Final,
     Combine,
@@ -205,6 +209,8 @@ pub mod flag {
     pub const LITERAL: u16 = 1 << 8;
     /// [`super::Op::Partition`]: make it when it is not there.
     pub const NEW: u16 = 1 << 9;
+    /// [`super::Op::CompareMany`]: pairs.
+    pub const PAIRS: u16 = 1 << 11;
     /// [`super::Op::Promote`]: the relation is not logged (UNLOGGED, temporary): no redo record.
     pub const UNLOGGED: u16 = 1 << 10;
 }

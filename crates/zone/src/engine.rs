@@ -201,6 +201,7 @@ impl Zone {
             Op::Declassify => self.declassify(ring, descriptor, area),
             Op::Classify => self.classify(ring, descriptor, area),
             Op::Test => self.test(ring, descriptor, third),
+            Op::TestMany => self.test_many(ring, descriptor, area),
             Op::Compare => self.compare(ring, descriptor),
             Op::CompareMany => self.compare_many(ring, descriptor, area),
             Op::Token => self.token(ring, descriptor),

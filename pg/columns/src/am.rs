@@ -9,12 +9,13 @@ use std::sync::OnceLock;
 
 use pg_sys::{
     BulkInsertStateData, CommandId, Datum, IndexBuildCallback, IndexInfo, MultiXactId, RelFileNode,
-    Relation, Snapshot, TM_FailureData, TM_Result, TableAmRoutine, TransactionId, TupleTableSlot,
+    Relation, Snapshot, TM_FailureData, TM_Result, TableAmRoutine, TableScanDesc, TransactionId,
+    TupleTableSlot,
 };
 use pgrx::pg_sys;
 
 use crate::call::{Call, guarded, outside, sql_functions};
-use crate::{fault, lifecycle, partition, promote};
+use crate::{ahead, fault, lifecycle, partition, promote};
 
 sql_functions! {
     /// `strongroom_am_handler(internal)`
@@ -39,6 +40,10 @@ fn routines() -> &'static Routines {
         let heap = unsafe { pg_sys::GetHeapamTableAmRoutine() };
         // SAFETY: as above.
         let mut ours = unsafe { *heap };
+        ours.scan_getnextslot = Some(scan_getnextslot);
+        ours.scan_bitmap_next_tuple = Some(scan_bitmap_next_tuple);
+        ours.scan_end = Some(scan_end);
+        ours.scan_rescan = Some(scan_rescan);
         ours.tuple_insert = Some(tuple_insert);
         ours.tuple_insert_speculative = Some(tuple_insert_speculative);
         ours.multi_insert = Some(multi_insert);
@@ -64,6 +69,69 @@ macro_rules! heap {
         let callback = unsafe { (*routines().heap).$callback };
         callback.unwrap_or_else(|| fault::internal("heap has lost a callback"))
     }};
+}
+
+/// Callbacks of scans are called for every row: an ERROR of PostgreSQL's goes through their frames, which have nothing to clean up.
+extern "C-unwind" fn scan_getnextslot(
+    scan: TableScanDesc,
+    direction: pg_sys::ScanDirection::Type,
+    slot: *mut TupleTableSlot,
+) -> bool {
+    let heap = heap!(scan_getnextslot);
+    // SAFETY: heap's own callback with PostgreSQL's arguments.
+    let found = unsafe { heap(scan, direction, slot) };
+    if found {
+        ahead::stands(scan);
+    } else {
+        ahead::ended(scan);
+    }
+    found
+}
+
+extern "C-unwind" fn scan_bitmap_next_tuple(
+    scan: TableScanDesc,
+    blocks: *mut pg_sys::TBMIterateResult,
+    slot: *mut TupleTableSlot,
+) -> bool {
+    let heap = heap!(scan_bitmap_next_tuple);
+    // SAFETY: heap's own callback with PostgreSQL's arguments.
+    let found = unsafe { heap(scan, blocks, slot) };
+    if found {
+        ahead::stands(scan);
+    } else {
+        ahead::ended(scan);
+    }
+    found
+}
+
+extern "C-unwind" fn scan_end(scan: TableScanDesc) {
+    ahead::ended(scan);
+    let heap = heap!(scan_end);
+    // SAFETY: heap's own callback with PostgreSQL's argument.
+    unsafe { heap(scan) };
+}
+
+extern "C-unwind" fn scan_rescan(
+    scan: TableScanDesc,
+    key: *mut pg_sys::ScanKeyData,
+    set_params: bool,
+    allow_strategy: bool,
+    allow_sync: bool,
+    allow_pagemode: bool,
+) {
+    ahead::ended(scan);
+    let heap = heap!(scan_rescan);
+    // SAFETY: heap's own callback with PostgreSQL's arguments.
+    unsafe {
+        heap(
+            scan,
+            key,
+            set_params,
+            allow_strategy,
+            allow_sync,
+            allow_pagemode,
+        )
+    };
 }
 
 extern "C-unwind" fn tuple_insert(
@@ -250,7 +318,7 @@ extern "C-unwind" fn index_build_range_scan(
     blocks: pg_sys::BlockNumber,
     callback: IndexBuildCallback,
     state: *mut c_void,
-    scan: pg_sys::TableScanDesc,
+    scan: TableScanDesc,
 ) -> f64 {
     guarded(|| {
         let heap = heap!(index_build_range_scan);

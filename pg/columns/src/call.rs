@@ -92,6 +92,19 @@ impl Call {
         unsafe { (*(*self.0).flinfo).fn_oid }
     }
 
+    /// As [`Self::remembered`], of at most 16 bits, with what asking ahead was worth here.
+    pub(crate) fn site(&self, find: impl FnOnce(&Self) -> usize) -> Site {
+        Site(self.remembered(find))
+    }
+
+    /// Remembers a changed [`Site`].
+    pub(crate) fn keep(&self, site: Site) {
+        // SAFETY: PostgreSQL leaves `fn_extra` to the function.
+        let extra = unsafe { &raw mut (*(*self.0).flinfo).fn_extra };
+        // SAFETY: as above; nobody but this function reads it.
+        unsafe { *extra = std::ptr::without_provenance_mut(site.0) };
+    }
+
     /// What this call site remembers, or what `find` finds; 0 is not remembered.
     ///
     /// The pointer that PostgreSQL keeps for it (`fn_extra`) holds the number itself: nothing is allocated.
@@ -107,6 +120,48 @@ impl Call {
         // SAFETY: as above; nobody but this function reads it.
         unsafe { *extra = std::ptr::without_provenance_mut(found) };
         found
+    }
+}
+
+/// What a place of a query remembers: 16 bits of its own, and how many answers it asked for ahead, and used.
+#[derive(Clone, Copy)]
+pub(crate) struct Site(usize);
+
+impl Site {
+    const COUNT: usize = (1 << 24) - 1;
+
+    /// What was found when the place was first called.
+    pub(crate) const fn own(self) -> usize {
+        self.0 & 0xffff
+    }
+
+    /// Whether to ask ahead: not where conditions before this one remove nearly every row.
+    pub(crate) const fn is_worth_it(self) -> bool {
+        self.asked() < 512 || self.used() * 24 >= self.asked()
+    }
+
+    const fn asked(self) -> usize {
+        (self.0 >> 16) & Self::COUNT
+    }
+
+    const fn used(self) -> usize {
+        self.0 >> 40
+    }
+
+    /// With as many more answers asked for and used.
+    pub(crate) const fn with(self, asked: usize, used: usize) -> Self {
+        let (mut asked, mut used) = (self.asked() + asked, self.used() + used);
+        if asked > Self::COUNT / 2 || used > Self::COUNT / 2 {
+            asked /= 4;
+            used /= 4;
+        }
+        Self(self.own() | asked << 16 | used << 40)
+    }
+
+    /// After an answer for one, where asking ahead was not worth it: some time it is tried again.
+    pub(crate) const fn less(self) -> Self {
+        let asked = self.asked().saturating_sub(1);
+        Self(self.own() | asked << 16 | self.used() << 40)
     }
 }
 

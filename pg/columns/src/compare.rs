@@ -11,8 +11,8 @@ use strongroom_rpc::Descriptor;
 use strongroom_rpc::Op;
 
 use crate::call::{Call, sql_functions};
-use crate::values::kind_of_first;
-use crate::{fault, statement, zone};
+use crate::values::kind_and_site;
+use crate::{ahead, fault, statement, zone};
 
 sql_functions! {
     /// `enc_*_lt`
@@ -37,12 +37,29 @@ sql_functions! {
 
 /// -1, 0 or 1.
 fn compared(call: &Call) -> i32 {
-    let kind = kind_of_first(call);
     let (a, b) = (call.bits(0), call.bits(1));
     if a == b && Fid::from_bits(a).is_some_and(|fid| !fid.is_ephemeral()) {
         return 0;
     }
+    let (kind, site) = kind_and_site(call);
+    if let Some(order) = ahead::known(0, a, b) {
+        call.keep(site.with(0, 1));
+        return order;
+    }
+    if site.is_worth_it()
+        && let Some((order, asked)) = ahead::compare(kind, a, b)
+    {
+        call.keep(site.with(asked, 1));
+        return order;
+    }
+    call.keep(site.less());
     zone::with(|link| compare(link, kind, a, b))
+}
+
+/// Whether two values are equal. Where both were hashed, their tokens tell.
+fn are_equal(call: &Call) -> bool {
+    let known = ahead::known_equal(call.bits(0), call.bits(1));
+    known.unwrap_or_else(|| compared(call) == 0)
 }
 
 fn compare(
@@ -69,7 +86,7 @@ fn at_most(call: &mut Call) -> Datum {
 }
 
 fn equal(call: &mut Call) -> Datum {
-    Datum::from(compared(call) == 0)
+    Datum::from(are_equal(call))
 }
 
 fn at_least(call: &mut Call) -> Datum {
@@ -81,7 +98,7 @@ fn greater(call: &mut Call) -> Datum {
 }
 
 fn unequal(call: &mut Call) -> Datum {
-    Datum::from(compared(call) != 0)
+    Datum::from(!are_equal(call))
 }
 
 fn order(call: &mut Call) -> Datum {
@@ -97,16 +114,20 @@ fn token(call: &Call) -> u64 {
         .detail("A hash that is stored would show which values are equal.")
         .raise();
     }
-    let kind = kind_of_first(call);
-    let a = call.bits(0);
-    let answer = zone::with(|link| {
-        link.call(Descriptor {
-            flags: u16::from(kind.number()),
-            a,
-            ..Descriptor::of(Op::Token)
-        })
+    let fid = call.bits(0);
+    let (kind, site) = kind_and_site(call);
+    if let Some([token, _]) = ahead::known_token(fid) {
+        call.keep(site.with(0, 1));
+        return token;
+    }
+    let worth = site.is_worth_it();
+    let ([token, _], asked) = ahead::token(kind, fid, worth);
+    call.keep(if worth {
+        site.with(asked, 1)
+    } else {
+        site.less()
     });
-    answer.value
+    token
 }
 
 fn hash(call: &mut Call) -> Datum {

@@ -13,9 +13,9 @@ use strongroom_rpc::function::{
 };
 use strongroom_rpc::{Descriptor, Fault, Op};
 
-use crate::call::{Call, datum, sql_functions};
+use crate::call::{Call, Site, datum, sql_functions};
 use crate::zone::Link;
-use crate::{catalog, fault, zone};
+use crate::{ahead, catalog, fault, zone};
 
 sql_functions! {
     /// Every function that gives a value.
@@ -34,12 +34,19 @@ const TEXT: u32 = 25;
 
 /// The function of the list that PostgreSQL calls.
 fn function(call: &Call) -> &'static Function {
-    let code = call.remembered(|call| {
+    function_and_site(call).0
+}
+
+/// As [`function`], with what the place of the call remembers beside it.
+fn function_and_site(call: &Call) -> (&'static Function, Site) {
+    let site = call.site(|call| {
         let called = catalog::function(call.function());
         look_up(&called).map_or(0, |function| usize::from(function.code))
     });
-    let found = u16::try_from(code).ok().and_then(by_code);
-    found.unwrap_or_else(|| fault::internal("a function of strongroom_columns is not in its list"))
+    let found = u16::try_from(site.own()).ok().and_then(by_code);
+    let function = found
+        .unwrap_or_else(|| fault::internal("a function of strongroom_columns is not in its list"));
+    (function, site)
 }
 
 fn look_up(called: &catalog::Function) -> Option<&'static Function> {
@@ -114,7 +121,21 @@ fn compute(call: &mut Call) -> Datum {
 }
 
 fn test(call: &mut Call) -> Datum {
-    let function = function(call);
+    let (function, site) = function_and_site(call);
+    if let [Arg::Of(kind), Arg::Of(_)] = function.args {
+        let (a, b) = (call.bits(0), call.bits(1));
+        if let Some(truth) = ahead::known(u32::from(function.code), a, b) {
+            call.keep(site.with(0, 1));
+            return Datum::from(truth != 0);
+        }
+        if site.is_worth_it()
+            && let Some((truth, asked)) = ahead::test(function.code, *kind, a, b)
+        {
+            call.keep(site.with(asked, 1));
+            return Datum::from(truth);
+        }
+        call.keep(site.less());
+    }
     let answer = zone::with(|link| {
         let descriptor = prepared(link, Op::Test, call, function)?;
         link.call(descriptor)

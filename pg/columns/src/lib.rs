@@ -6,6 +6,7 @@
 //! let a panic or a fault of the zone become more than ERROR.
 
 mod admin;
+mod ahead;
 mod am;
 mod analyze;
 mod call;
@@ -19,6 +20,7 @@ mod fault;
 mod follower;
 mod life;
 mod lifecycle;
+mod memo;
 mod partition;
 mod promote;
 mod rows;

@@ -13,7 +13,7 @@ use strongroom_rpc::{Broken, Descriptor, Fault, Op};
 use crate::call::guarded;
 use crate::partition::{self, Storage};
 use crate::zone::Link;
-use crate::{fault, promote, statement, zone};
+use crate::{ahead, fault, promote, statement, zone};
 
 /// What is to be done, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,7 +283,10 @@ extern "C-unwind" fn subtransaction(
             // An exception block of PL/pgSQL has to see the faults of its own statements.
             SUBXACT_EVENT_PRE_COMMIT_SUB => zone::settle(),
             SUBXACT_EVENT_COMMIT_SUB => shielded(|| rise(level)),
-            SUBXACT_EVENT_ABORT_SUB => shielded(|| undo(level)),
+            SUBXACT_EVENT_ABORT_SUB => {
+                ahead::forget_scans();
+                shielded(|| undo(level));
+            }
             _ => {}
         }
     });

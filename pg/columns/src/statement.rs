@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_int, c_void};
 use pgrx::pg_sys;
 
 use crate::call::{guarded, outside};
-use crate::{lifecycle, zone};
+use crate::{ahead, lifecycle, zone};
 
 thread_local! {
     /// Depth of executor runs and utility commands.
@@ -83,6 +83,7 @@ pub(crate) fn is_running() -> bool {
 /// Ends the statement if it is over.
 pub(crate) fn end_if_over() {
     if is_over() {
+        ahead::forget_answers();
         zone::end_statement();
         zone::forget_loss();
     }
@@ -276,6 +277,7 @@ fn context_name() -> &'static CStr {
 
 /// At a transaction's end.
 pub(crate) fn transaction_ended() {
+    ahead::forget_scans();
     end_if_over();
     lifecycle::forget();
 }

@@ -14,7 +14,7 @@ use strongroom_rpc::Descriptor;
 use strongroom_rpc::Op;
 use strongroom_rpc::function::{Arg, Function, by_name};
 
-use crate::call::{Call, datum, sql_functions};
+use crate::call::{Call, Site, datum, sql_functions};
 use crate::{catalog, ddl, fault, statement, zone};
 
 sql_functions! {
@@ -37,7 +37,12 @@ fn kind_in(call: &Call) -> Kind {
 
 /// Kind of the first argument of a function.
 pub(crate) fn kind_of_first(call: &Call) -> Kind {
-    let number = call.remembered(|call| {
+    kind_and_site(call).0
+}
+
+/// As [`kind_of_first`], with what the place of the call remembers beside it.
+pub(crate) fn kind_and_site(call: &Call) -> (Kind, Site) {
+    let site = call.site(|call| {
         let function = catalog::function(call.function());
         number(
             function
@@ -46,7 +51,7 @@ pub(crate) fn kind_of_first(call: &Call) -> Kind {
                 .and_then(|first| catalog::kind_of(*first)),
         )
     });
-    kind(number)
+    (kind(site.own()), site)
 }
 
 fn number(kind: Option<Kind>) -> usize {

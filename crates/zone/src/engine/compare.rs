@@ -8,6 +8,7 @@ use core::cmp::Ordering;
 
 use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::right;
+use strongroom_rpc::op::flag;
 use strongroom_rpc::{ANSWER_HALF, Area, Descriptor, Fault};
 use strongroom_values::{Value, compare, token_bytes};
 
@@ -41,19 +42,37 @@ impl Zone {
         area: &Area,
     ) -> Result<u64, Fault> {
         let kind = kind_of(descriptor)?;
-        copy_words(area, descriptor, &mut self.hands.words)?;
-        let count = self.hands.words.len();
+        let pairs = descriptor.flags & flag::PAIRS != 0;
+        let (width, count) = if pairs {
+            (2, descriptor.n.checked_mul(2))
+        } else {
+            (1, Some(descriptor.n))
+        };
+        let n = count.ok_or(Fault::BadRequest)?;
+        copy_words(
+            area,
+            &Descriptor { n, ..*descriptor },
+            &mut self.hands.words,
+        )?;
+        let count = self.hands.words.len() / width;
         if count > ANSWER_HALF {
             return Err(Fault::BadRequest);
         }
         let [with, each, _] = &mut self.hands.args;
         let mut judged = Judged::new();
-        let loaded = self.ground.load_of(ring, descriptor.a, kind, with)?;
-        self.ground.gather(ring, &mut judged, &loaded)?;
-        let (mut orders, mut equal) = (Vec::with_capacity(count), 0);
-        for bits in &self.hands.words {
-            let loaded = self.ground.load_of(ring, *bits, kind, each)?;
+        if !pairs {
+            let loaded = self.ground.load_of(ring, descriptor.a, kind, with)?;
             self.ground.gather(ring, &mut judged, &loaded)?;
+        }
+        let (mut orders, mut equal) = (Vec::with_capacity(count), 0);
+        for bits in self.hands.words.chunks_exact(width) {
+            let [first, rest @ ..] = bits else { break };
+            let loaded = self.ground.load_of(ring, *first, kind, each)?;
+            self.ground.gather(ring, &mut judged, &loaded)?;
+            if let [second] = rest {
+                let loaded = self.ground.load_of(ring, *second, kind, with)?;
+                self.ground.gather(ring, &mut judged, &loaded)?;
+            }
             let order = compare(kind, each.value(), with.value())?;
             equal += u64::from(order == Ordering::Equal);
             orders.push(match order {
@@ -62,19 +81,23 @@ impl Zone {
                 Ordering::Greater => 2,
             });
         }
+        let count = orders.len() as u64;
+        if count == 0 {
+            return Ok(0);
+        }
         // Nothing has been told so far.
-        self.permit_truths(ring, right::COMPARE, &judged, orders.len() as u64)?;
+        self.permit_truths(ring, right::COMPARE, &judged, count)?;
         area.write(ANSWER_HALF, &orders).ok_or(Fault::BadRequest)?;
         self.tell_positive(ring, equal);
-        Ok(orders.len() as u64)
+        Ok(count)
     }
 
     /// [`strongroom_rpc::Op::Token`].
     pub(super) fn token(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
         self.hands.words.clear();
         self.hands.words.push(descriptor.a);
-        self.tokens(ring, kind_of(descriptor)?)?;
-        self.hands.words.first().copied().ok_or(Fault::BadRequest)
+        let tokens = self.tokens(ring, kind_of(descriptor)?)?;
+        tokens.first().copied().ok_or(Fault::BadRequest)
     }
 
     /// [`strongroom_rpc::Op::TokenMany`].
@@ -85,27 +108,27 @@ impl Zone {
         area: &Area,
     ) -> Result<u64, Fault> {
         copy_words(area, descriptor, &mut self.hands.words)?;
-        self.tokens(ring, kind_of(descriptor)?)?;
-        let words = &self.hands.words;
-        area.write_words(offset_of(descriptor)?, words)
+        let tokens = self.tokens(ring, kind_of(descriptor)?)?;
+        area.write_words(ANSWER_HALF, &tokens)
             .ok_or(Fault::BadRequest)?;
-        Ok(words.len() as u64)
+        Ok(self.hands.words.len() as u64)
     }
 
-    /// Replaces the identifiers in hand by their tokens.
-    fn tokens(&mut self, ring: u16, kind: Kind) -> Result<(), Fault> {
+    /// The tokens of the identifiers in hand, two words each.
+    fn tokens(&mut self, ring: u16, kind: Kind) -> Result<Vec<u64>, Fault> {
         let [each, ..] = &mut self.hands.args;
         let mut judged = Judged::new();
-        for word in &mut self.hands.words {
-            let loaded = self.ground.load_of(ring, *word, kind, each)?;
+        let mut tokens = Vec::with_capacity(2 * self.hands.words.len());
+        for bits in &self.hands.words {
+            let loaded = self.ground.load_of(ring, *bits, kind, each)?;
             self.ground.gather(ring, &mut judged, &loaded)?;
             self.hands.buf.clear();
             token_bytes(kind, each.value(), &mut self.hands.buf)?;
             let key = self.ground.rings.token_key(ring)?;
             // The kind takes part: an integer's token says nothing about a bigint.
             let mac = key.mac(&[&[kind.number()], self.hands.buf.as_slice()]);
-            let (token, _) = mac.split_first_chunk::<8>().ok_or(Fault::BadRequest)?;
-            *word = u64::from_le_bytes(*token);
+            let (halves, _) = mac.as_chunks::<8>();
+            tokens.extend(halves.iter().take(2).map(|half| u64::from_le_bytes(*half)));
         }
         self.hands.buf.clear();
         let count = self.hands.words.len() as u64;
@@ -119,7 +142,7 @@ impl Zone {
                 ledger.count_tokens(count);
             },
         );
-        Ok(())
+        Ok(tokens)
     }
 
     /// [`strongroom_rpc::Op::RankMany`].

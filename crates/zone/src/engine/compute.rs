@@ -5,12 +5,12 @@
 use strongroom_format::columns::Fid;
 use strongroom_format::columns::channel::right;
 use strongroom_rpc::function::{Arg, Field, Function, Gives};
-use strongroom_rpc::{Descriptor, Fault};
+use strongroom_rpc::{ANSWER_HALF, Area, Descriptor, Fault};
 use strongroom_values::Operand;
 
-use super::Zone;
 use super::ground::Judged;
 use super::rings::Ring;
+use super::{Zone, copy_words};
 use crate::arena::{Meta, ScopeId};
 use crate::policy;
 use crate::session::channel::Channel;
@@ -66,6 +66,46 @@ impl Zone {
         let truth = condition.run(operands)?;
         self.tell_positive(ring, u64::from(truth));
         Ok(u64::from(truth))
+    }
+
+    /// [`strongroom_rpc::Op::TestMany`].
+    pub(super) fn test_many(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<u64, Fault> {
+        let resolved = self.functions.get(descriptor.n)?;
+        let condition = resolved.condition.ok_or(Fault::BadRequest)?;
+        let n = u32::try_from(descriptor.r).map_err(|_| Fault::BadRequest)?;
+        copy_words(
+            area,
+            &Descriptor { n, ..*descriptor },
+            &mut self.hands.words,
+        )?;
+        let [Arg::Of(first), Arg::Of(second)] = resolved.function.args else {
+            return Err(Fault::BadRequest);
+        };
+        let [each, with, _] = &mut self.hands.args;
+        let mut judged = Judged::new();
+        let loaded = self.ground.load_of(ring, descriptor.a, *second, with)?;
+        self.ground.gather(ring, &mut judged, &loaded)?;
+        let (mut truths, mut positive) = (Vec::with_capacity(self.hands.words.len()), 0);
+        for bits in &self.hands.words {
+            let loaded = self.ground.load_of(ring, *bits, *first, each)?;
+            self.ground.gather(ring, &mut judged, &loaded)?;
+            // Whether a failure is one is known only when this very value is asked about.
+            let truth =
+                condition.run(&[Operand::Value(each.value()), Operand::Value(with.value())]);
+            positive += u64::from(truth == Ok(true));
+            truths.push(truth.map_or(2, u8::from));
+        }
+        let count = truths.len() as u64;
+        // Nothing has been told so far.
+        self.permit_truths(ring, right::COMPARE, &judged, count)?;
+        area.write(ANSWER_HALF, &truths).ok_or(Fault::BadRequest)?;
+        self.tell_positive(ring, positive);
+        Ok(count)
     }
 
     /// Copies the confidential arguments of a function out.

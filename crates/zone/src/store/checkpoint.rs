@@ -133,6 +133,10 @@ impl Store {
         self.counter = counter;
         for partition in self.partitions.iter_mut().flatten() {
             partition.reserved_to = ahead(partition.next_extent);
+            partition.durable = true;
+            for key in partition.column_keys.values_mut() {
+                key.durable = true;
+            }
         }
         Ok(())
     }
@@ -209,6 +213,7 @@ fn write_partition(number: u16, partition: &Partition, out: &mut Buffer) -> Resu
         let entry = ColumnKeyEntry {
             column: *column,
             key_id: key.id,
+            lineage: key.lineage,
         };
         out.extend(&entry.to_bytes())?;
     }

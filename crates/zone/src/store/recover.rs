@@ -327,6 +327,13 @@ impl Store {
         if fid.extent() < partition.first_extent {
             return Ok(());
         }
+        if !partition.column_keys.contains_key(&column) {
+            // Whoever could leave the binding out could choose another one.
+            let what = format!(
+                "at position {position}: column {column} of partition {number} was not bound"
+            );
+            return Err(Error::new(&code::LOG_GAP, what));
+        }
         let of = partition
             .extent(fid.extent())
             .map(|extent| (extent.column, extent.kind));

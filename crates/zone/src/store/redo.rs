@@ -404,7 +404,7 @@ impl Store {
     ) -> Result<(), Fault> {
         let number = fid.partition();
         let partition = self.partition(number).ok_or(Fault::PartitionUnknown)?;
-        if !partition.announced {
+        if !(partition.announced && partition.durable) {
             // Another ring's record may get into the log before that of the ring that opened the partition.
             let change = PartitionChange {
                 partition: number,

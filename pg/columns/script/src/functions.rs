@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use strongroom_rpc::function::{ALIASES, FUNCTIONS, Function, Gives};
 
-use crate::{arguments, result_type};
+use crate::{COST, arguments, result_type};
 
 /// Names that the grammar of PostgreSQL qualifies with `pg_catalog` (gram.y, `SystemFuncName`).
 const BY_SYNTAX: &[&str] = &[
@@ -47,7 +47,7 @@ fn one(out: &mut String, name: &str, function: &Function) {
     writeln!(
         out,
         "CREATE FUNCTION {schema}\"{name}\"({}) RETURNS {}\n    \
-         AS 'MODULE_PATHNAME', '{symbol}' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;",
+         AS 'MODULE_PATHNAME', '{symbol}' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST {COST};",
         arguments(function),
         result_type(function)
     )

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use strongroom_format::columns::Kind;
 use strongroom_rpc::function::{Arg, FUNCTIONS, Function};
 
-use crate::{arg_type, type_name};
+use crate::{COST, arg_type, type_name};
 
 struct Comparison {
     suffix: &'static str,
@@ -99,7 +99,7 @@ fn compared(out: &mut String, name: &str) -> std::fmt::Result {
         writeln!(
             out,
             "CREATE FUNCTION {name}_{0}({name}, {name}) RETURNS boolean\n    \
-             AS 'MODULE_PATHNAME', 'strongroom_{0}' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED;",
+             AS 'MODULE_PATHNAME', 'strongroom_{0}' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST {COST};",
             one.suffix
         )?;
         writeln!(
@@ -112,11 +112,11 @@ fn compared(out: &mut String, name: &str) -> std::fmt::Result {
     writeln!(
         out,
         "CREATE FUNCTION {name}_cmp({name}, {name}) RETURNS integer\n    \
-         AS 'MODULE_PATHNAME', 'strongroom_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED;\n\
+         AS 'MODULE_PATHNAME', 'strongroom_cmp' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST {COST};\n\
          CREATE FUNCTION {name}_hash({name}) RETURNS integer\n    \
-         AS 'MODULE_PATHNAME', 'strongroom_hash' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;\n\
+         AS 'MODULE_PATHNAME', 'strongroom_hash' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST {COST};\n\
          CREATE FUNCTION {name}_hash_extended({name}, bigint) RETURNS bigint\n    \
-         AS 'MODULE_PATHNAME', 'strongroom_hash_extended' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;"
+         AS 'MODULE_PATHNAME', 'strongroom_hash_extended' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST {COST};"
     )?;
     writeln!(
         out,

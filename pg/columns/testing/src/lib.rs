@@ -6,6 +6,7 @@
 
 pub mod owner;
 pub mod processes;
+pub mod tpch;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -232,13 +233,9 @@ impl Server {
     }
 }
 
-/// Runs SQL with psql at the socket in `host`.
-///
-/// # Panics
-///
-/// When psql cannot be run.
+/// psql at the socket in `host`, for SQL on its standard input.
 #[must_use]
-pub fn psql(host: &Path, sql: &str) -> Said {
+pub fn psql_command(host: &Path) -> Command {
     let mut command = Command::new(installed("psql"));
     command.args([
         "--no-psqlrc",
@@ -250,6 +247,17 @@ pub fn psql(host: &Path, sql: &str) -> Said {
     command
         .args(["--set=VERBOSITY=verbose", "--dbname=postgres", "--host"])
         .arg(host);
+    command
+}
+
+/// Runs SQL with psql at the socket in `host`.
+///
+/// # Panics
+///
+/// When psql cannot be run.
+#[must_use]
+pub fn psql(host: &Path, sql: &str) -> Said {
+    let mut command = psql_command(host);
     let started = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

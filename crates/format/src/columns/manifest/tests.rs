@@ -27,7 +27,13 @@ fn a_column_s_key_comes_back() {
     let column = ColumnKeyEntry {
         column: 7,
         key_id: [8; 16],
+        lineage: Lineage::of_column(77),
     };
+    let client = ColumnKeyEntry {
+        lineage: Lineage::CLIENT,
+        ..column
+    };
+    assert!(ColumnKeyEntry::parse(&client.to_bytes()).is_none());
     assert!(ColumnKeyEntry::parse(&column.to_bytes()) == Some((column, &[][..])));
     assert!(ColumnKeyEntry::parse(&column.to_bytes()[1..]).is_none());
 }
@@ -43,7 +49,7 @@ fn a_kept_key_comes_back() {
 }
 
 #[test]
-fn entries_come_back() {
+fn a_partition_s_entry_comes_back() {
     let relation = Relation {
         tablespace: 1,
         database: 2,
@@ -73,6 +79,10 @@ fn entries_come_back() {
         ..dropped
     };
     assert!(PartitionEntry::parse(&odd.to_bytes()).is_none());
+}
+
+#[test]
+fn entries_of_a_partition_and_behind_it_come_back() {
     let extent = ExtentEntry {
         extent: 4,
         column: 1,

@@ -1,0 +1,154 @@
+//! Answers of the zone that this backend keeps until the statement is over, so that it does not ask twice.
+//!
+//! An identifier is one value as long as it is valid (F1), so the order of two of them does not change. Invariant: nothing is kept beyond
+//! the statement, or beyond the connection that answered: ephemerals and tokens are the statement's. Must not: ask the zone.
+
+/// Answers that are kept at a time: enough for the rows of a page and all conditions on them. A power of two.
+const ANSWERS: usize = 1 << 12;
+/// Tokens that are kept at a time; then they are forgotten all at once. A power of two.
+const TOKENS_MAX: usize = 1 << 17;
+/// Room for tokens at first. A power of two.
+const TOKENS_MIN: usize = 1 << 9;
+
+/// The answer to what was asked of two values.
+#[derive(Clone, Copy, Default)]
+struct Answer {
+    a: u64,
+    b: u64,
+    /// What was asked (0: the order, otherwise the code of a function) in the upper 32 bits, the answer plus 2 in the lower; 0 when nothing is there.
+    what: u64,
+}
+
+/// 128 bits that are equal for equal values of a statement, and for no others.
+pub(crate) type Token = [u64; 2];
+
+#[derive(Clone, Copy, Default)]
+struct Tokened {
+    /// The identifier; 0 is none.
+    fid: u64,
+    token: Token,
+}
+
+/// What is known.
+#[derive(Default)]
+pub(crate) struct Memo {
+    answers: Vec<Answer>,
+    tokens: Vec<Tokened>,
+    tokens_used: usize,
+    used: bool,
+    connection: u32,
+}
+
+impl Memo {
+    pub(crate) const fn new() -> Self {
+        Self {
+            answers: Vec::new(),
+            tokens: Vec::new(),
+            tokens_used: 0,
+            used: false,
+            connection: 0,
+        }
+    }
+
+    /// Forgets what another connection, or an earlier statement, has answered.
+    pub(crate) fn forget(&mut self) {
+        if self.used {
+            self.answers.fill(Answer::default());
+            self.tokens = Vec::new();
+            self.tokens_used = 0;
+            self.used = false;
+        }
+    }
+
+    /// Everything below is of this connection.
+    fn of(&mut self, connection: u32) {
+        if self.connection != connection {
+            self.forget();
+            self.connection = connection;
+        }
+        self.used = true;
+    }
+
+    /// The order of `a` and `b` (`what` 0), or what function `what` says of them.
+    pub(crate) fn answer(&self, connection: u32, what: u32, a: u64, b: u64) -> Option<i32> {
+        let found = self.answers.get(place(a, b, what))?;
+        let same = found.a == a && found.b == b && found.what >> 32 == u64::from(what);
+        let number = i32::try_from(found.what & 0xff).ok()?;
+        (same && number != 0 && self.connection == connection).then(|| number - 2)
+    }
+
+    /// Keeps an answer: -1, 0 or 1.
+    pub(crate) fn keep(&mut self, connection: u32, what: u32, a: u64, b: u64, answer: i32) {
+        self.of(connection);
+        if self.answers.is_empty() {
+            self.answers = vec![Answer::default(); ANSWERS];
+        }
+        let number = u64::from((answer + 2).unsigned_abs() & 0xff);
+        if let Some(at) = self.answers.get_mut(place(a, b, what)) {
+            let what = u64::from(what) << 32 | number;
+            *at = Answer { a, b, what };
+        }
+    }
+
+    /// The token of a value.
+    pub(crate) fn token(&self, connection: u32, fid: u64) -> Option<Token> {
+        if self.tokens_used == 0 || self.connection != connection {
+            return None;
+        }
+        let found = self.tokens.get(self.slot(fid))?;
+        (found.fid == fid).then_some(found.token)
+    }
+
+    /// Keeps a token.
+    pub(crate) fn keep_token(&mut self, connection: u32, fid: u64, token: Token) {
+        self.of(connection);
+        if self.tokens_used.saturating_mul(2) >= self.tokens.len() {
+            self.grow();
+        }
+        let slot = self.slot(fid);
+        if let Some(at) = self.tokens.get_mut(slot) {
+            self.tokens_used += usize::from(at.fid != fid);
+            *at = Tokened { fid, token };
+        }
+    }
+
+    fn grow(&mut self) {
+        let size = self.tokens.len().saturating_mul(2).max(TOKENS_MIN);
+        if size > TOKENS_MAX {
+            self.tokens.fill(Tokened::default());
+            self.tokens_used = 0;
+            return;
+        }
+        let old = std::mem::replace(&mut self.tokens, vec![Tokened::default(); size]);
+        for one in old.iter().filter(|one| one.fid != 0) {
+            let slot = self.slot(one.fid);
+            if let Some(at) = self.tokens.get_mut(slot) {
+                *at = *one;
+            }
+        }
+    }
+
+    /// Where `fid` is, or would be: at least half of the places are empty.
+    fn slot(&self, fid: u64) -> usize {
+        let mask = self.tokens.len().wrapping_sub(1);
+        let mut at = scatter(fid) & mask;
+        while self
+            .tokens
+            .get(at)
+            .is_some_and(|one| one.fid != 0 && one.fid != fid)
+        {
+            at = at.wrapping_add(1) & mask;
+        }
+        at
+    }
+}
+
+/// Spreads identifiers, whose bits are regular, over the places.
+fn scatter(bits: u64) -> usize {
+    let mixed = bits.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    usize::try_from(mixed >> 40).unwrap_or(0)
+}
+
+fn place(a: u64, b: u64, what: u32) -> usize {
+    scatter(a ^ b.rotate_left(29) ^ u64::from(what) << 17) % ANSWERS
+}
