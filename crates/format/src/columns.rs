@@ -9,6 +9,7 @@ pub mod fid;
 pub mod kind;
 pub mod log;
 pub mod manifest;
+pub mod record;
 pub mod redo;
 pub mod tpm;
 

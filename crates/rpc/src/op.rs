@@ -39,6 +39,8 @@ pub enum Op {
     /// Called. A value in clear, `n` bytes of binary form in the data area from `b`, kind `flags`, into the ephemeral `r`. Needs the ticket's
     /// right to declassify. Answers with the FID.
     Classify = 21,
+    /// Posted. As [`Op::Intake`] into the ephemeral `r`. The envelope must stay in the data area until something called later has answered.
+    Accept = 22,
 
     // ---- computing ----
     /// Posted. Function `n` of [`crate::function`] on `a`, `b` (FIDs, or a plain number where the function takes one) into `r`. A third argument
@@ -89,11 +91,13 @@ pub enum Op {
     // ---- the host's log ----
     /// Called. A redo record of `n` bytes in the data area, found in the host's log at position `a`.
     Replay = 80,
-    /// Called. Everything up to position `a` of the host's log was replayed: permanent values may be used.
+    /// Called. Everything up to position `a` of the host's log was replayed, by this ring: permanent values may be used. With
+    /// [`flag::FOLLOWS`] they may be read, and more is to come.
     Replayed = 81,
     /// Called. Makes the store durable up to position `a`; answers with the position that the log may be cut before.
     Checkpoint = 82,
-    /// Called. Answers with the position from which the log has to be replayed; flags bit 0 of the answer's `aux`: replay is needed.
+    /// Called. Answers with the position from which the log has to be replayed. `aux`: bit 0 when replay is needed, bit 1 when the zone
+    /// follows a log that goes on. The ring that asked reads the log to the zone from then on.
     Position = 83,
     /// Called, first on every connection. The host's server is in the life `a`, a random number that it draws whenever its memory is made anew; nothing
     /// of this life is in its log before position `b`. What earlier lives had in memory only may be lost.
@@ -119,10 +123,17 @@ pub enum Op {
     Message = 113,
     /// Called. Status as JSON in the data area: counts, no values. Answers with its length.
     Status = 114,
+    /// Called. Everything that this ring asks from now on is recorded, under the name of `n` bytes in the data area; 0: not any more.
+    Record = 115,
 }
 
 macro_rules! numbered {
     ($($op:ident),* $(,)?) => {
+        // Does not compile while an operation is not in the list.
+        const _: fn(Op) = |op| match op {
+            $(Op::$op => (),)*
+        };
+
         impl Op {
             /// Every operation.
             pub const ALL: &[Self] = &[$(Self::$op),*];
@@ -150,6 +161,7 @@ numbered!(
     Inserted,
     Declassify,
     Classify,
+    Accept,
     Compute,
     Third,
     Test,
@@ -178,6 +190,7 @@ numbered!(
     Attest,
     Message,
     Status,
+    Record,
 );
 
 impl Op {
@@ -194,6 +207,7 @@ impl Op {
             self,
             Self::StatementEnd
                 | Self::Inserted
+                | Self::Accept
                 | Self::Compute
                 | Self::Third
                 | Self::Accumulate
@@ -213,4 +227,6 @@ pub mod flag {
     pub const PAIRS: u16 = 1 << 11;
     /// [`super::Op::Promote`]: the relation is not logged (UNLOGGED, temporary): no redo record.
     pub const UNLOGGED: u16 = 1 << 10;
+    /// [`super::Op::Replayed`]: the host is a replica, whose log goes on.
+    pub const FOLLOWS: u16 = 1 << 11;
 }

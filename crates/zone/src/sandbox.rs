@@ -22,6 +22,9 @@ pub struct Sandbox {
     pub directories: Vec<PathBuf>,
     /// Memory that cannot be locked is an error.
     pub insist_on_locks: bool,
+    /// Other threads of the process are refused the same system calls. Files they can reach as before (Landlock is a thread's own), so none
+    /// should have been started.
+    pub all_threads: bool,
 }
 
 /// What was closed.
@@ -39,9 +42,13 @@ pub struct Closed {
 /// Of the kernel. The process must not serve then.
 pub fn close(sandbox: &Sandbox) -> io::Result<Closed> {
     strongroom_crypto::forbid_core_dumps();
-    let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
+    // Under a limit all later memory would be refused when it is reached, the allocator's too: then values and keys are locked by
+    // themselves, and the rest is not.
+    let unlimited = may_lock_all();
+    let future = if unlimited { libc::MCL_FUTURE } else { 0 };
+    let flags = libc::MCL_CURRENT | future | libc::MCL_ONFAULT;
     // SAFETY: changes no memory's contents.
-    let locked = unsafe { libc::mlockall(flags) } == 0;
+    let locked = unsafe { libc::mlockall(flags) } == 0 && unlimited;
     if sandbox.insist_on_locks && !locked {
         return Err(io::Error::last_os_error());
     }
@@ -50,8 +57,21 @@ pub fn close(sandbox: &Sandbox) -> io::Result<Closed> {
         return Err(io::Error::last_os_error());
     }
     let files = restrict_files(sandbox).map_err(io::Error::other)?;
-    restrict_calls()?;
+    restrict_calls(sandbox.all_threads)?;
     Ok(Closed { files, locked })
+}
+
+/// Whether the process may lock whatever it gets: it is the superuser's, or has no limit.
+fn may_lock_all() -> bool {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: fills the structure.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) } == 0;
+    // SAFETY: asks for a number.
+    let root = unsafe { libc::geteuid() } == 0;
+    root || (known && limit.rlim_cur == libc::RLIM_INFINITY)
 }
 
 fn restrict_files(sandbox: &Sandbox) -> Result<bool, landlock::RulesetError> {
@@ -81,6 +101,7 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_munmap,
     libc::SYS_mprotect,
     libc::SYS_madvise,
+    libc::SYS_mlock,
     libc::SYS_mlock2,
     libc::SYS_munlock,
     libc::SYS_memfd_create,
@@ -131,6 +152,8 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_sched_getaffinity,
     libc::SYS_sigaltstack,
     libc::SYS_rt_sigaction,
+    // a signal's way to the thread that waits for it
+    libc::SYS_pipe2,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_restart_syscall,
@@ -151,7 +174,7 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_rename,
 ];
 
-fn restrict_calls() -> io::Result<()> {
+fn restrict_calls(all_threads: bool) -> io::Result<()> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
     let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let rules = CALLS.iter().map(|call| (*call, Vec::new())).collect();
@@ -159,5 +182,9 @@ fn restrict_calls() -> io::Result<()> {
     let program: BpfProgram = filter
         .and_then(TryInto::try_into)
         .map_err(io::Error::other)?;
-    seccompiler::apply_filter(&program).map_err(io::Error::other)
+    if all_threads {
+        seccompiler::apply_filter_all_threads(&program).map_err(io::Error::other)
+    } else {
+        seccompiler::apply_filter(&program).map_err(io::Error::other)
+    }
 }

@@ -37,10 +37,14 @@ impl Serving {
     /// it in order ends with [`Zone::checkpoint`].
     ///
     /// # Errors
-    /// When the sandbox cannot be closed; of the kernel.
-    pub fn run(mut self, sandbox: Option<&Sandbox>, told: impl FnOnce(Closed)) -> io::Result<Zone> {
+    /// When the sandbox cannot be closed; `told`'s; of the kernel.
+    pub fn run(
+        mut self,
+        sandbox: Option<&Sandbox>,
+        told: impl FnOnce(Closed) -> io::Result<()>,
+    ) -> io::Result<Zone> {
         if let Some(sandbox) = sandbox {
-            told(sandbox::close(sandbox)?);
+            told(sandbox::close(sandbox)?)?;
         }
         self.server.run(&mut self.zone)?;
         Ok(self.zone)

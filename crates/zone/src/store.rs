@@ -141,6 +141,8 @@ pub struct Store {
     rings: Rings,
     chains: recover::Chains,
     recovering: bool,
+    /// The log goes on, and is another's: values are read, and none is given out.
+    following: bool,
     trouble: Option<Error>,
 }
 
@@ -235,7 +237,7 @@ impl Store {
         kind: Kind,
         value: Value<'_>,
     ) -> Result<Fid, Fault> {
-        self.admit()?;
+        self.admit_change()?;
         self.make_room()?;
         self.put_logged(ring, partition, column, kind, value)
     }
@@ -278,6 +280,16 @@ impl Store {
     /// Refuses while the host's log is not replayed (L4).
     fn admit(&self) -> Result<(), Fault> {
         if self.recovering {
+            Err(Fault::Recovering)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Refuses to change anything while that is for the log to do.
+    fn admit_change(&self) -> Result<(), Fault> {
+        self.admit()?;
+        if self.following {
             Err(Fault::Recovering)
         } else {
             Ok(())

@@ -21,12 +21,17 @@ sql_functions! {
 }
 
 /// What a call site remembers: the plain type in the upper, the kind's number in the low byte.
-fn types(call: &Call, confidential: impl Fn(&catalog::Function) -> (Option<Oid>, Oid)) -> (Kind, Oid) {
+fn types(
+    call: &Call,
+    confidential: impl Fn(&catalog::Function) -> (Option<Oid>, Oid),
+) -> (Kind, Oid) {
     let packed = call.remembered(|call| {
         let called = catalog::function(call.function());
         let (confidential, plain) = confidential(&called);
         let kind = confidential.and_then(catalog::kind_of);
-        kind.map_or(0, |kind| (plain.to_u32() as usize) << 8 | usize::from(kind.number()))
+        kind.map_or(0, |kind| {
+            (plain.to_u32() as usize) << 8 | usize::from(kind.number())
+        })
     });
     let kind = u8::try_from(packed & 0xff).ok().and_then(Kind::from_number);
     let plain = u32::try_from(packed >> 8).map(Oid::from);
@@ -40,7 +45,11 @@ fn declassify(call: &mut Call) -> Datum {
     let (kind, plain) = types(call, |called| (called.args.first().copied(), called.result));
     let fid = call.bits(0);
     let bytes = zone::with(|link| link.declassify(kind, fid));
-    if kind == Kind::Text { text(&bytes) } else { received(plain, &bytes) }
+    if kind == Kind::Text {
+        text(&bytes)
+    } else {
+        received(plain, &bytes)
+    }
 }
 
 fn classify(call: &mut Call) -> Datum {
@@ -49,7 +58,11 @@ fn classify(call: &mut Call) -> Datum {
         (Some(called.result), first.unwrap_or(Oid::INVALID))
     });
     let value = call.datum(0);
-    let bytes = if kind == Kind::Text { utf8(value) } else { sent(plain, value) };
+    let bytes = if kind == Kind::Text {
+        utf8(value)
+    } else {
+        sent(plain, value)
+    };
     datum(zone::with(|link| link.classify(kind, &bytes)))
 }
 

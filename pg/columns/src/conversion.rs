@@ -38,7 +38,9 @@ fn misused() -> ! {
 }
 
 fn conversion(call: &mut Call) -> Datum {
-    let Some(data) = call.trigger() else { misused() };
+    let Some(data) = call.trigger() else {
+        misused()
+    };
     // SAFETY: what PostgreSQL passes to a trigger, for as long as the call lasts; the trigger's arguments are C strings.
     unsafe {
         let event = (*data).tg_event;
@@ -102,7 +104,7 @@ unsafe fn same(
         (Some(before), Some(after)) => {
             let place = usize::try_from(at - 1).unwrap_or(0);
             // SAFETY: a row type has as many attributes as its columns' numbers say.
-            let column = unsafe { &(&(*columns).attrs.as_slice(place + 1))[place] };
+            let column = unsafe { &(*columns).attrs.as_slice(place + 1)[place] };
             let (by_value, len) = (column.attbyval, isize::from(column.attlen));
             // SAFETY: both are values of that column.
             unsafe { outside(|| datumIsEqual(before, after, by_value, len)) }

@@ -15,11 +15,13 @@ use pgrx::bgworkers::{
 };
 use pgrx::pg_sys;
 use strongroom_format::layout::{Field, array};
+use strongroom_rpc::op::flag;
 use strongroom_rpc::{AREA_SIZE, Broken, Descriptor, Fault, Op};
 
 use crate::call::guarded;
 use crate::promote::PREFIX;
-use crate::{fault, settings, zone};
+use crate::zone::Link;
+use crate::{fault, settings, shared, zone};
 
 /// The replication slot.
 const SLOT: &CStr = c"strongroom_columns";
@@ -56,7 +58,7 @@ pub(crate) fn register() {
         .set_library("strongroom_columns")
         .enable_shmem_access(None)
         .set_start_time(BgWorkerStartTime::ConsistentState)
-        .set_restart_time(Some(Duration::from_secs(5)))
+        .set_restart_time(Some(Duration::from_secs(1)))
         .load();
 }
 
@@ -135,43 +137,50 @@ impl Follower {
     }
 
     fn step(&mut self) {
-        let (position, needed) = zone::with(|link| {
+        let (position, state) = zone::with(|link| {
             let answer = link.call(Descriptor::of(Op::Position))?;
-            Ok((answer.value, answer.aux & 1 != 0))
+            Ok((answer.value, answer.aux))
         });
         let standby = in_recovery();
+        let recovering = state & 1 != 0;
+        // A zone that followed a primary's log is told when it ends: this server was promoted.
+        let needed = recovering || (!standby && state & 2 != 0);
         if zone::connection() != self.connection {
             self.connection = zone::connection();
+            // Before the end of the log is looked for (L4).
+            shared::flip(self.with(|link| Ok(link.incarnation())));
             self.given = if needed || standby {
                 begin(position)
             } else {
                 0
             };
         }
+        let end = end_of_log(standby);
+        if self.given.max(position) > end {
+            fault::Report::new("55000", "the zone's store is of a later log than this server's")
+                .hint("Restore the zone's store of a time not later than this server's, or let the zone begin a new one.")
+                .raise();
+        }
         if needed || standby {
-            let end = end_of_log(standby);
-            if self.given > end {
-                fault::Report::new("55000", "the zone's store is of a later log than this server's")
-                    .hint("Restore the zone's store of a time not later than this server's, or let the zone begin a new one.")
-                    .raise();
-            }
             self.replay(end);
         }
         if needed {
             let a = self.given;
-            zone::with(|link| {
+            self.with(|link| {
                 link.call(Descriptor {
                     a,
+                    flags: if standby { flag::FOLLOWS } else { 0 },
                     ..Descriptor::of(Op::Replayed)
                 })
             });
         }
         // On a primary the zone has had every value before the log had its record.
-        self.checkpoint(if standby {
-            self.given
-        } else {
-            end_of_log(false)
-        });
+        self.checkpoint(if standby { self.given } else { end });
+    }
+
+    /// Does something with the zone that the log was read to. Another one has not had it.
+    fn with<R>(&self, work: impl FnOnce(&mut Link) -> Result<R, Broken>) -> R {
+        zone::with_same(self.connection, work)
     }
 
     /// Gives the zone every redo record from where it is to `end`.
@@ -217,7 +226,7 @@ impl Follower {
     /// was a record of the zone's that somebody changed, the next one of its chain says that one is missing (L2).
     fn give(&mut self, record: &[u8], a: XLogRecPtr) {
         let taken = record.len() <= AREA_SIZE
-            && zone::with(|link| {
+            && self.with(|link| {
                 let n = link.write(0, record)?;
                 match link.call(Descriptor {
                     n,
@@ -246,7 +255,7 @@ impl Follower {
         {
             return;
         }
-        let answer = zone::with(|link| {
+        let answer = self.with(|link| {
             link.call(Descriptor {
                 a: position,
                 ..Descriptor::of(Op::Checkpoint)

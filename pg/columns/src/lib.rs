@@ -20,12 +20,16 @@ mod fault;
 mod follower;
 mod life;
 mod lifecycle;
+mod mark;
 mod memo;
 mod partition;
 mod promote;
 mod rows;
 mod settings;
+mod shared;
 mod statement;
+mod sweep;
+mod sweeper;
 mod values;
 mod zone;
 
@@ -44,11 +48,13 @@ pub extern "C-unwind" fn _PG_init() {
                 .raise();
         }
         settings::define();
+        shared::install();
         life::install();
         catalog::watch();
         statement::install();
         lifecycle::install();
         ddl::install();
         follower::register();
+        sweeper::register();
     });
 }

@@ -97,7 +97,8 @@ pub(crate) fn tell(host: &mut Host) -> Result<(), Broken> {
             if recovery {
                 0
             } else {
-                pg_sys::GetXLogInsertRecPtr()
+                // What a crash could take must not be passed over when the log is read again.
+                pg_sys::GetFlushRecPtr(std::ptr::null_mut())
             },
         )
     };

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::ffi::c_void;
 
 use pgrx::pg_sys;
-use strongroom_rpc::{Broken, Descriptor, Fault, Op};
+use strongroom_rpc::{Answer, Broken, Descriptor, Fault, Op};
 
 use crate::call::guarded;
 use crate::partition::{self, Storage};
@@ -154,7 +154,6 @@ fn ended(committed: bool) {
             .map(|mut pending| std::mem::take(&mut *pending));
         taken.unwrap_or_default()
     });
-    let told = !pending.is_empty();
     zone::ending(|| {
         // The last one first: a copy may have been copied. A copy that has the partition is never dropped as something that was made,
         // whether or not the zone hears that it goes back.
@@ -163,7 +162,7 @@ fn ended(committed: bool) {
             if let Deed::Rehomed(from, to) = one.deed {
                 copies.push(to);
                 if !committed {
-                    zone::at_end(|link| rehome(link, to, from));
+                    tell(|link| rehome(link, to, from));
                 }
             }
         }
@@ -176,9 +175,6 @@ fn ended(committed: bool) {
                 Deed::Moved(_, to) => partition::forget(to),
                 Deed::Made(_) | Deed::Dropped(_) | Deed::Rehomed(..) => {}
             }
-        }
-        if told {
-            log();
         }
     });
     statement::transaction_ended();
@@ -198,23 +194,19 @@ fn move_partitions() {
         moves
     });
     for (from, to) in moves {
-        zone::with(|link| rehome(link, from, to));
-    }
-    let record = zone::with(told);
-    if !record.is_empty()
-        && let Some(number) = promote::insert(&record)
-    {
-        zone::with(|link| link.post(promote::inserted(number)));
+        let record = zone::with(|link| rehome(link, from, to));
+        if !record.is_empty() {
+            promote::log(&record);
+        }
     }
 }
 
-/// Puts what the zone has just been told into the WAL, so that it knows of it after a restart and standbys follow.
-///
-/// Freeing the values of the sweep 0, which there never is, does nothing but give the record of what the ring has done.
-fn log() {
+/// Has the zone carry something out at a transaction's end, and puts its redo record into the WAL, so that it knows of it after a restart and
+/// standbys follow.
+fn tell(work: impl FnOnce(&mut Link) -> Result<Vec<u8>, Broken>) {
     let mut record = Vec::new();
     zone::at_end(|link| {
-        record = told(link)?;
+        record = work(link)?;
         Ok(())
     });
     if !record.is_empty()
@@ -224,47 +216,43 @@ fn log() {
     }
 }
 
-fn told(link: &mut Link) -> Result<Vec<u8>, Broken> {
-    let answer = match link.call(Descriptor::of(Op::Free)) {
-        Err(Broken::Fault(_)) => return Ok(Vec::new()),
-        answer => answer?,
-    };
-    // The highest bit says that there would be more to free.
-    let length = answer.aux & (u32::MAX >> 1);
-    link.read(0, usize::try_from(length).unwrap_or(usize::MAX))
+/// The redo record behind an answer.
+fn record_of(link: &mut Link, answer: Answer) -> Result<Vec<u8>, Broken> {
+    link.read(0, usize::try_from(answer.aux).unwrap_or(usize::MAX))
 }
 
 fn drop_partition(storage: Storage) {
     partition::forget(storage);
-    zone::at_end(|link| {
+    tell(|link| {
         let a = match partition::existing(link, storage) {
-            Ok(partition) => partition,
-            Err(Broken::Fault(_)) => return Ok(()),
+            Ok(answer) => answer.value,
+            // What has no partition has no values.
+            Err(Broken::Fault(_)) => return Ok(Vec::new()),
             Err(broken) => return Err(broken),
         };
-        link.call(Descriptor {
+        let answer = link.call(Descriptor {
             a,
             ..Descriptor::of(Op::Drop)
-        })
-        .map(drop)
+        })?;
+        record_of(link, answer)
     });
 }
 
 /// Gives the partition of one storage the name of another. A storage without a partition has nothing to give.
-fn rehome(link: &mut Link, from: Storage, to: Storage) -> Result<(), Broken> {
+fn rehome(link: &mut Link, from: Storage, to: Storage) -> Result<Vec<u8>, Broken> {
     partition::forget(from);
     partition::forget(to);
     let a = match partition::existing(link, from) {
-        Ok(partition) => partition,
-        Err(Broken::Fault(Fault::PartitionUnknown)) => return Ok(()),
+        Ok(answer) => answer.value,
+        Err(Broken::Fault(Fault::PartitionUnknown)) => return Ok(Vec::new()),
         Err(broken) => return Err(broken),
     };
     link.write(0, &partition::relation_record(to, 0))?;
-    link.call(Descriptor {
+    let answer = link.call(Descriptor {
         a,
         ..Descriptor::of(Op::Rehome)
-    })
-    .map(drop)
+    })?;
+    record_of(link, answer)
 }
 
 extern "C-unwind" fn subtransaction(
@@ -328,6 +316,5 @@ fn undo(level: i32) {
                 Deed::Dropped(_) | Deed::Rehomed(..) => {}
             }
         }
-        log();
     });
 }

@@ -11,11 +11,9 @@ use std::rc::Rc;
 use pg_sys::Datum;
 use pgrx::pg_sys;
 use strongroom_format::columns::Kind;
-use strongroom_rpc::Broken;
-use strongroom_rpc::Descriptor;
-use strongroom_rpc::Op;
 use strongroom_rpc::layout::{column_layout, relation_layout};
 use strongroom_rpc::op::flag;
+use strongroom_rpc::{Answer, Broken, Descriptor, Op};
 
 use crate::zone::Link;
 use crate::{catalog, lifecycle, zone};
@@ -179,10 +177,10 @@ fn find(link: &mut Link, at: Storage, table: &Table, flags: u16) -> Result<u64, 
     Ok(answer.value)
 }
 
-/// The partition of a storage, if it has one.
-pub(crate) fn existing(link: &mut Link, at: Storage) -> Result<u64, Broken> {
+/// The partition of a storage, if it has one, as the zone answers: its number, and how many values it has.
+pub(crate) fn existing(link: &mut Link, at: Storage) -> Result<Answer, Broken> {
     link.write(0, &relation_record(at, 0))?;
-    Ok(link.call(Descriptor::of(Op::Partition))?.value)
+    link.call(Descriptor::of(Op::Partition))
 }
 
 /// A relation as the zone's records have it.

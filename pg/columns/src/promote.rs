@@ -12,10 +12,11 @@ use strongroom_format::columns::redo::RedoHead;
 use strongroom_rpc::Broken;
 use strongroom_rpc::layout::promote_layout;
 use strongroom_rpc::op::flag;
-use strongroom_rpc::{Descriptor, Fault, Op};
+use strongroom_rpc::{Descriptor, Op};
 
 use crate::call::{bits, datum, outside};
 use crate::partition::{self, Column, put};
+use crate::shared;
 use crate::zone::{self, Link};
 
 /// What the messages in the WAL are known by.
@@ -157,14 +158,19 @@ fn call(
     )
 }
 
-/// Puts a redo record into the WAL; its number. `None` when it is not one.
+/// Puts a redo record into the WAL; its number. `None` when it is not one, or the zone that sealed it is not the one any more that the
+/// WAL is read to (L4).
 pub(crate) fn insert(record: &[u8]) -> Option<u64> {
     let head = RedoHead::parse(record)?;
-    // SAFETY: copies the bytes into the WAL's buffers; not transactional, so that it stands for aborted work too.
-    unsafe {
-        outside(|| LogLogicalMessage(PREFIX.as_ptr(), record.as_ptr().cast(), record.len(), false));
-    }
-    Some(head.number)
+    let done = shared::insert(head.incarnation, || {
+        // SAFETY: copies the bytes into the WAL's buffers; not transactional, so that it stands for aborted work too.
+        unsafe {
+            outside(|| {
+                LogLogicalMessage(PREFIX.as_ptr(), record.as_ptr().cast(), record.len(), false)
+            });
+        }
+    });
+    done.then_some(head.number)
 }
 
 /// The message that a redo record has been inserted.
@@ -175,17 +181,13 @@ pub(crate) fn inserted(number: u64) -> Descriptor {
     }
 }
 
-/// Puts a redo record into the WAL, and tells the zone.
-fn log(record: &[u8]) {
-    let Some(number) = insert(record) else {
-        crate::fault::fault(Fault::BadRecord);
-    };
-    zone::with(|link| {
-        link.post(inserted(number))?;
-        // The zone that gave the identifiers still lives now that the record is in the log. One that is started later reads the log
-        // to an end behind it; one that was started before might not have, and then the heap must not get them.
-        link.call(Descriptor::of(Op::Sync)).map(drop)
-    });
+/// Puts a redo record into the WAL, and tells the zone. A zone that is started later reads the WAL to an end behind the record; when one
+/// was started before, the record is refused and the heap does not get what it names.
+pub(crate) fn log(record: &[u8]) {
+    match insert(record) {
+        Some(number) => zone::with(|link| link.post(inserted(number))),
+        None => zone::with(|_| Err(Broken::Lost)),
+    }
 }
 
 /// Puts the permanent identifiers into a row.

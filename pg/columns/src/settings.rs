@@ -3,7 +3,7 @@
 //! Must not: hold a secret that the server should not have. The group's number is the server's own.
 
 use std::cell::Cell;
-use std::ffi::{CStr, CString, OsStr, c_char};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -16,10 +16,21 @@ struct Text(Cell<*mut c_char>);
 unsafe impl Sync for Text {}
 
 static ZONE: Text = Text(Cell::new(std::ptr::null_mut()));
+/// Milliseconds after each MiB that a sweep has read.
+static SWEEP_DELAY: Number = Number(Cell::new(2));
+/// Seconds between two rounds of the worker that sweeps.
+static SWEEP_INTERVAL: Number = Number(Cell::new(3600));
+static RECORD: Text = Text(Cell::new(std::ptr::null_mut()));
 static GROUP: Text = Text(Cell::new(std::ptr::null_mut()));
 
+/// Where PostgreSQL keeps a number.
+struct Number(Cell<c_int>);
+
+// SAFETY: a backend has one thread.
+unsafe impl Sync for Number {}
+
 impl Text {
-    fn value(&self) -> Option<&CStr> {
+    fn value<'a>(&self) -> Option<&'a CStr> {
         let pointer = self.0.get();
         // SAFETY: PostgreSQL keeps a string there, or nothing; it does not change it while this runs.
         (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
@@ -34,6 +45,28 @@ pub(crate) fn define() {
         &ZONE,
         pg_sys::GUC_SUPERUSER_ONLY,
     );
+    number(
+        c"strongroom.sweep_delay",
+        c"Milliseconds that a sweep of confidential values pauses after each MiB it has read.",
+        &SWEEP_DELAY,
+        (1000, pg_sys::GUC_UNIT_MS, pg_sys::GucContext::PGC_USERSET),
+    );
+    number(
+        c"strongroom.sweep_interval",
+        c"Time between two rounds of the worker that sweeps confidential values; 0 turns it off.",
+        &SWEEP_INTERVAL,
+        (
+            86_400 * 7,
+            pg_sys::GUC_UNIT_S,
+            pg_sys::GucContext::PGC_SIGHUP,
+        ),
+    );
+    text(
+        c"strongroom.record",
+        c"Name of a record that the zone is to make of what this session asks it; empty for none.",
+        &RECORD,
+        pg_sys::GUC_SUPERUSER_ONLY,
+    );
     // A custom setting reaches parallel workers with all others; nothing else of a library does.
     text(
         c"strongroom.group",
@@ -44,6 +77,32 @@ pub(crate) fn define() {
             | pg_sys::GUC_NOT_IN_SAMPLE
             | pg_sys::GUC_DISALLOW_IN_FILE,
     );
+}
+
+fn number(
+    name: &CStr,
+    purpose: &CStr,
+    at: &'static Number,
+    (most, unit, context): (c_int, u32, pg_sys::GucContext::Type),
+) {
+    let flags = i32::try_from(unit).unwrap_or_default();
+    // SAFETY: the strings are copied or live for ever; the place is static.
+    unsafe {
+        pg_sys::DefineCustomIntVariable(
+            name.as_ptr(),
+            purpose.as_ptr(),
+            std::ptr::null(),
+            at.0.as_ptr(),
+            at.0.get(),
+            0,
+            most,
+            context,
+            flags,
+            None,
+            None,
+            None,
+        );
+    }
 }
 
 fn text(name: &CStr, purpose: &CStr, at: &'static Text, flags: u32) {
@@ -69,6 +128,22 @@ fn text(name: &CStr, purpose: &CStr, at: &'static Text, flags: u32) {
 pub(crate) fn zone() -> Option<PathBuf> {
     let path = ZONE.value()?.to_bytes();
     (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
+}
+
+/// Milliseconds that a sweep pauses after each MiB.
+pub(crate) fn sweep_delay() -> c_int {
+    SWEEP_DELAY.0.get()
+}
+
+/// Seconds between two rounds of sweeps; 0 for none.
+pub(crate) fn sweep_interval() -> c_int {
+    SWEEP_INTERVAL.0.get()
+}
+
+/// Name of the record that is to be made; empty for none.
+pub(crate) fn record() -> &'static [u8] {
+    // PostgreSQL changes it between statements and on its way through one's own `SET`, where nothing is held.
+    RECORD.value().map_or(&[], CStr::to_bytes)
 }
 
 /// The parallel group that this process belongs to: arena and secret of its leader.

@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_int, c_void};
 use pgrx::pg_sys;
 
 use crate::call::{guarded, outside};
-use crate::{ahead, lifecycle, zone};
+use crate::{ahead, lifecycle, shared, zone};
 
 thread_local! {
     /// Depth of executor runs and utility commands.
@@ -86,6 +86,7 @@ pub(crate) fn end_if_over() {
         ahead::forget_answers();
         zone::end_statement();
         zone::forget_loss();
+        shared::idle();
     }
 }
 
@@ -94,6 +95,7 @@ struct Level(&'static std::thread::LocalKey<Cell<u32>>);
 
 impl Level {
     fn enter(of: &'static std::thread::LocalKey<Cell<u32>>) -> Self {
+        shared::busy();
         of.set(of.get() + 1);
         Self(of)
     }
@@ -199,6 +201,7 @@ fn stay_alive(context: pg_sys::MemoryContext) {
         });
         pg_sys::MemoryContextRegisterResetCallback(context, callback);
     }
+    shared::busy();
     ALIVE.set(ALIVE.get() + 1);
 }
 

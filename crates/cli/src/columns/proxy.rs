@@ -69,7 +69,7 @@ pub(super) struct ProxyArgs {
     #[arg(long, value_name = "NUMBER")]
     comparison_budget: Option<u64>,
     /// Let connections take values out of protection into the server, and plain values of the server into it
-    /// (`strongroom_columns.declassify`, `classify`): for all columns of the key
+    /// (the SQL functions declassify and classify): for all columns of the key
     #[arg(long)]
     declassify: bool,
     /// What is done with a constant beside a confidential value that the server expects in clear

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use clap::Args;
 use strongroom_format::code;
 use strongroom_format::columns::tpm::PCRS;
-use strongroom_keyring::SourceContext;
+use strongroom_keyring::{KeySource, SourceContext};
 use strongroom_zone::engine::Zone;
 use strongroom_zone::sandbox::{Closed, Sandbox};
 use strongroom_zone::serve::Serving;
@@ -62,6 +62,9 @@ pub(super) struct ZoneArgs {
     /// Refuse to serve from memory that cannot be locked
     #[arg(long)]
     insist_on_locks: bool,
+    /// Key of the records that superusers may have made of a session's operations (strongroom.record); none unless given
+    #[arg(long, value_name = "FILE")]
+    record_key_file: Option<PathBuf>,
     #[command(flatten)]
     key: KeyOptions,
 }
@@ -86,14 +89,13 @@ impl ZoneArgs {
         // Before a store is made: a new one that found no anchor would look like one that was put back.
         let anchor = self.anchor(tpm.as_ref())?;
         let store = self.store(context, anchor)?;
-        let mut zone = Zone::new(store, ColumnKeys::default(), attester, users);
+        let zone = Zone::new(store, ColumnKeys::default(), attester, users);
+        let mut zone = self.recording(zone, context)?;
         zone.tell_trouble(|error| warn(error.code(), error.detail()));
         let about = |error: std::io::Error| Failure::io(&self.socket, &error);
         // Who may connect is decided by user id.
         let serving = Serving::bind(zone, &self.socket, 0o666).map_err(about)?;
         let stopper = serving.stopper();
-        ctrlc::set_handler(move || stopper.stop())
-            .map_err(|error| Failure::new(&code::BUG, error.to_string()))?;
         if matches!(self.attest, AttestChoice::Process) {
             note(
                 "attestation by the process itself: it proves nothing, and clients must be told to accept it",
@@ -103,18 +105,35 @@ impl ZoneArgs {
         let sandbox = Sandbox {
             directories: self.directories(),
             insist_on_locks: self.insist_on_locks,
+            all_threads: true,
         };
-        let mut zone = serving.run(Some(&sandbox), tell_closed).map_err(about)?;
+        let closed = move |closed| {
+            tell_closed(closed);
+            // Its thread begins inside the sandbox.
+            ctrlc::set_handler(move || stopper.stop()).map_err(std::io::Error::other)
+        };
+        let mut zone = serving.run(Some(&sandbox), closed).map_err(about)?;
         zone.checkpoint()?;
         note("stopped");
         Ok(())
     }
 
     fn allowed(&self) -> Result<Vec<u32>, Failure> {
-        if self.users.is_empty() {
-            return Ok(vec![rustix::process::getuid().as_raw()]);
-        }
-        self.users.iter().map(|name| user_id(name)).collect()
+        allowed(&self.users)
+    }
+
+    fn recording(&self, zone: Zone, context: &Context) -> Result<Zone, Failure> {
+        let Some(file) = &self.record_key_file else {
+            return Ok(zone);
+        };
+        let opener = KeySource::File(file.clone()).opener(&SourceContext {
+            keyring: context.keyring.clone(),
+            creating: false,
+            prompt: String::new(),
+        })?;
+        let directory = self.state.join("records");
+        std::fs::create_dir_all(&directory).map_err(|error| Failure::io(&directory, &error))?;
+        Ok(zone.recording(directory, opener))
     }
 
     /// Opened when something needs it: the sandbox lets nothing be opened later.
@@ -159,7 +178,7 @@ impl ZoneArgs {
     fn anchor_file(&self) -> PathBuf {
         match &self.anchor {
             Some(AnchorChoice::File(path)) => path.clone(),
-            _ => self.state.join("anchor"),
+            _ => self.state.join(store::ANCHOR_NAME),
         }
     }
 
@@ -198,6 +217,14 @@ impl ZoneArgs {
         };
         Ok(store::open(&self.state, &opener, anchor, options)?)
     }
+}
+
+/// The numbers of these users; without any, this process's own.
+pub(super) fn allowed(users: &[String]) -> Result<Vec<u32>, Failure> {
+    if users.is_empty() {
+        return Ok(vec![rustix::process::getuid().as_raw()]);
+    }
+    users.iter().map(|name| user_id(name)).collect()
 }
 
 /// Tells what the kernel would not close.

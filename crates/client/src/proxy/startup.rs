@@ -58,20 +58,22 @@ pub(crate) fn begin(
     let Some(ready) = authenticate(&mut client, &mut server, &mut settings)? else {
         return Ok(None);
     };
-    let Some(catalog) = read_catalog(&mut server)? else {
+    let Some(mut catalog) = read_catalog(&mut server)? else {
         let refusal = Refusal::postgres(
             "58000",
             "the proxy cannot read which columns are confidential".to_owned(),
         );
         return refuse(&mut client, &refusal);
     };
-    if let Some(column) = catalog.denied(&shared.pinned) {
+    if let Err(column) = catalog.pin(&shared.pinned) {
         return refuse(&mut client, &Refusal::denied(column));
     }
     // A database without the extension is served as it is.
     let terms = shared.terms.as_ref().filter(|_| catalog.is_confidential());
     if let Some(terms) = terms
-        && let Err(refusal) = release::open(&mut server, &shared.keys, terms)?
+        && let Err(refusal) = release::open(&shared.keys, terms, |function, bytes| {
+            release::ask(&mut server, function, bytes)
+        })?
     {
         return refuse(&mut client, &refusal);
     }

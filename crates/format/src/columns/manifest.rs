@@ -17,6 +17,8 @@ pub const MANIFEST_MAGIC: [u8; 8] = *b"SRZMANIF";
 pub const MANIFEST_VERSION: u16 = 1;
 /// Extents that are reserved ahead of the last one in use, in each partition.
 pub const EXTENT_RESERVE: u32 = 64;
+/// Extents that a store which was restored on purpose leaves out, in each partition.
+pub const RESTORE_STRIDE: u32 = 65_536;
 
 layout! {
     /// Layout of a manifest's head; LENGTH sealed bytes follow.
@@ -577,9 +579,8 @@ impl<'a> KeptKey<'a> {
     /// Reads it, and what follows.
     #[must_use]
     pub fn parse(rest: &'a [u8]) -> Option<(Self, &'a [u8])> {
-        let (entry, rest) = rest.split_at_checked(kept_key_layout::SIZE)?;
-        let (id, key) = entry.split_first_chunk()?;
-        let key = key.try_into().ok()?;
+        let (id, rest) = rest.split_first_chunk()?;
+        let (key, rest) = rest.split_first_chunk()?;
         Some((Self { id: *id, key }, rest))
     }
 }

@@ -3,6 +3,7 @@
 //! Must not: do anything that is not the store's.
 
 use strongroom_format::columns::Fid;
+use strongroom_rpc::op::flag;
 use strongroom_rpc::{Answer, Area, Descriptor, Fault, Op};
 
 use super::{Zone, copy_bytes, copy_words, len_of, offset_of};
@@ -28,11 +29,19 @@ impl Zone {
         Ok(())
     }
 
-    /// [`Op::Position`].
-    pub(super) fn position(&self) -> Result<Answer, Fault> {
+    /// [`Op::Position`]. Who asks while there is a log to be read is who reads it, from there: nobody else's records are taken.
+    pub(super) fn position(&mut self, ring: u16) -> Result<Answer, Fault> {
         let store = &self.ground.store;
+        let state = u32::from(store.is_recovering()) | u32::from(store.is_following()) << 1;
+        if state != 0
+            && self
+                .reader
+                .is_none_or(|reader| self.ground.rings.get(reader).is_err())
+        {
+            self.reader = Some(ring);
+        }
         Ok(Answer {
-            aux: u32::from(store.is_recovering()),
+            aux: state,
             ..Answer::of(store.position())
         })
     }
@@ -53,29 +62,50 @@ impl Zone {
     /// [`Op::Replay`], [`Op::Replayed`], [`Op::Checkpoint`].
     pub(super) fn log(
         &mut self,
+        ring: u16,
         op: Op,
         descriptor: &Descriptor,
         area: &Area,
     ) -> Result<u64, Fault> {
+        let reads = self.reader == Some(ring);
         let store = &mut self.ground.store;
+        let position = descriptor.a;
+        // A host that was started anew, or never was told that the zone was, has read nothing to this incarnation.
+        if store.is_recovering() && !reads {
+            return Err(Fault::Recovering);
+        }
         match op {
             Op::Replay => {
+                let open = store.is_recovering() || store.is_following();
+                if !open || !reads {
+                    return Err(Fault::BadRequest);
+                }
                 copy_bytes(area, descriptor, len_of(descriptor)?, &mut self.hands.bytes)?;
-                store.recover(&self.hands.bytes, descriptor.a)?;
-                Ok(0)
+                store.recover(&self.hands.bytes, position)?;
+                return Ok(0);
             }
-            Op::Replayed => {
+            _ if position < store.position() => return Err(Fault::BadRequest),
+            Op::Replayed if descriptor.flags & flag::FOLLOWS != 0 => {
                 if store.is_recovering() {
-                    let done = store.recovered(descriptor.a);
+                    let done = store.follow(position);
                     done.map_err(|error| store.report(error))?;
                 }
-                Ok(store.position())
             }
+            Op::Replayed => {
+                if store.is_recovering() || store.is_following() {
+                    let done = store.recovered(position);
+                    done.map_err(|error| store.report(error))?;
+                    self.reader = None;
+                }
+            }
+            // Its blocks are what the records up to its position have made, and no more of them is known yet.
+            _ if store.is_recovering() => return Err(Fault::Recovering),
             _ => {
-                let done = store.checkpoint(descriptor.a);
-                done.map_err(|error| store.report(error))
+                let done = store.checkpoint(position);
+                done.map_err(|error| store.report(error))?;
             }
         }
+        Ok(store.position())
     }
 
     /// [`Op::MarkBegin`], [`Op::Mark`], [`Op::Sweep`], [`Op::Free`].

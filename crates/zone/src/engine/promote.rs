@@ -15,7 +15,7 @@ use strongroom_rpc::{Answer, Area, Descriptor, Fault};
 use super::batch::Batch;
 use super::{Zone, copy_bytes, len_of, offset_of};
 use crate::policy;
-use crate::store::{Promotion, Source};
+use crate::store::{Promotion, Record, Source};
 
 /// One value to be promoted, as it stands in the data area.
 struct Wanted {
@@ -52,9 +52,44 @@ impl Zone {
         let wanted: Option<Vec<Wanted>> =
             records.iter().map(|record| Wanted::parse(record)).collect();
         let wanted = wanted.ok_or(Fault::BadRequest)?;
+        // A value of a statement only.
+        if wanted.iter().any(|one| one.kind == Kind::Interval) {
+            return Err(Fault::KindMismatch);
+        }
+        let mut bound = Vec::new();
+        let promoted = self.promote_wanted(ring, partition, descriptor, &wanted, &mut bound);
+        if promoted.is_err() {
+            for column in bound {
+                self.ground.store.unbind(partition, column);
+            }
+        }
+        let (record, fids) = promoted?;
+        let offset = offset_of(descriptor)?;
+        let (records, _) = self.hands.bytes.as_chunks_mut::<{ promote_layout::SIZE }>();
+        for (record, fid) in records.iter_mut().zip(&fids) {
+            set(record, promote_layout::FID, &fid.bits().to_le_bytes())?;
+        }
+        if let Some(record) = &record {
+            self.hands.bytes.extend_from_slice(&record.bytes);
+        }
+        // A record that does not fit is one that nobody inserts: its values are orphans, and the batch has to be smaller.
+        area.write(offset, &self.hands.bytes)
+            .ok_or(Fault::StringTooLong)?;
+        Ok(record.map_or(0, |record| record.bytes.len() as u64))
+    }
+
+    /// Promotes what was read from the data area. Columns that it binds are in `bound`, whatever comes of it.
+    fn promote_wanted(
+        &mut self,
+        ring: u16,
+        partition: u16,
+        descriptor: &Descriptor,
+        wanted: &[Wanted],
+        bound: &mut Vec<u16>,
+    ) -> Result<(Option<Record>, Vec<Fid>), Fault> {
         let mut values = Batch::new(wanted.len());
-        for one in &wanted {
-            self.collect(ring, partition, one, &mut values)?;
+        for one in wanted {
+            self.collect(ring, partition, one, &mut values, bound)?;
         }
         let mut items = Vec::with_capacity(wanted.len());
         for (at, one) in wanted.iter().enumerate() {
@@ -76,19 +111,7 @@ impl Zone {
             .ground
             .store
             .promote(chain, partition, &items, logged, &mut fids)?;
-        drop(items);
-        let offset = offset_of(descriptor)?;
-        let (records, _) = self.hands.bytes.as_chunks_mut::<{ promote_layout::SIZE }>();
-        for (record, fid) in records.iter_mut().zip(&fids) {
-            set(record, promote_layout::FID, &fid.bits().to_le_bytes())?;
-        }
-        if let Some(record) = &record {
-            self.hands.bytes.extend_from_slice(&record.bytes);
-        }
-        // A record that does not fit is one that nobody inserts: its values are orphans, and the batch has to be smaller.
-        area.write(offset, &self.hands.bytes)
-            .ok_or(Fault::StringTooLong)?;
-        Ok(record.map_or(0, |record| record.bytes.len() as u64))
+        Ok((record, fids))
     }
 
     /// Checks one value and copies it, and binds its column if it is the column's first.
@@ -98,16 +121,13 @@ impl Zone {
         partition: u16,
         one: &Wanted,
         values: &mut Batch,
+        made: &mut Vec<u16>,
     ) -> Result<(), Fault> {
         let [each, ..] = &mut self.hands.args;
         let loaded = self.ground.load_of(ring, one.fid, one.kind, each)?;
         values.push(each.value());
         if loaded.place == Some((partition, one.column)) {
             return Ok(());
-        }
-        if one.kind == Kind::Interval {
-            // No column is of this kind.
-            return Err(Fault::KindMismatch);
         }
         let bound = self.ground.store.binding(partition, one.column);
         let state = self.ground.rings.get(ring)?;
@@ -117,6 +137,7 @@ impl Zone {
         if bound.is_none() {
             let secret = self.keys.key(&to.key).ok_or(Fault::NoColumnKey)?;
             self.ground.store.bind(partition, one.column, to, secret)?;
+            made.push(one.column);
         }
         Ok(())
     }

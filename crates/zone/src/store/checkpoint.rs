@@ -69,7 +69,7 @@ impl Store {
 
     /// Blocks of earlier incarnations in which nothing is left go altogether. Not while a log is replayed: it may yet bring values.
     fn bury(&mut self) {
-        if self.recovering {
+        if self.recovering || self.following {
             return;
         }
         let had = |block: &super::partition::Block| block.frame.is_some() || block.disk.is_some();

@@ -53,12 +53,9 @@ impl Store {
         to: Binding,
         key: &SecretKey,
     ) -> Result<(), Fault> {
-        self.admit()?;
+        self.admit_change()?;
         let partition = self.partition_mut(number).ok_or(Fault::PartitionUnknown)?;
-        let has_values = partition.numbers().any(|extent| {
-            let extent = partition.extent(extent);
-            extent.is_some_and(|extent| extent.column == column)
-        });
+        let has_values = partition.has_column(column);
         match partition.column_keys.entry(column) {
             Place::Occupied(known)
                 if known.get().id == to.key && known.get().lineage == to.lineage =>
@@ -81,6 +78,15 @@ impl Store {
             partition.column_keys.remove(&column);
         }
         kept
+    }
+
+    /// Takes back the binding of a column that has got no value.
+    pub fn unbind(&mut self, number: u16, column: u16) {
+        if let Some(partition) = self.partition_mut(number)
+            && !partition.has_column(column)
+        {
+            partition.column_keys.remove(&column);
+        }
     }
 
     /// Keeps the key of a bound column, durably. Does nothing for a key that is kept already, or that no column is bound to.
@@ -113,7 +119,7 @@ impl Store {
 
     /// Forgets keys that no column is bound to. Not while a log is replayed: it may yet bring the column.
     pub(super) fn forget_keys(&mut self) {
-        if self.recovering {
+        if self.recovering || self.following {
             return;
         }
         let ids: Vec<[u8; 16]> = self.kept.keys().copied().collect();
@@ -153,8 +159,8 @@ impl Store {
         Some(Ok(rest))
     }
 
-    /// Says in the ring's next record what a column is bound to, unless the log has it already: another ring's record of the column's
-    /// values may get into the log first.
+    /// Says in the ring's next record what a column is bound to, unless a manifest has it: that another record is in the log is the
+    /// host's word only, and a host that leaves it out could bind the column to its own key.
     pub(super) fn log_binding(
         &mut self,
         ring: u32,
@@ -184,7 +190,7 @@ impl Store {
         )
     }
 
-    /// A record with these bindings is in the host's log.
+    /// A record with these bindings is in the host's log, the host says.
     pub(super) fn bound_for_good(&mut self, bound: &[(u16, u16)]) {
         for (number, column) in bound {
             let partition = self.partition_mut(*number);

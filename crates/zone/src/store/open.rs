@@ -8,10 +8,10 @@ use std::path::Path;
 
 use strongroom_crypto::random16;
 use strongroom_format::code;
-use strongroom_format::columns::fid::PARTITIONS;
+use strongroom_format::columns::fid::{EXTENTS, PARTITIONS};
 use strongroom_format::columns::manifest::{
     BlockEntry, ChainEntry, ExtentEntry, ManifestBody, ManifestHead, PartitionEntry,
-    QuarantineEntry, manifest_layout,
+    QuarantineEntry, RESTORE_STRIDE, manifest_layout,
 };
 use strongroom_format::header::ObjectKind;
 use strongroom_keyring::{Error, NewObject, Object, Opener, durable};
@@ -98,7 +98,8 @@ impl Store {
         let stands = store.anchor.read()?;
         match found {
             Some(file) => store.load(&file, stands, options)?,
-            None if stands == 0 || options.accept_restored => {}
+            None if stands == 0 => {}
+            None if options.accept_restored => store.skip_extents(),
             None => return Err(Error::new(&code::STORE_OLD, "there is no manifest")),
         }
         store.counter = stands;
@@ -154,6 +155,7 @@ impl Store {
             rings: Rings::default(),
             chains: Chains::default(),
             recovering: true,
+            following: false,
             trouble: None,
         })
     }
@@ -174,7 +176,23 @@ impl Store {
             return Err(Error::new(&code::STORE_OLD, what));
         }
         self.load_body(body.as_slice())
-            .ok_or_else(|| damaged("its body"))?
+            .ok_or_else(|| damaged("its body"))??;
+        if !fresh {
+            self.skip_extents();
+        }
+        Ok(())
+    }
+
+    /// What the lost history of a restored store has given out must not name other values now (F1): goes on far behind it.
+    fn skip_extents(&mut self) {
+        let behind = |extent: u32| extent.saturating_add(RESTORE_STRIDE).min(EXTENTS);
+        self.floor = behind(self.floor);
+        for partition in self.partitions.iter_mut().flatten() {
+            partition.next_extent = behind(partition.next_extent);
+        }
+        for dropped in self.dropped.values_mut() {
+            dropped.next_extent = behind(dropped.next_extent);
+        }
     }
 
     /// `None` for a body that is not canonical, which no sealed one is.

@@ -193,6 +193,12 @@ impl Partition {
         true
     }
 
+    /// Whether a column has, or had, values.
+    pub(super) fn has_column(&self, column: u16) -> bool {
+        let mut extents = self.extents.iter().flatten();
+        extents.any(|extent| extent.column == column)
+    }
+
     /// Values in it, garbage included.
     pub(super) fn values(&self) -> u64 {
         let extents = self.extents.iter().flatten();

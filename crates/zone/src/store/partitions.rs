@@ -64,7 +64,7 @@ impl Store {
     /// # Errors
     /// [`Fault::PartitionsExhausted`], [`Fault::OutOfMemory`], [`Fault::Recovering`].
     pub fn open_partition(&mut self, ring: Option<u32>, relation: Relation) -> Result<u16, Fault> {
-        self.admit()?;
+        self.admit_change()?;
         if let Some(number) = self.partition_of(relation) {
             return Ok(number);
         }
@@ -88,7 +88,7 @@ impl Store {
     /// # Errors
     /// [`Fault::PartitionUnknown`], [`Fault::Recovering`], [`Fault::OutOfMemory`].
     pub fn drop_partition(&mut self, ring: Option<u32>, number: u16) -> Result<(), Fault> {
-        self.admit()?;
+        self.admit_change()?;
         let partition = self.partition(number).ok_or(Fault::PartitionUnknown)?;
         let change = PartitionChange {
             partition: number,
@@ -120,7 +120,7 @@ impl Store {
         number: u16,
         relation: Relation,
     ) -> Result<(), Fault> {
-        self.admit()?;
+        self.admit_change()?;
         let partition = self.partition(number).ok_or(Fault::PartitionUnknown)?;
         match self.partition_of(relation) {
             Some(other) if other == number => return Ok(()),

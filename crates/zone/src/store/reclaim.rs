@@ -87,6 +87,7 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn delete(&mut self, ring: Option<u32>, fid: Fid) -> Result<(), Fault> {
+        self.admit_change()?;
         self.make_room()?;
         self.get(fid)?;
         if let Some(ring) = ring {
@@ -103,7 +104,7 @@ impl Store {
     /// # Errors
     /// [`Fault::PartitionUnknown`], [`Fault::Recovering`].
     pub fn mark_begin(&mut self, ring: Option<u32>, partition: u16) -> Result<u64, Fault> {
-        self.admit()?;
+        self.admit_change()?;
         let number = self.sweep + 1;
         let found = self.partition_mut(partition);
         let found = found.ok_or(Fault::PartitionUnknown)?;
@@ -152,7 +153,7 @@ impl Store {
     /// [`Fault::BadRequest`] when the ring has not begun marking there, or another has since; as [`Store::get`], for reading: the sweep
     /// goes on with the next call.
     pub fn sweep(&mut self, ring: Option<u32>, partition: u16, limit: u64) -> Result<Swept, Fault> {
-        self.admit()?;
+        self.admit_change()?;
         let mut found = 0;
         for _ in 0..STEP_BLOCKS {
             match self.sweep_step(ring, partition)? {
@@ -178,7 +179,7 @@ impl Store {
         upto: u64,
         limit: usize,
     ) -> Result<u64, Fault> {
-        self.admit()?;
+        self.admit_change()?;
         let swept = self.partition(partition).map(|partition| partition.swept);
         let swept = swept.ok_or(Fault::PartitionUnknown)?;
         let of = u64::from(partition) << 48..(u64::from(partition) + 1) << 48;

@@ -72,6 +72,12 @@ impl Store {
         self.recovering
     }
 
+    /// Whether values may be read while the log goes on.
+    #[must_use]
+    pub fn is_following(&self) -> bool {
+        self.following
+    }
+
     /// Recover: carries out a redo record that was found in the host's log at `position`. Records come in the log's order; one that the
     /// store has already changes nothing.
     ///
@@ -79,9 +85,28 @@ impl Store {
     /// [`Fault::BadRecord`], [`Fault::LogGap`]; those of reading and writing blocks. The store stays as it is, or has part of the
     /// record: it may be given again.
     pub fn recover(&mut self, record: &[u8], position: u64) -> Result<(), Fault> {
+        if !self.recovering && !self.following {
+            // A record that was sealed once and never inserted must not be carried out later.
+            return Err(Fault::BadRequest);
+        }
         self.make_room()?;
         self.replay(record, position)
             .map_err(|error| self.report(error))
+    }
+
+    /// The log of the host, a replica, was replayed up to `position` and goes on: values may be read, and records be given on.
+    ///
+    /// # Errors
+    /// Those of [`Store::checkpoint`]; the store is recovering still.
+    pub fn follow(&mut self, position: u64) -> Result<(), Error> {
+        self.following = true;
+        self.recovering = false;
+        let done = self.checkpoint(position);
+        if done.is_err() {
+            self.recovering = true;
+            self.following = false;
+        }
+        done.map(drop)
     }
 
     /// The host's log was replayed up to `position`, its end: values may be used. The host vouches that no record of an earlier
@@ -107,9 +132,11 @@ impl Store {
         // Whoever swept has lost its memory too, and perhaps the record that took a value out again: two sweeps begin anew.
         self.quarantine.clear();
         self.recovering = false;
+        let followed = std::mem::replace(&mut self.following, false);
         let done = self.checkpoint(position);
         if done.is_err() {
-            self.recovering = true;
+            self.recovering = !followed;
+            self.following = followed;
         }
         done.map(|_| ())
     }
@@ -152,7 +179,7 @@ impl Store {
 
     /// No record of an earlier incarnation lies behind the end of recovery, which a checkpoint has reached.
     pub(super) fn drop_old_chains(&mut self) {
-        if !self.recovering {
+        if !self.recovering && !self.following {
             self.chains.seen.clear();
             self.chains.keys.clear();
         }
@@ -289,6 +316,16 @@ impl Store {
                 self.move_partition(change);
                 return Ok(());
             }
+            // A number is given out again with extents that were never used under it.
+            if partition
+                .numbers()
+                .any(|extent| extent >= change.first_extent)
+            {
+                return Err(Error::new(
+                    &code::REDO_RECORD,
+                    "a partition opened over another",
+                ));
+            }
             self.remove_partition(change);
         }
         let made = self.make_partition(change);
@@ -328,7 +365,7 @@ impl Store {
             return Ok(());
         }
         if !partition.column_keys.contains_key(&column) {
-            // Whoever could leave the binding out could choose another one.
+            // Whoever could leave out a binding could bind the column to a key of their own (S6).
             let what = format!(
                 "at position {position}: column {column} of partition {number} was not bound"
             );

@@ -74,8 +74,9 @@ struct Issued {
 struct FollowUp {
     /// Slots to give out again: column and FID bits with the next generation.
     freed: Vec<(u16, u64)>,
+    /// Partitions whose opening the record says.
     announced: Vec<u16>,
-    /// Partition and column.
+    /// Partitions and columns whose binding it says.
     bound: Vec<(u16, u16)>,
     dropped: Vec<u16>,
 }
@@ -296,7 +297,7 @@ impl Store {
         logged: bool,
         fids: &mut Vec<Fid>,
     ) -> Result<Option<Record>, Fault> {
-        self.admit()?;
+        self.admit_change()?;
         self.make_room()?;
         fids.clear();
         let state = self.rings.by_number.get(&ring).ok_or(Fault::BadRequest)?;

@@ -3,23 +3,15 @@
 use std::path::Path;
 
 use strongroom_crypto::SecretKey;
-use strongroom_format::columns::{Kind, Lineage};
+use strongroom_format::columns::Kind;
 use strongroom_rpc::Fault;
 use strongroom_values::Value;
 use strongroom_zone::store::{
-    ANCHOR_NAME, Binding, FileAnchor, Options, Promotion, Source, Store, create, open,
+    ANCHOR_NAME, FileAnchor, Options, Promotion, Source, Store, create, open,
 };
 
 use crate::disk::{Disk, State};
-use crate::host::{Safe, opener, options, relation};
-
-/// A key by its id's byte, and a lineage.
-fn to(key: u8) -> Binding {
-    Binding {
-        key: [key; 16],
-        lineage: Lineage::of_column(0x40 + u64::from(key)),
-    }
-}
+use crate::host::{Safe, opener, options, relation, to};
 
 fn opened(directory: &Path) -> Store {
     let anchor = Box::new(FileAnchor::at(directory.join(ANCHOR_NAME)));

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use strongroom_crypto::SecretKey;
 use strongroom_format::columns::redo::Relation;
-use strongroom_format::columns::{Fid, Kind};
+use strongroom_format::columns::{Fid, Kind, Lineage};
 use strongroom_keyring::{NewObject, Object, Opener};
 use strongroom_rpc::Fault;
 use strongroom_values::Value;
-use strongroom_zone::store::{Held, Keys, Options, Promotion, Source, Store};
+use strongroom_zone::store::{Binding, Held, Keys, Options, Promotion, Source, Store};
 
 use crate::disk::{Dice, Disk, State};
 
@@ -87,6 +87,14 @@ pub(crate) fn options(memory_limit: u64) -> Options {
     }
 }
 
+/// A key by its id's byte, and a lineage.
+pub(crate) fn to(key: u8) -> Binding {
+    Binding {
+        key: [key; 16],
+        lineage: Lineage::of_column(0x40 + u64::from(key)),
+    }
+}
+
 pub(crate) fn relation(filenode: u32) -> Relation {
     Relation {
         tablespace: 1663,
@@ -121,6 +129,7 @@ impl Host {
         let (safe, disk) = (Safe::new(), Disk::default());
         let mut store = safe.open(&disk, limit).unwrap();
         store.recovered(0).unwrap();
+        keep_key(&mut store);
         let rings = vec![store.attach(), store.attach(), store.attach()];
         let host = Self {
             safe,
@@ -244,6 +253,7 @@ impl Host {
             })
             .collect();
         let ring = self.ring();
+        bind_all(store, partition);
         let mut fids = Vec::new();
         let record = store
             .promote(ring, partition, &items, true, &mut fids)
@@ -275,6 +285,7 @@ impl Host {
             kind: held.kind,
         };
         let ring = self.ring();
+        bind_all(store, target);
         let mut fids = Vec::new();
         let record = store
             .promote(ring, target, &[item], true, &mut fids)
@@ -495,6 +506,20 @@ impl Host {
         store.recovered(expected.end).unwrap();
         check(&mut store, &expected.live, &expected.dead);
         store
+    }
+}
+
+/// Has the store keep the key that every column here belongs to, for a table of its own: no later binding makes a checkpoint.
+pub(crate) fn keep_key(store: &mut Store) {
+    let partition = store.open_partition(None, relation(0x00ff_ffff)).unwrap();
+    bind_all(store, partition);
+}
+
+/// The columns of a partition belong to a key.
+pub(crate) fn bind_all(store: &mut Store, partition: u16) {
+    let key = SecretKey::take(&mut [5; 32]).unwrap();
+    for column in 1..=3 {
+        store.bind(partition, column, to(5), &key).unwrap();
     }
 }
 

@@ -10,7 +10,7 @@ use strongroom_values::Value;
 use strongroom_zone::store::{ANCHOR_NAME, FileAnchor, LOG_NAME, LogFile, Store, create, open};
 
 use crate::disk::{Disk, State, Unsynced};
-use crate::host::{Known, Safe, known, opener, options, relation};
+use crate::host::{Known, Safe, bind_all, known, opener, options, relation};
 
 /// Names the directory to the process that is to be killed.
 const DIRECTORY: &str = "STRONGROOM_TEST_ZONE";
@@ -37,6 +37,7 @@ fn puts_until_it_is_killed() {
     let (mut store, mut log) = opened(&directory);
     let ring = store.attach();
     let partition = store.open_partition(Some(ring), relation(1)).unwrap();
+    bind_all(&mut store, partition);
     for round in 0.. {
         let mut said = Vec::new();
         for n in round * 10..round * 10 + 10 {
@@ -108,6 +109,7 @@ fn logged(safe: &Safe) -> (Disk, Vec<(usize, u64, u64)>) {
     let mut log = LogFile::over(Box::new(disk.clone()), &mut store).unwrap();
     let ring = store.attach();
     let partition = store.open_partition(Some(ring), relation(1)).unwrap();
+    bind_all(&mut store, partition);
     let mut durable = Vec::new();
     for round in 0..12 {
         let mut put = Vec::new();

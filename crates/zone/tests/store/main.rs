@@ -12,6 +12,7 @@ mod host;
 mod killed;
 mod model;
 mod redo;
+mod rules;
 #[path = "../support/swtpm.rs"]
 mod swtpm;
 mod tamper;

@@ -8,12 +8,13 @@ use strongroom_values::Value;
 use strongroom_zone::store::{Promotion, Record, Source, Store};
 
 use crate::disk::{Disk, State};
-use crate::host::{Known, Safe, known, relation};
+use crate::host::{Known, Safe, bind_all, keep_key, known, relation};
 
 fn fresh(safe: &Safe) -> (Disk, Store) {
     let disk = Disk::default();
     let mut store = safe.open(&disk, 1 << 30).unwrap();
     store.recovered(0).unwrap();
+    keep_key(&mut store);
     (disk, store)
 }
 
@@ -26,6 +27,7 @@ fn word(n: u64) -> Promotion<'static> {
 }
 
 fn promoted(store: &mut Store, ring: u32, partition: u16, n: u64) -> (Fid, Record) {
+    bind_all(store, partition);
     let mut fids = Vec::new();
     let record = store
         .promote(ring, partition, &[word(n)], true, &mut fids)
@@ -130,6 +132,7 @@ fn no_two_records_have_one_nonce_even_after_a_restore() {
         });
         let mut store = safe.open(&disk, 1 << 30).unwrap();
         store.recovered(0).unwrap();
+        keep_key(&mut store);
         let ring = store.attach();
         let partition = store.open_partition(Some(ring), relation(1)).unwrap();
         for n in 0..5 {
@@ -356,6 +359,39 @@ fn a_record_brings_its_partition_when_the_log_may_not_have_it() {
     assert_eq!(known(found.get(second).unwrap()), Known::Word(2));
     // Once the log has it, it is not said again.
     store.inserted(b, quick.number);
+    // Not by the host's word for it: by a manifest of the store's own.
     let third = promoted(&mut store, a, partition, 3).1;
-    assert_eq!(third.bytes.len() + 28, quick.bytes.len());
+    assert_eq!(third.bytes.len(), quick.bytes.len());
+    store.checkpoint(0).unwrap();
+    let fourth = promoted(&mut store, a, partition, 4).1;
+    assert_eq!(fourth.bytes.len() + 28 + 26, quick.bytes.len());
+}
+
+/// A crash of the host's server takes records that were inserted, but in its memory only, while the store lives on. What follows
+/// names them; a checkpoint before it makes that sound, which is what the engine does when a backend is of another life.
+#[test]
+fn a_log_whose_end_was_lost_is_replayed_behind_a_checkpoint() {
+    let safe = Safe::new();
+    for checkpoint in [true, false] {
+        let (disk, mut store) = fresh(&safe);
+        let ring = store.attach();
+        // The partition's opening stands in a record that is lost.
+        let partition = store.open_partition(Some(ring), relation(1)).unwrap();
+        let (_, lost) = promoted(&mut store, ring, partition, 1);
+        store.inserted(ring, lost.number);
+        store.detach(ring);
+        if checkpoint {
+            store.checkpoint(0).unwrap();
+        }
+        let ring = store.attach();
+        let (fid, kept) = promoted(&mut store, ring, partition, 2);
+        store.inserted(ring, kept.number);
+        let again = replayed(&safe, &disk.state(), &[&kept.bytes]);
+        if checkpoint {
+            let mut again = again.unwrap();
+            assert_eq!(known(again.get(fid).unwrap()), Known::Word(2));
+        } else {
+            assert_eq!(again.err(), Some(Fault::LogGap), "the hazard is no more");
+        }
+    }
 }

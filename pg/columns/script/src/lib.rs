@@ -40,6 +40,8 @@ CREATE FUNCTION strongroom_columns.status() RETURNS json
     AS 'MODULE_PATHNAME', 'strongroom_status' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 REVOKE ALL ON FUNCTION strongroom_columns.status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION strongroom_columns.status() TO pg_monitor;
+CREATE FUNCTION strongroom_columns.sweep(regclass) RETURNS json
+    AS 'MODULE_PATHNAME', 'strongroom_sweep' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 CREATE FUNCTION strongroom_columns.attest(bytea) RETURNS bytea
     AS 'MODULE_PATHNAME', 'strongroom_attest' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION strongroom_columns.conversion() RETURNS trigger

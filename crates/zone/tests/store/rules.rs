@@ -1,0 +1,195 @@
+//! What a host may not have a store believe: values without a binding, old records, an end of the log that it did not read.
+
+use strongroom_crypto::SecretKey;
+use strongroom_format::columns::{Fid, Kind};
+use strongroom_rpc::Fault;
+use strongroom_values::Value;
+use strongroom_zone::store::{Options, Promotion, Source, Store};
+
+use crate::disk::{Disk, State};
+use crate::host::{Known, Safe, bind_all, keep_key, known, options, relation, to};
+
+fn fresh(safe: &Safe) -> (Disk, Store) {
+    let disk = Disk::default();
+    let mut store = safe.open(&disk, 1 << 30).unwrap();
+    store.recovered(0).unwrap();
+    keep_key(&mut store);
+    (disk, store)
+}
+
+fn value(value: Value<'_>) -> Promotion<'_> {
+    Promotion {
+        source: Source::Value(value),
+        column: 2,
+        kind: Kind::Text,
+    }
+}
+
+fn key() -> SecretKey {
+    SecretKey::take(&mut [5; 32]).unwrap()
+}
+
+#[test]
+fn a_promotion_after_a_failed_one_says_the_binding_too() {
+    let safe = Safe::new();
+    let (disk, mut store) = fresh(&safe);
+    let ring = store.attach();
+    let table = store.open_partition(Some(ring), relation(1)).unwrap();
+    store.bind(table, 2, to(5), &key()).unwrap();
+    let before = disk.state();
+    let long = vec![7; 1_048_577];
+    let batch = [value(Value::Bytes(b"first")), value(Value::Bytes(&long))];
+    let mut fids = Vec::new();
+    let failed = store.promote(ring, table, &batch, true, &mut fids);
+    assert_eq!(failed, Err(Fault::StringTooLong));
+    let record = store.promote(ring, table, &batch[..1], true, &mut fids);
+    let record = record.unwrap().unwrap();
+    store.inserted(ring, record.number);
+    drop(store);
+    let mut store = safe.open(&Disk::of(before), 1 << 30).unwrap();
+    store.recover(&record.bytes, 1).unwrap();
+    store.recovered(2).unwrap();
+    assert_eq!(store.binding(table, 2), Some(to(5)));
+    assert_eq!(
+        known(store.get(fids[0]).unwrap()),
+        Known::Bytes(b"first".to_vec())
+    );
+}
+
+#[test]
+fn a_value_whose_binding_was_left_out_is_not_replayed_and_a_column_with_values_is_not_bound() {
+    let safe = Safe::new();
+    let (disk, mut store) = fresh(&safe);
+    let before = disk.state();
+    let (first, second) = (store.attach(), store.attach());
+    let table = store.open_partition(Some(first), relation(1)).unwrap();
+    // A column that was never bound: what a record without the entry comes to.
+    let mut fids = Vec::new();
+    let batch = [value(Value::Bytes(b"unbound"))];
+    let record = store.promote(first, table, &batch, true, &mut fids);
+    let record = record.unwrap().unwrap();
+    assert_eq!(
+        store.bind(table, 2, to(5), &key()),
+        Err(Fault::ColumnMismatch)
+    );
+    let mut replaying = safe.open(&Disk::of(before), 1 << 30).unwrap();
+    assert_eq!(replaying.recover(&record.bytes, 1), Err(Fault::LogGap));
+    // Another ring says a binding again, whatever the host says of the first one's record.
+    let (disk, mut store) = fresh(&safe);
+    let before = disk.state();
+    let (first, second) = (store.attach(), second.max(store.attach()));
+    let table = store.open_partition(Some(first), relation(1)).unwrap();
+    store.bind(table, 2, to(5), &key()).unwrap();
+    let hidden = store.promote(first, table, &batch, true, &mut fids);
+    store.inserted(first, hidden.unwrap().unwrap().number);
+    let shown = store.promote(second, table, &batch, true, &mut fids);
+    let shown = shown.unwrap().unwrap();
+    let mut replaying = safe.open(&Disk::of(before), 1 << 30).unwrap();
+    replaying.recover(&shown.bytes, 1).unwrap();
+    replaying.recovered(2).unwrap();
+    assert_eq!(replaying.binding(table, 2), Some(to(5)));
+}
+
+#[test]
+fn a_record_that_was_kept_back_is_not_taken_after_recovery() {
+    let safe = Safe::new();
+    let (disk, mut store) = fresh(&safe);
+    let ring = store.attach();
+    let table = store.open_partition(Some(ring), relation(1)).unwrap();
+    bind_all(&mut store, table);
+    let mut fids = Vec::new();
+    let batch = [value(Value::Bytes(b"kept back"))];
+    let record = store.promote(ring, table, &batch, true, &mut fids);
+    let record = record.unwrap().unwrap();
+    assert_eq!(store.recover(&record.bytes, 1), Err(Fault::BadRequest));
+    drop(store);
+    let mut store = safe.open(&disk, 1 << 30).unwrap();
+    store.recovered(2).unwrap();
+    assert_eq!(store.recover(&record.bytes, 3), Err(Fault::BadRequest));
+    assert!(store.get(fids[0]).is_err());
+}
+
+/// A replica's zone: values are read while the log goes on, checkpoints are made, nothing is given out before the end.
+#[test]
+fn a_replica_is_read_while_it_follows() {
+    let safe = Safe::new();
+    let (primary, mut store) = fresh(&safe);
+    let replica = Disk::of(primary.state());
+    let mut follower = safe.open(&replica, 1 << 30).unwrap();
+    let ring = store.attach();
+    let table = store.open_partition(Some(ring), relation(1)).unwrap();
+    bind_all(&mut store, table);
+    let mut fids: Vec<Fid> = Vec::new();
+    for n in 0..6 {
+        let mut made = Vec::new();
+        let batch = [value(Value::Bytes(b"row"))];
+        let record = store.promote(ring, table, &batch, true, &mut made);
+        let record = record.unwrap().unwrap();
+        store.inserted(ring, record.number);
+        follower.recover(&record.bytes, n).unwrap();
+        fids.extend(made);
+        if n == 1 {
+            assert_eq!(follower.get(fids[0]).err(), Some(Fault::Recovering));
+            follower.follow(2).unwrap();
+        }
+        if n > 0 {
+            assert!(fids.iter().all(|fid| follower.get(*fid).is_ok()), "{n}");
+            follower.checkpoint(n + 1).unwrap();
+            let ring = follower.attach();
+            let refused = follower.promote(ring, table, &batch, true, &mut Vec::new());
+            assert_eq!(refused, Err(Fault::Recovering));
+            assert_eq!(follower.drop_partition(None, table), Err(Fault::Recovering));
+            follower.detach(ring);
+        }
+    }
+    follower.recovered(6).unwrap();
+    let ring = follower.attach();
+    let batch = [value(Value::Bytes(b"own"))];
+    let mut own = Vec::new();
+    follower
+        .promote(ring, table, &batch, true, &mut own)
+        .unwrap();
+    assert!(fids.iter().all(|fid| follower.get(*fid).is_ok()));
+    assert!(!fids.contains(&own[0]));
+}
+
+/// Identifiers that the history after the restored store has given out lead nowhere, and to no other value (F1).
+#[test]
+fn a_restored_store_gives_out_none_of_what_was_lost() {
+    let safe = Safe::new();
+    let (disk, mut store) = fresh(&safe);
+    let table = store.open_partition(None, relation(1)).unwrap();
+    store.checkpoint(0).unwrap();
+    let older = disk.state();
+    let mut lost = std::collections::BTreeSet::new();
+    for round in 0..4 {
+        for n in 0..300 {
+            let fid = store.put(None, table, 1, Kind::Int8, Value::Word(n));
+            lost.insert(fid.unwrap().bits());
+        }
+        store.checkpoint(round).unwrap();
+        drop(store);
+        store = safe.open(&disk, 1 << 30).unwrap();
+        store.recovered(round).unwrap();
+    }
+    let restored = Options {
+        accept_restored: true,
+        ..options(1 << 30)
+    };
+    for manifest in [older.manifest, None] {
+        let disk = Disk::of(State {
+            manifest,
+            blocks: older.blocks.clone(),
+            anchor: disk.state().anchor,
+            log: Vec::new(),
+        });
+        let files = (Box::new(disk.clone()), Box::new(disk.clone()));
+        let mut store = Store::over(safe.keys(), files.0, files.1, restored).unwrap();
+        store.recovered(0).unwrap();
+        let table = store.open_partition(None, relation(1)).unwrap();
+        for n in 0..2000 {
+            let fid = store.put(None, table, 1, Kind::Int8, Value::Word(n));
+            assert!(!lost.contains(&fid.unwrap().bits()));
+        }
+    }
+}
