@@ -165,7 +165,7 @@ impl Zone {
     /// Carries an operation out, whether or not somebody waits for it.
     fn either(&mut self, arena: u16, op: Op, descriptor: &Descriptor, area: &Area) -> Answer {
         if op.is_posted() {
-            self.posted(arena, op, descriptor);
+            self.posted(arena, op, descriptor, area);
             return Answer::default();
         }
         let answer = self.called(arena, op, descriptor, area);
@@ -178,7 +178,7 @@ impl Zone {
     }
 
     /// Carries an operation out that nobody waits for.
-    fn posted(&mut self, ring: u16, op: Op, descriptor: &Descriptor) {
+    fn posted(&mut self, ring: u16, op: Op, descriptor: &Descriptor, area: &Area) {
         let third = self
             .ground
             .rings
@@ -189,6 +189,7 @@ impl Zone {
             Op::StatementEnd => self.end_statement(ring, descriptor),
             Op::Inserted => self.inserted(ring, descriptor.a),
             Op::Third => self.third(ring, descriptor.a),
+            Op::Accept => self.accept(ring, descriptor, area),
             Op::Compute => self.compute(ring, descriptor, third),
             Op::Accumulate => self.accumulate(ring, descriptor),
             Op::Combine => self.combine(ring, descriptor),
@@ -199,7 +200,7 @@ impl Zone {
             && let Ok(ring) = self.ground.rings.get_mut(ring)
         {
             ring.fault.get_or_insert(fault);
-            let makes = matches!(op, Op::Compute | Op::Accumulate | Op::Combine);
+            let makes = matches!(op, Op::Accept | Op::Compute | Op::Accumulate | Op::Combine);
             if let Some(fid) = strongroom_format::columns::Fid::from_bits(descriptor.r)
                 && makes
             {

@@ -61,7 +61,10 @@ fn routines() -> &'static Routines {
 /// Whether an open relation is a table with this access method.
 pub(crate) fn is_ours(relation: Relation) -> bool {
     // SAFETY: an open relation.
-    std::ptr::eq(unsafe { (*relation).rd_tableam }, &raw const routines().ours)
+    std::ptr::eq(
+        unsafe { (*relation).rd_tableam },
+        &raw const routines().ours,
+    )
 }
 
 fn handler(_call: &mut Call) -> Datum {
@@ -136,7 +139,7 @@ extern "C-unwind" fn scan_rescan(
             allow_strategy,
             allow_sync,
             allow_pagemode,
-        )
+        );
     };
 }
 

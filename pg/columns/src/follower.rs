@@ -58,7 +58,7 @@ pub(crate) fn register() {
         .set_library("strongroom_columns")
         .enable_shmem_access(None)
         .set_start_time(BgWorkerStartTime::ConsistentState)
-        .set_restart_time(Some(Duration::from_secs(5)))
+        .set_restart_time(Some(Duration::from_secs(1)))
         .load();
 }
 

@@ -29,6 +29,7 @@ mod settings;
 mod shared;
 mod statement;
 mod sweep;
+mod sweeper;
 mod values;
 mod zone;
 
@@ -54,6 +55,6 @@ pub extern "C-unwind" fn _PG_init() {
         lifecycle::install();
         ddl::install();
         follower::register();
-        sweep::register();
+        sweeper::register();
     });
 }

@@ -133,11 +133,7 @@ pub(crate) fn table(relation: Relation, columns: &[Column], marker: &mut Marker)
         let any = &raw mut pg_sys::SnapshotAnyData;
         let scan = pg_sys::heap_beginscan(relation, any, 0, null, std::ptr::null_mut(), flags);
         let mut page = u32::MAX;
-        while pg_sys::heap_getnextslot(
-            scan,
-            pg_sys::ScanDirection::ForwardScanDirection,
-            slot,
-        ) {
+        while pg_sys::heap_getnextslot(scan, pg_sys::ScanDirection::ForwardScanDirection, slot) {
             tuple(slot, columns, marker);
             let now = (*scan.cast::<pg_sys::HeapScanDescData>()).rs_cblock;
             if now != page {
@@ -214,9 +210,8 @@ unsafe fn btree(index: Relation, marker: &mut Marker) {
     let mut page = Box::new(Page([0; PAGE]));
     for level in 0.. {
         // SAFETY: an open B-tree that has this level: its root was above the one before.
-        let first = unsafe {
-            outside(|| _bt_get_endpoint(index, level, false, std::ptr::null_mut()))
-        };
+        let first =
+            unsafe { outside(|| _bt_get_endpoint(index, level, false, std::ptr::null_mut())) };
         if first == 0 {
             return;
         }

@@ -11,9 +11,9 @@ use std::rc::Rc;
 use pg_sys::Datum;
 use pgrx::pg_sys;
 use strongroom_format::columns::Kind;
-use strongroom_rpc::{Answer, Broken, Descriptor, Op};
 use strongroom_rpc::layout::{column_layout, relation_layout};
 use strongroom_rpc::op::flag;
+use strongroom_rpc::{Answer, Broken, Descriptor, Op};
 
 use crate::zone::Link;
 use crate::{catalog, lifecycle, zone};

@@ -55,7 +55,11 @@ pub(crate) fn define() {
         c"strongroom.sweep_interval",
         c"Time between two rounds of the worker that sweeps confidential values; 0 turns it off.",
         &SWEEP_INTERVAL,
-        (86_400 * 7, pg_sys::GUC_UNIT_S, pg_sys::GucContext::PGC_SIGHUP),
+        (
+            86_400 * 7,
+            pg_sys::GUC_UNIT_S,
+            pg_sys::GucContext::PGC_SIGHUP,
+        ),
     );
     text(
         c"strongroom.record",

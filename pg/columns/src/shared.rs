@@ -101,8 +101,9 @@ extern "C-unwind" fn startup() {
 fn shared() -> &'static Shared {
     let at = SHARED.load(Ordering::Acquire);
     // SAFETY: set before any backend was started, and there until the last one has ended; only atomics are in it.
-    unsafe { at.as_ref() }
-        .unwrap_or_else(|| crate::fault::internal("there is no shared memory of strongroom_columns"))
+    unsafe { at.as_ref() }.unwrap_or_else(|| {
+        crate::fault::internal("there is no shared memory of strongroom_columns")
+    })
 }
 
 /// The backends' numbers.
@@ -130,10 +131,7 @@ fn halves(incarnation: [u8; 16]) -> [u64; 2] {
 
 fn current() -> [u64; 2] {
     let [low, high] = &shared().incarnation;
-    [
-        low.load(Ordering::Relaxed),
-        high.load(Ordering::Relaxed),
-    ]
+    [low.load(Ordering::Relaxed), high.load(Ordering::Relaxed)]
 }
 
 fn admit(halves: [u64; 2]) {
@@ -226,7 +224,10 @@ pub(crate) fn free_upto(decoded: Option<u64>) -> u64 {
     locked(LW_SHARED, || {
         let swept = shared.swept.load(Ordering::SeqCst);
         let since = holders().iter().map(|place| place.load(Ordering::SeqCst));
-        let oldest = since.filter(|since| *since != 0).map(|since| since - 1).min();
+        let oldest = since
+            .filter(|since| *since != 0)
+            .map(|since| since - 1)
+            .min();
         let held = oldest.unwrap_or(swept).min(swept);
         let Some(decoded) = decoded else { return held };
         let known = shared.sweeps.iter().filter_map(|(number, end)| {

@@ -8,7 +8,7 @@ use pg_sys::{Datum, Oid, Relation};
 use pgrx::pg_sys;
 use strongroom_rpc::{Answer, Broken, Descriptor, Fault, Op};
 
-use crate::call::{Call, sql_functions};
+use crate::call::{Call, outside, sql_functions};
 use crate::partition::Storage;
 use crate::zone::Link;
 use crate::{am, fault, lifecycle, mark, partition, promote, shared, zone};
@@ -16,6 +16,11 @@ use crate::{am, fault, lifecycle, mark, partition, promote, shared, zone};
 sql_functions! {
     /// `strongroom_columns.sweep(regclass)`
     strongroom_sweep, pg_finfo_strongroom_sweep => function;
+}
+
+unsafe extern "C-unwind" {
+    // src/backend/storage/ipc/sinvaladt.c of PostgreSQL 15; not among pgrx's bindings. Null for a number that no backend has.
+    fn BackendIdGetProc(backend: pg_sys::BackendId) -> *mut pg_sys::PGPROC;
 }
 
 /// In `aux`: there is more to be done.
@@ -79,13 +84,20 @@ pub(crate) fn table(oid: Oid, patience: Patience) -> Option<Swept> {
     // SAFETY: opens the table, or raises.
     let relation = unsafe { pg_sys::table_open(oid, mode) };
     if !am::is_ours(relation) {
-        fault::Report::new("42809", "only tables with the access method strongroom are swept")
-            .raise();
+        fault::Report::new(
+            "42809",
+            "only tables with the access method strongroom are swept",
+        )
+        .raise();
     }
     // SAFETY: an open relation.
     let persistence = unsafe { (*(*relation).rd_rel).relpersistence };
     let temporary = persistence == pg_sys::RELPERSISTENCE_TEMP.cast_signed();
-    let done = if temporary { None } else { one_at_a_time(relation, oid, patience) };
+    let done = if temporary {
+        None
+    } else {
+        one_at_a_time(relation, oid, patience)
+    };
     // SAFETY: opened above.
     unsafe { pg_sys::table_close(relation, mode) };
     done
@@ -204,23 +216,36 @@ fn writers_ended(oid: Oid, patience: Patience) -> bool {
         let list = pg_sys::GetLockConflicts(&raw const tag, mode, &raw mut count);
         std::slice::from_raw_parts(list, usize::try_from(count).unwrap_or(0))
     };
-    for writer in writers {
+    for writer in writers.iter().filter(|one| is_running(one)) {
         match patience {
             // SAFETY: waits as for any lock.
             Patience::Endless => unsafe {
                 pg_sys::VirtualXactLock(*writer, true);
             },
             // SAFETY: only looks.
-            Patience::Limited(_) => while !unsafe { pg_sys::VirtualXactLock(*writer, false) } {
-                if left <= 0 {
-                    return false;
+            Patience::Limited(_) => {
+                while !unsafe { pg_sys::VirtualXactLock(*writer, false) } {
+                    if left <= 0 {
+                        return false;
+                    }
+                    mark::pause(LOOK_MILLISECONDS);
+                    left -= LOOK_MILLISECONDS;
                 }
-                mark::pause(LOOK_MILLISECONDS);
-                left -= LOOK_MILLISECONDS;
-            },
+            }
         }
     }
     true
+}
+
+/// Whether a backend is still in this transaction. One that is prepared has no backend any more: what it has written is in its rows.
+fn is_running(transaction: &pg_sys::VirtualTransactionId) -> bool {
+    // SAFETY: looks a backend up; its structure is in shared memory, whoever it is by now.
+    unsafe {
+        let backend = outside(|| BackendIdGetProc(transaction.backendId));
+        backend
+            .as_ref()
+            .is_some_and(|backend| backend.lxid == transaction.localTransactionId)
+    }
 }
 
 /// Up to where every logical slot has decoded the log; `None` when there is none.
@@ -235,14 +260,10 @@ fn decoded() -> Option<u64> {
         (0..count).map(move |at| first.add(at))
     };
     // SAFETY: as above.
-    let logical = slots.filter(|slot| unsafe {
-        (**slot).in_use && (**slot).data.database != pg_sys::InvalidOid
-    });
+    let logical = slots
+        .filter(|slot| unsafe { (**slot).in_use && (**slot).data.database != pg_sys::InvalidOid });
     // SAFETY: as above.
     logical
         .map(|slot| unsafe { (&raw const (*slot).data.confirmed_flush).read_volatile() })
         .min()
 }
-
-/// Registers the worker that sweeps by a schedule.
-pub(crate) fn register() {}

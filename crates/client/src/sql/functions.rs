@@ -67,7 +67,15 @@ pub(crate) fn structural(name: &str, place: usize) -> Option<Structure> {
         | ("left" | "right" | "round" | "trunc" | "lag" | "lead" | "nth_value", 1)
         | ("ntile", 0) => Some(Structure::Integer),
         ("extract" | "date_part" | "date_trunc", 0) => Some(Structure::Field),
-        _ => None,
+        _ => {
+            let ours = extension_name(name).unwrap_or(name);
+            let mut named = FUNCTIONS.iter().filter(|function| function.name == ours);
+            named.find_map(|function| match function.args.get(place) {
+                Some(Arg::Plain) => Some(Structure::Integer),
+                Some(Arg::Name) => Some(Structure::Field),
+                _ => None,
+            })
+        }
     }
 }
 

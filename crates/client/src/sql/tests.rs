@@ -361,6 +361,12 @@ fn expressions() {
         "SELECT \"extract\"('year', born) = $1 FROM p",
         &["1=1995"],
     );
+    // Lengths and numbers of fields are no data, in any function that the extension has.
+    becomes(
+        "SELECT lpad(name, 5, 'x'), rpad(name, 5), split_part(name, ',', 2) FROM p",
+        "SELECT lpad(name, 5, $1), rpad(name, 5), split_part(name, $2, 2) FROM p",
+        &["1=x", "2=,"],
+    );
     becomes(
         "SELECT substring(name FROM 1 FOR 2) FROM p",
         "SELECT \"substring\"(name, 1, 2) FROM p",

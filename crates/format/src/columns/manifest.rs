@@ -579,9 +579,8 @@ impl<'a> KeptKey<'a> {
     /// Reads it, and what follows.
     #[must_use]
     pub fn parse(rest: &'a [u8]) -> Option<(Self, &'a [u8])> {
-        let (entry, rest) = rest.split_at_checked(kept_key_layout::SIZE)?;
-        let (id, key) = entry.split_first_chunk()?;
-        let key = key.as_array()?;
+        let (id, rest) = rest.split_first_chunk()?;
+        let (key, rest) = rest.split_first_chunk()?;
         Some((Self { id: *id, key }, rest))
     }
 }

@@ -46,6 +46,20 @@ impl Zone {
         Ok(fid.bits())
     }
 
+    /// [`strongroom_rpc::Op::Accept`].
+    pub(super) fn accept(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<(), Fault> {
+        // A literal may have another identifier than the backend chose, and nobody would hear of it.
+        if descriptor.flags & flag::LITERAL != 0 {
+            return Err(Fault::BadRequest);
+        }
+        self.intake(ring, descriptor, area).map(drop)
+    }
+
     /// [`strongroom_rpc::Op::Output`].
     pub(super) fn output(
         &mut self,

@@ -15,6 +15,7 @@ fn other_files_programs_and_sockets_are_out_of_reach() {
     let sandbox = Sandbox {
         directories: vec![dir.clone()],
         insist_on_locks: false,
+        all_threads: false,
     };
     let inner = std::thread::spawn({
         let (dir, outside) = (dir.clone(), outside.clone());

@@ -7,6 +7,7 @@
     reason = "a test that panics has failed, which is what it is for; PostgreSQL's binary forms are big-endian"
 )]
 
+mod batches;
 mod closed;
 mod owner;
 
@@ -454,6 +455,7 @@ fn with_a_ticket(scene: &Scene, owner: &mut Host, stored: &[u64], other: u64) {
         .read(ANSWER_HALF, &mut orders)
         .unwrap();
     assert_eq!(orders, [1, 0, 2, 0]);
+    batches::in_batches(owner, stored, five);
     // To another column of the table: copies, bound to the same key.
     let table = stored[0] >> 48;
     let (copies, record) = promote(owner, table, 3, Kind::Int8, stored).unwrap();

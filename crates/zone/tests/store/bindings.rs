@@ -129,7 +129,7 @@ fn the_key_of_a_bound_column_survives_a_restart_and_leaves_with_its_last_column(
         accept_restored: true,
         ..options(1 << 20)
     };
-    let files = (Box::new(older.clone()), Box::new(older.clone()));
+    let files = (Box::new(older.clone()), Box::new(older));
     let mut store = Store::over(safe.keys(), files.0, files.1, restored).unwrap();
     assert_eq!(kept(&store), []);
     store.recovered(1).unwrap();

@@ -26,7 +26,7 @@ fn messages(output: &Output) -> String {
 fn convert(owner: &Owner, arguments: &[&str]) -> Output {
     let mut command = owner.columns();
     command.arg("convert").args(arguments).arg("--proxy");
-    let output = command.arg(proxy(owner)).output();
+    let output = command.arg(owner.proxy_listener()).output();
     output.expect("the command can be run")
 }
 
@@ -336,7 +336,7 @@ fn start(owner: &Owner, arguments: &[&str]) -> Child {
     let mut command = owner.columns();
     command.arg("convert").args(arguments).arg("--proxy");
     let started = command
-        .arg(proxy(owner))
+        .arg(owner.proxy_listener())
         .stdout(Stdio::null())
         .stderr(log)
         .spawn();
@@ -441,7 +441,7 @@ fn a_recorded_query_is_replayed_without_the_zone() {
     )
     .expect("a key file");
     let key = key.to_str().expect("UTF-8");
-    owner.start_zone_with(&["--record-key-file", key]);
+    owner.start_zone_with(64, &["--record-key-file", key]);
     let server = Server::start(&owner.zone_socket(), "max_parallel_workers_per_gather = 0");
     assert_eq!(server.rows("create extension strongroom_columns"), "");
     owner.start_proxy(server.socket());

@@ -23,7 +23,9 @@ fn begin() -> (Owner, Server) {
 
 /// Makes a table with so many rows, `code` being `id`, and an index on `code`.
 fn fill(owner: &Owner, rows: u32) {
-    drop(owner.rows("create table t (id int primary key, note int, code enc_int4) using strongroom"));
+    drop(
+        owner.rows("create table t (id int primary key, note int, code enc_int4) using strongroom"),
+    );
     let mut count = rows.min(500);
     let values: Vec<String> = (1..=count).map(|id| format!("({id}, 0, {id})")).collect();
     drop(owner.rows(&format!("insert into t values {}", values.join(", "))));
@@ -90,7 +92,7 @@ fn what_was_deleted_is_freed_and_every_look_up_still_works() {
     fill(&owner, rows);
     assert_eq!(counts(&server), (rows.into(), 0));
     assert_eq!(sweep(&server), (0, 0, rows.into()));
-    drop(owner.rows("delete from t where id % 2 = 0"));
+    drop(owner.rows("delete from t where id % 2 = 1"));
     // Nobody has taken the old versions away yet: nothing is garbage.
     assert_eq!(sweep(&server), (0, 0, rows.into()));
     drop(server.rows("vacuum t; vacuum t;"));
@@ -100,17 +102,21 @@ fn what_was_deleted_is_freed_and_every_look_up_still_works() {
         select id from t where code < 10 order by code;
         select id from t order by code desc limit 3;";
     let before = owner.rows(look);
-    assert_eq!(before, "31\n501|1001|2001\n1\n3\n5\n7\n9\n49999\n49997\n49995");
+    assert_eq!(before, "32\n501|1000|2000\n2\n4\n6\n8\n50000\n49998\n49996");
     let (quarantined, freed, _) = sweep(&server);
     assert_eq!(freed, 0, "one sweep frees nothing");
-    // High keys and pivots keep some of the deleted: that they are found is what this is about.
+    // A leaf has an even number of rows, so every high key and pivot is one of the deleted: that they are found is what this is about.
     assert!((20_000..25_000).contains(&quarantined), "{quarantined}");
     assert_eq!(owner.rows(look), before);
     let (again, freed, left) = sweep(&server);
-    assert_eq!((again, freed, left), (0, quarantined, u64::from(rows) - quarantined));
+    assert_eq!(
+        (again, freed, left),
+        (0, quarantined, u64::from(rows) - quarantined)
+    );
     assert_eq!(counts(&server), (left, 0));
     assert_eq!(owner.rows(look), before);
-    let inserts = "insert into t select id + 1, 1, code + 1 from t where id % 2 = 1 and id <= 20000";
+    let inserts =
+        "insert into t select id - 1, 1, code - 1 from t where id % 2 = 0 and id <= 20000";
     drop(owner.rows(inserts));
     assert_eq!(owner.rows("select count(*) from t a where not exists (select from t b where b.code = a.code and b.id = a.id)"), "0");
     // Without old pages in the index everything goes.
@@ -118,7 +124,7 @@ fn what_was_deleted_is_freed_and_every_look_up_still_works() {
     sweep(&server);
     sweep(&server);
     assert_eq!(counts(&server), (35_000, 0));
-    assert_eq!(owner.rows("set enable_seqscan = off; select id from t where code in (31, 32, 20000, 20002, 50000) order by id"), "31\n32\n20000");
+    assert_eq!(owner.rows("set enable_seqscan = off; select id from t where code in (31, 32, 20000, 20001, 50000) order by id"), "31\n32\n20000\n50000");
 }
 
 #[test]
@@ -154,9 +160,11 @@ fn an_old_snapshot_keeps_its_values() {
 fn a_cursor_that_is_kept_keeps_its_values_and_may_store_them_again() {
     let (owner, server) = begin();
     fill(&owner, 100);
+    drop(server.rows("create function again() returns void language plpgsql as $$
+        declare v enc_int4; k refcursor := 'c'; begin fetch from k into v; insert into t values (1000, 0, v); end $$"));
     let session = format!(
         "declare c cursor with hold for select code from t order by id;\n{}fetch 2 from c;\n\
-         do $$ declare v enc_int4; k refcursor := 'c'; begin fetch from k into v; insert into t values (1000, 0, v); end $$;\nclose c;\n",
+         select again();\nclose c;\n",
         pause(&owner, "there", "go")
     );
     std::thread::scope(|scope| {
@@ -170,7 +178,7 @@ fn a_cursor_that_is_kept_keeps_its_values_and_may_store_them_again() {
         }
         touch(&owner, "go");
         let said = holding.join().expect("the session does not panic");
-        assert_eq!(said.rows, "1\n2", "{}", said.messages);
+        assert_eq!(said.rows.trim(), "1\n2", "{}", said.messages);
         assert!(!said.messages.contains("ERROR"), "{}", said.messages);
     });
     assert_eq!(owner.rows("select id, code from t"), "1000|3");
@@ -184,26 +192,47 @@ fn what_was_undone_is_freed_and_what_is_shared_is_not() {
     let (owner, server) = begin();
     fill(&owner, 1000);
     drop(owner.rows("begin; insert into t select id + 5000, 0, code + 5000 from t; savepoint a; update t set code = code + 1; rollback"));
-    drop(owner.rows("begin; insert into t select id + 9000, 0, code + 9000 from t; prepare transaction 'p'"));
     // An old version goes; the new one has its identifier.
     drop(owner.rows("update t set note = 1"));
     drop(server.rows("vacuum t; reindex table t"));
     sweep(&server);
     sweep(&server);
-    assert_eq!(counts(&server), (2000, 0), "the prepared transaction's stay");
+    assert_eq!(counts(&server), (1000, 0));
+    drop(owner.rows(
+        "begin; insert into t select id + 9000, 0, code + 9000 from t; prepare transaction 'p'",
+    ));
+    for _ in 0..3 {
+        assert_eq!(
+            sweep(&server),
+            (0, 0, 2000),
+            "the prepared transaction's stay"
+        );
+    }
     drop(server.rows("commit prepared 'p'"));
     assert_eq!(
         owner.rows("select count(*), sum(code), sum(note) from t"),
         "2000|10001000|1000"
     );
-    assert_eq!(server.rows("select (strongroom_columns.status()->'store'->>'partitions')::int"), "1");
+    assert_eq!(
+        server.rows("select (strongroom_columns.status()->'store'->>'partitions')::int"),
+        "1"
+    );
     let partitions = "select (strongroom_columns.status()->'store'->>'partitions')::int";
     drop(owner.rows("begin; truncate t; insert into t values (1, 1, 1); rollback"));
-    assert_eq!((server.rows(partitions), counts(&server).0), ("1".into(), 2000));
+    assert_eq!(
+        (server.rows(partitions), counts(&server).0),
+        ("1".into(), 2000)
+    );
     drop(owner.rows("begin; truncate t; insert into t values (1, 1, 1); commit"));
-    assert_eq!((server.rows(partitions), counts(&server).0), ("1".into(), 1));
+    assert_eq!(
+        (server.rows(partitions), counts(&server).0),
+        ("1".into(), 1)
+    );
     drop(owner.rows("drop table t"));
-    assert_eq!((server.rows(partitions), counts(&server).0), ("0".into(), 0));
+    assert_eq!(
+        (server.rows(partitions), counts(&server).0),
+        ("0".into(), 0)
+    );
 }
 
 /// Who may sweep what.
@@ -216,10 +245,16 @@ fn a_sweep_is_its_owner_s() {
         assert!(said.messages.contains(state), "{sql}: {}", said.messages);
     };
     drop(server.rows("create role stranger; create table plain (a int); create temp table own (c enc_int4) using strongroom"));
-    refused("set role stranger; select strongroom_columns.sweep('t')", "42501");
+    refused(
+        "set role stranger; select strongroom_columns.sweep('t')",
+        "42501",
+    );
     refused("select strongroom_columns.sweep('plain')", "42809");
     refused("select strongroom_columns.sweep('t_code')", "42809");
-    assert_eq!(server.rows("select strongroom_columns.sweep('t') is null"), "f");
+    assert_eq!(
+        server.rows("select strongroom_columns.sweep('t') is null"),
+        "f"
+    );
 }
 
 /// Writers, readers by index and vacuum go on while one sweep follows the other.
@@ -247,27 +282,33 @@ fn sweeps_disturb_nobody() {
             });
         }
         let (mut sweeps, mut freed) = (0, 0);
-        while begun.elapsed() < Duration::from_secs(20) {
+        while begun.elapsed() < Duration::from_secs(10) {
             drop(server.rows("vacuum t"));
             let (_, more, _) = sweep(&server);
             sweeps += 1;
             freed += more;
         }
         over.store(true, Ordering::Relaxed);
-        assert!(sweeps > 5 && freed > 1000, "{sweeps} sweeps freed {freed}");
+        assert!(sweeps > 3 && freed > 100, "{sweeps} sweeps freed {freed}");
     });
     drop(server.rows("vacuum t; reindex table t"));
     sweep(&server);
     assert_eq!(sweep(&server).2, 3000);
     // Three thousand is all that codes were raised by.
-    assert_eq!(owner.rows("select count(*) from t where code % 3000 = id % 3000"), "3000");
+    let rows = owner.rows("select id, code from t");
+    let differs = rows.lines().find(|row| {
+        let (id, code) = row.split_once('|').expect("two fields");
+        let number = |text: &str| text.parse::<u32>().expect("a number") % 3000;
+        number(id) != number(code)
+    });
+    assert_eq!(differs, None);
 }
 
 /// Kills of the zone, of the server, of both, while it is swept: nothing that is referred to is lost.
 #[test]
 fn kills_in_the_middle_lose_nothing() {
     let (mut owner, server) = begin();
-    fill(&owner, 4000);
+    fill(&owner, 2000);
     let ask = "set enable_seqscan = off; select count(*), sum(code) from t where code > 0";
     for round in 0..6 {
         drop(owner.rows(&format!("update t set code = code + 1 where id % 3 = {round} % 3; delete from t where id % 40 = {round}")));
@@ -290,11 +331,19 @@ fn kills_in_the_middle_lose_nothing() {
         let begun = Instant::now();
         while owner.run(ask).rows != before {
             let said = owner.run(ask);
-            assert!(begun.elapsed().as_secs() < 60, "round {round}: {}{}", said.rows, said.messages);
+            assert!(
+                begun.elapsed().as_secs() < 60,
+                "round {round}: {}{}",
+                said.rows,
+                said.messages
+            );
             std::thread::sleep(Duration::from_millis(100));
         }
     }
-    let rows: u64 = owner.rows("select count(*) from t").parse().expect("a number");
+    let rows: u64 = owner
+        .rows("select count(*) from t")
+        .parse()
+        .expect("a number");
     drop(server.rows("vacuum t; reindex table t"));
     sweep(&server);
     sweep(&server);

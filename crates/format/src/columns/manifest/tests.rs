@@ -92,6 +92,10 @@ fn entries_come_back() {
     );
     let both = ExtentEntry { gone: 1, ..extent };
     assert_eq!(ExtentEntry::parse(&both.to_bytes()), None);
+}
+
+#[test]
+fn blocks_chains_and_held_values_come_back() {
     let block = BlockEntry {
         place: 2048,
         length: 77,
