@@ -2,7 +2,7 @@
 #   make demo     build, then the tour: every line that it prints is a check
 #   make test     every test
 #   make test-regress  PostgreSQL's own regression suites, sealed and plain: ten minutes
-#   make test-columns  confidential columns: the PostgreSQL extension, and the whole with zone and proxy
+#   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension, and the whole with zone and proxy
 #   make lint     formatting, clippy, documentation links
 #   make bench    the guards beside stock SQLite and stock PostgreSQL, interleaved
 SHELL := /bin/bash
@@ -11,7 +11,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: demo test test-regress test-columns lint bench deps deps-postgres deps-test build clean
+.PHONY: demo test test-regress test-columns columns-postgres bench-columns-oltp lint bench bench-columns deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -29,26 +29,40 @@ deps-test: deps-postgres
 build: deps
 	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-shield-preload
 
+TOUR_COLUMNS := $(abspath $(TARGET)/columns)
 demo: deps-postgres build
+	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
+	DESTDIR=$(TOUR_COLUMNS) pg/columns/install
 	$(CARGO) build --locked --release -p strongroom-benches --bin strongroom-tour
-	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-tour
+	STRONGROOM_BIN=$(TARGET)/release/strongroom STRONGROOM_COLUMNS=$(TOUR_COLUMNS) $(TARGET)/release/strongroom-tour
 
 test: deps-test
 	$(CARGO) build --locked --release -p strongroom-sqlite-ext -p strongroom-shield-preload -p strongroom-cli
 	STRONGROOM_EXT=$(EXTENSION) STRONGROOM_EXTENSION=$(EXTENSION) STRONGROOM_SHIELD_LIB=$(SHIELD) \
 		STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(CARGO) test --locked --workspace --no-fail-fast
+	$(MAKE) --no-print-directory test-columns
 
 test-regress: deps-postgres build
 	@packaging/install-debian make:make bzip2:bzip2
 	testing/postgres/regress/run --library $(SHIELD) --command $(abspath $(TARGET)/release/strongroom) --cache $(abspath $(TARGET)/postgresql)
 
 # The extension of confidential columns is a workspace of its own, because it is built against one PostgreSQL. Its tests run
-# the whole: server, zone and proxy.
-test-columns: deps-postgres build
-	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
-	pg/columns/install dev
-	cd pg/columns && STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) \
-		PGRX_PG_CONFIG_PATH=/usr/lib/postgresql/15/bin/pg_config $(CARGO) test --locked --workspace
+# the whole: server, zone and proxy. It is installed into a copy of PostgreSQL of its own; debuggers are needed for core dumps.
+COLUMNS_POSTGRES := $(abspath $(TARGET)/postgresql-15)
+COLUMNS := STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) \
+	PGRX_PG_CONFIG_PATH=$(COLUMNS_POSTGRES)/lib/postgresql/15/bin/pg_config
+columns-postgres: deps-postgres
+	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h" gdb:gdb
+	pg/columns/private-postgresql $(COLUMNS_POSTGRES)
+
+test-columns: columns-postgres build
+	$(COLUMNS) pg/columns/install dev
+	cd pg/columns && $(COLUMNS) $(CARGO) test --locked --workspace --no-fail-fast
+
+# Transactions on confidential columns beside plain ones, in turns: some ten minutes.
+bench-columns-oltp: columns-postgres build
+	$(COLUMNS) pg/columns/install release
+	cd pg/columns && $(COLUMNS) $(CARGO) run --locked --release -p strongroom-columns-testing --bin strongroom-bench-columns-oltp
 
 lint: deps
 	$(CARGO) fmt --all --check
@@ -57,12 +71,20 @@ lint: deps
 
 # PostgreSQL's user must be able to enter the directory.
 BENCH_DIRECTORY ?= /var/tmp
-bench: deps-postgres build
+bench: deps-postgres build bench-columns
 	@packaging/install-debian valgrind:valgrind
 	$(CARGO) run --locked --release -p strongroom-benches --bin strongroom-bench -- --rounds 7
 	$(CARGO) build --locked --release -p strongroom-benches-postgres
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-postgres --directory $(BENCH_DIRECTORY)
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-postgres --directory $(BENCH_DIRECTORY) --instructions
+	$(MAKE) --no-print-directory bench-columns-oltp
+
+# TPC-H on confidential columns beside plain ones.
+bench-columns: columns-postgres build
+	$(COLUMNS) pg/columns/install release
+	$(CARGO) build --locked --release -p strongroom-benches-columns
+	$(COLUMNS) $(TARGET)/release/strongroom-bench-columns
+	$(CARGO) bench --locked -p strongroom-rpc
 
 clean:
 	$(CARGO) clean

@@ -19,6 +19,12 @@ pub const SQLITE: Markers = Markers {
     end: "<!-- figures: end -->",
 };
 
+/// Around the figures of confidential columns.
+pub const COLUMNS: Markers = Markers {
+    begin: "<!-- confidential columns: begin (written by strongroom-bench-columns) -->",
+    end: "<!-- confidential columns: end -->",
+};
+
 /// Of `strongroom-bench-postgres`.
 pub const POSTGRES: Markers = Markers {
     begin: "<!-- PostgreSQL figures: begin (written by strongroom-bench-postgres) -->",

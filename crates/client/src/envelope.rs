@@ -6,8 +6,8 @@ use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use strongroom_crypto::CryptoError;
-use strongroom_format::columns::Kind;
 use strongroom_format::columns::envelope::{ENVELOPE_PAD, ENVELOPE_PREFIX};
+use strongroom_format::columns::{Kind, Lineage};
 use zeroize::Zeroizing;
 
 use crate::keys::ColumnKeys;
@@ -32,14 +32,31 @@ pub fn seal(keys: &ColumnKeys, kind: Kind, value: &[u8]) -> Result<Vec<u8>, Cryp
     let mut body = Zeroizing::new(Vec::with_capacity(value.len().saturating_add(ENVELOPE_PAD)));
     body.extend_from_slice(value);
     let mut out = Vec::new();
-    keys.sealing().seal(kind, &mut body, &mut out)?;
+    keys.sealing().seal(kind, lineage(), &mut body, &mut out)?;
     Ok(out)
 }
 
-/// Opens an envelope of this kind into PostgreSQL's binary form of the value.
+/// What this process seals is a client's. Tests that send values to and fro without a zone seal as one would.
+#[cfg(not(test))]
+const fn lineage() -> Lineage {
+    Lineage::CLIENT
+}
+
+#[cfg(test)]
+fn lineage() -> Lineage {
+    SEALS_AS.get()
+}
+
+#[cfg(test)]
+std::thread_local! {
+    /// What this thread seals as.
+    pub(crate) static SEALS_AS: std::cell::Cell<Lineage> = const { std::cell::Cell::new(Lineage::CLIENT) };
+}
+
+/// Opens a result of this kind into PostgreSQL's binary form of the value.
 ///
 /// # Errors
-/// [`EnvelopeError`].
+/// [`EnvelopeError`]; [`EnvelopeError::NotAuthentic`] for what a client sealed.
 pub fn open(
     keys: &ColumnKeys,
     kind: Kind,
@@ -47,6 +64,10 @@ pub fn open(
 ) -> Result<Zeroizing<Vec<u8>>, EnvelopeError> {
     let header = strongroom_envelope::head(kind, envelope)?;
     let key = keys.find(&header.key_id).ok_or(EnvelopeError::UnknownKey)?;
+    // The zone seals nothing as a client's: this is a constant or a parameter that somebody sends back as a result.
+    if header.lineage == Lineage::CLIENT {
+        return Err(EnvelopeError::NotAuthentic);
+    }
     let mut value = Zeroizing::new(Vec::new());
     key.open(kind, envelope, &mut value)?;
     Ok(value)
@@ -84,6 +105,26 @@ mod tests {
         .unwrap()
     }
 
+    /// As the zone seals a result.
+    fn result(keys: &ColumnKeys, kind: Kind, value: &[u8]) -> Vec<u8> {
+        let (mut value, mut out) = (value.to_vec(), Vec::new());
+        let sealed = keys
+            .sealing()
+            .seal(kind, Lineage::RESULT, &mut value, &mut out);
+        sealed.unwrap();
+        out
+    }
+
+    #[test]
+    fn what_a_client_sealed_is_no_result() {
+        let keys = keys();
+        let constant = seal(&keys, Kind::Bool, &[1]).unwrap();
+        assert_eq!(
+            open(&keys, Kind::Bool, &constant),
+            Err(EnvelopeError::NotAuthentic)
+        );
+    }
+
     fn sample(kind: Kind, len: usize) -> Vec<u8> {
         let len = kind.fixed_len().unwrap_or(len);
         (0..len)
@@ -97,7 +138,7 @@ mod tests {
         for kind in Kind::ALL {
             for len in [0, 1, 15, 16, 17, 4096] {
                 let value = sample(*kind, len);
-                let envelope = seal(&keys, *kind, &value).unwrap();
+                let envelope = result(&keys, *kind, &value);
                 assert_eq!(*open(&keys, *kind, &envelope).unwrap(), value);
                 let text = to_text(&envelope);
                 assert_eq!(from_text(text.as_bytes()).unwrap(), envelope);
@@ -110,9 +151,9 @@ mod tests {
         let old = SecretKey::generate().unwrap();
         let before = ColumnKeys::from_keys(&[old.try_clone().unwrap()]).unwrap();
         let after = ColumnKeys::from_keys(&[old, SecretKey::generate().unwrap()]).unwrap();
-        let envelope = seal(&before, Kind::Bool, &[1]).unwrap();
+        let envelope = result(&before, Kind::Bool, &[1]);
         assert_eq!(*open(&after, Kind::Bool, &envelope).unwrap(), [1]);
-        let newer = seal(&after, Kind::Bool, &[1]).unwrap();
+        let newer = result(&after, Kind::Bool, &[1]);
         assert_eq!(
             open(&before, Kind::Bool, &newer),
             Err(EnvelopeError::UnknownKey)

@@ -101,7 +101,7 @@ impl Connection {
     /// What the server, the system or the protocol has against it.
     pub fn open(login: &Login) -> Result<Self, Error> {
         let mut connection = Self {
-            stream: BufReader::new(login.address.connect()?),
+            stream: BufReader::new(login.address.connect(None)?),
         };
         login::log_in(&mut connection, login)?;
         // Parameters, the key for cancelling, and then the server is ready.
@@ -174,10 +174,10 @@ impl Connection {
             match message.tag {
                 b'Z' => return failed.map_or(Ok(answer), Err),
                 b'E' => {
-                    failed.get_or_insert(refused(&message.body));
+                    failed.get_or_insert_with(|| refused(&message.body));
                 }
-                b'T' => answer.types = types(&message.body).ok_or(malformed())?,
-                b'D' => answer.rows.push(row(&message.body).ok_or(malformed())?),
+                b'T' => answer.types = types(&message.body).ok_or_else(malformed)?,
+                b'D' => answer.rows.push(row(&message.body).ok_or_else(malformed)?),
                 b'C' => answer.written = answer.written.saturating_add(written(&message.body)),
                 // COPY is nothing that these commands begin.
                 b'G' | b'H' | b'W' => return Err(Error::Protocol("data where none was asked for")),
@@ -266,11 +266,10 @@ fn written(body: &[u8]) -> u64 {
     let text = core::str::from_utf8(body).unwrap_or_default();
     let text = text.trim_end_matches('\0');
     let writes = ["INSERT", "UPDATE", "DELETE", "MERGE"];
-    let count = text.rsplit(' ').next().filter(|_| {
-        writes
-            .iter()
-            .any(|command| text.starts_with(command))
-    });
+    let count = text
+        .rsplit(' ')
+        .next()
+        .filter(|_| writes.iter().any(|command| text.starts_with(command)));
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
@@ -307,7 +306,10 @@ mod tests {
         assert_eq!(written(b"UPDATE 17\0"), 17);
         assert_eq!(written(b"INSERT 0 3\0"), 3);
         assert_eq!(written(b"SELECT 5\0"), 0);
-        assert_eq!(row(b"\0\x02\0\0\0\x01x\xff\xff\xff\xff"), Some(vec![Some("x".to_owned()), None]));
+        assert_eq!(
+            row(b"\0\x02\0\0\0\x01x\xff\xff\xff\xff"),
+            Some(vec![Some("x".to_owned()), None])
+        );
         assert_eq!(row(b"\0\x01\0\0\0\x01\xff"), None, "not UTF-8");
         assert_eq!(row(b"\0\x01\0\0\0\x09x"), None);
         let error = refused(b"SERROR\0C42P01\0Mno such table\0\0");

@@ -279,6 +279,17 @@ const STATEMENTS: &[&str] = &[
     "CREATE VIEW w AS SELECT 1 FROM p WHERE name = 'Alice'",
     "ALTER TABLE p ALTER name SET DEFAULT 'Alice'",
     "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1 FROM p WHERE name = ''Alice'''",
+    "SELECT id FROM p WHERE EXISTS (SELECT 1 FROM unnest(ARRAY['Alice%']) u(pat) WHERE name LIKE pat)",
+    "SELECT id FROM p WHERE EXISTS (SELECT 1 FROM pg_class WHERE name = 'Alice')",
+    "INSERT INTO p(name) SELECT * FROM unnest(ARRAY['Alice'])",
+    "INSERT INTO p SELECT * FROM json_populate_recordset(NULL::p, '[{\"name\": \"Alice\"}]')",
+    "SELECT 1 FROM p NATURAL JOIN (VALUES ('Alice')) v(name)",
+    "SELECT 1 FROM p JOIN (VALUES ('Alice')) v(name) USING (name)",
+    "SELECT * FROM unnest(ARRAY['Alice']) UNION SELECT name FROM p",
+    "SELECT substring(name FROM 'Alice'), left(name, 'Alice') FROM p",
+    "SELECT sum(age) OVER (ORDER BY age RANGE 4711 PRECEDING) FROM p",
+    "UPDATE p SET (id, name) = (SELECT * FROM generate_series(1, 1), unnest(ARRAY['Alice']))",
+    "WITH p AS (SELECT 1) UPDATE p SET name = 'Alice'",
     "SELECT * FROM somewhere_else WHERE whatever = 'Alice'",
     "INSERT INTO somewhere_else VALUES ('Alice', 4711)",
 ];
@@ -366,8 +377,11 @@ fn a_server_that_calls_a_pinned_column_plain_gets_no_session() {
     let error = error.as_db_error().unwrap();
     assert_eq!(error.code().code(), "SR106");
     assert!(error.message().contains("public.p.note"), "{error}");
-    // A relation that the server does not name is no lie, and a column that is what the owner says is none.
-    let fake = Fake::start_pinned("agreed", honest, &["public.p.name", "public.other.x"]);
+    // A relation that the server does not name would get everything in clear by another name.
+    let fake = Fake::start_pinned("unnamed", honest, &["public.p.name", "public.other.x"]);
+    let error = fake.try_connect().err().unwrap();
+    assert_eq!(error.code().unwrap().code(), "SR106");
+    let fake = Fake::start_pinned("agreed", honest, &["public.p.name", "public.p.pay"]);
     fake.connect().simple_query("SELECT id FROM p").unwrap();
 }
 

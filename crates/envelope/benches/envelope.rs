@@ -5,7 +5,7 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use strongroom_crypto::SecretKey;
 use strongroom_envelope::ColumnKey;
-use strongroom_format::columns::Kind;
+use strongroom_format::columns::{Kind, Lineage};
 
 /// An `int8`.
 const VALUE: [u8; 8] = [7; 8];
@@ -22,7 +22,10 @@ fn envelopes(criterion: &mut Criterion) {
         bencher.iter(|| {
             envelope.clear();
             value.extend_from_slice(&VALUE);
-            black_box(key.seal(Kind::Int8, &mut value, &mut envelope).is_ok())
+            black_box(
+                key.seal(Kind::Int8, Lineage::CLIENT, &mut value, &mut envelope)
+                    .is_ok(),
+            )
         });
     });
     criterion.bench_function("open", |bencher| {

@@ -3,8 +3,8 @@
 //! Specified in docs/spec/columns.md, "Envelopes". Invariants:
 //! - A column key seals nothing itself: each envelope names the salt of the key that it is sealed under.
 //! - Salts and nonces are random. A salt of this process serves for [`ENVELOPE_SALT_USES`] envelopes, whichever threads seal them.
-//! - The column key's id and the kind are associated data: a value moved under another key or declared of another type does not open.
-//!   What is not canonical (padding, reserved bytes, a length that is not the kind's) does not open either.
+//! - The column key's id, the kind and the lineage are associated data: a value moved under another key, declared of another type or
+//!   passed off as another column's does not open. What is not canonical (padding, reserved bytes, a length that is not the kind's) does not open either.
 //! - A key is remembered only once it has opened something: what does not open costs a derivation and leaves nothing.
 //!
 //! Must not: know what a value means, keep a value, or know where an envelope comes from.
@@ -20,7 +20,7 @@ use strongroom_crypto::{CryptoError, GcmKey, SecretKey, hkdf, nonce12, random16}
 use strongroom_format::columns::envelope::{
     ENVELOPE_LABEL, ENVELOPE_OVERHEAD, ENVELOPE_SALT_USES, envelope_layout, pad, unpadded,
 };
-use strongroom_format::columns::{EnvelopeHeader, Kind};
+use strongroom_format::columns::{EnvelopeHeader, Kind, Lineage};
 use zeroize::Zeroize as _;
 
 use recent::Recent;
@@ -108,10 +108,11 @@ impl ColumnKey {
     pub fn seal(
         &self,
         kind: Kind,
+        lineage: Lineage,
         value: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Result<(), CryptoError> {
-        let sealed = self.seal_in_place(kind, value);
+        let sealed = self.seal_in_place(kind, lineage, value);
         if let Ok((head, tag)) = &sealed {
             out.reserve(ENVELOPE_OVERHEAD.saturating_add(value.len()));
             out.extend_from_slice(head);
@@ -127,6 +128,7 @@ impl ColumnKey {
     fn seal_in_place(
         &self,
         kind: Kind,
+        lineage: Lineage,
         value: &mut Vec<u8>,
     ) -> Result<([u8; envelope_layout::SIZE], [u8; TAG]), CryptoError> {
         pad(kind, value);
@@ -141,6 +143,7 @@ impl ColumnKey {
                     key_id: self.id,
                     salt: sealing.salt,
                     nonce,
+                    lineage,
                 };
                 let tag = sealing.key.seal(&header.nonce, &header.bound(), value)?;
                 return Ok((header.to_bytes(), tag));

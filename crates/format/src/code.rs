@@ -196,7 +196,9 @@ codes! {
     COLUMN_DENIED = 8106, Data, "the server says of a pinned column that it is not confidential", "find out who changed the column's type; nothing is sent until server and proxy agree";
     COLUMN_CONVERT = 8121, Refused, "the column cannot be converted as it is", "do what the message says and run the command again; nothing was changed";
     COLUMN_SERVER = 8122, Refused, "the database server has refused a statement of this command", "see its message; what was converted so far stays, and running the command again goes on";
-    COLUMN_RECORD = 8123, Data, "the record does not open, or does not belong to this", "use the record's own key; a record that was changed or cut is not replayed";
+    COLUMN_RECORD = 8123, Data, "the record does not open", "use the key for records that the zone was started with; a record that was changed or cut is not replayed";
+    COLUMN_UNRECORDED = 8124, Refused, "the zone makes no record of this", "start the zone with --record-key-file, choose a name that is not taken; values in clear and more than 64 MiB are not recorded";
+    COLUMN_DEPARTED = 8125, Usage, "the statement departs from its record, or would change something", "replay the statement that was recorded, in the same form and on the same data, in a new session; see docs/guides/columns.md";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }

@@ -9,9 +9,10 @@ pub mod fid;
 pub mod kind;
 pub mod log;
 pub mod manifest;
+pub mod record;
 pub mod redo;
 pub mod tpm;
 
-pub use envelope::EnvelopeHeader;
+pub use envelope::{EnvelopeHeader, Lineage};
 pub use fid::Fid;
 pub use kind::Kind;

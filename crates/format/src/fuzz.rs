@@ -3,6 +3,8 @@
 //! Each asserts that what parses is canonical: serialised again it gives the same bytes.
 //! Must not: be called outside tests; an assertion that fails here is a defect.
 
+pub mod columns;
+
 use crate::header::{Anchor, FIXED_LEN, Header, anchor_layout};
 use crate::journal::{JournalMark, Segment, link_layout, mark_layout};
 use crate::keyring::Body;

@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code::{self, Class, Code};
-use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, redo, tpm};
+use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, record, redo, tpm};
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, convert, stream};
 use strongroom_format::{FORMAT_VERSION, aad, header, journal, keyring, postgres, slot, sqlite};
@@ -42,6 +42,8 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("column_key_layout", manifest::column_key_layout::FIELDS),
     layout("partition_layout", manifest::partition_layout::FIELDS),
     layout("quarantine_layout", manifest::quarantine_layout::FIELDS),
+    layout("record_call_layout", record::record_call_layout::FIELDS),
+    layout("record_piece_layout", record::record_piece_layout::FIELDS),
     layout("redo_freed_layout", redo::redo_freed_layout::FIELDS),
     layout("redo_layout", redo::redo_layout::FIELDS),
     layout("redo_link_layout", redo::redo_link_layout::FIELDS),
@@ -111,14 +113,13 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("ENVELOPE_VERSION", envelope::ENVELOPE_VERSION.to_string()),
         ("EXTENTS", fid::EXTENTS.to_string()),
         ("EXTENT_BLOCKS", block::EXTENT_BLOCKS.to_string()),
-        ("EXTENT_RESERVE", manifest::EXTENT_RESERVE.to_string()),
-        ("RESTORE_STRIDE", manifest::RESTORE_STRIDE.to_string()),
         ("EXTENT_SLOTS", fid::EXTENT_SLOTS.to_string()),
         ("INLINE_MAX", number(block::INLINE_MAX)),
         ("LOG_MAGIC", spaced_hex(&log::LOG_MAGIC)),
-        ("MANIFEST_MAGIC", spaced_hex(&manifest::MANIFEST_MAGIC)),
-        ("MANIFEST_VERSION", manifest::MANIFEST_VERSION.to_string()),
         ("PARTITIONS", fid::PARTITIONS.to_string()),
+        ("RECORD_MAGIC", spaced_hex(&record::RECORD_MAGIC)),
+        ("RECORD_MAX", long(record::RECORD_MAX)),
+        ("RECORD_PIECE_MAX", number(record::RECORD_PIECE_MAX)),
         ("REDO_MAX", number(redo::REDO_MAX)),
         ("REDO_VERSION", redo::REDO_VERSION.to_string()),
         ("VALUE_MAX", number(block::VALUE_MAX)),
@@ -165,7 +166,18 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("WRAPPED_GCM_LEN", number(slot::WRAPPED_GCM_LEN)),
     ]);
     constants.extend(channel_constants());
+    constants.extend(manifest_constants());
     constants
+}
+
+/// Those of the manifest of the zone's store.
+fn manifest_constants() -> BTreeMap<&'static str, String> {
+    BTreeMap::from([
+        ("EXTENT_RESERVE", manifest::EXTENT_RESERVE.to_string()),
+        ("RESTORE_STRIDE", manifest::RESTORE_STRIDE.to_string()),
+        ("MANIFEST_MAGIC", spaced_hex(&manifest::MANIFEST_MAGIC)),
+        ("MANIFEST_VERSION", manifest::MANIFEST_VERSION.to_string()),
+    ])
 }
 
 /// Those of the channel between the data owner and the zone.

@@ -40,6 +40,8 @@ pub enum Purpose {
     ZoneManifest,
     /// Deriving the keys of a zone's redo records, one per incarnation.
     ZoneRedo,
+    /// Sealing a record of the operator's.
+    ZoneRecord,
 }
 
 /// Every label there is. The purposes that only this crate may ask for stand here and not in [`Purpose`].
@@ -74,6 +76,7 @@ impl Label {
             Self::For(Purpose::ZoneBlocks) => b"strongroom/v1/zone-blocks",
             Self::For(Purpose::ZoneManifest) => b"strongroom/v1/zone-manifest",
             Self::For(Purpose::ZoneRedo) => b"strongroom/v1/zone-redo",
+            Self::For(Purpose::ZoneRecord) => b"strongroom/v1/zone-record",
             Self::Canary => b"strongroom/v1/canary",
             Self::HeaderMac => b"strongroom/v1/header-mac",
             Self::Anchor => b"strongroom/v1/anchor",

@@ -39,6 +39,8 @@ pub enum Op {
     /// Called. A value in clear, `n` bytes of binary form in the data area from `b`, kind `flags`, into the ephemeral `r`. Needs the ticket's
     /// right to declassify. Answers with the FID.
     Classify = 21,
+    /// Posted. As [`Op::Intake`] into the ephemeral `r`. The envelope must stay in the data area until something called later has answered.
+    Accept = 22,
 
     // ---- computing ----
     /// Posted. Function `n` of [`crate::function`] on `a`, `b` (FIDs, or a plain number where the function takes one) into `r`. A third argument
@@ -121,10 +123,17 @@ pub enum Op {
     Message = 113,
     /// Called. Status as JSON in the data area: counts, no values. Answers with its length.
     Status = 114,
+    /// Called. Everything that this ring asks from now on is recorded, under the name of `n` bytes in the data area; 0: not any more.
+    Record = 115,
 }
 
 macro_rules! numbered {
     ($($op:ident),* $(,)?) => {
+        // Does not compile while an operation is not in the list.
+        const _: fn(Op) = |op| match op {
+            $(Op::$op => (),)*
+        };
+
         impl Op {
             /// Every operation.
             pub const ALL: &[Self] = &[$(Self::$op),*];
@@ -152,6 +161,7 @@ numbered!(
     Inserted,
     Declassify,
     Classify,
+    Accept,
     Compute,
     Third,
     Test,
@@ -180,6 +190,7 @@ numbered!(
     Attest,
     Message,
     Status,
+    Record,
 );
 
 impl Op {
@@ -196,6 +207,7 @@ impl Op {
             self,
             Self::StatementEnd
                 | Self::Inserted
+                | Self::Accept
                 | Self::Compute
                 | Self::Third
                 | Self::Accumulate

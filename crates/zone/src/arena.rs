@@ -318,7 +318,13 @@ mod tests {
     }
 
     fn meta(arena: &mut Arena) -> Meta {
-        let scope = arena.scopes.intern(Scope::constant([1; 16])).unwrap();
+        let scope = arena
+            .scopes
+            .intern(Scope::envelope(crate::store::Binding {
+                key: [1; 16],
+                lineage: strongroom_format::columns::Lineage::CLIENT,
+            }))
+            .unwrap();
         Meta {
             kind: Kind::Int8,
             scope,

@@ -26,6 +26,7 @@ use strongroom_rpc::{Answer, Area, Descriptor, Fault, Handler, Op, Peer};
 use strongroom_values::{Buf, Out};
 use zeroize::Zeroize as _;
 
+use crate::record::Recorder;
 use crate::session::attest::Attester;
 use crate::session::channel::Channel;
 use crate::session::{ColumnKeys, Session};
@@ -43,6 +44,7 @@ pub struct Zone {
     functions: Functions,
     hands: Hands,
     users: Vec<u32>,
+    recorder: Recorder,
     /// The life of the host's server, as its backends say.
     life: Option<u64>,
     trouble: Trouble,
@@ -119,6 +121,7 @@ impl Zone {
             functions: Functions::new(),
             hands: Hands::new(),
             users,
+            recorder: Recorder::default(),
             life: None,
             trouble: Trouble {
                 tell: Box::new(|_| {}),
@@ -126,6 +129,17 @@ impl Zone {
             },
             reader: None,
         }
+    }
+
+    /// Lets backends have records made in `directory`, which exists, under this key.
+    #[must_use]
+    pub fn recording(
+        mut self,
+        directory: std::path::PathBuf,
+        opener: strongroom_keyring::Opener,
+    ) -> Self {
+        self.recorder = Recorder::at(directory, opener);
+        self
     }
 
     /// Has `tell` told why the store failed, when it does: rings learn of a fault only. No value is in it.
@@ -148,8 +162,23 @@ impl Zone {
         self.ground.store.identity().1
     }
 
+    /// Carries an operation out, whether or not somebody waits for it.
+    fn either(&mut self, arena: u16, op: Op, descriptor: &Descriptor, area: &Area) -> Answer {
+        if op.is_posted() {
+            self.posted(arena, op, descriptor, area);
+            return Answer::default();
+        }
+        let answer = self.called(arena, op, descriptor, area);
+        answer.unwrap_or_else(|fault| {
+            if let Some(error) = self.ground.store.take_trouble() {
+                self.trouble.told(&error);
+            }
+            Answer::fault(fault)
+        })
+    }
+
     /// Carries an operation out that nobody waits for.
-    fn posted(&mut self, ring: u16, op: Op, descriptor: &Descriptor) {
+    fn posted(&mut self, ring: u16, op: Op, descriptor: &Descriptor, area: &Area) {
         let third = self
             .ground
             .rings
@@ -160,6 +189,7 @@ impl Zone {
             Op::StatementEnd => self.end_statement(ring, descriptor),
             Op::Inserted => self.inserted(ring, descriptor.a),
             Op::Third => self.third(ring, descriptor.a),
+            Op::Accept => self.accept(ring, descriptor, area),
             Op::Compute => self.compute(ring, descriptor, third),
             Op::Accumulate => self.accumulate(ring, descriptor),
             Op::Combine => self.combine(ring, descriptor),
@@ -170,7 +200,7 @@ impl Zone {
             && let Ok(ring) = self.ground.rings.get_mut(ring)
         {
             ring.fault.get_or_insert(fault);
-            let makes = matches!(op, Op::Compute | Op::Accumulate | Op::Combine);
+            let makes = matches!(op, Op::Accept | Op::Compute | Op::Accumulate | Op::Combine);
             if let Some(fid) = strongroom_format::columns::Fid::from_bits(descriptor.r)
                 && makes
             {
@@ -223,6 +253,7 @@ impl Zone {
             Op::Attest => self.attest(descriptor, area),
             Op::Message => self.message(ring, descriptor, area),
             Op::Status => self.status(descriptor, area),
+            Op::Record => self.record(ring, descriptor, area),
             _ => Err(Fault::BadRequest),
         };
         value.map(Answer::of)
@@ -284,6 +315,7 @@ const fn is_apart(op: Op) -> bool {
             | Op::Attest
             | Op::Message
             | Op::Status
+            | Op::Record
     )
 }
 
@@ -298,6 +330,7 @@ impl Handler for Zone {
     fn closed(&mut self, arena: u16) {
         self.reader = self.reader.filter(|reader| *reader != arena);
         self.tell_computed(arena);
+        self.recorder.end(arena);
         if let Some(session) = self.ground.close(arena) {
             self.channel.end(&session);
         }
@@ -307,17 +340,19 @@ impl Handler for Zone {
         let Some(op) = Op::from_number(descriptor.op) else {
             return Answer::fault(Fault::BadRequest);
         };
-        if op.is_posted() {
-            self.posted(arena, op, descriptor);
-            return Answer::default();
+        if self.recorder.forbids(arena, op) {
+            return Answer::fault(Fault::NotRecorded);
         }
-        let answer = self.called(arena, op, descriptor, area);
-        answer.unwrap_or_else(|fault| {
-            if let Some(error) = self.ground.store.take_trouble() {
-                self.trouble.told(&error);
-            }
-            Answer::fault(fault)
-        })
+        let input = self.recorder.input(arena, op, descriptor, area);
+        let answer = self.either(arena, op, descriptor, area);
+        if let Some(input) = input {
+            self.recorder
+                .take(arena, (op, descriptor), input, &answer, area);
+        }
+        if !op.is_posted() && self.recorder.has_failed(arena) {
+            return Answer::fault(Fault::NotRecorded);
+        }
+        answer
     }
 
     fn idle(&mut self) {

@@ -4,6 +4,7 @@
 mod arena;
 pub mod engine;
 mod policy;
+pub mod record;
 pub mod sandbox;
 pub mod serve;
 pub mod session;

@@ -2,17 +2,19 @@
 //!
 //! | a ring with | may |
 //! |---|---|
-//! | nothing | compare stored values of one column with each other; have envelopes opened to be stored; have stored values, and what came in an envelope, sealed under the key they belong to |
+//! | nothing | compare stored values of one column with each other; store what is of the column's own lineage (copies and dumps of it); have stored values, and what came in an envelope, sealed under the key they belong to |
 //! | a ticket | what its rights say, with values whose column keys it names |
 //!
 //! Invariants A1 to A3 of docs/internals/columns.md. A value is judged by its [`Scope`]: the column keys that it was made from.
 //! Must not: look at a value.
 
+use strongroom_format::columns::Lineage;
 use strongroom_format::columns::channel::right;
 use strongroom_rpc::Fault;
 
 use crate::arena::{Origin, Scope};
-use crate::session::{KeyId, Session};
+use crate::session::Session;
+use crate::store::Binding;
 
 /// A stored value's place: partition and column.
 pub(crate) type Place = (u16, u16);
@@ -79,7 +81,7 @@ pub(crate) fn truths(
     }
 }
 
-/// The key under which a value is sealed for whoever asks.
+/// The key under which a value is sealed for whoever asks, and the lineage that its envelope says.
 ///
 /// # Errors
 /// [`Fault::NotAllowed`], [`Fault::BudgetSpent`].
@@ -87,7 +89,7 @@ pub(crate) fn output(
     mut session: Option<&mut Session>,
     scope: &Scope,
     len: u64,
-) -> Result<KeyId, Fault> {
+) -> Result<Binding, Fault> {
     let key = match (scope.from(), scope.only_key()) {
         // Whoever has the key of the column, or of the envelope, may know it. Sealed under that key it tells nobody else.
         (Origin::Column | Origin::Envelope, Some(key)) => key,
@@ -101,47 +103,65 @@ pub(crate) fn output(
     if let Some(session) = session {
         session.spend_outputs(1, len)?;
     }
-    Ok(key)
+    // Nothing that the zone seals may pass for something that a client sealed.
+    let own = scope.lineage();
+    let lineage = if own.is_column() {
+        own
+    } else {
+        Lineage::RESULT
+    };
+    Ok(Binding { key, lineage })
 }
 
-/// The key of the column into which a value may be stored; `bound` is the key that the column has already.
+/// What the column is bound to into which a value may be stored; `bound` says what it is bound to already, `draw` draws a lineage.
+///
+/// Stored values of one column may be compared without a ticket. So without one a column takes only what is of its own lineage: what was
+/// copied or dumped from it, or from the one column that it is a copy of. Everything else would let an operator put values of two columns,
+/// or constants, side by side.
 ///
 /// # Errors
-/// [`Fault::NotAllowed`]: storing a value in a column of another key makes it readable under that key.
+/// [`Fault::NotAllowed`]: storing a value in a column of another key also makes it readable under that key. [`Fault::BudgetSpent`].
 pub(crate) fn store(
     session: Option<&mut Session>,
     scope: &Scope,
-    bound: Option<KeyId>,
-) -> Result<KeyId, Fault> {
-    match (scope.only_key(), bound) {
-        (Some(key), Some(bound)) if key == bound => Ok(key),
-        (Some(key), None) => Ok(key),
-        (_, bound) => {
-            let session = session.ok_or(Fault::NotAllowed)?;
-            let key = bound
-                .or_else(|| session.first_key())
-                .ok_or(Fault::NotAllowed)?;
-            session.allow(right::OUTPUT, scope.keys())?;
-            session.allow(right::OUTPUT, &[key])?;
-            Ok(key)
+    bound: Option<Binding>,
+    draw: impl FnOnce() -> Result<Lineage, Fault>,
+) -> Result<Binding, Fault> {
+    let lineage = scope.lineage();
+    let own = scope.only_key().filter(|_| lineage.is_column());
+    let own = own.map(|key| Binding { key, lineage });
+    match (own, bound) {
+        (Some(own), Some(bound)) if own == bound => return Ok(bound),
+        (Some(own), None) if session.is_none() || scope.from() == Origin::Envelope => {
+            return Ok(own);
         }
+        _ => {}
     }
-}
-
-/// As [`store`], for a value of another column of the target's own table.
-///
-/// # Errors
-/// [`Fault::NotAllowed`]: values of two columns in one could be compared with each other, which takes the right to compute on both.
-pub(crate) fn copy(
-    session: Option<&mut Session>,
-    scope: &Scope,
-    bound: Option<KeyId>,
-) -> Result<KeyId, Fault> {
     let session = session.ok_or(Fault::NotAllowed)?;
-    session.allow(right::COMPUTE, scope.keys())?;
-    let key = store(Some(&mut *session), scope, bound)?;
-    session.allow(right::COMPUTE, &[key])?;
-    Ok(key)
+    let key = bound.map(|bound| bound.key).or_else(|| scope.only_key());
+    let key = key
+        .or_else(|| session.first_key())
+        .ok_or(Fault::NotAllowed)?;
+    let mut wanted = match scope.from() {
+        Origin::Column => right::COMPUTE,
+        Origin::Envelope => right::CONSTANT,
+        Origin::Computed => right::OUTPUT,
+    };
+    if scope.only_key() != Some(key) {
+        wanted |= right::OUTPUT;
+    }
+    session.allow(wanted, scope.keys())?;
+    session.allow(wanted, &[key])?;
+    if scope.from() == Origin::Computed {
+        session.spend_outputs(1, 0)?;
+    }
+    match bound {
+        Some(bound) => Ok(bound),
+        None => Ok(Binding {
+            key,
+            lineage: draw()?,
+        }),
+    }
 }
 
 /// Whether a value of this scope may be given in clear.
@@ -170,13 +190,17 @@ pub(crate) fn classify(session: Option<&mut Session>) -> Result<Scope, Fault> {
     let key = session.first_key().ok_or(Fault::NotAllowed)?;
     session.allow(right::DECLASSIFY, &[key])?;
     session.ledger_mut().count_classified(1);
-    Ok(Scope::constant(key))
+    Ok(Scope::envelope(Binding {
+        key,
+        lineage: Lineage::CLIENT,
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::arena::Scopes;
+    use crate::session::KeyId;
     use strongroom_format::columns::channel::Ticket;
 
     fn session(rights: u32, keys: &[KeyId], budget: u64) -> Session {
@@ -194,9 +218,7 @@ mod tests {
 
     fn computed(keys: &[KeyId]) -> Scope {
         let mut scopes = Scopes::new();
-        let mut ids = keys
-            .iter()
-            .map(|key| scopes.intern(Scope::column(*key)).unwrap());
+        let mut ids = keys.iter().map(|key| scopes.intern(column(*key)).unwrap());
         let first = ids.next().unwrap();
         let rest: Vec<_> = ids.collect();
         let mut all = scopes.computed(first, first).unwrap();
@@ -206,19 +228,43 @@ mod tests {
         scopes.get(all).unwrap().clone()
     }
 
+    /// A column of this key; its lineage is the key's first byte.
+    fn bound(key: KeyId) -> Binding {
+        Binding {
+            key,
+            lineage: Lineage::of(u64::from(key[0]) + 100),
+        }
+    }
+
+    fn column(key: KeyId) -> Scope {
+        Scope::column(bound(key))
+    }
+
+    /// What the data owner's client sealed.
+    fn constant(key: KeyId) -> Scope {
+        Scope::envelope(Binding {
+            key,
+            lineage: Lineage::CLIENT,
+        })
+    }
+
+    fn draw() -> Result<Lineage, Fault> {
+        Ok(Lineage::of(7777))
+    }
+
     const A: KeyId = [1; 16];
     const B: KeyId = [2; 16];
 
     #[test]
     fn nothing_may_compare_one_column_with_itself_and_no_more() {
-        let column = Scope::column(A);
+        let of = column(A);
         let one = Common::Nothing
             .with(Some((3, 1)), Origin::Column)
             .with(Some((3, 1)), Origin::Column);
-        assert_eq!(truths(None, right::COMPARE, one, &column, 9), Ok(()));
-        assert_eq!(truths(None, right::RANK, one, &column, 9), Ok(()));
+        assert_eq!(truths(None, right::COMPARE, one, &of, 9), Ok(()));
+        assert_eq!(truths(None, right::RANK, one, &of, 9), Ok(()));
         assert_eq!(
-            truths(None, right::TOKEN, one, &column, 1),
+            truths(None, right::TOKEN, one, &of, 1),
             Err(Fault::NotAllowed)
         );
         let two = one.with(Some((3, 2)), Origin::Column);
@@ -226,36 +272,36 @@ mod tests {
         let constant = one.with(None, Origin::Envelope);
         let result = one.with(None, Origin::Computed);
         for mixed in [two, other_table, constant, result, Common::Nothing] {
-            let answer = truths(None, right::COMPARE, mixed, &column, 1);
+            let answer = truths(None, right::COMPARE, mixed, &of, 1);
             assert_eq!(answer, Err(Fault::NotAllowed), "{mixed:?}");
         }
     }
 
     #[test]
     fn what_is_free_without_a_ticket_is_charged_to_one() {
-        let column = Scope::column(A);
+        let of = column(A);
         let one = Common::Nothing.with(Some((3, 1)), Origin::Column);
         for wanted in [right::COMPARE, right::RANK] {
             // No right at all on this column: it still may, as without a ticket.
             let mut other = session(right::OUTPUT, &[B], 5);
-            assert_eq!(truths(Some(&mut other), wanted, one, &column, 3), Ok(()));
+            assert_eq!(truths(Some(&mut other), wanted, one, &of, 3), Ok(()));
             assert_eq!(other.ledger().truths(), 3);
             assert_eq!(other.ledger().refusals(), 0);
             assert_eq!(
-                truths(Some(&mut other), wanted, one, &column, 3),
+                truths(Some(&mut other), wanted, one, &of, 3),
                 Err(Fault::BudgetSpent)
             );
             assert_eq!(other.ledger().truths(), 3, "none was given");
-            assert_eq!(truths(Some(&mut other), wanted, one, &column, 2), Ok(()));
+            assert_eq!(truths(Some(&mut other), wanted, one, &of, 2), Ok(()));
             let mut free = session(right::ORDINARY, &[A], u64::MAX);
-            assert_eq!(truths(Some(&mut free), wanted, one, &column, 9), Ok(()));
+            assert_eq!(truths(Some(&mut free), wanted, one, &of, 9), Ok(()));
             assert_eq!(free.ledger().truths(), 9);
         }
     }
 
     #[test]
     fn constants_need_their_own_right_wherever_they_stand() {
-        let scope = Scope::column(A);
+        let scope = column(A);
         let behind = Common::Nothing
             .with(Some((3, 1)), Origin::Column)
             .with(None, Origin::Envelope);
@@ -301,14 +347,25 @@ mod tests {
 
     #[test]
     fn a_value_is_sealed_under_its_own_key_or_with_the_right_to_outputs() {
-        assert_eq!(output(None, &Scope::column(A), 4), Ok(A));
-        assert_eq!(output(None, &Scope::constant(B), 4), Ok(B));
+        let result = |key| {
+            Ok(Binding {
+                key,
+                lineage: Lineage::RESULT,
+            })
+        };
+        assert_eq!(output(None, &column(A), 4), Ok(bound(A)));
+        assert_eq!(output(None, &Scope::envelope(bound(A)), 4), Ok(bound(A)));
+        assert_eq!(
+            output(None, &constant(B), 4),
+            result(B),
+            "never as something of a client"
+        );
         assert_eq!(output(None, &computed(&[A]), 4), Err(Fault::NotAllowed));
         let mut owner = session(right::OUTPUT, &[B, A], 2);
-        assert_eq!(output(Some(&mut owner), &computed(&[A]), 4), Ok(A));
+        assert_eq!(output(Some(&mut owner), &computed(&[A]), 4), result(A));
         assert_eq!(
             output(Some(&mut owner), &computed(&[A, B]), 4),
-            Ok(B),
+            result(B),
             "the first of the ticket"
         );
         assert_eq!(
@@ -323,57 +380,91 @@ mod tests {
     }
 
     #[test]
-    fn a_value_goes_to_another_column_of_its_table_with_a_ticket_to_compute_on_both() {
-        assert_eq!(
-            copy(None, &Scope::column(A), Some(A)),
-            Err(Fault::NotAllowed)
-        );
-        let mut compares = session(right::COMPARE | right::OUTPUT, &[A], 9);
-        let refused = copy(Some(&mut compares), &Scope::column(A), Some(A));
-        assert_eq!(refused, Err(Fault::NotAllowed));
-        let mut computes = session(right::COMPUTE, &[A, B], 9);
-        assert_eq!(copy(Some(&mut computes), &Scope::column(A), Some(A)), Ok(A));
-        assert_eq!(copy(Some(&mut computes), &Scope::column(A), None), Ok(A));
-        let refused = copy(Some(&mut computes), &Scope::column(A), Some(B));
-        assert_eq!(refused, Err(Fault::NotAllowed), "another key is an output");
-        let mut both = session(right::COMPUTE | right::OUTPUT, &[A, B], 9);
-        assert_eq!(copy(Some(&mut both), &Scope::column(A), Some(B)), Ok(B));
-        let mut one = session(right::COMPUTE | right::OUTPUT, &[B], 9);
-        assert_eq!(
-            copy(Some(&mut one), &Scope::column(A), Some(B)),
-            Err(Fault::NotAllowed)
-        );
+    fn without_a_ticket_a_column_takes_what_is_of_its_lineage_and_no_more() {
+        let dumped = Scope::envelope(bound(A));
+        for scope in [&column(A), &dumped] {
+            assert_eq!(store(None, scope, None, draw), Ok(bound(A)), "a restore");
+            assert_eq!(store(None, scope, Some(bound(A)), draw), Ok(bound(A)));
+            let other = Binding {
+                lineage: Lineage::of(300),
+                ..bound(A)
+            };
+            for target in [other, bound(B)] {
+                let answer = store(None, scope, Some(target), draw);
+                assert_eq!(answer, Err(Fault::NotAllowed));
+            }
+        }
+        for scope in [constant(A), computed(&[A]), computed(&[A, B])] {
+            for target in [None, Some(bound(A))] {
+                let answer = store(None, &scope, target, draw);
+                assert_eq!(answer, Err(Fault::NotAllowed), "{scope:?}");
+            }
+        }
+        let result = Scope::envelope(Binding {
+            key: A,
+            lineage: Lineage::RESULT,
+        });
+        assert_eq!(store(None, &result, None, draw), Err(Fault::NotAllowed));
     }
 
     #[test]
-    fn a_value_is_stored_under_its_own_key_or_with_a_ticket_for_both() {
-        assert_eq!(store(None, &Scope::constant(A), None), Ok(A));
-        assert_eq!(store(None, &Scope::constant(A), Some(A)), Ok(A));
-        assert_eq!(
-            store(None, &Scope::constant(A), Some(B)),
-            Err(Fault::NotAllowed)
-        );
-        assert_eq!(
-            store(None, &computed(&[A, B]), None),
-            Err(Fault::NotAllowed)
-        );
-        let mut one = session(right::OUTPUT, &[A], 0);
-        assert_eq!(
-            store(Some(&mut one), &Scope::column(A), Some(B)),
-            Err(Fault::NotAllowed)
-        );
-        assert_eq!(
-            store(Some(&mut one), &Scope::column(B), Some(A)),
-            Err(Fault::NotAllowed)
-        );
-        let mut both = session(right::OUTPUT, &[B, A], 0);
-        assert_eq!(store(Some(&mut both), &Scope::column(A), Some(B)), Ok(B));
-        assert_eq!(store(Some(&mut both), &computed(&[A, B]), None), Ok(B));
+    fn with_a_ticket_storing_takes_the_right_to_what_is_stored() {
+        let drawn = |key| {
+            Ok(Binding {
+                key,
+                lineage: Lineage::of(7777),
+            })
+        };
+        for (scope, right) in [
+            (constant(A), right::CONSTANT),
+            (column(A), right::COMPUTE),
+            (computed(&[A]), right::OUTPUT),
+        ] {
+            let target = Binding {
+                lineage: Lineage::of(300),
+                ..bound(A)
+            };
+            let mut has = session(right, &[A], 9);
+            assert_eq!(store(Some(&mut has), &scope, None, draw), drawn(A));
+            let answer = store(Some(&mut has), &scope, Some(target), draw);
+            assert_eq!(answer, Ok(target));
+            let mut has_not = session(right::ORDINARY & !right, &[A], 9);
+            for target in [None, Some(target)] {
+                let answer = store(Some(&mut has_not), &scope, target, draw);
+                assert_eq!(answer, Err(Fault::NotAllowed), "{scope:?}");
+            }
+            let mut other = session(right::ORDINARY, &[B], 9);
+            let answer = store(Some(&mut other), &scope, Some(target), draw);
+            assert_eq!(answer, Err(Fault::NotAllowed), "a key that is not named");
+        }
+        let mut spent = session(right::OUTPUT, &[A], 1);
+        let scope = computed(&[A]);
+        assert!(store(Some(&mut spent), &scope, None, draw).is_ok());
+        let answer = store(Some(&mut spent), &scope, None, draw);
+        assert_eq!(answer, Err(Fault::BudgetSpent));
+    }
+
+    #[test]
+    fn a_value_goes_under_another_key_with_the_right_to_outputs_on_both() {
+        let all = right::OUTPUT | right::COMPUTE;
+        for keys in [&[A][..], &[B]] {
+            let mut one = session(all, keys, 9);
+            let answer = store(Some(&mut one), &column(A), Some(bound(B)), draw);
+            assert_eq!(answer, Err(Fault::NotAllowed));
+        }
+        let mut without = session(right::COMPUTE, &[A, B], 9);
+        let answer = store(Some(&mut without), &column(A), Some(bound(B)), draw);
+        assert_eq!(answer, Err(Fault::NotAllowed));
+        let mut both = session(all, &[B, A], 9);
+        let answer = store(Some(&mut both), &column(A), Some(bound(B)), draw);
+        assert_eq!(answer, Ok(bound(B)));
+        let answer = store(Some(&mut both), &computed(&[A, B]), None, draw);
+        assert_eq!(answer.map(|to| to.key), Ok(B), "the first of the ticket");
     }
 
     #[test]
     fn values_in_clear_need_a_right_of_their_own_both_ways() {
-        let scope = Scope::column(A);
+        let scope = column(A);
         assert_eq!(declassify(None, &scope, 4), Err(Fault::NotAllowed));
         assert_eq!(classify(None).err(), Some(Fault::NotAllowed));
         let mut ordinary = session(right::ORDINARY, &[A], 9);
@@ -386,7 +477,7 @@ mod tests {
         assert_eq!(declassify(Some(&mut owner), &computed(&[A]), 4), Ok(()));
         let spent = declassify(Some(&mut owner), &scope, 4);
         assert_eq!(spent, Err(Fault::BudgetSpent));
-        assert_eq!(classify(Some(&mut owner)), Ok(Scope::constant(A)));
+        assert_eq!(classify(Some(&mut owner)), Ok(constant(A)));
         let ledger = owner.ledger().to_json();
         assert!(ledger.contains("\"declassified\":1,\"classified\":1"));
     }

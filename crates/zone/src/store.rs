@@ -42,6 +42,7 @@ use strongroom_values::Value;
 
 pub use anchor::{Anchor, FileAnchor, TpmAnchor};
 pub use census::Census;
+pub use column_keys::Binding;
 pub use files::{ANCHOR_NAME, BLOCKS_NAME, Directory, Files, HEADER_NAME, LOG_NAME, MANIFEST_NAME};
 pub use log::{LogFile, LogStorage};
 pub use open::{Options, create, open};

@@ -20,6 +20,7 @@ static ZONE: Text = Text(Cell::new(std::ptr::null_mut()));
 static SWEEP_DELAY: Number = Number(Cell::new(2));
 /// Seconds between two rounds of the worker that sweeps.
 static SWEEP_INTERVAL: Number = Number(Cell::new(3600));
+static RECORD: Text = Text(Cell::new(std::ptr::null_mut()));
 static GROUP: Text = Text(Cell::new(std::ptr::null_mut()));
 
 /// Where PostgreSQL keeps a number.
@@ -29,7 +30,7 @@ struct Number(Cell<c_int>);
 unsafe impl Sync for Number {}
 
 impl Text {
-    fn value(&self) -> Option<&CStr> {
+    fn value<'a>(&self) -> Option<&'a CStr> {
         let pointer = self.0.get();
         // SAFETY: PostgreSQL keeps a string there, or nothing; it does not change it while this runs.
         (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
@@ -59,6 +60,12 @@ pub(crate) fn define() {
             pg_sys::GUC_UNIT_S,
             pg_sys::GucContext::PGC_SIGHUP,
         ),
+    );
+    text(
+        c"strongroom.record",
+        c"Name of a record that the zone is to make of what this session asks it; empty for none.",
+        &RECORD,
+        pg_sys::GUC_SUPERUSER_ONLY,
     );
     // A custom setting reaches parallel workers with all others; nothing else of a library does.
     text(
@@ -131,6 +138,12 @@ pub(crate) fn sweep_delay() -> c_int {
 /// Seconds between two rounds of sweeps; 0 for none.
 pub(crate) fn sweep_interval() -> c_int {
     SWEEP_INTERVAL.0.get()
+}
+
+/// Name of the record that is to be made; empty for none.
+pub(crate) fn record() -> &'static [u8] {
+    // PostgreSQL changes it between statements and on its way through one's own `SET`, where nothing is held.
+    RECORD.value().map_or(&[], CStr::to_bytes)
 }
 
 /// The parallel group that this process belongs to: arena and secret of its leader.

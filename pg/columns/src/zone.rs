@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pgrx::pg_sys;
 use strongroom_format::columns::{Fid, Kind};
 use strongroom_rpc::op::flag;
-use strongroom_rpc::{AREA_SIZE, Answer, Descriptor};
+use strongroom_rpc::{ANSWER_HALF, AREA_SIZE, Answer, Descriptor};
 use strongroom_rpc::{Broken, Host, Interrupted};
 use strongroom_rpc::{Fault, Op};
 
@@ -20,6 +20,9 @@ use crate::{fault, life, settings, statement};
 const END_LIMIT: Duration = Duration::from_secs(2);
 /// How long the zone may take to answer a new connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// The longest envelope that is opened without waiting for it.
+const PARCEL_MAX: usize = 1 << 15;
 
 /// The connection, and what was done on it since the last statement's end.
 pub(crate) struct Link {
@@ -34,6 +37,10 @@ pub(crate) struct Link {
     group: Option<(u16, u64)>,
     /// The zone was found alive since the last statement's end.
     verified: bool,
+    /// Name of the record that the zone makes.
+    record: Vec<u8>,
+    /// Bytes of the data area's upper half that posted operations may still read.
+    parcels: usize,
 }
 
 thread_local! {
@@ -83,7 +90,10 @@ pub(crate) fn with<R>(work: impl FnOnce(&mut Link) -> Result<R, Broken>) -> R {
         if slot.is_none() {
             *slot = Some(connect());
         }
-        let result = slot.as_mut().map_or(Err(Broken::Lost), work);
+        let result = slot.as_mut().map_or(Err(Broken::Lost), |link| {
+            link.tell_record()?;
+            work(link)
+        });
         if result.as_ref().is_err_and(|broken| *broken == Broken::Lost) {
             *slot = None;
             LOST.set(true);
@@ -273,6 +283,8 @@ impl Link {
             time_zone: std::ptr::null_mut(),
             group: None,
             verified: true,
+            record: Vec::new(),
+            parcels: 0,
         }
     }
 
@@ -293,6 +305,8 @@ impl Link {
         if matches!(answer, Ok(_) | Err(Broken::Fault(_))) {
             // Either there was no fault, or it is the one reported now.
             self.posted = false;
+            // Everything before it is done.
+            self.parcels = 0;
         }
         answer
     }
@@ -347,6 +361,21 @@ impl Link {
         Ok(())
     }
 
+    /// Tells the zone what record to make, unless it knows.
+    fn tell_record(&mut self) -> Result<(), Broken> {
+        let name = settings::record();
+        if name == self.record {
+            return Ok(());
+        }
+        let n = self.write(0, name)?;
+        self.call(Descriptor {
+            n,
+            ..Descriptor::of(Op::Record)
+        })?;
+        self.record = name.to_vec();
+        Ok(())
+    }
+
     /// Opens an envelope: the identifier of its value.
     pub(crate) fn intake(
         &mut self,
@@ -354,6 +383,9 @@ impl Link {
         envelope: &[u8],
         literal: bool,
     ) -> Result<u64, Broken> {
+        if !literal && envelope.len() <= PARCEL_MAX {
+            return self.accept(kind, envelope);
+        }
         let n = self.write(0, envelope)?;
         let (r, flags) = if literal {
             (self.host.fresh_literal()?.bits(), flag::LITERAL)
@@ -367,6 +399,36 @@ impl Link {
             ..Descriptor::of(Op::Intake)
         })?;
         Ok(answer.value)
+    }
+
+    /// Has an envelope opened, and does not wait for it: rows that are copied in have one in each column.
+    fn accept(&mut self, kind: Kind, envelope: &[u8]) -> Result<u64, Broken> {
+        let room = envelope.len().next_multiple_of(8);
+        if self.parcels.saturating_add(room) > AREA_SIZE - ANSWER_HALF {
+            self.call(Descriptor::of(Op::Sync))?;
+        }
+        let offset = ANSWER_HALF + self.parcels;
+        let too_long = Broken::Fault(Fault::StringTooLong);
+        let area = self.host.area(check)?;
+        area.write(offset, envelope).ok_or(too_long)?;
+        let r = self.fresh()?;
+        self.post(Descriptor {
+            flags: u16::from(kind.number()),
+            n: u32::try_from(envelope.len()).map_err(|_| too_long)?,
+            b: offset as u64,
+            r,
+            ..Descriptor::of(Op::Accept)
+        })?;
+        self.parcels += room;
+        Ok(r)
+    }
+
+    /// Waits until nothing posted reads the data area beyond its first half, if `end` is there.
+    fn clear_for(&mut self, end: usize) -> Result<(), Broken> {
+        if self.parcels > 0 && end > ANSWER_HALF {
+            self.call(Descriptor::of(Op::Sync))?;
+        }
+        Ok(())
     }
 
     /// Seals one value: its envelope.
@@ -424,6 +486,7 @@ impl Link {
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<u32, Broken> {
         let too_long = Broken::Fault(Fault::StringTooLong);
         let n = u32::try_from(bytes.len()).map_err(|_| too_long)?;
+        self.clear_for(offset.saturating_add(bytes.len()))?;
         self.host
             .area(check)?
             .write(offset, bytes)
@@ -433,6 +496,7 @@ impl Link {
 
     /// Writes words into the data area.
     pub(crate) fn area_words(&mut self, offset: usize, words: &[u64]) -> Result<(), Broken> {
+        self.clear_for(offset.saturating_add(words.len().saturating_mul(8)))?;
         let area = self.host.area(check)?;
         area.write_words(offset, words)
             .ok_or(Broken::Fault(Fault::BadRequest))

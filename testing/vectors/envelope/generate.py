@@ -18,8 +18,8 @@ def key_of(salt, column_key=KEY):
     return HKDF(hashes.SHA256(), 32, salt, b"strongroom/v1/envelope").derive(column_key)
 
 
-def bound(kind, key_id):
-    return b"ENVL" + struct.pack("<HHII", 1, 1, 0, 0) + key_id + struct.pack("<QQ", kind, 0)
+def bound(kind, key_id, lineage):
+    return b"ENVL" + struct.pack("<HHII", 1, 1, 0, 0) + key_id + struct.pack("<QQ", kind, lineage)
 
 
 def padded(kind, value):
@@ -29,11 +29,13 @@ def padded(kind, value):
     return value + bytes(-len(value) % 16)
 
 
-def envelope(kind, plain, number, version=1, reserved=b"\0\0", key=None, under=None, aad_kind=None, key_id=KEY_ID):
+def envelope(kind, plain, number, version=1, reserved=b"\0\0", key=None, under=None, aad_kind=None, key_id=KEY_ID,
+             lineage=None):
     salt, nonce = bytes([number]) * 16, bytes([number + 1]) * 12
     of = KINDS[kind][0]
-    sealed = AESGCM(key or key_of(under or salt)).encrypt(nonce, plain, bound(aad_kind or of, key_id))
-    return bytes([version, of]) + reserved + KEY_ID + salt + nonce + sealed
+    own = number * 1000
+    sealed = AESGCM(key or key_of(under or salt)).encrypt(nonce, plain, bound(aad_kind or of, key_id, lineage or own))
+    return bytes([version, of]) + reserved + KEY_ID + salt + nonce + struct.pack("<Q", own) + sealed
 
 
 def case(name, kind, sealed, value=None):
@@ -58,6 +60,7 @@ def refused():
     yield case("under the column key itself", "int8", envelope("int8", eight, 42, key=KEY))
     yield case("under another salt's key", "int8", envelope("int8", eight, 43, under=bytes(16)))
     yield case("bound to another kind", "int8", envelope("int8", eight, 44, aad_kind=2))
+    yield case("bound to another lineage", "int8", envelope("int8", eight, 54, lineage=2))
     yield case("bound to another key", "int8", envelope("int8", eight, 45, key_id=bytes(16)))
     yield case("under another column key", "int8", envelope("int8", eight, 46, key=key_of(bytes([46]) * 16, bytes(32))))
     yield case("a value that is too short", "int8", envelope("int8", bytes(7), 47))

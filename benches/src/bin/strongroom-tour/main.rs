@@ -1,16 +1,17 @@
-//! `strongroom-tour`: what the guards do, shown with the real command: on the TPC-H tables in SQLite, and on a PostgreSQL
-//! server.
+//! `strongroom-tour`: what the guards do, shown with the real command: on the TPC-H tables in SQLite, on a PostgreSQL
+//! server, and on confidential columns.
 //!
 //! Invariants:
 //! 1. Every numbered line is a check that can fail; the exit code is 0 only if none did.
 //! 2. Wherever the command can do a thing, the command does it; the library serves for timing and for looking on.
 //! 3. Everything is made in ./demo-out, which is removed first. The keys in it are made for the tour. Two exceptions: the
-//!    servers' sockets, whose paths must be short, and the data directories where PostgreSQL's user cannot enter
+//!    sockets, whose paths must be short, and the data directories where PostgreSQL's user cannot enter
 //!    ./demo-out; both are in the directory for temporary files, and gone at the end.
 //!
 //! Must not: touch anything else, or use a key or keyring of the user's.
 
 mod checks;
+mod columns;
 mod command;
 mod data;
 mod evidence;
@@ -106,6 +107,7 @@ enum Part {
     All,
     Sqlite,
     Postgres,
+    Columns,
 }
 
 impl Part {
@@ -115,7 +117,8 @@ impl Part {
             None => Ok(Self::All),
             Some("sqlite") => Ok(Self::Sqlite),
             Some("postgres") => Ok(Self::Postgres),
-            Some(_) => Err("usage: strongroom-tour [sqlite|postgres]".into()),
+            Some("columns") => Ok(Self::Columns),
+            Some(_) => Err("usage: strongroom-tour [sqlite|postgres|columns]".into()),
         }
     }
 }
@@ -139,11 +142,14 @@ fn run() -> Result<bool, Failure> {
         checks: Checks::default(),
         plain,
     };
-    if part != Part::Postgres {
+    if matches!(part, Part::All | Part::Sqlite) {
         sqlite(&mut tour)?;
     }
-    if part != Part::Sqlite {
+    if matches!(part, Part::All | Part::Postgres) {
         postgres::run(&mut tour)?;
+    }
+    if matches!(part, Part::All | Part::Columns) {
+        columns::run(&mut tour)?;
     }
     tour.checks.summary(begin.elapsed().as_secs())
 }

@@ -5,6 +5,7 @@
 mod connect;
 mod convert;
 mod proxy;
+mod replay;
 mod status;
 mod zone;
 
@@ -27,6 +28,7 @@ enum Verb {
     Zone(zone::ZoneArgs),
     Proxy(proxy::ProxyArgs),
     Status(status::StatusArgs),
+    Replay(replay::ReplayArgs),
     Convert(convert::ConvertArgs),
 }
 
@@ -34,7 +36,7 @@ impl ColumnsArgs {
     pub(crate) const fn wants_json(&self) -> bool {
         match &self.verb {
             Verb::Status(args) => args.json,
-            Verb::Zone(_) | Verb::Proxy(_) | Verb::Convert(_) => false,
+            Verb::Zone(_) | Verb::Proxy(_) | Verb::Convert(_) | Verb::Replay(_) => false,
         }
     }
 
@@ -43,6 +45,7 @@ impl ColumnsArgs {
             Verb::Zone(args) => args.run(context),
             Verb::Proxy(args) => args.run(context),
             Verb::Status(args) => args.run(context),
+            Verb::Replay(args) => args.run(context),
             Verb::Convert(args) => args.run(),
         }
     }

@@ -2,13 +2,13 @@
 //!
 //! Must not: print a statement or a value.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use strongroom_client::channel::{Accepted, PcrPolicy, TrustedKey};
 use strongroom_client::keys::ColumnKeys;
-use strongroom_client::proxy::{self, Config, PlaintextConstants, Terms};
+use strongroom_client::proxy::{self, Address, Config, PlaintextConstants, Terms, Tls};
 use strongroom_client::sql::catalog::PinnedColumn;
 use strongroom_format::code;
 use strongroom_format::hex::from_hex;
@@ -32,6 +32,18 @@ pub(super) struct ProxyArgs {
     /// The server: HOST:PORT, or the path of its socket
     #[arg(long, value_name = "ADDRESS")]
     server: String,
+    /// Certificate in PEM, with those up to its authority behind it: applications may ask for TLS then
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// TLS towards the server
+    #[arg(long, value_enum, default_value_t = ServerTls::Disable)]
+    server_tls: ServerTls,
+    /// Authorities in PEM that vouch for the server's certificate
+    #[arg(long, value_name = "FILE", required_if_eq("server_tls", "verify-full"))]
+    server_ca: Option<PathBuf>,
     /// Key of the keyring that column keys come from
     #[arg(long, value_name = "ID")]
     key_id: String,
@@ -57,7 +69,7 @@ pub(super) struct ProxyArgs {
     #[arg(long, value_name = "NUMBER")]
     comparison_budget: Option<u64>,
     /// Let connections take values out of protection into the server, and plain values of the server into it
-    /// (strongroom_columns.declassify, classify): for all columns of the key
+    /// (the SQL functions declassify and classify): for all columns of the key
     #[arg(long)]
     declassify: bool,
     /// What is done with a constant beside a confidential value that the server expects in clear
@@ -66,6 +78,16 @@ pub(super) struct ProxyArgs {
     /// Connections at a time
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
     connections: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ServerTls {
+    /// None
+    Disable,
+    /// With any certificate: keeps out who listens, not who stands between
+    Require,
+    /// With a certificate for the server's name that an authority vouches for
+    VerifyFull,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -77,15 +99,46 @@ enum Constants {
 }
 
 impl ProxyArgs {
+    fn tls(&self) -> Result<Tls, Failure> {
+        let mut tls = Tls::default();
+        if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
+            tls = tls
+                .accept(certificate, key)
+                .map_err(|error| Failure::io(certificate, &error))?;
+        }
+        if self.server_ca.is_some() && self.server_tls != ServerTls::VerifyFull {
+            return Err(Failure::usage("--server-ca needs --server-tls verify-full"));
+        }
+        if self.server_tls == ServerTls::Disable {
+            return Ok(tls);
+        }
+        let Address::Tcp(server) = address(&self.server) else {
+            return Err(Failure::usage(
+                "PostgreSQL speaks no TLS over a UNIX socket: name the server by HOST:PORT",
+            ));
+        };
+        let host = server
+            .rsplit_once(':')
+            .map_or(server.as_str(), |(host, _)| host);
+        let authorities = match self.server_tls {
+            ServerTls::VerifyFull => self.server_ca.as_deref(),
+            _ => None,
+        };
+        let about = |error| Failure::io(authorities.unwrap_or_else(|| Path::new(host)), &error);
+        tls.require(host, authorities).map_err(about)
+    }
+
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let path = context
             .keyring
             .clone()
             .unwrap_or_else(Keyring::default_path);
         let keys = ColumnKeys::from_keyring(&Keyring::open(&path)?, &self.key_id)?;
+        let tls = self.tls()?;
         let config = Config {
             listen: self.listen.iter().map(|text| address(text)).collect(),
             server: address(&self.server),
+            tls,
             keys,
             terms: Some(Terms {
                 accepted: Accepted {

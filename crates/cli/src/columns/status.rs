@@ -41,8 +41,8 @@ const COUNTS: &[(&str, &str)] = &[
 
 /// Show partitions, values, memory, garbage, sessions and what sessions have learnt: counts, never values.
 ///
-/// Asks the zone through the server (strongroom_columns.status(), for members of pg_monitor). Tables are named as far as they are of
-/// the database that is asked.
+/// Asks the zone through the server, as a user who may monitor it. Tables are named as far as they are of the database that is
+/// asked.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom columns status --server /run/postgresql/.s.PGSQL.5432"))]
 pub(super) struct StatusArgs {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use clap::Args;
 use strongroom_format::code;
 use strongroom_format::columns::tpm::PCRS;
-use strongroom_keyring::SourceContext;
+use strongroom_keyring::{KeySource, SourceContext};
 use strongroom_zone::engine::Zone;
 use strongroom_zone::sandbox::{Closed, Sandbox};
 use strongroom_zone::serve::Serving;
@@ -62,6 +62,9 @@ pub(super) struct ZoneArgs {
     /// Refuse to serve from memory that cannot be locked
     #[arg(long)]
     insist_on_locks: bool,
+    /// Key of the records that superusers may have made of a session's operations (strongroom.record); none unless given
+    #[arg(long, value_name = "FILE")]
+    record_key_file: Option<PathBuf>,
     #[command(flatten)]
     key: KeyOptions,
 }
@@ -82,9 +85,12 @@ impl ZoneArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let users = self.allowed()?;
         let tpm = self.open_tpm()?;
-        let store = self.store(context, tpm.as_ref())?;
         let attester = self.attester(tpm.as_ref())?;
-        let mut zone = Zone::new(store, ColumnKeys::default(), attester, users);
+        // Before a store is made: a new one that found no anchor would look like one that was put back.
+        let anchor = self.anchor(tpm.as_ref())?;
+        let store = self.store(context, anchor)?;
+        let zone = Zone::new(store, ColumnKeys::default(), attester, users);
+        let mut zone = self.recording(zone, context)?;
         zone.tell_trouble(|error| warn(error.code(), error.detail()));
         let about = |error: std::io::Error| Failure::io(&self.socket, &error);
         // Who may connect is decided by user id.
@@ -113,10 +119,21 @@ impl ZoneArgs {
     }
 
     fn allowed(&self) -> Result<Vec<u32>, Failure> {
-        if self.users.is_empty() {
-            return Ok(vec![rustix::process::getuid().as_raw()]);
-        }
-        self.users.iter().map(|name| user_id(name)).collect()
+        allowed(&self.users)
+    }
+
+    fn recording(&self, zone: Zone, context: &Context) -> Result<Zone, Failure> {
+        let Some(file) = &self.record_key_file else {
+            return Ok(zone);
+        };
+        let opener = KeySource::File(file.clone()).opener(&SourceContext {
+            keyring: context.keyring.clone(),
+            creating: false,
+            prompt: String::new(),
+        })?;
+        let directory = self.state.join("records");
+        std::fs::create_dir_all(&directory).map_err(|error| Failure::io(&directory, &error))?;
+        Ok(zone.recording(directory, opener))
     }
 
     /// Opened when something needs it: the sandbox lets nothing be opened later.
@@ -178,7 +195,7 @@ impl ZoneArgs {
         ]
     }
 
-    fn store(&self, context: &Context, tpm: Option<&Arc<Tpm>>) -> Result<store::Store, Failure> {
+    fn store(&self, context: &Context, anchor: Box<dyn Anchor>) -> Result<store::Store, Failure> {
         let there = self.state.join(store::HEADER_NAME).exists();
         let key = keys::required(self.key.clone(), "the zone's store")?;
         let opener = key.opener(&SourceContext {
@@ -198,9 +215,16 @@ impl ZoneArgs {
             // A TPM's counter does not begin at zero, and a store that was made just now cannot be an older one.
             accept_restored: self.accept_restored || !there,
         };
-        let anchor = self.anchor(tpm)?;
         Ok(store::open(&self.state, &opener, anchor, options)?)
     }
+}
+
+/// The numbers of these users; without any, this process's own.
+pub(super) fn allowed(users: &[String]) -> Result<Vec<u32>, Failure> {
+    if users.is_empty() {
+        return Ok(vec![rustix::process::getuid().as_raw()]);
+    }
+    users.iter().map(|name| user_id(name)).collect()
 }
 
 /// Tells what the kernel would not close.

@@ -4,10 +4,11 @@
 
 use std::sync::Arc;
 
-use strongroom_format::columns::Kind;
+use strongroom_format::columns::{EnvelopeHeader, Kind};
 use strongroom_values::{Buf, Out, Unreadable, Zone};
 use zeroize::Zeroizing;
 
+use super::downstream::unexpected;
 use super::session::{ResultColumn, Settings};
 use super::wire::{Builder, Fields};
 use crate::envelope::{self, EnvelopeError};
@@ -40,29 +41,49 @@ pub(crate) fn shown_oid(catalog: &Catalog, oid: u32) -> u32 {
     }
 }
 
-/// Rewrites a `RowDescription` with base types into `shown`, and gives the columns. `None` when it does not have its form.
+/// Rewrites a `RowDescription` with base types into `shown`, and gives the columns.
+///
+/// # Errors
+/// It does not have its form, or says of a pinned column that it is plain (SR-8106): its values would be the server's own.
 pub(crate) fn shown_columns(
     catalog: &Catalog,
     body: &[u8],
     shown: &mut Vec<u8>,
-) -> Option<Vec<ResultColumn>> {
+) -> Result<Vec<ResultColumn>, Refusal> {
+    let columns = described(catalog, body, shown).ok_or_else(unexpected)?;
+    let plain = columns.iter().find(|(column, relation, place)| {
+        column.enc.is_none() && catalog.is_pinned(*relation, *place)
+    });
+    if plain.is_some() {
+        return Err(Refusal::denied(&"a pinned column of the result"));
+    }
+    Ok(columns.into_iter().map(|(column, ..)| column).collect())
+}
+
+/// The columns, each with the OID of the relation and the number of the column that it comes from.
+fn described(
+    catalog: &Catalog,
+    body: &[u8],
+    shown: &mut Vec<u8>,
+) -> Option<Vec<(ResultColumn, u32, i16)>> {
     let mut fields = Fields(body);
     let count = fields.count()?;
     shown.extend_from_slice(body.get(..2)?);
     let mut columns = Vec::with_capacity(count);
     for _ in 0..count {
         let name = fields.string()?;
-        let origin = fields.bytes(6)?;
+        let (relation, place) = (fields.oid()?, fields.int16()?);
         let oid = fields.oid()?;
         let (length, modifier) = (fields.bytes(2)?, fields.bytes(4)?);
         let format = fields.int16()?;
         let enc = catalog.enc_type(oid);
-        columns.push(ResultColumn { enc, format });
+        columns.push((ResultColumn { enc, format }, relation, place));
         let mut message = Vec::new();
         let mut field = Builder::untagged(&mut message);
         field
             .string(name)
-            .bytes(origin)
+            .oid(relation)
+            .int16(place)
             .oid(shown_oid(catalog, oid));
         match enc {
             Some(EncType { kind, array: false }) => {
@@ -173,7 +194,17 @@ impl<'a> Converter<'a> {
         bytes: &[u8],
     ) -> Result<(i16, Vec<u8>), Refusal> {
         if catalog.enc_type(declared).is_some() {
-            // A client that knows the confidential types sends envelopes.
+            // A client that knows the confidential types sends envelopes, and nothing else.
+            let known = match (of.array, format) {
+                (false, BINARY) => EnvelopeHeader::parse(bytes).is_some(),
+                (false, TEXT) => envelope::from_text(bytes)
+                    .is_ok_and(|envelope| EnvelopeHeader::parse(&envelope).is_some()),
+                _ => false,
+            };
+            if !known {
+                let what = "a parameter that is declared with a confidential type is no envelope";
+                return Err(Refusal::value("22P03", what));
+            }
             return Ok((format, bytes.to_vec()));
         }
         match (of.array, format) {
@@ -324,10 +355,11 @@ impl<'a> Converter<'a> {
     fn conceal_array(&self, kind: Kind, text: &[u8]) -> Result<Vec<u8>, Refusal> {
         let malformed = || Refusal::value("22P02", "malformed array literal");
         let mut out = Vec::new();
-        let mut bytes = bounds(text.trim_ascii(), &mut out)
-            .iter()
-            .copied()
-            .peekable();
+        let text = bounds(text.trim_ascii(), &mut out);
+        if text.first() != Some(&b'{') {
+            return Err(malformed());
+        }
+        let mut bytes = text.iter().copied().peekable();
         while let Some(byte) = bytes.next() {
             if matches!(byte, b'{' | b'}' | b',') || byte.is_ascii_whitespace() {
                 out.push(byte);
@@ -386,6 +418,18 @@ fn bounds<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
         .iter()
         .position(|byte| *byte == b'=')
         .map_or(0, |at| at.saturating_add(1));
+    let is_bound = |byte: &u8| {
+        matches!(byte, b'[' | b']' | b':' | b'+' | b'-' | b'=')
+            || byte.is_ascii_digit()
+            || byte.is_ascii_whitespace()
+    };
+    // Anything else is no bound, but data.
+    if !text
+        .get(..len)
+        .is_some_and(|bounds| bounds.iter().all(is_bound))
+    {
+        return text;
+    }
     let (bounds, rest) = text.split_at_checked(len).unwrap_or((&[], text));
     out.extend_from_slice(bounds);
     rest

@@ -131,6 +131,9 @@ impl Stream {
     }
 
     fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        if self.ended {
+            return Ok(());
+        }
         self.pending.extend_from_slice(piece);
         let pending = std::mem::take(&mut self.pending);
         let mut rest = pending.as_slice();
@@ -172,7 +175,11 @@ impl Stream {
     fn row(&mut self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let end_marker =
             self.transform.options.format != CopyFormat::Binary && trimmed(row).0 == b"\\.";
-        if self.ended || end_marker {
+        // What follows the marker would be passed over by the server, after it has seen it.
+        if self.ended {
+            return Ok(());
+        }
+        if end_marker {
             self.ended = true;
             out.extend_from_slice(row);
             return Ok(());

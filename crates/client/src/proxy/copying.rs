@@ -1,40 +1,42 @@
 //! COPY's messages from the client.
 //!
-//! Must not: send data before the server has said that it copies, because only then is it known which columns are confidential.
+//! Invariants:
+//! - C1 Data is sent only after the server has said that it copies, because only then is it known which columns are confidential.
+//! - C2 Data belongs to the request that was sent last: what an older request began gets none of it.
+//!
+//! Must not: keep anything of a COPY beyond it.
 
 use std::sync::Arc;
 
 use super::copy::Incoming;
-use super::upstream::{Outcome, POISON, Upstream};
+use super::session::{Copying, State};
+use super::upstream::{Failure, Outcome, POISON, Upstream};
 use super::wire::{Builder, Message, append};
 
 impl Upstream {
     /// `CopyData`, `CopyDone`, `CopyFail`.
     pub(super) fn copy_message(&mut self, message: &Message) -> Outcome {
-        if self.copy_refused {
-            self.copy_refused = message.tag == b'd';
+        let Some(copying) = self.copying()? else {
+            // The server ignores data when nothing is copied.
+            self.incoming = None;
+            return Ok(());
+        };
+        if self.copy_refused == Some(copying.request) {
             return Ok(());
         }
-        if self.incoming.is_none() {
-            self.flush()?;
-            let began = self.session.wait(|state| {
-                state.copying.is_some() || state.expects.is_empty() || state.skipping
-            });
-            let mut state = self.session.lock();
-            let Some(transform) = state.copying.take().filter(|_| began) else {
-                // The server ignores data when nothing is copied.
-                return Ok(());
-            };
-            let settings = state.settings.clone();
-            drop(state);
-            self.incoming = Some(transform.map(|transform| {
-                Incoming::new(transform, Arc::clone(&self.shared.keys), settings)
-            }));
+        if self.incoming.as_ref().map(|(request, _)| *request) != Some(copying.request) {
+            let settings = self.session.lock().settings.clone();
+            let incoming = copying
+                .transform
+                .map(|transform| Incoming::new(transform, Arc::clone(&self.shared.keys), settings));
+            self.incoming = Some((copying.request, incoming));
         }
         let mut data = Vec::new();
         let converted = match self.incoming.as_mut() {
-            Some(Some(incoming)) if message.tag == b'd' => incoming.push(&message.body, &mut data),
-            Some(Some(incoming)) if message.tag == b'c' => incoming.finish(&mut data),
+            Some((_, Some(incoming))) if message.tag == b'd' => {
+                incoming.push(&message.body, &mut data)
+            }
+            Some((_, Some(incoming))) if message.tag == b'c' => incoming.finish(&mut data),
             _ => {
                 if message.tag == b'd' {
                     data.extend_from_slice(&message.body);
@@ -46,7 +48,7 @@ impl Upstream {
             self.session.lock().replacement = Some(refusal);
             Builder::new(&mut self.out, b'f').string(POISON).end();
             self.incoming = None;
-            self.copy_refused = message.tag == b'd';
+            self.copy_refused = Some(copying.request);
             return Ok(());
         }
         if !data.is_empty() {
@@ -55,7 +57,34 @@ impl Upstream {
         if message.tag != b'd' {
             append(&mut self.out, message.tag, &message.body);
             self.incoming = None;
+            let mut state = self.session.lock();
+            if state.copying.as_ref().map(|copying| copying.request) == Some(copying.request) {
+                state.copying = None;
+            }
         }
         Ok(())
+    }
+
+    /// The COPY that data from the client belongs to, when there is one.
+    fn copying(&mut self) -> Outcome<Option<Copying>> {
+        let current = |state: &State| {
+            let copying = state.copying.clone();
+            copying.filter(|copying| copying.request == state.requests)
+        };
+        if let Some(copying) = current(&self.session.lock()) {
+            return Ok(Some(copying));
+        }
+        if self.in_pipeline {
+            // The server says that it copies as soon as it does, but an error in front of that only when asked.
+            append(&mut self.out, b'H', &[]);
+        }
+        self.flush()?;
+        let began = self
+            .session
+            .wait(|state| current(state).is_some() || state.expects.is_empty() || state.skipping);
+        if !began {
+            return Err(Failure::Skipped);
+        }
+        Ok(current(&self.session.lock()))
     }
 }

@@ -7,7 +7,9 @@ use std::io::{self, BufReader, Write};
 use std::sync::Arc;
 
 use super::convert::{Converter, formats_at};
-use super::session::{Columns, Description, Expect, ResultColumn, Session, Settings, State};
+use super::session::{
+    Columns, Copying, Description, Expect, ResultColumn, Session, Settings, State,
+};
 use super::stream::Stream;
 use super::wire::{self, Builder, Fields, Message, append, append_error, without_field};
 use crate::keys::ColumnKeys;
@@ -141,6 +143,7 @@ impl Downstream {
         self.current = None;
         self.copy = None;
         state.copying = None;
+        state.lost |= is_lost(body);
         let (refusal, changed) = match state.expects.front_mut() {
             Some(Expect::Parse {
                 refusal, changed, ..
@@ -207,9 +210,7 @@ impl Downstream {
         let catalog = Arc::clone(&state.catalog);
         let mut shown = Vec::new();
         let columns = match tag {
-            b'T' => {
-                super::convert::shown_columns(&catalog, body, &mut shown).ok_or_else(unexpected)?
-            }
+            b'T' => super::convert::shown_columns(&catalog, body, &mut shown)?,
             _ => Vec::new(),
         };
         let forward = match state.expects.front_mut() {
@@ -325,9 +326,12 @@ impl Downstream {
     }
 
     fn begin_copy(&mut self, state: &mut State, tag: u8, body: &[u8]) -> Result<(), Refusal> {
-        let transform = match state.expects.front() {
-            Some(Expect::Execute { copy, .. } | Expect::Query { copy, .. }) => copy.clone(),
-            _ => None,
+        // What nobody asked for gets no data.
+        let (transform, request) = match state.expects.front() {
+            Some(Expect::Execute { copy, request, .. } | Expect::Query { copy, request, .. }) => {
+                (copy.clone(), *request)
+            }
+            _ => return Err(unexpected()),
         };
         if tag == b'G' {
             // The server ignores a Sync that it reads while it copies (src/backend/commands/copyfromparse.c): of those that
@@ -337,7 +341,7 @@ impl Downstream {
                     .expects
                     .retain(|expect| !matches!(expect, Expect::Sync { .. }));
             }
-            state.copying = Some(transform);
+            state.copying = Some(Copying { request, transform });
         } else if let Some(transform) = transform {
             self.copy = Some(super::copy::Outgoing::new(
                 transform,
@@ -389,7 +393,19 @@ impl Downstream {
     }
 }
 
-fn unexpected() -> Refusal {
+/// Whether an error says that the zone has forgotten the session: it was started anew (SR-8003), has no ticket for the session (SR-8006), or
+/// not the keys (SR-8008).
+fn is_lost(body: &[u8]) -> bool {
+    let message = body
+        .split(|byte| *byte == 0)
+        .find_map(|field| field.strip_prefix(b"M"))
+        .unwrap_or_default();
+    [b"(SR-8003)", b"(SR-8006)", b"(SR-8008)"]
+        .iter()
+        .any(|code| message.windows(code.len()).any(|window| window == *code))
+}
+
+pub(super) fn unexpected() -> Refusal {
     Refusal::protocol("the server's answer is not the one that was expected")
 }
 

@@ -1,19 +1,22 @@
 //! The proxy: any PostgreSQL driver connects to it and sees base types; the server behind it sees envelopes.
 //!
 //! Two threads for each connection, one for each direction (`upstream.rs`, `downstream.rs`), and what they share (`session.rs`).
-//! Authentication passes through: the proxy has no credentials of its own. TLS is for what stands before and behind it.
+//! Authentication passes through: the proxy has no credentials of its own.
 //! Must not: log a statement or a value.
 
 mod convert;
 mod copy;
 mod copying;
 mod downstream;
+#[doc(hidden)]
+pub mod fuzz;
 mod planning;
 mod prepared;
 mod release;
 mod session;
 mod startup;
 pub(crate) mod stream;
+mod tls;
 mod upstream;
 pub(crate) mod wire;
 
@@ -25,6 +28,7 @@ use std::time::Duration;
 
 pub use release::Terms;
 pub use stream::Address;
+pub use tls::Tls;
 
 use downstream::Downstream;
 use session::Session;
@@ -55,6 +59,8 @@ pub struct Config {
     pub listen: Vec<Address>,
     /// Where the server is.
     pub server: Address,
+    /// Where TLS is spoken.
+    pub tls: Tls,
     /// The column keys.
     pub keys: ColumnKeys,
     /// Which zones get the keys, and what for. `None`: none does; values can be stored and read, and nothing is computed.
@@ -71,6 +77,7 @@ pub struct Config {
 /// What all connections share.
 struct Shared {
     server: Address,
+    tls: Tls,
     keys: Arc<ColumnKeys>,
     terms: Option<Terms>,
     plaintext_constants: PlaintextConstants,
@@ -100,6 +107,7 @@ impl Proxy {
             .collect::<io::Result<Vec<_>>>()?;
         let shared = Shared {
             server: config.server,
+            tls: config.tls,
             keys: Arc::new(config.keys),
             terms: config.terms,
             plaintext_constants: config.plaintext_constants,

@@ -3,13 +3,13 @@
 //! Must not: send anything but the query of the catalog.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::PlaintextConstants;
 use super::convert::declared_oid;
 use super::session::{Expect, Rows};
-use super::upstream::{Failure, Outcome, Upstream};
+use super::upstream::{Failure, Outcome, Statement, Upstream};
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
 use crate::sql::refusal::Refusal;
 use crate::sql::{self, Plan};
@@ -39,26 +39,15 @@ impl Upstream {
         if transaction != b'I' && !(transaction == b'T' && (self.defined || must)) {
             return Ok(false);
         }
-        let rows: Rows = Arc::new(OnceLock::new());
-        let expect = Expect::Own {
-            rows: Arc::clone(&rows),
-            collected: Vec::new(),
-        };
-        self.send(expect, b'Q', |message| {
-            message.string(CATALOG_QUERY.as_bytes());
-        })?;
-        self.flush()?;
-        // Also the ReadyForQuery behind the rows.
-        if !self
-            .session
-            .wait(|state| rows.get().is_some() && state.expects.is_empty())
-        {
-            return Err(Failure::Skipped);
-        }
-        if let Some(Some(rows)) = rows.get() {
-            let catalog = Catalog::from_rows(rows);
-            self.denied = catalog.denied(&self.shared.pinned).map(Refusal::denied);
-            self.session.lock().catalog = Arc::new(catalog);
+        if let Some(rows) = &self.own(CATALOG_QUERY.as_bytes())? {
+            let mut catalog = Catalog::from_rows(rows);
+            self.denied = catalog.pin(&self.shared.pinned).err().map(Refusal::denied);
+            // The same one stays the same, so that statements planned with it need no second look.
+            let mut state = self.session.lock();
+            if self.denied.is_none() && *state.catalog != catalog {
+                state.catalog = Arc::new(catalog);
+            }
+            drop(state);
             self.catalog_read = Instant::now();
             if std::mem::take(&mut self.defined) {
                 // In an open transaction nobody else sees the change yet.
@@ -71,6 +60,27 @@ impl Upstream {
             self.epoch = self.shared.epoch.load(Ordering::Acquire);
         }
         Ok(true)
+    }
+
+    /// Runs a statement of the proxy's own, of which the client sees nothing. `None`: the server refuses it.
+    pub(super) fn own(&mut self, text: &[u8]) -> Outcome<Option<Vec<Vec<Option<String>>>>> {
+        let rows: Rows = Arc::new(OnceLock::new());
+        let expect = Expect::Own {
+            rows: Arc::clone(&rows),
+            collected: Vec::new(),
+        };
+        self.send(expect, b'Q', |message| {
+            message.string(text);
+        })?;
+        self.flush()?;
+        // Also the ReadyForQuery behind the rows.
+        if !self
+            .session
+            .wait(|state| rows.get().is_some() && state.expects.is_empty())
+        {
+            return Err(Failure::Skipped);
+        }
+        Ok(rows.get().cloned().flatten())
     }
 
     /// What is to be sent for the client's SQL.
@@ -104,7 +114,7 @@ impl Upstream {
                 return Err(refusal.into());
             }
         }
-        let plans = match sql::plan(text, &catalog, declared) {
+        let mut plans = match sql::plan(text, &catalog, declared) {
             Err(_) if !catalog.is_confidential() => return Ok(Vec::new()),
             other => other?,
         };
@@ -113,10 +123,47 @@ impl Upstream {
             if let Some(refusal) = &self.denied {
                 return Err(refusal.clone().into());
             }
-            let catalog = self.catalog();
-            return Ok(sql::plan(text, &catalog, declared)?);
+            plans = sql::plan(text, &self.catalog(), declared)?;
+        }
+        // What follows in the same pipeline is planned before the catalog can be read again.
+        if let Some(defined) = plans.last().and_then(|plan| plan.defined.clone()) {
+            self.session.lock().catalog = defined;
         }
         Ok(plans)
+    }
+
+    /// Whether what a prepared statement was planned with still holds.
+    ///
+    /// # Errors
+    /// A parameter, or a constant that has gone out in clear, belongs to a confidential expression now.
+    pub(super) fn still_holds(&mut self, statement: &Statement) -> Outcome {
+        self.refresh(false)?;
+        if let Some(refusal) = &self.denied {
+            return Err(refusal.clone().into());
+        }
+        let catalog = self.catalog();
+        let mut planned = statement
+            .planned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(&planned, &catalog) || statement.text.is_empty() {
+            return Ok(());
+        }
+        let text = std::str::from_utf8(&statement.text).unwrap_or_default();
+        let now = sql::plan(text, &catalog, statement.declared.len())?;
+        let same = now.iter().all(|plan| {
+            plan.confidential == statement.confidential
+                && plan.structural == statement.structural
+                && plan.constants.len() == statement.constants.len()
+        });
+        if !same {
+            let message =
+                "cached plan must not be used: which columns are confidential has changed"
+                    .to_owned();
+            return Err(Refusal::postgres("0A000", message).into());
+        }
+        *planned = catalog;
+        Ok(())
     }
 
     /// The types that the server is told: confidential ones for parameters of confidential expressions.

@@ -2,18 +2,34 @@
 //!
 //! Invariant: a value is sent only after the server has said what type its parameter has. Must not: plan a statement.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::PlaintextConstants;
-use super::convert::{Converter, formats_at};
+use super::convert::{BINARY, Converter, formats_at};
 use super::copy::Transform;
 use super::session::{Columns, Description, Expect, Slot};
 use super::upstream::{
     BATCH, Failure, Outcome, Portal, Statement, Upstream, bind_values, int16s, malformed,
 };
 use super::wire::Fields;
-use crate::sql::Effects;
 use crate::sql::refusal::Refusal;
+use crate::sql::{Effects, Structure};
+
+/// Whether a parameter that stays in clear beside a confidential value is what it has to be: a whole number, the name of a field.
+fn structural(structure: Structure, number: usize, oid: u32, format: i16, bytes: &[u8]) -> Outcome {
+    // int8, int2, int4.
+    let binary = format == BINARY && matches!(oid, 20 | 21 | 23) && bytes.len() <= 8;
+    let fits = match structure {
+        Structure::Integer if format == BINARY => binary,
+        _ => std::str::from_utf8(bytes).is_ok_and(|text| structure.has(text.trim())),
+    };
+    if fits {
+        return Ok(());
+    }
+    let why =
+        "beside a confidential value only a whole number or the name of a field stays in clear";
+    Err(Refusal::parameter(number, why).into())
+}
 
 impl Upstream {
     pub(super) fn parse(&mut self, body: &[u8]) -> Outcome {
@@ -31,6 +47,7 @@ impl Upstream {
             return Err(Refusal::postgres("42601", message).into());
         }
         let plan = plans.pop().unwrap_or_default();
+        let catalog = self.catalog();
         Self::check(&plan)?;
         let copy = plan.copy.as_ref().map(Transform::of).transpose()?.flatten();
         let types = self.types(&plan, &declared)?;
@@ -54,6 +71,9 @@ impl Upstream {
             slot,
             constants: plan.constants,
             confidential: plan.confidential,
+            structural: plan.structural,
+            text: text.to_vec(),
+            planned: Mutex::new(catalog),
             shown,
             declared,
             effects: plan.effects,
@@ -122,6 +142,9 @@ impl Upstream {
             slot,
             constants: Vec::new(),
             confidential: std::collections::BTreeSet::new(),
+            structural: std::collections::BTreeMap::new(),
+            text: Vec::new(),
+            planned: Mutex::new(self.catalog()),
             declared: Vec::new(),
             shown: usize::MAX,
             effects: Effects {
@@ -148,6 +171,9 @@ impl Upstream {
             values.push(fields.value().ok_or_else(malformed)?);
         }
         let result_formats: Arc<[i16]> = int16s(&mut fields).ok_or_else(malformed)?.into();
+        if let Some(refusal) = &self.denied {
+            return Err(refusal.clone().into());
+        }
         let known = self
             .statements
             .get(name)
@@ -160,6 +186,7 @@ impl Upstream {
             Some(statement) => (statement, Vec::new()),
             None => {
                 let (statement, description) = self.statement(name)?;
+                self.still_holds(&statement)?;
                 let mut concealed = self.concealed(&statement, &description, &formats, &values)?;
                 concealed.extend(self.concealed_constants(&statement.constants, &description)?);
                 (statement, concealed)
@@ -195,6 +222,15 @@ impl Upstream {
             let state = self.session.lock();
             (Arc::clone(&state.catalog), state.settings.clone())
         };
+        // What has no parameter has no type: the server would have seen it before it refuses it.
+        let expected = description.parameters.len().min(statement.shown);
+        if values.len() > expected {
+            let message = format!(
+                "bind message supplies {} parameters, but the prepared statement requires {expected}",
+                values.len()
+            );
+            return Err(Refusal::postgres("08P01", message).into());
+        }
         let converter = Converter::new(&self.shared.keys, &settings);
         let mut out = Vec::with_capacity(values.len());
         for (at, value) in values.iter().enumerate() {
@@ -221,7 +257,15 @@ impl Upstream {
                         "it stands beside a confidential value, but the server expects a plain one";
                     return Err(Refusal::parameter(number, why).into());
                 }
-                None => out.push((format, Some(bytes.to_vec()))),
+                None => {
+                    let structure = i32::try_from(number)
+                        .ok()
+                        .and_then(|number| statement.structural.get(&number));
+                    if let Some(structure) = structure {
+                        structural(*structure, number, oid, format, bytes)?;
+                    }
+                    out.push((format, Some(bytes.to_vec())));
+                }
             }
         }
         Ok(out)
@@ -275,7 +319,12 @@ impl Upstream {
                 Columns::Described
             }
         };
-        self.send(Expect::Execute { columns, copy }, b'E', |message| {
+        let expect = Expect::Execute {
+            columns,
+            copy,
+            request: 0,
+        };
+        self.send(expect, b'E', |message| {
             message.bytes(body);
         })
     }

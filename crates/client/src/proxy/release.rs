@@ -1,20 +1,25 @@
-//! The session with the zone that each connection begins with: the zone attests, the proxy checks it, and releases the column keys under a
+//! The session with the zone that each connection begins with, and has again after the zone was started anew: the zone attests, the proxy checks it, and releases the column keys under a
 //! ticket for this connection. The server passes sealed messages on.
 //!
 //! Must not: release a key to a zone whose attestation was not accepted.
 
 use std::io::{self, BufReader, Write as _};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use strongroom_crypto::random16;
 use strongroom_format::columns::channel::{Ticket, right};
 use strongroom_format::hex::{from_hex, hex};
 
 use super::stream::Stream;
+use super::upstream::{Failure, Outcome, Upstream};
 use super::wire::{self, Builder, invalid};
 use crate::channel::{Accepted, Question};
 use crate::keys::ColumnKeys;
 use crate::sql::refusal::Refusal;
+
+/// A session is opened anew once in this time at most.
+const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a connection's ticket allows.
 #[derive(Clone, Debug)]
@@ -55,12 +60,13 @@ impl Terms {
     }
 }
 
-/// Opens a session with the zone over this connection. The refusal is for the client.
-pub(super) fn open(
-    server: &mut BufReader<Stream>,
+/// Opens a session with the zone over this connection. `ask` calls a function of the extension from bytes to bytes, and gives the
+/// server's message where that fails. The refusal is for the client.
+pub(super) fn open<E>(
     keys: &ColumnKeys,
     terms: &Terms,
-) -> io::Result<Result<(), Refusal>> {
+    mut ask: impl FnMut(&str, &[u8]) -> Result<Result<Vec<u8>, String>, E>,
+) -> Result<Result<(), Refusal>, E> {
     let refused = |why: &dyn std::fmt::Display| {
         Ok(Err(Refusal::postgres(
             "28000",
@@ -71,18 +77,21 @@ pub(super) fn open(
         Ok(question) => question,
         Err(error) => return refused(&error),
     };
-    let answer = match ask(server, "attest", question.nonce())? {
+    let answer = match ask("attest", question.nonce())? {
         Ok(answer) => answer,
         Err(message) => return refused(&message),
     };
-    let ticket = terms.ticket(keys)?;
+    let ticket = match terms.ticket(keys) {
+        Ok(ticket) => ticket,
+        Err(error) => return refused(&error),
+    };
     let attested = question.check(&answer, &terms.accepted);
     let (message, opening) =
         match attested.and_then(|attested| attested.open(&keys.released(), &ticket)) {
             Ok(pair) => pair,
             Err(error) => return refused(&error),
         };
-    let reply = match ask(server, "message", &message)? {
+    let reply = match ask("message", &message)? {
         Ok(reply) => reply,
         Err(message) => return refused(&message),
     };
@@ -92,18 +101,74 @@ pub(super) fn open(
     }
 }
 
-/// Calls a function of the extension from bytes to bytes. The inner error is the server's message.
-fn ask(
+/// The statement that calls a function of the extension from bytes to bytes.
+fn calling(function: &str, bytes: &[u8]) -> String {
+    format!(
+        "SELECT pg_catalog.encode(strongroom_columns.{function}('\\x{}'::pg_catalog.bytea), 'hex')",
+        hex(bytes)
+    )
+}
+
+/// The bytes that it gives.
+fn called(row: Vec<Option<String>>) -> Result<Vec<u8>, String> {
+    let text = row.into_iter().next().flatten();
+    text.and_then(|text| from_hex(&text))
+        .ok_or_else(|| "a malformed answer".to_owned())
+}
+
+impl Upstream {
+    /// Opens a session with the zone anew, when the server has said that the zone has forgotten it: between transactions, and
+    /// within what the connection was allowed at its beginning.
+    pub(super) fn reopen(&mut self) -> Outcome {
+        if self.in_pipeline || !self.session.lock().lost {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        let Some(mut terms) = shared.terms.clone() else {
+            return Ok(());
+        };
+        self.flush()?;
+        if !self.session.wait(|state| state.expects.is_empty()) {
+            return Err(Failure::Skipped);
+        }
+        if self.session.lock().transaction != b'I' || self.opened.elapsed() < REOPEN_PAUSE {
+            return Ok(());
+        }
+        // A new ticket would have a new budget: a new connection has to ask for that.
+        if terms.truths.is_some() {
+            return Err(io::Error::from(io::ErrorKind::ConnectionAborted).into());
+        }
+        if let Some(lifetime) = terms.lifetime {
+            let Some(left) = lifetime.checked_sub(self.began.elapsed()) else {
+                return Ok(());
+            };
+            terms.lifetime = Some(left);
+        }
+        self.session.lock().lost = false;
+        self.opened = Instant::now();
+        let opened = open(&shared.keys, &terms, |function, bytes| {
+            let rows = self.own(calling(function, bytes).as_bytes())?;
+            let row = rows.and_then(|rows| rows.into_iter().next());
+            Ok::<_, Failure>(row.map_or_else(|| Err("no answer".to_owned()), called))
+        })?;
+        // The statement goes to the server all the same, whose error says more than this one; then it is tried again.
+        if opened.is_err() {
+            self.session.lock().lost = true;
+        }
+        Ok(())
+    }
+}
+
+/// Calls a function of the extension from bytes to bytes, before there is a session to relay. The inner error is the server's message.
+pub(super) fn ask(
     server: &mut BufReader<Stream>,
     function: &str,
     bytes: &[u8],
 ) -> io::Result<Result<Vec<u8>, String>> {
-    let query = format!(
-        "SELECT pg_catalog.encode(strongroom_columns.{function}('\\x{}'::pg_catalog.bytea), 'hex')",
-        hex(bytes)
-    );
     let mut out = Vec::new();
-    Builder::new(&mut out, b'Q').string(query.as_bytes()).end();
+    Builder::new(&mut out, b'Q')
+        .string(calling(function, bytes).as_bytes())
+        .end();
     server.get_mut().write_all(&out)?;
     let mut answer = Err("no answer".to_owned());
     loop {
@@ -112,10 +177,7 @@ fn ask(
             b'D' => {
                 let row = super::downstream::text_row(&message.body)
                     .ok_or_else(|| invalid("a malformed row"))?;
-                let text = row.into_iter().next().flatten();
-                answer = text
-                    .and_then(|text| from_hex(&text))
-                    .ok_or_else(|| "a malformed answer".to_owned());
+                answer = called(row);
             }
             b'E' => answer = Err(error_message(&message.body)),
             b'Z' => return Ok(answer),

@@ -74,17 +74,20 @@ pub(crate) enum Expect {
         forward: bool,
         rows_only: bool,
     },
+    /// `request`: its number; [`Session::expect`] gives it.
     Execute {
         columns: Columns,
         copy: Option<Arc<Transform>>,
+        request: u64,
     },
     Sync {
         forward: bool,
     },
-    /// A simple query.
+    /// A simple query. `request`: its number; [`Session::expect`] gives it.
     Query {
         refusal: Option<Refusal>,
         copy: Option<Arc<Transform>>,
+        request: u64,
     },
     /// A query of the proxy's own.
     Own {
@@ -157,6 +160,15 @@ impl Settings {
     }
 }
 
+/// A COPY from the client that the server waits for the data of.
+#[derive(Clone)]
+pub(crate) struct Copying {
+    /// The request that began it.
+    pub(crate) request: u64,
+    /// `None`: nothing of it is confidential.
+    pub(crate) transform: Option<Arc<Transform>>,
+}
+
 /// The shared state.
 pub(crate) struct State {
     pub(crate) expects: VecDeque<Expect>,
@@ -168,8 +180,13 @@ pub(crate) struct State {
     pub(crate) catalog: Arc<Catalog>,
     /// One of the two threads has ended.
     pub(crate) ended: bool,
+    /// Number of the last request that was appended, whatever it is. Data for a COPY that an older one began has no place any
+    /// more.
+    pub(crate) requests: u64,
     /// The COPY whose data the client sends now.
-    pub(crate) copying: Option<Option<Arc<Transform>>>,
+    pub(crate) copying: Option<Copying>,
+    /// The server has said that the zone does not know this session's ticket or keys any more.
+    pub(crate) lost: bool,
     /// What the client is told in place of the next error.
     pub(crate) replacement: Option<Refusal>,
 }
@@ -188,7 +205,9 @@ impl Session {
             settings,
             catalog: Arc::new(catalog),
             ended: false,
+            requests: 0,
             copying: None,
+            lost: false,
             replacement: None,
         };
         Self {
@@ -229,8 +248,15 @@ impl Session {
     }
 
     /// Appends what a message will be answered with. `false`: the server ignores the message, so it need not be sent.
-    pub(crate) fn expect(&self, expect: Expect) -> bool {
+    pub(crate) fn expect(&self, mut expect: Expect) -> bool {
         let mut state = self.lock();
+        // A Sync within a COPY is nothing to the server.
+        if !matches!(expect, Expect::Sync { .. }) {
+            state.requests = state.requests.saturating_add(1);
+        }
+        if let Expect::Execute { request, .. } | Expect::Query { request, .. } = &mut expect {
+            *request = state.requests;
+        }
         if state.skipping {
             if matches!(expect, Expect::Sync { .. }) {
                 state.skipping = false;

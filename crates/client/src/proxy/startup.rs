@@ -2,11 +2,11 @@
 //!
 //! Must not: see a password as anything but bytes to pass on.
 
+use std::borrow::Cow;
 use std::io::{self, BufReader, Write};
-use std::time::Duration;
 
 use super::session::{Session, Settings};
-use super::stream::{Address, Stream};
+use super::stream::{Address, Stream, TIMEOUT};
 use super::wire::{self, Builder, Fields, Message, append, append_error, invalid};
 use super::{Shared, release};
 use crate::sql::catalog::{CATALOG_QUERY, Catalog};
@@ -18,8 +18,10 @@ const SSL: i32 = 80_877_103;
 const GSS: i32 = 80_877_104;
 /// Major version 3.
 const VERSION_MAJOR: i32 = 3;
-/// As PostgreSQL's `authentication_timeout`.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// `AuthenticationSASL`.
+const SASL: i32 = 10;
+/// Binds the exchange to one TLS connection, and here there are two.
+const WITH_BINDING: &[u8] = b"-PLUS";
 
 /// A connection whose client is authenticated.
 pub(crate) struct Connection {
@@ -36,10 +38,10 @@ pub(crate) fn begin(
 ) -> io::Result<Option<Connection>> {
     client.set_read_timeout(Some(TIMEOUT))?;
     let mut client = BufReader::new(client);
-    let Some(packet) = startup_packet(&mut client, address)? else {
+    let Some(packet) = startup_packet(&mut client, address, shared)? else {
         return Ok(None);
     };
-    let mut server = BufReader::new(match address.connect() {
+    let mut server = BufReader::new(match address.connect(shared.tls.connect.as_ref()) {
         Ok(server) => server,
         Err(error) => {
             let refusal = Refusal::postgres(
@@ -56,20 +58,22 @@ pub(crate) fn begin(
     let Some(ready) = authenticate(&mut client, &mut server, &mut settings)? else {
         return Ok(None);
     };
-    let Some(catalog) = read_catalog(&mut server)? else {
+    let Some(mut catalog) = read_catalog(&mut server)? else {
         let refusal = Refusal::postgres(
             "58000",
             "the proxy cannot read which columns are confidential".to_owned(),
         );
         return refuse(&mut client, &refusal);
     };
-    if let Some(column) = catalog.denied(&shared.pinned) {
+    if let Err(column) = catalog.pin(&shared.pinned) {
         return refuse(&mut client, &Refusal::denied(column));
     }
     // A database without the extension is served as it is.
     let terms = shared.terms.as_ref().filter(|_| catalog.is_confidential());
     if let Some(terms) = terms
-        && let Err(refusal) = release::open(&mut server, &shared.keys, terms)?
+        && let Err(refusal) = release::open(&shared.keys, terms, |function, bytes| {
+            release::ask(&mut server, function, bytes)
+        })?
     {
         return refuse(&mut client, &refusal);
     }
@@ -92,11 +96,12 @@ fn refuse(client: &mut BufReader<Stream>, refusal: &Refusal) -> io::Result<Optio
     Ok(None)
 }
 
-/// The packet that begins a session. Requests for encryption are declined; a cancel request is passed on: the process id and
+/// The packet that begins a session. TLS is spoken if there is a certificate, GSSAPI encryption is declined; a cancel request is passed on: the process id and
 /// the secret that the client has are the server's own.
 fn startup_packet(
     client: &mut BufReader<Stream>,
     address: &Address,
+    shared: &Shared,
 ) -> io::Result<Option<Vec<u8>>> {
     // A client asks for TLS and for GSSAPI once each.
     for _ in 0..3 {
@@ -105,11 +110,23 @@ fn startup_packet(
             .int32()
             .ok_or_else(|| invalid("a startup packet without a version"))?;
         match code {
-            SSL | GSS => client.get_mut().write_all(b"N")?,
+            SSL | GSS => match &shared.tls.accept {
+                Some(config) if code == SSL && !client.get_ref().is_tls() => {
+                    // Bytes behind the request came in clear, from whoever stands between: they are nobody's.
+                    if !client.buffer().is_empty() {
+                        return Err(invalid("bytes behind a request for TLS"));
+                    }
+                    client.get_mut().write_all(b"S")?;
+                    client.get_mut().accept_tls(config)?;
+                }
+                _ => client.get_mut().write_all(b"N")?,
+            },
             CANCEL => {
                 let mut out = Vec::new();
                 Builder::untagged(&mut out).bytes(&packet).end();
-                address.connect()?.write_all(&out)?;
+                let mut server = address.connect(shared.tls.connect.as_ref())?;
+                server.write_all(&out)?;
+                server.close();
                 return Ok(None);
             }
             version if version >> 16 == VERSION_MAJOR => {
@@ -158,7 +175,7 @@ fn authenticate(
             }
         }
         let mut out = Vec::new();
-        append(&mut out, message.tag, &message.body);
+        append(&mut out, message.tag, &offered(&message));
         client.get_mut().write_all(&out)?;
         match message.tag {
             b'E' => return Ok(None),
@@ -173,6 +190,23 @@ fn authenticate(
             _ => {}
         }
     }
+}
+
+/// An authentication request as the client sees it: without mechanisms that bind the exchange to a TLS connection. The client's and the
+/// server's are two, if there are any.
+fn offered(message: &Message) -> Cow<'_, [u8]> {
+    let mut fields = Fields(&message.body);
+    if message.tag != b'R' || fields.int32() != Some(SASL) {
+        return Cow::Borrowed(&message.body);
+    }
+    let mut body = message.body.get(..4).unwrap_or_default().to_vec();
+    while let Some(name) = fields.string() {
+        if !name.ends_with(WITH_BINDING) {
+            body.extend_from_slice(name);
+            body.push(0);
+        }
+    }
+    Cow::Owned(body)
 }
 
 /// Every request but `AuthenticationOk` and `AuthenticationSASLFinal` is answered.

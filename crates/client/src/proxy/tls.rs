@@ -12,9 +12,7 @@ use std::time::Duration;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{
-    CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature,
-};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
@@ -38,7 +36,7 @@ pub struct Tls {
 
 /// How the proxy speaks TLS to the server.
 #[derive(Clone)]
-pub(super) struct ToServer {
+pub(crate) struct ToServer {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
@@ -158,7 +156,7 @@ impl ServerCertVerifier for AnyCertificate {
 }
 
 /// An encrypted connection, for both of its threads.
-pub(super) struct Channel {
+pub(crate) struct Channel {
     socket: Socket,
     state: Mutex<Connection>,
     /// Sealed bytes on their way: whoever holds it may write to the socket.

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use super::convert::Converter;
@@ -17,8 +17,9 @@ use super::session::{Columns, Description, Expect, Session, Slot};
 use super::stream::Stream;
 use super::wire::{self, Builder, Fields, Message, append};
 use super::{PlaintextConstants, Shared};
+use crate::sql::catalog::Catalog;
 use crate::sql::refusal::Refusal;
-use crate::sql::{Constant, Effects, Plan};
+use crate::sql::{Constant, Effects, Plan, Structure};
 
 /// A statement that fails in the server's parser, whatever state the session is in. It is never made, so its name is free.
 pub(super) const POISON: &[u8] = b"strongroom_refused";
@@ -30,6 +31,12 @@ pub(super) struct Statement {
     pub(super) slot: Slot,
     pub(super) constants: Vec<Constant>,
     pub(super) confidential: std::collections::BTreeSet<i32>,
+    /// Parameters that say how and not what.
+    pub(super) structural: BTreeMap<i32, Structure>,
+    /// The client's text. Empty: it was made by SQL.
+    pub(super) text: Vec<u8>,
+    /// The catalog that it was last planned with.
+    pub(super) planned: Mutex<Arc<Catalog>>,
     /// Types that the client declared.
     pub(super) declared: Vec<u32>,
     /// How many parameters the client knows of.
@@ -62,10 +69,14 @@ pub(crate) struct Upstream {
     /// The catalog says of a pinned column that it is plain.
     pub(super) denied: Option<Refusal>,
     pub(super) epoch: u64,
-    /// The COPY whose data comes from the client. The inner one is empty when nothing of it is confidential.
-    pub(super) incoming: Option<Option<Incoming>>,
-    /// The data of a COPY that was refused; passed over.
-    pub(super) copy_refused: bool,
+    /// The COPY whose data comes from the client, by the number of its request. The inner one is empty when nothing of it is
+    /// confidential.
+    pub(super) incoming: Option<(u64, Option<Incoming>)>,
+    /// The request of a COPY whose data was refused; the rest of it is passed over.
+    pub(super) copy_refused: Option<u64>,
+    /// When a session with the zone was last opened.
+    pub(super) opened: Instant,
+    pub(super) began: Instant,
 }
 
 /// What was to be done was refused.
@@ -118,7 +129,9 @@ impl Upstream {
             denied: None,
             epoch,
             incoming: None,
-            copy_refused: false,
+            copy_refused: None,
+            opened: Instant::now(),
+            began: Instant::now(),
         }
     }
 
@@ -155,7 +168,7 @@ impl Upstream {
         let body = message.body.as_slice();
         match message.tag {
             b'Q' => {
-                let done = self.query(body);
+                let done = self.reopen().and_then(|()| self.query(body));
                 self.in_pipeline = false;
                 return match done {
                     Err(Failure::Refused(refusal)) => {
@@ -172,8 +185,7 @@ impl Upstream {
             }
             b'S' => {
                 // While data is copied the server ignores it.
-                if self.incoming.is_some()
-                    || self.session.lock().copying.is_some()
+                if self.session.lock().copying.is_some()
                     || self.session.expect(Expect::Sync { forward: true })
                 {
                     append(&mut self.out, b'S', &[]);
@@ -183,6 +195,7 @@ impl Upstream {
             }
             _ => {}
         }
+        self.reopen()?;
         let done = match message.tag {
             b'P' => self.parse(body),
             b'B' => self.bind(body),
@@ -232,6 +245,7 @@ impl Upstream {
         let expect = Expect::Query {
             refusal: Some(refusal),
             copy: None,
+            request: 0,
         };
         let sent = self.send(expect, b'Q', |message| {
             message.string(POISON);
@@ -272,6 +286,7 @@ impl Upstream {
                 Expect::Query {
                     refusal: None,
                     copy,
+                    request: 0,
                 },
                 b'Q',
                 |message| {
@@ -318,6 +333,7 @@ impl Upstream {
                 Expect::Execute {
                     columns: Columns::Described,
                     copy: None,
+                    request: 0,
                 },
                 b'E',
                 |message| {

@@ -75,7 +75,9 @@ pub(super) fn log_in(connection: &mut Connection, login: &Login) -> Result<(), E
                 let (scram, first) = Scram::begin()?;
                 send(connection, |out| {
                     let len = i32::try_from(first.len()).unwrap_or(i32::MAX);
-                    out.string(b"SCRAM-SHA-256").int32(len).bytes(first.as_bytes());
+                    out.string(b"SCRAM-SHA-256")
+                        .int32(len)
+                        .bytes(first.as_bytes());
                 })?;
                 exchange = Some(scram);
             }
@@ -165,7 +167,10 @@ impl Scram {
         let client_key = key.mac(&[b"Client Key"]);
         let server_key = key.mac(&[b"Server Key"]);
         let without_proof = format!("c=biws,r={nonce}");
-        let message = format!("n={},r={},{challenge},{without_proof}", self.user, self.nonce);
+        let message = format!(
+            "n={},r={},{challenge},{without_proof}",
+            self.user, self.nonce
+        );
         let signed = |mut key: [u8; 32]| -> Result<[u8; 32], Error> {
             let key = SecretBytes::take(&mut key).map_err(system)?;
             let key = MacKey::of_password(&key).map_err(system)?;
@@ -188,7 +193,9 @@ impl Scram {
                 self.done = true;
                 Ok(())
             }
-            _ => Err(Error::Login("the server has not proved that it knows the password")),
+            _ => Err(Error::Login(
+                "the server has not proved that it knows the password",
+            )),
         }
     }
 }
@@ -228,7 +235,12 @@ mod tests {
     fn another_server_s_challenge_is_refused() {
         let mut password = *b"pencil";
         let password = SecretBytes::take(&mut password).unwrap();
-        for bad in ["r=other,s=W22Z,i=1", "r=NONCE,s=W22Z,i=1", "r=NONCEx,s=W22Z,i=0", "r=NONCEx,s=W22Z"] {
+        for bad in [
+            "r=other,s=W22Z,i=1",
+            "r=NONCE,s=W22Z,i=1",
+            "r=NONCEx,s=W22Z,i=0",
+            "r=NONCEx,s=W22Z",
+        ] {
             let challenge = bad.replace("NONCE", NONCE);
             let answer = scram().answer(&password, challenge.as_bytes());
             assert!(answer.is_err(), "{bad}");

@@ -7,27 +7,40 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use strongroom_format::columns::Kind;
 
+use super::flow::Flow;
+
 /// What the confidential types' names begin with; the rest is the base type's name.
 const TYPE_PREFIX: &str = "enc_";
 
-/// One query, so that it is one round trip. Rows: what it is, schema, name, number of the column or of the type, column's name, type.
-///
-/// System relations are listed by name only: none of their columns is confidential.
+/// One query, so that it is one round trip. Rows: what it is, schema, name, and for
+/// - `t`, the extension's types: OID, OID of the array type;
+/// - `y`, other types that are no system's own: OID, OID of the array type, type that it is over (domains, ranges), OID of
+///   the relation whose rows it is;
+/// - `r`, columns of relations and of composite types: number, name, type, OID of the relation. System relations are listed by name only:
+///   none of their columns is confidential;
+/// - `f`, functions: type of an argument or of the result.
 pub const CATALOG_QUERY: &str = "\
-SELECT 't', n.nspname, t.typname, t.oid::pg_catalog.text, t.typarray::pg_catalog.text, NULL \
+SELECT 't', n.nspname, t.typname, t.oid::pg_catalog.text, t.typarray::pg_catalog.text, NULL, NULL \
 FROM pg_catalog.pg_extension x \
 JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.refobjid = x.oid \
 AND d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.deptype = 'e' \
 JOIN pg_catalog.pg_type t ON t.oid = d.objid JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace \
 WHERE x.extname = 'strongroom_columns' \
 UNION ALL \
-SELECT 'r', n.nspname, c.relname, pg_catalog.lpad(a.attnum::pg_catalog.text, 5, '0'), a.attname, a.atttypid::pg_catalog.text \
+SELECT 'y', n.nspname, t.typname, t.oid::pg_catalog.text, t.typarray::pg_catalog.text, \
+coalesce(g.rngsubtype, t.typbasetype)::pg_catalog.text, t.typrelid::pg_catalog.text \
+FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace \
+LEFT JOIN pg_catalog.pg_range g ON g.rngtypid = t.oid \
+WHERE t.oid >= 16384 AND t.typcategory <> 'A' AND n.nspname !~ '^pg_toast' \
+UNION ALL \
+SELECT 'r', n.nspname, c.relname, pg_catalog.lpad(a.attnum::pg_catalog.text, 5, '0'), a.attname, a.atttypid::pg_catalog.text, \
+c.oid::pg_catalog.text \
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
 LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
 AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_(catalog|toast)' \
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_toast' \
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S', 'c') AND n.nspname !~ '^pg_toast' \
 UNION ALL \
-SELECT DISTINCT 'f', n.nspname, p.proname, NULL, NULL, u.t::pg_catalog.text \
+SELECT DISTINCT 'f', n.nspname, p.proname, NULL, NULL, u.t::pg_catalog.text, NULL \
 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
 CROSS JOIN LATERAL pg_catalog.unnest(coalesce(p.proallargtypes, p.proargtypes::pg_catalog.oid[]) || p.prorettype) u(t) \
 WHERE p.oid >= 16384 \
@@ -52,13 +65,30 @@ pub struct Column {
     pub name: String,
     /// The kind of a confidential column.
     pub kind: Option<Kind>,
+    /// Whether its type, not confidential itself, holds confidential values: a composite, a domain, an array of those.
+    pub bears: bool,
+    /// Its number in `pg_attribute`; 0 when it is not known.
+    pub place: i16,
+}
+
+impl Column {
+    /// What a reference to it is.
+    pub(super) fn flow(&self) -> Flow {
+        match self.kind {
+            Some(kind) => Flow::confidential(Some(kind)),
+            None if self.bears => Flow::unknown(),
+            None => Flow::plain(),
+        }
+    }
 }
 
 /// A relation.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relation {
     /// Its schema.
     pub schema: String,
+    /// Its OID; 0 when it is not known.
+    pub oid: u32,
     /// Columns in order; empty for a system relation, none of whose columns is confidential.
     pub columns: Vec<Column>,
 }
@@ -96,7 +126,7 @@ impl std::fmt::Display for PinnedColumn {
 }
 
 /// What is known of one database.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
     types: BTreeMap<u32, EncType>,
     oids: BTreeMap<Kind, u32>,
@@ -104,6 +134,33 @@ pub struct Catalog {
     schema: String,
     relations: BTreeMap<String, Vec<Relation>>,
     functions: BTreeSet<String>,
+    /// Types that are not confidential themselves but hold confidential values, by OID and by name.
+    bearing: BTreeSet<u32>,
+    bearing_names: BTreeSet<String>,
+    /// Names of other types, which do not.
+    plain_names: BTreeSet<String>,
+    /// OIDs of relations and numbers of columns that the data owner has pinned.
+    pinned: BTreeSet<(u32, i16)>,
+}
+
+/// A row of the catalog: schema, name, and what else there is.
+struct Row<'r> {
+    what: &'r str,
+    schema: &'r str,
+    name: &'r str,
+    rest: [Option<&'r str>; 4],
+}
+
+impl<'r> Row<'r> {
+    fn of(fields: &'r [Option<String>]) -> Option<Self> {
+        let field = |at: usize| fields.get(at).and_then(Option::as_deref);
+        Some(Self {
+            what: field(0)?,
+            schema: field(1)?,
+            name: field(2)?,
+            rest: [field(3), field(4), field(5), field(6)],
+        })
+    }
 }
 
 impl Catalog {
@@ -112,35 +169,81 @@ impl Catalog {
     #[must_use]
     pub fn from_rows(rows: &[Vec<Option<String>>]) -> Self {
         let mut catalog = Self::default();
+        let rows: Vec<Row<'_>> = rows.iter().filter_map(|row| Row::of(row)).collect();
+        let of = |what: &'static str| rows.iter().filter(move |row| row.what == what);
         // Types first: relations and functions refer to them.
-        for order in ["t", "r", "f"] {
-            for row in rows {
-                let mut fields = row.iter().map(Option::as_deref);
-                let mut next = || fields.next().flatten();
-                if next() != Some(order) {
-                    continue;
-                }
-                let (Some(schema), Some(name)) = (next(), next()) else {
-                    continue;
-                };
-                let rest = [next(), next(), next()];
-                match order {
-                    "t" => catalog.add_type(schema, name, rest),
-                    "r" => catalog.add_column(schema, name, rest),
-                    _ => catalog.add_function(name, rest),
-                }
+        for row in of("t") {
+            catalog.add_type(row);
+        }
+        catalog.find_bearing(&of("y").collect::<Vec<_>>(), &of("r").collect::<Vec<_>>());
+        for row in of("r") {
+            catalog.add_column(row);
+        }
+        for row in of("f") {
+            let [_, _, oid, _] = row.rest;
+            if number(oid).is_some_and(|oid| catalog.holds(oid)) {
+                catalog.functions.insert(row.name.to_owned());
             }
         }
         catalog
     }
 
-    fn add_type(&mut self, schema: &str, name: &str, [oid, array, _]: [Option<&str>; 3]) {
-        let base = name.strip_prefix(TYPE_PREFIX);
+    /// Finds the types that hold confidential values: domains and ranges over them, rows with them, arrays of those, and so on.
+    fn find_bearing(&mut self, types: &[&Row<'_>], columns: &[&Row<'_>]) {
+        let mut grown = true;
+        while std::mem::take(&mut grown) {
+            let relations: BTreeSet<u32> = columns
+                .iter()
+                .filter(|row| number(row.rest[2]).is_some_and(|oid| self.holds(oid)))
+                .filter_map(|row| number(row.rest[3]))
+                .collect();
+            for row in types {
+                let [oid, array, base, relation] = row.rest.map(number);
+                let Some(oid) = oid.filter(|oid| !self.holds(*oid)) else {
+                    continue;
+                };
+                let over = base.is_some_and(|base| self.holds(base));
+                if over || relation.is_some_and(|relation| relations.contains(&relation)) {
+                    self.bearing.insert(oid);
+                    self.bearing.extend(array.filter(|oid| *oid != 0));
+                    self.bearing_names.insert(row.name.to_owned());
+                    grown = true;
+                }
+            }
+        }
+        for row in types {
+            if !self.bearing_names.contains(row.name) {
+                self.plain_names.insert(row.name.to_owned());
+            }
+        }
+    }
+
+    /// Whether values of this type are, or hold, confidential ones.
+    fn holds(&self, oid: u32) -> bool {
+        self.types.contains_key(&oid) || self.bearing.contains(&oid)
+    }
+
+    /// Whether a type of this name is known to hold confidential values.
+    pub(crate) fn bears(&self, name: &str) -> bool {
+        self.bearing_names.contains(name)
+    }
+
+    /// Whether a type of this name may hold confidential values: one that does, or one that is not known.
+    pub(crate) fn may_bear(&self, name: &str) -> bool {
+        let known = super::functions::kind_of_type(name).is_some()
+            || super::functions::is_system_type(name)
+            || self.plain_names.contains(name);
+        self.bearing_names.contains(name) || !known
+    }
+
+    fn add_type(&mut self, row: &Row<'_>) {
+        let [oid, array, ..] = row.rest;
+        let base = row.name.strip_prefix(TYPE_PREFIX);
         let kind = base.and_then(|base| Kind::ALL.iter().find(|kind| kind.base() == base));
         let (Some(kind), Some(oid)) = (kind, number(oid)) else {
             return;
         };
-        schema.clone_into(&mut self.schema);
+        row.schema.clone_into(&mut self.schema);
         self.types.insert(
             oid,
             EncType {
@@ -161,12 +264,16 @@ impl Catalog {
         }
     }
 
-    fn add_column(&mut self, schema: &str, name: &str, [_, column, oid]: [Option<&str>; 3]) {
-        let named = self.relations.entry(name.to_owned()).or_default();
-        let at = named.iter().position(|relation| relation.schema == schema);
+    fn add_column(&mut self, row: &Row<'_>) {
+        let [place, column, oid, relation_oid] = row.rest;
+        let named = self.relations.entry(row.name.to_owned()).or_default();
+        let at = named
+            .iter()
+            .position(|relation| relation.schema == row.schema);
         let at = at.unwrap_or_else(|| {
             named.push(Relation {
-                schema: schema.to_owned(),
+                schema: row.schema.to_owned(),
+                oid: number(relation_oid).unwrap_or(0),
                 columns: Vec::new(),
             });
             named.len().saturating_sub(1)
@@ -175,23 +282,19 @@ impl Catalog {
         else {
             return;
         };
-        let kind = self.types.get(&oid).map(|found| found.kind);
         relation.columns.push(Column {
             name: column.to_owned(),
-            kind,
+            kind: self.types.get(&oid).map(|found| found.kind),
+            bears: self.bearing.contains(&oid),
+            place: place.and_then(|place| place.parse().ok()).unwrap_or(0),
         });
-    }
-
-    fn add_function(&mut self, name: &str, [_, _, oid]: [Option<&str>; 3]) {
-        if number(oid).is_some_and(|oid| self.types.contains_key(&oid)) {
-            self.functions.insert(name.to_owned());
-        }
     }
 
     /// Adds a relation that a statement is about to make.
     pub(crate) fn define(&mut self, schema: &str, name: &str, columns: Vec<Column>) {
         let relation = Relation {
             schema: schema.to_owned(),
+            oid: 0,
             columns,
         };
         self.relations
@@ -200,21 +303,41 @@ impl Catalog {
             .push(relation);
     }
 
-    /// The first of the columns that the data owner knows to be confidential and the server calls plain.
+    /// Forgets the relations of a name, which a statement is about to change: what they have then is not known.
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.relations.remove(name);
+    }
+
+    /// Adds a type, without confidential values, that a statement is about to make.
+    pub(crate) fn define_type(&mut self, name: &str) {
+        self.plain_names.insert(name.to_owned());
+    }
+
+    /// Takes the columns that the data owner knows to be confidential.
     ///
-    /// A relation that the server does not name at all is no lie that helps it: names that are not known count as confidential.
-    #[must_use]
-    pub fn denied<'p>(&self, pinned: &'p [PinnedColumn]) -> Option<&'p PinnedColumn> {
-        pinned.iter().find(|pinned| {
-            let mut relations = self.relations(&pinned.schema, &pinned.relation);
-            relations.any(|relation| {
-                let column = relation
-                    .columns
-                    .iter()
-                    .find(|column| column.name == pinned.column);
-                column.is_none_or(|column| column.kind.is_none())
-            })
-        })
+    /// # Errors
+    /// The first of them that the server calls plain, or does not name: a database without the extension or the relation would
+    /// get every constant for it in clear.
+    pub fn pin<'p>(&mut self, pinned: &'p [PinnedColumn]) -> Result<(), &'p PinnedColumn> {
+        for pinned in pinned {
+            let found = self
+                .relations(&pinned.schema, &pinned.relation)
+                .find_map(|relation| {
+                    let mut columns = relation.columns.iter();
+                    let column = columns.find(|column| column.name == pinned.column)?;
+                    column.kind.map(|_| (relation.oid, column.place))
+                });
+            match found {
+                Some(place) => drop(self.pinned.insert(place)),
+                None => return Err(pinned),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a column of a result is, as the server says where it comes from, one that is pinned.
+    pub(crate) fn is_pinned(&self, relation: u32, column: i16) -> bool {
+        relation != 0 && self.pinned.contains(&(relation, column))
     }
 
     /// Whether the database has the extension.
@@ -245,9 +368,12 @@ impl Catalog {
     /// The relations of this name, in this schema or in any.
     pub fn relations(&self, schema: &str, name: &str) -> impl Iterator<Item = &Relation> {
         let named = self.relations.get(name).map_or(&[][..], Vec::as_slice);
-        named
-            .iter()
-            .filter(move |relation| schema.is_empty() || relation.schema == schema)
+        named.iter().filter(move |relation| match schema {
+            // Nobody has it in the search path.
+            "" => relation.schema != "information_schema",
+            "pg_temp" => relation.schema.starts_with("pg_temp_"),
+            schema => relation.schema == schema,
+        })
     }
 
     /// Whether a function of this name, not the extension's own, takes or gives a confidential value.

@@ -71,12 +71,24 @@ pub(super) fn options(elements: &[Node]) -> CopyOptions {
             ("null", _) => options.null = argument.into_bytes(),
             ("quote", Some(byte)) => options.quote = byte,
             ("escape", Some(byte)) => escape = Some(byte),
-            ("header", _) => options.header = !matches!(argument.as_str(), "false" | "off" | "0"),
+            ("header", _) => match header(&argument) {
+                Some(header) => options.header = header,
+                None => options.other = Some("header".to_owned()),
+            },
             (other, _) => options.other = Some(other.to_owned()),
         }
     }
     options.escape = escape.unwrap_or(options.quote);
     options
+}
+
+/// Whether there is a header (`defGetCopyHeaderChoice` of src/backend/commands/copy.c).
+fn header(argument: &str) -> Option<bool> {
+    match argument.to_ascii_lowercase().as_str() {
+        "" | "true" | "on" | "1" | "match" => Some(true),
+        "false" | "off" | "0" => Some(false),
+        _ => None,
+    }
 }
 
 fn argument(element: &DefElem) -> String {

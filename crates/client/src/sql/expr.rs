@@ -8,13 +8,14 @@ use pg_query::protobuf::{
     SubLinkType, TypeCast, TypeName,
 };
 use strongroom_format::columns::Kind;
-use strongroom_format::columns::envelope::ENVELOPE_PREFIX;
 
+use super::catalog::Column;
 use super::flow::Flow;
 use super::fold;
-use super::functions;
+use super::functions::{self, Structure};
 use super::literal::{self, Literal, Token};
-use super::resolver::{Form, Resolver, SiteKind, names};
+use super::query::is_star;
+use super::resolver::{Form, Resolver, Site, SiteKind, names};
 
 impl Resolver<'_> {
     /// An optional expression.
@@ -38,10 +39,7 @@ impl Resolver<'_> {
             }
             Some(NodeEnum::TypeCast(_)) => self.cast(node),
             Some(NodeEnum::ColumnRef(column)) => {
-                if matches!(
-                    column.fields.last().and_then(|field| field.node.as_ref()),
-                    Some(NodeEnum::AStar(_))
-                ) {
+                if is_star(column.fields.last()) {
                     let source = names(&column.fields).last().copied();
                     return self.star(source).whole();
                 }
@@ -78,13 +76,19 @@ impl Resolver<'_> {
     fn construct(&mut self, node: &mut Node) -> Flow {
         match node.node.as_mut() {
             Some(NodeEnum::RowExpr(row)) => {
+                let starred = row.args.iter().any(|field| match field.node.as_ref() {
+                    Some(NodeEnum::ColumnRef(column)) => is_star(column.fields.last()),
+                    Some(NodeEnum::AIndirection(of)) => is_star(of.indirection.last()),
+                    _ => false,
+                });
                 let fields = self.each(&mut row.args);
                 let mut whole = Flow::default();
                 for field in &fields {
                     whole.join(field);
                 }
+                // A star stands for any number of fields.
                 Flow {
-                    row: Some(fields),
+                    row: Some(fields).filter(|_| !starred),
                     kind: None,
                     ..whole
                 }
@@ -99,13 +103,20 @@ impl Resolver<'_> {
                 self.combine(&flows)
             }
             Some(NodeEnum::AIndirection(of)) => {
+                let mut subscripts = Vec::new();
                 for part in &mut of.indirection {
                     if let Some(NodeEnum::AIndices(indices)) = part.node.as_mut() {
-                        self.maybe(indices.lidx.as_mut());
-                        self.maybe(indices.uidx.as_mut());
+                        subscripts.push(self.maybe(indices.lidx.as_mut()));
+                        subscripts.push(self.maybe(indices.uidx.as_mut()));
                     }
                 }
-                self.maybe(of.arg.as_mut()).behind()
+                let of = self.maybe(of.arg.as_mut()).behind();
+                let mut met = vec![of];
+                for subscript in subscripts {
+                    let decided = self.structure(subscript, Structure::Integer, &met);
+                    met.extend(decided);
+                }
+                self.combine(&met)
             }
             Some(NodeEnum::CollateClause(of)) => self.maybe(of.arg.as_mut()),
             Some(NodeEnum::NamedArgExpr(of)) => self.maybe(of.arg.as_mut()),
@@ -159,11 +170,13 @@ impl Resolver<'_> {
             if let Some(kind) = functions::confidential_type(name) {
                 return self.sealed_constant(node, literal, kind);
             }
+            let bears = self.catalog.may_bear(name);
             let literal = literal.typed(&of);
             let kind = literal.kind();
             let site = self.meet(SiteKind::Constant(literal));
             self.replace(node, site);
-            return Flow::site(site, kind);
+            let flow = Flow::site(site, kind);
+            return if bears { self.borne(name, &flow) } else { flow };
         }
         let mut flow = self.maybe(cast.arg.as_mut());
         let name = names(&of.names)
@@ -176,11 +189,15 @@ impl Resolver<'_> {
             self.combine(&[Flow::confidential(Some(kind)), flow]);
             return Flow::confidential(Some(kind));
         }
+        if self.catalog.may_bear(&name) {
+            return self.borne(&name, &flow);
+        }
         let kind = functions::kind_of_type(&name).filter(|_| of.array_bounds.is_empty());
         let site = self.meet(SiteKind::Cast(kind));
         flow.carried
             .extend_from_slice(&Flow::site(site, None).carried);
-        if flow.confidential && kind.is_some() {
+        self.united(&flow);
+        if self.is_confidential(&flow) && kind.is_some() {
             self.combine(&[Flow::confidential(kind), flow.clone()]);
         }
         if let Some(Form::Typed(kind)) = self.form(site) {
@@ -192,10 +209,69 @@ impl Resolver<'_> {
         Flow { row: None, ..flow }
     }
 
+    /// A cast to a type that holds confidential values, or that is not known: a row meets the columns of its table.
+    fn borne(&mut self, name: &str, flow: &Flow) -> Flow {
+        self.touched = true;
+        let mut tables = self.catalog.relations("", name);
+        let table = tables.next().filter(|_| tables.next().is_none());
+        let columns = table.map(|table| table.columns.iter().map(Column::flow));
+        match (&flow.row, columns) {
+            (Some(fields), Some(columns)) if fields.len() == columns.len() => {
+                for (field, column) in fields.iter().zip(columns) {
+                    self.assign(&column, field);
+                }
+            }
+            _ => drop(self.combine(&[Flow::unknown(), flow.clone()])),
+        }
+        Flow::unknown()
+    }
+
+    /// An argument that says how and not what, beside the data: whole numbers and names of fields stay, a parameter is held to be
+    /// one when its value comes. What is left of it is data.
+    fn structure(&mut self, flow: Flow, of: Structure, data: &[Flow]) -> Option<Flow> {
+        let confidential = data.iter().any(|flow| self.is_confidential(flow));
+        let plain = data
+            .iter()
+            .all(|flow| !self.is_confidential(flow) && flow.carried.is_empty());
+        let applying = self.applying;
+        let mut left = Vec::new();
+        for carried in &flow.carried {
+            let stays = match self.sites.get_mut(carried.site) {
+                Some(Site {
+                    kind: SiteKind::Constant(literal),
+                    ..
+                }) => match of {
+                    Structure::Integer => literal.token == Token::Number(Kind::Int4),
+                    Structure::Field => literal.token == Token::String && of.has(&literal.text),
+                },
+                Some(Site {
+                    kind: SiteKind::Parameter(_),
+                    structure,
+                    ..
+                }) if confidential => {
+                    if !applying {
+                        *structure = Some(of);
+                    }
+                    carried.direct
+                }
+                _ => plain,
+            };
+            if !stays {
+                left.push(*carried);
+            }
+        }
+        let kept = flow.confidential || !left.is_empty();
+        kept.then_some(Flow {
+            carried: left,
+            row: None,
+            ..flow
+        })
+    }
+
     /// `'..'::enc_text`: an envelope stays, anything else is a constant that the client wants to be confidential.
     fn sealed_constant(&mut self, node: &mut Node, mut literal: Literal, kind: Kind) -> Flow {
         self.touched = true;
-        let is_envelope = literal.text.starts_with(ENVELOPE_PREFIX);
+        let is_envelope = crate::envelope::from_text(literal.text.as_bytes()).is_ok();
         literal.token = Token::Typed(kind);
         let site = self.meet(SiteKind::Constant(literal));
         if !is_envelope {
@@ -360,6 +436,7 @@ impl Resolver<'_> {
                 }
                 Flow::plain()
             }
+            _ if columns.open.is_some() => columns.whole(),
             _ => {
                 let fields: Vec<Flow> =
                     columns.named.iter().map(|(_, flow)| flow.clone()).collect();
@@ -404,17 +481,29 @@ impl Resolver<'_> {
         let mut order = self.each(&mut call.agg_order);
         self.maybe(call.agg_filter.as_mut());
         if let Some(window) = call.over.as_mut() {
-            self.each(&mut window.partition_clause);
-            self.each(&mut window.order_clause);
-            self.maybe(window.start_offset.as_mut());
-            self.maybe(window.end_offset.as_mut());
+            self.window(window);
         }
-        let structural = functions::structural(&name);
+        let by_name = call
+            .args
+            .iter()
+            .any(|arg| matches!(arg.node, Some(NodeEnum::NamedArgExpr(_))));
         let mut data: Vec<Flow> = Vec::new();
+        let mut how = Vec::new();
         for (at, arg) in args.into_iter().enumerate() {
-            if !structural.contains(&at) {
-                data.push(arg);
+            match functions::structural(&name, at).filter(|_| !by_name) {
+                Some(of) => how.push((arg, of)),
+                None => data.push(arg),
             }
+        }
+        for (arg, of) in how {
+            let decided = self.structure(arg, of, &data);
+            data.extend(decided);
+        }
+        // A type's name called as a function is a cast.
+        let kind = functions::confidential_type(&name);
+        if kind.is_some() || self.catalog.bears(&name) {
+            self.touched = true;
+            data.push(Flow::confidential(kind));
         }
         if self.catalog.has_function(&name) {
             self.touched = true;
@@ -425,7 +514,7 @@ impl Resolver<'_> {
         }
         let first = data
             .iter()
-            .find(|flow| flow.confidential)
+            .find(|flow| self.is_confidential(flow))
             .and_then(|flow| flow.kind);
         let out = self.combine(&data);
         if self.applying && out.confidential {

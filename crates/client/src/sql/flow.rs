@@ -67,7 +67,11 @@ impl Flow {
     pub(crate) fn join(&mut self, other: &Self) {
         self.confidential |= other.confidential;
         self.kind = self.kind.or(other.kind);
-        self.carried.extend_from_slice(&other.carried);
+        for carried in &other.carried {
+            if !self.carried.contains(carried) {
+                self.carried.push(*carried);
+            }
+        }
     }
 }
 
@@ -78,9 +82,22 @@ pub(crate) struct Columns {
     pub(crate) named: Vec<(String, Flow)>,
     /// What every other name stands for, when not all columns are known.
     pub(crate) open: Option<Flow>,
+    /// How many of the named columns stand at the place that they have here. `None`: all do; an unknown number of columns
+    /// (`f.*` of a function) before others moves those.
+    pub(crate) certain: Option<usize>,
+    /// What stands at each place, where that is not the named columns' order: any of several relations may be meant.
+    pub(crate) places: Option<Vec<Flow>>,
 }
 
 impl Columns {
+    /// Columns of which nothing is known but what flows into them.
+    pub(crate) fn open(flow: Flow) -> Self {
+        Self {
+            open: Some(flow),
+            ..Self::default()
+        }
+    }
+
     /// The flow of this column.
     pub(crate) fn find(&self, name: &str) -> Option<Flow> {
         let mut found: Option<Flow> = None;
@@ -93,12 +110,31 @@ impl Columns {
         found
     }
 
+    /// The flow of the column of this name, or of any that it may be.
+    pub(crate) fn find_or_open(&self, name: &str) -> Option<Flow> {
+        self.find(name).or_else(|| self.open.clone())
+    }
+
     /// The flow of the column at this place.
     pub(crate) fn at(&self, place: usize) -> Flow {
+        if let Some(places) = &self.places {
+            let known = places.get(place).cloned();
+            return known
+                .or_else(|| self.open.clone())
+                .unwrap_or_else(Flow::unknown);
+        }
+        if self.certain.is_some_and(|certain| place >= certain) {
+            return self.whole();
+        }
         let named = self.named.get(place).map(|(_, flow)| flow.clone());
         named
             .or_else(|| self.open.clone())
             .unwrap_or_else(Flow::unknown)
+    }
+
+    /// How many columns there are at least, as far as places are known.
+    pub(crate) fn len(&self) -> usize {
+        self.places.as_ref().map_or(self.named.len(), Vec::len)
     }
 
     /// Everything together: the flow of the whole row.
@@ -109,15 +145,43 @@ impl Columns {
         }
         Flow {
             kind: None,
+            row: None,
             ..whole
         }
         .behind()
     }
 
+    /// Appends the columns of a `*`.
+    pub(crate) fn splice(&mut self, other: Self) {
+        let before = self.named.len();
+        let moved = other
+            .certain
+            .or_else(|| other.open.as_ref().map(|_| other.named.len()));
+        if self.certain.is_none() {
+            self.certain = moved.map(|moved| before.saturating_add(moved));
+        }
+        self.named.extend(other.named);
+        if let Some(open) = other.open {
+            match &mut self.open {
+                Some(known) => known.join(&open),
+                None => self.open = Some(open),
+            }
+        }
+    }
+
     /// The same columns under other names, as far as there are any.
     pub(crate) fn renamed<'n>(mut self, names: impl Iterator<Item = &'n str>) -> Self {
-        for ((name, _), new) in self.named.iter_mut().zip(names) {
-            new.clone_into(name);
+        let names: Vec<&str> = names.collect();
+        let flows: Vec<Flow> = (0..names.len()).map(|place| self.at(place)).collect();
+        for (place, (new, flow)) in names.into_iter().zip(flows).enumerate() {
+            match self.named.get_mut(place) {
+                Some((name, known)) => {
+                    new.clone_into(name);
+                    *known = flow;
+                }
+                None if self.open.is_some() => self.named.push((new.to_owned(), flow)),
+                None => break,
+            }
         }
         self
     }
@@ -127,6 +191,7 @@ impl Columns {
         for (_, flow) in &mut self.named {
             *flow = std::mem::take(flow).behind();
         }
+        self.open = self.open.map(Flow::behind);
         self
     }
 }

@@ -7,14 +7,89 @@
 use strongroom_format::columns::Kind;
 use strongroom_rpc::function::{Aggregate, Arg, FUNCTIONS, Gives};
 
-/// Arguments, from 0, that say how and not what: positions, lengths, digits, fields of a date.
-pub(crate) fn structural(name: &str) -> &'static [usize] {
-    match name {
-        "substring" | "substr" => &[1, 2],
-        "left" | "right" | "round" | "trunc" | "lag" | "lead" | "nth_value" => &[1],
-        "extract" | "date_part" | "date_trunc" | "ntile" => &[0],
-        _ => &[],
+/// What an argument is that says how and not what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Structure {
+    /// A position, a length, a number of digits, rows or parts.
+    Integer,
+    /// The name of a field of a date.
+    Field,
+}
+
+impl Structure {
+    /// Whether the text, of a constant or of a parameter's value, is one.
+    pub(crate) fn has(self, text: &str) -> bool {
+        match self {
+            Self::Integer => text.parse::<i64>().is_ok(),
+            Self::Field => {
+                let name = text.to_ascii_lowercase();
+                FIELDS.contains(&name.as_str())
+                    || name
+                        .strip_suffix('s')
+                        .is_some_and(|one| FIELDS.contains(&one))
+            }
+        }
     }
+}
+
+/// Fields of dates (src/backend/utils/adt/datetime.c, `deltatktbl` and `datetktbl`), without their abbreviations.
+const FIELDS: &[&str] = &[
+    "century",
+    "centuries",
+    "day",
+    "decade",
+    "dow",
+    "doy",
+    "epoch",
+    "hour",
+    "isodow",
+    "isoyear",
+    "julian",
+    "microsecond",
+    "millennium",
+    "millennia",
+    "millisecond",
+    "minute",
+    "month",
+    "quarter",
+    "second",
+    "timezone",
+    "timezone_hour",
+    "timezone_minute",
+    "week",
+    "year",
+];
+
+/// Whether the argument at this place, from 0, says how and not what.
+pub(crate) fn structural(name: &str, place: usize) -> Option<Structure> {
+    match (name, place) {
+        ("substring" | "substr", 1 | 2)
+        | ("left" | "right" | "round" | "trunc" | "lag" | "lead" | "nth_value", 1)
+        | ("ntile", 0) => Some(Structure::Integer),
+        ("extract" | "date_part" | "date_trunc", 0) => Some(Structure::Field),
+        _ => {
+            let ours = extension_name(name).unwrap_or(name);
+            let mut named = FUNCTIONS.iter().filter(|function| function.name == ours);
+            named.find_map(|function| match function.args.get(place) {
+                Some(Arg::Plain) => Some(Structure::Integer),
+                Some(Arg::Name) => Some(Structure::Field),
+                _ => None,
+            })
+        }
+    }
+}
+
+/// Functions of `pg_catalog` that give one column of scalars, named as the call's alias.
+pub(crate) fn gives_one_column(name: &str) -> bool {
+    matches!(
+        name,
+        "generate_series"
+            | "generate_subscripts"
+            | "regexp_split_to_table"
+            | "string_to_table"
+            | "json_object_keys"
+            | "jsonb_object_keys"
+    )
 }
 
 /// Whether the result is a plain value although arguments are confidential: counts, ranks, truths.
@@ -105,6 +180,74 @@ pub(crate) fn kind_of_type(name: &str) -> Option<Kind> {
         "decimal" => Kind::Numeric,
         other => return Kind::ALL.iter().copied().find(|kind| kind.base() == other),
     })
+}
+
+/// Whether it is one of PostgreSQL's own types that no confidential type stands for (src/include/catalog/pg_type.dat).
+pub(crate) fn is_system_type(name: &str) -> bool {
+    const TYPES: &[&str] = &[
+        "bit",
+        "box",
+        "char",
+        "cid",
+        "cidr",
+        "circle",
+        "cstring",
+        "daterange",
+        "datemultirange",
+        "inet",
+        "int2vector",
+        "int4range",
+        "int4multirange",
+        "int8range",
+        "int8multirange",
+        "json",
+        "jsonb",
+        "jsonpath",
+        "line",
+        "lseg",
+        "macaddr",
+        "macaddr8",
+        "money",
+        "numrange",
+        "nummultirange",
+        "oid",
+        "oidvector",
+        "path",
+        "pg_lsn",
+        "pg_snapshot",
+        "point",
+        "polygon",
+        "refcursor",
+        "regclass",
+        "regcollation",
+        "regconfig",
+        "regdictionary",
+        "regnamespace",
+        "regoper",
+        "regoperator",
+        "regproc",
+        "regprocedure",
+        "regrole",
+        "regtype",
+        "tid",
+        "time",
+        "timetz",
+        "tsmultirange",
+        "tsquery",
+        "tsrange",
+        "tstzmultirange",
+        "tstzrange",
+        "tsvector",
+        "txid_snapshot",
+        "unknown",
+        "uuid",
+        "varbit",
+        "void",
+        "xid",
+        "xid8",
+        "xml",
+    ];
+    TYPES.contains(&name)
 }
 
 /// The kind of a type of the extension's, by its name.

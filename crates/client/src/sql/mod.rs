@@ -12,6 +12,7 @@
 
 pub mod catalog;
 mod copy_options;
+mod defining;
 mod expr;
 mod flow;
 mod fold;
@@ -20,10 +21,12 @@ mod literal;
 mod query;
 pub mod refusal;
 mod resolver;
+mod sources;
 mod storing;
 mod utility;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use pg_query::protobuf::{Node, ParseResult, RawStmt};
 use serde_json::Value;
@@ -31,9 +34,10 @@ use strongroom_format::columns::Kind;
 
 use catalog::Catalog;
 pub(crate) use copy_options::{CopyFormat, CopyOptions};
+pub(crate) use functions::Structure;
 pub(crate) use literal::Literal;
 use refusal::Refusal;
-use resolver::{Form, Resolver, SiteKind};
+use resolver::{Form, Resolver, Site, SiteKind};
 
 /// Longest statement that is parsed, in bytes.
 const STATEMENT_MAX: usize = 64 << 20;
@@ -76,6 +80,8 @@ pub(crate) struct Plan {
     pub(crate) constants: Vec<Constant>,
     /// The client's parameters that belong to confidential expressions.
     pub(crate) confidential: BTreeSet<i32>,
+    /// The client's parameters beside confidential values that say how and not what: they go in clear, if they are that.
+    pub(crate) structural: BTreeMap<i32, Structure>,
     /// The highest number of the client's parameters in the text.
     pub(crate) parameters: i32,
     pub(crate) effects: Effects,
@@ -84,6 +90,8 @@ pub(crate) struct Plan {
     pub(crate) executes: Option<String>,
     /// Names of relations that the catalog does not know.
     pub(crate) unknown: Vec<String>,
+    /// The catalog as this statement, and those before it, will have left it.
+    pub(crate) defined: Option<Arc<Catalog>>,
 }
 
 /// What is to be sent for a string of statements.
@@ -107,24 +115,20 @@ pub(crate) fn plan(sql: &str, catalog: &Catalog, declared: usize) -> Result<Vec<
     };
     let version = tree.version;
     let mut plans = Vec::new();
-    // What the statements before have defined, when there are several.
-    let mut defined: Option<Catalog> = None;
-    let several = tree.stmts.len() > 1;
+    // What the statements before have defined.
+    let mut defined: Option<Arc<Catalog>> = None;
     for raw in tree.stmts {
         let text = slice(sql, &raw);
-        let new = raw
-            .stmt
-            .as_deref()
-            .filter(|_| several && catalog.is_confidential())
-            .and_then(utility::defined_table);
-        let known = defined.as_ref().unwrap_or(catalog);
-        plans
-            .push(one(raw, text, version, known, declared).map_err(|refusal| refusal.placed(sql))?);
-        if let Some((schema, name, columns)) = new {
-            defined
-                .get_or_insert_with(|| catalog.clone())
-                .define(&schema, &name, columns);
+        let node = raw.stmt.as_deref().filter(|_| catalog.is_confidential());
+        let known = defined.as_deref().unwrap_or(catalog);
+        let after = node.and_then(|node| defining::after(known, node));
+        let mut plan =
+            one(raw, text, version, known, declared).map_err(|refusal| refusal.placed(sql))?;
+        if let Some(after) = after {
+            defined = Some(Arc::new(after));
         }
+        plan.defined.clone_from(&defined);
+        plans.push(plan);
     }
     Ok(plans)
 }
@@ -160,14 +164,16 @@ fn one(
     if let Some(refusal) = resolver.refusal.take() {
         return Err(refusal);
     }
-    let met = resolver.sites.iter().filter_map(|site| match site.kind {
-        SiteKind::Parameter(number) => Some((number, site.form.is_some())),
-        _ => None,
-    });
-    for (number, confidential) in met {
+    for site in &resolver.sites {
+        let SiteKind::Parameter(number) = site.kind else {
+            continue;
+        };
         plan.parameters = plan.parameters.max(number);
-        if confidential {
+        if site.form.is_some() {
             plan.confidential.insert(number);
+        }
+        if let Some(structure) = site.structure {
+            plan.structural.insert(number, structure);
         }
     }
     if !resolver.touched {
@@ -186,6 +192,10 @@ fn one(
     plan.constants = constants;
     resolver.begin_applying(numbers);
     utility::walk(&mut resolver, &mut node, &mut plan)?;
+    // R4: what the second walk would have had to mark.
+    if let Some(refusal) = resolver.refusal.take() {
+        return Err(refusal);
+    }
     if resolver.changed {
         plan.sql = write(node, version)?;
         plan.changed = true;
@@ -195,7 +205,8 @@ fn one(
 
 /// A statement whose text the server keeps or reads without parameters: no constant of it may be confidential.
 fn unchangeable(resolver: &Resolver<'_>, why: &'static str) -> Result<(), Refusal> {
-    let Some(site) = resolver.sites.iter().find(|site| site.form.is_some()) else {
+    let marked = |site: &&Site| site.form.is_some() && !matches!(site.kind, SiteKind::Link);
+    let Some(site) = resolver.sites.iter().find(marked) else {
         return Ok(());
     };
     Err(match &site.kind {
@@ -203,7 +214,7 @@ fn unchangeable(resolver: &Resolver<'_>, why: &'static str) -> Result<(), Refusa
         SiteKind::Parameter(number) => {
             Refusal::parameter(usize::try_from(*number).unwrap_or(0), why)
         }
-        SiteKind::Cast(_) => Refusal::statement(
+        SiteKind::Cast(_) | SiteKind::Link => Refusal::statement(
             "a confidential value is cast to a base type in a statement that cannot be changed",
             "Name the confidential type in the cast.",
         ),
@@ -264,7 +275,7 @@ fn count(node: &Node, resolver: &Resolver<'_>) -> Result<(), Refusal> {
         match &site.kind {
             SiteKind::Constant(literal) => drop(constants.insert(i64::from(literal.location))),
             SiteKind::Parameter(number) => drop(parameters.insert(i64::from(*number))),
-            SiteKind::Cast(_) => {}
+            SiteKind::Cast(_) | SiteKind::Link => {}
         }
     }
     let mut left = Leftover {

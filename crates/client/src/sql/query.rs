@@ -1,14 +1,15 @@
-//! The walk over queries: FROM items, subqueries, common table expressions, set operations, and what is stored where.
+//! The walk over queries: their clauses, subqueries, common table expressions, set operations.
 //!
-//! Must not: look into expressions; that is `expr.rs`.
+//! Must not: look into expressions (`expr.rs`) or FROM clauses (`sources.rs`).
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{
-    Alias, Node, RangeFunction, RangeVar, ReturningClause, SelectStmt, SetOperation, WithClause,
-};
+use pg_query::protobuf::{Node, ReturningClause, SelectStmt, SetOperation, WindowDef, WithClause};
 
 use super::flow::{Columns, Flow};
-use super::resolver::{Cte, Resolver, Source, names};
+use super::resolver::{Cte, Resolver, SiteKind, Source, names};
+
+/// `FRAMEOPTION_RANGE` of src/include/nodes/parsenodes.h.
+const FRAME_RANGE: i32 = 2;
 
 impl Resolver<'_> {
     /// A statement that may stand in WITH, EXPLAIN, DECLARE CURSOR: its result's columns. `None` for any other.
@@ -44,25 +45,53 @@ impl Resolver<'_> {
         self.scopes.push(Vec::new());
         self.from(&mut select.from_clause);
         self.maybe(select.where_clause.as_mut());
+        let windows = std::mem::take(&mut self.windows);
+        for window in &mut select.window_clause {
+            if let Some(NodeEnum::WindowDef(window)) = window.node.as_mut() {
+                let order = self.window(window);
+                self.windows.push((window.name.clone(), order));
+            }
+        }
         let columns = self.targets(&mut select.target_list);
         self.each(&mut select.distinct_clause);
         self.output_names(&columns, |resolver| {
             resolver.each(&mut select.group_clause);
         });
         self.maybe(select.having_clause.as_mut());
-        for window in &mut select.window_clause {
-            if let Some(NodeEnum::WindowDef(window)) = window.node.as_mut() {
-                self.each(&mut window.partition_clause);
-                self.each(&mut window.order_clause);
-                self.maybe(window.start_offset.as_mut());
-                self.maybe(window.end_offset.as_mut());
-            }
-        }
         self.output_names(&columns, |resolver| {
             resolver.each(&mut select.sort_clause);
         });
+        self.windows = windows;
         self.scopes.pop();
         columns
+    }
+
+    /// A window: what its rows are ordered by. The offsets of RANGE are added to that.
+    pub(super) fn window(&mut self, window: &mut WindowDef) -> Flow {
+        self.each(&mut window.partition_clause);
+        let mut order = Flow::plain();
+        for flow in self.each(&mut window.order_clause) {
+            order.kind = order.kind.or(flow.kind);
+            order.join(&flow);
+        }
+        if window.order_clause.is_empty() && !window.refname.is_empty() {
+            let of = self
+                .windows
+                .iter()
+                .find(|(name, _)| *name == window.refname);
+            order = of.map_or_else(Flow::unknown, |(_, order)| order.clone());
+        }
+        let by_value = window.frame_options & FRAME_RANGE != 0;
+        for offset in [window.start_offset.as_mut(), window.end_offset.as_mut()] {
+            let Some(offset) = offset else {
+                continue;
+            };
+            let flow = self.expr(offset);
+            if by_value {
+                self.combine(&[order.clone(), flow]);
+            }
+        }
+        order
     }
 
     /// ORDER BY and GROUP BY see the result's names too, behind those of FROM.
@@ -70,10 +99,7 @@ impl Resolver<'_> {
         let Some(scope) = self.scopes.pop() else {
             return walk(self);
         };
-        let output = Source {
-            alias: String::new(),
-            columns: columns.clone(),
-        };
+        let output = Source::new(String::new(), columns.clone());
         self.scopes.push(vec![output]);
         self.scopes.push(scope);
         walk(self);
@@ -93,21 +119,36 @@ impl Resolver<'_> {
             .as_mut()
             .map(|side| self.select(side))
             .unwrap_or_default();
-        let (left, right) = (left.behind(), right.behind());
-        let mut columns = Columns {
-            named: Vec::new(),
-            open: left.open.clone().or_else(|| right.open.clone()),
-        };
-        for (at, (name, flow)) in left.named.iter().enumerate() {
-            let met = self.combine(&[flow.clone(), right.at(at)]);
-            columns.named.push((name.clone(), met));
-        }
-        self.scopes.push(vec![Source {
-            alias: String::new(),
-            columns: columns.clone(),
-        }]);
+        let columns = self.merged(&left.behind(), &right.behind());
+        self.scopes
+            .push(vec![Source::new(String::new(), columns.clone())]);
         self.each(&mut select.sort_clause);
         self.scopes.pop();
+        columns
+    }
+
+    /// The columns of a set operation: those of both sides meet, place by place.
+    fn merged(&mut self, left: &Columns, right: &Columns) -> Columns {
+        let open = match (&left.open, &right.open) {
+            (None, None) => None,
+            _ => Some(self.combine(&[left.whole(), right.whole()])),
+        };
+        let mut columns = Columns {
+            named: Vec::new(),
+            open,
+            certain: left.certain.filter(|_| left.places.is_none()),
+            ..Columns::default()
+        };
+        for at in 0..left.len().max(right.len()) {
+            let met = self.combine(&[left.at(at), right.at(at)]);
+            // Beyond the left side's known columns the names are not known.
+            let name = left
+                .named
+                .get(at)
+                .map(|(name, _)| name.clone())
+                .unwrap_or_default();
+            columns.named.push((name, met));
+        }
         columns
     }
 
@@ -131,7 +172,7 @@ impl Resolver<'_> {
         let named = named.map(|(at, flow)| (format!("column{}", at.saturating_add(1)), flow));
         Columns {
             named: named.collect(),
-            open: None,
+            ..Columns::default()
         }
     }
 
@@ -139,6 +180,17 @@ impl Resolver<'_> {
         let Some(with) = with else {
             return;
         };
+        if with.recursive {
+            // Each may name those behind it, of which nothing is known yet.
+            for cte in &with.ctes {
+                if let Some(NodeEnum::CommonTableExpr(cte)) = cte.node.as_ref() {
+                    self.ctes.push(Cte {
+                        name: cte.ctename.clone(),
+                        columns: Columns::open(Flow::unknown()),
+                    });
+                }
+            }
+        }
         for cte in &mut with.ctes {
             let Some(NodeEnum::CommonTableExpr(cte)) = cte.node.as_mut() else {
                 continue;
@@ -177,7 +229,20 @@ impl Resolver<'_> {
             .map(|side| self.select(side))
             .unwrap_or_default()
             .behind();
-        let own = first.clone().renamed(aliases.iter().map(String::as_str));
+        // What the second branch makes of a column becomes the column: what meets the one meets the other.
+        let mut linked = first.clone();
+        for (_, flow) in &mut linked.named {
+            let link = self.meet(SiteKind::Link);
+            flow.join(&Flow::site(link, None));
+            self.united(flow);
+        }
+        if let Some(open) = &mut linked.open {
+            let link = self.meet(SiteKind::Link);
+            open.join(&Flow::site(link, None));
+            self.united(open);
+        }
+        let linked = linked.behind();
+        let own = linked.clone().renamed(aliases.iter().map(String::as_str));
         self.ctes.push(Cte {
             name: name.to_owned(),
             columns: own,
@@ -189,123 +254,10 @@ impl Resolver<'_> {
             .unwrap_or_default()
             .behind();
         self.ctes.pop();
-        let mut columns = Columns {
-            named: Vec::new(),
-            open: first.open.clone(),
-        };
-        for (at, (name, flow)) in first.named.iter().enumerate() {
-            let met = self.combine(&[flow.clone(), second.at(at)]);
-            columns.named.push((name.clone(), met));
-        }
-        columns
-    }
-
-    /// The items of a FROM or USING clause, into the innermost scope.
-    pub(crate) fn from(&mut self, items: &mut [Node]) {
-        for item in items {
-            self.source(item);
-        }
-    }
-
-    fn add(&mut self, alias: String, columns: Columns) {
-        if let Some(scope) = self.scopes.last_mut() {
-            scope.push(Source { alias, columns });
-        }
-    }
-
-    pub(super) fn source(&mut self, item: &mut Node) {
-        match item.node.as_mut() {
-            Some(NodeEnum::RangeVar(range)) => {
-                let (alias, columns) = self.range(range);
-                self.add(alias, columns);
-            }
-            Some(NodeEnum::RangeSubselect(sub)) => {
-                let Some(query) = sub.subquery.as_mut() else {
-                    return;
-                };
-                // Only LATERAL sees its neighbours.
-                let hidden = if sub.lateral { None } else { self.scopes.pop() };
-                let columns = self.statement(query).unwrap_or_default().behind();
-                self.scopes.extend(hidden);
-                let (alias, columns) = aliased(sub.alias.as_ref(), "", columns);
-                self.add(alias, columns);
-            }
-            Some(NodeEnum::RangeFunction(function)) => self.function(function),
-            Some(NodeEnum::JoinExpr(join)) => {
-                let before = self.scopes.last().map_or(0, Vec::len);
-                for side in [join.larg.as_mut(), join.rarg.as_mut()]
-                    .into_iter()
-                    .flatten()
-                {
-                    self.source(side);
-                }
-                self.maybe(join.quals.as_mut());
-                if let Some(alias) = &join.alias {
-                    self.gather(before, alias);
-                }
-            }
-            Some(NodeEnum::RangeTableSample(sample)) => {
-                self.each(&mut sample.args);
-                self.maybe(sample.repeatable.as_mut());
-                if let Some(relation) = sample.relation.as_mut() {
-                    self.source(relation);
-                }
-            }
-            // XMLTABLE, JSON_TABLE: their constants are found by the count.
-            _ => self.add(
-                String::new(),
-                Columns {
-                    named: Vec::new(),
-                    open: Some(Flow::unknown()),
-                },
-            ),
-        }
-    }
-
-    /// `(a JOIN b ..) AS j`: one source with the columns of both.
-    fn gather(&mut self, before: usize, alias: &Alias) {
-        let Some(scope) = self.scopes.last_mut() else {
-            return;
-        };
-        let mut all = Columns::default();
-        for source in scope.split_off(before.min(scope.len())) {
-            all.named.extend(source.columns.named);
-            all.open = all.open.or(source.columns.open);
-        }
-        let (alias, columns) = aliased(Some(alias), "", all);
-        self.add(alias, columns);
-    }
-
-    fn function(&mut self, range: &mut RangeFunction) {
-        let mut whole = Flow::plain();
-        let mut name = String::new();
-        for function in &mut range.functions {
-            // Each is a list of the call and its column definitions.
-            if let Some(NodeEnum::List(parts)) = function.node.as_mut()
-                && let Some(call) = parts.items.first_mut()
-            {
-                if let Some(NodeEnum::FuncCall(call)) = call.node.as_ref() {
-                    name = names(&call.funcname)
-                        .last()
-                        .copied()
-                        .unwrap_or_default()
-                        .to_owned();
-                }
-                let flow = self.expr(call);
-                whole.join(&flow);
-            }
-        }
-        let columns = Columns {
-            named: Vec::new(),
-            open: Some(whole.behind()),
-        };
-        let (alias, columns) = aliased(range.alias.as_ref(), &name, columns);
-        self.add(alias, columns);
-    }
-
-    pub(super) fn range(&mut self, range: &RangeVar) -> (String, Columns) {
-        let columns = self.relation(&range.schemaname, &range.relname);
-        aliased(range.alias.as_ref(), &range.relname, columns)
+        self.each(&mut select.sort_clause);
+        self.maybe(select.limit_offset.as_mut());
+        self.maybe(select.limit_count.as_mut());
+        self.merged(&linked, &second)
     }
 
     /// A target list: the result's columns.
@@ -318,16 +270,18 @@ impl Resolver<'_> {
             let Some(value) = target.val.as_mut() else {
                 continue;
             };
-            if let Some(NodeEnum::ColumnRef(column)) = value.node.as_ref()
-                && matches!(
-                    column.fields.last().and_then(|field| field.node.as_ref()),
-                    Some(NodeEnum::AStar(_))
-                )
-            {
-                let all = self.star(names(&column.fields).last().copied());
-                columns.named.extend(all.named);
-                columns.open = columns.open.or(all.open);
-                continue;
+            match value.node.as_mut() {
+                Some(NodeEnum::ColumnRef(column)) if is_star(column.fields.last()) => {
+                    columns.splice(self.star(names(&column.fields).last().copied()));
+                    continue;
+                }
+                // The fields of a row.
+                Some(NodeEnum::AIndirection(of)) if is_star(of.indirection.last()) => {
+                    let flow = self.expr(value);
+                    columns.splice(Columns::open(flow));
+                    continue;
+                }
+                _ => {}
             }
             let name = if target.name.is_empty() {
                 figured(value)
@@ -347,20 +301,12 @@ impl Resolver<'_> {
     }
 }
 
-/// A source's name and its columns' names as the alias has them.
-fn aliased(alias: Option<&Alias>, name: &str, mut columns: Columns) -> (String, Columns) {
-    let Some(alias) = alias else {
-        return (name.to_owned(), columns);
-    };
-    let given = names(&alias.colnames);
-    // Columns of a function get their names here only.
-    if let (true, Some(open)) = (columns.named.is_empty(), columns.open.clone()) {
-        columns.named = given
-            .iter()
-            .map(|name| ((*name).to_owned(), open.clone()))
-            .collect();
-    }
-    (alias.aliasname.clone(), columns.renamed(given.into_iter()))
+/// Whether it is `*`.
+pub(super) fn is_star(node: Option<&Node>) -> bool {
+    matches!(
+        node.and_then(|node| node.node.as_ref()),
+        Some(NodeEnum::AStar(_))
+    )
 }
 
 /// The name that PostgreSQL gives a column without one (`parse_target.c`, `FigureColname`), as far as it can be referred to.

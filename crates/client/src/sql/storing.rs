@@ -4,7 +4,8 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    DeleteStmt, InsertStmt, MergeStmt, Node, OnConflictClause, SelectStmt, SetOperation, UpdateStmt,
+    DeleteStmt, InsertStmt, MergeStmt, Node, OnConflictClause, RangeVar, SelectStmt, SetOperation,
+    UpdateStmt,
 };
 
 use super::flow::{Columns, Flow};
@@ -15,29 +16,8 @@ impl Resolver<'_> {
         let visible = self.ctes.len();
         self.with(insert.with_clause.as_mut());
         let range = insert.relation.clone().unwrap_or_default();
-        // A common table expression is no target.
-        let hidden = std::mem::take(&mut self.ctes);
-        let (alias, target) = self.range(&range);
-        self.ctes = hidden;
-        let chosen: Vec<Flow> = if insert.cols.is_empty() {
-            target.named.iter().map(|(_, flow)| flow.clone()).collect()
-        } else {
-            let column = |node: &Node| match node.node.as_ref() {
-                Some(NodeEnum::ResTarget(column)) => {
-                    target.find(&column.name).or_else(|| target.open.clone())
-                }
-                _ => None,
-            };
-            insert
-                .cols
-                .iter()
-                .map(|node| column(node).unwrap_or_else(Flow::unknown))
-                .collect()
-        };
-        let chosen = Chosen {
-            columns: chosen,
-            open: target.open.clone(),
-        };
+        let (alias, target) = self.target(&range);
+        let chosen = Chosen::of(&insert.cols, &target);
         if let Some(NodeEnum::SelectStmt(select)) = insert
             .select_stmt
             .as_mut()
@@ -45,10 +25,7 @@ impl Resolver<'_> {
         {
             self.store(select, &chosen);
         }
-        self.scopes.push(vec![Source {
-            alias,
-            columns: target.clone(),
-        }]);
+        self.scopes.push(vec![Source::new(alias, target.clone())]);
         if let Some(clause) = insert.on_conflict_clause.as_mut() {
             self.on_conflict(clause, &target);
         }
@@ -56,6 +33,14 @@ impl Resolver<'_> {
         self.scopes.pop();
         self.ctes.truncate(visible);
         columns
+    }
+
+    /// The relation that a statement changes. A common table expression is no target.
+    fn target(&mut self, range: &RangeVar) -> (String, Columns) {
+        let hidden = std::mem::take(&mut self.ctes);
+        let found = self.range(range);
+        self.ctes = hidden;
+        found
     }
 
     /// What is inserted, value by value for VALUES, so that an untyped constant stands directly before its column.
@@ -67,8 +52,18 @@ impl Resolver<'_> {
             } else {
                 columns
             };
-            for at in 0..columns.named.len() {
+            let open = columns.open.is_some();
+            let len = if open {
+                columns.len().max(chosen.columns.len())
+            } else {
+                columns.len()
+            };
+            for at in 0..len {
                 self.assign(&chosen.at(at), &columns.at(at));
+            }
+            // Any number of columns more.
+            if open {
+                self.assign(&chosen.at(len), &columns.whole());
             }
             return;
         }
@@ -95,10 +90,7 @@ impl Resolver<'_> {
             self.maybe(infer.where_clause.as_mut());
         }
         if let Some(scope) = self.scopes.last_mut() {
-            scope.push(Source {
-                alias: "excluded".to_owned(),
-                columns: target.clone(),
-            });
+            scope.push(Source::new("excluded".to_owned(), target.clone()));
         }
         self.set(&mut clause.target_list, target);
         self.maybe(clause.where_clause.as_mut());
@@ -109,14 +101,13 @@ impl Resolver<'_> {
 
     /// `SET a = .., (b, c) = ..`.
     fn set(&mut self, targets: &mut [Node], relation: &Columns) {
-        let mut row: Vec<Flow> = Vec::new();
+        let mut source = Flow::unknown();
         for target in targets {
             let Some(NodeEnum::ResTarget(target)) = target.node.as_mut() else {
                 continue;
             };
             let column = relation
-                .find(&target.name)
-                .or_else(|| relation.open.clone())
+                .find_or_open(&target.name)
                 .unwrap_or_else(Flow::unknown);
             let Some(value) = target.val.as_mut() else {
                 continue;
@@ -125,11 +116,14 @@ impl Resolver<'_> {
                 // The source stands in the tree once for each column; the first one is what is written back.
                 Some(NodeEnum::MultiAssignRef(part)) => {
                     if part.colno == 1 {
-                        let whole = self.maybe(part.source.as_mut());
-                        row = whole.row.clone().unwrap_or_else(|| vec![whole]);
+                        source = self.maybe(part.source.as_mut());
                     }
                     let at = usize::try_from(part.colno).unwrap_or(1).saturating_sub(1);
-                    row.get(at).cloned().unwrap_or_else(Flow::unknown)
+                    // Without known fields any of it may be this one.
+                    match &source.row {
+                        Some(row) => row.get(at).cloned().unwrap_or_else(Flow::unknown),
+                        None => source.clone(),
+                    }
                 }
                 _ => self.expr(value),
             };
@@ -141,11 +135,8 @@ impl Resolver<'_> {
         let visible = self.ctes.len();
         self.with(update.with_clause.as_mut());
         let range = update.relation.clone().unwrap_or_default();
-        let (alias, target) = self.range(&range);
-        self.scopes.push(vec![Source {
-            alias,
-            columns: target.clone(),
-        }]);
+        let (alias, target) = self.target(&range);
+        self.scopes.push(vec![Source::new(alias, target.clone())]);
         self.from(&mut update.from_clause);
         self.set(&mut update.target_list, &target);
         self.maybe(update.where_clause.as_mut());
@@ -159,11 +150,8 @@ impl Resolver<'_> {
         let visible = self.ctes.len();
         self.with(delete.with_clause.as_mut());
         let range = delete.relation.clone().unwrap_or_default();
-        let (alias, target) = self.range(&range);
-        self.scopes.push(vec![Source {
-            alias,
-            columns: target,
-        }]);
+        let (alias, target) = self.target(&range);
+        self.scopes.push(vec![Source::new(alias, target)]);
         self.from(&mut delete.using_clause);
         self.maybe(delete.where_clause.as_mut());
         let columns = self.returning(delete.returning_clause.as_mut());
@@ -176,11 +164,8 @@ impl Resolver<'_> {
         let visible = self.ctes.len();
         self.with(merge.with_clause.as_mut());
         let range = merge.relation.clone().unwrap_or_default();
-        let (alias, target) = self.range(&range);
-        self.scopes.push(vec![Source {
-            alias,
-            columns: target.clone(),
-        }]);
+        let (alias, target) = self.target(&range);
+        self.scopes.push(vec![Source::new(alias, target.clone())]);
         if let Some(source) = merge.source_relation.as_mut() {
             self.source(source);
         }
@@ -194,17 +179,10 @@ impl Resolver<'_> {
                 self.set(&mut clause.target_list, &target);
                 continue;
             }
+            let chosen = Chosen::of(&clause.target_list, &target);
             for (at, value) in clause.values.iter_mut().enumerate() {
-                let named = clause
-                    .target_list
-                    .get(at)
-                    .and_then(|node| match node.node.as_ref() {
-                        Some(NodeEnum::ResTarget(column)) => target.find(&column.name),
-                        _ => None,
-                    });
-                let column = named.unwrap_or_else(|| target.at(at));
                 let flow = self.expr(value);
-                self.assign(&column, &flow);
+                self.assign(&chosen.at(at), &flow);
             }
         }
         let columns = self.returning(merge.returning_clause.as_mut());
@@ -221,6 +199,26 @@ struct Chosen {
 }
 
 impl Chosen {
+    /// Those that are named, or all of the relation's.
+    fn of(named: &[Node], target: &Columns) -> Self {
+        let column = |node: &Node| match node.node.as_ref() {
+            Some(NodeEnum::ResTarget(column)) => target.find_or_open(&column.name),
+            _ => None,
+        };
+        let columns = if named.is_empty() {
+            (0..target.len()).map(|at| target.at(at)).collect()
+        } else {
+            named
+                .iter()
+                .map(|node| column(node).unwrap_or_else(Flow::unknown))
+                .collect()
+        };
+        Self {
+            columns,
+            open: target.open.clone(),
+        }
+    }
+
     fn at(&self, place: usize) -> Flow {
         let known = self.columns.get(place).cloned();
         known

@@ -4,13 +4,13 @@
 
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AlterTableStmt, ColumnDef, Constraint, CopyStmt, CreateStmt, Node, ObjectType, RangeVar,
-    TypeName,
+    AlterTableStmt, ColumnDef, Constraint, CopyStmt, CreateStmt, Node, ObjectType,
+    PartitionBoundSpec, RangeVar, TypeName,
 };
 use serde_json::Value;
 use strongroom_format::columns::Kind;
 
-use super::catalog::Column;
+use super::catalog::Catalog;
 use super::copy_options::options;
 use super::flow::{Columns, Flow};
 use super::functions;
@@ -142,7 +142,11 @@ fn inner(
 fn definition(resolver: &mut Resolver<'_>, node: &mut Node) -> Result<Fixed, Refusal> {
     let kept = Fixed {
         text: Some(KEPT),
+        ..Fixed::default()
+    };
+    let elsewhere = Fixed {
         counted_elsewhere: true,
+        ..Fixed::default()
     };
     match node.node.as_mut() {
         Some(NodeEnum::CreateStmt(create)) => table(resolver, create),
@@ -151,10 +155,6 @@ fn definition(resolver: &mut Resolver<'_>, node: &mut Node) -> Result<Fixed, Ref
             if let Some(query) = view.query.as_mut() {
                 resolver.statement(query);
             }
-            return Ok(Fixed {
-                counted_elsewhere: false,
-                ..kept
-            });
         }
         Some(NodeEnum::IndexStmt(index)) => {
             enter(resolver, index.relation.as_ref());
@@ -185,7 +185,10 @@ fn definition(resolver: &mut Resolver<'_>, node: &mut Node) -> Result<Fixed, Ref
             }
             resolver.maybe(trigger.when_clause.as_mut());
         }
-        Some(NodeEnum::DoStmt(block)) => body("DO", &block.args)?,
+        Some(NodeEnum::DoStmt(block)) => {
+            body("DO", &block.args)?;
+            return Ok(elsewhere);
+        }
         Some(NodeEnum::CreateFunctionStmt(function)) => {
             body("CREATE FUNCTION", &function.options)?;
             if has_constant(node_json(&function.sql_body).as_ref())
@@ -193,6 +196,7 @@ fn definition(resolver: &mut Resolver<'_>, node: &mut Node) -> Result<Fixed, Ref
             {
                 return Err(refused("CREATE FUNCTION"));
             }
+            return Ok(elsewhere);
         }
         Some(other)
             if !is_harmless(&*other)
@@ -200,12 +204,7 @@ fn definition(resolver: &mut Resolver<'_>, node: &mut Node) -> Result<Fixed, Ref
         {
             return Err(refused("this statement"));
         }
-        _ => {
-            return Ok(Fixed {
-                counted_elsewhere: true,
-                ..Fixed::default()
-            });
-        }
+        _ => return Ok(elsewhere),
     }
     resolver.scopes.clear();
     Ok(kept)
@@ -331,55 +330,35 @@ fn enter_as(resolver: &mut Resolver<'_>, range: Option<&RangeVar>, alias: &str) 
         alias.to_owned()
     };
     match resolver.scopes.last_mut() {
-        Some(scope) => scope.push(Source { alias, columns }),
-        None => resolver.scopes.push(vec![Source { alias, columns }]),
+        Some(scope) => scope.push(Source::new(alias, columns)),
+        None => resolver.scopes.push(vec![Source::new(alias, columns)]),
     }
 }
 
 /// The kind of a column defined with this type's name.
-fn defined_kind(of: Option<&TypeName>) -> Option<Kind> {
+pub(super) fn defined_kind(of: Option<&TypeName>) -> Option<Kind> {
     functions::confidential_type(names(&of?.names).last()?)
 }
 
-fn defined(column: &ColumnDef) -> (String, Flow) {
-    let flow = match defined_kind(column.type_name.as_ref()) {
-        Some(kind) => Flow::confidential(Some(kind)),
-        None => Flow::plain(),
+/// A column's name, and what it is by its type.
+pub(super) fn defined(catalog: &Catalog, column: &ColumnDef) -> (String, Flow) {
+    let name = column
+        .type_name
+        .as_ref()
+        .and_then(|of| names(&of.names).last().copied());
+    let flow = match (defined_kind(column.type_name.as_ref()), name) {
+        (Some(kind), _) => Flow::confidential(Some(kind)),
+        (None, Some(name)) if catalog.bears(name) => Flow::unknown(),
+        _ => Flow::plain(),
     };
     (column.colname.clone(), flow)
-}
-
-/// The table that a statement makes, when all its columns stand in the statement: schema, name, columns.
-pub(crate) fn defined_table(node: &Node) -> Option<(String, String, Vec<Column>)> {
-    let Some(NodeEnum::CreateStmt(create)) = node.node.as_ref() else {
-        return None;
-    };
-    let range = create.relation.as_ref()?;
-    if !create.inh_relations.is_empty() {
-        return None;
-    }
-    let mut columns = Vec::new();
-    for element in &create.table_elts {
-        match element.node.as_ref()? {
-            NodeEnum::ColumnDef(column) => {
-                let kind = defined_kind(column.type_name.as_ref());
-                columns.push(Column {
-                    name: column.colname.clone(),
-                    kind,
-                });
-            }
-            NodeEnum::Constraint(_) => {}
-            _ => return None,
-        }
-    }
-    Some((range.schemaname.clone(), range.relname.clone(), columns))
 }
 
 fn table(resolver: &mut Resolver<'_>, create: &mut CreateStmt) {
     let mut columns = Columns::default();
     for element in &create.table_elts {
         if let Some(NodeEnum::ColumnDef(column)) = element.node.as_ref() {
-            let (name, flow) = defined(column);
+            let (name, flow) = defined(resolver.catalog, column);
             resolver.touched |= flow.confidential;
             columns.named.push((name, flow));
         }
@@ -393,10 +372,12 @@ fn table(resolver: &mut Resolver<'_>, create: &mut CreateStmt) {
     if inherits || like {
         columns.open = Some(Flow::unknown());
     }
-    resolver.scopes.push(vec![Source {
-        alias: String::new(),
-        columns,
-    }]);
+    resolver
+        .scopes
+        .push(vec![Source::new(String::new(), columns)]);
+    if let Some(bound) = create.partbound.as_mut() {
+        partition_bound(resolver, bound);
+    }
     for element in &mut create.table_elts {
         match element.node.as_mut() {
             Some(NodeEnum::ColumnDef(column)) => column_definition(resolver, column),
@@ -409,7 +390,7 @@ fn table(resolver: &mut Resolver<'_>, create: &mut CreateStmt) {
 }
 
 fn column_definition(resolver: &mut Resolver<'_>, column: &mut ColumnDef) {
-    let (_, flow) = defined(column);
+    let (_, flow) = defined(resolver.catalog, column);
     if let Some(default) = column.raw_default.as_mut() {
         let value = resolver.expr(default);
         resolver.assign(&flow, &value);
@@ -417,6 +398,25 @@ fn column_definition(resolver: &mut Resolver<'_>, column: &mut ColumnDef) {
     for constraint in &mut column.constraints {
         if let Some(NodeEnum::Constraint(constraint)) = constraint.node.as_mut() {
             self_constraint(resolver, constraint, &flow);
+        }
+    }
+}
+
+/// Values of a partition key, which no confidential column is.
+fn partition_bound(resolver: &mut Resolver<'_>, bound: &mut PartitionBoundSpec) {
+    let lists = [
+        &mut bound.listdatums,
+        &mut bound.lowerdatums,
+        &mut bound.upperdatums,
+    ];
+    for datum in lists.into_iter().flatten() {
+        match datum.node.as_mut() {
+            Some(NodeEnum::PartitionRangeDatum(datum)) => {
+                resolver.maybe(datum.value.as_mut());
+            }
+            _ => {
+                resolver.expr(datum);
+            }
         }
     }
 }
@@ -445,6 +445,11 @@ fn alter_table(resolver: &mut Resolver<'_>, alter: &mut AlterTableStmt) {
             Some(NodeEnum::Constraint(constraint)) => {
                 self_constraint(resolver, constraint, &Flow::plain());
             }
+            Some(NodeEnum::PartitionCmd(command)) => {
+                if let Some(bound) = command.bound.as_mut() {
+                    partition_bound(resolver, bound);
+                }
+            }
             Some(_) => {
                 let value = resolver.maybe(command.def.as_mut());
                 if !command.name.is_empty() {
@@ -461,7 +466,7 @@ fn copy_plan(resolver: &mut Resolver<'_>, copy: &mut CopyStmt) -> Result<Option<
     let columns = match copy.query.as_mut() {
         Some(query) => resolver
             .statement(query)
-            .filter(|columns| columns.open.is_none()),
+            .filter(|columns| columns.open.is_none() && columns.certain.is_none()),
         None => {
             let range = copy.relation.clone().unwrap_or_default();
             let relation = resolver.relation(&range.schemaname, &range.relname);
@@ -470,18 +475,20 @@ fn copy_plan(resolver: &mut Resolver<'_>, copy: &mut CopyStmt) -> Result<Option<
             resolver.scopes.clear();
             let chosen = names(&copy.attlist);
             if chosen.is_empty() {
-                Some(relation).filter(|relation| relation.open.is_none())
+                let places = (0..relation.len()).map(|at| (String::new(), relation.at(at)));
+                Some(Columns {
+                    named: places.collect(),
+                    ..Columns::default()
+                })
+                .filter(|_| relation.open.is_none())
             } else {
                 let named = chosen.iter().map(|name| {
-                    let flow = relation
-                        .find(name)
-                        .or_else(|| relation.open.clone())
-                        .unwrap_or_else(Flow::unknown);
+                    let flow = relation.find_or_open(name).unwrap_or_else(Flow::unknown);
                     ((*name).to_owned(), flow)
                 });
                 Some(Columns {
                     named: named.collect(),
-                    open: None,
+                    ..Columns::default()
                 })
             }
         }

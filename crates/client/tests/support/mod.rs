@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use strongroom_client::keys::ColumnKeys;
-use strongroom_client::proxy::{Address, Config, PlaintextConstants, Proxy};
+use strongroom_client::proxy::{Address, Config, PlaintextConstants, Proxy, Tls};
 use strongroom_client::sql::catalog::PinnedColumn;
 use strongroom_crypto::SecretKey;
 
@@ -125,6 +125,7 @@ pub(crate) fn config(server: Address, plaintext_constants: PlaintextConstants) -
         server,
         keys: ColumnKeys::from_keys(&[SecretKey::generate().unwrap()]).unwrap(),
         terms: None,
+        tls: Tls::default(),
         plaintext_constants,
         pinned: Vec::new(),
         connections_max: 200,

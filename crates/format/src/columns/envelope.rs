@@ -1,7 +1,7 @@
 //! An envelope: one value, sealed under a column key, as it travels between the data owner and the zone, and as it stands
 //! in dumps.
 //!
-//! 48 bytes of header, salt and nonce, the sealed bytes, a tag of 16 bytes. The plaintext is PostgreSQL's binary form of the
+//! 56 bytes of header, salt, nonce and lineage, the sealed bytes, a tag of 16 bytes. The plaintext is PostgreSQL's binary form of the
 //! value; text and bytea are padded (one byte 0x80, then zeros) to a multiple of 16, so that only that is known of their length.
 //! In SQL text it is `sr1:` and base64 in the alphabet for URLs, without padding. Specified in docs/spec/columns.md.
 //! Must not: seal anything.
@@ -11,14 +11,14 @@ use alloc::vec::Vec;
 use super::kind::Kind;
 use crate::aad::{Place, Role, aad_layout};
 use crate::header::Cipher;
-use crate::layout::{array, layout, put, zero_at};
+use crate::layout::{array, layout, put, u64_at, zero_at};
 
 /// What the text form begins with.
 pub const ENVELOPE_PREFIX: &str = "sr1:";
 /// Texts and byte strings are padded to a multiple of this.
 pub const ENVELOPE_PAD: usize = 16;
 /// Bytes that sealing adds: header, salt, nonce, tag.
-pub const ENVELOPE_OVERHEAD: usize = 64;
+pub const ENVELOPE_OVERHEAD: usize = 72;
 /// Label of an envelope's key; the input is a column key, the salt the envelope's.
 pub const ENVELOPE_LABEL: &str = "strongroom/v1/envelope";
 /// Envelopes that a writer seals under one salt.
@@ -28,13 +28,50 @@ pub const ENVELOPE_VERSION: u8 = 1;
 
 layout! {
     /// Layout of an envelope's head.
-    envelope_layout, 48, {
+    envelope_layout, 56, {
         VERSION @ 0, 1;
         KIND @ 1, 1;
         RESERVED @ 2, 2;
         KEY_ID @ 4, 16;
         SALT @ 20, 16;
         NONCE @ 36, 12;
+        LINEAGE @ 48, 8;
+    }
+}
+
+/// Where a value comes from, for as long as it is not computed with: every column draws a lineage when it gets its first value, and
+/// passes it on to whatever its values are copied or dumped to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lineage(u64);
+
+impl Lineage {
+    /// Of what the data owner's client sealed: a constant, a parameter.
+    pub const CLIENT: Self = Self(0);
+    /// Of what the zone computed.
+    pub const RESULT: Self = Self(1);
+
+    /// That of this number.
+    #[must_use]
+    pub const fn of(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// A column's, from random bits.
+    #[must_use]
+    pub const fn of_column(random: u64) -> Self {
+        Self(random | 2)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Whether it is a column's.
+    #[must_use]
+    pub const fn is_column(self) -> bool {
+        self.0 > Self::RESULT.0
     }
 }
 
@@ -49,6 +86,8 @@ pub struct EnvelopeHeader {
     pub salt: [u8; 16],
     /// The nonce of AES-256-GCM, random.
     pub nonce: [u8; 12],
+    /// Where the value comes from.
+    pub lineage: Lineage,
 }
 
 impl EnvelopeHeader {
@@ -65,6 +104,7 @@ impl EnvelopeHeader {
             key_id: array(bytes, envelope_layout::KEY_ID)?,
             salt: array(bytes, envelope_layout::SALT)?,
             nonce: array(bytes, envelope_layout::NONCE)?,
+            lineage: Lineage(u64_at(bytes, envelope_layout::LINEAGE)?),
         };
         sound.then_some(header)
     }
@@ -79,13 +119,18 @@ impl EnvelopeHeader {
             put(&mut out, envelope_layout::KEY_ID, &self.key_id),
             put(&mut out, envelope_layout::SALT, &self.salt),
             put(&mut out, envelope_layout::NONCE, &self.nonce),
+            put(
+                &mut out,
+                envelope_layout::LINEAGE,
+                &self.lineage.number().to_le_bytes(),
+            ),
         ];
         // Lengths are constants of the table above; a mismatch is a programming error found by any test.
         assert!(fields.iter().all(Option::is_some), "envelope layout");
         out
     }
 
-    /// The associated data: the key's id in the object's place, the kind as position.
+    /// The associated data: the key's id in the object's place, the kind as position, the lineage as the extra word.
     #[must_use]
     pub fn bound(&self) -> [u8; aad_layout::SIZE] {
         let place = Place {
@@ -95,7 +140,7 @@ impl EnvelopeHeader {
             epoch: 0,
             object_id: self.key_id,
         };
-        place.at(u64::from(self.kind.number()))
+        place.at_with(u64::from(self.kind.number()), self.lineage.number())
     }
 }
 
@@ -134,11 +179,12 @@ mod tests {
             key_id: [7; 16],
             salt: [8; 16],
             nonce: [9; 12],
+            lineage: Lineage::of(0x1122_3344_5566_7788),
         };
         let mut bytes = vec![0; ENVELOPE_OVERHEAD];
-        bytes[..48].copy_from_slice(&header.to_bytes());
+        bytes[..56].copy_from_slice(&header.to_bytes());
         assert_eq!(EnvelopeHeader::parse(&bytes), Some(header));
-        assert_eq!(EnvelopeHeader::parse(&bytes[..63]), None);
+        assert_eq!(EnvelopeHeader::parse(&bytes[..71]), None);
         for (at, value) in [(0, 2), (1, 0), (1, 12), (2, 1), (3, 1)] {
             let mut bad = bytes.clone();
             bad[at] = value;

@@ -3,6 +3,7 @@
 //! A head in clear, then one sealed body: counts, partitions with their extents and blocks, chains, the quarantine, column keys.
 //! Specified in docs/spec/columns.md. Must not: seal anything.
 
+use super::envelope::Lineage;
 use super::fid::{EXTENTS, Fid, PARTITIONS};
 use super::kind::Kind;
 use super::redo::Relation;
@@ -68,9 +69,10 @@ layout! {
 
 layout! {
     /// Layout of a column's key in a manifest, behind its partition.
-    column_key_layout, 18, {
+    column_key_layout, 26, {
         COLUMN @ 0, 2;
         KEY_ID @ 2, 16;
+        LINEAGE @ 18, 8;
     }
 }
 
@@ -343,6 +345,8 @@ pub struct ColumnKeyEntry {
     pub column: u16,
     /// Id of the column key.
     pub key_id: [u8; 16],
+    /// The column's lineage.
+    pub lineage: Lineage,
 }
 
 impl ColumnKeyEntry {
@@ -352,8 +356,10 @@ impl ColumnKeyEntry {
         let found = Self {
             column: u16_at(rest, column_key_layout::COLUMN)?,
             key_id: array(rest, column_key_layout::KEY_ID)?,
+            lineage: Lineage::of(u64_at(rest, column_key_layout::LINEAGE)?),
         };
-        Some((found, rest.get(column_key_layout::SIZE..)?))
+        let rest = rest.get(column_key_layout::SIZE..)?;
+        found.lineage.is_column().then_some((found, rest))
     }
 
     /// Its bytes.
@@ -367,6 +373,11 @@ impl ColumnKeyEntry {
                 &self.column.to_le_bytes(),
             ),
             put(&mut out, column_key_layout::KEY_ID, &self.key_id),
+            put(
+                &mut out,
+                column_key_layout::LINEAGE,
+                &self.lineage.number().to_le_bytes(),
+            ),
         ];
         assert!(fields.iter().all(Option::is_some), "column key layout");
         out

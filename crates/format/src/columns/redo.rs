@@ -4,6 +4,7 @@
 //! Must not: seal anything.
 
 use super::block::VALUE_MAX;
+use super::envelope::Lineage;
 use super::fid::Fid;
 use super::kind::Kind;
 use crate::aad::{Place, Role, aad_layout};
@@ -80,13 +81,14 @@ layout! {
 
 layout! {
     /// Layout of an entry that binds a column to its key: 8.
-    redo_bound_layout, 26, {
+    redo_bound_layout, 34, {
         ENTRY @ 0, 1;
         RESERVED @ 1, 1;
         PARTITION @ 2, 2;
         COLUMN @ 4, 2;
         FIRST_EXTENT @ 6, 4;
         KEY_ID @ 10, 16;
+        LINEAGE @ 26, 8;
     }
 }
 
@@ -289,6 +291,8 @@ pub struct ColumnBinding {
     pub first_extent: u32,
     /// Id of the column key.
     pub key_id: [u8; 16],
+    /// The column's lineage.
+    pub lineage: Lineage,
 }
 
 impl ColumnBinding {
@@ -299,8 +303,10 @@ impl ColumnBinding {
             column: u16_at(rest, at::COLUMN)?,
             first_extent: u32_at(rest, at::FIRST_EXTENT)?,
             key_id: array(rest, at::KEY_ID)?,
+            lineage: Lineage::of(u64_at(rest, at::LINEAGE)?),
         };
         let in_range = found.partition != 0
+            && found.lineage.is_column()
             && u32::from(found.partition) < super::fid::PARTITIONS
             && found.first_extent <= super::fid::EXTENTS;
         (in_range && bytes(rest, at::RESERVED) == Some(&[0])).then_some(found)
@@ -315,6 +321,7 @@ impl ColumnBinding {
             put(&mut out, at::COLUMN, &self.column.to_le_bytes()),
             put(&mut out, at::FIRST_EXTENT, &self.first_extent.to_le_bytes()),
             put(&mut out, at::KEY_ID, &self.key_id),
+            put(&mut out, at::LINEAGE, &self.lineage.number().to_le_bytes()),
         ];
         assert!(fields.iter().all(Option::is_some), "redo binding layout");
         out

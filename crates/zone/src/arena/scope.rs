@@ -4,9 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use strongroom_format::columns::Lineage;
 use strongroom_rpc::Fault;
 
 use crate::session::KeyId;
+use crate::store::Binding;
 
 /// The keys that a value depends on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,6 +16,7 @@ pub(crate) struct Scope {
     /// Ids, ascending. At least one.
     keys: Vec<KeyId>,
     from: Origin,
+    lineage: Lineage,
 }
 
 /// How a value came about.
@@ -29,18 +32,20 @@ pub(crate) enum Origin {
 
 impl Scope {
     /// A stored value's.
-    pub(crate) fn column(key: KeyId) -> Self {
+    pub(crate) fn column(of: Binding) -> Self {
         Self {
-            keys: vec![key],
+            keys: vec![of.key],
             from: Origin::Column,
+            lineage: of.lineage,
         }
     }
 
-    /// That of a value that came in an envelope under this key.
-    pub(crate) fn constant(key: KeyId) -> Self {
+    /// That of a value that came in an envelope under this key, of this lineage.
+    pub(crate) fn envelope(of: Binding) -> Self {
         Self {
-            keys: vec![key],
+            keys: vec![of.key],
             from: Origin::Envelope,
+            lineage: of.lineage,
         }
     }
 
@@ -58,6 +63,11 @@ impl Scope {
 
     pub(crate) const fn from(&self) -> Origin {
         self.from
+    }
+
+    /// Whose value it is; [`Lineage::RESULT`] for what was computed.
+    pub(crate) const fn lineage(&self) -> Lineage {
+        self.lineage
     }
 }
 
@@ -82,7 +92,7 @@ pub(crate) struct Scopes {
     numbers: BTreeMap<Scope, ScopeId>,
     joined: BTreeMap<(ScopeId, ScopeId), ScopeId>,
     /// What was asked for last, because most often the next question is the same.
-    last_column: Option<(KeyId, ScopeId)>,
+    last_column: Option<(Binding, ScopeId)>,
     last_joined: Option<(ScopeId, ScopeId, ScopeId)>,
 }
 
@@ -118,14 +128,14 @@ impl Scopes {
     /// # Errors
     /// As [`Self::intern`].
     #[inline]
-    pub(crate) fn column(&mut self, key: KeyId) -> Result<ScopeId, Fault> {
+    pub(crate) fn column(&mut self, of: Binding) -> Result<ScopeId, Fault> {
         if let Some((last, id)) = self.last_column
-            && last == key
+            && last == of
         {
             return Ok(id);
         }
-        let id = self.intern(Scope::column(key))?;
-        self.last_column = Some((key, id));
+        let id = self.intern(Scope::column(of))?;
+        self.last_column = Some((of, id));
         Ok(id)
     }
 
@@ -156,6 +166,7 @@ impl Scopes {
         let id = self.intern(Scope {
             keys,
             from: Origin::Computed,
+            lineage: Lineage::RESULT,
         })?;
         self.joined.insert(pair, id);
         Ok(id)
@@ -166,17 +177,25 @@ impl Scopes {
 mod tests {
     use super::*;
 
+    fn of(key: u8) -> Binding {
+        Binding {
+            key: [key; 16],
+            lineage: Lineage::of(9),
+        }
+    }
+
     #[test]
     fn what_is_computed_has_the_keys_of_both() {
         let mut scopes = Scopes::new();
-        let a = scopes.intern(Scope::column([1; 16])).unwrap();
-        let b = scopes.intern(Scope::constant([2; 16])).unwrap();
-        assert_eq!(scopes.intern(Scope::column([1; 16])), Ok(a));
-        assert_ne!(scopes.intern(Scope::constant([1; 16])), Ok(a));
+        let a = scopes.intern(Scope::column(of(1))).unwrap();
+        let b = scopes.intern(Scope::envelope(of(2))).unwrap();
+        assert_eq!(scopes.intern(Scope::column(of(1))), Ok(a));
+        assert_ne!(scopes.intern(Scope::envelope(of(1))), Ok(a));
         let both = scopes.computed(b, a).unwrap();
         assert_eq!(scopes.computed(a, b), Ok(both));
         assert_eq!(scopes.get(both).unwrap().keys(), [[1; 16], [2; 16]]);
         assert_eq!(scopes.get(both).unwrap().from(), Origin::Computed);
+        assert_eq!(scopes.get(both).unwrap().lineage(), Lineage::RESULT);
         assert_eq!(scopes.get(both).unwrap().only_key(), None);
         let same = scopes.computed(a, a).unwrap();
         assert_eq!(scopes.get(same).unwrap().only_key(), Some([1; 16]));

@@ -12,8 +12,7 @@ use strongroom_values::Out;
 use super::rings::Rings;
 use crate::arena::{Origin, ScopeId};
 use crate::policy::{Common, Place};
-use crate::session::KeyId;
-use crate::store::Store;
+use crate::store::{Binding, Store};
 
 /// A value that was copied out, and what is known of it.
 #[derive(Clone, Copy, Debug)]
@@ -60,10 +59,10 @@ impl Ground {
         self.chains.get(&ring).copied().ok_or(Fault::BadRequest)
     }
 
-    /// The key that a column's values are sealed under.
-    pub(super) fn key_of(&self, place: Place) -> Result<KeyId, Fault> {
+    /// What a column is bound to.
+    pub(super) fn binding_of(&self, place: Place) -> Result<Binding, Fault> {
         self.store
-            .column_key(place.0, place.1)
+            .binding(place.0, place.1)
             .ok_or(Fault::NoColumnKey)
     }
 
@@ -79,8 +78,8 @@ impl Ground {
         let held = self.store.get(fid)?;
         out.set(held.value);
         let (kind, place) = (held.kind, (fid.partition(), held.column));
-        let key = self.key_of(place)?;
-        let scope = self.rings.get_mut(ring)?.arena.scopes.column(key)?;
+        let of = self.binding_of(place)?;
+        let scope = self.rings.get_mut(ring)?.arena.scopes.column(of)?;
         Ok(Loaded {
             kind,
             scope,

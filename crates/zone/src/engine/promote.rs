@@ -4,8 +4,9 @@
 //! log); X1: a value of the target's own partition and column keeps its identifier, every other one is copied. Must not: promote a
 //! value that the policy was not asked for.
 
+use strongroom_crypto::fill_random;
 use strongroom_format::columns::redo::Relation;
-use strongroom_format::columns::{Fid, Kind};
+use strongroom_format::columns::{Fid, Kind, Lineage};
 use strongroom_format::layout::{Field, array};
 use strongroom_rpc::layout::{promote_layout, relation_layout};
 use strongroom_rpc::op::flag;
@@ -128,19 +129,14 @@ impl Zone {
         if loaded.place == Some((partition, one.column)) {
             return Ok(());
         }
-        let within = loaded.place.is_some_and(|(of, _)| of == partition);
-        let bound = self.ground.store.column_key(partition, one.column);
+        let bound = self.ground.store.binding(partition, one.column);
         let state = self.ground.rings.get(ring)?;
         let scope = state.arena.scopes.get(loaded.scope)?;
         let session = Self::session(&mut self.channel, state);
-        let key = if within {
-            policy::copy(session, scope, bound)?
-        } else {
-            policy::store(session, scope, bound)?
-        };
+        let to = policy::store(session, scope, bound, lineage)?;
         if bound.is_none() {
-            let secret = self.keys.key(&key).ok_or(Fault::NoColumnKey)?;
-            self.ground.store.bind(partition, one.column, key, secret)?;
+            let secret = self.keys.key(&to.key).ok_or(Fault::NoColumnKey)?;
+            self.ground.store.bind(partition, one.column, to, secret)?;
             made.push(one.column);
         }
         Ok(())
@@ -219,4 +215,11 @@ fn set(record: &mut [u8], field: Field, bytes: &[u8]) -> Result<(), Fault> {
     let place = record.get_mut(field.offset..end).ok_or(Fault::BadRequest)?;
     place.copy_from_slice(bytes);
     Ok(())
+}
+
+/// A lineage for a column that has none.
+fn lineage() -> Result<Lineage, Fault> {
+    let mut random = [0; 8];
+    fill_random(&mut random).map_err(|_| Fault::OutOfMemory)?;
+    Ok(Lineage::of_column(u64::from_le_bytes(random)))
 }

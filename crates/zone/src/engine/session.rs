@@ -82,6 +82,26 @@ impl Zone {
         reply(descriptor, area, &answer.message)
     }
 
+    /// [`strongroom_rpc::Op::Record`].
+    pub(super) fn record(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<u64, Fault> {
+        let len = len_of(descriptor)?;
+        if len > NAME_MAX {
+            return Err(Fault::NotRecorded);
+        }
+        copy_bytes(area, descriptor, len, &mut self.hands.bytes)?;
+        if len == 0 {
+            self.recorder.end(ring);
+        } else {
+            self.recorder.begin(ring, &self.hands.bytes)?;
+        }
+        Ok(0)
+    }
+
     /// Has the store keep the keys of bound columns that it lacks: it may be one that was restored, or a replica. One that cannot be kept
     /// now is tried again with the next message.
     fn keep_keys(&mut self) {

@@ -27,6 +27,9 @@ impl Zone {
             literals += more_literals;
             bytes += more_bytes;
         }
+        // In whole MiB: the length of one value must not show.
+        let bytes = bytes.div_ceil(1 << 20) << 20;
+        let resident = store.resident.div_ceil(1 << 20) << 20;
         let keys = self.keys.ids().count();
         let census: Vec<Census> = self.ground.store.census().collect();
         let stored: u64 = census.iter().map(|one| one.values).sum();
@@ -39,7 +42,7 @@ impl Zone {
              \"partitions\":[{}],\"ledgers\":[{}],\"ended\":{}}}",
             self.channel.sessions().count(),
             store.partitions,
-            store.resident,
+            resident,
             store.mapped,
             store.limit,
             store.disk,

@@ -29,13 +29,13 @@ impl Zone {
         if let Some(known) = digest.and_then(|digest| state.arena.literal(&digest)) {
             return Ok(known.bits());
         }
-        let key = self
+        let of = self
             .keys
             .open(kind, &self.hands.bytes, &mut self.hands.plain)?;
         let read = receive(kind, &self.hands.plain, &mut self.hands.out);
         self.hands.plain.zeroize();
         read.map_err(|_| Fault::BadEnvelope)?;
-        let scope = state.arena.scopes.intern(Scope::constant(key))?;
+        let scope = state.arena.scopes.intern(Scope::envelope(of))?;
         let meta = Meta { kind, scope };
         let value = self.hands.out.value();
         match digest {
@@ -44,6 +44,20 @@ impl Zone {
         }
         self.hands.out.set_word(0);
         Ok(fid.bits())
+    }
+
+    /// [`strongroom_rpc::Op::Accept`].
+    pub(super) fn accept(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<(), Fault> {
+        // A literal may have another identifier than the backend chose, and nobody would hear of it.
+        if descriptor.flags & flag::LITERAL != 0 {
+            return Err(Fault::BadRequest);
+        }
+        self.intake(ring, descriptor, area).map(drop)
     }
 
     /// [`strongroom_rpc::Op::Output`].
@@ -66,14 +80,14 @@ impl Zone {
             let state = self.ground.rings.get(ring)?;
             let scope = state.arena.scopes.get(loaded.scope)?;
             let session = Self::session(&mut self.channel, state);
-            let key = policy::output(session, scope, plain.len() as u64)?;
+            let of = policy::output(session, scope, plain.len() as u64)?;
             // Room for the padding: what grows would leave a copy behind.
             self.hands.plain.reserve(plain.len().saturating_add(32));
             self.hands.plain.extend_from_slice(plain);
             let out = &mut self.hands.bytes;
             let head = out.len();
             out.extend_from_slice(&[0; 4]);
-            let sealed = self.keys.seal(&key, kind, &mut self.hands.plain, out);
+            let sealed = self.keys.seal(of, kind, &mut self.hands.plain, out);
             self.hands.plain.zeroize();
             sealed?;
             let len = out.len().checked_sub(head.saturating_add(4));

@@ -11,6 +11,8 @@ use strongroom_format::columns::channel::TICKET_LABEL;
 use strongroom_rpc::Fault;
 use zeroize::Zeroize as _;
 
+use crate::store::Binding;
+
 pub use strongroom_envelope::KeyId;
 
 struct Held {
@@ -87,34 +89,37 @@ impl ColumnKeys {
     /// [`Fault::NoColumnKey`].
     pub fn seal(
         &self,
-        id: &KeyId,
+        of: Binding,
         kind: Kind,
         value: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
-        let Some(known) = self.0.get(id) else {
+        let Some(known) = self.0.get(&of.key) else {
             value.zeroize();
             return Err(Fault::NoColumnKey);
         };
         known
             .column
-            .seal(kind, value, out)
+            .seal(kind, of.lineage, value, out)
             .map_err(|error| match error {
                 CryptoError::TooLong => Fault::StringTooLong,
                 _ => Fault::OutOfMemory,
             })
     }
 
-    /// Opens an envelope of a kind into `value`, PostgreSQL's binary form. Answers the key's id.
+    /// Opens an envelope of a kind into `value`, PostgreSQL's binary form. Answers the key's id and the value's lineage.
     ///
     /// # Errors
     /// [`Fault::BadEnvelope`], also for another kind; [`Fault::NoColumnKey`]. `value` is empty then.
-    pub fn open(&self, kind: Kind, sealed: &[u8], value: &mut Vec<u8>) -> Result<KeyId, Fault> {
+    pub fn open(&self, kind: Kind, sealed: &[u8], value: &mut Vec<u8>) -> Result<Binding, Fault> {
         value.zeroize();
         let header = head(kind, sealed).map_err(|_| Fault::BadEnvelope)?;
         let known = self.0.get(&header.key_id).ok_or(Fault::NoColumnKey)?;
         match known.column.open(kind, sealed, value) {
-            Ok(()) => Ok(header.key_id),
+            Ok(()) => Ok(Binding {
+                key: header.key_id,
+                lineage: header.lineage,
+            }),
             Err(EnvelopeError::System) => Err(Fault::OutOfMemory),
             Err(_) => Err(Fault::BadEnvelope),
         }
@@ -124,6 +129,7 @@ impl ColumnKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use strongroom_format::columns::Lineage;
 
     fn keys() -> ColumnKeys {
         let mut keys = ColumnKeys::default();
@@ -137,10 +143,14 @@ mod tests {
     fn an_envelope_opens_under_its_key_and_kind_only() {
         let keys = keys();
         let mut sealed = Vec::new();
-        keys.seal(&[1; 16], Kind::Text, &mut b"a secret".to_vec(), &mut sealed)
+        let of = Binding {
+            key: [1; 16],
+            lineage: Lineage::of(5),
+        };
+        keys.seal(of, Kind::Text, &mut b"a secret".to_vec(), &mut sealed)
             .unwrap();
         let mut value = Vec::new();
-        assert_eq!(keys.open(Kind::Text, &sealed, &mut value), Ok([1; 16]));
+        assert_eq!(keys.open(Kind::Text, &sealed, &mut value), Ok(of));
         assert_eq!(value, b"a secret");
         assert_eq!(
             keys.open(Kind::Bytea, &sealed, &mut value),

@@ -133,10 +133,9 @@ impl Store {
         self.counter = counter;
         for partition in self.partitions.iter_mut().flatten() {
             partition.reserved_to = ahead(partition.next_extent);
-            // Known to the manifest, which needs nobody's word: records need not say it any more.
-            partition.announced = true;
+            partition.durable = true;
             for key in partition.column_keys.values_mut() {
-                key.announced = true;
+                key.durable = true;
             }
         }
         Ok(())
@@ -214,6 +213,7 @@ fn write_partition(number: u16, partition: &Partition, out: &mut Buffer) -> Resu
         let entry = ColumnKeyEntry {
             column: *column,
             key_id: key.id,
+            lineage: key.lineage,
         };
         out.extend(&entry.to_bytes())?;
     }

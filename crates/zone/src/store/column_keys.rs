@@ -1,13 +1,14 @@
 //! Which column key a column belongs to: under which its values may be sealed for whoever asks. And the keys of bound columns.
 //!
 //! Invariants (S6): a column is bound once, when its first value is stored, and stays bound; the binding is in the manifest and in the log
-//! before the column's first value. A host that could bind a column anew could have its values sealed under a key of its own. S7: the
+//! before the column's first value, and in every record of its values until a manifest has it too. A host that could bind a column anew could have its values sealed under a key of its own. S7: the
 //! key is in a durable manifest before the binding is in the log. Must not: use a key, or have one outside locked memory.
 
 use std::collections::btree_map::Entry as Place;
 
 use strongroom_crypto::SecretKey;
 use strongroom_format::code;
+use strongroom_format::columns::Lineage;
 use strongroom_format::columns::manifest::{ColumnKeyEntry, KeptKey};
 use strongroom_format::columns::redo::{ColumnBinding, Entry};
 use strongroom_keyring::Error;
@@ -18,41 +19,59 @@ use super::memory::{Buffer, NoMemory};
 use super::partition::{ColumnKey, Partition};
 use super::{Store, of_crypto};
 
+/// What a column is bound to when it gets its first value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// Id of the column key.
+    pub key: [u8; 16],
+    /// Whose values they are: a column's, drawn at random or that of the column that they were copied from.
+    pub lineage: Lineage,
+}
+
 impl Store {
-    /// The id of the key that a column is bound to.
+    /// What a column is bound to.
     #[must_use]
-    pub fn column_key(&self, partition: u16, column: u16) -> Option<[u8; 16]> {
+    pub fn binding(&self, partition: u16, column: u16) -> Option<Binding> {
         let partition = self.partition(partition)?;
-        partition.column_keys.get(&column).map(|key| key.id)
+        partition.column_keys.get(&column).map(|key| Binding {
+            key: key.id,
+            lineage: key.lineage,
+        })
     }
 
-    /// Binds a column to a key. The record of the column's first value says so. A key that the store does not have is made durable first, by
+    /// Binds a column to a key. The records of the column's first values say so. A key that the store does not have is made durable first, by
     /// a checkpoint (S7).
     ///
     /// # Errors
-    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; [`Fault::ColumnMismatch`] when it is bound to another key, or has values; those of
-    /// [`Store::checkpoint`]. The column is not bound then.
+    /// [`Fault::PartitionUnknown`], [`Fault::Recovering`]; [`Fault::ColumnMismatch`] when it is bound to something else;
+    /// [`Fault::NoColumnKey`] when it has values without a binding, which nobody may choose for them; those of [`Store::checkpoint`].
+    /// The column is not bound then.
     pub fn bind(
         &mut self,
         number: u16,
         column: u16,
-        id: [u8; 16],
+        to: Binding,
         key: &SecretKey,
     ) -> Result<(), Fault> {
         self.admit_change()?;
         let partition = self.partition_mut(number).ok_or(Fault::PartitionUnknown)?;
-        if !partition.column_keys.contains_key(&column) && partition.has_column(column) {
-            return Err(Fault::ColumnMismatch);
-        }
+        let has_values = partition.has_column(column);
         match partition.column_keys.entry(column) {
-            Place::Occupied(known) if known.get().id == id => return Ok(()),
+            Place::Occupied(known)
+                if known.get().id == to.key && known.get().lineage == to.lineage =>
+            {
+                return Ok(());
+            }
             Place::Occupied(_) => return Err(Fault::ColumnMismatch),
+            Place::Vacant(_) if has_values => return Err(Fault::NoColumnKey),
             Place::Vacant(place) => place.insert(ColumnKey {
-                id,
+                id: to.key,
+                lineage: to.lineage,
                 announced: false,
+                durable: false,
             }),
         };
-        let kept = self.keep(id, key);
+        let kept = self.keep(to.key, key);
         if kept.is_err()
             && let Some(partition) = self.partition_mut(number)
         {
@@ -152,8 +171,8 @@ impl Store {
             return Ok(());
         };
         let first_extent = of.first_extent;
-        let bound = of.column_keys.get(&column).filter(|key| !key.announced);
-        let Some(key_id) = bound.map(|key| key.id) else {
+        let bound = of.column_keys.get(&column).filter(|key| !key.is_known());
+        let Some((key_id, lineage)) = bound.map(|key| (key.id, key.lineage)) else {
             return Ok(());
         };
         if self.rings.binds(ring, partition, column) {
@@ -166,8 +185,20 @@ impl Store {
                 column,
                 first_extent,
                 key_id,
+                lineage,
             }),
         )
+    }
+
+    /// A record with these bindings is in the host's log, the host says.
+    pub(super) fn bound_for_good(&mut self, bound: &[(u16, u16)]) {
+        for (number, column) in bound {
+            let partition = self.partition_mut(*number);
+            if let Some(key) = partition.and_then(|partition| partition.column_keys.get_mut(column))
+            {
+                key.announced = true;
+            }
+        }
     }
 
     /// Takes a binding from the log. One of an earlier partition of that number is passed over.
@@ -183,15 +214,17 @@ impl Store {
             .entry(binding.column)
             .or_insert(ColumnKey {
                 id: binding.key_id,
+                lineage: binding.lineage,
                 announced: true,
+                durable: false,
             });
         key.announced = true;
-        if key.id == binding.key_id {
+        if key.id == binding.key_id && key.lineage == binding.lineage {
             return Ok(());
         }
         Err(Error::new(
             &code::REDO_RECORD,
-            "a column that is bound to another key",
+            "a column that is bound to something else",
         ))
     }
 }
@@ -210,7 +243,9 @@ impl Partition {
             last = Some(entry.column);
             let key = ColumnKey {
                 id: entry.key_id,
+                lineage: entry.lineage,
                 announced: true,
+                durable: true,
             };
             self.column_keys.insert(entry.column, key);
             rest = tail;

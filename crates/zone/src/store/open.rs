@@ -252,6 +252,7 @@ impl Store {
         let mut partition = Partition::new(relation, entry.stamp, entry.first_extent, 0, key);
         // What is in the manifest is in every log from here on.
         partition.announced = true;
+        partition.durable = true;
         rest = partition.load_column_keys(entry.column_keys, rest)?;
         let mut last = None;
         for _ in 0..entry.extents {

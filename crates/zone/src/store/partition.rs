@@ -11,7 +11,7 @@ use strongroom_format::columns::block::EXTENT_BLOCKS;
 use strongroom_format::columns::fid::EXTENTS;
 use strongroom_format::columns::manifest::BlockEntry;
 use strongroom_format::columns::redo::Relation;
-use strongroom_format::columns::{Fid, Kind};
+use strongroom_format::columns::{Fid, Kind, Lineage};
 
 use super::frame::{Frame, SLOTS};
 use super::reclaim::Marks;
@@ -37,8 +37,10 @@ pub(super) struct Partition {
     pub(super) marks: Option<Marks>,
     /// The last sweep that went through all of it.
     pub(super) swept: u64,
-    /// Whether a manifest says whose partition it is.
+    /// Whether a record that says whose partition it is is in the host's log, as the host says,
     pub(super) announced: bool,
+    /// and whether a manifest says so, which needs nobody's word.
+    pub(super) durable: bool,
     /// Under which keys the values of its columns may leave the zone.
     pub(super) column_keys: BTreeMap<u16, ColumnKey>,
     /// Whether a log has brought an extent of it since the store was opened.
@@ -48,8 +50,19 @@ pub(super) struct Partition {
 /// The key that a column is bound to.
 pub(super) struct ColumnKey {
     pub(super) id: [u8; 16],
-    /// Whether a manifest says so.
+    pub(super) lineage: Lineage,
+    /// Whether a record that says so is in the host's log, as the host says,
     pub(super) announced: bool,
+    /// and whether a manifest says so.
+    pub(super) durable: bool,
+}
+
+impl ColumnKey {
+    /// Whether no record need say it any more. The host alone is not believed: it could leave the record out, and have the column bound to
+    /// another key after a restart. A manifest alone does not do either: standbys read the log only.
+    pub(super) const fn is_known(&self) -> bool {
+        self.announced && self.durable
+    }
 }
 
 /// 65536 slots of one column.
@@ -143,6 +156,7 @@ impl Partition {
             marks: None,
             swept: 0,
             announced: false,
+            durable: false,
             column_keys: BTreeMap::new(),
             replayed: false,
         }

@@ -221,6 +221,7 @@ impl Store {
         partition.stamp = change.stamp;
         // Whoever finds the new relation in a log before this record must not need it: it says whose the partition is now.
         partition.announced = false;
+        partition.durable = false;
         self.unmap(old, change.partition);
         self.relations.insert(change.relation, change.partition);
     }

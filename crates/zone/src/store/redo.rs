@@ -245,7 +245,18 @@ impl Store {
             return;
         };
         state.inserted = (issued.number, issued.tag);
-        let FollowUp { freed, dropped, .. } = issued.follow_up;
+        let FollowUp {
+            freed,
+            announced,
+            bound,
+            dropped,
+        } = issued.follow_up;
+        self.bound_for_good(&bound);
+        for number in announced {
+            if let Some(partition) = self.partition_mut(number) {
+                partition.announced = true;
+            }
+        }
         for number in dropped {
             if let Some(dropped) = self.dropped.get_mut(&number) {
                 dropped.known = true;
@@ -394,7 +405,7 @@ impl Store {
     ) -> Result<(), Fault> {
         let number = fid.partition();
         let partition = self.partition(number).ok_or(Fault::PartitionUnknown)?;
-        if !partition.announced {
+        if !(partition.announced && partition.durable) {
             // Another ring's record may get into the log before that of the ring that opened the partition.
             let change = PartitionChange {
                 partition: number,

@@ -7,6 +7,7 @@
     reason = "a test that panics has failed, which is what it is for; PostgreSQL's binary forms are big-endian"
 )]
 
+mod batches;
 mod closed;
 mod owner;
 
@@ -369,12 +370,17 @@ fn stored_values_stay_and_are_compared_without_a_ticket_in_one_column_only() {
         let mut owner = scene.client(ORDINARY, &[A, B]);
         let mut host = scene.host();
         let table = partition(&mut host, 16_384);
-        let values: Vec<u64> = [5, 3, 9, 3]
-            .map(|value| scene.int8(&mut host, A, value))
-            .to_vec();
-        let (stored, record) = promote(&mut host, table, 1, Kind::Int8, &values).unwrap();
-        assert!(!record.is_empty());
+        // Constants are for a ticket: stored side by side with a column's values they could be compared with them.
+        let constant = scene.int8(&mut host, A, 5);
+        let refused = promote(&mut host, table, 1, Kind::Int8, &[constant]);
+        assert_eq!(refused, fault(Fault::NotAllowed));
         host.end_statement(go_on).unwrap();
+        let values: Vec<u64> = [5, 3, 9, 3]
+            .map(|value| scene.int8(&mut owner, A, value))
+            .to_vec();
+        let (stored, record) = promote(&mut owner, table, 1, Kind::Int8, &values).unwrap();
+        assert!(!record.is_empty());
+        owner.end_statement(go_on).unwrap();
         // Kept as they are by a second promotion into the same column; another column is for a ticket.
         let (again, record) = promote(&mut host, table, 1, Kind::Int8, &stored).unwrap();
         assert_eq!((again == stored, record.len()), (true, 0));
@@ -449,6 +455,7 @@ fn with_a_ticket(scene: &Scene, owner: &mut Host, stored: &[u64], other: u64) {
         .read(ANSWER_HALF, &mut orders)
         .unwrap();
     assert_eq!(orders, [1, 0, 2, 0]);
+    batches::in_batches(owner, stored, five);
     // To another column of the table: copies, bound to the same key.
     let table = stored[0] >> 48;
     let (copies, record) = promote(owner, table, 3, Kind::Int8, stored).unwrap();

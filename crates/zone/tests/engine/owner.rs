@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use strongroom_crypto::{
     GcmKey, KeyAgreement, MacKey, SecretKey, hkdf, nonce12, random16, random32, sha256,
 };
-use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::{
     Attestation, CLIENT_LABEL, Hello, MESSAGE_HELLO, Request, Sealed, TICKET_LABEL, Ticket,
     ZONE_LABEL, bound,
 };
 use strongroom_format::columns::envelope::{self, EnvelopeHeader, envelope_layout};
+use strongroom_format::columns::{Kind, Lineage};
 use strongroom_rpc::{Broken, Descriptor, Host, Op};
 
 use super::{call_bytes, go_on};
@@ -89,6 +89,7 @@ impl Owner {
             key_id: id,
             salt: random16().unwrap(),
             nonce: nonce12().unwrap(),
+            lineage: Lineage::CLIENT,
         };
         let mut padded = value.to_vec();
         envelope::pad(kind, &mut padded);

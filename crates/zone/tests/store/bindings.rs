@@ -11,7 +11,7 @@ use strongroom_zone::store::{
 };
 
 use crate::disk::{Disk, State};
-use crate::host::{Safe, opener, options, relation};
+use crate::host::{Safe, opener, options, relation, to};
 
 fn opened(directory: &Path) -> Store {
     let anchor = Box::new(FileAnchor::at(directory.join(ANCHOR_NAME)));
@@ -27,11 +27,11 @@ fn a_binding_survives_a_crash_by_the_log_and_a_restart_by_the_manifest() {
     store.recovered(1).unwrap();
     let (first, second) = (store.attach(), store.attach());
     let table = store.open_partition(Some(first), relation(1)).unwrap();
-    assert_eq!(store.column_key(table, 3), None);
+    assert_eq!(store.binding(table, 3), None);
     let key = SecretKey::generate().unwrap();
     // The checkpoint that the first binding of a key makes has another column's only.
-    store.bind(table, 2, [9; 16], &key).unwrap();
-    store.bind(table, 3, [9; 16], &key).unwrap();
+    store.bind(table, 2, to(9), &key).unwrap();
+    store.bind(table, 3, to(9), &key).unwrap();
     // Another ring's record is the one that gets into the log.
     let item = Promotion {
         source: Source::Value(Value::Word(5)),
@@ -51,9 +51,9 @@ fn a_binding_survives_a_crash_by_the_log_and_a_restart_by_the_manifest() {
     drop(store);
 
     let mut store = opened(&directory);
-    assert_eq!(store.column_key(table, 3), None, "the checkpoint is older");
+    assert_eq!(store.binding(table, 3), None, "the checkpoint is older");
     store.recover(&kept.bytes, 2).unwrap();
-    assert_eq!(store.column_key(table, 3), Some([9; 16]));
+    assert_eq!(store.binding(table, 3), Some(to(9)));
     assert_eq!(store.get(fids[0]).err(), Some(Fault::Recovering));
     store.recovered(3).unwrap();
     assert!(store.get(fids[1]).is_ok());
@@ -61,22 +61,18 @@ fn a_binding_survives_a_crash_by_the_log_and_a_restart_by_the_manifest() {
 
     let mut store = opened(&directory);
     assert_eq!(
-        store.column_key(table, 3),
-        Some([9; 16]),
+        store.binding(table, 3),
+        Some(to(9)),
         "by the manifest alone"
     );
     store.recovered(3).unwrap();
     assert_eq!(
-        store.bind(table, 3, [8; 16], &key),
+        store.bind(table, 3, to(8), &key),
         Err(Fault::ColumnMismatch)
     );
-    assert_eq!(store.bind(table, 3, [9; 16], &key), Ok(()));
+    assert_eq!(store.bind(table, 3, to(9), &key), Ok(()));
     store.drop_partition(None, table).unwrap();
-    assert_eq!(
-        store.column_key(table, 3),
-        None,
-        "it goes with its partition"
-    );
+    assert_eq!(store.binding(table, 3), None, "it goes with its partition");
     drop(store);
     std::fs::remove_dir_all(&directory).unwrap();
 }
@@ -99,9 +95,9 @@ fn the_key_of_a_bound_column_survives_a_restart_and_leaves_with_its_last_column(
     let before = disk.state();
     store.keep([9; 16], &key).unwrap();
     assert_eq!(kept(&store), [], "no column is bound to it");
-    store.bind(table, 3, [9; 16], &key).unwrap();
-    store.bind(table, 4, [9; 16], &other).unwrap();
-    store.bind(table, 5, [7; 16], &other).unwrap();
+    store.bind(table, 3, to(9), &key).unwrap();
+    store.bind(table, 4, to(9), &other).unwrap();
+    store.bind(table, 5, to(7), &other).unwrap();
     let both = [([7; 16], *other.expose()), ([9; 16], *key.expose())];
     assert_eq!(kept(&store), both, "an id keeps the key it came with");
     // Nothing was said to the log, and no checkpoint was asked for.
@@ -138,7 +134,7 @@ fn the_key_of_a_bound_column_survives_a_restart_and_leaves_with_its_last_column(
     assert_eq!(kept(&store), []);
     store.recovered(1).unwrap();
     let table = store.open_partition(None, relation(1)).unwrap();
-    store.bind(table, 3, [9; 16], &key).unwrap();
+    store.bind(table, 3, to(9), &key).unwrap();
     assert_eq!(kept(&store), [([9; 16], *key.expose())]);
 }
 
@@ -151,9 +147,9 @@ fn a_key_that_cannot_be_made_durable_binds_no_column() {
     let mut table = store.open_partition(None, relation(1)).unwrap();
     for allowed in 0..3 {
         disk.allow(Some(allowed));
-        let bound = store.bind(table, 3, [9; 16], &key);
+        let bound = store.bind(table, 3, to(9), &key);
         assert_eq!(bound, Err(Fault::DiskFull), "{allowed}");
-        assert_eq!(store.column_key(table, 3), None);
+        assert_eq!(store.binding(table, 3), None);
         assert_eq!(kept(&store), []);
         if allowed == 0 {
             // A sync that failed is for ever: a store of its own for each of the others.
@@ -164,6 +160,6 @@ fn a_key_that_cannot_be_made_durable_binds_no_column() {
         }
     }
     disk.allow(None);
-    store.bind(table, 3, [9; 16], &key).unwrap();
+    store.bind(table, 3, to(9), &key).unwrap();
     assert_eq!(kept(&store).len(), 1);
 }

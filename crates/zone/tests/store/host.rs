@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use strongroom_crypto::SecretKey;
 use strongroom_format::columns::redo::Relation;
-use strongroom_format::columns::{Fid, Kind};
+use strongroom_format::columns::{Fid, Kind, Lineage};
 use strongroom_keyring::{NewObject, Object, Opener};
 use strongroom_rpc::Fault;
 use strongroom_values::Value;
-use strongroom_zone::store::{Held, Keys, Options, Promotion, Source, Store};
+use strongroom_zone::store::{Binding, Held, Keys, Options, Promotion, Source, Store};
 
 use crate::disk::{Dice, Disk, State};
 
@@ -84,6 +84,14 @@ pub(crate) fn options(memory_limit: u64) -> Options {
         memory_limit,
         insist_on_locks: false,
         accept_restored: false,
+    }
+}
+
+/// A key by its id's byte, and a lineage.
+pub(crate) fn to(key: u8) -> Binding {
+    Binding {
+        key: [key; 16],
+        lineage: Lineage::of_column(0x40 + u64::from(key)),
     }
 }
 
@@ -511,7 +519,7 @@ pub(crate) fn keep_key(store: &mut Store) {
 pub(crate) fn bind_all(store: &mut Store, partition: u16) {
     let key = SecretKey::take(&mut [5; 32]).unwrap();
     for column in 1..=3 {
-        store.bind(partition, column, [5; 16], &key).unwrap();
+        store.bind(partition, column, to(5), &key).unwrap();
     }
 }
 

@@ -366,3 +366,32 @@ fn a_record_brings_its_partition_when_the_log_may_not_have_it() {
     let fourth = promoted(&mut store, a, partition, 4).1;
     assert_eq!(fourth.bytes.len() + 28 + 26, quick.bytes.len());
 }
+
+/// A crash of the host's server takes records that were inserted, but in its memory only, while the store lives on. What follows
+/// names them; a checkpoint before it makes that sound, which is what the engine does when a backend is of another life.
+#[test]
+fn a_log_whose_end_was_lost_is_replayed_behind_a_checkpoint() {
+    let safe = Safe::new();
+    for checkpoint in [true, false] {
+        let (disk, mut store) = fresh(&safe);
+        let ring = store.attach();
+        // The partition's opening stands in a record that is lost.
+        let partition = store.open_partition(Some(ring), relation(1)).unwrap();
+        let (_, lost) = promoted(&mut store, ring, partition, 1);
+        store.inserted(ring, lost.number);
+        store.detach(ring);
+        if checkpoint {
+            store.checkpoint(0).unwrap();
+        }
+        let ring = store.attach();
+        let (fid, kept) = promoted(&mut store, ring, partition, 2);
+        store.inserted(ring, kept.number);
+        let again = replayed(&safe, &disk.state(), &[&kept.bytes]);
+        if checkpoint {
+            let mut again = again.unwrap();
+            assert_eq!(known(again.get(fid).unwrap()), Known::Word(2));
+        } else {
+            assert_eq!(again.err(), Some(Fault::LogGap), "the hazard is no more");
+        }
+    }
+}

@@ -7,7 +7,7 @@ use strongroom_values::Value;
 use strongroom_zone::store::{Options, Promotion, Source, Store};
 
 use crate::disk::{Disk, State};
-use crate::host::{Known, Safe, bind_all, keep_key, known, options, relation};
+use crate::host::{Known, Safe, bind_all, keep_key, known, options, relation, to};
 
 fn fresh(safe: &Safe) -> (Disk, Store) {
     let disk = Disk::default();
@@ -35,7 +35,7 @@ fn a_promotion_after_a_failed_one_says_the_binding_too() {
     let (disk, mut store) = fresh(&safe);
     let ring = store.attach();
     let table = store.open_partition(Some(ring), relation(1)).unwrap();
-    store.bind(table, 2, [5; 16], &key()).unwrap();
+    store.bind(table, 2, to(5), &key()).unwrap();
     let before = disk.state();
     let long = vec![7; 1_048_577];
     let batch = [value(Value::Bytes(b"first")), value(Value::Bytes(&long))];
@@ -49,7 +49,7 @@ fn a_promotion_after_a_failed_one_says_the_binding_too() {
     let mut store = safe.open(&Disk::of(before), 1 << 30).unwrap();
     store.recover(&record.bytes, 1).unwrap();
     store.recovered(2).unwrap();
-    assert_eq!(store.column_key(table, 2), Some([5; 16]));
+    assert_eq!(store.binding(table, 2), Some(to(5)));
     assert_eq!(
         known(store.get(fids[0]).unwrap()),
         Known::Bytes(b"first".to_vec())
@@ -69,7 +69,7 @@ fn a_value_whose_binding_was_left_out_is_not_replayed_and_a_column_with_values_i
     let record = store.promote(first, table, &batch, true, &mut fids);
     let record = record.unwrap().unwrap();
     assert_eq!(
-        store.bind(table, 2, [5; 16], &key()),
+        store.bind(table, 2, to(5), &key()),
         Err(Fault::ColumnMismatch)
     );
     let mut replaying = safe.open(&Disk::of(before), 1 << 30).unwrap();
@@ -79,7 +79,7 @@ fn a_value_whose_binding_was_left_out_is_not_replayed_and_a_column_with_values_i
     let before = disk.state();
     let (first, second) = (store.attach(), second.max(store.attach()));
     let table = store.open_partition(Some(first), relation(1)).unwrap();
-    store.bind(table, 2, [5; 16], &key()).unwrap();
+    store.bind(table, 2, to(5), &key()).unwrap();
     let hidden = store.promote(first, table, &batch, true, &mut fids);
     store.inserted(first, hidden.unwrap().unwrap().number);
     let shown = store.promote(second, table, &batch, true, &mut fids);
@@ -87,7 +87,7 @@ fn a_value_whose_binding_was_left_out_is_not_replayed_and_a_column_with_values_i
     let mut replaying = safe.open(&Disk::of(before), 1 << 30).unwrap();
     replaying.recover(&shown.bytes, 1).unwrap();
     replaying.recovered(2).unwrap();
-    assert_eq!(replaying.column_key(table, 2), Some([5; 16]));
+    assert_eq!(replaying.binding(table, 2), Some(to(5)));
 }
 
 #[test]

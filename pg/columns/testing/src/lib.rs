@@ -190,6 +190,105 @@ impl Server {
             .join("\n")
     }
 
+    /// A server of its own from a base backup of this one; it does not run yet.
+    ///
+    /// # Panics
+    ///
+    /// When the backup fails.
+    #[must_use]
+    pub fn base_backup(&self) -> Self {
+        let directory = tempfile::Builder::new().prefix("columns-").tempdir();
+        let directory = directory.expect("a temporary directory");
+        open_to_all(directory.path());
+        let copy = Self { directory };
+        let mut command = program("pg_basebackup");
+        command
+            .arg("--pgdata")
+            .arg(copy.data())
+            .arg("--host")
+            .arg(self.socket());
+        let _made =
+            succeed(command.args(["--username=postgres", "--checkpoint=fast", "--no-sync"]));
+        copy.configure(&format!(
+            "unix_socket_directories = '{}'\n",
+            copy.socket().display()
+        ));
+        copy
+    }
+
+    /// Copies to a server of its own what its log lacks and this one still has: a zone's store is of a time before the backup.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be copied.
+    pub fn lend_log(&self, copy: &Self) {
+        let to = copy.data().join("pg_wal");
+        let mut command = Command::new("cp");
+        command.args(["--archive", "--no-clobber", "--recursive"]);
+        let segments = std::fs::read_dir(self.data().join("pg_wal")).expect("the log's directory");
+        // A name of a segment has 24 digits.
+        let segments = segments
+            .flatten()
+            .filter(|entry| entry.file_name().len() == 24);
+        let _copied = succeed(command.args(segments.map(|entry| entry.path())).arg(to));
+    }
+
+    /// Adds lines to its settings; they are read at its next start.
+    ///
+    /// # Panics
+    ///
+    /// When they cannot be written.
+    pub fn configure(&self, lines: &str) {
+        let path = self.data().join("postgresql.conf");
+        let file = std::fs::OpenOptions::new().append(true).open(path);
+        let mut file = file.expect("the server's settings");
+        file.write_all(lines.as_bytes())
+            .expect("the settings are written");
+    }
+
+    /// Makes an empty file in its data directory: `standby.signal`.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be made.
+    pub fn signal(&self, name: &str) {
+        drop(std::fs::File::create(self.data().join(name)).expect("a file in the data directory"));
+    }
+
+    /// What `pg_dump` writes of a table.
+    ///
+    /// # Panics
+    ///
+    /// When it fails.
+    #[must_use]
+    pub fn dump(&self, table: &str) -> String {
+        let mut command = program("pg_dump");
+        command.arg("--host").arg(self.socket());
+        let output = succeed(command.args(["--username=postgres", "--table", table, "postgres"]));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// How many redo records of the zone are in the log between two positions.
+    ///
+    /// # Panics
+    ///
+    /// When the log cannot be read.
+    #[must_use]
+    pub fn redo_records(&self, begin: &str, end: &str) -> u32 {
+        let mut command = program("pg_waldump");
+        command.arg("--path").arg(self.data().join("pg_wal")).args([
+            "--rmgr=LogicalMessage",
+            "--start",
+            begin,
+            "--end",
+            end,
+        ]);
+        let output = succeed(&mut command).stdout;
+        let lines = String::from_utf8_lossy(&output).into_owned();
+        let own = lines.lines().filter(|line| line.contains("strongroom"));
+        u32::try_from(own.count()).unwrap_or(u32::MAX)
+    }
+
     fn control(&self, what: &[&str]) {
         let mut command = program("pg_ctl");
         command
@@ -338,4 +437,14 @@ pub fn seconds(variable: &str, default: u64) -> Duration {
 #[expect(clippy::print_stdout, reason = "tests speak to the one who runs them")]
 pub fn said(text: &str) {
     println!("{text}");
+}
+
+/// What was done, or the end of the test with what it was about and why it was not.
+///
+/// # Panics
+///
+/// When it was not done.
+#[expect(clippy::panic, reason = "the end of a test")]
+pub fn must<T, E: std::fmt::Display>(done: Result<T, E>, what: &str) -> T {
+    done.unwrap_or_else(|failure| panic!("{what}: {failure}"))
 }

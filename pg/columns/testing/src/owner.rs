@@ -11,7 +11,22 @@ use std::time::{Duration, Instant};
 use strongroom_benches_oltp::wire::{Client, Failure};
 use tempfile::TempDir;
 
-use crate::{Said, Server, open_to_all, psql};
+use crate::{Said, Server, open_to_all, psql, said};
+
+/// A zone, a server with the extension, and a proxy before it.
+///
+/// # Panics
+///
+/// When one of them does not start.
+#[must_use]
+pub fn whole(settings: &str) -> (Owner, Server) {
+    let mut owner = Owner::new();
+    owner.start_zone();
+    let server = Server::start(&owner.zone_socket(), settings);
+    let _made = server.rows("create extension strongroom_columns");
+    owner.start_proxy(server.socket());
+    (owner, server)
+}
 
 /// How long a process may take to begin.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -114,8 +129,18 @@ impl Owner {
     ///
     /// When it does not begin to serve.
     pub fn start_zone(&mut self) {
+        self.start_zone_with(64, &[]);
+    }
+
+    /// As [`Self::start_zone`], with `memory` MiB for values, more than which is paged, and with further options.
+    ///
+    /// # Panics
+    ///
+    /// When it does not begin to serve.
+    pub fn start_zone_with(&mut self, memory: u32, options: &[&str]) {
+        let memory = memory.to_string();
         let (state, socket, key) = (self.path("zone"), self.zone_socket(), self.path("zone.key"));
-        let arguments = [
+        let mut arguments = vec![
             OsStr::new("zone"),
             OsStr::new("--state"),
             state.as_os_str(),
@@ -126,8 +151,9 @@ impl Owner {
             OsStr::new("--key-file"),
             key.as_os_str(),
             OsStr::new("--memory"),
-            OsStr::new("64"),
+            OsStr::new(&memory),
         ];
+        arguments.extend(options.iter().map(OsStr::new));
         self.zone = Some(self.start(&arguments, "zone.log", &socket));
     }
 
@@ -199,8 +225,14 @@ impl Owner {
 
     /// Directory of the proxy's socket.
     #[must_use]
-    pub fn proxy_socket(&self) -> PathBuf {
+    pub fn proxy_directory(&self) -> PathBuf {
         self.path("proxy")
+    }
+
+    /// The proxy's socket.
+    #[must_use]
+    pub fn proxy_socket(&self) -> PathBuf {
+        self.proxy_directory().join(".s.PGSQL.5432")
     }
 
     /// A connection through the proxy.
@@ -209,7 +241,7 @@ impl Owner {
     ///
     /// What the proxy or the server says.
     pub fn connect(&self) -> Result<Client, Failure> {
-        Client::connect(&self.proxy_socket())
+        Client::connect(&self.proxy_directory())
     }
 
     /// Starts the proxy before the server whose socket is in `server`.
@@ -218,7 +250,7 @@ impl Owner {
     ///
     /// When it does not begin to listen.
     pub fn start_proxy(&mut self, server: &Path) {
-        self.start_proxy_with(server, &[]);
+        self.start_proxy_with(server, &["--connections", "300"]);
     }
 
     /// As [`Self::start_proxy`], with further options, in the place of a proxy that runs already.
@@ -258,7 +290,7 @@ impl Owner {
 
     /// The proxy's socket.
     #[must_use]
-    pub fn proxy_file(&self) -> PathBuf {
+    pub fn proxy_listener(&self) -> PathBuf {
         self.path("proxy").join(".s.PGSQL.5432")
     }
 
@@ -270,6 +302,41 @@ impl Owner {
     #[must_use]
     pub fn run(&self, sql: &str) -> Said {
         psql(&self.path("proxy"), sql)
+    }
+
+    /// As [`Self::wait_for`]; when it fails, the end of the server's log is shown.
+    ///
+    /// # Panics
+    ///
+    /// When it is another one for too long.
+    pub fn wait_for_log(&self, sql: &str, expected: &str, server: &Server) {
+        let waited = std::panic::AssertUnwindSafe(|| self.wait_for(sql, expected));
+        if let Err(panic) = std::panic::catch_unwind(waited) {
+            said(&server.last_of_log());
+            std::panic::resume_unwind(panic);
+        }
+    }
+
+    /// Asks until the answer is this one: a zone that was started again has to read the log first.
+    ///
+    /// # Panics
+    ///
+    /// When it is another one for too long.
+    pub fn wait_for(&self, sql: &str, expected: &str) {
+        let begun = Instant::now();
+        loop {
+            let said = self.run(sql);
+            if said.rows == expected && !said.messages.contains("ERROR") {
+                return;
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{sql}\n{}\n{}\ninstead of\n{expected}",
+                said.rows,
+                said.messages
+            );
+            std::thread::sleep(Duration::from_millis(200));
+        }
     }
 
     /// Runs SQL through the proxy that must succeed; its rows.

@@ -28,7 +28,9 @@ fn one(database: &mut Database, table: &Table, index: &Index) -> Result<(), Fail
         match answer.rows.first().map(|row| field(row, 0) == "t") {
             Some(true) => return Ok(()),
             Some(false) => {
-                let dropped = database.0.run(&format!("DROP INDEX CONCURRENTLY {name}"));
+                let dropped = database
+                    .0
+                    .run(&format!("DROP INDEX CONCURRENTLY IF EXISTS {name}"));
                 passed(dropped)?;
                 continue;
             }

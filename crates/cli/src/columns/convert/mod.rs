@@ -55,6 +55,11 @@ pub(super) struct ConvertArgs {
     lock_timeout: u32,
 }
 
+/// The first half of an advisory lock's number: "SRCV".
+const LOCK_CLASS: i32 = 0x5352_4356;
+const LOCK_TRIES: u32 = 600;
+const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
 /// Which way.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
@@ -123,6 +128,9 @@ impl ConvertArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut database = Database(self.login.connect(&self.proxy)?);
         let superuser = prepare(&mut database, self.lock_timeout)?;
+        let found = Table::read(&mut database, &self.table, &self.column)?;
+        alone(&mut database, &found)?;
+        // As it is now: the session that had the lock may just have changed it.
         let mut table = Table::read(&mut database, &self.table, &self.column)?;
         // From here on every name is qualified.
         database.run("SET search_path = pg_catalog")?;
@@ -193,6 +201,21 @@ fn prepare(database: &mut Database, lock_timeout: u32) -> Result<bool, Failure> 
         database.run("SET session_replication_role = replica")?;
     }
     Ok(superuser)
+}
+
+/// Takes the advisory lock of the table's conversions. A session whose command was killed has it until the server has finished its
+/// statement.
+fn alone(database: &mut Database, table: &Table) -> Result<(), Failure> {
+    // An OID has 32 bits without a sign, the lock's number has one.
+    let number = table.oid.parse().map(u32::cast_signed).unwrap_or(0);
+    let sql = format!("SELECT pg_catalog.pg_try_advisory_lock({LOCK_CLASS}, {number})");
+    for _ in 0..LOCK_TRIES {
+        if database.run(&sql)?.rows == [[Some("t".to_owned())]] {
+            return Ok(());
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    Err(cannot("another session converts a column of this table"))
 }
 
 fn tell(table: &Table, direction: Direction) {

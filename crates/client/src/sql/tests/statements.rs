@@ -150,7 +150,8 @@ fn copy_knows_its_columns() {
     let copy = |sql: &str| plan(sql, &shop(), 0).unwrap().remove(0).copy;
     assert!(copy("COPY plain FROM STDIN").is_none());
     let found =
-        copy("COPY p (id, name, age) FROM STDIN WITH (FORMAT csv, HEADER, NULL 'nil')").unwrap();
+        copy("COPY public.p (id, name, age) FROM STDIN WITH (FORMAT csv, HEADER, NULL 'nil')")
+            .unwrap();
     assert_eq!(
         found.columns,
         Some(vec![None, Some(Kind::Text), Some(Kind::Int4)])
@@ -160,10 +161,12 @@ fn copy_knows_its_columns() {
         (found.options.format, found.options.delimiter),
         (CopyFormat::Csv, b',')
     );
-    let found = copy("COPY (SELECT id, name || name FROM p) TO STDOUT").unwrap();
+    // There is another of this name, whose column is plain.
+    assert_eq!(copy("COPY p (id, name) FROM STDIN").unwrap().columns, None);
+    let found = copy("COPY (SELECT id, name || name FROM public.p) TO STDOUT").unwrap();
     assert_eq!(found.columns, Some(vec![None, Some(Kind::Text)]));
     assert_eq!(
-        copy("COPY p TO STDOUT (FORMAT csv, FORCE_QUOTE *)")
+        copy("COPY public.p TO STDOUT (FORMAT csv, FORCE_QUOTE *)")
             .unwrap()
             .options
             .other

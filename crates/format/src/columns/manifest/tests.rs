@@ -27,7 +27,13 @@ fn a_column_s_key_comes_back() {
     let column = ColumnKeyEntry {
         column: 7,
         key_id: [8; 16],
+        lineage: Lineage::of_column(77),
     };
+    let client = ColumnKeyEntry {
+        lineage: Lineage::CLIENT,
+        ..column
+    };
+    assert!(ColumnKeyEntry::parse(&client.to_bytes()).is_none());
     assert!(ColumnKeyEntry::parse(&column.to_bytes()) == Some((column, &[][..])));
     assert!(ColumnKeyEntry::parse(&column.to_bytes()[1..]).is_none());
 }

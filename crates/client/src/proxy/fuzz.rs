@@ -1,0 +1,230 @@
+//! Entry points for fuzzing: what must hold for any bytes that a client or a server sends.
+//!
+//! Each must come to an end without a panic; COPY's data must come out as it went in, wherever it is cut. Must not: be called outside tests.
+
+use std::io::{BufReader, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+use strongroom_crypto::SecretKey;
+use strongroom_format::columns::Kind;
+
+use super::copy::{Incoming, Outgoing, Transform};
+use super::session::{Session, Settings};
+use super::startup::{self, Connection};
+use super::stream::{Address, Socket, Stream};
+use super::{PlaintextConstants, Shared, Tls};
+use crate::keys::ColumnKeys;
+use crate::sql::catalog::Catalog;
+use crate::sql::{self, Copy, CopyFormat, CopyOptions};
+
+/// More would not fit a socket that nobody reads.
+const SCRIPT_MAX: usize = 16_384;
+/// Kinds of the columns of `p`, after the plain column `id`.
+const KINDS: [Kind; 5] = [
+    Kind::Text,
+    Kind::Int4,
+    Kind::Numeric,
+    Kind::Date,
+    Kind::Bytea,
+];
+
+fn keys() -> Option<Arc<ColumnKeys>> {
+    let key = SecretKey::take(&mut [7; 32]).ok()?;
+    ColumnKeys::from_keys(&[key]).ok().map(Arc::new)
+}
+
+/// A table `p`: `id` plain, and a column for each of [`KINDS`], named as its type.
+fn catalog() -> Catalog {
+    let mut rows = Vec::new();
+    let mut add =
+        |fields: [&str; 6]| rows.push(fields.map(|field| Some(field.to_owned())).to_vec());
+    add(["r", "public", "p", "00000", "id", "23"]);
+    for (at, kind) in (1_u32..).zip(KINDS) {
+        let oid = (90_000_u32.wrapping_add(at)).to_string();
+        let array = (91_000_u32.wrapping_add(at)).to_string();
+        let name = format!("enc_{}", kind.base());
+        add(["t", "s", &name, &oid, &array, ""]);
+        add(["r", "public", "p", &format!("{at:05}"), kind.base(), &oid]);
+    }
+    Catalog::from_rows(&rows)
+}
+
+fn shared(keys: Arc<ColumnKeys>) -> Arc<Shared> {
+    Arc::new(Shared {
+        server: Address::Unix(PathBuf::from("/nonexistent")),
+        tls: Tls::default(),
+        keys,
+        terms: None,
+        plaintext_constants: PlaintextConstants::Refuse,
+        pinned: Vec::new(),
+        epoch: AtomicU64::new(0),
+        connections: AtomicUsize::new(0),
+        connections_max: 1,
+    })
+}
+
+/// A peer that has said `script` and says nothing more.
+fn peer(script: &[u8]) -> Option<(Stream, UnixStream)> {
+    let (ours, mut theirs) = UnixStream::pair().ok()?;
+    theirs.write_all(script).ok()?;
+    theirs.shutdown(Shutdown::Write).ok()?;
+    Some((Stream::Plain(Socket::Unix(ours)), theirs))
+}
+
+/// What a client begins with.
+pub fn beginning(bytes: &[u8]) {
+    let script = bytes.get(..bytes.len().min(SCRIPT_MAX)).unwrap_or_default();
+    let (Some(keys), Some((client, _theirs))) = (keys(), peer(script)) else {
+        return;
+    };
+    let shared = shared(keys);
+    let begun = startup::begin(client, &shared.server, &shared);
+    assert!(
+        !matches!(begun, Ok(Some(_))),
+        "there is no server to begin with"
+    );
+}
+
+/// Messages of a client and of a server, in any order: the first two bytes say how many are the client's.
+pub fn messages(bytes: &[u8]) {
+    let Some((len, rest)) = bytes.split_first_chunk::<2>() else {
+        return;
+    };
+    let rest = rest.get(..rest.len().min(SCRIPT_MAX)).unwrap_or_default();
+    let of_client = usize::from(u16::from_le_bytes(*len)).min(rest.len());
+    let (client, server) = rest.split_at(of_client);
+    let (Some(keys), Some((client, _to_client)), Some((server, _to_server))) =
+        (keys(), peer(client), peer(server))
+    else {
+        return;
+    };
+    let connection = Connection {
+        client: BufReader::new(client),
+        server: BufReader::new(server),
+        session: Session::new(catalog(), Settings::default(), b'I'),
+    };
+    drop(super::relay(connection, &shared(keys)));
+}
+
+/// A statement: planned for a catalog, with its confidential constants taken out.
+pub fn statement(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let catalog = catalog();
+    let Ok(plans) = sql::plan(text, &catalog, 0) else {
+        return;
+    };
+    // What is sent has to be something that can be planned again, and has nothing left to be taken out.
+    for plan in plans.iter().filter(|plan| plan.changed) {
+        let parameters = usize::try_from(plan.parameters).unwrap_or_default();
+        let declared = parameters.saturating_add(plan.constants.len());
+        let again = sql::plan(&plan.sql, &catalog, declared);
+        assert!(again.is_ok(), "what was rewritten is refused");
+        let left = again.iter().flatten().map(|plan| plan.constants.len());
+        assert_eq!(left.sum::<usize>(), 0, "a constant was left");
+    }
+}
+
+/// COPY's data from a client: the first byte says which form, the second where it is cut.
+pub fn copied(bytes: &[u8]) {
+    let Some(([form, cut], data)) = bytes.split_first_chunk::<2>() else {
+        return;
+    };
+    let (Some(keys), Some(transform)) = (keys(), transform(*form)) else {
+        return;
+    };
+    let data = normalised(*form, data);
+    let incoming = |pieces: &[&[u8]]| {
+        let settings = Settings::default();
+        let mut stream = Incoming::new(Arc::clone(&transform), Arc::clone(&keys), settings);
+        let mut out = Vec::new();
+        for piece in pieces {
+            stream.push(piece, &mut out).ok()?;
+        }
+        stream.finish(&mut out).ok()?;
+        Some(out)
+    };
+    let (head, tail) = data.split_at(usize::from(*cut).min(data.len()));
+    let whole = incoming(&[&data]);
+    let in_two = incoming(&[head, tail]);
+    assert_eq!(
+        whole.as_ref().map(Vec::len),
+        in_two.as_ref().map(Vec::len),
+        "it matters where it is cut"
+    );
+    let mut shown = Vec::new();
+    let settings = Settings::default();
+    let mut back = Outgoing::new(transform, keys, settings);
+    match whole {
+        Some(sealed) => assert!(
+            back.push(&sealed, &mut shown).is_ok(),
+            "what was sealed does not open"
+        ),
+        // What no client could have sealed: a server's.
+        None => drop(back.push(&data, &mut shown)),
+    }
+}
+
+/// Binary data has to begin with its header for anything behind it to be looked at.
+fn normalised(form: u8, data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    if form % 3 == 2 && form & 0x40 == 0 {
+        out.extend_from_slice(b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0");
+    }
+    out.extend_from_slice(data);
+    out
+}
+
+fn transform(form: u8) -> Option<Arc<Transform>> {
+    let (format, delimiter, null) = match form % 3 {
+        0 => (CopyFormat::Text, b'\t', b"\\N".to_vec()),
+        1 => (CopyFormat::Csv, b',', Vec::new()),
+        _ => (CopyFormat::Binary, b'\t', Vec::new()),
+    };
+    let columns = std::iter::once(None).chain(KINDS.map(Some)).collect();
+    let copy = Copy {
+        from: true,
+        columns: Some(columns),
+        options: CopyOptions {
+            format,
+            delimiter,
+            null,
+            quote: b'"',
+            escape: b'"',
+            header: form & 0x80 != 0 && format != CopyFormat::Binary,
+            other: None,
+        },
+    };
+    Transform::of(&copy).ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_in_comes_out_whatever_it_is() {
+        let row = b"1\tname\t5\t1.50\t1999-12-31\t\\\\x00\n2\t\\N\t\\N\t\\N\t\\N\t\\N\n\\.\n";
+        for cut in 0..=row.len() {
+            copied(&[&[0, u8::try_from(cut).unwrap()], &row[..]].concat());
+            copied(&[&[0, 0], &row[..cut]].concat());
+        }
+        copied(&[&[1, 9], &b"1,\"a \"\"b\"\"\",5,1.5,1999-12-31,\\x00\n"[..]].concat());
+        copied(&[&[2, 3], &[0, 6, 0, 0, 0, 1, 7][..]].concat());
+        statement(b"SELECT id FROM p WHERE text = 'x' AND int4 > 5 -- y");
+        statement(b"INSERT INTO p VALUES (1, 'x', 5, 1.5, date '1999-12-31', NULL)");
+        beginning(&[0, 0, 0, 9, 0, 3, 0, 0, 0]);
+        let query = b"Q\0\0\0\x0eSELECT 1;\0";
+        let answer = b"C\0\0\0\x0dSELECT 1\0Z\0\0\0\x05I";
+        let len = u16::try_from(query.len()).unwrap().to_le_bytes();
+        messages(&[&len[..], query, answer].concat());
+        for cut in 0..answer.len() {
+            messages(&[&len[..], query, &answer[..cut]].concat());
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What a statement will have made or changed when the next one runs, although the server has not been asked yet.
+//!
+//! Must not: make something known that the statement does not say whole.
+
+use pg_query::NodeEnum;
+use pg_query::protobuf::{AlterTableType, Node, RangeVar};
+
+use super::catalog::{Catalog, Column};
+use super::resolver::names;
+use super::utility::{defined, defined_kind};
+
+/// Takes the statement's effects into the catalog: `None` when it has none that matter.
+pub(super) fn after(catalog: &Catalog, node: &Node) -> Option<Catalog> {
+    let mut known = catalog.clone();
+    match node.node.as_ref()? {
+        NodeEnum::CreateStmt(_) => {
+            let (schema, name, columns) = table(catalog, node)?;
+            known.define(&schema, &name, columns);
+        }
+        NodeEnum::CreateEnumStmt(create) => known.define_type(names(&create.type_name).last()?),
+        NodeEnum::RenameStmt(rename) => {
+            forget(&mut known, rename.relation.as_ref());
+            known.forget(&rename.newname);
+        }
+        NodeEnum::ViewStmt(view) => forget(&mut known, view.view.as_ref()),
+        NodeEnum::CreateTableAsStmt(create) => {
+            forget(
+                &mut known,
+                create.into.as_ref().and_then(|into| into.rel.as_ref()),
+            );
+        }
+        NodeEnum::SelectStmt(select) => {
+            let into = select.into_clause.as_ref()?;
+            forget(&mut known, into.rel.as_ref());
+        }
+        NodeEnum::AlterTableStmt(alter) if alter.cmds.iter().any(|it| retypes(catalog, it)) => {
+            forget(&mut known, alter.relation.as_ref());
+        }
+        _ => return None,
+    }
+    Some(known)
+}
+
+fn forget(known: &mut Catalog, range: Option<&RangeVar>) {
+    if let Some(range) = range {
+        known.forget(&range.relname);
+    }
+}
+
+/// Whether a part of ALTER TABLE makes a column confidential.
+fn retypes(catalog: &Catalog, command: &Node) -> bool {
+    let Some(NodeEnum::AlterTableCmd(command)) = command.node.as_ref() else {
+        return false;
+    };
+    let of = match command.def.as_ref().and_then(|def| def.node.as_ref()) {
+        Some(NodeEnum::ColumnDef(column)) => column.type_name.as_ref(),
+        _ => None,
+    };
+    let name = of.and_then(|of| names(&of.names).last().copied());
+    command.subtype() == AlterTableType::AtAlterColumnType
+        && (defined_kind(of).is_some() || name.is_some_and(|name| catalog.may_bear(name)))
+}
+
+/// The table that a statement makes, when all its columns stand in the statement: schema, name, columns.
+fn table(catalog: &Catalog, node: &Node) -> Option<(String, String, Vec<Column>)> {
+    let Some(NodeEnum::CreateStmt(create)) = node.node.as_ref() else {
+        return None;
+    };
+    let range = create.relation.as_ref()?;
+    if !create.inh_relations.is_empty() {
+        return None;
+    }
+    let mut columns = Vec::new();
+    for element in &create.table_elts {
+        match element.node.as_ref()? {
+            NodeEnum::ColumnDef(column) => {
+                let (name, flow) = defined(catalog, column);
+                columns.push(Column {
+                    name,
+                    kind: flow.kind,
+                    bears: flow.confidential && flow.kind.is_none(),
+                    place: 0,
+                });
+            }
+            NodeEnum::Constraint(_) => {}
+            _ => return None,
+        }
+    }
+    Some((range.schemaname.clone(), range.relname.clone(), columns))
+}

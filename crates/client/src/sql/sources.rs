@@ -1,0 +1,250 @@
+//! The walk over FROM clauses: which columns each source has, as far as that is known.
+//!
+//! Must not: take a source for one whose columns are known unless they are.
+
+use pg_query::NodeEnum;
+use pg_query::protobuf::{Alias, JoinExpr, Node, RangeFunction, RangeVar};
+
+use super::flow::{Columns, Flow};
+use super::functions;
+use super::resolver::{Resolver, Source, names};
+
+impl Resolver<'_> {
+    /// The items of a FROM or USING clause, into the innermost scope.
+    pub(crate) fn from(&mut self, items: &mut [Node]) {
+        for item in items {
+            self.source(item);
+        }
+    }
+
+    fn add(&mut self, alias: String, columns: Columns) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.push(Source::new(alias, columns));
+        }
+    }
+
+    pub(super) fn source(&mut self, item: &mut Node) {
+        match item.node.as_mut() {
+            Some(NodeEnum::RangeVar(range)) => {
+                let (alias, columns) = self.range(range);
+                self.add(alias, columns);
+            }
+            Some(NodeEnum::RangeSubselect(sub)) => {
+                let Some(query) = sub.subquery.as_mut() else {
+                    return;
+                };
+                // Only LATERAL sees its neighbours.
+                let hidden = if sub.lateral { None } else { self.scopes.pop() };
+                let columns = self.statement(query).unwrap_or_default().behind();
+                self.scopes.extend(hidden);
+                let (alias, columns) = aliased(sub.alias.as_ref(), "", columns);
+                self.add(alias, columns);
+            }
+            Some(NodeEnum::RangeFunction(function)) => self.function(function),
+            Some(NodeEnum::JoinExpr(join)) => self.join(join),
+            Some(NodeEnum::RangeTableSample(sample)) => {
+                self.each(&mut sample.args);
+                self.maybe(sample.repeatable.as_mut());
+                if let Some(relation) = sample.relation.as_mut() {
+                    self.source(relation);
+                }
+            }
+            // XMLTABLE, JSON_TABLE: their constants are found by the count.
+            _ => self.add(String::new(), Columns::open(Flow::unknown())),
+        }
+    }
+
+    /// A join. USING and NATURAL compare columns by name, and put them once, before the others, into `*`.
+    fn join(&mut self, join: &mut JoinExpr) {
+        let before = self.scopes.last().map_or(0, Vec::len);
+        let mut sides = Vec::new();
+        for side in [join.larg.as_mut(), join.rarg.as_mut()] {
+            let from = self.scopes.last().map_or(0, Vec::len);
+            if let Some(side) = side {
+                self.source(side);
+            }
+            sides.push(self.visible(from));
+        }
+        self.maybe(join.quals.as_mut());
+        let using = names(&join.using_clause);
+        if let ([left, right], true) = (sides.as_slice(), join.is_natural || !using.is_empty()) {
+            let columns = self.joined(left, right, join.is_natural.then_some(()).ok_or(&using[..]));
+            if let Some(scope) = self.scopes.last_mut() {
+                for source in scope.iter_mut().skip(before) {
+                    source.in_join = true;
+                }
+            }
+            let alias = join.join_using_alias.as_ref();
+            let name = alias.map(|alias| alias.aliasname.clone());
+            self.add(name.unwrap_or_default(), columns);
+        }
+        if let Some(alias) = &join.alias {
+            let all = self.visible(before);
+            if let Some(scope) = self.scopes.last_mut() {
+                scope.truncate(before);
+            }
+            let (alias, columns) = aliased(Some(alias), "", all);
+            self.add(alias, columns);
+        }
+    }
+
+    /// The columns that `*` has of the sources from this one on.
+    fn visible(&self, from: usize) -> Columns {
+        let mut all = Columns::default();
+        let scope = self.scopes.last().map_or(&[][..], Vec::as_slice);
+        for source in scope.iter().skip(from).filter(|source| !source.in_join) {
+            all.splice(source.columns.clone());
+        }
+        all
+    }
+
+    /// The columns of a join with USING (the names) or NATURAL (`Ok`).
+    fn joined(&mut self, left: &Columns, right: &Columns, by: Result<(), &[&str]>) -> Columns {
+        let all_known = left.open.is_none() && right.open.is_none();
+        let common: Vec<String> = match by {
+            Err(names) => names.iter().map(|name| (*name).to_owned()).collect(),
+            // A side whose columns are not all known may have any name of the other's.
+            Ok(()) => {
+                let both = left.named.iter().chain(&right.named);
+                let shared = both.map(|(name, _)| name).filter(|name| {
+                    left.find_or_open(name).is_some() && right.find_or_open(name).is_some()
+                });
+                let mut shared: Vec<String> = shared.cloned().collect();
+                let mut seen = std::collections::BTreeSet::new();
+                shared.retain(|name| seen.insert(name.clone()));
+                shared
+            }
+        };
+        let mut columns = Columns {
+            certain: (!all_known).then_some(0),
+            ..Columns::default()
+        };
+        for name in &common {
+            let flows = [left, right].map(|side| {
+                side.find_or_open(name)
+                    .unwrap_or_else(Flow::unknown)
+                    .behind()
+            });
+            self.compared(&flows);
+            let met = self.combine(&flows);
+            columns.named.push((name.clone(), met));
+        }
+        if !all_known && matches!(by, Ok(())) {
+            self.combine(&[left.whole(), right.whole()]);
+        }
+        for side in [left, right] {
+            let rest = side.named.iter().filter(|(name, _)| !common.contains(name));
+            columns.named.extend(rest.cloned());
+            if let Some(open) = &side.open {
+                match &mut columns.open {
+                    Some(known) => known.join(open),
+                    None => columns.open = Some(open.clone()),
+                }
+            }
+            // Moved columns before it move these as well.
+            if side.certain.is_some() {
+                columns.certain = Some(0);
+            }
+        }
+        columns
+    }
+
+    fn function(&mut self, range: &mut RangeFunction) {
+        let mut columns = Columns::default();
+        let mut name = String::new();
+        let single = range.functions.len() == 1 && !range.ordinality;
+        for function in &mut range.functions {
+            // Each is a list of the call and its column definitions.
+            let Some(NodeEnum::List(parts)) = function.node.as_mut() else {
+                columns.splice(Columns::open(Flow::unknown()));
+                continue;
+            };
+            let mut definitions = std::mem::take(&mut range.coldeflist);
+            if let Some(NodeEnum::List(own)) =
+                parts.items.get_mut(1).and_then(|it| it.node.as_mut())
+            {
+                definitions.clone_from(&own.items);
+            }
+            let Some(call) = parts.items.first_mut() else {
+                continue;
+            };
+            name = called(call);
+            let one = gives_one_column(call);
+            let flow = self.expr(call).behind();
+            if !definitions.is_empty() {
+                columns.splice(self.defined_columns(&definitions, &flow));
+            } else if one && single {
+                let named = range.alias.as_ref().map_or(&name, |alias| &alias.aliasname);
+                columns.named.push((named.clone(), flow));
+            } else {
+                columns.splice(Columns::open(flow));
+            }
+            range.coldeflist = definitions;
+        }
+        let (alias, columns) = aliased(range.alias.as_ref(), &name, columns);
+        self.add(alias, columns);
+    }
+
+    /// `AS t(a int, b enc_text)`: what flows into the function flows into each column.
+    fn defined_columns(&mut self, definitions: &[Node], flow: &Flow) -> Columns {
+        let mut columns = Columns::default();
+        for definition in definitions {
+            let Some(NodeEnum::ColumnDef(column)) = definition.node.as_ref() else {
+                continue;
+            };
+            let (name, own) = super::utility::defined(self.catalog, column);
+            self.touched |= own.confidential;
+            self.assign(&own, flow);
+            let flow = if own.confidential { own } else { flow.clone() };
+            columns.named.push((name, flow));
+        }
+        columns
+    }
+
+    pub(super) fn range(&mut self, range: &RangeVar) -> (String, Columns) {
+        let columns = self.relation(&range.schemaname, &range.relname);
+        aliased(range.alias.as_ref(), &range.relname, columns)
+    }
+}
+
+/// A source's name and its columns' names as the alias has them.
+fn aliased(alias: Option<&Alias>, name: &str, columns: Columns) -> (String, Columns) {
+    let Some(alias) = alias else {
+        return (name.to_owned(), columns);
+    };
+    let given = names(&alias.colnames);
+    (alias.aliasname.clone(), columns.renamed(given.into_iter()))
+}
+
+/// The name of a function that is called.
+fn called(call: &Node) -> String {
+    let name = match call.node.as_ref() {
+        Some(NodeEnum::FuncCall(call)) => names(&call.funcname).last().copied(),
+        _ => None,
+    };
+    name.unwrap_or_default().to_owned()
+}
+
+/// Whether the call gives one column of scalars, whose name is the call's alias.
+fn gives_one_column(call: &Node) -> bool {
+    let Some(NodeEnum::FuncCall(call)) = call.node.as_ref() else {
+        return false;
+    };
+    let scalars = |node: &Node| match node.node.as_ref() {
+        Some(NodeEnum::AArrayExpr(array)) => !array
+            .elements
+            .iter()
+            .any(|element| matches!(element.node, Some(NodeEnum::RowExpr(_)))),
+        Some(NodeEnum::TypeCast(cast)) => cast
+            .type_name
+            .as_ref()
+            .and_then(|of| names(&of.names).last().copied())
+            .is_some_and(|name| functions::kind_of_type(name).is_some()),
+        _ => false,
+    };
+    match (names(&call.funcname).last().copied(), call.args.as_slice()) {
+        (Some("unnest"), [array]) => scalars(array),
+        (Some(name), _) => functions::gives_one_column(name),
+        _ => false,
+    }
+}

@@ -1,0 +1,210 @@
+//! The commands that answer at once: what the server is, its settings, slots, history files.
+//!
+//! Invariant Q12: no text of a caller becomes a part of a command but quoted, or after every character of it was checked.
+
+use crate::connection::Connection;
+use crate::error::{Error, Result};
+use crate::lsn::Lsn;
+use crate::reply::Row;
+
+/// The longest name that PostgreSQL keeps, in bytes.
+const NAME_MAX: usize = 63;
+
+/// What `IDENTIFY_SYSTEM` tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The number of the cluster, which all its standbys share.
+    pub system: u64,
+    /// The timeline that it writes or follows.
+    pub timeline: u32,
+    /// How far its log is flushed; of a standby: received.
+    pub position: Lsn,
+}
+
+/// A physical replication slot as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// `physical` or `logical`.
+    pub kind: String,
+    /// The log is kept from here on. `None`: nothing is kept yet.
+    pub restart: Option<Lsn>,
+    /// The timeline of that position.
+    pub timeline: Option<u32>,
+}
+
+/// A slot that was just made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSlot {
+    /// Its name.
+    pub name: String,
+    /// `0/0` unless the log was reserved at once.
+    pub consistent_point: Lsn,
+}
+
+/// A timeline's history file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimelineHistory {
+    /// `00000002.history`.
+    pub file: String,
+    /// Its bytes.
+    pub content: Vec<u8>,
+}
+
+impl Connection {
+    /// `IDENTIFY_SYSTEM`.
+    ///
+    /// # Errors
+    /// The server's, of the protocol, of the connection.
+    pub fn identify_system(&mut self) -> Result<Identity> {
+        let during = "the server was being identified";
+        let row = self.single("IDENTIFY_SYSTEM", during)?;
+        Ok(Identity {
+            system: parsed(&row, 0)?,
+            timeline: parsed(&row, 1)?,
+            position: parsed(&row, 2)?,
+        })
+    }
+
+    /// SHOW: a setting as the server prints it.
+    ///
+    /// # Errors
+    /// As [`Self::identify_system`]; [`Error::Misuse`] for what is not the name of a setting.
+    pub fn show(&mut self, setting: &str) -> Result<String> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
+        if setting.is_empty() || setting.len() > NAME_MAX || !setting.bytes().all(plain) {
+            return Err(Error::Misuse("a name of a setting"));
+        }
+        let row = self.single(&format!("SHOW {setting}"), "a setting was being read")?;
+        Ok(String::from(text(&row, 0)?.unwrap_or_default()))
+    }
+
+    /// The size of the log's segments, in bytes.
+    ///
+    /// # Errors
+    /// As [`Self::show`].
+    pub fn wal_segment_bytes(&mut self) -> Result<u64> {
+        let shown = self.show("wal_segment_size")?;
+        let split = shown.find(|character: char| !character.is_ascii_digit());
+        let (digits, unit) = shown.split_at(split.unwrap_or(shown.len()));
+        let shift = match unit {
+            "" | "B" => Some(0),
+            "kB" => Some(10),
+            "MB" => Some(20),
+            "GB" => Some(30),
+            _ => None,
+        };
+        let number: Option<u64> = digits.parse().ok().filter(|number| *number <= 1 << 31);
+        let bytes = number.zip(shift).map(|(number, shift)| number << shift);
+        bytes
+            .filter(|bytes| bytes.is_power_of_two() && (1 << 20..=1 << 30).contains(bytes))
+            .ok_or_else(|| Error::protocol("a size of segments that cannot be"))
+    }
+
+    /// `READ_REPLICATION_SLOT`. `None`: there is no slot of this name.
+    ///
+    /// # Errors
+    /// As [`Self::identify_system`]; [`Error::Misuse`] for what is not the name of a slot.
+    pub fn read_slot(&mut self, name: &str) -> Result<Option<Slot>> {
+        slot_name(name)?;
+        let command = format!("READ_REPLICATION_SLOT \"{name}\"");
+        let row = self.single(&command, "a slot was being read")?;
+        let Some(kind) = text(&row, 0)? else {
+            return Ok(None);
+        };
+        Ok(Some(Slot {
+            kind: String::from(kind),
+            restart: optional(&row, 1)?,
+            timeline: optional(&row, 2)?,
+        }))
+    }
+
+    /// `CREATE_REPLICATION_SLOT` of a physical slot. A temporary one ends with the connection. With `reserve` the log is
+    /// kept from the last restart point on.
+    ///
+    /// # Errors
+    /// As [`Self::read_slot`]; a name that is taken is SQLSTATE 42710.
+    pub fn create_slot(&mut self, name: &str, temporary: bool, reserve: bool) -> Result<NewSlot> {
+        slot_name(name)?;
+        let temporary = if temporary { " TEMPORARY" } else { "" };
+        let reserve = if reserve { " (RESERVE_WAL)" } else { "" };
+        let command = format!("CREATE_REPLICATION_SLOT \"{name}\"{temporary} PHYSICAL{reserve}");
+        let row = self.single(&command, "a slot was being made")?;
+        Ok(NewSlot {
+            name: String::from(text(&row, 0)?.unwrap_or_default()),
+            consistent_point: optional(&row, 1)?.unwrap_or_default(),
+        })
+    }
+
+    /// `DROP_REPLICATION_SLOT`; with `wait` when nobody uses it any more.
+    ///
+    /// # Errors
+    /// As [`Self::read_slot`]; a name that is not there is SQLSTATE 42704, a slot in use 55006.
+    pub fn drop_slot(&mut self, name: &str, wait: bool) -> Result<()> {
+        slot_name(name)?;
+        let wait = if wait { " WAIT" } else { "" };
+        let command = format!("DROP_REPLICATION_SLOT \"{name}\"{wait}");
+        self.results(&command, "a slot was being dropped").map(drop)
+    }
+
+    /// `TIMELINE_HISTORY`. Timeline 1 has none, which is SQLSTATE 58P01.
+    ///
+    /// # Errors
+    /// As [`Self::identify_system`].
+    pub fn timeline_history(&mut self, timeline: u32) -> Result<TimelineHistory> {
+        let command = format!("TIMELINE_HISTORY {timeline}");
+        let row = self.single(&command, "a timeline's history was being read")?;
+        let file = String::from(text(&row, 0)?.unwrap_or_default());
+        // It becomes the name of a file, so it is the one that it has to be.
+        if file != format!("{timeline:08X}.history") {
+            return Err(Error::protocol("a history file of another timeline"));
+        }
+        let content = row.into_iter().nth(1).flatten().unwrap_or_default();
+        Ok(TimelineHistory { file, content })
+    }
+
+    fn single(&mut self, command: &str, during: &'static str) -> Result<Row> {
+        let mut sets = self.results(command, during)?;
+        let mut rows = sets.pop().unwrap_or_default();
+        match (rows.pop(), rows.is_empty(), sets.is_empty()) {
+            (Some(row), true, true) => Ok(row),
+            _ => Err(Error::protocol("a result that is not one row")),
+        }
+    }
+}
+
+/// A name as the server takes it for a slot, so that it needs no quotes.
+pub(crate) fn slot_name(name: &str) -> Result<()> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    match !name.is_empty() && name.len() <= NAME_MAX && name.bytes().all(plain) {
+        true => Ok(()),
+        false => Err(Error::Misuse(
+            "a slot's name: lower case letters, digits and underscores, at most 63",
+        )),
+    }
+}
+
+/// A string constant of the replication commands: quotes are doubled, backslashes are ordinary.
+pub(crate) fn quoted(text: &str) -> Result<String> {
+    match text.contains('\0') {
+        true => Err(Error::Misuse("a text with a zero byte")),
+        false => Ok(format!("'{}'", text.replace('\'', "''"))),
+    }
+}
+
+/// A column as text; `None` is NULL.
+pub(crate) fn text(row: &Row, column: usize) -> Result<Option<&str>> {
+    let value = row
+        .get(column)
+        .ok_or_else(|| Error::protocol("a row with too few columns"))?;
+    let text = value.as_deref().map(str::from_utf8).transpose();
+    text.map_err(|_| Error::protocol("a value that is not text"))
+}
+
+pub(crate) fn optional<T: std::str::FromStr>(row: &Row, column: usize) -> Result<Option<T>> {
+    let parsed = text(row, column)?.map(str::parse).transpose();
+    parsed.map_err(|_| Error::protocol("a number or position that is none"))
+}
+
+pub(crate) fn parsed<T: std::str::FromStr>(row: &Row, column: usize) -> Result<T> {
+    optional(row, column)?.ok_or_else(|| Error::protocol("NULL where it cannot be"))
+}

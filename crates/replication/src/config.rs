@@ -1,0 +1,503 @@
+//! Where and how to connect: a connection string, and the environment for what it leaves out, as libpq has them.
+//!
+//! Invariants: Q1, the password is never shown; Q2, what is not known is refused, and so is a setting that libpq would
+//! act on and this crate cannot, because ignoring it could mean another server or a weaker connection.
+//! docs/internals/replication.md lists the differences.
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::passfile::{self, Found, Wanted};
+use crate::secret::Secret;
+use crate::text;
+
+/// How the connection is protected. Ignored on a local socket, as libpq does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SslMode {
+    /// Never TLS.
+    Disable,
+    /// TLS where the server offers it; its certificate is not looked at.
+    Prefer,
+    /// TLS; the certificate is looked at only if there is a file of root certificates.
+    Require,
+    /// TLS, with a certificate from a trusted authority.
+    VerifyCa,
+    /// TLS, with a certificate from a trusted authority that names the host.
+    VerifyFull,
+}
+
+/// Whether authentication has to be bound to the TLS connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelBindingMode {
+    /// Never.
+    Disable,
+    /// Where the server offers it.
+    Prefer,
+    /// Always: a server that cannot is refused.
+    Require,
+}
+
+/// What to do about a silent peer: TCP's own means.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keepalive {
+    pub(crate) on: bool,
+    pub(crate) idle: Option<Duration>,
+    pub(crate) interval: Option<Duration>,
+    pub(crate) count: Option<u32>,
+    pub(crate) user_timeout: Option<Duration>,
+}
+
+/// TLS, before any file is read.
+#[derive(Clone, Debug)]
+pub(crate) struct TlsSettings {
+    pub(crate) mode: SslMode,
+    /// `None`: there is none, and the mode does not need any.
+    pub(crate) roots: Option<Roots>,
+    /// Certificate and key of the client.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+    pub(crate) only_13: bool,
+}
+
+/// Which authorities are trusted.
+#[derive(Clone, Debug)]
+pub(crate) enum Roots {
+    System,
+    File(PathBuf),
+}
+
+/// A connection's settings.
+#[derive(Debug)]
+pub struct Config {
+    pub(crate) host: String,
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) port: u16,
+    pub(crate) user: String,
+    pub(crate) database: String,
+    password: Option<Secret>,
+    password_in_text: bool,
+    passfile: Option<PathBuf>,
+    pub(crate) tls: TlsSettings,
+    pub(crate) channel_binding: ChannelBindingMode,
+    pub(crate) connect_timeout: Option<Duration>,
+    pub(crate) application_name: String,
+    pub(crate) options: String,
+    pub(crate) keepalive: Keepalive,
+}
+
+/// What is done about a keyword.
+enum Support {
+    Used,
+    /// It changes nothing for a physical replication connection.
+    Ignored,
+    /// Only these values mean what this crate does anyway.
+    Only(&'static [&'static str]),
+}
+use Support::{Ignored, Only, Used};
+
+/// Keyword, variable of the environment, support. libpq's list, as of PostgreSQL 18.
+const KEYWORDS: [(&str, &str, Support); 46] = [
+    ("host", "PGHOST", Used),
+    ("hostaddr", "PGHOSTADDR", Used),
+    ("port", "PGPORT", Used),
+    ("dbname", "PGDATABASE", Used),
+    ("user", "PGUSER", Used),
+    ("password", "PGPASSWORD", Used),
+    ("passfile", "PGPASSFILE", Used),
+    ("sslmode", "PGSSLMODE", Used),
+    ("sslrootcert", "PGSSLROOTCERT", Used),
+    ("sslcert", "PGSSLCERT", Used),
+    ("sslkey", "PGSSLKEY", Used),
+    ("ssl_min_protocol_version", "PGSSLMINPROTOCOLVERSION", Used),
+    ("channel_binding", "PGCHANNELBINDING", Used),
+    ("connect_timeout", "PGCONNECT_TIMEOUT", Used),
+    ("application_name", "PGAPPNAME", Used),
+    ("fallback_application_name", "", Used),
+    ("options", "PGOPTIONS", Used),
+    ("keepalives", "", Used),
+    ("keepalives_idle", "", Used),
+    ("keepalives_interval", "", Used),
+    ("keepalives_count", "", Used),
+    ("tcp_user_timeout", "", Used),
+    ("client_encoding", "PGCLIENTENCODING", Ignored),
+    ("replication", "", Ignored),
+    ("sslcompression", "PGSSLCOMPRESSION", Ignored),
+    ("sslsni", "PGSSLSNI", Ignored),
+    ("krbsrvname", "PGKRBSRVNAME", Ignored),
+    ("gsslib", "PGGSSLIB", Ignored),
+    ("gssdelegation", "PGGSSDELEGATION", Ignored),
+    ("max_protocol_version", "PGMAXPROTOCOLVERSION", Ignored),
+    (
+        "min_protocol_version",
+        "PGMINPROTOCOLVERSION",
+        Only(&["3.0"]),
+    ),
+    (
+        "ssl_max_protocol_version",
+        "PGSSLMAXPROTOCOLVERSION",
+        Only(&["TLSv1.3"]),
+    ),
+    ("gssencmode", "PGGSSENCMODE", Only(&["disable", "prefer"])),
+    (
+        "target_session_attrs",
+        "PGTARGETSESSIONATTRS",
+        Only(&["any"]),
+    ),
+    (
+        "load_balance_hosts",
+        "PGLOADBALANCEHOSTS",
+        Only(&["disable"]),
+    ),
+    ("sslnegotiation", "PGSSLNEGOTIATION", Only(&["postgres"])),
+    ("sslcertmode", "PGSSLCERTMODE", Only(&["allow"])),
+    ("service", "PGSERVICE", Only(&[])),
+    ("servicefile", "", Only(&[])),
+    ("sslpassword", "", Only(&[])),
+    ("sslcrl", "PGSSLCRL", Only(&[])),
+    ("sslcrldir", "PGSSLCRLDIR", Only(&[])),
+    ("sslkeylogfile", "", Only(&[])),
+    ("requirepeer", "PGREQUIREPEER", Only(&[])),
+    ("requiressl", "PGREQUIRESSL", Only(&["0"])),
+    ("require_auth", "PGREQUIREAUTH", Only(&[])),
+];
+
+/// The words of a connection string and of the environment.
+struct Words<'a> {
+    pairs: text::Pairs,
+    environment: &'a dyn Fn(&str) -> Option<OsString>,
+}
+
+impl Words<'_> {
+    /// The value under a keyword; what is empty counts as not given.
+    fn take(&mut self, keyword: &str) -> Result<Option<String>> {
+        let mut found = None;
+        self.pairs.retain_mut(|(name, value)| {
+            let here = name == keyword;
+            if here {
+                found = Some(std::mem::take(value));
+            }
+            !here
+        });
+        if let Some(value) = found.filter(|value| !value.is_empty()) {
+            return Ok(Some(value));
+        }
+        let variable = KEYWORDS.iter().find(|(name, _, _)| *name == keyword);
+        let Some(given) = variable.and_then(|(_, variable, _)| self.variable(variable)) else {
+            return Ok(None);
+        };
+        let text = given.into_string();
+        text.map(Some)
+            .map_err(|_| Error::Config(format!("the environment's {keyword} is not UTF-8")))
+    }
+
+    fn variable(&self, name: &str) -> Option<OsString> {
+        let value = (!name.is_empty()).then(|| (self.environment)(name))?;
+        value.filter(|value| !value.is_empty())
+    }
+
+    fn number<T: std::str::FromStr>(&mut self, keyword: &str) -> Result<Option<T>> {
+        let Some(text) = self.take(keyword)? else {
+            return Ok(None);
+        };
+        let number = text.trim().parse().map(Some);
+        number.map_err(|_| Error::Config(format!("{keyword} is not a number that it can be")))
+    }
+
+    /// The place of `keyword` in a list of names.
+    fn choice<T: Copy>(&mut self, keyword: &str, choices: &[(&str, T)]) -> Result<Option<T>> {
+        let Some(text) = self.take(keyword)? else {
+            return Ok(None);
+        };
+        let chosen = choices.iter().find(|(name, _)| *name == text);
+        match chosen {
+            Some((_, choice)) => Ok(Some(*choice)),
+            None => {
+                let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+                let names = names.join(", ");
+                Err(Error::Config(format!("{keyword} is one of {names}")))
+            }
+        }
+    }
+
+    fn refuse_what_is_not_supported(&mut self) -> Result<()> {
+        let known = |name: &str| KEYWORDS.iter().any(|(keyword, _, _)| *keyword == name);
+        if let Some((name, _)) = self.pairs.iter().find(|(name, _)| !known(name)) {
+            return Err(Error::Config(format!("the keyword {name:?} is not known")));
+        }
+        for (keyword, _, support) in &KEYWORDS {
+            let Only(values) = support else { continue };
+            let Some(value) = self.take(keyword)? else {
+                continue;
+            };
+            if !values.contains(&value.as_str()) {
+                let text = format!("{keyword} is set to what this program cannot do");
+                return Err(Error::Config(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// A file below `~/.postgresql`, if it is there.
+    fn personal(&self, name: &str) -> Option<PathBuf> {
+        let path = PathBuf::from(self.variable("HOME")?)
+            .join(".postgresql")
+            .join(name);
+        path.exists().then_some(path)
+    }
+}
+
+impl Config {
+    /// Reads a connection string, pairs of `keyword=value` or a URI; `environment` gives what it leaves out, under
+    /// libpq's names and HOME. A program passes `&|name| std::env::var_os(name)`.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    pub fn parse(text: &str, environment: &dyn Fn(&str) -> Option<OsString>) -> Result<Self> {
+        let mut words = Words {
+            pairs: text::pairs(text)?,
+            environment,
+        };
+        words.refuse_what_is_not_supported()?;
+        let host = words.take("host")?;
+        let address = words.number::<IpAddr>("hostaddr")?;
+        if host.as_deref().is_some_and(|host| host.contains(',')) {
+            let text = "one connection string names one host: a backup is of one server";
+            return Err(Error::Config(String::from(text)));
+        }
+        let port = words.number("port")?.unwrap_or(5432);
+        let host = host.unwrap_or_else(|| default_host(address, port));
+        if host.contains(['\0', '\n']) {
+            return Err(Error::Config(String::from("the host is not a name")));
+        }
+        let password_in_text = words
+            .pairs
+            .iter()
+            .any(|(name, value)| name == "password" && !value.is_empty());
+        let password = password(&mut words)?;
+        let passfile = match words.take("passfile")? {
+            Some(path) => Some(PathBuf::from(path)),
+            None => words
+                .variable("HOME")
+                .map(|home| PathBuf::from(home).join(".pgpass")),
+        };
+        let application_name = match words.take("application_name")? {
+            Some(name) => name,
+            None => words
+                .take("fallback_application_name")?
+                .unwrap_or_else(|| String::from("strongroom")),
+        };
+        Ok(Self {
+            host,
+            address,
+            port,
+            user: user(&mut words)?,
+            database: words.take("dbname")?.unwrap_or_default(),
+            password,
+            password_in_text,
+            passfile,
+            tls: tls(&mut words)?,
+            channel_binding: channel_binding(&mut words)?,
+            connect_timeout: words
+                .number("connect_timeout")?
+                .filter(|seconds: &i32| *seconds > 0)
+                .and_then(|seconds| u64::try_from(seconds).ok())
+                .map(Duration::from_secs),
+            application_name,
+            options: words.take("options")?.unwrap_or_default(),
+            keepalive: keepalive(&mut words)?,
+        })
+    }
+
+    /// Whether the string itself held a password: a program whose command line it came from should refuse it.
+    #[must_use]
+    pub const fn password_in_text(&self) -> bool {
+        self.password_in_text
+    }
+
+    /// Whether the connection is a local socket.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.address.is_none() && self.host.starts_with('/')
+    }
+
+    /// The host's name or address, or the directory of its socket.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port, which is part of a local socket's name too.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// As whom.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// What is asked of TLS. Means nothing when [`Self::is_local`].
+    #[must_use]
+    pub const fn ssl_mode(&self) -> SslMode {
+        self.tls.mode
+    }
+
+    /// The password: of the settings, else of the password file. The error says why there is none.
+    pub(crate) fn password(&self) -> std::result::Result<Secret, String> {
+        if let Some(password) = &self.password {
+            return Ok(password.again());
+        }
+        let none = "the server asks for a password and none is given";
+        let Some(path) = &self.passfile else {
+            return Err(String::from(none));
+        };
+        let standard = self.is_local() && SOCKET_DIRECTORIES.contains(&self.host.as_str());
+        let wanted = Wanted {
+            host: if standard { "localhost" } else { &self.host },
+            port: self.port,
+            user: &self.user,
+        };
+        match passfile::look(path, &wanted) {
+            Found::Password(password) => Ok(password),
+            Found::Nothing => Err(String::from(none)),
+            Found::NotUsed(why) => Err(format!("{none}: {why}")),
+        }
+    }
+}
+
+/// Debian's, and PostgreSQL's own.
+const SOCKET_DIRECTORIES: [&str; 2] = ["/var/run/postgresql", "/tmp"];
+
+fn default_host(address: Option<IpAddr>, port: u16) -> String {
+    if let Some(address) = address {
+        return address.to_string();
+    }
+    let there = SOCKET_DIRECTORIES.iter().find(|directory| {
+        std::path::Path::new(directory)
+            .join(format!(".s.PGSQL.{port}"))
+            .exists()
+    });
+    String::from(*there.unwrap_or(&SOCKET_DIRECTORIES[0]))
+}
+
+/// The password need not be UTF-8 when it comes from the environment.
+fn password(words: &mut Words<'_>) -> Result<Option<Secret>> {
+    let here = words.pairs.iter().any(|(name, _)| name == "password");
+    if here && let Some(password) = words.take("password")? {
+        return Ok(Some(Secret::new(password.into_bytes())));
+    }
+    let variable = words.variable("PGPASSWORD");
+    Ok(variable.map(|password| Secret::new(password.into_vec())))
+}
+
+fn user(words: &mut Words<'_>) -> Result<String> {
+    if let Some(user) = words.take("user")? {
+        return Ok(user);
+    }
+    account().ok_or_else(|| {
+        Error::Config(String::from(
+            "no user is named, and this account has no name",
+        ))
+    })
+}
+
+/// The name of the account that this process runs under, where /etc/passwd has it.
+fn account() -> Option<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let me = std::fs::metadata("/proc/self").ok()?.uid().to_string();
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == me).then(|| String::from(name))
+    })
+}
+
+fn tls(words: &mut Words<'_>) -> Result<TlsSettings> {
+    let modes = [
+        ("disable", SslMode::Disable),
+        ("prefer", SslMode::Prefer),
+        ("require", SslMode::Require),
+        ("verify-ca", SslMode::VerifyCa),
+        ("verify-full", SslMode::VerifyFull),
+    ];
+    let given = words.choice("sslmode", &modes)?;
+    let roots = match words.take("sslrootcert")? {
+        Some(name) if name == "system" => Some(Roots::System),
+        Some(path) => Some(Roots::File(PathBuf::from(path))),
+        None => words.personal("root.crt").map(Roots::File),
+    };
+    let system = matches!(roots, Some(Roots::System));
+    let mode = match given {
+        None if system => SslMode::VerifyFull,
+        None => SslMode::Prefer,
+        // Anybody gets a certificate of a public authority for some name.
+        Some(mode) if system && mode < SslMode::VerifyFull => {
+            let text = "sslrootcert=system needs sslmode=verify-full";
+            return Err(Error::Config(String::from(text)));
+        }
+        Some(mode) => mode,
+    };
+    if mode >= SslMode::VerifyCa && roots.is_none() {
+        let text =
+            "this sslmode needs trusted certificates: set sslrootcert to a file, or to system";
+        return Err(Error::Config(String::from(text)));
+    }
+    let mut file = |keyword: &str, standard: &str| -> Result<Option<PathBuf>> {
+        let named = words.take(keyword)?.map(PathBuf::from);
+        Ok(named.or_else(|| words.personal(standard)))
+    };
+    let certificate = file("sslcert", "postgresql.crt")?;
+    let key = file("sslkey", "postgresql.key")?;
+    let versions = [
+        ("TLSv1", false),
+        ("TLSv1.1", false),
+        ("TLSv1.2", false),
+        ("TLSv1.3", true),
+    ];
+    let only_13 = words.choice("ssl_min_protocol_version", &versions)?;
+    Ok(TlsSettings {
+        mode,
+        roots,
+        identity: certificate.zip(key),
+        only_13: only_13.unwrap_or(false),
+    })
+}
+
+fn channel_binding(words: &mut Words<'_>) -> Result<ChannelBindingMode> {
+    let modes = [
+        ("disable", ChannelBindingMode::Disable),
+        ("prefer", ChannelBindingMode::Prefer),
+        ("require", ChannelBindingMode::Require),
+    ];
+    let given = words.choice("channel_binding", &modes)?;
+    Ok(given.unwrap_or(ChannelBindingMode::Prefer))
+}
+
+fn keepalive(words: &mut Words<'_>) -> Result<Keepalive> {
+    let on = words.number::<i32>("keepalives")?.unwrap_or(1) != 0;
+    let mut seconds = |keyword: &str| -> Result<Option<u64>> {
+        let number = words.number::<u64>(keyword)?;
+        Ok(number.filter(|seconds| *seconds > 0))
+    };
+    let idle = seconds("keepalives_idle")?.map(Duration::from_secs);
+    let interval = seconds("keepalives_interval")?.map(Duration::from_secs);
+    let user_timeout = seconds("tcp_user_timeout")?.map(Duration::from_millis);
+    let count = words.number::<u32>("keepalives_count")?;
+    Ok(Keepalive {
+        on,
+        idle,
+        interval,
+        count: count.filter(|count| *count > 0),
+        user_timeout,
+    })
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

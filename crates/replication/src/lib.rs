@@ -1,0 +1,37 @@
+//! A blocking client of PostgreSQL's physical replication protocol, for PostgreSQL 15 to 18: base backups and the
+//! write-ahead log as a stream.
+//!
+//! The way in is a [`Config`], read from a connection string, and [`Connection::open`]. Invariants Q1 to Q16 are in
+//! docs/internals/replication.md; each file names those that it keeps.
+//!
+//! Must not: write a file, know what a tar archive or a record of the log is, decide what is done with an error, or start
+//! a thread. It reads the files that a connection string names, and no others.
+#![forbid(unsafe_code)]
+
+mod auth;
+mod backup;
+mod command;
+mod config;
+mod connection;
+mod der;
+mod error;
+mod lsn;
+mod passfile;
+mod reply;
+mod secret;
+mod stream;
+mod text;
+mod tls;
+mod transport;
+mod trust;
+mod wire;
+
+pub use backup::{
+    BackupEnd, BackupEvent, BackupOptions, BaseBackup, Checkpoint, ManifestChecksums, Tablespace,
+};
+pub use command::{Identity, NewSlot, Slot, TimelineHistory};
+pub use config::{ChannelBindingMode, Config, SslMode};
+pub use connection::{Connection, Interrupter, Notice};
+pub use error::{Error, Result, ServerError};
+pub use lsn::{Lsn, ParseLsnError};
+pub use stream::{NextTimeline, Positions, Started, WalEvent, WalStream};

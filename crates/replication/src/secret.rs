@@ -1,0 +1,30 @@
+//! A password or other secret text, overwritten when it is dropped.
+//!
+//! Invariant Q1. Must not: be shown, or compared.
+
+use zeroize::Zeroizing;
+
+/// Secret bytes. No `Debug` of the content, no `Clone` but by name.
+#[derive(Default)]
+pub(crate) struct Secret(Zeroizing<Vec<u8>>);
+
+impl Secret {
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Another copy of it.
+    pub(crate) fn again(&self) -> Self {
+        Self::new(self.0.to_vec())
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(secret)")
+    }
+}

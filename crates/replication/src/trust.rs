@@ -1,0 +1,113 @@
+//! Which certificate of a server is accepted.
+//!
+//! Invariants:
+//! - Q3: the strength is the one that `sslmode` names; nothing falls back to a weaker one.
+//! - Q4: a server's own certificate that stands in the file of trusted certificates is trusted as such, also where it is a
+//!   self-signed one that calls itself an authority; its dates and, for verify-full, its names are still checked.
+//!
+//! In all modes the handshake's signature is verified: the peer holds the key of the certificate that it shows.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use crate::der;
+
+/// How far a certificate is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    Nothing,
+    Chain,
+    ChainAndName,
+}
+
+/// The rules for one connection.
+#[derive(Debug)]
+pub(crate) struct Verifier {
+    pub(crate) check: Check,
+    pub(crate) roots: RootCertStore,
+    /// The certificates of the file as they are.
+    pub(crate) pinned: Vec<CertificateDer<'static>>,
+    pub(crate) provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.check == Check::Nothing {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let certificate = ParsedCertificate::try_from(end_entity)?;
+        let pinned = self
+            .pinned
+            .iter()
+            .any(|pin| pin.as_ref() == end_entity.as_ref());
+        if pinned {
+            is_valid_at(end_entity, now)?;
+        } else {
+            verify_server_cert_signed_by_trust_anchor(
+                &certificate,
+                &self.roots,
+                intermediates,
+                now,
+                self.provider.signature_verification_algorithms.all,
+            )?;
+        }
+        if self.check == Check::ChainAndName {
+            verify_server_name(&certificate, server_name)?;
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+/// The dates of a certificate that no chain is built for.
+fn is_valid_at(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
+    let Some((from, until)) = der::validity(certificate) else {
+        return Err(CertificateError::BadEncoding.into());
+    };
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    if now < from {
+        return Err(CertificateError::NotValidYet.into());
+    }
+    if now > until {
+        return Err(CertificateError::Expired.into());
+    }
+    Ok(())
+}

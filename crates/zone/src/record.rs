@@ -1,0 +1,209 @@
+//! Records for the operator: what one backend asks and what it is answered, sealed, to be replayed without the zone.
+//!
+//! Specified in docs/spec/columns-record.md. Invariants: a record has what the server sees and nothing else, so an operation that
+//! carries a value in clear is refused while its ring is recorded; each record has a key of its own, so its counter is a nonce; a record
+//! that was not ended has no last piece and is not replayed. Must not: hold up a ring that is not recorded.
+
+pub mod replay;
+mod shape;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use strongroom_crypto::GcmKey;
+use strongroom_format::columns::record::{PieceHead, RECORD_MAX, RECORD_PIECE_MAX, RecordedCall};
+use strongroom_keyring::{Error, NewObject, Object, Opener, Purpose};
+use strongroom_rpc::{Answer, Area, Descriptor, Fault, Op};
+
+/// Longest name of a record.
+const NAME_MAX: usize = 64;
+/// Records in one directory; a server that asks for more is refused.
+const RECORDS_MAX: usize = 100;
+/// What the names of records end in.
+const SUFFIX: &str = ".record";
+
+/// Makes records, if the zone was told to.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    place: Option<(PathBuf, Opener)>,
+    open: BTreeMap<u16, Recording>,
+    /// Rings whose record could not go on and who were not told yet.
+    failed: BTreeSet<u16>,
+}
+
+/// A record that is being made.
+struct Recording {
+    file: File,
+    key: GcmKey,
+    sequence: u64,
+    written: u64,
+    pending: Vec<u8>,
+}
+
+impl Recorder {
+    /// Lets records be made in this directory, which exists, under this key.
+    pub(crate) fn at(directory: PathBuf, opener: Opener) -> Self {
+        Self {
+            place: Some((directory, opener)),
+            ..Self::default()
+        }
+    }
+
+    /// Begins a record of the ring under this name, in the place of one that is being made.
+    ///
+    /// # Errors
+    /// [`Fault::NotRecorded`].
+    pub(crate) fn begin(&mut self, ring: u16, name: &[u8]) -> Result<(), Fault> {
+        self.end(ring);
+        let (directory, opener) = self.place.as_ref().ok_or(Fault::NotRecorded)?;
+        let name = sound(name).ok_or(Fault::NotRecorded)?;
+        let started = Recording::start(directory, opener, name);
+        self.open
+            .insert(ring, started.map_err(|_| Fault::NotRecorded)?);
+        Ok(())
+    }
+
+    /// Ends the ring's record, if one is being made.
+    pub(crate) fn end(&mut self, ring: u16) {
+        self.failed.remove(&ring);
+        if let Some(recording) = self.open.remove(&ring) {
+            // Without its last piece a record is not replayed; nobody waits for it who could be told.
+            recording.finish();
+        }
+    }
+
+    /// The arguments in the data area, before the operation replaces them. `None` when it is not recorded.
+    pub(crate) fn input(
+        &self,
+        ring: u16,
+        op: Op,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Option<Vec<u8>> {
+        if self.open.is_empty() || !self.open.contains_key(&ring) || !shape::is_recorded(op) {
+            return None;
+        }
+        shape::input(op, descriptor, area)
+    }
+
+    /// Whether the ring is recorded and the operation carries a value in clear.
+    pub(crate) fn forbids(&self, ring: u16, op: Op) -> bool {
+        matches!(op, Op::Declassify | Op::Classify) && self.open.contains_key(&ring)
+    }
+
+    /// Whether the ring's record had to end, told once.
+    pub(crate) fn has_failed(&mut self, ring: u16) -> bool {
+        !self.failed.is_empty() && self.failed.remove(&ring)
+    }
+
+    /// Takes an operation that was carried out into the ring's record.
+    pub(crate) fn take(
+        &mut self,
+        ring: u16,
+        (op, descriptor): (Op, &Descriptor),
+        input: Vec<u8>,
+        answer: &Answer,
+        area: &Area,
+    ) {
+        let Some(recording) = self.open.get_mut(&ring) else {
+            return;
+        };
+        let output = shape::output(op, descriptor, answer, area);
+        let taken = output.and_then(|output| {
+            let call = RecordedCall {
+                op: descriptor.op,
+                flags: descriptor.flags,
+                n: descriptor.n,
+                words: [descriptor.a, descriptor.b, descriptor.r],
+                status: answer.status,
+                aux: answer.aux,
+                value: answer.value,
+                input,
+                output,
+            };
+            recording.append(&call)
+        });
+        if taken.is_none() {
+            self.open.remove(&ring);
+            self.failed.insert(ring);
+        }
+    }
+}
+
+/// The name, if it is one that a file may have: letters, digits, `-` and `_`.
+fn sound(name: &[u8]) -> Option<&str> {
+    let name = core::str::from_utf8(name).ok()?;
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let sound = !name.is_empty() && name.len() <= NAME_MAX && name.bytes().all(good);
+    sound.then_some(name)
+}
+
+fn system(error: std::io::Error) -> Error {
+    Error::new(&strongroom_format::code::IO, error.to_string())
+}
+
+impl Recording {
+    fn start(directory: &Path, opener: &Opener, name: &str) -> Result<Self, Error> {
+        let count = std::fs::read_dir(directory).map_err(system)?.count();
+        if count >= RECORDS_MAX {
+            return Err(Error::new(&strongroom_format::code::COLUMN_UNRECORDED, ""));
+        }
+        let object = Object::create(&NewObject::zone(), opener)?;
+        let key = GcmKey::new(&object.subkey(object.epoch(), Purpose::ZoneRecord)?)?;
+        let path = directory.join(format!("{name}{SUFFIX}"));
+        let opened = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path);
+        let mut file = opened.map_err(system)?;
+        let header = object.initial_bytes();
+        file.write_all(&header).map_err(system)?;
+        Ok(Self {
+            file,
+            key,
+            sequence: 0,
+            written: header.len() as u64,
+            pending: Vec::new(),
+        })
+    }
+
+    /// `None` when the record cannot take it.
+    fn append(&mut self, call: &RecordedCall) -> Option<()> {
+        call.append(&mut self.pending)?;
+        while self.pending.len() >= RECORD_PIECE_MAX {
+            let rest = self.pending.split_off(RECORD_PIECE_MAX);
+            let piece = core::mem::replace(&mut self.pending, rest);
+            self.write(piece, false)?;
+        }
+        Some(())
+    }
+
+    fn write(&mut self, mut piece: Vec<u8>, last: bool) -> Option<()> {
+        let head = PieceHead {
+            last,
+            sequence: self.sequence,
+            size: piece.len(),
+        };
+        let bytes = head.to_bytes();
+        let tag = self.key.seal(&head.nonce(), &bytes, &mut piece).ok()?;
+        let parts = [&bytes[..], &piece, &tag].concat();
+        self.written = self.written.checked_add(parts.len() as u64)?;
+        if self.written > RECORD_MAX {
+            return None;
+        }
+        self.sequence = self.sequence.checked_add(1)?;
+        self.file.write_all(&parts).ok()
+    }
+
+    fn finish(mut self) {
+        let rest = core::mem::take(&mut self.pending);
+        if self.write(rest, true).is_some() {
+            // A record is for looking into now; one that a power cut takes is made again.
+            drop(self.file.sync_all());
+        }
+    }
+}

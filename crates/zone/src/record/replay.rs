@@ -1,0 +1,310 @@
+//! Replay: a record answers in the place of the zone, so that a plan can be looked into without a value.
+//!
+//! The backend asks again what it asked when the record was made. Ephemeral identifiers differ from then: each is known by the call that made it.
+//! Constants are found by their envelopes, because a statement may be given them in another form. Invariants: every part of a
+//! record is authenticated before any of it is used; what departs from the record is an error, and so is everything that would
+//! change something. Must not: hold a key of values, or answer what it was not asked then.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use strongroom_crypto::GcmKey;
+use strongroom_format::code;
+use strongroom_format::columns::record::{
+    PieceHead, RECORD_MAX, RecordedCall, record_piece_layout,
+};
+use strongroom_format::header::{HEADER_LEN, ObjectKind};
+use strongroom_keyring::{Error, Object, Opener, Purpose};
+use strongroom_rpc::{Answer, Area, Descriptor, Fault, Handler, Op, Peer, Server, Stopper};
+
+use super::shape;
+use crate::sandbox::{self, Sandbox};
+
+const TAG: usize = 16;
+
+/// A record, authenticated as a whole.
+pub struct Record(Vec<RecordedCall>);
+
+fn damaged(what: &str) -> Error {
+    Error::new(&code::COLUMN_RECORD, what)
+}
+
+impl Record {
+    /// Opens the record at `path`.
+    ///
+    /// # Errors
+    /// Those of a header; SR-8123.
+    pub fn open(path: &Path, opener: &Opener) -> Result<Self, Error> {
+        let trouble =
+            |error: io::Error| Error::new(&code::IO, format!("{}: {error}", path.display()));
+        if std::fs::metadata(path).map_err(trouble)?.len() > RECORD_MAX {
+            return Err(damaged("too long for a record"));
+        }
+        let file = std::fs::read(path).map_err(trouble)?;
+        let object = Object::open(&file, ObjectKind::Zone, opener)?;
+        let key = GcmKey::new(&object.subkey(object.epoch(), Purpose::ZoneRecord)?)?;
+        let pieces = file.get(HEADER_LEN..).unwrap_or_default();
+        let plain = opened(&key, pieces)?;
+        let mut rest = plain.as_slice();
+        let mut calls = Vec::new();
+        while !rest.is_empty() {
+            let (call, behind) =
+                RecordedCall::parse(rest).ok_or_else(|| damaged("a call that is cut"))?;
+            calls.push(call);
+            rest = behind;
+        }
+        Ok(Self(calls))
+    }
+
+    /// Calls in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing was asked.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// What the pieces hold.
+fn opened(key: &GcmKey, mut pieces: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut plain = Vec::new();
+    let mut expected = 0;
+    loop {
+        let head = PieceHead::parse(pieces).ok_or_else(|| damaged("it was cut"))?;
+        let (bytes, rest) = pieces
+            .split_at_checked(record_piece_layout::SIZE)
+            .ok_or_else(|| damaged("it was cut"))?;
+        let (sealed, rest) = rest
+            .split_at_checked(head.size)
+            .ok_or_else(|| damaged("it was cut"))?;
+        let (tag, rest) = rest
+            .split_first_chunk::<TAG>()
+            .ok_or_else(|| damaged("it was cut"))?;
+        let mut piece = sealed.to_vec();
+        let open = key.open(&head.nonce(), bytes, &mut piece, tag);
+        if open.is_err() || head.sequence != expected {
+            return Err(damaged("it was changed"));
+        }
+        plain.extend_from_slice(&piece);
+        if head.last {
+            return if rest.is_empty() {
+                Ok(plain)
+            } else {
+                Err(damaged("it goes on behind its end"))
+            };
+        }
+        expected += 1;
+        pieces = rest;
+    }
+}
+
+/// How far one backend has come.
+#[derive(Default)]
+struct Play {
+    /// The next call of the record.
+    at: usize,
+    /// The record's identifiers of the live ones.
+    known: BTreeMap<u64, u64>,
+    /// It has departed from the record, and stays departed.
+    departed: bool,
+}
+
+impl Play {
+    fn carry_out(
+        &mut self,
+        calls: &[RecordedCall],
+        op: Op,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<Answer, Fault> {
+        match op {
+            Op::StatementEnd | Op::Inserted | Op::Prefetch => return Ok(Answer::default()),
+            _ if self.departed => return Err(Fault::Departed),
+            Op::Sync | Op::TimeZone | Op::Life | Op::Record => return Ok(Answer::of(0)),
+            Op::Intake => return self.intake(calls, descriptor, area),
+            Op::Partition => return partition(calls, descriptor, area),
+            op if shape::is_recorded(op) => {}
+            _ => return Err(Fault::Departed),
+        }
+        let apart = [Op::Intake.number(), Op::Partition.number()];
+        while calls
+            .get(self.at)
+            .is_some_and(|call| apart.contains(&call.op))
+        {
+            self.at += 1;
+        }
+        let call = calls.get(self.at).ok_or(Fault::Departed)?;
+        self.at += 1;
+        self.compare(call, op, descriptor, area)?;
+        let answer = Answer {
+            status: call.status,
+            aux: call.aux,
+            value: call.value,
+        };
+        let (offset, len) = shape::answered(op, descriptor, &answer).ok_or(Fault::Departed)?;
+        if len != call.output.len() {
+            return Err(Fault::Departed);
+        }
+        area.write(offset, &call.output).ok_or(Fault::Departed)?;
+        Ok(answer)
+    }
+
+    /// A live word as the record has it.
+    fn recorded(&self, word: u64) -> u64 {
+        self.known.get(&word).copied().unwrap_or(word)
+    }
+
+    fn compare(
+        &mut self,
+        call: &RecordedCall,
+        op: Op,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<(), Fault> {
+        let [a, b, r] = call.words;
+        let same = call.op == descriptor.op
+            && call.flags == descriptor.flags
+            && call.n == descriptor.n
+            && a == self.recorded(descriptor.a)
+            && (shape::takes_words(op) || b == self.recorded(descriptor.b));
+        if !same {
+            return Err(Fault::Departed);
+        }
+        let input = shape::input(op, descriptor, area).ok_or(Fault::Departed)?;
+        let (live, _) = input.as_chunks::<8>();
+        let (then, _) = call.input.as_chunks::<8>();
+        let alike = live.len() == then.len()
+            && live.iter().zip(then).all(|(live, then)| {
+                self.recorded(u64::from_le_bytes(*live)) == u64::from_le_bytes(*then)
+            });
+        if !alike {
+            return Err(Fault::Departed);
+        }
+        let makes = matches!(op, Op::Compute | Op::Accumulate | Op::Combine | Op::Final);
+        if makes && *self.known.entry(descriptor.r).or_insert(r) != r {
+            return Err(Fault::Departed);
+        }
+        Ok(())
+    }
+
+    /// A constant: known by its envelope.
+    fn intake(
+        &mut self,
+        calls: &[RecordedCall],
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<Answer, Fault> {
+        let input = shape::input(Op::Intake, descriptor, area).ok_or(Fault::Departed)?;
+        let kind = |flags: u16| flags.to_le_bytes()[0];
+        let found = calls.iter().find(|call| {
+            call.op == descriptor.op
+                && kind(call.flags) == kind(descriptor.flags)
+                && call.input == input
+        });
+        let call = found.ok_or(Fault::Departed)?;
+        if call.status == 0 {
+            self.known.insert(descriptor.r, call.value);
+            return Ok(Answer::of(descriptor.r));
+        }
+        Ok(Answer {
+            status: call.status,
+            ..Answer::default()
+        })
+    }
+}
+
+/// A partition: known by its relation. None is made.
+fn partition(
+    calls: &[RecordedCall],
+    descriptor: &Descriptor,
+    area: &Area,
+) -> Result<Answer, Fault> {
+    let input = shape::input(Op::Partition, descriptor, area).ok_or(Fault::Departed)?;
+    let mut found = calls.iter().filter(|call| call.op == descriptor.op);
+    let call = found
+        .find(|call| call.input == input)
+        .ok_or(Fault::Departed)?;
+    Ok(Answer {
+        status: call.status,
+        aux: call.aux,
+        value: call.value,
+    })
+}
+
+/// Answers from a record. Every backend begins at its beginning.
+struct Replayer {
+    calls: Vec<RecordedCall>,
+    users: Vec<u32>,
+    plays: BTreeMap<u16, Play>,
+}
+
+impl Handler for Replayer {
+    fn opened(&mut self, peer: &Peer) -> Option<u16> {
+        if !self.users.contains(&peer.uid) {
+            return None;
+        }
+        let number = (1..=1000).find(|number| !self.plays.contains_key(number))?;
+        self.plays.insert(number, Play::default());
+        Some(number)
+    }
+
+    fn closed(&mut self, arena: u16) {
+        self.plays.remove(&arena);
+    }
+
+    fn carry_out(&mut self, arena: u16, descriptor: &Descriptor, area: &Area) -> Answer {
+        let (Some(op), Some(play)) = (Op::from_number(descriptor.op), self.plays.get_mut(&arena))
+        else {
+            return Answer::fault(Fault::BadRequest);
+        };
+        let answer = play.carry_out(&self.calls, op, descriptor, area);
+        answer.unwrap_or_else(|fault| {
+            play.departed = true;
+            Answer::fault(fault)
+        })
+    }
+}
+
+/// A record that is served.
+pub struct Replaying {
+    replayer: Replayer,
+    server: Server,
+}
+
+impl Replaying {
+    /// Binds the socket at `path`. Only processes of `users` are served.
+    ///
+    /// # Errors
+    /// As of a zone.
+    pub fn bind(record: Record, users: Vec<u32>, path: &Path) -> io::Result<Self> {
+        let incarnation = strongroom_crypto::random16().map_err(io::Error::other)?;
+        Ok(Self {
+            replayer: Replayer {
+                calls: record.0,
+                users,
+                plays: BTreeMap::new(),
+            },
+            server: Server::bind(path, 0o666, incarnation)?,
+        })
+    }
+
+    /// What stops it.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.server.stopper()
+    }
+
+    /// Closes the sandbox and serves until it is stopped.
+    ///
+    /// # Errors
+    /// When the sandbox cannot be closed; of the kernel.
+    pub fn run(mut self, sandbox: &Sandbox) -> io::Result<()> {
+        sandbox::close(sandbox)?;
+        self.server.run(&mut self.replayer)
+    }
+}

@@ -1,0 +1,104 @@
+//! What of an operation is recorded: which bytes of the data area are its arguments and its answer.
+//!
+//! Must not: interpret them.
+
+use strongroom_rpc::layout::relation_layout;
+use strongroom_rpc::op::flag;
+use strongroom_rpc::{ANSWER_HALF, AREA_SIZE, Answer, Area, Descriptor, Op};
+
+/// Bytes of a token in [`Op::TokenMany`]'s answer.
+const TOKEN: usize = 16;
+
+/// Whether the operation is part of what a query computes. The rest - statements' ends, sessions, the log, what changes the
+/// store - is not replayed.
+pub(super) const fn is_recorded(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Intake
+            | Op::Output
+            | Op::Compute
+            | Op::Third
+            | Op::Test
+            | Op::Compare
+            | Op::CompareMany
+            | Op::Token
+            | Op::TokenMany
+            | Op::RankMany
+            | Op::TestMany
+            | Op::Accumulate
+            | Op::Final
+            | Op::Combine
+            | Op::Partition
+    )
+}
+
+/// Whether its arguments in the data area are identifiers.
+pub(super) const fn takes_words(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Output | Op::CompareMany | Op::TokenMany | Op::RankMany | Op::TestMany
+    )
+}
+
+/// How many identifiers it takes in the data area, and how many answers it gives there.
+fn counts(op: Op, descriptor: &Descriptor) -> Option<(usize, usize)> {
+    let count = usize::try_from(descriptor.n).ok()?;
+    Some(match op {
+        Op::CompareMany if descriptor.flags & flag::PAIRS != 0 => (count.checked_mul(2)?, count),
+        Op::TestMany => {
+            let count = usize::try_from(descriptor.r).ok()?;
+            (count, count)
+        }
+        _ => (count, count),
+    })
+}
+
+/// The arguments in the data area. `None` when they are not all in it.
+pub(super) fn input(op: Op, descriptor: &Descriptor, area: &Area) -> Option<Vec<u8>> {
+    let count = usize::try_from(descriptor.n).ok()?;
+    let len = match op {
+        Op::Intake => count,
+        Op::Partition => relation_layout::SIZE,
+        op if takes_words(op) => counts(op, descriptor)?.0.checked_mul(8)?,
+        _ => 0,
+    };
+    let offset = if len == 0 { 0 } else { descriptor.b };
+    read(area, usize::try_from(offset).ok()?, len)
+}
+
+/// Where the answer in the data area is: offset and length.
+pub(super) fn answered(op: Op, descriptor: &Descriptor, answer: &Answer) -> Option<(usize, usize)> {
+    let (_, count) = counts(op, descriptor)?;
+    let at = usize::try_from(descriptor.b).ok()?;
+    Some(match op {
+        _ if answer.status != 0 => (0, 0),
+        Op::Output => (at, usize::try_from(answer.value).ok()?),
+        Op::CompareMany | Op::TestMany => (ANSWER_HALF, count),
+        Op::TokenMany => (ANSWER_HALF, count.checked_mul(TOKEN)?),
+        Op::RankMany => (at, count.checked_mul(8)?),
+        _ => (0, 0),
+    })
+}
+
+/// The answer in the data area.
+pub(super) fn output(
+    op: Op,
+    descriptor: &Descriptor,
+    answer: &Answer,
+    area: &Area,
+) -> Option<Vec<u8>> {
+    if !takes_words(op) {
+        return Some(Vec::new());
+    }
+    let (offset, len) = answered(op, descriptor, answer)?;
+    read(area, offset, len)
+}
+
+fn read(area: &Area, offset: usize, len: usize) -> Option<Vec<u8>> {
+    if len > AREA_SIZE {
+        return None;
+    }
+    let mut bytes = vec![0; len];
+    area.read(offset, &mut bytes)?;
+    Some(bytes)
+}

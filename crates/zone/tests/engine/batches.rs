@@ -1,0 +1,119 @@
+//! Goal: operations on many values give what the same operations give one by one. Method: both, on the same values.
+
+use strongroom_format::columns::Kind;
+use strongroom_format::columns::channel::right::ORDINARY;
+use strongroom_rpc::function::{Arg, by_name};
+use strongroom_rpc::op::flag;
+use strongroom_rpc::{ANSWER_HALF, Descriptor, Fault, Host, Op};
+
+use super::{A, call, fault, go_on, of_kind, with_zone};
+
+/// Pairs, tests and tokens of many values are what they are one by one.
+pub(crate) fn in_batches(owner: &mut Host, stored: &[u64], five: u64) {
+    let pairs = [stored[0], stored[1], stored[1], stored[3], stored[1], five];
+    owner.area(go_on).unwrap().write_words(0, &pairs).unwrap();
+    let compare = Descriptor {
+        flags: u16::from(Kind::Int8.number()) | flag::PAIRS,
+        n: 3,
+        ..Descriptor::of(Op::CompareMany)
+    };
+    owner.call(compare, go_on).unwrap();
+    let mut orders = [9; 3];
+    let area = owner.area(go_on).unwrap();
+    area.read(ANSWER_HALF, &mut orders).unwrap();
+    assert_eq!(orders, [2, 1, 0]);
+    // A pair that is not whole, and more than fits.
+    let too_many = Descriptor {
+        n: u32::MAX,
+        ..compare
+    };
+    assert_eq!(
+        owner.call(too_many, go_on).map(|_| ()),
+        fault(Fault::BadRequest)
+    );
+
+    let area = owner.area(go_on).unwrap();
+    area.write_words(0, stored).unwrap();
+    let tokens = Descriptor {
+        flags: u16::from(Kind::Int8.number()),
+        n: 4,
+        ..Descriptor::of(Op::TokenMany)
+    };
+    owner.call(tokens, go_on).unwrap();
+    let mut words = [0; 8];
+    let area = owner.area(go_on).unwrap();
+    area.read_words(ANSWER_HALF, &mut words).unwrap();
+    let (tokens, _) = words.as_chunks::<2>();
+    assert!(tokens[1] == tokens[3] && tokens[0] != tokens[1] && tokens[0] != tokens[2]);
+    for (fid, token) in stored.iter().zip(tokens) {
+        let single = of_kind(owner, Op::Token, Kind::Int8, *fid, 0);
+        assert_eq!(single, Ok(token[0]));
+    }
+}
+
+/// Envelopes are opened without waiting, and a condition on many values tells which ones fail.
+#[test]
+fn many_envelopes_and_many_tests_go_together() {
+    with_zone("many", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let mut fids = Vec::new();
+        let mut accept = |host: &mut Host, text: &[u8], at: usize, broken: bool| {
+            let mut sealed = scene.owner.seal(A, Kind::Text, text);
+            if broken {
+                *sealed.last_mut().unwrap() ^= 1;
+            }
+            let offset = ANSWER_HALF + 4096 * at;
+            host.area(go_on).unwrap().write(offset, &sealed).unwrap();
+            let fid = host.fresh().unwrap().bits();
+            let posted = Descriptor {
+                flags: u16::from(Kind::Text.number()),
+                n: u32::try_from(sealed.len()).unwrap(),
+                b: offset as u64,
+                r: fid,
+                ..Descriptor::of(Op::Accept)
+            };
+            host.post(posted, go_on).unwrap();
+            fids.push(fid);
+        };
+        let texts: [&[u8]; 4] = [b"abc", b"xbc", b"a", b"abcd"];
+        for (at, text) in texts.iter().enumerate() {
+            accept(&mut host, text, at, false);
+        }
+        // A pattern that ends in its escape: it fails for values that reach its end, and for no others.
+        accept(&mut host, b"a\\", 5, false);
+        accept(&mut host, b"a%", 6, false);
+        call(&mut host, Op::Sync, 0, 0).unwrap();
+        let like = u32::from(by_name("textlike", &[Arg::Of(Kind::Text); 2]).unwrap().code);
+        let one = |host: &mut Host, fid: u64, pattern: u64| {
+            let descriptor = Descriptor {
+                n: like,
+                a: fid,
+                b: pattern,
+                ..Descriptor::of(Op::Test)
+            };
+            host.call(descriptor, go_on).map(|answer| answer.value)
+        };
+        for pattern in [fids[4], fids[5]] {
+            let words = &fids[..4];
+            host.area(go_on).unwrap().write_words(0, words).unwrap();
+            let many = Descriptor {
+                n: like,
+                a: pattern,
+                r: 4,
+                ..Descriptor::of(Op::TestMany)
+            };
+            host.call(many, go_on).unwrap();
+            let mut truths = [9; 4];
+            let area = host.area(go_on).unwrap();
+            area.read(ANSWER_HALF, &mut truths).unwrap();
+            let expected = words.iter().map(|fid| match one(&mut host, *fid, pattern) {
+                Ok(truth) => u8::try_from(truth).unwrap(),
+                Err(_) => 2,
+            });
+            assert_eq!(truths.to_vec(), expected.collect::<Vec<_>>());
+            assert!(truths.contains(&0) && truths.iter().any(|truth| *truth != 0));
+        }
+        accept(&mut host, b"late", 7, true);
+        assert_eq!(call(&mut host, Op::Sync, 0, 0), fault(Fault::BadEnvelope));
+    });
+}

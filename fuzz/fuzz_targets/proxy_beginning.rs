@@ -1,0 +1,4 @@
+//! What a client begins with.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| strongroom_client::proxy::fuzz::beginning(bytes));

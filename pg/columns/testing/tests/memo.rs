@@ -1,0 +1,77 @@
+//! Goal: what the extension remembers of the zone's answers is what it was told, of this statement and this connection, or nothing.
+//!
+//! Method: the extension's own file, compiled here, beside a map; many more answers than there is room for.
+
+#[path = "../../src/memo.rs"]
+#[expect(dead_code, reason = "the extension uses all of it")]
+mod memo;
+
+use std::collections::BTreeMap;
+
+use memo::Memo;
+
+/// Identifiers as the store gives them out: partition, extent and index, with regular bits.
+fn fid(number: u64) -> u64 {
+    (3 << 48) | ((number % 7) << 16) | (number / 7)
+}
+
+#[test]
+fn an_answer_is_the_one_that_was_kept_or_none() {
+    let mut memo = Memo::new();
+    let mut told = BTreeMap::new();
+    for round in 0..50_000_u64 {
+        let (a, b) = (fid(round % 1009), fid(round % 13 + 5000));
+        let what = u32::try_from(round % 3).unwrap() * 77;
+        let answer = i32::try_from((a ^ b ^ u64::from(what)) % 3).unwrap() - 1;
+        memo.keep(1, what, a, b, answer);
+        told.insert((what, a, b), answer);
+        assert_eq!(memo.answer(1, what, a, b), Some(answer));
+    }
+    let mut known = 0;
+    for ((what, a, b), answer) in &told {
+        if let Some(found) = memo.answer(1, *what, *a, *b) {
+            assert_eq!(found, *answer);
+            known += 1;
+        }
+        assert_eq!(memo.answer(2, *what, *a, *b), None, "another connection");
+    }
+    assert!(known > 1000, "{known} of {} are still known", told.len());
+    assert_eq!(memo.answer(1, 0, fid(1), fid(2)), None, "never asked");
+    assert_eq!(
+        memo.answer(1, 0, fid(5001), fid(1)),
+        None,
+        "the other way round"
+    );
+    memo.forget();
+    assert!(
+        told.keys()
+            .all(|(what, a, b)| memo.answer(1, *what, *a, *b).is_none())
+    );
+}
+
+#[test]
+fn tokens_come_back_until_there_are_too_many() {
+    let mut memo = Memo::new();
+    let mut most = 0;
+    for number in 0..200_000_u64 {
+        memo.keep_token(1, fid(number), [number, !number]);
+        assert_eq!(memo.token(1, fid(number)), Some([number, !number]));
+        if number % 9973 == 0 {
+            let known = (0..=number).filter(|at| match memo.token(1, fid(*at)) {
+                Some(token) => {
+                    assert_eq!(token, [*at, !*at]);
+                    true
+                }
+                None => false,
+            });
+            most = most.max(known.count());
+        }
+    }
+    assert!(most > 50_000, "{most}");
+    assert_eq!(memo.token(2, fid(199_999)), None, "another connection");
+    memo.keep_token(2, fid(1), [7, 8]);
+    assert_eq!(memo.token(2, fid(1)), Some([7, 8]));
+    assert_eq!(memo.token(1, fid(1)), None);
+    memo.forget();
+    assert_eq!(memo.token(2, fid(1)), None);
+}

@@ -1,0 +1,232 @@
+//! Goal: a statement says the same of confidential columns as of plain ones: the same rows, the same SQLSTATE.
+//!
+//! Method: random statements over all types, from a seed that is printed, against a plain server and through the proxy; changes are compared
+//! by what is in the table afterwards, and mostly rolled back. What is refused by design (SQLSTATE `SR1xx`, `0A000`) is counted and may
+//! be a small share only; anything else that differs fails the test. `STRONGROOM_SQL_SECONDS` is how long it lasts.
+
+mod generator;
+mod values;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+use generator::{Generator, Statement};
+use strongroom_benches_oltp::wire::{Client, Failure, Field};
+use strongroom_columns_testing::owner::Owner;
+use strongroom_columns_testing::{Server, must, said, seconds, seed};
+use values::{COLUMNS, name};
+
+/// At most one statement in so many may be refused by design.
+const REFUSED_SHARE: usize = 20;
+/// Differences that are shown before the test gives up.
+const SHOWN: usize = 8;
+/// Rows of each table.
+const ROWS: u32 = 50;
+
+type Rows = Vec<Vec<Field>>;
+
+fn define(table: &str, confidential: bool) -> String {
+    let columns = COLUMNS.iter().map(|(column, of)| {
+        let prefix = if confidential { "enc_" } else { "" };
+        format!("{column} {prefix}{}", name(*of))
+    });
+    let columns: Vec<String> = columns.collect();
+    let method = if confidential {
+        " using strongroom"
+    } else {
+        ""
+    };
+    format!(
+        "create table {table} (id int primary key, g int, tid int, {}){method}",
+        columns.join(", ")
+    )
+}
+
+/// Both tables with the same rows; some have indexes, so that plans differ.
+fn fill(generator: &mut Generator, clients: &mut [&mut Client; 2]) {
+    for table in ["t", "u"] {
+        for (client, confidential) in clients.iter_mut().zip([false, true]) {
+            let _made = client
+                .query(&define(table, confidential))
+                .expect("the table is made");
+        }
+        for id in 1..=ROWS {
+            let values = COLUMNS.iter().map(|(_, of)| {
+                let null = generator.random.u32(0..6) == 0;
+                if null {
+                    "NULL".to_owned()
+                } else {
+                    generator.literal(*of)
+                }
+            });
+            let values: Vec<String> = values.collect();
+            let sql = format!(
+                "insert into {table} values ({id}, {}, {}, {})",
+                id % 5,
+                ROWS - id + 3,
+                values.join(", ")
+            );
+            for client in clients.iter_mut() {
+                let _row = must(client.query(&sql), &sql);
+            }
+        }
+    }
+    for client in clients.iter_mut() {
+        let _made = client
+            .query("create index on t (i); create index on u (s); create index on t (n, d)")
+            .expect("indexes are made");
+    }
+}
+
+/// What a statement said: rows, or an SQLSTATE with its message.
+fn ask(client: &mut Client, statement: &Statement) -> Result<Rows, (String, String)> {
+    let rows = if statement.parameters.is_empty() {
+        client.rows(&statement.sql)
+    } else {
+        let parameters: Vec<Option<&str>> = statement
+            .parameters
+            .iter()
+            .map(|text| Some(text.as_str()))
+            .collect();
+        client
+            .execute(&statement.sql, &parameters)
+            .map(|answer| answer.rows)
+    };
+    let mut rows = rows.map_err(|failure| match failure {
+        Failure::Server { state, message } => (state, message),
+        // What follows fails then, with this statement's text.
+        Failure::Lost(error) => ("lost".to_owned(), error.to_string()),
+    })?;
+    if statement.merges {
+        for field in rows.iter_mut().flatten().flatten() {
+            *field = shortest(field);
+        }
+    }
+    if !statement.ordered {
+        rows.sort();
+    }
+    Ok(rows)
+}
+
+/// A number without zeros at its end: which of equal numbers stands for them all - 0 and 0.00 - is up to the plan.
+fn shortest(field: &str) -> String {
+    let number = field.contains('.')
+        && field
+            .chars()
+            .all(|one| matches!(one, '0'..='9' | '.' | '-'));
+    let field = if number {
+        field.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        field
+    };
+    if field == "-0" {
+        "0".to_owned()
+    } else {
+        field.to_owned()
+    }
+}
+
+/// Runs a statement in a transaction; a change is followed by a look at the whole table.
+fn answer(
+    client: &mut Client,
+    statement: &Statement,
+    keep: bool,
+) -> Result<Rows, (String, String)> {
+    let changes = !statement.sql.starts_with("SELECT") && !statement.sql.starts_with("WITH");
+    if !changes {
+        return ask(client, statement);
+    }
+    let _begun = must(client.query("begin"), &statement.sql);
+    let said = ask(client, statement).map(|mut rows| {
+        let table = client.rows("select * from t order by id");
+        rows.extend(must(table, &statement.sql));
+        rows
+    });
+    let end = if keep && said.is_ok() {
+        "commit"
+    } else {
+        "rollback"
+    };
+    let _ended = must(client.query(end), &statement.sql);
+    said
+}
+
+fn is_refusal(state: &str) -> bool {
+    state.starts_with("SR1") || state == "0A000"
+}
+
+fn first_difference(one: &Rows, two: &Rows) -> String {
+    let pair = one.iter().zip(two).find(|(one, two)| one != two);
+    pair.map_or_else(
+        || format!("{} rows, {} rows", one.len(), two.len()),
+        |(one, two)| format!("plain {one:?}\n  confidential {two:?}"),
+    )
+}
+
+#[test]
+fn statements_say_the_same() {
+    let seed = seed();
+    let mut owner = Owner::new();
+    owner.start_zone();
+    let server = Server::start(&owner.zone_socket(), "");
+    let _made = server.rows("create extension strongroom_columns");
+    owner.start_proxy(server.socket());
+    let reference = Server::start(Path::new("/nowhere"), "");
+    let mut plain = Client::connect(reference.socket()).expect("a connection");
+    let mut confidential = owner.connect().expect("a connection");
+    let mut generator = Generator::new(seed);
+    fill(&mut generator, &mut [&mut plain, &mut confidential]);
+
+    let (begun, time) = (Instant::now(), seconds("STRONGROOM_SQL_SECONDS", 20));
+    let (mut alike, mut failed_alike, mut refused) =
+        (0_usize, 0_usize, BTreeMap::<String, (usize, String)>::new());
+    let mut different = Vec::new();
+    while begun.elapsed() < time && different.len() < SHOWN {
+        let statement = generator.statement();
+        // The tables must not grow without end, nor become empty.
+        let keep = generator.random.u32(0..30) == 0 && statement.sql.starts_with("UPDATE");
+        let expected = answer(&mut plain, &statement, keep);
+        let found = answer(&mut confidential, &statement, keep);
+        match (expected, found) {
+            (Ok(one), Ok(two)) if one == two => alike += 1,
+            (Err((one, _)), Err((two, _))) if one == two => failed_alike += 1,
+            (_, Err((state, message))) if is_refusal(&state) => {
+                refused
+                    .entry(state)
+                    .or_insert_with(|| (0, format!("{}: {message}", statement.sql)))
+                    .0 += 1;
+                // What was kept at the plain server is not here: nothing of it stays.
+                assert!(!keep, "{}", statement.sql);
+            }
+            (Ok(one), Ok(two)) => different.push(format!(
+                "{}\n  {}",
+                statement.sql,
+                first_difference(&one, &two)
+            )),
+            (one, two) => different.push(format!(
+                "{}\n  plain {:?}\n  confidential {:?}",
+                statement.sql,
+                one.map(|rows| rows.len()),
+                two.map(|rows| rows.len())
+            )),
+        }
+    }
+    said(&format!(
+        "{alike} alike, {failed_alike} failed alike, refused by design {refused:#?}"
+    ));
+    assert!(
+        different.is_empty(),
+        "seed {seed}\n{}",
+        different.join("\n")
+    );
+    let refusals: usize = refused.values().map(|(count, _)| count).sum();
+    assert!(
+        refusals * REFUSED_SHARE <= alike,
+        "{refusals} refused of {alike}"
+    );
+    assert!(
+        alike > 100 && failed_alike > 0,
+        "the statements are no test"
+    );
+}

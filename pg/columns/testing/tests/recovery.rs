@@ -1,0 +1,240 @@
+//! Goal: recovery brings every value that a server's log can show: after crashes with open and prepared transactions, on a standby that is
+//! promoted, and at a point in time between two transactions.
+//!
+//! Method: real servers; a base backup taken under load; a second zone that begins from a copy of the first one's store, made before the backup.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use strongroom_columns_testing::Server;
+use strongroom_columns_testing::owner::{Owner, whole};
+
+const ARCHIVE: &str = "wal_level = replica\nmax_wal_senders = 4\nhot_standby = on";
+
+#[test]
+fn index_tuples_of_open_transactions_have_values_after_a_crash() {
+    let (mut owner, server) = whole("");
+    let _made = owner.rows(
+        "create table t (id int, a enc_int4, b enc_text) using strongroom; create index on t (a); create index on t (b);
+         insert into t select g, 500, 'committed' from generate_series(1, 50) g; checkpoint",
+    );
+    for round in 0..2 {
+        let mut open = owner.connect().expect("a connection");
+        let _inserted = open
+            .query("begin; insert into t select g, 400, 'open' from generate_series(1001, 1200) g")
+            .expect("rows are inserted");
+        // Another one's commit makes the log durable, the open transaction's index tuples with it.
+        let _committed = owner.rows("insert into t values (2000, 600, 'later'); checkpoint");
+        if round == 1 {
+            owner.kill_zone();
+        }
+        server.kill();
+        if round == 1 {
+            owner.start_zone();
+        }
+        server.begin();
+        let range = "set enable_seqscan = off; set enable_bitmapscan = off;
+            select count(*) from t where a > 100 and a < 550; select count(*) from t where b > 'a' and b < 'p'";
+        owner.wait_for(range, &format!("50\n{}", 51 + round));
+        // New keys go between the leftovers.
+        let _more = owner.rows("insert into t values (1, 400, 'open'), (2, 401, 'openly'); delete from t where id in (1, 2) and a < 402; reindex table t; vacuum t");
+        assert_eq!(owner.rows(range), format!("50\n{}", 51 + round));
+    }
+}
+
+#[test]
+fn prepared_transactions_keep_their_values() {
+    let (mut owner, server) = whole("");
+    let _made = owner.rows("create table t (id int primary key, a enc_int4) using strongroom; insert into t values (1, 10)");
+    let prepare = |name: &str, id: u32| {
+        let mut client = owner.connect().expect("a connection");
+        let sql = format!(
+            "begin; insert into t values ({id}, {id}); update t set a = a + 100 where id = {id}; prepare transaction '{name}'"
+        );
+        let _prepared = client.query(&sql).expect("a transaction is prepared");
+    };
+    prepare("one", 2);
+    prepare("two", 3);
+    prepare("three", 4);
+    owner.kill_zone();
+    server.kill();
+    owner.start_zone();
+    server.begin();
+    owner.wait_for("select sum(a) from t", "10");
+    let _ended = owner.rows("commit prepared 'one'; rollback prepared 'two'");
+    assert_eq!(owner.rows("select id, a from t order by id"), "1|10\n2|102");
+    server.kill();
+    server.begin();
+    owner.wait_for("select id, a from t order by id", "1|10\n2|102");
+    let _ended = owner.rows("commit prepared 'three'");
+    assert_eq!(owner.rows("select sum(a) from t where a > 50"), "206");
+}
+
+/// Copies a directory with its owner and modes.
+fn copy(from: &Path, to: &Path) {
+    let done = Command::new("cp").arg("-a").arg(from).arg(to).status();
+    assert!(
+        done.is_ok_and(|status| status.success()),
+        "{} is copied",
+        from.display()
+    );
+}
+
+/// A second owner's side that begins from a copy of the first one's keyring and store.
+fn second(first: &Owner) -> Owner {
+    let second = Owner::new();
+    for name in ["zone", "keyring", "root.key", "zone.key"] {
+        let _gone = Command::new("rm")
+            .arg("-rf")
+            .arg(second.path(name))
+            .status();
+        copy(&first.path(name), &second.path(name));
+    }
+    second
+}
+
+/// Rows are inserted until it is dropped.
+fn under_load<R>(owner: &Owner, work: impl FnOnce() -> R) -> R {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = owner.connect().expect("a connection");
+            let mut id = 100_000;
+            while !stop.load(Ordering::Relaxed) {
+                let sql = format!("insert into t values ({id}, {id}, 'load')");
+                let _row = client.query(&sql).expect("a row is inserted");
+                id += 1;
+            }
+        });
+        let done = work();
+        stop.store(true, Ordering::Relaxed);
+        done
+    })
+}
+
+/// A primary with rows, its zone's store copied first and its data directory after, both under load.
+fn backed_up(settings: &str) -> (Owner, Server, Owner, Server) {
+    let (owner, server) = whole(&format!("{ARCHIVE}\n{settings}"));
+    let _made = owner.rows(
+        "create table t (id int primary key, a enc_int4, b enc_text) using strongroom; create index on t (b);
+         insert into t select g, 1, 'before' from generate_series(1, 200) g",
+    );
+    // A new life of the server begins with a checkpoint of the zone's store: from here on the backup has the log that it needs.
+    server.stop();
+    server.begin();
+    owner.wait_for("select sum(a) from t", "200");
+    let (copied, restored) = under_load(&owner, || {
+        let copied = second(&owner);
+        let restored = server.base_backup();
+        server.lend_log(&restored);
+        (copied, restored)
+    });
+    (owner, server, copied, restored)
+}
+
+#[test]
+fn a_standby_reads_and_is_promoted() {
+    let (mut owner, server, mut other, standby) = backed_up("");
+    other.start_zone();
+    standby.configure(&format!(
+        "strongroom.zone = '{}'\nprimary_conninfo = 'host={} user=postgres'\n",
+        other.zone_socket().display(),
+        server.socket().display()
+    ));
+    standby.signal("standby.signal");
+    standby.begin();
+    other.start_proxy(standby.socket());
+    let _after = owner.rows("insert into t select g, 2, 'after' from generate_series(1001, 1100) g; update t set a = a + 1 where id <= 10");
+    let ask = "select sum(a), count(*), max(b), min(b) from t where id < 100000; set enable_seqscan = off; select count(*) from t where b = 'after'";
+    let expected = "410|300|before|after\n100";
+    assert_eq!(owner.rows(ask), expected);
+    other.wait_for_log(ask, expected, &standby);
+    // The primary goes; the standby takes over, writes, and loses its memory too.
+    owner.kill_zone();
+    server.kill();
+    let _promoted = standby.rows("select pg_promote()");
+    other.wait_for("insert into t values (5000, 50, 'promoted') on conflict (id) do nothing; select a, b from t where id = 5000", "50|promoted");
+    other.kill_zone();
+    standby.kill();
+    other.start_zone();
+    standby.begin();
+    other.wait_for(
+        "select a, b from t where id = 5000; select sum(a) from t where id < 5000",
+        "50|promoted\n410",
+    );
+}
+
+#[test]
+fn a_point_in_time_between_two_transactions_is_restored() {
+    let archive = tempfile::Builder::new()
+        .prefix("archive-")
+        .tempdir()
+        .expect("a directory");
+    let settings = format!(
+        "archive_mode = on\narchive_command = 'cp %p {}/%f'",
+        archive.path().display()
+    );
+    open_to_all(archive.path());
+    let (owner, server, mut other, restored) = backed_up(&settings);
+    let _first = owner
+        .rows("insert into t values (1, 7, 'x') on conflict (id) do update set a = 7, b = 'first'");
+    let target = server.rows("select pg_current_wal_insert_lsn()");
+    let _second = owner.rows(
+        "update t set a = 8, b = 'second' where id = 1; insert into t values (3000, 1, 'too late')",
+    );
+    let _kept = server.rows("select pg_switch_wal()");
+    server.stop();
+    other.start_zone();
+    restored.configure(&format!(
+        "strongroom.zone = '{}'\narchive_mode = off\nrestore_command = 'cp {}/%f %p'\nrecovery_target_lsn = '{target}'\nrecovery_target_action = promote\n",
+        other.zone_socket().display(),
+        archive.path().display()
+    ));
+    restored.signal("recovery.signal");
+    restored.begin();
+    other.start_proxy(restored.socket());
+    other.wait_for_log(
+        "select a, b from t where id = 1; select count(*) from t where id = 3000",
+        "7|first\n0",
+        &restored,
+    );
+    assert_eq!(
+        other.rows("select sum(a) from t where id between 2 and 200"),
+        "199"
+    );
+    let _row = other.rows(
+        "insert into t values (3000, 5, 'another history'); update t set b = b || '!' where id = 1",
+    );
+    other.kill_zone();
+    restored.kill();
+    other.start_zone();
+    restored.begin();
+    other.wait_for(
+        "select a, b from t where id in (1, 3000) order by id",
+        "7|first!\n5|another history",
+    );
+}
+
+fn open_to_all(directory: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(directory, open).expect("the directory is ours");
+}
+
+#[test]
+fn an_operator_dumps_and_restores_what_he_cannot_read() {
+    let (owner, server) = whole("");
+    let _made = owner.rows(
+        "create table t (id int primary key, a enc_int4, b enc_text) using strongroom; create index on t (b);
+         insert into t values (1, 1, 'canary'), (2, 2, 'canary'), (3, 0, 'canary'), (9, null, null)",
+    );
+    let dump = server.dump("t");
+    assert!(dump.contains("sr1:") && !dump.contains("canary"), "{dump}");
+    let _gone = server.rows("drop table t");
+    let _back = server.rows(&dump);
+    assert_eq!(
+        owner.rows("select id, a, b from t order by id"),
+        "1|1|canary\n2|2|canary\n3|0|canary\n9||"
+    );
+}
