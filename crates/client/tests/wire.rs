@@ -177,6 +177,7 @@ fn bound(
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn values_without_a_place_of_their_own_are_not_sent() {
     for (name, sql, declared, types, values, code) in [
         (
