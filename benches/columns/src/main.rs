@@ -115,9 +115,9 @@ fn run(options: &Options) -> Result<(), Failure> {
         note(&format!("query {number}"));
         lines.push(query(&peers, number, options)?);
     }
-    let sizes = peers.sizes()?;
     note("recovery");
     let recovery = peers.recover()?;
+    let sizes = peers.sizes()?;
     machine.finished();
     let measured = Measured {
         lines,

@@ -107,13 +107,14 @@ impl Peers {
         ticks(self.owner.zone_pid(), &[13, 14])
     }
 
-    /// How large everything is.
+    /// How large everything is. Ends the zone in order, so that all values are in its files.
     ///
     /// # Errors
     /// What psql or the system said.
-    pub(crate) fn sizes(&self) -> Result<Sizes, Failure> {
+    pub(crate) fn sizes(&mut self) -> Result<Sizes, Failure> {
         let tables = "select sum(pg_total_relation_size(oid)) from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace";
         let size = |host: &Path| -> Result<u64, Failure> { Ok(run(host, tables)?.trim().parse()?) };
+        self.owner.stop_zone();
         Ok(Sizes {
             plain: size(self.plain.socket())?,
             ours: size(self.server.socket())?,
