@@ -7,6 +7,7 @@
 //! lives: whatever may end one has it forgotten. Must not: change what a scan gives.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use pg_sys::{HeapScanDescData, HeapTupleData, TableScanDescData};
@@ -16,7 +17,7 @@ use strongroom_rpc::op::flag;
 use strongroom_rpc::{ANSWER_HALF, Broken, Descriptor, Fault, Op};
 
 use crate::call::bits;
-use crate::memo::{Memo, Token};
+use crate::memo::{Memo, Ranks, Run, Token};
 use crate::{partition, zone};
 
 /// Scans that gave a row last: an outer and an inner one of a join, mostly. A backend has one thread.
@@ -25,6 +26,9 @@ static SCANS: [AtomicPtr<TableScanDescData>; 3] =
 
 thread_local! {
     static MEMO: RefCell<Memo> = const { RefCell::new(Memo::new()) };
+    static RUN: RefCell<Run> = const { RefCell::new(Run::new()) };
+    /// By kind: values of different kinds have no order.
+    static RANKS: RefCell<BTreeMap<u8, Ranks>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// This scan has given a row. Called for every row: it does next to nothing.
@@ -63,6 +67,16 @@ pub(crate) fn forget_answers() {
     MEMO.with(|memo| {
         if let Ok(mut memo) = memo.try_borrow_mut() {
             memo.forget();
+        }
+    });
+    RUN.with(|run| {
+        if let Ok(mut run) = run.try_borrow_mut() {
+            run.forget();
+        }
+    });
+    RANKS.with(|ranks| {
+        if let Ok(mut ranks) = ranks.try_borrow_mut() {
+            ranks.clear();
         }
     });
 }
@@ -336,4 +350,66 @@ pub(crate) fn token(kind: Kind, fid: u64, along: bool) -> (Token, usize) {
         }
     });
     (tokens.first().copied().unwrap_or_default(), of.len())
+}
+
+/// The order of `a`, a value that is computed for each row, and `b`, one of the constants of a list: asked along with those of the others.
+pub(crate) fn compare_list(kind: Kind, a: u64, b: u64) -> Option<i32> {
+    let constants = RUN.with(|run| run.borrow_mut().next(a, b).map(<[u64]>::to_vec))?;
+    let descriptor = Descriptor {
+        flags: u16::from(kind.number()),
+        n: length(&constants),
+        a,
+        ..Descriptor::of(Op::CompareMany)
+    };
+    let orders = batch(&constants, descriptor, constants.len())?;
+    let first = keep(&orders, &constants, |constant, order| (a, constant, -order));
+    first.map(|(order, _)| order)
+}
+
+/// The order of two values of a sort. Sorts compare nearly everything with something once before they compare anything again: what they
+/// have shown is ranked together, and the ranks tell the rest.
+pub(crate) fn ranked(kind: Kind, a: u64, b: u64) -> Option<i32> {
+    let connection = zone::connection();
+    let number = kind.number();
+    let all = RANKS.with(|ranks| {
+        let mut ranks = ranks.borrow_mut();
+        let of = ranks.entry(number).or_default();
+        match of.order(connection, a, b) {
+            Some(order) => Err(order),
+            None => Ok(of.show(connection, a, b)),
+        }
+    });
+    let all = match all {
+        Err(order) => return Some(order),
+        Ok(all) => all?,
+    };
+    let descriptor = Descriptor {
+        flags: u16::from(number),
+        n: length(&all),
+        ..Descriptor::of(Op::RankMany)
+    };
+    let found = zone::with(|link| {
+        link.area_words(0, &all)?;
+        match link.call(descriptor) {
+            Ok(_) => {
+                let mut words = vec![0; all.len()];
+                link.read_words(0, &mut words)?;
+                Ok(Some(words))
+            }
+            // Without the right, or with too little left, pair by pair; so too when a value is gone that this pair has nothing to do with.
+            Err(Broken::Fault(
+                Fault::BudgetSpent | Fault::NotAllowed | Fault::StaleFid | Fault::ForgedFid,
+            )) => Ok(None),
+            Err(broken) => Err(broken),
+        }
+    });
+    RANKS.with(|ranks| {
+        let mut ranks = ranks.borrow_mut();
+        let of = ranks.entry(number).or_default();
+        match &found {
+            Some(words) => of.keep(words),
+            None => of.refuse(),
+        }
+        of.order(connection, a, b)
+    })
 }

@@ -139,7 +139,7 @@ extern "C-unwind" fn scan_rescan(
             allow_strategy,
             allow_sync,
             allow_pagemode,
-        )
+        );
     };
 }
 

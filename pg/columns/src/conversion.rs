@@ -104,7 +104,7 @@ unsafe fn same(
         (Some(before), Some(after)) => {
             let place = usize::try_from(at - 1).unwrap_or(0);
             // SAFETY: a row type has as many attributes as its columns' numbers say.
-            let column = unsafe { &(&(*columns).attrs.as_slice(place + 1))[place] };
+            let column = unsafe { &(*columns).attrs.as_slice(place + 1)[place] };
             let (by_value, len) = (column.attbyval, isize::from(column.attlen));
             // SAFETY: both are values of that column.
             unsafe { outside(|| datumIsEqual(before, after, by_value, len)) }

@@ -152,3 +152,119 @@ fn scatter(bits: u64) -> usize {
 fn place(a: u64, b: u64, what: u32) -> usize {
     scatter(a ^ b.rotate_left(29) ^ u64::from(what) << 17) % ANSWERS
 }
+
+/// Identifiers that a sort has shown, and their ranks: asked for together when twice as many are known as were ranked, or when not knowing has
+/// cost enough.
+#[derive(Default)]
+pub(crate) struct Ranks {
+    /// Rank and round of each identifier; round 0 is not ranked yet.
+    ranks: std::collections::BTreeMap<u64, (u64, u32)>,
+    round: u32,
+    ranked: usize,
+    /// Pairs since the last round whose order was not known.
+    missed: usize,
+    connection: u32,
+    refused: bool,
+}
+
+/// Fewer are not worth a call of their own.
+const RANKED_MIN: usize = 64;
+/// More do not fit into one call.
+pub(crate) const RANKED_MAX: usize = 1 << 16;
+
+impl Ranks {
+    /// -1, 0 or 1, when both were ranked in one round.
+    pub(crate) fn order(&self, connection: u32, a: u64, b: u64) -> Option<i32> {
+        if self.connection != connection {
+            return None;
+        }
+        let (a, b) = (self.ranks.get(&a)?, self.ranks.get(&b)?);
+        (a.1 != 0 && a.1 == b.1).then(|| a.0.cmp(&b.0) as i32)
+    }
+
+    /// Takes note of two values; gives all, when it is time to rank them.
+    pub(crate) fn show(&mut self, connection: u32, a: u64, b: u64) -> Option<Vec<u64>> {
+        if self.connection != connection {
+            *self = Self {
+                connection,
+                ..Self::default()
+            };
+        }
+        if self.refused {
+            return None;
+        }
+        for fid in [a, b] {
+            self.ranks.entry(fid).or_insert((0, 0));
+        }
+        self.missed += 1;
+        let known = self.ranks.len();
+        let doubled = known >= self.ranked.saturating_mul(2);
+        // The last ones of a sort would never double what is known.
+        let worth_it = known > self.ranked && self.missed >= known / 4;
+        if known < RANKED_MIN || !(doubled || worth_it) {
+            return None;
+        }
+        if self.ranks.len() > RANKED_MAX {
+            self.refuse();
+            return None;
+        }
+        Some(self.ranks.keys().copied().collect())
+    }
+
+    /// Keeps the ranks of what [`Self::show`] gave.
+    pub(crate) fn keep(&mut self, ranks: &[u64]) {
+        self.round += 1;
+        self.ranked = ranks.len();
+        self.missed = 0;
+        for (known, rank) in self.ranks.values_mut().zip(ranks) {
+            *known = (*rank, self.round);
+        }
+    }
+
+    /// There are no ranks to be had, or too many.
+    pub(crate) fn refuse(&mut self) {
+        self.refused = true;
+        self.ranks.clear();
+    }
+}
+
+/// Constants that one value after the other is compared with: the elements of `IN (...)`.
+#[derive(Default)]
+pub(crate) struct Run {
+    value: u64,
+    constants: Vec<u64>,
+}
+
+/// Longer lists are compared one by one.
+const RUN_MAX: usize = 64;
+
+impl Run {
+    pub(crate) const fn new() -> Self {
+        Self {
+            value: 0,
+            constants: Vec::new(),
+        }
+    }
+
+    /// `value` is compared with `constant`. Gives the constants that it will be compared with most likely, when the value before was.
+    pub(crate) fn next(&mut self, value: u64, constant: u64) -> Option<&[u64]> {
+        if self.value == value {
+            if !self.constants.contains(&constant) && self.constants.len() < RUN_MAX {
+                self.constants.push(constant);
+            }
+            return None;
+        }
+        self.value = value;
+        if self.constants.first() != Some(&constant) {
+            self.constants.clear();
+            self.constants.push(constant);
+            return None;
+        }
+        (self.constants.len() > 1).then_some(self.constants.as_slice())
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.value = 0;
+        self.constants.clear();
+    }
+}

@@ -56,8 +56,7 @@ pub(crate) fn in_batches(owner: &mut Host, stored: &[u64], five: u64) {
 fn many_envelopes_and_many_tests_go_together() {
     with_zone("many", |scene| {
         let mut host = scene.client(ORDINARY, &[A]);
-        let mut fids = Vec::new();
-        let mut accept = |host: &mut Host, text: &[u8], at: usize, broken: bool| {
+        let accept = |host: &mut Host, text: &[u8], at: usize, broken: bool| {
             let mut sealed = scene.owner.seal(A, Kind::Text, text);
             if broken {
                 *sealed.last_mut().unwrap() ^= 1;
@@ -73,15 +72,16 @@ fn many_envelopes_and_many_tests_go_together() {
                 ..Descriptor::of(Op::Accept)
             };
             host.post(posted, go_on).unwrap();
-            fids.push(fid);
+            fid
         };
+        let mut fids = Vec::new();
         let texts: [&[u8]; 4] = [b"abc", b"xbc", b"a", b"abcd"];
         for (at, text) in texts.iter().enumerate() {
-            accept(&mut host, text, at, false);
+            fids.push(accept(&mut host, text, at, false));
         }
         // A pattern that ends in its escape: it fails for values that reach its end, and for no others.
-        accept(&mut host, b"a\\", 5, false);
-        accept(&mut host, b"a%", 6, false);
+        fids.push(accept(&mut host, b"a\\", 5, false));
+        fids.push(accept(&mut host, b"a%", 6, false));
         call(&mut host, Op::Sync, 0, 0).unwrap();
         let like = u32::from(by_name("textlike", &[Arg::Of(Kind::Text); 2]).unwrap().code);
         let one = |host: &mut Host, fid: u64, pattern: u64| {

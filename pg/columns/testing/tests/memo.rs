@@ -8,7 +8,7 @@ mod memo;
 
 use std::collections::BTreeMap;
 
-use memo::Memo;
+use memo::{Memo, Ranks, Run};
 
 /// Identifiers as the store gives them out: partition, extent and index, with regular bits.
 fn fid(number: u64) -> u64 {
@@ -74,4 +74,56 @@ fn tokens_come_back_until_there_are_too_many() {
     assert_eq!(memo.token(1, fid(1)), None);
     memo.forget();
     assert_eq!(memo.token(2, fid(1)), None);
+}
+
+#[test]
+fn ranks_are_asked_for_at_doubling_numbers_and_tell_the_order() {
+    let mut ranks = Ranks::default();
+    // The value behind an identifier: many are equal.
+    let value = |fid: u64| fid.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+    let (mut calls, mut known, mut asked) = (0, 0, 0);
+    for round in 0..20_000_u64 {
+        let (a, b) = (fid(round % 3000), fid(round * 7 % 2999));
+        asked += 1;
+        if let Some(order) = ranks.order(1, a, b) {
+            assert_eq!(order, value(a).cmp(&value(b)) as i32);
+            known += 1;
+        } else if let Some(all) = ranks.show(1, a, b) {
+            assert!(all.contains(&a) && all.contains(&b));
+            let mut sorted: Vec<u64> = all.iter().map(|fid| value(*fid)).collect();
+            sorted.sort_unstable();
+            sorted.dedup();
+            let of = |fid: &u64| sorted.binary_search(&value(*fid)).unwrap() as u64;
+            ranks.keep(&all.iter().map(of).collect::<Vec<_>>());
+            calls += 1;
+        }
+    }
+    assert!(
+        calls < 30 && known * 3 > asked * 2,
+        "{calls} calls, {known} of {asked} known"
+    );
+    assert_eq!(ranks.order(2, fid(1), fid(2)), None, "another connection");
+    ranks.refuse();
+    assert_eq!(ranks.order(1, fid(1), fid(2)), None);
+    assert!((0..500).all(|at| ranks.show(1, fid(at), fid(at + 1)).is_none()));
+}
+
+#[test]
+fn a_list_is_learned_from_the_value_before() {
+    let mut run = Run::new();
+    let mut ask = |value, constant| run.next(value, constant).map(<[u64]>::to_vec);
+    assert!(
+        [(1, 10), (1, 11), (1, 12), (1, 11)]
+            .iter()
+            .all(|(a, b)| ask(*a, *b).is_none())
+    );
+    assert_eq!(
+        ask(2, 10),
+        Some(vec![10, 11, 12]),
+        "the next value meets the same constant first"
+    );
+    assert_eq!(ask(2, 13), None);
+    assert_eq!(ask(3, 10), Some(vec![10, 11, 12, 13]));
+    assert_eq!(ask(4, 99), None, "another condition");
+    assert_eq!(ask(5, 99), None, "of one constant");
 }

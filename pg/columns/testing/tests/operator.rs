@@ -149,3 +149,46 @@ fn a_zone_that_does_not_answer_holds_neither_the_end_of_transactions_nor_a_shutd
     );
     assert!(stop, "a fast shutdown: {:?}", stopped.elapsed());
 }
+
+/// Without a session values of two columns, constants and results cannot be put into one column, where they could be compared.
+#[test]
+fn columns_and_constants_cannot_be_put_side_by_side() {
+    let (owner, server) = begin();
+    drop(owner.rows(
+        "create table emp (id int primary key, salary enc_int4, bonus enc_int4) using strongroom;
+         insert into emp values (1, 4711, 37), (2, 42, 4711), (3, 99, 1)",
+    ));
+    drop(server.rows("create table probe (src text, v enc_int4) using strongroom"));
+    drop(server.rows("insert into probe select 'salary', salary from emp"));
+    let refused = |sql: &str| {
+        let said = server.run(sql);
+        assert!(said.messages.contains("SR-8006"), "{sql}: {}", said.messages);
+    };
+    refused("insert into probe select 'bonus', bonus from emp");
+    refused("update probe set v = (select bonus from emp where id = 2)");
+    refused("update emp set salary = bonus");
+    // As envelopes it is no other: a dump of one column, a dump of another, a constant that was seen in the log.
+    let envelope = |sql: &str| {
+        let text = server.rows(sql);
+        assert!(text.starts_with("sr1:"), "{text}");
+        text
+    };
+    let salary = envelope("select salary from emp where id = 1");
+    let bonus = envelope("select bonus from emp where id = 1");
+    drop(server.rows(&format!("insert into probe values ('dump', '{salary}')")));
+    refused(&format!("insert into probe values ('dump', '{bonus}')"));
+    refused(&format!("update emp set salary = '{bonus}' where id = 2"));
+    let fresh = "create table fresh (v enc_int4) using strongroom";
+    drop(server.rows(fresh));
+    drop(server.rows(&format!("insert into fresh values ('{bonus}')")));
+    refused(&format!("insert into fresh values ('{salary}')"));
+    // What was taken from one column only can be ordered, as by an index on it.
+    assert_eq!(server.rows("select count(*) from (select v from probe order by v) s"), "4");
+    assert_eq!(owner.rows("select salary from emp order by id"), "4711\n42\n99");
+    // The owner may.
+    drop(owner.rows("insert into probe select 'bonus', bonus from emp; update emp set bonus = salary where id = 3"));
+    assert_eq!(
+        owner.rows("select src, v from probe order by v, src"),
+        "bonus|1\nbonus|37\nsalary|42\nsalary|99\nbonus|4711\ndump|4711\nsalary|4711"
+    );
+}
