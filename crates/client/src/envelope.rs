@@ -36,18 +36,18 @@ pub fn seal(keys: &ColumnKeys, kind: Kind, value: &[u8]) -> Result<Vec<u8>, Cryp
     Ok(out)
 }
 
-/// What this process seals is a client's. Tests that send values to and fro without a zone seal as one would.
-#[cfg(not(test))]
+/// What this process seals is a client's. Tests and fuzz targets that send values to and fro without a zone seal as one would.
+#[cfg(not(any(test, fuzzing)))]
 const fn lineage() -> Lineage {
     Lineage::CLIENT
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 fn lineage() -> Lineage {
     SEALS_AS.get()
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 std::thread_local! {
     /// What this thread seals as.
     pub(crate) static SEALS_AS: std::cell::Cell<Lineage> = const { std::cell::Cell::new(Lineage::CLIENT) };

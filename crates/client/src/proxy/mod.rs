@@ -8,7 +8,7 @@ mod convert;
 mod copy;
 mod copying;
 mod downstream;
-#[doc(hidden)]
+#[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod planning;
 mod prepared;

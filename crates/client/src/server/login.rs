@@ -226,7 +226,7 @@ mod tests {
         let proof = "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
         assert_eq!(answer, format!("c=biws,r={nonce},p={proof}"));
         assert!(scram.check(b"v=AAAA").is_err() && !scram.is_done());
-        let last = b"v=6rriTRBi23WpRw/wtup+mMhUZUn/dB5nLTJRsljN95Q=";
+        let last = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
         scram.check(last).unwrap();
         assert!(scram.is_done());
     }

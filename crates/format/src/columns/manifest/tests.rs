@@ -49,7 +49,7 @@ fn a_kept_key_comes_back() {
 }
 
 #[test]
-fn entries_come_back() {
+fn a_partition_s_entry_comes_back() {
     let relation = Relation {
         tablespace: 1,
         database: 2,
@@ -79,6 +79,10 @@ fn entries_come_back() {
         ..dropped
     };
     assert!(PartitionEntry::parse(&odd.to_bytes()).is_none());
+}
+
+#[test]
+fn entries_of_a_partition_and_behind_it_come_back() {
     let extent = ExtentEntry {
         extent: 4,
         column: 1,
