@@ -7,6 +7,7 @@ use std::process::{Child, Output, Stdio};
 use std::time::Duration;
 
 use strongroom_columns_testing::owner::Owner;
+use strongroom_columns_testing::said;
 use strongroom_columns_testing::stage::{address, begin, is_in_a_file, messages};
 
 /// A table with what a conversion has to make again.
@@ -241,7 +242,7 @@ fn a_conversion_that_is_killed_goes_on_and_loses_nothing_of_what_others_write() 
     assert!(server.rows("select v from t limit 1").starts_with("sr1:"));
     let failed = failed.into_inner();
     assert!(failed < 100, "{failed} statements have failed");
-    println!("kills {kills:?}, statements that failed {failed}");
+    said(&format!("kills {kills:?}, statements that failed {failed}"));
 }
 
 /// Lets the writers stop, also when a test has failed.
