@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use strongroom_benches_oltp::wire::{Client, Failure};
 use strongroom_columns_testing::owner::Owner;
 use strongroom_columns_testing::processes::kill;
-use strongroom_columns_testing::{Server, seconds, seed};
+use strongroom_columns_testing::{Server, said, seconds, seed};
 
 /// SQLSTATE of SR-8006: a connection whose zone was started again has no session until it is made anew.
 const NO_SESSION: &str = "42501";
