@@ -230,7 +230,7 @@ impl Resolver<'_> {
             .unwrap_or_default()
             .behind();
         // What the second branch makes of a column becomes the column: what meets the one meets the other.
-        let mut linked = first.clone();
+        let mut linked = first;
         for (_, flow) in &mut linked.named {
             let link = self.meet(SiteKind::Link);
             flow.join(&Flow::site(link, None));

@@ -182,6 +182,7 @@ impl RecordedCall {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
 
     #[test]
     fn heads_and_calls_come_back_and_nothing_else_is_one() {

@@ -302,7 +302,7 @@ fn types_that_hold_confidential_values() {
                 .iter()
                 .map(|field| Some((*field).to_owned()))
                 .collect(),
-        )
+        );
     };
     let text = (90_000 + u32::from(Kind::Text.number())).to_string();
     add(["y", "public", "d", "1000", "1001", &text, "0"]);
