@@ -147,12 +147,6 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("FORMAT_VERSION", FORMAT_VERSION.to_string()),
         ("HEADER_LEN", number(header::HEADER_LEN)),
         ("ID_MAX", number(slot::ID_MAX)),
-        ("CACHE_PAGE", number(journal::CACHE_PAGE)),
-        ("JOURNAL_CHUNK", number(journal::JOURNAL_CHUNK)),
-        ("JOURNAL_HEAD", number(journal::JOURNAL_HEAD)),
-        ("JOURNAL_LINK", number(journal::JOURNAL_LINK)),
-        ("JOURNAL_SHADOW", number(journal::JOURNAL_SHADOW)),
-        ("JOURNAL_SLOT", long(journal::JOURNAL_SLOT)),
         ("MAC_COVERS", number(header::MAC_COVERS)),
         ("MAGIC", spaced_hex(&header::MAGIC)),
         ("PAGE_RESERVE", sqlite::PAGE_RESERVE.to_string()),
@@ -165,9 +159,23 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("WAL_HEADER_SEALED", long(sqlite::WAL_HEADER_SEALED)),
         ("WRAPPED_GCM_LEN", number(slot::WRAPPED_GCM_LEN)),
     ]);
+    constants.extend(journal_constants());
     constants.extend(channel_constants());
     constants.extend(manifest_constants());
     constants
+}
+
+/// Those of a rollback journal.
+fn journal_constants() -> BTreeMap<&'static str, String> {
+    let number = |value: usize| value.to_string();
+    BTreeMap::from([
+        ("CACHE_PAGE", number(journal::CACHE_PAGE)),
+        ("JOURNAL_CHUNK", number(journal::JOURNAL_CHUNK)),
+        ("JOURNAL_HEAD", number(journal::JOURNAL_HEAD)),
+        ("JOURNAL_LINK", number(journal::JOURNAL_LINK)),
+        ("JOURNAL_SHADOW", number(journal::JOURNAL_SHADOW)),
+        ("JOURNAL_SLOT", journal::JOURNAL_SLOT.to_string()),
+    ])
 }
 
 /// Those of the manifest of the zone's store.
