@@ -113,13 +113,9 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("ENVELOPE_VERSION", envelope::ENVELOPE_VERSION.to_string()),
         ("EXTENTS", fid::EXTENTS.to_string()),
         ("EXTENT_BLOCKS", block::EXTENT_BLOCKS.to_string()),
-        ("EXTENT_RESERVE", manifest::EXTENT_RESERVE.to_string()),
-        ("RESTORE_STRIDE", manifest::RESTORE_STRIDE.to_string()),
         ("EXTENT_SLOTS", fid::EXTENT_SLOTS.to_string()),
         ("INLINE_MAX", number(block::INLINE_MAX)),
         ("LOG_MAGIC", spaced_hex(&log::LOG_MAGIC)),
-        ("MANIFEST_MAGIC", spaced_hex(&manifest::MANIFEST_MAGIC)),
-        ("MANIFEST_VERSION", manifest::MANIFEST_VERSION.to_string()),
         ("PARTITIONS", fid::PARTITIONS.to_string()),
         ("RECORD_MAGIC", spaced_hex(&record::RECORD_MAGIC)),
         ("RECORD_MAX", long(record::RECORD_MAX)),
@@ -170,7 +166,18 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("WRAPPED_GCM_LEN", number(slot::WRAPPED_GCM_LEN)),
     ]);
     constants.extend(channel_constants());
+    constants.extend(manifest_constants());
     constants
+}
+
+/// Those of the manifest of the zone's store.
+fn manifest_constants() -> BTreeMap<&'static str, String> {
+    BTreeMap::from([
+        ("EXTENT_RESERVE", manifest::EXTENT_RESERVE.to_string()),
+        ("RESTORE_STRIDE", manifest::RESTORE_STRIDE.to_string()),
+        ("MANIFEST_MAGIC", spaced_hex(&manifest::MANIFEST_MAGIC)),
+        ("MANIFEST_VERSION", manifest::MANIFEST_VERSION.to_string()),
+    ])
 }
 
 /// Those of the channel between the data owner and the zone.

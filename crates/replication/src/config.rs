@@ -225,7 +225,12 @@ impl Words<'_> {
     fn refuse_what_is_not_supported(&mut self) -> Result<()> {
         let known = |name: &str| KEYWORDS.iter().any(|(keyword, _, _)| *keyword == name);
         if let Some((name, _)) = self.pairs.iter().find(|(name, _)| !known(name)) {
-            return Err(Error::Config(format!("the keyword {name:?} is not known")));
+            // Behind a password that was not quoted, what looks like a keyword is a part of it.
+            let secret = self.pairs.iter().any(|(name, _)| name == "password");
+            return Err(Error::Config(match secret {
+                true => String::from("a keyword is not known; a value with spaces needs quotes"),
+                false => format!("the keyword {name:?} is not known"),
+            }));
         }
         for (keyword, _, support) in &KEYWORDS {
             let Only(values) = support else { continue };

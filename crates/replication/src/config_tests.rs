@@ -68,6 +68,8 @@ fn a_password_is_found_and_never_shown() {
     assert!(good("postgres://u:p@h", &[]).password_in_text());
     for text in [
         "password=hunter2 nonsense=1",
+        "password=my hunter2=1",
+        "user=u password=my hunter2 =1",
         "password='hunter2",
         "postgres://u:hunter2@h/%zz",
         "password=hunter2 hunter2",

@@ -292,6 +292,9 @@ impl Connection {
                 Reply::Error(error) => return Err(Error::Server(Box::new(error))),
                 other => return Ok(Some(other)),
             }
+            if patience.is_over() {
+                return Ok(None);
+            }
         }
     }
 

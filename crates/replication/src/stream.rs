@@ -9,7 +9,7 @@
 //!   ended early, which is an error.
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::BufMut as _;
 use postgres_protocol::message::frontend;
@@ -186,7 +186,7 @@ impl WalStream<'_> {
         self.confirmed
     }
 
-    /// The next event; waits for it `wait` at most. Once the stream is over, it says so again.
+    /// The next event; returns after `wait` at the latest, also in the middle of a message, which is not lost. Once the stream is over, it says so again.
     ///
     /// # Errors
     /// The server's, of the protocol, of the connection. Every later call is [`Error::GivenUp`].
@@ -209,7 +209,7 @@ impl WalStream<'_> {
     }
 
     fn advance(&mut self, wait: Duration) -> Result<Place> {
-        let patience = Patience::Silence(Some(wait));
+        let patience = Patience::of(wait);
         let Some(reply) = self.connection.reply_within(patience, DURING)? else {
             return Ok(Place::Idle);
         };
@@ -340,11 +340,16 @@ impl WalStream<'_> {
             Some(Over::ShutDown) => return Ok(None),
             None => {}
         }
-        let patience = Patience::Until(Instant::now() + wait);
+        let patience = Patience::of(wait);
         frontend::copy_done(&mut self.connection.wire.output);
         self.connection.flush(STOPPING)?;
         loop {
             match self.connection.in_time(patience)? {
+                // A busy server must not outlast the deadline either.
+                Reply::CopyData(_) if patience.is_over() => {
+                    self.connection.state = State::GivenUp;
+                    return Err(Error::TimedOut(STOPPING));
+                }
                 Reply::CopyData(_) => {}
                 Reply::CopyDone => return self.connection.next_timeline(patience),
                 _ => return self.connection.out_of_place("an end that is none"),

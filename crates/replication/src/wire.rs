@@ -43,6 +43,23 @@ pub(crate) enum Patience {
     Until(Instant),
 }
 
+impl Patience {
+    /// At most this long from now.
+    pub(crate) fn of(wait: Duration) -> Self {
+        // What no clock can hold is for ever.
+        let deadline = Instant::now().checked_add(wait);
+        deadline.map_or(Self::Silence(None), Self::Until)
+    }
+
+    /// Whether a deadline has passed.
+    pub(crate) fn is_over(self) -> bool {
+        match self {
+            Self::Silence(_) => false,
+            Self::Until(deadline) => Instant::now() >= deadline,
+        }
+    }
+}
+
 /// Frames in, bytes out.
 #[derive(Debug)]
 pub(crate) struct Wire {
@@ -74,9 +91,14 @@ impl Wire {
         patience: Patience,
         during: &'static str,
     ) -> Result<Option<Frame>> {
+        let mut tried = false;
         loop {
             if let Some(frame) = self.whole_frame()? {
                 return Ok(Some(frame));
+            }
+            // A peer that sends a byte now and then must not outlast a deadline.
+            if tried && patience.is_over() {
+                return Ok(None);
             }
             let wait = match patience {
                 Patience::Silence(wait) => wait,
@@ -88,12 +110,7 @@ impl Wire {
                 Err(error) if is_timeout(&error) => return Ok(None),
                 Err(error) => return Err(Error::transfer(error, during)),
             }
-            // A peer that sends a byte now and then must not outlast a deadline.
-            if let Patience::Until(deadline) = patience
-                && Instant::now() >= deadline
-            {
-                return self.whole_frame();
-            }
+            tried = true;
         }
     }
 

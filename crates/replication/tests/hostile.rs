@@ -464,74 +464,55 @@ fn another_thread_can_end_the_wait() {
 }
 
 #[test]
-fn scram_ends_with_the_servers_proof_or_not_at_all() {
-    let sasl = message(b'R', &[&[0, 0, 0, 10][..], b"SCRAM-SHA-256\0\0"].concat());
-    let accepted = message(b'R', &[0, 0, 0, 0]);
-    let ready = startup()[accepted.len()..].to_vec();
-    let mut first = vec![0, 0, 0, 11];
-    first.extend(b"r=notours,s=QSXCR+Q6sek8bf92,i=4096");
-    let first = message(b'R', &first);
-    let last = message(b'R', &[&[0, 0, 0, 12][..], b"v=AAAA"].concat());
-    let cases = [
-        [sasl.clone(), accepted.clone(), ready.clone()].concat(),
-        [sasl.clone(), first, accepted, ready.clone()].concat(),
-        [message(b'R', &[&[0, 0, 0, 10][..], b"OTHER\0\0"].concat())].concat(),
-        [message(
-            b'R',
-            &[&[0, 0, 0, 10][..], b"SCRAM-SHA-256-PLUS\0\0"].concat(),
-        )]
-        .concat(),
-        [message(b'R', &[0, 0, 0, 7])].concat(),
-    ];
-    for (at, bytes) in cases.into_iter().enumerate() {
-        let result = Connection::on_socket(server(bytes), &config());
-        assert!(
-            matches!(result, Err(Error::Authentication(_))),
-            "{at}: {result:?}"
-        );
-    }
-    let result = Connection::on_socket(server([sasl, last].concat()), &config());
-    assert!(matches!(result, Err(Error::Protocol(_))), "{result:?}");
-    // "Ready" without a welcome.
-    let result = Connection::on_socket(server(ready), &config());
-    assert!(matches!(result, Err(Error::Protocol(_))), "{result:?}");
-    // Trust is not good enough for whoever requires a binding.
-    let strict = Config::parse("user=u host=/x password=p channel_binding=require", &|_| {
-        None
+fn what_was_dropped_in_the_middle_is_never_an_answer() {
+    let mut connection = open(&backup());
+    drop(connection.base_backup(&BackupOptions::default()).unwrap());
+    assert!(matches!(connection.identify_system(), Err(Error::GivenUp)));
+    let mut connection = open(&stream_of_log());
+    let started = connection.start_replication(None, Lsn(0x100), 1).unwrap();
+    assert!(matches!(started, Started::Streaming(_)));
+    assert!(matches!(connection.identify_system(), Err(Error::GivenUp)));
+}
+
+/// A server that never stops talking, of this.
+fn talking(first: Vec<u8>, of: Vec<u8>) -> UnixStream {
+    let (client, mut peer) = UnixStream::pair().unwrap();
+    thread::spawn(move || {
+        let mut reader = peer.try_clone().unwrap();
+        thread::spawn(move || while matches!(reader.read(&mut [0; 4096]), Ok(1..)) {});
+        let many = of.repeat(1000);
+        if peer.write_all(&first).is_ok() {
+            while peer.write_all(&many).is_ok() {}
+        }
     });
-    let strict = strict.unwrap();
-    for bytes in [startup(), message(b'R', &[0, 0, 0, 3])] {
-        let result = Connection::on_socket(server(bytes), &strict);
-        assert!(
-            matches!(result, Err(Error::Authentication(_))),
-            "{result:?}"
-        );
-    }
+    client
 }
 
 #[test]
-fn an_old_server_is_not_spoken_to() {
-    let old = [
-        message(b'R', &[0, 0, 0, 0]),
-        message(b'S', b"server_version\x0014.9\0"),
-        ready(),
-    ];
-    let result = Connection::on_socket(server(old.concat()), &config());
-    assert!(matches!(result, Err(Error::Unsupported(_))), "{result:?}");
-    // And a 15 or 16 is not asked for what only 17 has.
-    let bytes = [
-        message(b'R', &[0, 0, 0, 0]),
-        message(b'S', b"server_version\x0016.2\0"),
-        ready(),
-    ];
-    let mut connection = Connection::on_socket(server(bytes.concat()), &config()).unwrap();
-    let sent = connection.upload_manifest(&mut &b"{}"[..]);
-    assert!(matches!(sent, Err(Error::Unsupported(_))));
-    let options = BackupOptions {
-        incremental: true,
-        ..BackupOptions::default()
+fn a_server_that_never_stops_talking_does_not_outlast_a_deadline() {
+    let begun = Instant::now();
+    let notice = message(b'N', b"SWARNING\0C01000\0Mcareful\0\0");
+    let hurried = Config::parse("user=u host=/x connect_timeout=1", &|_| None).unwrap();
+    let result = Connection::on_socket(talking(Vec::new(), notice.clone()), &hurried);
+    assert!(matches!(result, Err(Error::TimedOut(_))), "{result:?}");
+
+    let begin = [startup(), message(b'W', &[0, 0, 0])].concat();
+    let mut connection = Connection::on_socket(talking(begin.clone(), notice), &config()).unwrap();
+    let Started::Streaming(mut stream) = connection.start_replication(None, Lsn(0x100), 1).unwrap()
+    else {
+        unreachable!("a stream")
     };
-    let asked = connection.base_backup(&options).map(drop);
-    assert!(matches!(asked, Err(Error::Unsupported(_))));
-    assert!(connection.is_ready());
+    assert_eq!(
+        stream.next(Duration::from_millis(100)).unwrap(),
+        WalEvent::Idle
+    );
+
+    let mut connection = Connection::on_socket(talking(begin, keepalive(0)), &config()).unwrap();
+    let Started::Streaming(stream) = connection.start_replication(None, Lsn(0x100), 1).unwrap()
+    else {
+        unreachable!("a stream")
+    };
+    let stopped = stream.stop(Duration::from_millis(100));
+    assert!(matches!(stopped, Err(Error::TimedOut(_))), "{stopped:?}");
+    assert!(begun.elapsed() < Duration::from_secs(10));
 }

@@ -216,22 +216,16 @@ fn writers_ended(oid: Oid, patience: Patience) -> bool {
         let list = pg_sys::GetLockConflicts(&raw const tag, mode, &raw mut count);
         std::slice::from_raw_parts(list, usize::try_from(count).unwrap_or(0))
     };
+    // SAFETY: waits as for any lock, or only looks.
+    let ended = |writer, wait| unsafe { pg_sys::VirtualXactLock(writer, wait) };
+    let endless = matches!(patience, Patience::Endless);
     for writer in writers.iter().filter(|one| is_running(one)) {
-        match patience {
-            // SAFETY: waits as for any lock.
-            Patience::Endless => unsafe {
-                pg_sys::VirtualXactLock(*writer, true);
-            },
-            // SAFETY: only looks.
-            Patience::Limited(_) => {
-                while !unsafe { pg_sys::VirtualXactLock(*writer, false) } {
-                    if left <= 0 {
-                        return false;
-                    }
-                    mark::pause(LOOK_MILLISECONDS);
-                    left -= LOOK_MILLISECONDS;
-                }
+        while !ended(*writer, endless) {
+            if left <= 0 {
+                return false;
             }
+            mark::pause(LOOK_MILLISECONDS);
+            left -= LOOK_MILLISECONDS;
         }
     }
     true

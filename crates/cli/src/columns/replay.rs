@@ -60,6 +60,7 @@ impl ReplayArgs {
         let sandbox = Sandbox {
             directories: vec![parent.to_path_buf()],
             insist_on_locks: false,
+            all_threads: true,
         };
         replaying.run(&sandbox).map_err(about)
     }

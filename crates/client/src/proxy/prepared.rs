@@ -16,9 +16,21 @@ use crate::sql::refusal::Refusal;
 use crate::sql::{Effects, Structure};
 
 /// Whether a parameter that stays in clear beside a confidential value is what it has to be: a whole number, the name of a field.
-fn structural(structure: Structure, number: usize, oid: u32, format: i16, bytes: &[u8]) -> Outcome {
-    // int8, int2, int4.
-    let binary = format == BINARY && matches!(oid, 20 | 21 | 23) && bytes.len() <= 8;
+fn structural(
+    structure: Structure,
+    number: usize,
+    [declared, oid]: [u32; 2],
+    format: i16,
+    bytes: &[u8],
+) -> Outcome {
+    // int8, int2, int4, as the client declares it or leaves it to the server.
+    let len = match oid {
+        20 => Some(8),
+        21 => Some(2),
+        23 => Some(4),
+        _ => None,
+    };
+    let binary = (declared == 0 || declared == oid) && len == Some(bytes.len());
     let fits = match structure {
         Structure::Integer if format == BINARY => binary,
         _ => std::str::from_utf8(bytes).is_ok_and(|text| structure.has(text.trim())),
@@ -262,7 +274,7 @@ impl Upstream {
                         .ok()
                         .and_then(|number| statement.structural.get(&number));
                     if let Some(structure) = structure {
-                        structural(*structure, number, oid, format, bytes)?;
+                        structural(*structure, number, [declared, oid], format, bytes)?;
                     }
                     out.push((format, Some(bytes.to_vec())));
                 }

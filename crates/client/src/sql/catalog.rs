@@ -308,6 +308,11 @@ impl Catalog {
         self.relations.remove(name);
     }
 
+    /// Forgets every relation: the schemas are others than they were.
+    pub(crate) fn forget_all(&mut self) {
+        self.relations.clear();
+    }
+
     /// Adds a type, without confidential values, that a statement is about to make.
     pub(crate) fn define_type(&mut self, name: &str) {
         self.plain_names.insert(name.to_owned());

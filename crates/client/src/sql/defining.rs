@@ -3,7 +3,7 @@
 //! Must not: make something known that the statement does not say whole.
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{AlterTableType, Node, RangeVar};
+use pg_query::protobuf::{AlterTableType, Node, ObjectType, RangeVar};
 
 use super::catalog::{Catalog, Column};
 use super::resolver::names;
@@ -13,9 +13,16 @@ use super::utility::{defined, defined_kind};
 pub(super) fn after(catalog: &Catalog, node: &Node) -> Option<Catalog> {
     let mut known = catalog.clone();
     match node.node.as_ref()? {
-        NodeEnum::CreateStmt(_) => {
-            let (schema, name, columns) = table(catalog, node)?;
-            known.define(&schema, &name, columns);
+        NodeEnum::CreateStmt(create) => match table(catalog, node) {
+            Some((schema, name, columns)) => known.define(&schema, &name, columns),
+            None => forget(&mut known, create.relation.as_ref()),
+        },
+        NodeEnum::CreateForeignTableStmt(create) => {
+            let base = create.base_stmt.as_ref();
+            forget(&mut known, base.and_then(|base| base.relation.as_ref()));
+        }
+        NodeEnum::RenameStmt(rename) if rename.rename_type() == ObjectType::ObjectSchema => {
+            known.forget_all();
         }
         NodeEnum::CreateEnumStmt(create) => known.define_type(names(&create.type_name).last()?),
         NodeEnum::RenameStmt(rename) => {

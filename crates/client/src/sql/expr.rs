@@ -134,8 +134,14 @@ impl Resolver<'_> {
                 let columns = self.select(select);
                 columns.at(0).behind()
             }
-            // Anything else has no confidential operand that the extension offers; constants in it are found by the count.
-            _ => Flow::plain(),
+            None
+            | Some(
+                NodeEnum::SqlvalueFunction(_)
+                | NodeEnum::SetToDefault(_)
+                | NodeEnum::CurrentOfExpr(_),
+            ) => Flow::plain(),
+            // Nobody knows what it gives; constants in it are found by the count.
+            _ => Flow::unknown(),
         }
     }
 
@@ -387,7 +393,14 @@ impl Resolver<'_> {
                     }
                     return Flow::plain();
                 }
-                flows.push(left);
+                let untyped = |flow: &Flow| !flow.carried.is_empty();
+                if untyped(&left) && flows.iter().any(untyped) {
+                    // Each of the list is compared with the left side alone: two parameters would have no type.
+                    flows = flows.into_iter().map(Flow::behind).collect();
+                    flows.push(left.behind());
+                } else {
+                    flows.push(left);
+                }
                 self.compared(&flows);
                 return Flow::plain();
             }

@@ -10,6 +10,8 @@
 //!
 //! Must not: convert a value.
 
+use std::collections::BTreeMap;
+
 use pg_query::NodeEnum;
 use pg_query::protobuf::{Node, a_const};
 use strongroom_format::columns::Kind;
@@ -88,6 +90,8 @@ pub(crate) struct Resolver<'a> {
     /// Sites that are marked together (R3): the class of each site, and the sites of each class.
     classes: Vec<usize>,
     members: Vec<Vec<usize>>,
+    /// The first site of each of the client's parameters.
+    parameters: BTreeMap<i32, usize>,
     /// Windows of the query that is being walked: name and what their rows are ordered by.
     pub(crate) windows: Vec<(String, Flow)>,
     /// Sites met so far in this walk.
@@ -115,6 +119,7 @@ impl<'a> Resolver<'a> {
             sites: Vec::new(),
             classes: Vec::new(),
             members: Vec::new(),
+            parameters: BTreeMap::new(),
             windows: Vec::new(),
             met: 0,
             applying: false,
@@ -144,9 +149,10 @@ impl<'a> Resolver<'a> {
             return site;
         }
         let same = match &kind {
-            SiteKind::Parameter(number) => self.sites.iter().position(
-                |known| matches!(&known.kind, SiteKind::Parameter(other) if other == number),
-            ),
+            SiteKind::Parameter(number) => {
+                let first = *self.parameters.entry(*number).or_insert(site);
+                Some(first).filter(|first| *first != site)
+            }
             _ => None,
         };
         self.sites.push(Site {

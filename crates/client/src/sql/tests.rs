@@ -186,6 +186,12 @@ fn comparisons() {
         "SELECT id FROM p WHERE age BETWEEN $1 AND $2",
         &["1=1", "2=2"],
     );
+    // Two parameters without a type would have nothing to get one from.
+    becomes(
+        "SELECT id FROM p WHERE -7 BETWEEN 2 AND age",
+        "SELECT id FROM p WHERE $1::enc_int4 BETWEEN $2::enc_int4 AND age",
+        &["1=-7", "2=2"],
+    );
     becomes(
         "SELECT id FROM p WHERE 7 IN (age, id)",
         "SELECT id FROM p WHERE $1 IN (age, id)",

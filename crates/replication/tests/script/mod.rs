@@ -1,5 +1,10 @@
 //! The bytes of a server, message by message, and a pair of sockets to say them through.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test program uses a part of it"
+)]
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;

@@ -126,12 +126,12 @@ impl Play {
             Op::StatementEnd | Op::Inserted | Op::Prefetch => return Ok(Answer::default()),
             _ if self.departed => return Err(Fault::Departed),
             Op::Sync | Op::TimeZone | Op::Life | Op::Record => return Ok(Answer::of(0)),
-            Op::Intake => return self.intake(calls, descriptor, area),
+            Op::Intake | Op::Accept => return self.intake(calls, descriptor, area),
             Op::Partition => return partition(calls, descriptor, area),
             op if shape::is_recorded(op) => {}
             _ => return Err(Fault::Departed),
         }
-        let apart = [Op::Intake.number(), Op::Partition.number()];
+        let apart = [Op::Intake, Op::Accept, Op::Partition].map(Op::number);
         while calls
             .get(self.at)
             .is_some_and(|call| apart.contains(&call.op))
@@ -201,14 +201,22 @@ impl Play {
     ) -> Result<Answer, Fault> {
         let input = shape::input(Op::Intake, descriptor, area).ok_or(Fault::Departed)?;
         let kind = |flags: u16| flags.to_le_bytes()[0];
+        let constants = [Op::Intake, Op::Accept].map(Op::number);
         let found = calls.iter().find(|call| {
-            call.op == descriptor.op
+            constants.contains(&call.op)
                 && kind(call.flags) == kind(descriptor.flags)
                 && call.input == input
         });
         let call = found.ok_or(Fault::Departed)?;
         if call.status == 0 {
-            self.known.insert(descriptor.r, call.value);
+            // A posted one has no answer: its identifier is the one that the backend chose.
+            let [.., chosen] = call.words;
+            let then = if call.op == Op::Accept.number() {
+                chosen
+            } else {
+                call.value
+            };
+            self.known.insert(descriptor.r, then);
             return Ok(Answer::of(descriptor.r));
         }
         Ok(Answer {

@@ -15,6 +15,7 @@ pub(super) const fn is_recorded(op: Op) -> bool {
     matches!(
         op,
         Op::Intake
+            | Op::Accept
             | Op::Output
             | Op::Compute
             | Op::Third
@@ -57,7 +58,7 @@ fn counts(op: Op, descriptor: &Descriptor) -> Option<(usize, usize)> {
 pub(super) fn input(op: Op, descriptor: &Descriptor, area: &Area) -> Option<Vec<u8>> {
     let count = usize::try_from(descriptor.n).ok()?;
     let len = match op {
-        Op::Intake => count,
+        Op::Intake | Op::Accept => count,
         Op::Partition => relation_layout::SIZE,
         op if takes_words(op) => counts(op, descriptor)?.0.checked_mul(8)?,
         _ => 0,

@@ -6,6 +6,7 @@
 
 pub mod owner;
 pub mod processes;
+pub mod stage;
 pub mod tpch;
 
 use std::io::Write;

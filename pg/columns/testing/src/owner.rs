@@ -194,7 +194,7 @@ impl Owner {
     /// # Panics
     ///
     /// When it does not for too long.
-    pub fn wait_for(&self, server: &Server, sql: &str, rows: &str) {
+    pub fn wait_for_at(&self, server: &Server, sql: &str, rows: &str) {
         let begun = Instant::now();
         loop {
             let said = server.run(sql);

@@ -162,7 +162,11 @@ fn columns_and_constants_cannot_be_put_side_by_side() {
     drop(server.rows("insert into probe select 'salary', salary from emp"));
     let refused = |sql: &str| {
         let said = server.run(sql);
-        assert!(said.messages.contains("SR-8006"), "{sql}: {}", said.messages);
+        assert!(
+            said.messages.contains("SR-8006"),
+            "{sql}: {}",
+            said.messages
+        );
     };
     refused("insert into probe select 'bonus', bonus from emp");
     refused("update probe set v = (select bonus from emp where id = 2)");
@@ -183,8 +187,14 @@ fn columns_and_constants_cannot_be_put_side_by_side() {
     drop(server.rows(&format!("insert into fresh values ('{bonus}')")));
     refused(&format!("insert into fresh values ('{salary}')"));
     // What was taken from one column only can be ordered, as by an index on it.
-    assert_eq!(server.rows("select count(*) from (select v from probe order by v) s"), "4");
-    assert_eq!(owner.rows("select salary from emp order by id"), "4711\n42\n99");
+    assert_eq!(
+        server.rows("select count(*) from (select v from probe order by v) s"),
+        "4"
+    );
+    assert_eq!(
+        owner.rows("select salary from emp order by id"),
+        "4711\n42\n99"
+    );
     // The owner may.
     drop(owner.rows("insert into probe select 'bonus', bonus from emp; update emp set bonus = salary where id = 3"));
     assert_eq!(
