@@ -206,7 +206,7 @@ impl Connection {
         self.silence
     }
 
-    /// Sends a command. The connection is busy until [`Self::ready`].
+    /// Sends a command. The connection is busy until `ReadyForQuery` has come.
     pub(crate) fn send(&mut self, command: &str, during: &'static str) -> Result<()> {
         if self.state != State::Ready {
             return Err(Error::GivenUp);
