@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use strongroom_crypto::{CryptoError, SecretKey, hkdf, hkdf_bytes};
-use strongroom_envelope::ColumnKey;
-use strongroom_format::columns::channel::{COLUMN_ID_LABEL, COLUMN_LABEL};
+use strongroom_crypto::{CryptoError, SecretKey, hkdf};
+use strongroom_envelope::{ColumnKey, id_of};
+use strongroom_format::columns::channel::COLUMN_LABEL;
 use strongroom_keyring::{Error, Keyring};
 
 /// Every column key at hand: all of them open, one of them seals.
@@ -73,12 +73,8 @@ impl ColumnKeys {
 /// # Errors
 /// [`CryptoError::OutOfLockedMemory`].
 pub fn derive(key: &SecretKey) -> Result<([u8; 16], SecretKey), CryptoError> {
-    let bytes = hkdf_bytes(key, &[], COLUMN_ID_LABEL.as_bytes(), 16)?;
-    let id = bytes
-        .as_slice()
-        .try_into()
-        .map_err(|_| CryptoError::TooLong)?;
-    Ok((id, hkdf(key, &id, COLUMN_LABEL.as_bytes())?))
+    let key = hkdf(key, &[], COLUMN_LABEL.as_bytes())?;
+    Ok((id_of(&key)?, key))
 }
 
 fn column_key(key: &SecretKey) -> Result<ColumnKey, CryptoError> {

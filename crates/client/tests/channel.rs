@@ -18,7 +18,17 @@ use strongroom_zone::session::channel::Channel;
 
 const STORE: [u8; 16] = [5; 16];
 const INCARNATION: [u8; 16] = [6; 16];
-const KEY: [u8; 16] = [1; 16];
+/// Ids of the column keys of 32 bytes 1 and 2.
+const KEY: [u8; 16] = [
+    0xd1, 0x96, 0x27, 0x81, 0x79, 0x49, 0x08, 0xab, 0x4c, 0x6e, 0x82, 0xb3, 0x42, 0x67, 0x44, 0x52,
+];
+const VICTIM: [u8; 16] = [
+    0x0f, 0xae, 0x4c, 0xf3, 0x17, 0xdd, 0x83, 0xec, 0x88, 0xcb, 0x4a, 0x7e, 0x0f, 0x6f, 0xf4, 0xad,
+];
+
+fn key(byte: u8) -> SecretKey {
+    SecretKey::take(&mut [byte; 32]).unwrap()
+}
 
 /// Measured once: the test's program is large.
 static ATTESTER: LazyLock<ProcessAttester> = LazyLock::new(|| ProcessAttester::new().unwrap());
@@ -84,7 +94,7 @@ fn open(
 #[test]
 fn a_session_has_its_ticket_and_its_keys() {
     let mut zone = Zone::new();
-    let key = SecretKey::generate().unwrap();
+    let key = key(1);
     let (mut client, id) = open(&mut zone, &[(KEY, &key)], &ticket(&[KEY])).unwrap();
     assert!(zone.keys.has(&KEY));
     let session = zone.channel.session(&id).unwrap();
@@ -125,7 +135,7 @@ fn a_session_has_its_ticket_and_its_keys() {
 
 #[test]
 fn a_message_that_was_changed_opens_nothing() {
-    let key = SecretKey::generate().unwrap();
+    let key = key(1);
     let mut zone = Zone::new();
     let question = Question::new().unwrap();
     let answer = zone.attest(question.nonce());
@@ -159,7 +169,7 @@ fn a_message_that_was_changed_opens_nothing() {
 #[test]
 fn an_opening_serves_once() {
     let mut zone = Zone::new();
-    let key = SecretKey::generate().unwrap();
+    let key = key(1);
     let question = Question::new().unwrap();
     let answer = zone.attest(question.nonce());
     let (message, _) = question
@@ -221,14 +231,14 @@ fn an_attestation_that_does_not_fit_is_refused() {
 #[test]
 fn a_ticket_needs_the_keys_of_all_its_columns() {
     let mut zone = Zone::new();
-    let (mine, victims) = (
-        SecretKey::generate().unwrap(),
-        SecretKey::generate().unwrap(),
-    );
-    let victim = [2; 16];
+    let (mine, victims, victim) = (key(1), key(2), VICTIM);
+    let wrong = SecretKey::generate().unwrap();
+    // Before the owner was there at all: an id that was read in an envelope, with a key of one's own.
+    let squatting = open(&mut zone, &[(victim, &wrong)], &ticket(&[victim]));
+    assert!(matches!(squatting, Err(Fault::NotAllowed)));
+    assert!(!zone.keys.has(&victim));
     open(&mut zone, &[(victim, &victims)], &ticket(&[victim])).unwrap();
     // Another's column beside an own one, under a key that only looks like the other's.
-    let wrong = SecretKey::generate().unwrap();
     let refused = open(
         &mut zone,
         &[(KEY, &mine), (victim, &wrong)],
@@ -250,7 +260,7 @@ fn a_ticket_needs_the_keys_of_all_its_columns() {
 #[test]
 fn messages_of_one_session_are_not_another_s() {
     let mut zone = Zone::new();
-    let key = SecretKey::generate().unwrap();
+    let key = key(1);
     let (mut first, first_id) = open(&mut zone, &[(KEY, &key)], &ticket(&[KEY])).unwrap();
     let (mut second, second_id) = open(&mut zone, &[(KEY, &key)], &ticket(&[KEY])).unwrap();
     let message = first.send(Request::Ledger).unwrap();

@@ -18,7 +18,10 @@ use swtpm::Swtpm;
 
 const STORE: [u8; 16] = [5; 16];
 const INCARNATION: [u8; 16] = [6; 16];
-const KEY: [u8; 16] = [1; 16];
+/// Id of the column key of 32 bytes 1.
+const KEY: [u8; 16] = [
+    0xd1, 0x96, 0x27, 0x81, 0x79, 0x49, 0x08, 0xab, 0x4c, 0x6e, 0x82, 0xb3, 0x42, 0x67, 0x44, 0x52,
+];
 const ECC: u32 = 0x8101_0002;
 const RSA: u32 = 0x8101_0003;
 const OTHER: u32 = 0x8101_0004;
@@ -133,7 +136,7 @@ fn released(attester: &dyn Attester, accepted: &Accepted) {
         outputs: 10,
         keys: vec![KEY],
     };
-    let key = SecretKey::generate().unwrap();
+    let key = SecretKey::take(&mut [1; 32]).unwrap();
     let attested = question.check(&bytes, accepted).unwrap();
     let (message, opening) = attested.open(&[(KEY, &key)], &ticket).unwrap();
     let reply = channel.message(&mut keys, None, &message).unwrap();

@@ -16,7 +16,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use strongroom_crypto::{CryptoError, GcmKey, SecretKey, hkdf, nonce12, random16};
+use strongroom_crypto::{CryptoError, GcmKey, SecretKey, hkdf, hkdf_bytes, nonce12, random16};
+use strongroom_format::columns::channel::COLUMN_ID_LABEL;
 use strongroom_format::columns::envelope::{
     ENVELOPE_LABEL, ENVELOPE_OVERHEAD, ENVELOPE_SALT_USES, envelope_layout, pad, unpadded,
 };
@@ -233,6 +234,15 @@ impl ColumnKey {
         value.truncate(len);
         Ok(())
     }
+}
+
+/// The id of a column key. It commits to the key: whoever names the id of another key has to have that key.
+///
+/// # Errors
+/// [`CryptoError::OutOfLockedMemory`].
+pub fn id_of(key: &SecretKey) -> Result<KeyId, CryptoError> {
+    let id = hkdf_bytes(key, &[], COLUMN_ID_LABEL.as_bytes(), 16)?;
+    id.as_slice().try_into().map_err(|_| CryptoError::TooLong)
 }
 
 /// The head of an envelope of a kind: its `key_id` says which key opens it.

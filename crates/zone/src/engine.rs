@@ -319,6 +319,18 @@ const fn is_apart(op: Op) -> bool {
     )
 }
 
+impl Zone {
+    /// Forgets column keys that no open session names and no column is bound to: whoever may open sessions could fill the memory for keys
+    /// otherwise.
+    fn forget_keys(&mut self) {
+        let (channel, store) = (&self.channel, &self.ground.store);
+        self.keys.retain(|id| {
+            let mut sessions = channel.sessions();
+            sessions.any(|session| session.ticket().keys.contains(id)) || store.is_bound(*id)
+        });
+    }
+}
+
 impl Handler for Zone {
     fn opened(&mut self, peer: &Peer) -> Option<u16> {
         if !self.users.contains(&peer.uid) {
@@ -333,6 +345,7 @@ impl Handler for Zone {
         self.recorder.end(arena);
         if let Some(session) = self.ground.close(arena) {
             self.channel.end(&session);
+            self.forget_keys();
         }
     }
 

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - An agreement's private key serves one client and then is gone; it waits for two minutes, and at most 64 wait.
 //! - A message is accepted once: its number is the next one of its session.
-//! - A ticket is authenticated by every key that it names, each of which the zone holds or has just been given.
+//! - A ticket is authenticated by every key that it names, each of which the zone holds or has just been given; before that no key is kept.
 //! - Whatever does not open is [`Fault::BadMessage`]: why is not said.
 //!
 //! Must not: tell the server anything but lengths.
@@ -259,18 +259,19 @@ fn accept(keys: &mut ColumnKeys, request: &[u8]) -> Result<Ticket, Fault> {
     };
     let (given, ticket) = opening(body).ok_or(Fault::BadMessage)?;
     let (ticket, covered, macs) = Ticket::parse(ticket).ok_or(Fault::BadMessage)?;
+    let mut brought = ColumnKeys::default();
     for (id, key) in given {
         let key = SecretKey::take(&mut { *key }).map_err(|_| Fault::OutOfMemory)?;
-        keys.take(id, key).map_err(|_| Fault::NotAllowed)?;
+        brought.take(id, key).map_err(|_| Fault::NotAllowed)?;
     }
     // Each key's owner has to agree, so that a ticket of one column cannot take another one along.
-    let agreed = ticket
-        .keys
-        .iter()
-        .zip(macs)
-        .all(|(key, mac)| keys.authenticates(key, covered, mac));
+    let agreed = ticket.keys.iter().zip(macs).all(|(key, mac)| {
+        brought.authenticates(key, covered, mac) || keys.authenticates(key, covered, mac)
+    });
     if !agreed {
         return Err(Fault::NotAllowed);
     }
+    brought.retain(|id| ticket.keys.contains(id));
+    keys.absorb(brought);
     Ok(ticket)
 }

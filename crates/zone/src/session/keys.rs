@@ -1,11 +1,12 @@
 //! Column keys as the zone holds them: what seals and opens envelopes, and what authenticates tickets.
 //!
-//! Invariants: a key is in locked memory only; an id keeps the key that it first came with. Must not: give a key away.
+//! Invariants: a key is in locked memory only; an id is the one that follows from its key, so nobody can bring another key under it. Must
+//! not: give a key away.
 
 use std::collections::BTreeMap;
 
 use strongroom_crypto::{CryptoError, MacKey, SecretKey, hkdf};
-use strongroom_envelope::{ColumnKey, EnvelopeError, head};
+use strongroom_envelope::{ColumnKey, EnvelopeError, head, id_of};
 use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::TICKET_LABEL;
 use strongroom_rpc::Fault;
@@ -27,7 +28,7 @@ pub struct ColumnKeys(BTreeMap<KeyId, Held>);
 /// Why a key was not taken.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The id is another key's.
+    /// The id is not the key's.
     Differs,
     /// No locked memory.
     Memory,
@@ -40,22 +41,33 @@ impl From<CryptoError> for Refused {
 }
 
 impl ColumnKeys {
-    /// Takes a key. A key that is there already, the same, changes nothing.
+    /// Takes a key. A key that is there already changes nothing.
     ///
     /// # Errors
-    /// [`Refused::Differs`] when another key has the id.
+    /// [`Refused::Differs`] when the id is another key's.
     pub fn take(&mut self, id: KeyId, key: SecretKey) -> Result<(), Refused> {
-        if let Some(known) = self.0.get(&id) {
-            return if known.column.key().ct_eq(&key) {
-                Ok(())
-            } else {
-                Err(Refused::Differs)
-            };
+        if id_of(&key)? != id {
+            return Err(Refused::Differs);
+        }
+        if self.has(&id) {
+            return Ok(());
         }
         let ticket = MacKey::new(&hkdf(&key, &id, TICKET_LABEL.as_bytes())?)?;
         let column = ColumnKey::new(id, key);
         self.0.insert(id, Held { column, ticket });
         Ok(())
+    }
+
+    /// Takes all of `others`.
+    pub(crate) fn absorb(&mut self, others: Self) {
+        for (id, held) in others.0 {
+            self.0.entry(id).or_insert(held);
+        }
+    }
+
+    /// Forgets the keys whose ids are not `wanted`.
+    pub(crate) fn retain(&mut self, wanted: impl Fn(&KeyId) -> bool) {
+        self.0.retain(|id, _| wanted(id));
     }
 
     /// Whether there is a key of this id.
@@ -131,20 +143,23 @@ mod tests {
     use super::*;
     use strongroom_format::columns::Lineage;
 
-    fn keys() -> ColumnKeys {
+    fn keys() -> (ColumnKeys, [KeyId; 2]) {
         let mut keys = ColumnKeys::default();
-        for id in [[1; 16], [2; 16]] {
-            keys.take(id, SecretKey::generate().unwrap()).unwrap();
-        }
-        keys
+        let ids = [1, 2].map(|byte| {
+            let key = SecretKey::take(&mut [byte; 32]).unwrap();
+            let id = id_of(&key).unwrap();
+            keys.take(id, key).unwrap();
+            id
+        });
+        (keys, ids)
     }
 
     #[test]
     fn an_envelope_opens_under_its_key_and_kind_only() {
-        let keys = keys();
+        let (keys, [one, another]) = keys();
         let mut sealed = Vec::new();
         let of = Binding {
-            key: [1; 16],
+            key: one,
             lineage: Lineage::of(5),
         };
         keys.seal(of, Kind::Text, &mut b"a secret".to_vec(), &mut sealed)
@@ -166,7 +181,7 @@ mod tests {
             assert!(value.is_empty());
         }
         let mut other = sealed.clone();
-        other[4..20].fill(2);
+        other[4..20].copy_from_slice(&another);
         assert_eq!(
             keys.open(Kind::Text, &other, &mut value),
             Err(Fault::BadEnvelope),
@@ -183,15 +198,18 @@ mod tests {
     }
 
     #[test]
-    fn an_id_keeps_its_key() {
-        let mut keys = keys();
-        let key = SecretKey::generate().unwrap();
-        let same = key.try_clone().unwrap();
-        keys.take([3; 16], key).unwrap();
-        assert_eq!(keys.take([3; 16], same), Ok(()));
-        assert_eq!(
-            keys.take([1; 16], SecretKey::generate().unwrap()),
-            Err(Refused::Differs)
-        );
+    fn an_id_is_its_key_s() {
+        let (mut keys, [one, another]) = keys();
+        let again = SecretKey::take(&mut [1; 32]).unwrap();
+        assert_eq!(keys.take(one, again), Ok(()));
+        // Neither where the id is known, nor where it is not yet.
+        for id in [one, another, [3; 16]] {
+            let other = SecretKey::generate().unwrap();
+            assert_eq!(keys.take(id, other), Err(Refused::Differs));
+        }
+        keys.retain(|id| *id == another);
+        assert_eq!((keys.has(&one), keys.has(&another)), (false, true));
+        let late = SecretKey::generate().unwrap();
+        assert_eq!(keys.take(one, late), Err(Refused::Differs));
     }
 }

@@ -112,7 +112,8 @@ impl Store {
         self.kept.iter()
     }
 
-    fn is_bound(&self, id: [u8; 16]) -> bool {
+    /// Whether a column is bound to this key.
+    pub(crate) fn is_bound(&self, id: [u8; 16]) -> bool {
         let mut bound = self.partitions.iter().flatten();
         bound.any(|partition| partition.column_keys.values().any(|key| key.id == id))
     }
