@@ -220,7 +220,7 @@ fn tables_are_consistent_after_kills() {
 
 /// Ends the zone, the server, or both.
 fn strike(owner: &mut Owner, server: &Server, round: u32) {
-    let (zone, server_too) = (round % 3 != 1, round % 3 != 0);
+    let (zone, server_too) = (round % 3 != 1, !round.is_multiple_of(3));
     if zone {
         owner.kill_zone();
     }
