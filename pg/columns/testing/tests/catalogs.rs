@@ -19,9 +19,11 @@ const WRONG: &[(&str, &str)] = &[
      "SELECT opcname FROM pg_opclass JOIN enc ON opcintype = enc WHERE NOT amvalidate(pg_opclass.oid)"),
     ("a type without its two default operator classes",
      "SELECT typname FROM enc WHERE (SELECT count(*) FROM pg_opclass WHERE opcintype = enc AND opcdefault) <> 2"),
-    ("a cast between a confidential and a plain type",
+    ("a cast between a confidential and a plain type that is not explicit, or of another type than its own",
      "SELECT castsource::regtype, casttarget::regtype FROM pg_cast
-      WHERE (castsource IN (SELECT enc FROM enc)) <> (casttarget IN (SELECT enc FROM enc))"),
+      WHERE (castsource IN (SELECT enc FROM enc)) <> (casttarget IN (SELECT enc FROM enc))
+      AND (castcontext <> 'e' OR NOT EXISTS (SELECT FROM enc
+           WHERE (enc, base) IN ((castsource, casttarget), (casttarget, castsource))))"),
     ("a cast in another context than PostgreSQL's for the base types",
      "SELECT s.typname, t.typname, c.castcontext, p.castcontext FROM pg_cast c JOIN enc s ON s.enc = c.castsource
       JOIN enc t ON t.enc = c.casttarget JOIN pg_cast p ON p.castsource = s.base AND p.casttarget = t.base
