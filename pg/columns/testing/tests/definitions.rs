@@ -142,8 +142,8 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ),
     (
         "SELECT 42::enc_int4",
-        "42846",
-        "cannot cast type integer to enc_int4",
+        "08001",
+        "the zone cannot be reached",
     ),
     (
         "SELECT NULL::enc_int4::integer",

@@ -203,9 +203,12 @@ fn a_point_in_time_between_two_transactions_is_restored() {
         other.rows("select sum(a) from t where id between 2 and 200"),
         "199"
     );
-    let _row = other.rows(
-        "insert into t values (3000, 5, 'another history'); update t set b = b || '!' where id = 1",
+    // Values may be read before the log's end has been; they may be written after it only.
+    other.wait_for(
+        "insert into t values (3000, 5, 'another history') returning id",
+        "3000",
     );
+    let _row = other.rows("update t set b = b || '!' where id = 1");
     other.kill_zone();
     restored.kill();
     other.start_zone();
