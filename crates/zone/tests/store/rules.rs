@@ -70,7 +70,7 @@ fn a_value_whose_binding_was_left_out_is_not_replayed_and_a_column_with_values_i
     let record = record.unwrap().unwrap();
     assert_eq!(
         store.bind(table, 2, to(5), &key()),
-        Err(Fault::ColumnMismatch)
+        Err(Fault::NoColumnKey)
     );
     let mut replaying = safe.open(&Disk::of(before), 1 << 30).unwrap();
     assert_eq!(replaying.recover(&record.bytes, 1), Err(Fault::LogGap));
