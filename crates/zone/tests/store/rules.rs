@@ -68,10 +68,7 @@ fn a_value_whose_binding_was_left_out_is_not_replayed_and_a_column_with_values_i
     let batch = [value(Value::Bytes(b"unbound"))];
     let record = store.promote(first, table, &batch, true, &mut fids);
     let record = record.unwrap().unwrap();
-    assert_eq!(
-        store.bind(table, 2, to(5), &key()),
-        Err(Fault::NoColumnKey)
-    );
+    assert_eq!(store.bind(table, 2, to(5), &key()), Err(Fault::NoColumnKey));
     let mut replaying = safe.open(&Disk::of(before), 1 << 30).unwrap();
     assert_eq!(replaying.recover(&record.bytes, 1), Err(Fault::LogGap));
     // Another ring says a binding again, whatever the host says of the first one's record.

@@ -140,11 +140,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "22P02",
         "invalid input for type enc_text: not an envelope",
     ),
-    (
-        "SELECT 42::enc_int4",
-        "08001",
-        "the zone cannot be reached",
-    ),
+    ("SELECT 42::enc_int4", "08001", "the zone cannot be reached"),
     (
         "SELECT NULL::enc_int4::integer",
         "42846",
