@@ -39,7 +39,8 @@ const WRONG: &[(&str, &str)] = &[
     ("a hash that is immutable, which an index would need",
      "SELECT oid::regprocedure FROM member WHERE provolatile = 'i' AND proname ~ '_hash'"),
     ("a function that is not strict and no transition",
-     "SELECT oid::regprocedure FROM member WHERE NOT proisstrict AND prokind = 'f' AND proname !~ '_step$'"),
+     "SELECT oid::regprocedure FROM member WHERE NOT proisstrict AND prokind = 'f' AND proname !~ '_step$'
+      AND prorettype <> 'trigger'::regtype"),
     ("a function of confidential values that a parallel worker may run",
      "SELECT oid::regprocedure FROM member WHERE proparallel = 's' AND proargtypes::oid[] && ARRAY(SELECT enc FROM enc)"),
     ("an operator without its commutator's or its negator's answer",

@@ -142,9 +142,9 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ),
     ("SELECT 42::enc_int4", "08001", "the zone cannot be reached"),
     (
-        "SELECT NULL::enc_int4::integer",
+        "SELECT NULL::enc_int4::date",
         "42846",
-        "cannot cast type enc_int4 to integer",
+        "cannot cast type enc_int4 to date",
     ),
     (
         "SELECT a = 42 FROM t",
