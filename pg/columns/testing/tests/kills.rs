@@ -120,7 +120,8 @@ impl Writer<'_> {
                     let gone = matches!(failure.state(), None | Some(NO_SESSION));
                     if gone || open.query("rollback").is_err() {
                         client = None;
-                        if self.once && failure.state().is_none() {
+                        // A server that goes down may say so in its last words; only a lost session is another's end.
+                        if self.once && failure.state() != Some(NO_SESSION) {
                             break;
                         }
                     }
