@@ -2,7 +2,7 @@
 //! in dumps.
 //!
 //! 56 bytes of header, salt, nonce and lineage, the sealed bytes, a tag of 16 bytes. The plaintext is PostgreSQL's binary form of the
-//! value; text and bytea are padded (one byte 0x80, then zeros) to a multiple of 16, so that only that is known of their length.
+//! value; text, bytea and numeric are padded (one byte 0x80, then zeros) to a multiple of 16, so that only that is known of their length.
 //! In SQL text it is `sr1:` and base64 in the alphabet for URLs, without padding. Specified in docs/spec/columns.md.
 //! Must not: seal anything.
 
@@ -15,7 +15,7 @@ use crate::layout::{array, layout, put, u64_at, zero_at};
 
 /// What the text form begins with.
 pub const ENVELOPE_PREFIX: &str = "sr1:";
-/// Texts and byte strings are padded to a multiple of this.
+/// Texts, byte strings and numerics are padded to a multiple of this.
 pub const ENVELOPE_PAD: usize = 16;
 /// Bytes that sealing adds: header, salt, nonce, tag.
 pub const ENVELOPE_OVERHEAD: usize = 72;
@@ -144,9 +144,14 @@ impl EnvelopeHeader {
     }
 }
 
+/// Whether values of this kind differ in length.
+const fn is_padded(kind: Kind) -> bool {
+    matches!(kind, Kind::Text | Kind::Bytea | Kind::Numeric)
+}
+
 /// Appends the padding that a value of this kind gets before it is sealed.
 pub fn pad(kind: Kind, value: &mut Vec<u8>) {
-    if matches!(kind, Kind::Text | Kind::Bytea) {
+    if is_padded(kind) {
         value.push(0x80);
         while !value.len().is_multiple_of(ENVELOPE_PAD) {
             value.push(0);
@@ -157,7 +162,7 @@ pub fn pad(kind: Kind, value: &mut Vec<u8>) {
 /// The length of a value without its padding. `None` when it is not padded as it must be.
 #[must_use]
 pub fn unpadded(kind: Kind, padded: &[u8]) -> Option<usize> {
-    if !matches!(kind, Kind::Text | Kind::Bytea) {
+    if !is_padded(kind) {
         return Some(padded.len());
     }
     let len = padded.iter().rposition(|byte| *byte != 0)?;
@@ -201,6 +206,12 @@ mod tests {
             pad(Kind::Text, &mut value);
             assert!(value.len().is_multiple_of(ENVELOPE_PAD) && value.len() > len);
             assert_eq!(unpadded(Kind::Text, &value), Some(len));
+        }
+        // Numerics of up to twelve digits (8 bytes, and 2 for each group of four) are of one length, zero among them.
+        for groups in 0..=3 {
+            let mut value = vec![1; 8 + 2 * groups];
+            pad(Kind::Numeric, &mut value);
+            assert_eq!(value.len(), 16, "{groups} groups");
         }
         for bad in [&[][..], &[0; 16], &[1; 16], &[0x80; 15]] {
             assert_eq!(unpadded(Kind::Bytea, bad), None);
