@@ -25,7 +25,7 @@ deps-postgres: deps
 
 deps-test: deps-postgres
 	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb \
-		npm:npm python3-pip:pip3 strace:strace pgbackrest:pgbackrest
+		npm:npm python3-pip:pip3 strace:strace pgbackrest:pgbackrest swtpm:swtpm swtpm-tools:swtpm_setup tpm2-tools:tpm2_createak openssl:openssl
 
 build: deps
 	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-shield-preload
