@@ -78,7 +78,12 @@ impl Zone {
             }
         }
         self.ground.rings.get_mut(ring)?.session = answer.session;
+        if let Some(over) = before.filter(|before| answer.session != Some(*before)) {
+            // Closed, or another one was opened in its place.
+            self.channel.end(&over);
+        }
         self.keep_keys();
+        self.forget_keys();
         reply(descriptor, area, &answer.message)
     }
 

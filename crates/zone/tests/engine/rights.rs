@@ -4,7 +4,7 @@ use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::right;
 use strongroom_rpc::{Fault, Op};
 
-use super::{A, B, ORDINARY, call, fault, int8, of_kind, with_zone};
+use super::{A, B, ORDINARY, call, fault, int8, intake, of_kind, ticket, with_zone};
 
 #[test]
 fn a_ticket_gives_its_rights_on_its_columns_and_no_more() {
@@ -31,5 +31,21 @@ fn a_ticket_gives_its_rights_on_its_columns_and_no_more() {
             "B is not the ticket's"
         );
         drop(other);
+    });
+}
+
+/// A session that another one of its ring replaces is over, and its keys go with it.
+#[test]
+fn the_next_session_of_a_ring_ends_the_one_before() {
+    with_zone("next", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let sealed = scene.owner.seal(A, Kind::Int8, &[0; 8]);
+        assert!(intake(&mut host, Kind::Int8, &sealed, 0).is_ok());
+        scene
+            .owner
+            .open(&mut host, &ticket(ORDINARY, &[B]))
+            .unwrap();
+        let refused = intake(&mut host, Kind::Int8, &sealed, 0);
+        assert_eq!(refused, fault(Fault::NoColumnKey));
     });
 }
