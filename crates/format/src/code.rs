@@ -160,6 +160,31 @@ codes! {
     PG_NOT_RUNNING = 7027, Io, "no server is running on the data directory", "`strongroom pg status` shows the instance; `strongroom pg start` starts a server";
     PG_NO_CLUSTER = 7028, Usage, "no cluster of postgresql-common has this data directory", "make one with pg_createcluster -d, or set LD_PRELOAD in what starts the server";
 
+    MEDIUM_ABSENT = 7101, Usage, "there is no backup medium at that place", "check the path; `strongroom backup create` makes a medium in an empty or absent directory";
+    MEDIUM_DAMAGED = 7102, Data, "the head of the backup medium is damaged", "sets can be restored by naming their heads one by one; begin a new medium for new ones";
+    MEDIUM_FOREIGN = 7103, Refused, "the place holds something that is not a backup medium", "name an empty or absent directory, or an existing medium";
+    MEDIUM_SEALED = 7104, Refused, "an unencrypted set was to be added to a sealed medium", "give a key instead of --no-encryption, or use another medium; --format begins this one anew and removes its sets";
+    MEDIUM_PLAIN = 7105, Refused, "a sealed set was to be added to an unencrypted medium", "use another medium, or --no-encryption if the data may be read by anyone; --format begins this one anew and removes its sets";
+    SET_HEAD = 7106, Data, "the head of the backup set is damaged, or was changed", "restore another set, or this one from another copy of the medium";
+    SET_ABSENT = 7107, Usage, "the medium holds no such set", "`strongroom backup header` lists the sets and their positions";
+    FAMILY_ABSENT = 7108, Data, "a family of the backup set is missing", "bring it back from where it was moved, or restore another set";
+    SEGMENT = 7109, Data, "a segment of the backup set is damaged, forged or from another place", "restore another set, or this one from another copy of the medium";
+    FAMILY_SHORT = 7110, Data, "a family of the backup set is cut short, or is not the one that the set's head names", "copy it again from where it came, or restore another set";
+    STREAM = 7111, Data, "what the backup set holds has not the form that it must have", "do not trust this set: whoever made it was not this program, or was defective";
+    FILE_DIGEST = 7112, Data, "a file of the backup set is not what it was when it was read", "restore another set; please report it";
+    TARGET_NOT_EMPTY = 7113, Refused, "the directory to restore into is not empty", "name an absent or empty one";
+    BACKUP_SOURCE = 7114, Io, "what was to be backed up cannot be read, or is not of a kind that is known", "check the path, or the connection string, and who runs the command";
+    BACKUP_SERVER = 7115, Io, "the PostgreSQL server has refused or ended the backup", "see its message; the server's log says more";
+    BACKUP_MANIFEST = 7116, Data, "the backup is not what PostgreSQL's own manifest says", "take the backup again; if it happens again, check the server's disks and memory";
+    STRIPES = 7117, Refused, "the medium has another number of stripes", "leave out --stripes; --format begins the medium anew";
+    NOT_COPIED = 7118, Warning, "something was left out of the backup", "sockets, pipes and devices hold no data; whatever could be needed must be backed up in another way";
+    PLAIN_SET = 7119, Warning, "the backup is not encrypted: whoever can read the medium can read the data", "leave out --no-encryption and give a key";
+    WAL_DIFFERS = 7120, Refused, "the archive has another file of that name already", "find out which server wrote it: two servers must not share one archive; nothing was overwritten";
+    WAL_ABSENT = 7121, Usage, "the archive has no file of that name", "none, at the end of recovery: PostgreSQL asks until there is none";
+    UNTIL_LATER = 7122, Usage, "the point to recover to lies before the end of the backup", "choose an earlier set: a backup is consistent from its end on";
+    UNEXPIRED = 7123, Refused, "the medium holds a set that has not expired", "wait, or use --skip if it may be removed";
+    BACKUP_KEY_LOST = 7124, Warning, "whoever loses the key of this backup has lost the backup", "keep the key, or an export of the keyring, in a second place, apart from the medium";
+
     FID_STALE = 8001, Data, "the identifier does not name a value any more", "if a table still holds it, restore table and zone to one point in time; report it if neither was restored";
     FID_FORGED = 8002, Data, "the identifier never named a value of this place", "someone or something other than Strongroom wrote it into the table, or the zone's store is another one's";
     ZONE_LOST = 8003, Io, "the zone ended or was started anew while the statement ran", "run the statement again; the zone's own log says why it ended";

@@ -102,6 +102,8 @@ pub enum ObjectKind {
     Postgres,
     /// The store of a privacy zone.
     Zone,
+    /// A backup set, or one archived file of a log.
+    Backup,
 }
 
 impl ObjectKind {
@@ -113,13 +115,20 @@ impl ObjectKind {
             Self::Keyring => 2,
             Self::Postgres => 3,
             Self::Zone => 4,
+            Self::Backup => 5,
         }
     }
 
     fn from_number(number: u16) -> Option<Self> {
-        [Self::Sqlite, Self::Keyring, Self::Postgres, Self::Zone]
-            .into_iter()
-            .find(|kind| kind.number() == number)
+        [
+            Self::Sqlite,
+            Self::Keyring,
+            Self::Postgres,
+            Self::Zone,
+            Self::Backup,
+        ]
+        .into_iter()
+        .find(|kind| kind.number() == number)
     }
 
     /// The word used in output.
@@ -130,6 +139,7 @@ impl ObjectKind {
             Self::Keyring => "keyring",
             Self::Postgres => "postgres",
             Self::Zone => "zone",
+            Self::Backup => "backup",
         }
     }
 }
@@ -146,6 +156,10 @@ pub enum Cipher {
     Aes128Xts,
     /// AES-256-XTS, likewise.
     Aes256Xts,
+    /// AES-192-GCM. Families of backup sets only.
+    Aes192Gcm,
+    /// AES-128-GCM. Families of backup sets only.
+    Aes128Gcm,
 }
 
 impl Cipher {
@@ -157,15 +171,21 @@ impl Cipher {
             Self::Aes256Ctr => 2,
             Self::Aes128Xts => 3,
             Self::Aes256Xts => 4,
+            Self::Aes192Gcm => 5,
+            Self::Aes128Gcm => 6,
         }
     }
 
-    fn from_number(number: u16) -> Option<Self> {
+    /// The cipher of this number.
+    #[must_use]
+    pub fn from_number(number: u16) -> Option<Self> {
         [
             Self::Aes256Gcm,
             Self::Aes256Ctr,
             Self::Aes128Xts,
             Self::Aes256Xts,
+            Self::Aes192Gcm,
+            Self::Aes128Gcm,
         ]
         .into_iter()
         .find(|cipher| cipher.number() == number)
@@ -178,6 +198,7 @@ impl Cipher {
             Self::Aes256Gcm => !matches!(kind, ObjectKind::Postgres),
             Self::Aes256Ctr => matches!(kind, ObjectKind::Sqlite | ObjectKind::Keyring),
             Self::Aes128Xts | Self::Aes256Xts => matches!(kind, ObjectKind::Postgres),
+            Self::Aes192Gcm | Self::Aes128Gcm => matches!(kind, ObjectKind::Backup),
         }
     }
 
@@ -185,7 +206,7 @@ impl Cipher {
     #[must_use]
     pub const fn xts_key_len(self) -> Option<usize> {
         match self {
-            Self::Aes256Gcm | Self::Aes256Ctr => None,
+            Self::Aes256Gcm | Self::Aes256Ctr | Self::Aes192Gcm | Self::Aes128Gcm => None,
             Self::Aes128Xts => Some(32),
             Self::Aes256Xts => Some(64),
         }
@@ -199,6 +220,8 @@ impl Cipher {
             Self::Aes256Ctr => "aes-256-ctr",
             Self::Aes128Xts => "aes-128-xts",
             Self::Aes256Xts => "aes-256-xts",
+            Self::Aes192Gcm => "aes-192-gcm",
+            Self::Aes128Gcm => "aes-128-gcm",
         }
     }
 
@@ -414,6 +437,9 @@ impl Header {
             ObjectKind::Keyring | ObjectKind::Zone => self.unit_size == 0 && self.unit_reserve == 0,
             ObjectKind::Postgres => {
                 self.unit_size == crate::postgres::BLOCK && self.unit_reserve == 0
+            }
+            ObjectKind::Backup => {
+                self.unit_size == crate::backup::SEGMENT_SIZE && self.unit_reserve == 0
             }
         };
         if sizes_ok {

@@ -17,11 +17,18 @@ use strongroom_format::code::{self, Class, Code};
 use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, record, redo, tpm};
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, convert, stream};
-use strongroom_format::{FORMAT_VERSION, aad, header, journal, keyring, postgres, slot, sqlite};
+use strongroom_format::{FORMAT_VERSION, aad, backup, header, journal, keyring, postgres, slot, sqlite};
 
 /// Every layout of the code. That none is missing here is checked against the sources.
 const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("aad_layout", aad::aad_layout::FIELDS),
+    layout("set_layout", backup::set_layout::FIELDS),
+    layout("family_layout", backup::family_layout::FIELDS),
+    layout("segment_layout", backup::segment_layout::FIELDS),
+    layout("item_layout", backup::item_layout::FIELDS),
+    layout("member_layout", backup::member_layout::FIELDS),
+    layout("file_end_layout", backup::file_end_layout::FIELDS),
+    layout("stream_end_layout", backup::stream_end_layout::FIELDS),
     layout("anchor_layout", header::anchor_layout::FIELDS),
     layout("attestation_layout", channel::attestation_layout::FIELDS),
     layout("body_layout", keyring::body_layout::FIELDS),
@@ -162,7 +169,20 @@ fn constants() -> BTreeMap<&'static str, String> {
     constants.extend(journal_constants());
     constants.extend(channel_constants());
     constants.extend(manifest_constants());
+    constants.extend(backup_constants());
     constants
+}
+
+/// Those of backups.
+fn backup_constants() -> BTreeMap<&'static str, String> {
+    BTreeMap::from([
+        ("DESCRIPTION_MAX", backup::DESCRIPTION_MAX.to_string()),
+        ("FAMILIES_MAX", backup::FAMILIES_MAX.to_string()),
+        ("FAMILY_MAGIC", spaced_hex(&backup::FAMILY_MAGIC)),
+        ("PATH_MAX", backup::PATH_MAX.to_string()),
+        ("SEGMENT_SIZE", backup::SEGMENT_SIZE.to_string()),
+        ("SET_MAGIC", spaced_hex(&backup::SET_MAGIC)),
+    ])
 }
 
 /// Those of a rollback journal.

@@ -10,6 +10,7 @@ use strongroom_crypto::{
     GcmKey, MacKey, SecretBytes, SecretKey, hkdf, hkdf_bytes, sha256, wipe_stack,
 };
 use strongroom_format::aad::Role;
+use strongroom_format::backup::SEGMENT_SIZE;
 use strongroom_format::code::{self, Code};
 use strongroom_format::header::{
     Anchor, CANARY_PLAINTEXT, CHECKSUM_COVERS, Canary, Cipher, FIXED_LEN, HEADER_LEN, Header,
@@ -46,6 +47,17 @@ impl NewObject {
             kind: ObjectKind::Postgres,
             cipher,
             unit_size: BLOCK,
+            unit_reserve: 0,
+        }
+    }
+
+    /// A backup set whose families are sealed with `cipher`, AES-GCM of any key length.
+    #[must_use]
+    pub const fn backup(cipher: Cipher) -> Self {
+        Self {
+            kind: ObjectKind::Backup,
+            cipher,
+            unit_size: SEGMENT_SIZE,
             unit_reserve: 0,
         }
     }

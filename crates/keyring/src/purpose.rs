@@ -42,6 +42,10 @@ pub enum Purpose {
     ZoneRedo,
     /// Sealing a record of the operator's.
     ZoneRecord,
+    /// The MAC of a backup set's description.
+    BackupSet,
+    /// Deriving the keys of a backup set's families.
+    BackupFamily,
 }
 
 /// Every label there is. The purposes that only this crate may ask for stand here and not in [`Purpose`].
@@ -77,6 +81,8 @@ impl Label {
             Self::For(Purpose::ZoneManifest) => b"strongroom/v1/zone-manifest",
             Self::For(Purpose::ZoneRedo) => b"strongroom/v1/zone-redo",
             Self::For(Purpose::ZoneRecord) => b"strongroom/v1/zone-record",
+            Self::For(Purpose::BackupSet) => b"strongroom/v1/backup-set",
+            Self::For(Purpose::BackupFamily) => b"strongroom/v1/backup-family",
             Self::Canary => b"strongroom/v1/canary",
             Self::HeaderMac => b"strongroom/v1/header-mac",
             Self::Anchor => b"strongroom/v1/anchor",
@@ -110,6 +116,9 @@ mod tests {
             Label::For(Purpose::ZoneBlocks),
             Label::For(Purpose::ZoneManifest),
             Label::For(Purpose::ZoneRedo),
+            Label::For(Purpose::ZoneRecord),
+            Label::For(Purpose::BackupSet),
+            Label::For(Purpose::BackupFamily),
             Label::Canary,
             Label::HeaderMac,
             Label::Anchor,
