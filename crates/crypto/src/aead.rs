@@ -1,4 +1,4 @@
-//! AES-256-GCM with separate tags, in place.
+//! AES-GCM with separate tags, in place: AES-256 everywhere, AES-192 and AES-128 where a format lets its user choose.
 //!
 //! Standard: NIST SP 800-38D with 96-bit nonces and 128-bit tags; no other size is offered.
 //!
@@ -8,10 +8,11 @@
 //!
 //! Must not: choose nonces or count messages. That is the duty of whoever owns the key.
 
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
+use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, LessSafeKey, Nonce, Tag, UnboundKey};
 use zeroize::Zeroize;
 
 use crate::error::{CryptoError, OpenError};
+use crate::gcm192;
 use crate::harden::wipe_stack;
 use crate::secret::{Locked, SecretKey};
 
@@ -27,7 +28,7 @@ impl GcmKey {
     /// # Errors
     /// [`CryptoError::OutOfLockedMemory`].
     pub fn new(key: &SecretKey) -> Result<Self, CryptoError> {
-        let expanded = expand(key);
+        let expanded = expand(&AES_256_GCM, key.expose());
         wipe_stack();
         expanded.map(Self)
     }
@@ -46,15 +47,7 @@ impl GcmKey {
         aad: &[u8],
         in_out: &mut [u8],
     ) -> Result<[u8; 16], CryptoError> {
-        if u64::try_from(in_out.len()).map_or(true, |len| len > MESSAGE_LEN_MAX) {
-            return Err(CryptoError::TooLong);
-        }
-        let nonce = Nonce::assume_unique_for_key(*nonce);
-        let tag = self
-            .0
-            .seal_in_place_separate_tag(nonce, Aad::from(aad), in_out)
-            .map_err(|_| CryptoError::TooLong)?;
-        tag.as_ref().try_into().map_err(|_| CryptoError::TooLong)
+        seal(&self.0, nonce, aad, in_out)
     }
 
     /// Verifies `tag` over `in_out` and `aad`, and decrypts `in_out` in place.
@@ -68,25 +61,128 @@ impl GcmKey {
         in_out: &mut [u8],
         tag: &[u8; 16],
     ) -> Result<(), OpenError> {
-        let nonce = Nonce::assume_unique_for_key(*nonce);
-        let opened = self
-            .0
-            .open_in_place_separate_tag(nonce, Aad::from(aad), Tag::from(*tag), in_out, 0..)
-            .is_ok();
-        if opened {
-            return Ok(());
-        }
-        // The library decrypts while it authenticates. It wipes on a wrong tag today; C8 must not
-        // depend on that, nor on its other refusals.
-        in_out.zeroize();
-        Err(OpenError)
+        open(&self.0, nonce, aad, in_out, tag)
     }
+}
+
+/// Length of an AES key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AesLength {
+    /// 16 bytes.
+    Aes128,
+    /// 24 bytes.
+    Aes192,
+    /// 32 bytes.
+    Aes256,
+}
+
+/// An AES-GCM key of any length, expanded.
+pub struct AnyGcmKey(Supplier);
+
+enum Supplier {
+    Ring(Locked<LessSafeKey>),
+    /// ring has no AES-192. The key schedule is made for each message, which is large.
+    Libcrypto(SecretKey),
+}
+
+impl AnyGcmKey {
+    /// Expands the first 16, 24 or 32 bytes of `key`. The rest is not used.
+    ///
+    /// # Errors
+    /// [`CryptoError::OutOfLockedMemory`].
+    pub fn new(length: AesLength, key: &SecretKey) -> Result<Self, CryptoError> {
+        let supplier = match length {
+            AesLength::Aes256 => expand(&AES_256_GCM, key.expose()).map(Supplier::Ring),
+            AesLength::Aes128 => {
+                let (half, _) = key.expose().split_at(AES_128_GCM.key_len());
+                expand(&AES_128_GCM, half).map(Supplier::Ring)
+            }
+            AesLength::Aes192 => key.try_clone().map(Supplier::Libcrypto),
+        };
+        wipe_stack();
+        supplier.map(Self)
+    }
+
+    /// As [`GcmKey::seal`], with the same duty of the caller.
+    ///
+    /// # Errors
+    /// [`CryptoError::TooLong`]; [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`]. `in_out` is then of no use.
+    pub fn seal(
+        &self,
+        nonce: &[u8; 12],
+        aad: &[u8],
+        in_out: &mut [u8],
+    ) -> Result<[u8; 16], CryptoError> {
+        match &self.0 {
+            Supplier::Ring(key) => seal(key, nonce, aad, in_out),
+            Supplier::Libcrypto(key) => gcm192::seal(key, nonce, aad, in_out),
+        }
+    }
+
+    /// As [`GcmKey::open`].
+    ///
+    /// # Errors
+    /// [`OpenError`] if anything differs from what was sealed; `in_out` is then all zeros.
+    pub fn open(
+        &self,
+        nonce: &[u8; 12],
+        aad: &[u8],
+        in_out: &mut [u8],
+        tag: &[u8; 16],
+    ) -> Result<(), OpenError> {
+        match &self.0 {
+            Supplier::Ring(key) => open(key, nonce, aad, in_out, tag),
+            Supplier::Libcrypto(key) => {
+                let opened = gcm192::open(key, nonce, aad, in_out, tag);
+                if opened.is_err() {
+                    in_out.zeroize();
+                }
+                opened
+            }
+        }
+    }
+}
+
+fn seal(
+    key: &LessSafeKey,
+    nonce: &[u8; 12],
+    aad: &[u8],
+    in_out: &mut [u8],
+) -> Result<[u8; 16], CryptoError> {
+    if u64::try_from(in_out.len()).map_or(true, |len| len > MESSAGE_LEN_MAX) {
+        return Err(CryptoError::TooLong);
+    }
+    let nonce = Nonce::assume_unique_for_key(*nonce);
+    let tag = key
+        .seal_in_place_separate_tag(nonce, Aad::from(aad), in_out)
+        .map_err(|_| CryptoError::TooLong)?;
+    tag.as_ref().try_into().map_err(|_| CryptoError::TooLong)
+}
+
+fn open(
+    key: &LessSafeKey,
+    nonce: &[u8; 12],
+    aad: &[u8],
+    in_out: &mut [u8],
+    tag: &[u8; 16],
+) -> Result<(), OpenError> {
+    let nonce = Nonce::assume_unique_for_key(*nonce);
+    let opened = key
+        .open_in_place_separate_tag(nonce, Aad::from(aad), Tag::from(*tag), in_out, 0..)
+        .is_ok();
+    if opened {
+        return Ok(());
+    }
+    // The library decrypts while it authenticates. It wipes on a wrong tag today; C8 must not
+    // depend on that, nor on its other refusals.
+    in_out.zeroize();
+    Err(OpenError)
 }
 
 /// Not inlined, so that [`wipe_stack`] reaches the copies of the key its frames leave behind.
 #[inline(never)]
-fn expand(key: &SecretKey) -> Result<Locked<LessSafeKey>, CryptoError> {
-    let unbound = UnboundKey::new(&AES_256_GCM, key.expose()).map_err(|_| CryptoError::TooLong)?;
+fn expand(algorithm: &'static Algorithm, key: &[u8]) -> Result<Locked<LessSafeKey>, CryptoError> {
+    let unbound = UnboundKey::new(algorithm, key).map_err(|_| CryptoError::TooLong)?;
     Locked::new(LessSafeKey::new(unbound))
 }
 
@@ -156,5 +252,66 @@ mod tests {
             other.open(&[1; 12], b"place", &mut bytes, &tag),
             Err(OpenError)
         );
+    }
+
+    fn every_length() -> [AesLength; 3] {
+        [AesLength::Aes128, AesLength::Aes192, AesLength::Aes256]
+    }
+
+    #[test]
+    fn keys_of_every_length_open_what_they_sealed_and_nothing_else() {
+        let material = SecretKey::generate().unwrap();
+        for length in every_length() {
+            let key = AnyGcmKey::new(length, &material).unwrap();
+            for size in [0, 1, 16, 257, 65_537] {
+                let plain: Vec<u8> = (0..=250).cycle().take(size).collect();
+                let mut sealed = plain.clone();
+                let tag = key.seal(&[1; 12], b"place", &mut sealed).unwrap();
+                let mut opened = sealed.clone();
+                key.open(&[1; 12], b"place", &mut opened, &tag).unwrap();
+                assert_eq!(opened, plain, "{length:?} {size}");
+                for bit in 0..128 {
+                    let mut changed = tag;
+                    changed[bit / 8] ^= 1 << (bit % 8);
+                    let mut bytes = sealed.clone();
+                    let refused = key.open(&[1; 12], b"place", &mut bytes, &changed);
+                    assert_eq!(refused, Err(OpenError));
+                    assert!(bytes.iter().all(|byte| *byte == 0));
+                }
+                let mut bytes = sealed.clone();
+                let elsewhere = key.open(&[1; 12], b"elsewhere", &mut bytes, &tag);
+                assert_eq!(elsewhere, Err(OpenError));
+            }
+        }
+    }
+
+    /// NIST's `gcmEncryptExtIV` vectors, as McGrew and Viega's test cases 4, 10 and 16: one message under the three
+    /// key lengths (the GCM specification, appendix B).
+    #[test]
+    fn the_specifications_messages() {
+        let unhex = |text: &str| -> Vec<u8> {
+            (0..text.len())
+                .step_by(2)
+                .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
+                .collect()
+        };
+        let key = "feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308";
+        let mut material: [u8; 32] = unhex(key).try_into().unwrap();
+        let material = SecretKey::take(&mut material).unwrap();
+        let nonce: [u8; 12] = unhex("cafebabefacedbaddecaf888").try_into().unwrap();
+        let aad = unhex("feedfacedeadbeeffeedfacedeadbeefabaddad2");
+        let plain = unhex(
+            "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39",
+        );
+        for (length, tag) in [
+            (AesLength::Aes128, "5bc94fbc3221a5db94fae95ae7121a47"),
+            (AesLength::Aes192, "2519498e80f1478f37ba55bd6d27618c"),
+            (AesLength::Aes256, "76fc6ece0f4e1768cddf8853bb2d551b"),
+        ] {
+            let key = AnyGcmKey::new(length, &material).unwrap();
+            let mut bytes = plain.clone();
+            let found = key.seal(&nonce, &aad, &mut bytes).unwrap();
+            assert_eq!(found.as_slice(), unhex(tag), "{length:?}");
+        }
     }
 }

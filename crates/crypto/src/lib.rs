@@ -1,6 +1,6 @@
 //! Strongroom's cryptographic core: the only crate that names a primitive.
 //!
-//! It offers one authenticated cipher ([`GcmKey`]), two unauthenticated ([`CtrKey`], [`XtsKey`]), one MAC
+//! It offers one authenticated cipher ([`GcmKey`], and [`AnyGcmKey`] for shorter keys), two unauthenticated ([`CtrKey`], [`XtsKey`]), one MAC
 //! ([`MacKey`]), one key agreement ([`KeyAgreement`]), verification of two signatures ([`verify_p256`], [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases), a nonce
 //! source that survives `fork` ([`nonce12`]), and memory that is locked, kept out of core dumps
 //! and wiped when freed ([`SecretKey`], [`SecretBytes`], [`Locked`]).
@@ -17,6 +17,7 @@ mod agree;
 mod arena;
 mod ctr;
 mod error;
+mod gcm192;
 mod harden;
 mod kdf;
 mod libcrypto;
@@ -32,13 +33,13 @@ mod xts;
 #[cfg(test)]
 mod vectors;
 
-pub use aead::GcmKey;
+pub use aead::{AesLength, AnyGcmKey, GcmKey};
 pub use agree::KeyAgreement;
 pub use ctr::CtrKey;
 pub use error::{CryptoError, OpenError};
 pub use harden::{forbid_core_dumps, wipe_stack};
 pub use kdf::{Argon2Params, argon2id, hkdf, hkdf_bytes};
-pub use mac::{MacKey, sha256};
+pub use mac::{MacKey, Sha256, sha256};
 pub use nonce::nonce12;
 pub use random::{fill_random, random16, random32};
 pub use secret::{Locked, SecretBytes, SecretKey, memory_is_locked, relock_after_fork};
@@ -51,6 +52,7 @@ const _: () = {
     shareable::<SecretKey>();
     shareable::<SecretBytes>();
     shareable::<GcmKey>();
+    shareable::<AnyGcmKey>();
     shareable::<CtrKey>();
     shareable::<MacKey>();
     shareable::<XtsKey>();

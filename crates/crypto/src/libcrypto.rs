@@ -1,4 +1,4 @@
-//! OpenSSL's libcrypto, as far as XTS needs it: contexts that hold key schedules, set up once and then used without
+//! OpenSSL's libcrypto, as far as XTS and AES-192-GCM need it: contexts that hold key schedules, set up once and then used without
 //! allocating.
 //!
 //! Invariants:
@@ -38,6 +38,7 @@ unsafe extern "C" {
 pub(crate) struct Ciphers {
     aes_128_xts: NonNull<ffi::EVP_CIPHER>,
     aes_256_xts: NonNull<ffi::EVP_CIPHER>,
+    aes_192_gcm: NonNull<ffi::EVP_CIPHER>,
 }
 
 // SAFETY: a fetched cipher is immutable and reference-counted; contexts only read it.
@@ -143,6 +144,111 @@ impl Context {
         Err(CryptoError::Library)
     }
 
+    /// Expands an AES-192 key of 24 bytes for one message of GCM with a 96-bit nonce.
+    pub(crate) fn gcm_192(
+        key: &[u8],
+        nonce: &[u8; 12],
+        direction: Direction,
+    ) -> Result<Self, CryptoError> {
+        if key.len() != 24 {
+            return Err(CryptoError::Key);
+        }
+        let cipher = ciphers()?.aes_192_gcm;
+        let _locked = InArena::enter();
+        let context = Self::empty()?;
+        // SAFETY: context and cipher are valid; key and nonce have the cipher's lengths; no engine.
+        let done = unsafe {
+            ffi::EVP_CipherInit_ex(
+                context.0.as_ptr(),
+                cipher.as_ptr(),
+                ptr::null_mut(),
+                key.as_ptr(),
+                nonce.as_ptr(),
+                c_int::from(direction == Direction::Encrypt),
+            )
+        };
+        if done != 1 {
+            forget_errors();
+            return Err(CryptoError::Key);
+        }
+        Ok(context)
+    }
+
+    /// Takes associated data; before the message.
+    pub(crate) fn associated(&mut self, aad: &[u8]) -> Result<(), CryptoError> {
+        let len = c_int::try_from(aad.len()).map_err(|_| CryptoError::TooLong)?;
+        let mut taken = 0;
+        // SAFETY: `aad` is readable for `len` bytes; no output means associated data (EVP_EncryptInit(3)).
+        let done = unsafe {
+            ffi::EVP_CipherUpdate(
+                self.0.as_ptr(),
+                ptr::null_mut(),
+                &raw mut taken,
+                aad.as_ptr(),
+                len,
+            )
+        };
+        succeeded(done)
+    }
+
+    /// The whole message, in place. An empty one is left out: no output would mean associated data.
+    pub(crate) fn apply_in_place(&mut self, in_out: &mut [u8]) -> Result<(), CryptoError> {
+        if in_out.is_empty() {
+            return Ok(());
+        }
+        let len = c_int::try_from(in_out.len()).map_err(|_| CryptoError::TooLong)?;
+        let bytes = in_out.as_mut_ptr();
+        let mut written = 0;
+        // SAFETY: `bytes` is readable and writable for `len` bytes; GCM writes as much as it reads, and may do so in
+        // place (EVP_EncryptInit(3)).
+        let done = unsafe {
+            ffi::EVP_CipherUpdate(self.0.as_ptr(), bytes, &raw mut written, bytes, len)
+        };
+        succeeded(c_int::from(done == 1 && written == len))
+    }
+
+    /// Ends the encryption of a message; its tag.
+    pub(crate) fn finished_tag(&mut self) -> Result<[u8; 16], CryptoError> {
+        self.finish()?;
+        let mut tag = [0_u8; 16];
+        // SAFETY: the tag is writable for 16 bytes, the length that is named.
+        let done = unsafe {
+            ffi::EVP_CIPHER_CTX_ctrl(
+                self.0.as_ptr(),
+                ffi::EVP_CTRL_GCM_GET_TAG,
+                16,
+                tag.as_mut_ptr().cast(),
+            )
+        };
+        succeeded(done).map(|()| tag)
+    }
+
+    /// Ends the decryption of a message whose tag should be `tag`; an error when it is not.
+    pub(crate) fn expected_tag(&mut self, tag: &[u8; 16]) -> Result<(), CryptoError> {
+        let mut tag = *tag;
+        // SAFETY: the tag is readable for 16 bytes, the length that is named; it is copied.
+        let done = unsafe {
+            ffi::EVP_CIPHER_CTX_ctrl(
+                self.0.as_ptr(),
+                ffi::EVP_CTRL_GCM_SET_TAG,
+                16,
+                tag.as_mut_ptr().cast(),
+            )
+        };
+        succeeded(done)?;
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(), CryptoError> {
+        let mut rest = [0_u8; 16];
+        let mut written = 0;
+        // SAFETY: room for a block, more than GCM writes at the end, which is nothing.
+        let done = unsafe {
+            ffi::EVP_CipherFinal(self.0.as_ptr(), rest.as_mut_ptr(), &raw mut written)
+        };
+        succeeded(done)
+    }
+
     fn empty() -> Result<Self, CryptoError> {
         // SAFETY: no arguments; null when there is no memory.
         let context = unsafe { ffi::EVP_CIPHER_CTX_new() };
@@ -157,6 +263,15 @@ impl Drop for Context {
         // SAFETY: made by EVP_CIPHER_CTX_new and freed once.
         unsafe { ffi::EVP_CIPHER_CTX_free(self.0.as_ptr()) };
     }
+}
+
+/// libcrypto says 1 when it did what it was asked.
+fn succeeded(done: c_int) -> Result<(), CryptoError> {
+    if done == 1 {
+        return Ok(());
+    }
+    forget_errors();
+    Err(CryptoError::Library)
 }
 
 /// Sets libcrypto up at the first call.
@@ -177,6 +292,7 @@ fn ciphers() -> Result<&'static Ciphers, CryptoError> {
             Some(Ciphers {
                 aes_128_xts: fetched(c"AES-128-XTS")?,
                 aes_256_xts: fetched(c"AES-256-XTS")?,
+                aes_192_gcm: fetched(c"AES-192-GCM")?,
             })
         })
         .as_ref()

@@ -68,6 +68,34 @@ pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     array_of(context.finish().as_ref())
 }
 
+/// SHA-256 of a message that comes in pieces.
+pub struct Sha256(digest::Context);
+
+impl Sha256 {
+    /// Of nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(digest::Context::new(&digest::SHA256))
+    }
+
+    /// Takes the next piece.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// The digest of all pieces.
+    #[must_use]
+    pub fn finish(self) -> [u8; 32] {
+        array_of(self.0.finish().as_ref())
+    }
+}
+
+impl Default for Sha256 {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Compares all bytes whatever they are. The barrier keeps the compiler from leaving the loop at
 /// the first difference.
 #[inline(never)]
@@ -115,6 +143,10 @@ mod tests {
             let (head, tail) = message.split_at(cut);
             assert_eq!(key.mac(&[head, &[], tail]), whole);
             assert_eq!(sha256(&[head, &[], tail]), sha256(&[&message]));
+            let mut pieces = Sha256::new();
+            pieces.update(head);
+            pieces.update(tail);
+            assert_eq!(pieces.finish(), sha256(&[&message]));
         }
         assert_ne!(key.mac(&[]), whole);
     }

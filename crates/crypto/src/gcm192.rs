@@ -1,0 +1,50 @@
+//! AES-192-GCM through libcrypto, one message at a time: ring has no AES of this length.
+//!
+//! Standard: NIST SP 800-38D with 96-bit nonces and 128-bit tags.
+//!
+//! Invariants: as in `aead.rs`; the key schedule lives in locked memory for the length of the call.
+//!
+//! Must not: be used for small messages, whose cost would be the key schedule's.
+
+use crate::error::{CryptoError, OpenError};
+use crate::harden::wipe_stack;
+use crate::libcrypto::{Context, Direction};
+use crate::secret::SecretKey;
+
+/// Bytes of an AES-192 key.
+const KEY_LEN: usize = 24;
+
+/// Encrypts in place under the first 24 bytes of `key`; returns the tag. The caller's duty is that of `GcmKey::seal`.
+pub(crate) fn seal(
+    key: &SecretKey,
+    nonce: &[u8; 12],
+    aad: &[u8],
+    in_out: &mut [u8],
+) -> Result<[u8; 16], CryptoError> {
+    let (key, _) = key.expose().split_at(KEY_LEN);
+    let sealed = Context::gcm_192(key, nonce, Direction::Encrypt).and_then(|mut context| {
+        context.associated(aad)?;
+        context.apply_in_place(in_out)?;
+        context.finished_tag()
+    });
+    wipe_stack();
+    sealed
+}
+
+/// Decrypts in place. On failure the caller wipes `in_out`.
+pub(crate) fn open(
+    key: &SecretKey,
+    nonce: &[u8; 12],
+    aad: &[u8],
+    in_out: &mut [u8],
+    tag: &[u8; 16],
+) -> Result<(), OpenError> {
+    let (key, _) = key.expose().split_at(KEY_LEN);
+    let opened = Context::gcm_192(key, nonce, Direction::Decrypt).and_then(|mut context| {
+        context.associated(aad)?;
+        context.apply_in_place(in_out)?;
+        context.expected_tag(tag)
+    });
+    wipe_stack();
+    opened.map_err(|_| OpenError)
+}
