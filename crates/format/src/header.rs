@@ -102,7 +102,7 @@ pub enum ObjectKind {
     Postgres,
     /// The store of a privacy zone.
     Zone,
-    /// A backup set, or one archived file of a log.
+    /// A backup set.
     Backup,
 }
 
@@ -434,12 +434,11 @@ impl Header {
                     && (512..=65536).contains(&self.unit_size)
                     && self.unit_reserve == crate::sqlite::PAGE_RESERVE
             }
-            ObjectKind::Keyring | ObjectKind::Zone => self.unit_size == 0 && self.unit_reserve == 0,
+            ObjectKind::Keyring | ObjectKind::Zone | ObjectKind::Backup => {
+                self.unit_size == 0 && self.unit_reserve == 0
+            }
             ObjectKind::Postgres => {
                 self.unit_size == crate::postgres::BLOCK && self.unit_reserve == 0
-            }
-            ObjectKind::Backup => {
-                self.unit_size == crate::backup::SEGMENT_SIZE && self.unit_reserve == 0
             }
         };
         if sizes_ok {

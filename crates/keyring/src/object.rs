@@ -10,7 +10,6 @@ use strongroom_crypto::{
     GcmKey, MacKey, SecretBytes, SecretKey, hkdf, hkdf_bytes, sha256, wipe_stack,
 };
 use strongroom_format::aad::Role;
-use strongroom_format::backup::SEGMENT_SIZE;
 use strongroom_format::code::{self, Code};
 use strongroom_format::header::{
     Anchor, CANARY_PLAINTEXT, CHECKSUM_COVERS, Canary, Cipher, FIXED_LEN, HEADER_LEN, Header,
@@ -57,7 +56,7 @@ impl NewObject {
         Self {
             kind: ObjectKind::Backup,
             cipher,
-            unit_size: SEGMENT_SIZE,
+            unit_size: 0,
             unit_reserve: 0,
         }
     }
