@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::backup::BackupArgs;
 use crate::columns::ColumnsArgs;
 use crate::explain::ExplainArgs;
 use crate::help::tail;
@@ -41,6 +42,7 @@ pub(crate) enum Command {
     Key(KeyArgs),
     Sqlite(SqliteArgs),
     Pg(PgArgs),
+    Backup(BackupArgs),
     Columns(ColumnsArgs),
     Inspect(InspectArgs),
     Verify(VerifyArgs),
@@ -56,6 +58,7 @@ impl Command {
             Self::Pg(args) => args.wants_json(),
             Self::Inspect(args) => args.json,
             Self::Verify(args) => args.json,
+            Self::Backup(args) => args.wants_json(),
             Self::Columns(args) => args.wants_json(),
             Self::Sqlite(_) | Self::Explain(_) => false,
         }
@@ -81,6 +84,39 @@ pub(crate) struct KeyOptions {
     /// Ask for a passphrase on the terminal
     #[arg(long, help_heading = "Key options")]
     pub(crate) ask: bool,
+}
+
+/// Where the key of a sealed source comes from. At most one.
+#[derive(Args, Clone)]
+#[group(required = false, multiple = false)]
+pub(crate) struct SourceKeyOptions {
+    /// A key of the keyring, by name
+    #[arg(long, value_name = "NAME", help_heading = "Source key options")]
+    source_key_id: Option<String>,
+    /// The environment variable that holds the source's key
+    #[arg(long, value_name = "VAR", help_heading = "Source key options")]
+    source_key_env: Option<String>,
+    /// The file that holds the source's key
+    #[arg(long, value_name = "FILE", help_heading = "Source key options")]
+    source_key_file: Option<PathBuf>,
+    /// The command that prints the source's key on its standard output
+    #[arg(long, value_name = "CMD", help_heading = "Source key options")]
+    source_key_command: Option<String>,
+    /// Ask for the source's passphrase on the terminal
+    #[arg(long, help_heading = "Source key options")]
+    source_ask: bool,
+}
+
+impl From<SourceKeyOptions> for KeyOptions {
+    fn from(source: SourceKeyOptions) -> Self {
+        Self {
+            key_id: source.source_key_id,
+            key_env: source.source_key_env,
+            key_file: source.source_key_file,
+            key_command: source.source_key_command,
+            ask: source.source_ask,
+        }
+    }
 }
 
 /// Where the new key comes from. At most one.

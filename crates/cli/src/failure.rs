@@ -14,6 +14,8 @@ pub(crate) struct Failure {
     code: &'static Code,
     detail: String,
     told: Told,
+    /// Instead of the exit code of the code's class.
+    exit: Option<u8>,
 }
 
 /// What has been reported already.
@@ -46,6 +48,7 @@ impl Failure {
             code,
             detail: detail.into(),
             told: Told::Nothing,
+            exit: None,
         }
     }
 
@@ -89,6 +92,14 @@ impl Failure {
         }
     }
 
+    /// Ends the command with this exit code, where another program has its own meaning for exit codes.
+    pub(crate) fn exiting(self, exit: u8) -> Self {
+        Self {
+            exit: Some(exit),
+            ..self
+        }
+    }
+
     /// Puts `prefix` before the detail.
     pub(crate) fn within(self, prefix: &str) -> Self {
         let detail = format!("{prefix}{}", self.detail);
@@ -127,7 +138,7 @@ impl Failure {
         if json && self.told == Told::Nothing {
             self.print_json();
         }
-        ExitCode::from(self.code.class.exit_code())
+        ExitCode::from(self.exit.unwrap_or_else(|| self.code.class.exit_code()))
     }
 
     /// As [`Failure::report`], with clap's text of several lines left as it is.

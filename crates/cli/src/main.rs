@@ -10,6 +10,7 @@
 #![deny(clippy::expect_used)]
 
 mod args;
+mod backup;
 mod columns;
 mod explain;
 mod failure;
@@ -83,6 +84,7 @@ fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
         Command::Key(args) => args.run(context),
         Command::Sqlite(args) => args.run(context),
         Command::Pg(args) => args.run(context),
+        Command::Backup(args) => args.run(context),
         Command::Columns(args) => args.run(context),
         Command::Inspect(args) => args.run(context),
         Command::Verify(args) => args.run(context),

@@ -201,9 +201,8 @@ impl Context {
         let mut written = 0;
         // SAFETY: `bytes` is readable and writable for `len` bytes; GCM writes as much as it reads, and may do so in
         // place (EVP_EncryptInit(3)).
-        let done = unsafe {
-            ffi::EVP_CipherUpdate(self.0.as_ptr(), bytes, &raw mut written, bytes, len)
-        };
+        let done =
+            unsafe { ffi::EVP_CipherUpdate(self.0.as_ptr(), bytes, &raw mut written, bytes, len) };
         succeeded(c_int::from(done == 1 && written == len))
     }
 
@@ -243,9 +242,8 @@ impl Context {
         let mut rest = [0_u8; 16];
         let mut written = 0;
         // SAFETY: room for a block, more than GCM writes at the end, which is nothing.
-        let done = unsafe {
-            ffi::EVP_CipherFinal(self.0.as_ptr(), rest.as_mut_ptr(), &raw mut written)
-        };
+        let done =
+            unsafe { ffi::EVP_CipherFinal(self.0.as_ptr(), rest.as_mut_ptr(), &raw mut written) };
         succeeded(done)
     }
 

@@ -5,6 +5,10 @@
 
 pub mod columns;
 
+use crate::backup::{
+    FamilyHeader, FileEnd, ItemHead, Member, SegmentHead, SetRecord, StreamEnd, family_layout,
+    is_path, item_layout, segment_layout, set_layout,
+};
 use crate::header::{Anchor, FIXED_LEN, Header, anchor_layout};
 use crate::journal::{JournalMark, Segment, link_layout, mark_layout};
 use crate::keyring::Body;
@@ -43,6 +47,43 @@ pub fn header(bytes: &[u8]) {
             whole,
             "an anchor that parses is canonical"
         );
+    }
+}
+
+/// What stands at the head of sets, families and segments, and the items of the stream.
+pub fn backup(bytes: &[u8]) {
+    if let Ok(record) = SetRecord::parse(bytes) {
+        let whole = bytes.get(..set_layout::SIZE);
+        assert_eq!(Some(record.to_bytes().as_slice()), whole, "a set's record");
+    }
+    if let Ok(header) = FamilyHeader::parse(bytes) {
+        let whole = bytes.get(..family_layout::SIZE);
+        assert_eq!(
+            Some(header.to_bytes().as_slice()),
+            whole,
+            "a family's header"
+        );
+    }
+    if let Some(head) = SegmentHead::parse(bytes) {
+        let whole = bytes.get(..segment_layout::SIZE);
+        assert_eq!(Some(head.to_bytes().as_slice()), whole, "a segment's head");
+        assert!(head.length <= crate::backup::SEGMENT_SIZE, "bounded");
+        assert!(head.plain_length <= crate::backup::SEGMENT_SIZE, "bounded");
+    }
+    if let Some(head) = ItemHead::parse(bytes) {
+        let whole = bytes.get(..item_layout::SIZE);
+        assert_eq!(Some(head.to_bytes().as_slice()), whole, "an item's head");
+        assert!(head.length <= crate::backup::SEGMENT_SIZE, "bounded");
+    }
+    if let Some(member) = Member::parse(bytes) {
+        assert_eq!(member.to_bytes().as_deref(), Some(bytes), "a member");
+        assert!(is_path(&member.path), "a member stays below the root");
+    }
+    if let Some(end) = FileEnd::parse(bytes) {
+        assert_eq!(end.to_bytes().as_slice(), bytes, "the end of a file");
+    }
+    if let Some(end) = StreamEnd::parse(bytes) {
+        assert_eq!(end.to_bytes().as_slice(), bytes, "the end of a stream");
     }
 }
 

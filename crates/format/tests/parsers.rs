@@ -2,6 +2,9 @@
 //! functions over every truncation and single-byte change of valid records, and over seeded noise.
 #![expect(clippy::indexing_slicing, reason = "a test that panics has failed")]
 
+use strongroom_format::backup::{
+    FamilyHeader, FileEnd, ItemHead, ItemKind, Member, MemberKind, SegmentHead, SetRecord, is_path,
+};
 use strongroom_format::fuzz;
 use strongroom_format::header::{
     Anchor, Canary, Cipher, Header, HeaderError, ObjectKind, SLOTS_MAX, WrappedKey,
@@ -153,6 +156,79 @@ fn keyring_survives_every_change() {
 }
 
 #[test]
+fn what_backups_are_made_of_survives_every_change() {
+    let record = SetRecord {
+        cipher: 1,
+        length: 300,
+        set_id: [7; 16],
+        seal: [8; 32],
+    };
+    assert_eq!(SetRecord::parse(&record.to_bytes()), Ok(record));
+    for_every_change(&record.to_bytes(), fuzz::backup);
+    let family = FamilyHeader {
+        cipher: 5,
+        family: 1,
+        families: 2,
+        set_id: [7; 16],
+        salt: [8; 32],
+        prefix: [9; 7],
+    };
+    assert_eq!(FamilyHeader::parse(&family.to_bytes()), Ok(family));
+    for_every_change(&family.to_bytes(), fuzz::backup);
+    for (length, plain_length, compressed) in [(1, 1, false), (5, 1 << 20, true)] {
+        let head = SegmentHead {
+            length,
+            plain_length,
+            last: false,
+            compressed,
+        };
+        assert_eq!(SegmentHead::parse(&head.to_bytes()), Some(head));
+        for_every_change(&head.to_bytes(), fuzz::backup);
+    }
+    for_every_change(&SegmentHead::LAST.to_bytes(), fuzz::backup);
+    let member = Member {
+        kind: MemberKind::Link,
+        mode: 0o777,
+        owner: 1,
+        group: 2,
+        seconds: -3,
+        nanoseconds: 4,
+        path: b"a/b".to_vec(),
+        target: b"../c".to_vec(),
+    };
+    let bytes = member.to_bytes().unwrap();
+    assert_eq!(Member::parse(&bytes), Some(member.clone()));
+    for_every_change(&bytes, fuzz::backup);
+    let head = ItemHead {
+        kind: ItemKind::Member,
+        length: u32::try_from(bytes.len()).unwrap(),
+    };
+    assert_eq!(ItemHead::parse(&head.to_bytes()), Some(head));
+    for_every_change(&head.to_bytes(), fuzz::backup);
+    let end = FileEnd {
+        size: 9,
+        digest: [1; 32],
+    };
+    assert_eq!(FileEnd::parse(&end.to_bytes()), Some(end));
+    for_every_change(&end.to_bytes(), fuzz::backup);
+}
+
+#[test]
+fn a_member_never_leaves_its_root() {
+    let paths: [&[u8]; 14] = [
+        b"", b"/", b"/etc", b"a/", b"a//b", b"..", b"../a", b"a/..", b"a/../b", b"./a", b"a/.",
+        b"a/./b", b"a\0b", b"\0",
+    ];
+    for path in paths {
+        assert!(!is_path(path), "{path:?}");
+    }
+    let paths: [&[u8]; 6] = [b".", b"a", b"a/b", b"...", b"a/..b", b"\xff/ \n"];
+    for path in paths {
+        assert!(is_path(path), "{path:?}");
+    }
+}
+
+#[test]
 fn prologues_and_sizes_survive_every_change() {
     let prologue = Prologue {
         kind: AuxKind::Wal,
@@ -233,7 +309,13 @@ fn noise_is_refused_or_canonical() {
         let mut bytes: Vec<u8> = (0..length)
             .map(|_| noise(&mut state).to_le_bytes()[0])
             .collect();
-        for check in [fuzz::header, fuzz::keyring, fuzz::auxiliary, fuzz::postgres] {
+        for check in [
+            fuzz::header,
+            fuzz::keyring,
+            fuzz::auxiliary,
+            fuzz::postgres,
+            fuzz::backup,
+        ] {
             check(&bytes);
         }
         // Noise behind a valid magic reaches further into the parsers.

@@ -17,7 +17,9 @@ use strongroom_format::code::{self, Class, Code};
 use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, record, redo, tpm};
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, convert, stream};
-use strongroom_format::{FORMAT_VERSION, aad, backup, header, journal, keyring, postgres, slot, sqlite};
+use strongroom_format::{
+    FORMAT_VERSION, aad, backup, header, journal, keyring, postgres, slot, sqlite,
+};
 
 /// Every layout of the code. That none is missing here is checked against the sources.
 const LAYOUTS: &[(&str, usize, &[Field])] = &[

@@ -122,6 +122,58 @@ pub fn decrypt(
     finish(sealed, &source, result, temporary, plain)
 }
 
+/// Writes a consistent copy of the database `source`, which may be in use, to `copy`: a plain one of a plain database, of a
+/// sealed one a database that is sealed for the same key with the same cipher, under a data key of its own. `progress` gets
+/// pages done and pages in all.
+///
+/// # Errors
+/// SR-1002, SR-1006 for the names; SR-2001 when the source is sealed and no key is given; SR-2012 when the key is retired.
+pub fn copy_online(
+    source: &Path,
+    copy: &Path,
+    options: &OpenOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Copied, Error> {
+    check_names(source, copy)?;
+    let sealed = sealed_at(source)?;
+    let (opener, parameters) = if sealed {
+        let opener = options
+            .opener(source, false)?
+            .ok_or_else(|| Error::new(&code::NO_KEY, source.display().to_string()))?;
+        let header = strongroom_keyring::redo::newest_header(source, &vfs::head(source, 4096)?);
+        let header = strongroom_format::header::Header::parse(&header);
+        let header = header.map_err(|_| Error::new(&code::HEADER_DAMAGED, ""))?;
+        let parameters = vec![
+            ("cipher", header.cipher.name().to_owned()),
+            ("page_size", header.unit_size.to_string()),
+        ];
+        (Some(opener), parameters)
+    } else {
+        (None, Vec::new())
+    };
+    let mut connection = match &opener {
+        Some(opener) => open_with(source, &OpenOptions::default(), Some(opener.clone()))?,
+        None => open_source(source, &OpenOptions::default())?,
+    };
+    let temporary = Temporary::beside(copy)?;
+    let target = uri(&temporary.path, &parameters)?;
+    with_key(&temporary.path, opener.clone(), || {
+        self::copy(&mut connection, &target, &temporary.path, progress)
+    })?;
+    let result = open_with(&temporary.path, &OpenOptions::default(), opener)?;
+    let report = finish(source, &connection, result, temporary, copy)?;
+    Ok(Copied { report, sealed })
+}
+
+/// What [`copy_online`] wrote.
+#[derive(Clone, Copy, Debug)]
+pub struct Copied {
+    /// The copy.
+    pub report: Report,
+    /// Whether it is sealed, as its source is.
+    pub sealed: bool,
+}
+
 /// Gives the database a new data key and seals every page again (`slots_only`: only rewraps the key it has). Without
 /// `new_key` the slot stays as it is. Goes on with a rekey that was interrupted, also when only the new key still opens.
 ///

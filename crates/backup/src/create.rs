@@ -1,0 +1,364 @@
+//! Makes a set: what is allowed on this medium, then families, then the head.
+//!
+//! Invariants: B9 (`medium`); the rules of a medium are checked before anything is read or written.
+//!
+//! Must not: remove a set before its successor is durable.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use strongroom_format::{code, hex};
+use strongroom_keyring::Opener;
+
+use crate::family::FamilyWriter;
+use crate::head::{self, Description, FamilyEnd, Kind};
+use crate::medium::{self, HEAD, MediumHead, Protection, family_name};
+use crate::pipeline::write::{self, Settings, Target};
+use crate::set::{Cipher, Guard};
+use crate::source::Source;
+use crate::store::Store;
+use crate::stream::writer::StreamWriter;
+use crate::{Error, Result};
+
+/// What becomes of the sets that the medium has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// They stay.
+    #[default]
+    Append,
+    /// They are removed once the new one is whole; the medium's protection and stripes stay.
+    Init,
+    /// As `Init`, and the medium is begun anew.
+    Format,
+}
+
+/// How pieces are made smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// zstd at this level.
+    Zstd(i32),
+}
+
+impl Default for Compression {
+    fn default() -> Self {
+        Self::Zstd(3)
+    }
+}
+
+impl Compression {
+    /// `none`, `zstd` or `zstd:LEVEL`, level 1 to 19.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.split_once(':') {
+            None if name == "none" => Some(Self::None),
+            None if name == "zstd" => Some(Self::default()),
+            Some(("zstd", level)) => {
+                let level: i32 = level.parse().ok()?;
+                (1..=19).contains(&level).then_some(Self::Zstd(level))
+            }
+            _ => None,
+        }
+    }
+
+    fn described(self) -> String {
+        match self {
+            Self::None => String::from("none"),
+            Self::Zstd(level) => format!("zstd:{level}"),
+        }
+    }
+
+    pub(crate) fn level(self) -> Option<i32> {
+        match self {
+            Self::None => None,
+            Self::Zstd(level) => Some(level),
+        }
+    }
+}
+
+/// How a set is made.
+pub struct CreateOptions<'a> {
+    /// Who may open it. Empty: it is not sealed.
+    pub openers: Vec<&'a Opener>,
+    /// What it is sealed with.
+    pub cipher: Cipher,
+    /// How it is made smaller.
+    pub compression: Compression,
+    /// What becomes of older sets.
+    pub mode: Mode,
+    /// Families; `None`: what the medium has, one on a new one.
+    pub stripes: Option<u16>,
+    /// Threads that compress and seal, at least 1.
+    pub threads: usize,
+    /// The set's name, may be empty.
+    pub name: String,
+    /// The host's name.
+    pub machine_name: String,
+    /// The user's name.
+    pub user_name: String,
+    /// The set is not to be overwritten before; seconds since the Unix epoch.
+    pub expires_unix_s: Option<u64>,
+    /// Overwrite sets that have not expired.
+    pub skip_expiry: bool,
+}
+
+/// A set that was made.
+#[derive(Debug)]
+pub struct Created {
+    /// Where on the medium.
+    pub position: u32,
+    /// What its head says.
+    pub description: Description,
+    /// What the source left out.
+    pub left_out: Vec<String>,
+}
+
+/// Backs `source` up to `store`. `progress` gets the bytes of files so far.
+///
+/// # Errors
+/// SR-7103 to SR-7105, SR-7117, SR-7123 before anything is done; of the source; SR-5001. The medium is then as it was, but for orphans.
+pub fn create(
+    store: &dyn Store,
+    source: &mut dyn Source,
+    options: &CreateOptions<'_>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Created> {
+    let started_unix_s = now();
+    let present = present_head(store)?;
+    let superseded = allowed(store, present.as_ref(), options, started_unix_s)?;
+    source.prepare()?;
+    let medium = medium_head(store, present, options, started_unix_s)?;
+    let failed = |error| Error::io(store.shown(), error);
+    let at_work = store.at_work(false).map_err(failed)?;
+    let guard = if options.openers.is_empty() {
+        Guard::plain()?
+    } else {
+        Guard::sealed(options.cipher, &options.openers)?
+    };
+    let written = write_families(store, &guard, medium.stripes, options, source, progress);
+    let (end, left_out, families) = match written {
+        Ok(written) => written,
+        Err(error) => {
+            remove_families(store, &guard, medium.stripes);
+            return Err(error);
+        }
+    };
+    let mut description = description(&guard, options, &medium.medium_id, started_unix_s);
+    description.kind = source.kind();
+    description.source = source.shown();
+    description.members = end.members;
+    description.files = end.files;
+    description.backup_size_bytes = end.size;
+    description.compressed_size_bytes = families.iter().map(|end| end.length_bytes).sum();
+    description.families = families;
+    source.describe(&mut description);
+    let position = medium::publish(store, &head::to_bytes(&guard, &description)?)?;
+    if options.mode == Mode::Format {
+        let bytes = medium.to_bytes()?;
+        store.replace(HEAD, &bytes).map_err(failed)?;
+    }
+    drop(at_work);
+    medium::clear(store, &superseded)?;
+    Ok(Created {
+        position,
+        description,
+        left_out,
+    })
+}
+
+/// What is known of a set before its stream is.
+pub(crate) fn description(
+    guard: &Guard,
+    options: &CreateOptions<'_>,
+    medium_id: &str,
+    started_unix_s: u64,
+) -> Description {
+    Description {
+        set_id: hex::hex(&guard.set_id()),
+        medium_id: medium_id.to_owned(),
+        name: options.name.clone(),
+        kind: Kind::Files,
+        source: String::new(),
+        machine_name: options.machine_name.clone(),
+        user_name: options.user_name.clone(),
+        software: format!("strongroom {}", env!("CARGO_PKG_VERSION")),
+        started_unix_s,
+        finished_unix_s: now(),
+        expires_unix_s: options.expires_unix_s,
+        compression: options.compression.described(),
+        key_algorithm: guard.algorithm().to_owned(),
+        members: 0,
+        files: 0,
+        backup_size_bytes: 0,
+        compressed_size_bytes: 0,
+        families: Vec::new(),
+        postgres: None,
+        sqlite: None,
+        content_digest: None,
+    }
+}
+
+/// The medium that an archive is on, made if it is absent. Its rules are those of sets.
+pub(crate) fn medium_for_archive(
+    store: &dyn Store,
+    options: &CreateOptions<'_>,
+) -> Result<MediumHead> {
+    let present = present_head(store)?;
+    allowed(store, present.as_ref(), options, now())?;
+    medium_head(store, present, options, now())
+}
+
+/// Seconds since the Unix epoch.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// The head of the medium that is there. `None` when the place is absent or empty.
+fn present_head(store: &dyn Store) -> Result<Option<MediumHead>> {
+    if let Some(head) = MediumHead::read(store)? {
+        return Ok(Some(head));
+    }
+    let failed = |error| Error::io(store.shown(), error);
+    if store.is_empty().map_err(failed)? {
+        return Ok(None);
+    }
+    // Another writer may have made the medium since.
+    match MediumHead::read(store)? {
+        Some(head) => Ok(Some(head)),
+        None => Err(Error::new(&code::MEDIUM_FOREIGN, store.shown())),
+    }
+}
+
+/// Whether the options may be used on this medium. Returns the positions that the new set supersedes.
+fn allowed(
+    store: &dyn Store,
+    present: Option<&MediumHead>,
+    options: &CreateOptions<'_>,
+    now_unix_s: u64,
+) -> Result<Vec<u32>> {
+    let Some(head) = present else {
+        return Ok(Vec::new());
+    };
+    let begun_anew = options.mode == Mode::Format;
+    let mixed = match (protection(options), head.protection) {
+        (Protection::Plain, Protection::Sealed) => Some(&code::MEDIUM_SEALED),
+        (Protection::Sealed, Protection::Plain) => Some(&code::MEDIUM_PLAIN),
+        _ => None,
+    };
+    if let Some(code) = mixed {
+        let log = store.list("wal");
+        let log = log.map_err(|error| Error::io(store.shown(), error))?;
+        if !begun_anew {
+            return Err(Error::new(code, store.shown()));
+        }
+        // What is archived stays, and must not be of the other protection.
+        if !log.is_empty() {
+            let detail = format!("{}: it has a log archive", store.shown());
+            return Err(Error::new(code, detail));
+        }
+    }
+    if !begun_anew && let Some(stripes) = options.stripes.filter(|stripes| *stripes != head.stripes)
+    {
+        let detail = format!("{} instead of {stripes}", head.stripes);
+        return Err(Error::new(&code::STRIPES, detail));
+    }
+    if options.mode == Mode::Append {
+        return Ok(Vec::new());
+    }
+    let positions = medium::positions(store)?;
+    if options.skip_expiry {
+        return Ok(positions);
+    }
+    for position in &positions {
+        // Whether a set whose head is damaged has expired cannot be told; it cannot be restored either.
+        let expires = medium::read_head(store, *position)
+            .ok()
+            .and_then(|head| head.description.expires_unix_s);
+        if expires.is_some_and(|expires| expires > now_unix_s) {
+            return Err(Error::new(&code::UNEXPIRED, format!("set {position}")));
+        }
+    }
+    Ok(positions)
+}
+
+fn protection(options: &CreateOptions<'_>) -> Protection {
+    if options.openers.is_empty() {
+        Protection::Plain
+    } else {
+        Protection::Sealed
+    }
+}
+
+/// The head that the set is made under. Of a new medium it is written here; of one that is begun anew later.
+fn medium_head(
+    store: &dyn Store,
+    present: Option<MediumHead>,
+    options: &CreateOptions<'_>,
+    now_unix_s: u64,
+) -> Result<MediumHead> {
+    let failed = |error| Error::io(store.shown(), error);
+    let stripes = options.stripes.unwrap_or(1);
+    let fresh = || MediumHead::new(protection(options), stripes, now_unix_s);
+    match present {
+        Some(head) if options.mode != Mode::Format => Ok(head),
+        Some(_) => fresh(),
+        None => {
+            let head = fresh()?;
+            store.prepare().map_err(failed)?;
+            if store.create_new(HEAD, &head.to_bytes()?).map_err(failed)? {
+                return Ok(head);
+            }
+            // Another writer was faster: its rules hold.
+            let theirs = MediumHead::read(store)?;
+            let theirs = theirs.ok_or_else(|| Error::new(&code::MEDIUM_DAMAGED, store.shown()))?;
+            allowed(store, Some(&theirs), options, now_unix_s)?;
+            Ok(theirs)
+        }
+    }
+}
+
+type Written = (
+    strongroom_format::backup::StreamEnd,
+    Vec<String>,
+    Vec<FamilyEnd>,
+);
+
+fn write_families(
+    store: &dyn Store,
+    guard: &Guard,
+    stripes: u16,
+    options: &CreateOptions<'_>,
+    source: &mut dyn Source,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Written> {
+    let set_id = hex::hex(&guard.set_id());
+    let mut targets = Vec::new();
+    for family in 0..stripes {
+        let key = guard.new_family(family, stripes)?;
+        let name = family_name(&set_id, family);
+        let shown = format!("{}/{name}", store.shown());
+        let upload = store.begin(&name);
+        let upload = upload.map_err(|error| Error::io(shown.as_str(), error))?;
+        let writer = FamilyWriter::begin(vec![upload], shown, &key)?;
+        targets.push(Target { key, writer });
+    }
+    let settings = Settings {
+        threads: options.threads,
+        level: options.compression.level(),
+    };
+    let ((end, left_out), families) = write::run(targets, settings, |pieces| {
+        let mut stream = StreamWriter::new(pieces, progress);
+        source.write(&mut stream)?;
+        stream.finish()
+    })?;
+    Ok((end, left_out, families))
+}
+
+/// After a failure. Whatever cannot be removed is an orphan, which the next writer removes.
+fn remove_families(store: &dyn Store, guard: &Guard, stripes: u16) {
+    let set_id = hex::hex(&guard.set_id());
+    for family in 0..stripes {
+        drop(store.remove(&family_name(&set_id, family)));
+    }
+}

@@ -1,0 +1,123 @@
+//! Removes sets that are not to be kept any longer, and of the log archive what no set that is left can use.
+//!
+//! Invariants: log is removed only together with a set, and never any from the segment on in which the oldest set that is
+//! left begins; a set whose time has not come stays.
+//!
+//! Must not: remove anything on a medium of which a head cannot be read.
+
+use strongroom_format::code;
+use strongroom_replication::Lsn;
+
+use crate::create::now;
+use crate::head::{Description, Kind};
+use crate::medium::{ListedSet, clear, list};
+use crate::store::Store;
+use crate::{Error, Result};
+
+/// What was removed.
+#[derive(Debug, Default)]
+pub struct Expired {
+    /// Positions of the sets.
+    pub sets: Vec<u32>,
+    /// Files of the log archive.
+    pub log: Vec<String>,
+}
+
+/// Keeps the newest `keep` sets, and those that have not expired. With `pretend` nothing is removed.
+///
+/// # Errors
+/// SR-7106 and others when a head cannot be read; SR-5001.
+pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> {
+    let listing = list(store)?;
+    if let Some(bad) = listing.unreadable.into_iter().next() {
+        return Err(bad.error);
+    }
+    let now_unix_s = now();
+    let due = |set: &ListedSet| {
+        set.description
+            .expires_unix_s
+            .is_none_or(|at| at <= now_unix_s)
+    };
+    let old = listing.sets.len().saturating_sub(keep);
+    let (old, new) = listing.sets.split_at(old);
+    let (gone, kept): (Vec<&ListedSet>, Vec<&ListedSet>) = old.iter().partition(|set| due(set));
+    let left: Vec<&Description> = kept
+        .into_iter()
+        .chain(new)
+        .map(|set| &set.description)
+        .collect();
+    let of_cluster = gone
+        .iter()
+        .any(|set| set.description.kind == Kind::Postgres);
+    let log = if of_cluster {
+        useless_log(store, &left)?
+    } else {
+        Vec::new()
+    };
+    let sets: Vec<u32> = gone.iter().map(|set| set.position).collect();
+    if !pretend && !sets.is_empty() {
+        clear(store, &sets)?;
+        for name in &log {
+            let removed = store.remove(&format!("wal/{name}"));
+            removed.map_err(|error| Error::io(store.shown(), error))?;
+        }
+    }
+    Ok(Expired { sets, log })
+}
+
+/// Archived segments before the one in which the oldest of `left` begins. None when no cluster's set is left: the log
+/// may be all that there is.
+fn useless_log(store: &dyn Store, left: &[&Description]) -> Result<Vec<String>> {
+    let mut first: Option<u64> = None;
+    for facts in left.iter().filter_map(|set| set.postgres.as_ref()) {
+        let start: Option<Lsn> = facts.start_lsn.parse().ok();
+        let start = start.filter(|_| facts.segment_size_bytes.is_power_of_two());
+        let start = start.ok_or_else(|| Error::new(&code::SET_HEAD, "a set's log range"))?;
+        let segment = start.0 / facts.segment_size_bytes;
+        // As the name has it: 32 bits of which file of 4 GiB, 32 bits of which segment in it.
+        let per_file = (1_u64 << 32) / facts.segment_size_bytes;
+        let number = ((segment / per_file) << 32) | (segment % per_file);
+        first = Some(first.map_or(number, |first| first.min(number)));
+    }
+    let Some(first) = first else {
+        return Ok(Vec::new());
+    };
+    let listed = store.list("wal");
+    let listed = listed.map_err(|error| Error::io(store.shown(), error))?;
+    let names = listed.into_iter().map(|(name, _)| name);
+    Ok(names
+        .filter(|name| number_of(name).is_some_and(|number| number < first))
+        .collect())
+}
+
+/// The number in a segment's name, without its timeline; `None` of a history file, which is always kept.
+fn number_of(name: &str) -> Option<u64> {
+    let digits = name
+        .get(..24)
+        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    let rest = name.get(24..)?;
+    if !(rest.is_empty() || rest.starts_with('.')) {
+        return None;
+    }
+    u64::from_str_radix(digits.get(8..)?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_told_by_their_names() {
+        assert_eq!(number_of("000000010000000000000003"), Some(3));
+        assert_eq!(
+            number_of("0000000A000000020000000F.partial"),
+            Some((2 << 32) | 15)
+        );
+        assert_eq!(
+            number_of("000000010000000000000002.00000028.backup"),
+            Some(2)
+        );
+        assert_eq!(number_of("00000002.history"), None);
+        assert_eq!(number_of("0000000100000000000000031"), None);
+    }
+}

@@ -1,0 +1,203 @@
+//! Families as bytes: framing on the way out and on the way in, with the digest that the head names.
+//!
+//! Must not: seal, open, compress; believe a length before [`SegmentHead::parse`] has bounded it.
+
+use std::io::{self, Read, Write as _};
+
+use strongroom_crypto::Sha256;
+use strongroom_format::backup::{SegmentHead, family_layout, segment_layout};
+use strongroom_format::{code, hex};
+
+use crate::head::FamilyEnd;
+use crate::set::{FamilyKey, Trailer};
+use crate::store::Upload;
+use crate::{Error, Result};
+
+/// Bytes gathered before they are written.
+const WRITE_BUFFER: usize = 256 * 1024;
+
+/// A family that is being written.
+pub(crate) struct FamilyWriter {
+    outs: Vec<io::BufWriter<Box<dyn Upload>>>,
+    shown: String,
+    digest: Sha256,
+    length: u64,
+    segments: u32,
+}
+
+impl FamilyWriter {
+    /// Writes the family's header. The same bytes go to each of `outs`: a medium and its mirrors.
+    pub(crate) fn begin(
+        outs: Vec<Box<dyn Upload>>,
+        shown: String,
+        key: &FamilyKey,
+    ) -> Result<Self> {
+        let buffered = |out| io::BufWriter::with_capacity(WRITE_BUFFER, out);
+        let mut writer = Self {
+            outs: outs.into_iter().map(buffered).collect(),
+            shown,
+            digest: Sha256::new(),
+            length: 0,
+            segments: 0,
+        };
+        writer.digest.update(key.header_bytes());
+        writer.put(key.header_bytes())?;
+        Ok(writer)
+    }
+
+    /// The number of the next segment.
+    pub(crate) fn next(&self) -> u32 {
+        self.segments
+    }
+
+    /// Writes one segment.
+    pub(crate) fn segment(
+        &mut self,
+        head: SegmentHead,
+        data: &[u8],
+        trailer: &Trailer,
+    ) -> Result<()> {
+        let head = head.to_bytes();
+        self.digest.update(&head);
+        self.digest.update(trailer.as_slice());
+        self.put(&head)?;
+        self.put(data)?;
+        self.put(trailer.as_slice())?;
+        let next = self.segments.checked_add(1);
+        self.segments = next.ok_or_else(|| Error::new(&code::BUG, "2^32 segments in a family"))?;
+        Ok(())
+    }
+
+    /// Makes the family durable.
+    pub(crate) fn finish(self) -> Result<FamilyEnd> {
+        let failed = |error: io::Error| Error::io(self.shown.as_str(), error);
+        for out in self.outs {
+            let out = out
+                .into_inner()
+                .map_err(|error| failed(error.into_error()))?;
+            out.finish().map_err(failed)?;
+        }
+        Ok(FamilyEnd {
+            length_bytes: self.length,
+            segments: self.segments,
+            digest: hex_of(&self.digest.finish()),
+        })
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        for out in &mut self.outs {
+            out.write_all(bytes)
+                .map_err(|error| Error::io(self.shown.as_str(), error))?;
+        }
+        self.length = self.length.saturating_add(bytes.len() as u64);
+        Ok(())
+    }
+}
+
+/// A family that is being read.
+pub(crate) struct FamilyReader {
+    input: io::BufReader<Box<dyn Read + Send>>,
+    family: u16,
+    digest: Sha256,
+    length: u64,
+    segments: u32,
+    trailer_length: usize,
+}
+
+/// The header of a family, before its key is known.
+pub(crate) struct Unkeyed {
+    input: io::BufReader<Box<dyn Read + Send>>,
+    pub(crate) header: [u8; family_layout::SIZE],
+}
+
+impl Unkeyed {
+    /// Reads the header of family `family`.
+    pub(crate) fn read(input: Box<dyn Read + Send>, family: u16) -> Result<Self> {
+        let mut input = io::BufReader::with_capacity(WRITE_BUFFER, input);
+        let mut header = [0; family_layout::SIZE];
+        exactly(&mut input, &mut header, family)?;
+        Ok(Self { input, header })
+    }
+
+    /// Goes on to the segments.
+    pub(crate) fn keyed(self, key: &FamilyKey) -> FamilyReader {
+        let mut digest = Sha256::new();
+        digest.update(&self.header);
+        FamilyReader {
+            input: self.input,
+            family: key.family(),
+            digest,
+            length: self.header.len() as u64,
+            segments: 0,
+            trailer_length: key.trailer_length(),
+        }
+    }
+}
+
+impl FamilyReader {
+    /// The next segment: its number, head and trailer; its data goes to `data`, which takes no more memory than a
+    /// segment has.
+    pub(crate) fn segment(&mut self, data: &mut Vec<u8>) -> Result<(u32, SegmentHead, Trailer)> {
+        let number = self.segments;
+        let mut head_bytes = [0; segment_layout::SIZE];
+        exactly(&mut self.input, &mut head_bytes, self.family)?;
+        let head =
+            SegmentHead::parse(&head_bytes).ok_or_else(|| bad_segment(self.family, number))?;
+        let length = usize::try_from(head.length).unwrap_or(usize::MAX);
+        data.clear();
+        data.resize(length, 0);
+        exactly(&mut self.input, data, self.family)?;
+        let mut trailer_bytes = [0; crate::set::TRAILER_MAX];
+        let trailer_bytes = trailer_bytes
+            .get_mut(..self.trailer_length)
+            .unwrap_or_default();
+        exactly(&mut self.input, trailer_bytes, self.family)?;
+        self.digest.update(&head_bytes);
+        self.digest.update(trailer_bytes);
+        let read = head_bytes.len() + length + trailer_bytes.len();
+        self.length = self.length.saturating_add(read as u64);
+        let next = number.checked_add(1);
+        self.segments = next.ok_or_else(|| bad_segment(self.family, number))?;
+        Ok((number, head, Trailer::from_slice(trailer_bytes)))
+    }
+
+    /// Nothing may follow the last segment.
+    pub(crate) fn end(mut self) -> Result<FamilyEnd> {
+        let mut beyond = [0];
+        match self.input.read(&mut beyond) {
+            Ok(0) => Ok(FamilyEnd {
+                length_bytes: self.length,
+                segments: self.segments,
+                digest: hex_of(&self.digest.finish()),
+            }),
+            Ok(_) => {
+                let detail = format!("family {}: bytes after its end", self.family);
+                Err(Error::new(&code::FAMILY_SHORT, detail))
+            }
+            Err(error) => Err(Error::io(format!("family {}", self.family), error)),
+        }
+    }
+}
+
+/// SR-7109 for one segment.
+pub(crate) fn bad_segment(family: u16, number: u32) -> Error {
+    Error::new(&code::SEGMENT, format!("family {family}, segment {number}"))
+}
+
+fn exactly(input: &mut impl Read, bytes: &mut [u8], family: u16) -> Result<()> {
+    input.read_exact(bytes).map_err(|error| {
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            Error::new(
+                &code::FAMILY_SHORT,
+                format!("family {family} ends too early"),
+            )
+        } else {
+            Error::io(format!("family {family}"), error)
+        }
+    })
+}
+
+/// Hexadecimal digits in lower case.
+pub(crate) fn hex_of(bytes: &[u8]) -> String {
+    hex::hex(bytes)
+}

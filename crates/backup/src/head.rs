@@ -1,0 +1,301 @@
+//! The head of a set: what can be known of it without a key, and the seal that ties that to its families.
+//!
+//! Invariant B4: with a key, nothing of a description is acted upon before its seal has been verified.
+//!
+//! Must not: do I/O; put a secret into a description.
+
+use serde::{Deserialize, Serialize};
+use strongroom_format::backup::{DESCRIPTION_MAX, RecordError, SetRecord, set_layout};
+use strongroom_format::header::{FIXED_LEN, HEADER_LEN, Header, ObjectKind, is_sealed};
+use strongroom_format::layout::is_zero;
+use strongroom_format::{code, hex};
+use strongroom_keyring::{Object, Opener, inspect_checksum};
+
+use crate::set::{Guard, cipher_of};
+use crate::{Error, Result};
+
+/// What was backed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A directory.
+    Files,
+    /// A SQLite database.
+    Sqlite,
+    /// A PostgreSQL cluster.
+    Postgres,
+    /// One file of a log archive.
+    Wal,
+}
+
+impl Kind {
+    /// The word in output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+            Self::Wal => "wal",
+        }
+    }
+}
+
+/// What is known of a set without a key (docs/spec/backup.md, "The head of a set").
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    /// 32 hexadecimal digits.
+    pub set_id: String,
+    /// Of the medium that the set was made on.
+    pub medium_id: String,
+    /// May be empty.
+    pub name: String,
+    /// What was backed up.
+    pub kind: Kind,
+    /// Which one, without secrets.
+    pub source: String,
+    /// Where.
+    pub machine_name: String,
+    /// By whom.
+    pub user_name: String,
+    /// Who wrote the set.
+    pub software: String,
+    /// Seconds since the Unix epoch.
+    pub started_unix_s: u64,
+    /// Seconds since the Unix epoch.
+    pub finished_unix_s: u64,
+    /// Seconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_unix_s: Option<u64>,
+    /// `none` or `zstd:LEVEL`.
+    pub compression: String,
+    /// `aes-256`, `aes-192`, `aes-128` or `none`.
+    pub key_algorithm: String,
+    /// Members of the stream.
+    pub members: u64,
+    /// Regular files.
+    pub files: u64,
+    /// Bytes of all regular files.
+    pub backup_size_bytes: u64,
+    /// Bytes of all families.
+    pub compressed_size_bytes: u64,
+    /// How each family ends.
+    pub families: Vec<FamilyEnd>,
+    /// Of a PostgreSQL cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub postgres: Option<PostgresFacts>,
+    /// Of a SQLite database.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sqlite: Option<SqliteFacts>,
+    /// Of a file of a log archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_digest: Option<String>,
+}
+
+/// Where a family ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FamilyEnd {
+    /// Its length.
+    pub length_bytes: u64,
+    /// Its segments, the last one included.
+    pub segments: u32,
+    /// SHA-256 of its header and of all heads and trailers.
+    pub digest: String,
+}
+
+/// What a set of a PostgreSQL cluster, or a file of its archive, is of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PostgresFacts {
+    /// Decimal digits.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub system_identifier: String,
+    /// As `server_version_num`.
+    pub server_version: u32,
+    /// Where the backup began.
+    pub timeline: u32,
+    /// Recovery begins here.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub start_lsn: String,
+    /// The backup is consistent from here on.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub end_lsn: String,
+    /// The timeline of that position.
+    pub end_timeline: u32,
+    /// Bytes of a segment of the log.
+    pub segment_size_bytes: u64,
+    /// All but the default one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tablespaces: Vec<TablespaceFacts>,
+    /// Whether every file agreed with the server's own manifest.
+    pub manifest: bool,
+    /// Name in the archive.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub file_name: String,
+}
+
+/// A tablespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TablespaceFacts {
+    /// Its number.
+    pub oid: u32,
+    /// Where it was on the server.
+    pub location: String,
+}
+
+/// What a set of a SQLite database is of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SqliteFacts {
+    /// Bytes of a page.
+    pub page_size_bytes: u32,
+    /// Pages of the copy.
+    pub pages: u64,
+    /// Whether the source was sealed. The copy is then, too, for the same key.
+    pub sealed_source: bool,
+}
+
+/// A head as it was read: structure is checked, nothing is authenticated.
+pub(crate) struct Unopened {
+    bytes: Vec<u8>,
+    /// Bytes of the object header; 0 in a plain set.
+    header_len: usize,
+    record: SetRecord,
+    pub(crate) description: Description,
+    /// Bytes of header, record and description together.
+    pub(crate) length: usize,
+}
+
+/// Makes the bytes of a head.
+pub(crate) fn to_bytes(guard: &Guard, description: &Description) -> Result<Vec<u8>> {
+    let bug = |_| Error::new(&code::BUG, "a description that cannot be written");
+    let text = serde_json::to_vec(description).map_err(|error| bug(error.to_string()))?;
+    let length = u32::try_from(text.len()).map_err(|error| bug(error.to_string()))?;
+    if length > DESCRIPTION_MAX {
+        let detail = "its description is too long";
+        return Err(Error::new(&code::BACKUP_SOURCE, detail));
+    }
+    let mut record = SetRecord {
+        cipher: guard.number(),
+        length,
+        set_id: guard.set_id(),
+        seal: [0; 32],
+    };
+    let unsealed = record.to_bytes();
+    record.seal = guard.seal(SetRecord::covered(&unsealed), &text)?;
+    let mut out = match guard {
+        Guard::Sealed { object, .. } => object.initial_bytes(),
+        Guard::Plain { .. } => Vec::new(),
+    };
+    out.extend_from_slice(&record.to_bytes());
+    out.extend_from_slice(&text);
+    Ok(out)
+}
+
+impl Unopened {
+    /// Reads the structure of a head at the start of `bytes`.
+    ///
+    /// # Errors
+    /// SR-7106, SR-3002, SR-3006.
+    pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self> {
+        let bad = |why: &str| Error::new(&code::SET_HEAD, why);
+        let header_len = if is_sealed(&bytes) { HEADER_LEN } else { 0 };
+        let rest = bytes.get(header_len..);
+        let rest = rest.ok_or_else(|| Error::new(&code::HEADER_TRUNCATED, "head of a set"))?;
+        if header_len > 0 && !bytes.get(FIXED_LEN..HEADER_LEN).is_some_and(is_zero) {
+            return Err(Error::new(&code::HEADER_DAMAGED, "anchors of a set"));
+        }
+        let record = SetRecord::parse(rest).map_err(|error| match error {
+            RecordError::Newer(version) => {
+                Error::new(&code::NEWER_FORMAT, format!("format version {version}"))
+            }
+            _ => bad("its record"),
+        })?;
+        let length = usize::try_from(record.length).map_err(|_| bad("its record"))?;
+        let text_end = set_layout::SIZE.saturating_add(length);
+        let text = rest.get(set_layout::SIZE..text_end);
+        let text = text.ok_or_else(|| bad("cut short"))?;
+        let description: Description =
+            serde_json::from_slice(text).map_err(|_| bad("its description"))?;
+        let plain = record.cipher == 0;
+        if description.set_id != hex::hex(&record.set_id) || plain != (header_len == 0) {
+            return Err(bad("its parts are of different sets"));
+        }
+        Ok(Self {
+            length: header_len.saturating_add(text_end),
+            bytes,
+            header_len,
+            record,
+            description,
+        })
+    }
+
+    /// Whether anything follows the description.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.length == self.bytes.len()
+    }
+
+    /// Everything but the object header.
+    pub(crate) fn after_header(&self) -> &[u8] {
+        self.bytes.get(self.header_len..).unwrap_or_default()
+    }
+
+    /// What follows the description.
+    pub(crate) fn rest(&self) -> &[u8] {
+        self.bytes.get(self.length..).unwrap_or_default()
+    }
+
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.header_len > 0
+    }
+
+    /// The object header, not authenticated; `None` in a plain set.
+    ///
+    /// # Errors
+    /// SR-3002, SR-3003, SR-3007.
+    pub(crate) fn header(&self) -> Result<Option<Header>> {
+        if !self.is_sealed() {
+            return Ok(None);
+        }
+        let damaged = |_| Error::new(&code::HEADER_DAMAGED, "head of a set");
+        let header = Header::parse(&self.bytes).map_err(damaged)?;
+        if !inspect_checksum(&self.bytes) {
+            return Err(Error::new(&code::HEADER_DAMAGED, "checksum"));
+        }
+        if header.kind != ObjectKind::Backup {
+            return Err(Error::new(&code::WRONG_KIND, header.kind.name()));
+        }
+        Ok(Some(header))
+    }
+
+    /// Opens the head and verifies its seal. `opener` is not used for a plain set.
+    ///
+    /// # Errors
+    /// Those of [`Object::open`]; SR-2001 when a key is needed; SR-7106.
+    pub(crate) fn open(&self, opener: Option<&Opener>) -> Result<Guard> {
+        let guard = if self.is_sealed() {
+            let opener = opener.ok_or_else(|| Error::new(&code::NO_KEY, "backup set"))?;
+            let object = Object::open(&self.bytes, ObjectKind::Backup, opener)?;
+            let cipher = cipher_of(object.header().cipher)?;
+            let object = Box::new(object);
+            Guard::Sealed { object, cipher }
+        } else {
+            let set_id = self.record.set_id;
+            Guard::Plain { set_id }
+        };
+        let text = self.bytes.get(self.text_at()..self.length);
+        let agrees = guard.set_id() == self.record.set_id
+            && guard.number() == self.record.cipher
+            && guard.algorithm() == self.description.key_algorithm;
+        if !agrees || !guard.seal_holds(&self.record, text.unwrap_or_default())? {
+            return Err(Error::new(
+                &code::SET_HEAD,
+                self.description.set_id.as_str(),
+            ));
+        }
+        Ok(guard)
+    }
+
+    fn text_at(&self) -> usize {
+        self.header_len.saturating_add(set_layout::SIZE)
+    }
+}

@@ -1,0 +1,41 @@
+//! Backup media, sets and archives: what `strongroom backup` does. The bytes are those of docs/spec/backup.md.
+//!
+//! A [`Source`] writes a stream of members ([`stream`]); the stream is cut into pieces that are compressed and sealed by
+//! several threads ([`pipeline`]) and become the families of a set; its head is written last ([`medium`], [`head`]).
+//! Invariants B1 to B9 are in docs/internals/backup.md; each file names those that it keeps.
+//!
+//! Must not: name a cryptographic primitive, print, read the environment, or take a secret that is not an opener.
+#![forbid(unsafe_code)]
+
+mod create;
+mod expire;
+mod family;
+mod files;
+mod head;
+mod medium;
+mod pipeline;
+mod read;
+mod restore;
+mod rewrap;
+mod set;
+mod source;
+mod store;
+mod stream;
+mod wal;
+
+pub use create::{Compression, CreateOptions, Created, Mode, create};
+pub use expire::{Expired, expire};
+pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, TablespaceFacts};
+pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list};
+pub use read::{SetReader, Verified, open_set, verify};
+pub use restore::{RestoreOptions, Restored, restore};
+pub use rewrap::{rewrap_archive, rewrap_set};
+pub use set::Cipher;
+pub use source::{DirectorySource, PostgresSource, Source, SqliteSource};
+pub use store::{LocalStore, Store};
+pub use stream::writer::StreamWriter;
+pub use strongroom_keyring::Error;
+pub use wal::{wal_fetch, wal_push};
+
+/// Everything here fails with a stable code.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,292 @@
+//! The medium: its head, the sets on it, who may add to it, and what is left to be cleared away.
+//!
+//! Invariants: B9, a set exists if and only if its head does, and the head is created last and never replaces another;
+//! every set of a medium has the medium's protection.
+//!
+//! Must not: believe the medium's head where something is restored.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use strongroom_crypto::random16;
+use strongroom_format::backup::{DESCRIPTION_MAX, set_layout};
+use strongroom_format::header::{HEADER_LEN, Header};
+use strongroom_format::{code, hex};
+
+use crate::head::{Description, Unopened};
+use crate::store::Store;
+use crate::{Error, Result};
+
+pub(crate) const HEAD: &str = "medium.json";
+const FORMAT: &str = "strongroom medium";
+const VERSION: u32 = 1;
+const HEAD_MAX: u64 = 64 * 1024;
+/// Bytes of the longest head of a set.
+pub(crate) const SET_HEAD_MAX: u64 =
+    HEADER_LEN as u64 + set_layout::SIZE as u64 + DESCRIPTION_MAX as u64;
+
+/// Whether a medium's sets are sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protection {
+    /// Every set has a key.
+    Sealed,
+    /// No set has.
+    Plain,
+}
+
+impl Protection {
+    /// The word in output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sealed => "sealed",
+            Self::Plain => "plain",
+        }
+    }
+}
+
+/// The head of a medium. Not authenticated: it says what writers intend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MediumHead {
+    format: String,
+    version: u32,
+    /// 32 hexadecimal digits.
+    pub medium_id: String,
+    /// Of every set.
+    pub protection: Protection,
+    /// Families of every set.
+    pub stripes: u16,
+    /// Seconds since the Unix epoch.
+    pub created_unix_s: u64,
+}
+
+impl MediumHead {
+    /// A head for a new medium.
+    pub(crate) fn new(protection: Protection, stripes: u16, now_unix_s: u64) -> Result<Self> {
+        Ok(Self {
+            format: String::from(FORMAT),
+            version: VERSION,
+            medium_id: hex::hex(&random16()?),
+            protection,
+            stripes,
+            created_unix_s: now_unix_s,
+        })
+    }
+
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>> {
+        let mut bytes = serde_json::to_vec_pretty(self)
+            .map_err(|error| Error::new(&code::BUG, error.to_string()))?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+
+    /// The medium's head; `None` when there is none.
+    ///
+    /// # Errors
+    /// SR-7102, SR-3002, SR-5001.
+    pub(crate) fn read(store: &dyn Store) -> Result<Option<Self>> {
+        let shown = || format!("{}/{HEAD}", store.shown());
+        let read = store.read(HEAD, HEAD_MAX);
+        let Some(bytes) = read.map_err(|error| Error::io(shown(), error))? else {
+            return Ok(None);
+        };
+        let damaged = || Error::new(&code::MEDIUM_DAMAGED, shown());
+        let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
+        if value.get("format").and_then(|format| format.as_str()) != Some(FORMAT) {
+            return Err(damaged());
+        }
+        match value.get("version").and_then(serde_json::Value::as_u64) {
+            Some(version) if version == u64::from(VERSION) => {}
+            Some(version) if version > u64::from(VERSION) => {
+                let detail = format!("{}: version {version}", shown());
+                return Err(Error::new(&code::NEWER_FORMAT, detail));
+            }
+            _ => return Err(damaged()),
+        }
+        let head: Self = serde_json::from_value(value).map_err(|_| damaged())?;
+        let stripes_ok = (1..=strongroom_format::backup::FAMILIES_MAX).contains(&head.stripes);
+        let id_ok = hex::from_hex(&head.medium_id).is_some_and(|id| id.len() == 16);
+        if stripes_ok && id_ok {
+            Ok(Some(head))
+        } else {
+            Err(damaged())
+        }
+    }
+}
+
+/// A set that a medium holds. Nothing of it is authenticated.
+#[derive(Clone, Debug)]
+pub struct ListedSet {
+    /// From 1; grows with every set.
+    pub position: u32,
+    /// What is known without a key.
+    pub description: Description,
+    /// The object header of a sealed set: who can open it.
+    pub header: Option<Header>,
+}
+
+/// A head that cannot be read.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// Its position.
+    pub position: u32,
+    /// Why not.
+    pub error: Error,
+}
+
+/// Everything on a medium.
+#[derive(Debug)]
+pub struct Listing {
+    /// `None` when it is missing or damaged.
+    pub head: Option<MediumHead>,
+    /// In order of position.
+    pub sets: Vec<ListedSet>,
+    /// In order of position.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// What a medium holds, without a key.
+///
+/// # Errors
+/// SR-7101 when there is no medium; SR-5001.
+pub fn list(store: &dyn Store) -> Result<Listing> {
+    let head = MediumHead::read(store);
+    let head = match head {
+        Err(error) if error.code() == &code::IO => return Err(error),
+        // What is on it can be told all the same.
+        other => other.ok().flatten(),
+    };
+    let mut listing = Listing {
+        head,
+        sets: Vec::new(),
+        unreadable: Vec::new(),
+    };
+    for position in positions(store)? {
+        let read = read_head(store, position).and_then(|found| {
+            let header = found.header()?;
+            Ok((found.description.clone(), header))
+        });
+        match read {
+            Ok((description, _)) if is_foreign(listing.head.as_ref(), &description) => {}
+            Ok((description, header)) => listing.sets.push(ListedSet {
+                position,
+                description,
+                header,
+            }),
+            Err(error) => listing.unreadable.push(Unreadable { position, error }),
+        }
+    }
+    let nothing = listing.sets.is_empty() && listing.unreadable.is_empty();
+    if listing.head.is_none() && nothing {
+        return Err(Error::new(&code::MEDIUM_ABSENT, store.shown()));
+    }
+    Ok(listing)
+}
+
+/// Whether a set was made on another medium, or on this one before it was begun anew.
+fn is_foreign(head: Option<&MediumHead>, description: &Description) -> bool {
+    head.is_some_and(|head| head.medium_id != description.medium_id)
+}
+
+/// Positions of all heads, in order.
+pub(crate) fn positions(store: &dyn Store) -> Result<Vec<u32>> {
+    let found = store.list("sets");
+    let found = found.map_err(|error| Error::io(store.shown(), error))?;
+    Ok(found
+        .iter()
+        .filter_map(|(name, _)| position_of(name))
+        .collect())
+}
+
+fn position_of(name: &str) -> Option<u32> {
+    let position: u32 = name.parse().ok()?;
+    // One spelling of each position.
+    (position > 0 && name == format!("{position:08}")).then_some(position)
+}
+
+pub(crate) fn head_name(position: u32) -> String {
+    format!("sets/{position:08}")
+}
+
+pub(crate) fn family_name(set_id: &str, family: u16) -> String {
+    format!("data/{set_id}.{family}")
+}
+
+/// The head of the set at `position`.
+pub(crate) fn read_head(store: &dyn Store, position: u32) -> Result<Unopened> {
+    let name = head_name(position);
+    let shown = || format!("{}/{name}", store.shown());
+    let bytes = match store.read(&name, SET_HEAD_MAX) {
+        Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
+            return Err(Error::new(&code::SET_HEAD, shown()));
+        }
+        Err(error) => return Err(Error::io(shown(), error)),
+        Ok(bytes) => bytes.ok_or_else(|| {
+            Error::new(
+                &code::SET_ABSENT,
+                format!("{}: set {position}", store.shown()),
+            )
+        })?,
+    };
+    let head = Unopened::parse(bytes)
+        .map_err(|error| Error::new(error.code(), format!("{}: {}", shown(), error.detail())))?;
+    if head.is_alone() {
+        Ok(head)
+    } else {
+        Err(Error::new(
+            &code::SET_HEAD,
+            format!("{}: bytes after it", shown()),
+        ))
+    }
+}
+
+/// Publishes a head at the first free position; returns it.
+pub(crate) fn publish(store: &dyn Store, bytes: &[u8]) -> Result<u32> {
+    let last = positions(store)?.last().copied().unwrap_or(0);
+    let mut position = last;
+    // Another writer may take a position at any time; each turn means that one succeeded.
+    loop {
+        position = match position.checked_add(1) {
+            Some(next) if next <= 99_999_999 => next,
+            _ => return Err(Error::new(&code::BUG, "positions are used up")),
+        };
+        let name = head_name(position);
+        let created = store.create_new(&name, bytes);
+        if created.map_err(|error| Error::io(format!("{}/{name}", store.shown()), error))? {
+            return Ok(position);
+        }
+    }
+}
+
+/// Removes the heads at `positions`, then whatever no head names, if no other writer is at work.
+pub(crate) fn clear(store: &dyn Store, superseded: &[u32]) -> Result<()> {
+    let failed = |error| Error::io(store.shown(), error);
+    for position in superseded {
+        store.remove(&head_name(*position)).map_err(failed)?;
+    }
+    let Some(_alone) = store.at_work(true).map_err(failed)? else {
+        return Ok(());
+    };
+    let head = MediumHead::read(store)?;
+    let mut named = BTreeSet::new();
+    for position in positions(store)? {
+        match read_head(store, position) {
+            Ok(found) if is_foreign(head.as_ref(), &found.description) => {
+                store.remove(&head_name(position)).map_err(failed)?;
+            }
+            Ok(found) => {
+                named.insert(found.description.set_id);
+            }
+            // Whose families these are cannot be told: nothing is removed.
+            Err(_) => return Ok(()),
+        }
+    }
+    for (name, _) in store.list("data").map_err(failed)? {
+        let set_id = name.split_once('.').map(|(set_id, _)| set_id);
+        if set_id.is_some_and(|set_id| !named.contains(set_id)) {
+            store.remove(&format!("data/{name}")).map_err(failed)?;
+        }
+    }
+    Ok(())
+}

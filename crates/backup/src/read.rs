@@ -1,0 +1,228 @@
+//! Opens a set and reads it to its end: the common part of restoring and verifying.
+//!
+//! Invariants: B4, B6. What was not checked is said.
+//!
+//! Must not: write anything.
+
+use strongroom_format::backup::StreamEnd;
+use strongroom_format::code;
+use strongroom_keyring::Opener;
+
+use crate::family::Unkeyed;
+use crate::head::{Description, FamilyEnd};
+use crate::medium::{family_name, positions, read_head};
+use crate::pipeline::read::{self as pipeline, Opened, Origin};
+use crate::set::Guard;
+use crate::store::Store;
+use crate::stream::reader::{Event, StreamReader};
+use crate::{Error, Result};
+
+/// A set whose head is authentic.
+pub struct SetReader<'a> {
+    store: &'a dyn Store,
+    guard: Guard,
+    position: u32,
+    description: Description,
+}
+
+impl std::fmt::Debug for SetReader<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let set = &self.description.set_id;
+        write!(f, "SetReader({}, set {set})", self.position)
+    }
+}
+
+/// What verifying found good.
+#[derive(Debug)]
+pub struct Verified {
+    /// The set's position.
+    pub position: u32,
+    /// Its description, authentic if the set is sealed.
+    pub description: Description,
+    /// Segments that were authenticated and decompressed.
+    pub segments: u64,
+    /// Files whose digest was compared.
+    pub files: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// What was not checked.
+    pub not_checked: Vec<String>,
+}
+
+/// Opens the set at `position`, or the newest one. `opener` may be left out for a set that is not sealed.
+///
+/// # Errors
+/// SR-7107, SR-7106, SR-2001, SR-2002 and those of a header.
+pub fn open_set<'a>(
+    store: &'a dyn Store,
+    position: Option<u32>,
+    opener: Option<&Opener>,
+) -> Result<SetReader<'a>> {
+    let position = match position {
+        Some(position) => position,
+        None => newest(store)?,
+    };
+    let unopened = read_head(store, position)?;
+    let guard = unopened.open(opener)?;
+    let description = unopened.description;
+    Ok(SetReader {
+        store,
+        guard,
+        position,
+        description,
+    })
+}
+
+/// The position of the newest set that belongs to the medium.
+fn newest(store: &dyn Store) -> Result<u32> {
+    let all = positions(store)?;
+    let listed = crate::medium::list(store)?;
+    let last = listed.sets.last().map(|set| set.position);
+    let unreadable = listed.unreadable.last();
+    match (last, unreadable) {
+        // Falling back to an older set silently would restore old data.
+        (last, Some(bad)) if last.is_none_or(|last| last < bad.position) => {
+            Err(Error::new(bad.error.code(), bad.error.detail()))
+        }
+        (Some(last), _) => Ok(last),
+        (None, _) => {
+            let detail = format!("{}: {} heads", store.shown(), all.len());
+            Err(Error::new(&code::SET_ABSENT, detail))
+        }
+    }
+}
+
+/// Reads a set to its end and compares everything that can be compared without restoring it.
+///
+/// # Errors
+/// SR-7108 to SR-7112: the first thing that is wrong.
+pub fn verify(
+    set: &SetReader<'_>,
+    threads: usize,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Verified> {
+    let mut bytes = 0_u64;
+    let end = set.read(threads, |stream| {
+        loop {
+            match stream.next()? {
+                Event::Data(data) => {
+                    bytes = bytes.saturating_add(data.len() as u64);
+                    progress(bytes);
+                }
+                Event::End(end) => return Ok(end),
+                Event::Member { .. } | Event::FileEnd => {}
+            }
+        }
+    })?;
+    let description = set.description.clone();
+    let mut not_checked = vec![String::from("whether this is the newest set that was made")];
+    if matches!(set.guard, Guard::Plain { .. }) {
+        let text = "whether someone has changed the set on purpose: it is not sealed";
+        not_checked.push(String::from(text));
+    }
+    Ok(Verified {
+        position: set.position,
+        segments: description
+            .families
+            .iter()
+            .map(|end| u64::from(end.segments))
+            .sum(),
+        files: end.files,
+        bytes: end.size,
+        description,
+        not_checked,
+    })
+}
+
+impl SetReader<'_> {
+    /// What the head says; authentic if the set is sealed.
+    #[must_use]
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// Where on the medium.
+    #[must_use]
+    pub fn position(&self) -> u32 {
+        self.position
+    }
+
+    /// Whether all families are there, with the lengths that the head names.
+    ///
+    /// # Errors
+    /// SR-7108, SR-7110, SR-5001.
+    pub fn check_families(&self) -> Result<()> {
+        for (family, end) in (0_u16..).zip(&self.description.families) {
+            let (_, length) = self.open_family(family)?;
+            if length != end.length_bytes {
+                let detail = format!("family {family}: {length} of {} bytes", end.length_bytes);
+                return Err(Error::new(&code::FAMILY_SHORT, detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the stream with `consume`, which must go on to its end, and compares the families with the head.
+    pub(crate) fn read(
+        &self,
+        threads: usize,
+        consume: impl FnOnce(&mut StreamReader<'_, Opened>) -> Result<StreamEnd>,
+    ) -> Result<StreamEnd> {
+        self.check_families()?;
+        let stated = &self.description.families;
+        let families = u16::try_from(stated.len());
+        let families = families.map_err(|_| Error::new(&code::SET_HEAD, "too many families"))?;
+        if families == 0 {
+            return Err(Error::new(&code::SET_HEAD, "no families"));
+        }
+        let mut origins = Vec::new();
+        for family in 0..families {
+            let (input, _) = self.open_family(family)?;
+            let unkeyed = Unkeyed::read(input, family)?;
+            let key = self.guard.family(&unkeyed.header, family, families)?;
+            let reader = unkeyed.keyed(&key);
+            origins.push(Origin { key, reader });
+        }
+        let (end, ends) = pipeline::run(origins, threads, |opened| {
+            consume(&mut StreamReader::new(opened))
+        })?;
+        compare(&ends, stated)?;
+        let described = &self.description;
+        if (end.members, end.files, end.size)
+            != (
+                described.members,
+                described.files,
+                described.backup_size_bytes,
+            )
+        {
+            return Err(Error::new(&code::STREAM, "other counts than the head's"));
+        }
+        Ok(end)
+    }
+
+    fn open_family(&self, family: u16) -> Result<(Box<dyn std::io::Read + Send>, u64)> {
+        let name = family_name(&self.description.set_id, family);
+        let shown = format!("{}/{name}", self.store.shown());
+        self.store.open(&name).map_err(|error| {
+            if error.kind() == std::io::ErrorKind::NotFound {
+                Error::new(&code::FAMILY_ABSENT, shown)
+            } else {
+                Error::io(shown, error)
+            }
+        })
+    }
+}
+
+fn compare(ends: &[FamilyEnd], stated: &[FamilyEnd]) -> Result<()> {
+    let differs = ends
+        .iter()
+        .zip(stated)
+        .position(|(end, stated)| end != stated);
+    match differs {
+        None => Ok(()),
+        Some(family) => {
+            let detail = format!("family {family}: not the one that the head names");
+            Err(Error::new(&code::FAMILY_SHORT, detail))
+        }
+    }
+}

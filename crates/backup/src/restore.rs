@@ -1,0 +1,189 @@
+//! Restores a set into a directory that is absent or empty.
+//!
+//! Invariant: everything is written to a directory beside the target, which takes the target's name when it is whole and
+//! durable. A restore that fails removes what it wrote; one that is killed leaves a directory with another name, and one of
+//! PostgreSQL's without its control file, on which no server starts.
+//!
+//! Must not: touch the target before every family of the set was found.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use strongroom_crypto::random16;
+use strongroom_format::{code, hex};
+use strongroom_keyring::durable;
+
+use crate::files::Files;
+use crate::head::{Description, Kind};
+use crate::read::SetReader;
+use crate::stream::reader::Event;
+use crate::{Error, Result};
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub struct RestoreOptions {
+    /// The directory to make.
+    pub to: PathBuf,
+    /// Where tablespaces go, each in a directory of its number; `None`: the target's name and `.tablespaces`.
+    pub tablespaces: Option<PathBuf>,
+    /// Threads that open and decompress.
+    pub threads: usize,
+    /// Added to `postgresql.auto.conf`, with a `recovery.signal`: recovery from an archive.
+    pub recovery: Option<String>,
+}
+
+/// What was restored.
+#[derive(Debug)]
+pub struct Restored {
+    /// What the set's head says.
+    pub description: Description,
+    /// Files.
+    pub files: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Where tablespaces were put, if there are any.
+    pub tablespaces: Option<PathBuf>,
+}
+
+/// Restores `set`. `progress` gets the bytes of files so far.
+///
+/// # Errors
+/// SR-7113 before anything is read; SR-7108 to SR-7112; SR-5001. Nothing is at the target then.
+pub fn restore(
+    set: &SetReader<'_>,
+    options: &RestoreOptions,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Restored> {
+    let description = set.description();
+    check_target(&options.to)?;
+    set.check_families()?;
+    check_space(&options.to, description.backup_size_bytes)?;
+    let partial = partial_beside(&options.to)?;
+    let made = DirBuilder::new().mode(0o700).create(&partial);
+    made.map_err(|error| Error::io(partial.display().to_string(), error))?;
+    let spaces = match &options.tablespaces {
+        Some(named) => absolute(named)?,
+        None => beside(&absolute(&options.to)?, |name| name.push(".tablespaces"))?,
+    };
+    let cluster = description.kind == Kind::Postgres;
+    let mut files = Files::new(&partial, &spaces, cluster);
+    let filled = fill(set, options, &mut files, progress)
+        .and_then(|end| moved(&partial, &options.to).map(|()| end));
+    let end = match filled {
+        Ok(end) => end,
+        Err(error) => {
+            files.undo();
+            return Err(error);
+        }
+    };
+    // The name is given: what fails now must not take anything away again.
+    durable::sync_dir_of(&options.to)
+        .map_err(|error| Error::io(options.to.display().to_string(), error))?;
+    let facts = description.postgres.as_ref();
+    let has_spaces = facts.is_some_and(|facts| !facts.tablespaces.is_empty());
+    Ok(Restored {
+        description: description.clone(),
+        files: end.files,
+        bytes: end.size,
+        tablespaces: has_spaces.then_some(spaces),
+    })
+}
+
+fn fill(
+    set: &SetReader<'_>,
+    options: &RestoreOptions,
+    files: &mut Files,
+    progress: &mut dyn FnMut(u64),
+) -> Result<strongroom_format::backup::StreamEnd> {
+    let mut bytes = 0_u64;
+    let end = set.read(options.threads, |stream| {
+        loop {
+            match stream.next()? {
+                Event::Member { member, again } => files.member(member, again)?,
+                Event::Data(data) => {
+                    files.data(data)?;
+                    bytes = bytes.saturating_add(data.len() as u64);
+                    progress(bytes);
+                }
+                Event::FileEnd => files.end_file()?,
+                Event::End(end) => return Ok(end),
+            }
+        }
+    })?;
+    if let Some(settings) = &options.recovery {
+        files.extra("PG_VERSION", "postgresql.auto.conf", settings.as_bytes())?;
+        files.extra("PG_VERSION", "recovery.signal", b"")?;
+    }
+    files.finish()?;
+    Ok(end)
+}
+
+/// The target is absent, or an empty directory that can be replaced.
+fn check_target(to: &Path) -> Result<()> {
+    let shown = || to.display().to_string();
+    let about = match fs::symlink_metadata(to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(|error| Error::io(shown(), error))?,
+    };
+    let empty = about.is_dir() && {
+        let entries = fs::read_dir(to).map_err(|error| Error::io(shown(), error))?;
+        entries.take(1).count() == 0
+    };
+    if !empty {
+        return Err(Error::new(&code::TARGET_NOT_EMPTY, shown()));
+    }
+    let parent = fs::metadata(parent_of(&absolute(to)?));
+    let parent = parent.map_err(|error| Error::io(shown(), error))?;
+    if parent.dev() != about.dev() {
+        let detail = format!("{}: a mount point; name a directory below it", to.display());
+        return Err(Error::new(&code::TARGET_NOT_EMPTY, detail));
+    }
+    Ok(())
+}
+
+fn check_space(to: &Path, needed: u64) -> Result<()> {
+    let directory = parent_of(&absolute(to)?);
+    let shown = directory.display().to_string();
+    let about = rustix::fs::statvfs(&directory);
+    let about = about.map_err(|error| Error::io(shown.as_str(), error.into()))?;
+    let free = about.f_bavail.saturating_mul(about.f_frsize);
+    if free < needed {
+        let detail = format!("{shown}: {free} bytes are free, {needed} are needed");
+        return Err(Error::new(&code::IO, detail));
+    }
+    Ok(())
+}
+
+fn partial_beside(to: &Path) -> Result<PathBuf> {
+    let random = hex::hex(&random16()?);
+    beside(&absolute(to)?, |name| {
+        let shown: String = name.to_string_lossy().chars().take(48).collect();
+        *name = OsString::from(format!(".{shown}.{random}.partial"));
+    })
+}
+
+fn beside(to: &Path, rename: impl FnOnce(&mut OsString)) -> Result<PathBuf> {
+    let name = to.file_name();
+    let name = name.ok_or_else(|| Error::new(&code::TARGET_NOT_EMPTY, to.display().to_string()))?;
+    let mut name = name.to_os_string();
+    rename(&mut name);
+    Ok(to.with_file_name(name))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| Error::io(path.display().to_string(), error))
+}
+
+fn parent_of(path: &Path) -> PathBuf {
+    path.parent().unwrap_or(Path::new("/")).to_path_buf()
+}
+
+/// Gives the whole directory its name. An empty directory is replaced; anything else in the way is not.
+fn moved(partial: &Path, to: &Path) -> Result<()> {
+    // A directory never replaces a directory that is not empty, nor anything else (rename(2)).
+    rustix::fs::rename(partial, to)
+        .map_err(|error| Error::io(to.display().to_string(), error.into()))
+}

@@ -1,0 +1,62 @@
+//! Changes who may open a set, or an archived file of a log: its object header is written anew, nothing else.
+//!
+//! Must not: touch a family, or leave an object that neither the old keys nor the new ones open.
+
+use strongroom_format::code;
+use strongroom_keyring::Opener;
+
+use crate::head::Unopened;
+use crate::medium::{SET_HEAD_MAX, head_name};
+use crate::set::Guard;
+use crate::store::Store;
+use crate::wal::{OBJECT_MAX, object_name};
+use crate::{Error, Result};
+
+/// Gives the set at `position` key slots for exactly `new`.
+///
+/// # Errors
+/// SR-7107; SR-2002 when `old` does not open it; SR-2019 without new keys, or for a set that is not sealed; SR-3009.
+pub fn rewrap_set(store: &dyn Store, position: u32, old: &Opener, new: &[&Opener]) -> Result<()> {
+    rewrap(store, &head_name(position), SET_HEAD_MAX, old, new)
+}
+
+/// Gives every file of the log archive key slots for exactly `new`; returns how many there are.
+///
+/// # Errors
+/// As [`rewrap_set`], at the first file; those before it have the new slots, and running it again with either key that is
+/// needed goes on.
+pub fn rewrap_archive(
+    store: &dyn Store,
+    old: &Opener,
+    new: &[&Opener],
+    each: &mut dyn FnMut(&str, Error) -> Result<()>,
+) -> Result<u64> {
+    let listed = store.list("wal");
+    let listed = listed.map_err(|error| Error::io(store.shown(), error))?;
+    let mut done = 0_u64;
+    for (name, _) in listed {
+        match rewrap(store, &object_name(&name), OBJECT_MAX, old, new) {
+            Ok(()) => done = done.saturating_add(1),
+            Err(error) => each(&name, error)?,
+        }
+    }
+    Ok(done)
+}
+
+fn rewrap(store: &dyn Store, name: &str, most: u64, old: &Opener, new: &[&Opener]) -> Result<()> {
+    let shown = || format!("{}/{name}", store.shown());
+    let read = store.read(name, most);
+    let read = read.map_err(|error| Error::io(shown(), error))?;
+    let bytes = read.ok_or_else(|| Error::new(&code::SET_ABSENT, shown()))?;
+    let head = Unopened::parse(bytes)?;
+    // The seal is verified before the header is carried over to other keys.
+    let Guard::Sealed { object, .. } = head.open(Some(old))? else {
+        return Err(Error::new(&code::KEY_OPTION, "the set is not sealed"));
+    };
+    let rewrapped = object.rewrapped(new)?;
+    let mut out = rewrapped.initial_bytes();
+    out.extend_from_slice(head.after_header());
+    store
+        .replace(name, &out)
+        .map_err(|error| Error::io(shown(), error))
+}

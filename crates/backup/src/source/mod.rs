@@ -1,0 +1,39 @@
+//! What can be backed up: each source writes its members to a stream.
+//!
+//! Must not: know a medium, or how the stream is sealed.
+
+mod directory;
+mod postgres;
+mod sqlite;
+
+pub use directory::DirectorySource;
+pub use postgres::PostgresSource;
+pub use sqlite::SqliteSource;
+
+use crate::Result;
+use crate::head::{Description, Kind};
+use crate::stream::writer::StreamWriter;
+
+/// Something that can be backed up.
+pub trait Source {
+    /// What it is.
+    fn kind(&self) -> Kind;
+
+    /// Which one, for the set's description: no secrets.
+    fn shown(&self) -> String;
+
+    /// Checks that it can be read, before anything is written.
+    ///
+    /// # Errors
+    /// SR-7114 and others, by source.
+    fn prepare(&mut self) -> Result<()>;
+
+    /// Writes all of it. Called once, after [`Source::prepare`].
+    ///
+    /// # Errors
+    /// Of the source; what the stream's own calls return must be passed on.
+    fn write(&mut self, stream: &mut StreamWriter<'_>) -> Result<()>;
+
+    /// Adds what only this source knows. Called after [`Source::write`].
+    fn describe(&self, description: &mut Description);
+}

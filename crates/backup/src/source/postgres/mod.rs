@@ -1,0 +1,304 @@
+//! A PostgreSQL cluster over the replication protocol: its data directory, its tablespaces, and the log that makes the
+//! copy consistent by itself. Every file is compared with the server's own manifest before the set exists.
+//!
+//! Must not: see a set through whose manifest disagrees; put a password into the set.
+
+mod manifest;
+mod tar;
+
+use std::os::unix::ffi::OsStrExt as _;
+
+use strongroom_format::backup::{Member, MemberKind};
+use strongroom_format::code;
+use strongroom_replication::{
+    BackupEnd, BackupEvent, BackupOptions, BaseBackup, Checkpoint, Config, Connection,
+};
+
+use self::manifest::Received;
+use self::tar::{Archive, Entry, Sort, Visitor};
+use super::Source;
+use crate::head::{Description, Kind, PostgresFacts, TablespaceFacts};
+use crate::stream::writer::StreamWriter;
+use crate::{Error, Result};
+
+/// Where the server's manifest is kept, as pg_basebackup does.
+const MANIFEST: &[u8] = b"backup_manifest";
+/// Most bytes of a manifest: a million files.
+const MANIFEST_MAX: usize = 256 << 20;
+
+/// A running PostgreSQL server.
+pub struct PostgresSource {
+    config: Config,
+    shown: String,
+    label: String,
+    spread: bool,
+    connection: Option<Connection>,
+    facts: PostgresFacts,
+}
+
+impl PostgresSource {
+    /// The server that `config` names. `shown` stands in the set's description: no secrets. `spread`: the checkpoint may
+    /// take its usual time.
+    #[must_use]
+    pub fn new(config: Config, shown: String, label: String, spread: bool) -> Self {
+        Self {
+            config,
+            shown,
+            label,
+            spread,
+            connection: None,
+            facts: PostgresFacts::default(),
+        }
+    }
+}
+
+impl Source for PostgresSource {
+    fn kind(&self) -> Kind {
+        Kind::Postgres
+    }
+
+    fn shown(&self) -> String {
+        self.shown.clone()
+    }
+
+    fn prepare(&mut self) -> Result<()> {
+        let mut connection = Connection::open(&self.config).map_err(server)?;
+        let identity = connection.identify_system().map_err(server)?;
+        self.facts.system_identifier = identity.system.to_string();
+        let version = connection.show("server_version_num").map_err(server)?;
+        self.facts.server_version = version.parse().unwrap_or(0);
+        let size = connection.show("wal_segment_size").map_err(server)?;
+        self.facts.segment_size_bytes =
+            size_of(&size).ok_or_else(|| unexpected("wal_segment_size"))?;
+        self.connection = Some(connection);
+        Ok(())
+    }
+
+    fn write(&mut self, stream: &mut StreamWriter<'_>) -> Result<()> {
+        let connection = self.connection.as_mut();
+        let connection = connection.ok_or_else(|| Error::new(&code::BUG, "not prepared"))?;
+        let options = BackupOptions {
+            label: self.label.clone(),
+            checkpoint: if self.spread {
+                Checkpoint::Spread
+            } else {
+                Checkpoint::Fast
+            },
+            wal: true,
+            tablespace_map: false,
+            ..BackupOptions::default()
+        };
+        let mut backup = connection.base_backup(&options).map_err(server)?;
+        self.facts.start_lsn = backup.start().to_string();
+        self.facts.timeline = backup.timeline();
+        self.facts.tablespaces = tablespaces(&backup)?;
+        let mut receiver = Receiver::new(stream);
+        receiver.begin(&self.facts.tablespaces)?;
+        let end = receiver.receive(&mut backup)?;
+        receiver.finish()?;
+        self.facts.end_lsn = end.position.to_string();
+        self.facts.end_timeline = end.timeline;
+        self.facts.manifest = true;
+        Ok(())
+    }
+
+    fn describe(&self, description: &mut Description) {
+        description.postgres = Some(self.facts.clone());
+    }
+}
+
+/// Writes what comes from the server to the stream.
+struct Receiver<'a, 'b> {
+    stream: &'a mut StreamWriter<'b>,
+    /// Path in the data directory of what the present archive holds.
+    prefix: Vec<u8>,
+    received: Received,
+    /// The open file: its path, its bytes so far.
+    file: Option<(Vec<u8>, u64)>,
+    manifest: Vec<u8>,
+    /// Owner and group of the server's files, as its version file has them.
+    owner: (u32, u32),
+}
+
+impl<'a, 'b> Receiver<'a, 'b> {
+    fn new(stream: &'a mut StreamWriter<'b>) -> Self {
+        Self {
+            stream,
+            prefix: Vec::new(),
+            received: Received::new(),
+            file: None,
+            manifest: Vec::new(),
+            owner: (0, 0),
+        }
+    }
+
+    /// Tablespaces come before the data directory that links to them.
+    fn begin(&mut self, spaces: &[TablespaceFacts]) -> Result<()> {
+        self.stream.member(&directory(b".", self.owner))?;
+        if !spaces.is_empty() {
+            self.stream.member(&directory(b"pg_tblspc", self.owner))?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, backup: &mut BaseBackup<'_>) -> Result<BackupEnd> {
+        let spaces = backup.tablespaces().to_vec();
+        let mut archive: Option<Archive> = None;
+        loop {
+            match backup.next().map_err(server)? {
+                BackupEvent::Archive { name, .. } => {
+                    finish_archive(archive.replace(Archive::default()))?;
+                    let oid: Option<u32> =
+                        name.strip_suffix(".tar").and_then(|oid| oid.parse().ok());
+                    self.prefix = match oid {
+                        None => Vec::new(),
+                        Some(oid) => {
+                            let space = spaces.iter().find(|space| space.oid == Some(oid));
+                            let place = space.and_then(|space| space.location.as_ref());
+                            let place = place.ok_or_else(|| unexpected("an archive"))?;
+                            self.space(oid, place.as_os_str().as_bytes())?
+                        }
+                    };
+                }
+                BackupEvent::Data(bytes) => {
+                    let archive = archive.as_mut().ok_or_else(|| unexpected("data"))?;
+                    archive.feed(bytes, self)?;
+                }
+                BackupEvent::Manifest => finish_archive(archive.take())?,
+                BackupEvent::ManifestData(bytes) => {
+                    if self.manifest.len().saturating_add(bytes.len()) > MANIFEST_MAX {
+                        return Err(unexpected("a manifest that is too long"));
+                    }
+                    self.manifest.extend_from_slice(bytes);
+                }
+                BackupEvent::Progress(_) => {}
+                BackupEvent::End(end) => return Ok(end),
+            }
+        }
+    }
+
+    /// Compares everything with the manifest and adds it, then says who owns the directory.
+    fn finish(&mut self) -> Result<()> {
+        manifest::check(&self.manifest, &self.received)?;
+        let mut member = directory(MANIFEST, self.owner);
+        member.kind = MemberKind::File;
+        member.mode = 0o600;
+        self.stream.member(&member)?;
+        let manifest = std::mem::take(&mut self.manifest);
+        self.stream.data(&manifest)?;
+        self.stream.end_file()?;
+        self.stream.member(&directory(b".", self.owner))
+    }
+
+    fn space(&mut self, oid: u32, place: &[u8]) -> Result<Vec<u8>> {
+        let path = format!("pg_tblspc/{oid}").into_bytes();
+        let mut member = directory(&path, self.owner);
+        member.kind = MemberKind::Tablespace;
+        member.target = place.to_vec();
+        self.stream.member(&member)?;
+        Ok([path.as_slice(), b"/"].concat())
+    }
+}
+
+impl Visitor for Receiver<'_, '_> {
+    fn entry(&mut self, entry: &Entry) -> Result<()> {
+        let path = [self.prefix.as_slice(), &entry.name].concat();
+        // Links to tablespaces, which are members of their own already.
+        if entry.sort == Sort::Link && path.starts_with(b"pg_tblspc/") {
+            return Ok(());
+        }
+        if path == b"PG_VERSION" {
+            self.owner = (entry.owner, entry.group);
+        }
+        let kind = match entry.sort {
+            Sort::File => MemberKind::File,
+            Sort::Directory => MemberKind::Directory,
+            Sort::Link => MemberKind::Link,
+        };
+        if kind == MemberKind::File {
+            self.file = Some((path.clone(), 0));
+        }
+        self.stream.member(&Member {
+            kind,
+            mode: entry.mode,
+            owner: entry.owner,
+            group: entry.group,
+            seconds: entry.seconds,
+            nanoseconds: 0,
+            path,
+            target: entry.target.clone(),
+        })
+    }
+
+    fn data(&mut self, bytes: &[u8]) -> Result<()> {
+        if let Some((_, size)) = &mut self.file {
+            *size = size.saturating_add(bytes.len() as u64);
+        }
+        self.stream.data(bytes)
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let digest = self.stream.end_file()?;
+        if let Some((path, size)) = self.file.take()
+            && self.received.insert(path, (size, digest)).is_some()
+        {
+            return Err(unexpected("a file that came twice"));
+        }
+        Ok(())
+    }
+}
+
+fn finish_archive(archive: Option<Archive>) -> Result<()> {
+    archive.map_or(Ok(()), |archive| archive.finish())
+}
+
+fn directory(path: &[u8], (owner, group): (u32, u32)) -> Member {
+    Member {
+        kind: MemberKind::Directory,
+        mode: 0o700,
+        owner,
+        group,
+        seconds: i64::try_from(crate::create::now()).unwrap_or(0),
+        nanoseconds: 0,
+        path: path.to_vec(),
+        target: Vec::new(),
+    }
+}
+
+fn tablespaces(backup: &BaseBackup<'_>) -> Result<Vec<TablespaceFacts>> {
+    let mut out = Vec::new();
+    for space in backup.tablespaces() {
+        if let (Some(oid), Some(location)) = (space.oid, &space.location) {
+            let location = location.to_string_lossy().into_owned();
+            out.push(TablespaceFacts { oid, location });
+        } else if space.oid.is_some() {
+            return Err(unexpected("a tablespace without a place"));
+        }
+    }
+    Ok(out)
+}
+
+/// `SHOW`'s form of a size: a number and B, kB, MB or GB.
+fn size_of(shown: &str) -> Option<u64> {
+    let digits = shown.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match shown.get(digits.len()..)? {
+        "" | "B" => 1,
+        "kB" => 1 << 10,
+        "MB" => 1 << 20,
+        "GB" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn server(error: strongroom_replication::Error) -> Error {
+    Error::new(&code::BACKUP_SERVER, error.to_string())
+}
+
+fn unexpected(what: &str) -> Error {
+    Error::new(
+        &code::BACKUP_SERVER,
+        format!("{what} that does not belong into a backup"),
+    )
+}

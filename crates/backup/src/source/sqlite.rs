@@ -1,0 +1,116 @@
+//! A SQLite database, which may be in use: a consistent copy of it, made by SQLite, is what is stored. The copy of a sealed
+//! database is sealed for the same key, so it is restored as it was: sealed. A plain one is copied beside itself, where
+//! whoever could read the one can read the other.
+//!
+//! Must not: write a plaintext page of a sealed database anywhere; leave a copy behind.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use strongroom_crypto::random16;
+use strongroom_format::backup::{Member, MemberKind};
+use strongroom_format::{code, hex};
+use strongroom_sqlite::OpenOptions;
+use strongroom_sqlite::ops::{Copied, copy_online};
+
+use super::Source;
+use crate::head::{Description, Kind, SqliteFacts};
+use crate::stream::writer::StreamWriter;
+use crate::{Error, Result};
+
+/// Bytes read at a time.
+const READ: usize = 256 * 1024;
+
+/// A SQLite database.
+pub struct SqliteSource {
+    path: PathBuf,
+    options: OpenOptions,
+    facts: SqliteFacts,
+}
+
+impl SqliteSource {
+    /// The database at `path`, which `options` opens.
+    #[must_use]
+    pub fn new(path: &Path, options: OpenOptions) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            options,
+            facts: SqliteFacts::default(),
+        }
+    }
+}
+
+impl Source for SqliteSource {
+    fn kind(&self) -> Kind {
+        Kind::Sqlite
+    }
+
+    fn shown(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn prepare(&mut self) -> Result<()> {
+        // The key is tried before the medium is touched.
+        strongroom_sqlite::open(&self.path, &self.options).map(drop)
+    }
+
+    fn write(&mut self, stream: &mut StreamWriter<'_>) -> Result<()> {
+        let name = self.path.file_name().unwrap_or_default().to_os_string();
+        let mut copy_name = std::ffi::OsString::from(".");
+        copy_name.push(format!("{}.backup", hex::hex(&random16()?)));
+        let copy = Removed(self.path.with_file_name(copy_name));
+        let Copied { report, sealed } =
+            copy_online(&self.path, &copy.0, &self.options, &mut |_, _| {})?;
+        self.facts = SqliteFacts {
+            page_size_bytes: report.page_size,
+            pages: report.pages,
+            sealed_source: sealed,
+        };
+        let failed =
+            |error| Error::caused(&code::BACKUP_SOURCE, copy.0.display().to_string(), error);
+        let mut file = File::open(&copy.0).map_err(failed)?;
+        let about = file.metadata().map_err(failed)?;
+        let root = Member {
+            kind: MemberKind::Directory,
+            mode: 0o700,
+            owner: about.uid(),
+            group: about.gid(),
+            seconds: about.mtime(),
+            nanoseconds: 0,
+            path: b".".to_vec(),
+            target: Vec::new(),
+        };
+        stream.member(&root)?;
+        stream.member(&Member {
+            kind: MemberKind::File,
+            mode: about.mode() & 0o7777,
+            path: name.as_bytes().to_vec(),
+            ..root
+        })?;
+        let mut buffer = vec![0; READ];
+        loop {
+            match file.read(&mut buffer).map_err(failed)? {
+                0 => break,
+                got => stream.data(buffer.get(..got).unwrap_or_default())?,
+            }
+        }
+        stream.end_file().map(drop)
+    }
+
+    fn describe(&self, description: &mut Description) {
+        description.sqlite = Some(self.facts.clone());
+    }
+}
+
+/// A file that is removed when it is not needed any more.
+struct Removed(PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        // There is none when copying failed.
+        drop(std::fs::remove_file(&self.0));
+    }
+}

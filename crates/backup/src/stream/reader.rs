@@ -1,0 +1,205 @@
+//! Reads a stream: members, their bytes, and proof at each file's end that these are the bytes that were read.
+//!
+//! Invariants: B7, a file's digest and size are verified before its end is told; B8, a member's parent is a directory that
+//! was named before, so a restorer never writes through a link of the stream.
+//!
+//! Must not: believe a length before it was bounded.
+
+use std::collections::BTreeSet;
+
+use strongroom_crypto::Sha256;
+use strongroom_format::backup::{
+    FileEnd, ItemHead, ItemKind, Member, MemberKind, StreamEnd, item_layout,
+};
+use strongroom_format::code;
+
+use crate::pipeline::read::Opened;
+use crate::{Error, Result};
+
+/// What comes out of a stream.
+pub(crate) enum Event<'a> {
+    /// A member begins. `again`: a directory that was named before.
+    Member { member: Member, again: bool },
+    /// The next bytes of the file.
+    Data(&'a [u8]),
+    /// The file ended, and is whole.
+    FileEnd,
+    /// The stream ended, and is whole.
+    End(StreamEnd),
+}
+
+/// The stream's bytes as they come.
+pub(crate) trait Input {
+    /// The next bytes, none of them empty; `None` at the end.
+    fn next_bytes(&mut self) -> Result<Option<&[u8]>>;
+}
+
+impl Input for Opened {
+    fn next_bytes(&mut self) -> Result<Option<&[u8]>> {
+        self.next_piece()
+    }
+}
+
+/// A stream that is being read.
+pub(crate) struct StreamReader<'a, I: Input> {
+    input: &'a mut I,
+    piece: Vec<u8>,
+    at: usize,
+    file: Option<(Sha256, u64)>,
+    /// Bytes of the present data item that were not handed out yet.
+    data_left: usize,
+    counted: StreamEnd,
+    /// Of all other paths none is kept: a restorer that creates every file anew finds one that is named twice.
+    directories: BTreeSet<Vec<u8>>,
+    ended: bool,
+}
+
+impl<'a, I: Input> StreamReader<'a, I> {
+    pub(crate) fn new(input: &'a mut I) -> Self {
+        Self {
+            input,
+            piece: Vec::new(),
+            at: 0,
+            file: None,
+            data_left: 0,
+            counted: StreamEnd::default(),
+            directories: BTreeSet::new(),
+            ended: false,
+        }
+    }
+
+    /// The next event; after [`Event::End`] there is none.
+    pub(crate) fn next(&mut self) -> Result<Event<'_>> {
+        if self.data_left > 0 {
+            return self.data();
+        }
+        if self.ended {
+            return Err(malformed("read beyond its end"));
+        }
+        let mut head = [0; item_layout::SIZE];
+        self.exactly(&mut head)?;
+        let head = ItemHead::parse(&head).ok_or_else(|| malformed("an item"))?;
+        let length = usize::try_from(head.length).map_err(|_| malformed("an item"))?;
+        if head.kind == ItemKind::Data {
+            if self.file.is_none() {
+                return Err(malformed("data outside a file"));
+            }
+            self.data_left = length;
+            return self.data();
+        }
+        let mut bytes = vec![0; length];
+        self.exactly(&mut bytes)?;
+        match head.kind {
+            ItemKind::Member => self
+                .member(&bytes)
+                .map(|(member, again)| Event::Member { member, again }),
+            ItemKind::FileEnd => self.file_end(&bytes).map(|()| Event::FileEnd),
+            _ => self.stream_end(&bytes).map(Event::End),
+        }
+    }
+
+    fn data(&mut self) -> Result<Event<'_>> {
+        self.refill()?;
+        let available = self.piece.len() - self.at;
+        let length = available.min(self.data_left);
+        let from = self.at;
+        self.at += length;
+        self.data_left -= length;
+        let bytes = self.piece.get(from..self.at).unwrap_or_default();
+        if let Some((digest, size)) = &mut self.file {
+            digest.update(bytes);
+            *size = size.saturating_add(bytes.len() as u64);
+        }
+        Ok(Event::Data(bytes))
+    }
+
+    fn member(&mut self, bytes: &[u8]) -> Result<(Member, bool)> {
+        if self.file.is_some() {
+            return Err(malformed("a member within a file"));
+        }
+        let member = Member::parse(bytes).ok_or_else(|| malformed("a member"))?;
+        let parent = parent_of(&member.path);
+        // The root is there before anything is named.
+        if parent.is_some_and(|parent| !self.directories.contains(parent)) {
+            return Err(malformed("a member outside any directory"));
+        }
+        let again = self.directories.contains(&member.path);
+        if again && member.kind != MemberKind::Directory {
+            return Err(malformed("a directory that is named as something else"));
+        }
+        match member.kind {
+            MemberKind::Directory | MemberKind::Tablespace => {
+                self.directories.insert(member.path.clone());
+            }
+            MemberKind::File => {
+                self.counted.files = self.counted.files.saturating_add(1);
+                self.file = Some((Sha256::new(), 0));
+            }
+            MemberKind::Link => {}
+        }
+        self.counted.members = self.counted.members.saturating_add(1);
+        Ok((member, again))
+    }
+
+    fn file_end(&mut self, bytes: &[u8]) -> Result<()> {
+        let stated = FileEnd::parse(bytes).ok_or_else(|| malformed("the end of a file"))?;
+        let (digest, size) = self.file.take().ok_or_else(|| malformed("no file ends"))?;
+        self.counted.size = self.counted.size.saturating_add(size);
+        let digest = digest.finish();
+        if stated == (FileEnd { size, digest }) {
+            return Ok(());
+        }
+        Err(Error::new(&code::FILE_DIGEST, ""))
+    }
+
+    fn stream_end(&mut self, bytes: &[u8]) -> Result<StreamEnd> {
+        let stated = StreamEnd::parse(bytes).ok_or_else(|| malformed("its end"))?;
+        if self.file.is_some() || stated != self.counted {
+            return Err(malformed("its counts"));
+        }
+        if self.at < self.piece.len() {
+            return Err(malformed("bytes after its end"));
+        }
+        self.ended = true;
+        Ok(stated)
+    }
+
+    /// Makes sure that there are bytes in the present piece.
+    fn refill(&mut self) -> Result<()> {
+        if self.at < self.piece.len() {
+            return Ok(());
+        }
+        let bytes = self.input.next_bytes()?;
+        let bytes = bytes.ok_or_else(|| malformed("it ends too early"))?;
+        self.piece.clear();
+        self.piece.extend_from_slice(bytes);
+        self.at = 0;
+        Ok(())
+    }
+
+    fn exactly(&mut self, out: &mut [u8]) -> Result<()> {
+        let mut filled = 0;
+        while filled < out.len() {
+            self.refill()?;
+            let wanted = out.get_mut(filled..).unwrap_or_default();
+            let there = self.piece.get(self.at..).unwrap_or_default();
+            let length = wanted.len().min(there.len());
+            for (to, from) in wanted.iter_mut().zip(there) {
+                *to = *from;
+            }
+            filled += length;
+            self.at += length;
+        }
+        Ok(())
+    }
+}
+
+/// The directory that a path lies in; `None` when that is the root.
+pub(crate) fn parent_of(path: &[u8]) -> Option<&[u8]> {
+    let slash = path.iter().rposition(|&byte| byte == b'/')?;
+    path.get(..slash)
+}
+
+fn malformed(why: &str) -> Error {
+    Error::new(&code::STREAM, why)
+}

@@ -1,0 +1,228 @@
+//! The archive of a PostgreSQL server's log: one object for each file that the server archives.
+//!
+//! Invariants: B2, an archived file is never replaced; a file that is archived twice with the same content is archived once; a
+//! file that cannot be opened is never told as one that is not there.
+//!
+//! Must not: hand out a file under another name than it was archived under.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use strongroom_crypto::sha256;
+use strongroom_format::{code, hex};
+use strongroom_keyring::Opener;
+
+use crate::create::{self, CreateOptions, now};
+use crate::family::{FamilyWriter, Unkeyed};
+use crate::head::{self, Kind, PostgresFacts, Unopened};
+use crate::medium::MediumHead;
+use crate::pipeline::read::{self as reading, Origin};
+use crate::pipeline::write::{self as writing, Settings, Target};
+use crate::set::Guard;
+use crate::store::{Store, Upload};
+use crate::{Error, Result};
+
+/// Longest file that is archived, in bytes: the longest segment that PostgreSQL can have.
+const FILE_MAX: u64 = 1 << 30;
+/// Longest object: the file, stored as it is, with its segments' heads and tags, and the head.
+pub(crate) const OBJECT_MAX: u64 = FILE_MAX + (4 << 20);
+
+/// Archives `content` under `name`. False when it was there already.
+///
+/// # Errors
+/// SR-7120 when another content is there; SR-7104, SR-7105; SR-1001 for a name that PostgreSQL does not archive under.
+pub fn wal_push(
+    store: &dyn Store,
+    name: &str,
+    content: &[u8],
+    options: &CreateOptions<'_>,
+) -> Result<bool> {
+    check_name(name)?;
+    let medium = create::medium_for_archive(store, options)?;
+    let object = object_name(name);
+    if is_there(store, &object, name, content)? {
+        return Ok(false);
+    }
+    let guard = if options.openers.is_empty() {
+        Guard::plain()?
+    } else {
+        Guard::sealed(options.cipher, &options.openers)?
+    };
+    let started_unix_s = now();
+    let family = sealed_family(&guard, content, options)?;
+    let mut described = create::description(&guard, options, &medium.medium_id, started_unix_s);
+    described.kind = Kind::Wal;
+    described.source = name.to_owned();
+    described.backup_size_bytes = content.len() as u64;
+    described.files = 1;
+    described.compressed_size_bytes = family.len() as u64;
+    described.content_digest = Some(content_digest(&described.set_id, content)?);
+    described.postgres = Some(facts(name, content));
+    let mut bytes = head::to_bytes(&guard, &described)?;
+    bytes.extend_from_slice(&family);
+    let created = store.create_new(&object, &bytes);
+    if created.map_err(|error| failed(store, &object, error))? {
+        return Ok(true);
+    }
+    // Someone else archived it meanwhile.
+    if is_there(store, &object, name, content)? {
+        return Ok(false);
+    }
+    Err(Error::new(&code::WAL_DIFFERS, name))
+}
+
+/// The file that was archived under `name`.
+///
+/// # Errors
+/// SR-7121 when there is none, and only then; SR-2001, SR-2002; SR-7106, SR-7109, SR-7110, SR-7112 when it is damaged.
+pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Result<Vec<u8>> {
+    check_name(name)?;
+    let object = object_name(name);
+    let read = store.read(&object, OBJECT_MAX);
+    let bytes = read.map_err(|error| failed(store, &object, error))?;
+    let Some(bytes) = bytes else {
+        // A medium that is not mounted has no file of any name, and is not the end of the archive.
+        return Err(match MediumHead::read(store)? {
+            Some(_) => Error::new(&code::WAL_ABSENT, name),
+            None => Error::new(&code::MEDIUM_ABSENT, store.shown()),
+        });
+    };
+    let head = Unopened::parse(bytes)?;
+    let guard = head.open(opener)?;
+    let described = &head.description;
+    let archived_as = described
+        .postgres
+        .as_ref()
+        .map(|facts| facts.file_name.as_str());
+    if described.kind != Kind::Wal || archived_as != Some(name) {
+        return Err(Error::new(
+            &code::SET_HEAD,
+            format!("{name}: another file's"),
+        ));
+    }
+    let content = opened_family(&guard, head.rest().to_vec())?;
+    if described.content_digest != Some(content_digest(&described.set_id, &content)?) {
+        return Err(Error::new(&code::FILE_DIGEST, name));
+    }
+    Ok(content)
+}
+
+/// Whether the archive has exactly this file. No key is needed.
+fn is_there(store: &dyn Store, object: &str, name: &str, content: &[u8]) -> Result<bool> {
+    let read = store.read(object, OBJECT_MAX);
+    let Some(bytes) = read.map_err(|error| failed(store, object, error))? else {
+        return Ok(false);
+    };
+    let described = Unopened::parse(bytes)?.description;
+    if described.content_digest == Some(content_digest(&described.set_id, content)?) {
+        return Ok(true);
+    }
+    Err(Error::new(&code::WAL_DIFFERS, name))
+}
+
+fn content_digest(set_id: &str, content: &[u8]) -> Result<String> {
+    let id = hex::from_hex(set_id).ok_or_else(|| Error::new(&code::SET_HEAD, "its id"))?;
+    Ok(hex::hex(&sha256(&[&id, content])))
+}
+
+pub(crate) fn object_name(name: &str) -> String {
+    format!("wal/{name}")
+}
+
+/// Segments, history files and backup history files: digits and capitals, and `.history`, `.backup`, `.partial`.
+fn check_name(name: &str) -> Result<()> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.';
+    let sound = (1..=64).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('.');
+    if sound {
+        return Ok(());
+    }
+    Err(Error::new(
+        &code::USAGE,
+        format!("{name}: not a name in an archive"),
+    ))
+}
+
+/// What a segment's first page says (PostgreSQL: `XLogLongPageHeaderData`, src/include/access/xlog_internal.h).
+fn facts(name: &str, content: &[u8]) -> PostgresFacts {
+    const LONG_HEADER: u16 = 2;
+    let mut facts = PostgresFacts {
+        file_name: name.to_owned(),
+        ..PostgresFacts::default()
+    };
+    let is_segment = name.len() == 24 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let word = |at: usize| {
+        Some(u32::from_le_bytes(
+            content.get(at..at + 4)?.try_into().ok()?,
+        ))
+    };
+    let info = content
+        .get(2..4)
+        .and_then(|info| info.try_into().ok())
+        .map(u16::from_le_bytes);
+    let long = is_segment && info.is_some_and(|info| info & LONG_HEADER != 0);
+    if let (true, Some(low), Some(high)) = (long, word(24), word(28)) {
+        facts.system_identifier = ((u64::from(high) << 32) | u64::from(low)).to_string();
+        facts.segment_size_bytes = word(32).map_or(0, u64::from);
+        facts.timeline = name
+            .get(..8)
+            .and_then(|hex| u32::from_str_radix(hex, 16).ok())
+            .unwrap_or(0);
+    }
+    facts
+}
+
+fn sealed_family(guard: &Guard, content: &[u8], options: &CreateOptions<'_>) -> Result<Vec<u8>> {
+    let key = guard.new_family(0, 1)?;
+    let memory = Memory::default();
+    let out: Box<dyn Upload> = Box::new(memory.clone());
+    let writer = FamilyWriter::begin(vec![out], String::from("archive"), &key)?;
+    let settings = Settings {
+        threads: options.threads,
+        level: options.compression.level(),
+    };
+    writing::run(vec![Target { key, writer }], settings, |pieces| {
+        pieces.put(content)
+    })?;
+    let mut bytes = memory.0.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(std::mem::take(&mut *bytes))
+}
+
+fn opened_family(guard: &Guard, bytes: Vec<u8>) -> Result<Vec<u8>> {
+    let unkeyed = Unkeyed::read(Box::new(io::Cursor::new(bytes)), 0)?;
+    let key = guard.family(&unkeyed.header, 0, 1)?;
+    let reader = unkeyed.keyed(&key);
+    let (content, _) = reading::run(vec![Origin { key, reader }], 1, |opened| {
+        let mut content = Vec::new();
+        while let Some(piece) = opened.next_piece()? {
+            content.extend_from_slice(piece);
+        }
+        Ok(content)
+    })?;
+    Ok(content)
+}
+
+fn failed(store: &dyn Store, object: &str, error: io::Error) -> Error {
+    Error::io(format!("{}/{object}", store.shown()), error)
+}
+
+/// An object of one piece, before it is stored.
+#[derive(Clone, Default)]
+struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Memory {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        content.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Upload for Memory {
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,367 @@
+//! Goal: what is restored is what was there; media keep their rules; whatever ends a writer, whole sets stay.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod common;
+
+use std::fs;
+
+use common::{Place, key, made, noise, options, picture, put, restored, verified};
+use strongroom_backup::{Cipher, Compression, CreateOptions, Mode, list};
+use strongroom_format::code;
+
+#[test]
+fn what_is_restored_is_what_was_there() {
+    for (cipher, compression, stripes) in [
+        (Cipher::Aes256, Compression::Zstd(3), 1),
+        (Cipher::Aes192, Compression::None, 3),
+        (Cipher::Aes128, Compression::Zstd(19), 64),
+    ] {
+        let place = Place::new();
+        let tree = place.tree(3_300_000);
+        let opener = key();
+        let wanted = CreateOptions {
+            cipher,
+            compression,
+            stripes: Some(stripes),
+            ..options(Some(&opener))
+        };
+        let created = made(&place.medium(), &tree, &wanted).unwrap();
+        assert_eq!(created.position, 1);
+        assert_eq!(created.description.key_algorithm, cipher.name());
+        assert_eq!(created.description.families.len(), usize::from(stripes));
+        let good = verified(&place.medium(), None, Some(&opener)).unwrap();
+        assert_eq!(good.files, 6);
+        restored(&place.medium(), None, Some(&opener), &place.at("out")).unwrap();
+        assert_eq!(picture(&place.at("out")), picture(&tree));
+    }
+}
+
+#[test]
+fn a_medium_in_clear_says_so_and_works() {
+    let place = Place::new();
+    let tree = place.tree(10_000);
+    made(&place.medium(), &tree, &options(None)).unwrap();
+    let good = verified(&place.medium(), None, None).unwrap();
+    assert!(
+        good.not_checked
+            .iter()
+            .any(|text| text.contains("on purpose"))
+    );
+    restored(&place.medium(), None, None, &place.at("out")).unwrap();
+    assert_eq!(picture(&place.at("out")), picture(&tree));
+}
+
+#[test]
+fn nothing_of_the_content_is_on_a_sealed_medium() {
+    let place = Place::new();
+    let tree = place.tree(1000);
+    let opener = key();
+    for compression in [Compression::None, Compression::Zstd(1)] {
+        let wanted = CreateOptions {
+            compression,
+            ..options(Some(&opener))
+        };
+        made(&place.medium(), &tree, &wanted).unwrap();
+    }
+    let canaries: [&[u8]; 4] = [b"CANARY-7c1e", b"odd name", b"deeper", b"dangling"];
+    let mut seen = 0;
+    for (path, (_, bytes, ..)) in picture(&place.at("medium")) {
+        seen += bytes.len();
+        for canary in canaries {
+            let found = bytes.windows(canary.len()).any(|window| window == canary);
+            assert!(
+                !found,
+                "{} in {}",
+                String::from_utf8_lossy(canary),
+                path.display()
+            );
+        }
+    }
+    assert!(seen > 10_000);
+    // The test would find them where nothing is sealed.
+    let plain = Place::new();
+    let wanted = CreateOptions {
+        compression: Compression::None,
+        ..options(None)
+    };
+    made(&plain.medium(), &plain.tree(10), &wanted).unwrap();
+    let all: Vec<u8> = picture(&plain.at("medium"))
+        .into_values()
+        .flat_map(|(_, bytes, ..)| bytes)
+        .collect();
+    for canary in canaries {
+        assert!(all.windows(canary.len()).any(|window| window == canary));
+    }
+}
+
+#[test]
+fn the_two_protections_do_not_mix_and_both_ways_out_are_named() {
+    let place = Place::new();
+    let tree = place.tree(100);
+    let opener = key();
+    made(&place.medium(), &tree, &options(Some(&opener))).unwrap();
+    let before = picture(&place.at("medium"));
+    let refused = made(&place.medium(), &tree, &options(None)).unwrap_err();
+    assert_eq!(refused.code(), &code::MEDIUM_SEALED);
+    assert!(
+        refused.code().todo.contains("--format") && refused.code().todo.contains("another medium")
+    );
+    assert_eq!(picture(&place.at("medium")), before);
+    let anew = CreateOptions {
+        mode: Mode::Format,
+        ..options(None)
+    };
+    made(&place.medium(), &tree, &anew).unwrap();
+    assert_eq!(list(&place.medium()).unwrap().sets.len(), 1);
+    let refused = made(&place.medium(), &tree, &options(Some(&opener))).unwrap_err();
+    assert_eq!(refused.code(), &code::MEDIUM_PLAIN);
+    assert!(
+        refused.code().todo.contains("--format") && refused.code().todo.contains("another medium")
+    );
+}
+
+#[test]
+fn append_init_and_format() {
+    let place = Place::new();
+    let tree = place.tree(2000);
+    let (one, two) = (key(), key());
+    made(&place.medium(), &tree, &options(Some(&one))).unwrap();
+    // Another key is another set's own business.
+    let second = made(&place.medium(), &tree, &options(Some(&two))).unwrap();
+    assert_eq!(second.position, 2);
+    verified(&place.medium(), Some(1), Some(&one)).unwrap();
+    verified(&place.medium(), Some(2), Some(&two)).unwrap();
+    let refused = verified(&place.medium(), Some(1), Some(&two)).unwrap_err();
+    assert_eq!(refused.code(), &code::WRONG_KEY);
+    assert_eq!(
+        verified(&place.medium(), Some(1), None).unwrap_err().code(),
+        &code::NO_KEY
+    );
+    assert_eq!(
+        verified(&place.medium(), Some(3), None).unwrap_err().code(),
+        &code::SET_ABSENT
+    );
+
+    let striped = CreateOptions {
+        stripes: Some(4),
+        ..options(Some(&one))
+    };
+    assert_eq!(
+        made(&place.medium(), &tree, &striped).unwrap_err().code(),
+        &code::STRIPES
+    );
+    let kept = CreateOptions {
+        expires_unix_s: Some(u64::MAX),
+        mode: Mode::Init,
+        ..options(Some(&one))
+    };
+    let medium_id = list(&place.medium()).unwrap().head.unwrap().medium_id;
+    let third = made(&place.medium(), &tree, &kept).unwrap();
+    assert_eq!(third.position, 3);
+    let listing = list(&place.medium()).unwrap();
+    assert_eq!(listing.sets.len(), 1);
+    assert_eq!(listing.head.unwrap().medium_id, medium_id);
+    assert_eq!(files(&place, "data"), 1);
+    let again = CreateOptions {
+        mode: Mode::Init,
+        ..options(Some(&one))
+    };
+    assert_eq!(
+        made(&place.medium(), &tree, &again).unwrap_err().code(),
+        &code::UNEXPIRED
+    );
+    let anew = CreateOptions {
+        mode: Mode::Format,
+        skip_expiry: true,
+        ..striped
+    };
+    made(&place.medium(), &tree, &anew).unwrap();
+    let listing = list(&place.medium()).unwrap();
+    assert_eq!(listing.sets.len(), 1);
+    let head = listing.head.unwrap();
+    assert!(head.stripes == 4 && head.medium_id != medium_id);
+    assert_eq!(files(&place, "data"), 4);
+    verified(&place.medium(), None, Some(&one)).unwrap();
+}
+
+fn files(place: &Place, directory: &str) -> usize {
+    fs::read_dir(place.at("medium").join(directory))
+        .unwrap()
+        .count()
+}
+
+#[test]
+fn a_place_that_is_no_medium_is_left_alone() {
+    let place = Place::new();
+    let tree = place.tree(10);
+    let refused = made(
+        &strongroom_backup::LocalStore::new(&tree),
+        &tree,
+        &options(None),
+    );
+    assert_eq!(refused.unwrap_err().code(), &code::MEDIUM_FOREIGN);
+    assert_eq!(
+        list(&place.medium()).unwrap_err().code(),
+        &code::MEDIUM_ABSENT
+    );
+    assert!(!place.at("medium").exists());
+    // An empty directory is a place for a medium, and so is what a writer that was killed at its beginning has left.
+    fs::create_dir_all(place.at("medium/sets")).unwrap();
+    fs::create_dir(place.at("medium/data")).unwrap();
+    fs::create_dir(place.at("medium/wal")).unwrap();
+    made(&place.medium(), &tree, &options(None)).unwrap();
+    put(
+        &place.at("medium/medium.json"),
+        b"{\"format\": \"strongroom medium\", ",
+    );
+    let refused = made(&place.medium(), &tree, &options(None)).unwrap_err();
+    assert_eq!(refused.code(), &code::MEDIUM_DAMAGED);
+    // What is restored does not depend on it.
+    restored(&place.medium(), None, None, &place.at("out")).unwrap();
+    put(
+        &place.at("medium/medium.json"),
+        b"{\"format\": \"strongroom medium\", \"version\": 2}",
+    );
+    let refused = made(&place.medium(), &tree, &options(None)).unwrap_err();
+    assert_eq!(refused.code(), &code::NEWER_FORMAT);
+}
+
+#[test]
+fn orphans_are_removed_by_the_next_writer_but_not_under_another_one() {
+    let place = Place::new();
+    let tree = place.tree(10);
+    let opener = key();
+    made(&place.medium(), &tree, &options(Some(&opener))).unwrap();
+    let orphan = place.at("medium/data/00112233445566778899aabbccddeeff.0");
+    put(&orphan, b"half a family");
+    let other = fs::File::open(place.at("medium/data")).unwrap();
+    other.lock_shared().unwrap();
+    made(&place.medium(), &tree, &options(Some(&opener))).unwrap();
+    assert!(orphan.exists());
+    drop(other);
+    made(&place.medium(), &tree, &options(Some(&opener))).unwrap();
+    assert!(!orphan.exists());
+    for set in 1..=3 {
+        verified(&place.medium(), Some(set), Some(&opener)).unwrap();
+    }
+}
+
+#[test]
+fn two_writers_at_once_both_succeed() {
+    let place = Place::new();
+    let tree = place.tree(2_000_000);
+    let opener = key();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| made(&place.medium(), &tree, &options(Some(&opener))).unwrap());
+        }
+    });
+    let listing = list(&place.medium()).unwrap();
+    let positions: Vec<u32> = listing.sets.iter().map(|set| set.position).collect();
+    assert_eq!(positions, [1, 2, 3, 4]);
+    for set in positions {
+        verified(&place.medium(), Some(set), Some(&opener)).unwrap();
+    }
+    assert_eq!(files(&place, "data"), 4);
+}
+
+#[test]
+fn a_restore_takes_an_absent_or_empty_directory_only() {
+    let place = Place::new();
+    let tree = place.tree(5000);
+    made(&place.medium(), &tree, &options(None)).unwrap();
+    fs::create_dir(place.at("out")).unwrap();
+    restored(&place.medium(), None, None, &place.at("out")).unwrap();
+    let before = picture(&place.at("out"));
+    for taken in ["out", "tree/noise", "tree/link"] {
+        let refused = restored(&place.medium(), None, None, &place.at(taken)).unwrap_err();
+        assert_eq!(refused.code(), &code::TARGET_NOT_EMPTY, "{taken}");
+    }
+    assert_eq!(picture(&place.at("out")), before);
+}
+
+#[test]
+fn a_restore_that_fails_leaves_nothing() {
+    let place = Place::new();
+    let tree = place.tree(3_000_000);
+    let opener = key();
+    made(&place.medium(), &tree, &options(Some(&opener))).unwrap();
+    let family = fs::read_dir(place.at("medium/data"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let mut bytes = fs::read(&family).unwrap();
+    let last = bytes.len() - 100;
+    bytes[last] ^= 1;
+    put(&family, &bytes);
+    let before: Vec<_> = fs::read_dir(place.at(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    let refused = restored(&place.medium(), None, Some(&opener), &place.at("out")).unwrap_err();
+    assert_eq!(refused.code(), &code::SEGMENT);
+    let after: Vec<_> = fs::read_dir(place.at(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert_eq!(before, after);
+    put(&family, &noise(bytes.len() - 1));
+    let refused = restored(&place.medium(), None, Some(&opener), &place.at("out")).unwrap_err();
+    assert_eq!(refused.code(), &code::FAMILY_SHORT);
+    fs::remove_file(&family).unwrap();
+    let refused = restored(&place.medium(), None, Some(&opener), &place.at("out")).unwrap_err();
+    assert_eq!(refused.code(), &code::FAMILY_ABSENT);
+}
+
+#[test]
+fn every_changed_bit_of_a_head_is_refused() {
+    for opener in [Some(key()), None] {
+        let place = Place::new();
+        let tree = place.tree(10);
+        made(&place.medium(), &tree, &options(opener.as_ref())).unwrap();
+        let path = place.at("medium/sets/00000001");
+        let whole = fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[at] ^= 1 << (at % 8);
+            put(&path, &changed);
+            let found = verified(&place.medium(), Some(1), opener.as_ref());
+            assert!(found.is_err(), "byte {at} of {}", whole.len());
+        }
+        for length in (0..whole.len()).step_by(7) {
+            put(&path, &whole[..length]);
+            let found = verified(&place.medium(), Some(1), opener.as_ref());
+            assert!(found.is_err(), "cut to {length}");
+        }
+        put(&path, &[&whole[..], b" "].concat());
+        assert!(verified(&place.medium(), Some(1), opener.as_ref()).is_err());
+        put(&path, &whole);
+        verified(&place.medium(), Some(1), opener.as_ref()).unwrap();
+    }
+}
+
+#[test]
+fn the_newest_set_is_never_passed_over_silently() {
+    let place = Place::new();
+    let tree = place.tree(10);
+    made(&place.medium(), &tree, &options(None)).unwrap();
+    made(&place.medium(), &tree, &options(None)).unwrap();
+    put(&place.at("medium/sets/00000002"), b"not a head");
+    let refused = verified(&place.medium(), None, None).unwrap_err();
+    assert_eq!(refused.code(), &code::SET_HEAD);
+    verified(&place.medium(), Some(1), None).unwrap();
+    let listing = list(&place.medium()).unwrap();
+    assert_eq!((listing.sets.len(), listing.unreadable.len()), (1, 1));
+}
+
+#[test]
+fn sockets_are_left_out_and_named() {
+    let place = Place::new();
+    let tree = place.tree(10);
+    let _socket = std::os::unix::net::UnixListener::bind(tree.join("socket")).unwrap();
+    let created = made(&place.medium(), &tree, &options(None)).unwrap();
+    assert_eq!(created.left_out.len(), 1);
+    assert!(created.left_out[0].ends_with("socket: socket"));
+}

@@ -1,0 +1,84 @@
+//! Goal: docs/spec/backup.md is enough to read a set. Method: testing/interop/backup_reader.py, which was written from it
+//! and shares no code with this crate, unpacks what this crate wrote, and refuses what was changed.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::{Place, made, options, picture, put};
+use strongroom_backup::{Cipher, Compression, CreateOptions};
+use strongroom_crypto::SecretKey;
+use strongroom_keyring::Opener;
+
+const KEY: [u8; 32] = [0xa7; 32];
+
+fn read(place: &Place, key: &Path, out: &str) -> Output {
+    let script =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/interop/backup_reader.py");
+    let mut python = Command::new("python3");
+    python.arg(script).arg(place.at("medium")).arg("1").arg(key);
+    python.arg(place.at(out)).output().unwrap()
+}
+
+/// Names, kinds and contents. The reader sets no modes and times.
+fn contents(root: &Path) -> Vec<(std::path::PathBuf, String, Vec<u8>)> {
+    picture(root)
+        .into_iter()
+        .map(|(path, (sort, content, ..))| (path, sort, content))
+        .collect()
+}
+
+#[test]
+fn another_reader_reads_what_is_written() {
+    for (cipher, compression, stripes) in [
+        (Some(Cipher::Aes256), Compression::Zstd(3), 1),
+        (Some(Cipher::Aes192), Compression::None, 3),
+        (Some(Cipher::Aes128), Compression::Zstd(1), 2),
+        (None, Compression::Zstd(1), 2),
+    ] {
+        let place = Place::new();
+        let tree = place.tree(2_500_000);
+        let opener = Opener::raw(SecretKey::take(&mut KEY.clone()).unwrap());
+        let wanted = CreateOptions {
+            cipher: cipher.unwrap_or_default(),
+            compression,
+            stripes: Some(stripes),
+            ..options(cipher.map(|_| &opener))
+        };
+        made(&place.medium(), &tree, &wanted).unwrap();
+        let key = if cipher.is_some() {
+            put(&place.at("key"), "a7".repeat(32).as_bytes());
+            place.at("key")
+        } else {
+            "-".into()
+        };
+        let output = read(&place, &key, "out");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{err}");
+        assert_eq!(
+            String::from_utf8(output.stdout)
+                .unwrap()
+                .trim_end()
+                .split(' ')
+                .next(),
+            Some("6")
+        );
+        assert_eq!(contents(&place.at("out")), contents(&tree));
+
+        // It is not a reader that reads anything.
+        let family = fs::read_dir(place.at("medium/data"))
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap()
+            .path();
+        let mut bytes = fs::read(&family).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        put(&family, &bytes);
+        assert!(!read(&place, &key, "changed").status.success());
+    }
+}

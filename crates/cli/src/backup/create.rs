@@ -1,0 +1,333 @@
+//! `strongroom backup create SOURCE --to MEDIUM`: one set more on a medium.
+//!
+//! Must not: write an unencrypted set unless it was asked for in so many words.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use strongroom_backup::{
+    Cipher, Compression, CreateOptions, Created, DirectorySource, Mode, PostgresSource, Source,
+    SqliteSource,
+};
+use strongroom_format::code;
+use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
+use strongroom_replication::{Config, SslMode};
+
+use super::{opener, store, thread_count, threads};
+use crate::args::{KeyOptions, SourceKeyOptions};
+use crate::failure::{Failure, note, warn};
+use crate::help::tail;
+use crate::progress::Progress;
+use crate::{Context, keyring, keys};
+
+/// Back up a directory, a SQLite database, or a PostgreSQL server.
+///
+/// The set is sealed with the key, so that it can be restored with that key only. It is added to the medium; sets that are there stay.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom backup create /srv/files --to /mnt/backups --key-id backups"))]
+pub(super) struct CreateArgs {
+    /// A directory, a SQLite database, or a connection string of a PostgreSQL server: postgresql://... or host=...
+    #[arg(value_name = "SOURCE")]
+    source: OsString,
+    /// The medium: a directory, which is made if it is absent
+    #[arg(long, value_name = "MEDIUM")]
+    to: PathBuf,
+    #[command(flatten)]
+    key: KeyOptions,
+    #[command(flatten)]
+    source_key: SourceKeyOptions,
+    /// Do not encrypt: whoever can read the medium can read the data
+    #[arg(long, conflicts_with_all = ["key_id", "key_env", "key_file", "key_command", "ask"])]
+    no_encryption: bool,
+    /// aes-256, aes-192 or aes-128
+    #[arg(long, value_name = "NAME", default_value = "aes-256", value_parser = cipher)]
+    algorithm: Cipher,
+    /// none, zstd, or zstd:LEVEL with a level from 1 to 19
+    #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = compression)]
+    compression: Compression,
+    /// A name for the set
+    #[arg(long, value_name = "TEXT", default_value = "", value_parser = name)]
+    name: String,
+    /// Add the set to those that are there: the default
+    #[arg(long, group = "mode")]
+    append: bool,
+    /// Remove the sets that are there once the new one is whole
+    #[arg(long, group = "mode")]
+    init: bool,
+    /// As --init, and begin the medium anew: its protection and its stripes may change
+    #[arg(long, group = "mode")]
+    format: bool,
+    /// Remove sets with --init or --format even if they have not expired
+    #[arg(long)]
+    skip: bool,
+    /// The set is not to be removed by --init or --format for so many days
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36500))]
+    retain_days: Option<u32>,
+    /// Files that the set is spread over, 1 to 64 [default: those of the medium, 1 on a new one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    stripes: Option<u16>,
+    /// Of a PostgreSQL server: let its checkpoint take its usual time instead of hurrying
+    #[arg(long)]
+    spread_checkpoint: bool,
+    /// Threads that compress and seal, 1 to 64 [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
+    threads: Option<usize>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    position: u32,
+    #[serde(flatten)]
+    description: strongroom_backup::Description,
+    left_out: Vec<String>,
+}
+
+impl CreateArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let mut source = self.source(context)?;
+        let store = store(&self.to);
+        let key = self.key_source()?;
+        let keyring_path = keyring::path(context);
+        let opener: Option<Opener> = key
+            .as_ref()
+            .map(|key| opener(key, Some(keyring_path.clone()), true))
+            .transpose()?;
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.map_or(0, |since| since.as_secs());
+        let mut options = set_options(opener.iter().collect());
+        options.cipher = self.algorithm;
+        options.compression = self.compression;
+        options.mode = self.mode();
+        options.stripes = self.stripes;
+        options.threads = threads(self.threads);
+        options.name.clone_from(&self.name);
+        options.expires_unix_s = self.retain_days.map(|days| now + u64::from(days) * 86_400);
+        options.skip_expiry = self.skip;
+        let mut progress = Progress::new("backing up");
+        let created =
+            strongroom_backup::create(store.as_ref(), source.as_mut(), &options, &mut |bytes| {
+                progress.update(bytes, 0);
+            })?;
+        drop(progress);
+        self.report(context, created)?;
+        match key {
+            None => warn(&code::PLAIN_SET, &self.to.display().to_string()),
+            Some(key) => warn_of_loss(&key, &keyring_path)?,
+        }
+        Ok(())
+    }
+
+    /// What the source is, by what is there.
+    fn source(&self, context: &Context) -> Result<Box<dyn Source>, Failure> {
+        let text = self.source.to_str();
+        if let Some(text) = text.filter(|text| is_connection(text)) {
+            return server(text, &self.name, self.spread_checkpoint);
+        }
+        let path = Path::new(&self.source);
+        let about = std::fs::metadata(path).map_err(|error| Failure::open(path, &error))?;
+        if about.is_dir() {
+            refuse_within(path, &self.to)?;
+            return Ok(Box::new(DirectorySource::new(path)));
+        }
+        if !matches!(paths::sort(path)?, Sort::PlainSqlite | Sort::Sealed) {
+            let detail = format!(
+                "{}: neither a directory nor a SQLite database",
+                path.display()
+            );
+            return Err(Failure::new(&code::BACKUP_SOURCE, detail));
+        }
+        let about = SourceContext {
+            prompt: format!("Passphrase of {}", path.display()),
+            ..SourceContext::default()
+        };
+        // Asked for once, used more than once.
+        let key = keys::source(self.source_key.clone().into());
+        let key = key.map(|key| key.settled(&about)).transpose()?;
+        let options = guard::options(key, context);
+        Ok(Box::new(SqliteSource::new(path, options)))
+    }
+
+    fn key_source(&self) -> Result<Option<KeySource>, Failure> {
+        if self.no_encryption {
+            return Ok(None);
+        }
+        let what = "backup create without --no-encryption";
+        keys::required(self.key.clone(), what).map(Some)
+    }
+
+    fn mode(&self) -> Mode {
+        match (self.init, self.format) {
+            (true, _) => Mode::Init,
+            (_, true) => Mode::Format,
+            _ => Mode::Append,
+        }
+    }
+
+    fn report(&self, context: &mut Context, created: Created) -> Result<(), Failure> {
+        for what in &created.left_out {
+            warn(&code::NOT_COPIED, what);
+        }
+        if self.json {
+            let Created {
+                position,
+                description,
+                left_out,
+            } = created;
+            context.output.json(&Report {
+                position,
+                description,
+                left_out,
+            })?;
+        } else {
+            let description = &created.description;
+            context.output.line(&format!(
+                "set {}: {} files, {} bytes, {} bytes stored, {}",
+                created.position,
+                description.files,
+                description.backup_size_bytes,
+                description.compressed_size_bytes,
+                description.key_algorithm
+            ))?;
+        }
+        context.output.flush()
+    }
+}
+
+/// What a set is made with unless the command line says otherwise.
+pub(super) fn set_options(openers: Vec<&Opener>) -> CreateOptions<'_> {
+    CreateOptions {
+        openers,
+        cipher: Cipher::default(),
+        compression: Compression::default(),
+        mode: Mode::default(),
+        stripes: None,
+        threads: 1,
+        name: String::new(),
+        machine_name: machine_name(),
+        user_name: user_name(),
+        expires_unix_s: None,
+        skip_expiry: false,
+    }
+}
+
+/// A medium within the directory would be backed up into itself.
+fn refuse_within(source: &Path, medium: &Path) -> Result<(), Failure> {
+    let source = source
+        .canonicalize()
+        .map_err(|error| Failure::open(source, &error))?;
+    let absolute = std::path::absolute(medium).map_err(|error| Failure::io(medium, &error))?;
+    // The medium, or as much of its path as there is.
+    let there = absolute
+        .ancestors()
+        .find_map(|path| path.canonicalize().ok());
+    let is_medium = source == there.clone().unwrap_or_default();
+    if there.is_some_and(|there| there.starts_with(&source)) && !is_medium {
+        return Err(Failure::new(&code::SAME_FILE, medium.display().to_string()));
+    }
+    if is_medium && absolute.canonicalize().is_err() {
+        return Err(Failure::new(&code::SAME_FILE, medium.display().to_string()));
+    }
+    Ok(())
+}
+
+/// Whether a source is a connection string: a URI, or a keyword and its value. A path of that form is written with `./`.
+fn is_connection(text: &str) -> bool {
+    let keyword = text.split_once('=').map(|(keyword, _)| keyword.trim());
+    let is_keyword = |word: &str| {
+        !word.is_empty()
+            && word
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    };
+    ["postgres://", "postgresql://"]
+        .iter()
+        .any(|scheme| text.starts_with(scheme))
+        || keyword.is_some_and(is_keyword)
+}
+
+fn server(text: &str, label: &str, spread: bool) -> Result<Box<dyn Source>, Failure> {
+    let refused = |error: strongroom_replication::Error| {
+        Failure::new(&code::BACKUP_SOURCE, format!("connection string: {error}"))
+    };
+    let config = Config::parse(text, &|name| std::env::var_os(name)).map_err(refused)?;
+    if config.password_in_text() {
+        let text = "a password on the command line can be read by every user of the machine: use a password file (PGPASSFILE)";
+        return Err(Failure::usage(text));
+    }
+    if !config.is_local() && config.ssl_mode() != SslMode::VerifyFull {
+        note(
+            "the backup comes over the network, and the server is not proved to be the one that is meant: use sslmode=verify-full",
+        );
+    }
+    let shown = format!(
+        "host={} port={} user={}",
+        config.host(),
+        config.port(),
+        config.user()
+    );
+    let label = if label.is_empty() {
+        "strongroom"
+    } else {
+        label
+    };
+    let source = PostgresSource::new(config, shown, label.to_owned(), spread);
+    Ok(Box::new(source))
+}
+
+/// Says what is lost with the key, until there is a copy of it that is known of.
+fn warn_of_loss(key: &KeySource, keyring_path: &Path) -> Result<(), Failure> {
+    if !matches!(key, KeySource::KeyId { .. }) {
+        warn(&code::BACKUP_KEY_LOST, &key.describe());
+        return Ok(());
+    }
+    if Keyring::open(keyring_path)?.unexported() {
+        let detail = format!(
+            "{}; strongroom keyring export --out FILE --ask",
+            keyring_path.display()
+        );
+        warn(&code::NOT_EXPORTED, &detail);
+    }
+    Ok(())
+}
+
+pub(super) fn cipher(name: &str) -> Result<Cipher, String> {
+    [Cipher::Aes256, Cipher::Aes192, Cipher::Aes128]
+        .into_iter()
+        .find(|cipher| cipher.name() == name)
+        .ok_or_else(|| "use aes-256, aes-192 or aes-128".to_owned())
+}
+
+pub(super) fn compression(name: &str) -> Result<Compression, String> {
+    Compression::from_name(name)
+        .ok_or_else(|| "use none, zstd, or zstd:LEVEL with a level from 1 to 19".to_owned())
+}
+
+fn name(text: &str) -> Result<String, String> {
+    if text.chars().count() <= 128 && !text.chars().any(char::is_control) {
+        Ok(text.to_owned())
+    } else {
+        Err("use at most 128 characters, none of them a control character".to_owned())
+    }
+}
+
+fn machine_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The name that the session has, else the number.
+fn user_name() -> String {
+    let named = ["USER", "LOGNAME"].into_iter().find_map(|name| {
+        std::env::var(name)
+            .ok()
+            .filter(|value| !value.is_empty() && !value.chars().any(char::is_control))
+    });
+    named.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string())
+}

@@ -1,0 +1,48 @@
+//! `strongroom backup expire MEDIUM --keep N`: retention.
+//!
+//! Must not: decide what is kept; that is strongroom-backup's.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use strongroom_backup::expire;
+
+use super::store;
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Remove all sets but the newest, and the archived log that none of those left can use.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom backup expire /mnt/backups --keep 7 --dry-run"))]
+pub(super) struct ExpireArgs {
+    /// The medium
+    #[arg(value_name = "MEDIUM")]
+    medium: PathBuf,
+    /// How many sets to keep, beside those that have not expired
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: u32,
+    /// Remove nothing; say what would be
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl ExpireArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let keep = usize::try_from(self.keep).unwrap_or(usize::MAX);
+        let expired = expire(store(&self.medium).as_ref(), keep, self.dry_run)?;
+        let verb = if self.dry_run {
+            "would remove"
+        } else {
+            "removed"
+        };
+        for set in &expired.sets {
+            context.output.line(&format!("{verb} set {set}"))?;
+        }
+        let count = expired.log.len();
+        context.output.line(&format!(
+            "{verb} {} sets and {count} files of the log",
+            expired.sets.len()
+        ))
+    }
+}

@@ -1,0 +1,107 @@
+//! `strongroom backup restore MEDIUM --to DIR`: a set as files again.
+//!
+//! Must not: write over anything.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use strongroom_backup::{Description, RestoreOptions, open_set};
+
+use super::until::UntilOptions;
+use super::{opener, store, thread_count, threads};
+use crate::args::KeyOptions;
+use crate::failure::{Failure, note};
+use crate::help::tail;
+use crate::progress::Progress;
+use crate::{Context, keyring, keys};
+
+/// Restore a set into a directory that is absent or empty.
+///
+/// The directory appears when it is whole. What is restored is in plaintext.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom backup restore /mnt/backups --to /srv/restored --key-id backups"))]
+pub(super) struct RestoreArgs {
+    /// The medium
+    #[arg(value_name = "MEDIUM")]
+    medium: PathBuf,
+    /// The directory to make
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+    /// The set's position [default: the newest]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    set: Option<u32>,
+    #[command(flatten)]
+    key: KeyOptions,
+    /// Where tablespaces go, each in a directory of its number [default: DIR.tablespaces]
+    #[arg(long, value_name = "DIR")]
+    tablespaces: Option<PathBuf>,
+    #[command(flatten)]
+    until: UntilOptions,
+    /// Threads that open and decompress, 1 to 64 [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
+    threads: Option<usize>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    position: u32,
+    path: String,
+    files: u64,
+    size_bytes: u64,
+    tablespaces: Option<String>,
+    set: Description,
+}
+
+impl RestoreArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let store = store(&self.medium);
+        let keyring = keyring::path(context);
+        let key = keys::source(self.key.clone())
+            .map(|source| opener(&source, Some(keyring.clone()), false))
+            .transpose()?;
+        let set = open_set(store.as_ref(), self.set, key.as_ref())?;
+        let total = set.description().backup_size_bytes;
+        let facts = set.description().postgres.as_ref();
+        let recovery = self
+            .until
+            .settings(facts, &self.medium, &self.key, &keyring)?;
+        let options = RestoreOptions {
+            to: self.to.clone(),
+            tablespaces: self.tablespaces,
+            threads: threads(self.threads),
+            recovery,
+        };
+        let mut progress = Progress::new("restoring");
+        let restored = strongroom_backup::restore(&set, &options, &mut |bytes| {
+            progress.update(bytes, total);
+        })?;
+        drop(progress);
+        let tablespaces = restored.tablespaces.map(|path| path.display().to_string());
+        if self.json {
+            return context.output.json(&Report {
+                position: set.position(),
+                path: self.to.display().to_string(),
+                files: restored.files,
+                size_bytes: restored.bytes,
+                tablespaces,
+                set: restored.description,
+            });
+        }
+        context.output.line(&format!(
+            "restored set {} to {}: {} files, {} bytes",
+            set.position(),
+            self.to.display(),
+            restored.files,
+            restored.bytes
+        ))?;
+        context.output.flush()?;
+        if let Some(tablespaces) = tablespaces {
+            note(&format!("the tablespaces are in {tablespaces}"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! `strongroom backup rewrap MEDIUM`: other keys for the sets and the log that are there.
+//!
+//! Must not: say that a set was rewrapped before its head is durable.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use strongroom_backup::{list, rewrap_archive, rewrap_set};
+use strongroom_format::code;
+
+use super::{opener, store};
+use crate::args::{KeyOptions, NewKeyOptions};
+use crate::failure::{Failure, note};
+use crate::help::tail;
+use crate::{Context, keyring, keys};
+
+/// Change the key that opens sets and archived log. Only their headers are written.
+///
+/// Sets that the key does not open are left as they are, and named.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom backup rewrap /mnt/backups --key-id old --new-key-id new"))]
+pub(super) struct RewrapArgs {
+    /// The medium
+    #[arg(value_name = "MEDIUM")]
+    medium: PathBuf,
+    /// One set only, by its position, and no log
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    set: Option<u32>,
+    #[command(flatten)]
+    key: KeyOptions,
+    #[command(flatten)]
+    new_key: NewKeyOptions,
+}
+
+impl RewrapArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let store = store(&self.medium);
+        let keyring = Some(keyring::path(context));
+        let old = keys::required(self.key, "backup rewrap")?;
+        let new = keys::source(self.new_key.into());
+        let new = new.ok_or_else(|| {
+            let text = "backup rewrap needs one of --new-key-id, --new-key-env, --new-key-file, --new-key-command, --new-ask";
+            Failure::new(&code::KEY_OPTION, text)
+        })?;
+        let old = opener(&old, keyring.clone(), false)?;
+        let new = opener(&new, keyring, true)?;
+        if let Some(position) = self.set {
+            rewrap_set(store.as_ref(), position, &old, &[&new])?;
+            return context.output.line(&format!("rewrapped set {position}"));
+        }
+        let listing = list(store.as_ref())?;
+        let (mut done, mut left) = (0_u64, Vec::new());
+        for set in &listing.sets {
+            match one(rewrap_set(store.as_ref(), set.position, &old, &[&new]))? {
+                None => done += 1,
+                Some(failure) => left.push((format!("set {}", set.position), failure)),
+            }
+        }
+        let mut kept = Vec::new();
+        let log = rewrap_archive(store.as_ref(), &old, &[&new], &mut |name, error| {
+            if is_other_key(&error) {
+                kept.push((name.to_owned(), Failure::from(error)));
+                return Ok(());
+            }
+            Err(error)
+        })?;
+        left.extend(kept);
+        context
+            .output
+            .line(&format!("rewrapped {done} sets and {log} files of the log"))?;
+        context.output.flush()?;
+        finish(left, &listing)
+    }
+}
+
+/// What stands in the way of success: heads that cannot be read, and objects of other keys.
+fn finish(
+    left: Vec<(String, Failure)>,
+    listing: &strongroom_backup::Listing,
+) -> Result<(), Failure> {
+    for (what, _) in &left {
+        note(&format!("{what} is sealed for another key"));
+    }
+    if let Some(bad) = listing.unreadable.first() {
+        return Err(Failure::new(bad.error.code(), bad.error.detail()));
+    }
+    match left.into_iter().next() {
+        Some((what, failure)) => Err(failure.within(&format!("{what}: "))),
+        None => Ok(()),
+    }
+}
+
+fn one(done: strongroom_backup::Result<()>) -> Result<Option<Failure>, Failure> {
+    match done {
+        Ok(()) => Ok(None),
+        Err(error) if is_other_key(&error) => Ok(Some(error.into())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_other_key(error: &strongroom_backup::Error) -> bool {
+    [&code::WRONG_KEY, &code::UNKNOWN_KEY_ID].contains(&error.code())
+}

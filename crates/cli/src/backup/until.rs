@@ -1,0 +1,155 @@
+//! Recovery of a restored PostgreSQL cluster from the archive: the settings that `restore` writes.
+//!
+//! Must not: put a secret into a file of settings.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use strongroom_backup::PostgresFacts;
+use strongroom_format::code;
+use strongroom_replication::Lsn;
+
+use crate::args::KeyOptions;
+use crate::failure::Failure;
+
+/// How far the log is replayed.
+#[derive(Args, Clone)]
+#[group(required = false, multiple = false)]
+pub(super) struct UntilOptions {
+    /// Of a PostgreSQL cluster: recover from the archive to this time, as recovery_target_time takes it
+    #[arg(long, value_name = "TIME", value_parser = plain)]
+    until_time: Option<String>,
+    /// Of a PostgreSQL cluster: recover from the archive to this position of the log
+    #[arg(long, value_name = "LSN", value_parser = lsn)]
+    until_lsn: Option<Lsn>,
+    /// Of a PostgreSQL cluster: recover to the end of the archive
+    #[arg(long)]
+    until_end: bool,
+}
+
+impl UntilOptions {
+    /// The settings, if there are to be any.
+    pub(super) fn settings(
+        &self,
+        facts: Option<&PostgresFacts>,
+        medium: &Path,
+        key: &KeyOptions,
+        keyring: &Path,
+    ) -> Result<Option<String>, Failure> {
+        let target = match (&self.until_time, self.until_lsn, self.until_end) {
+            (Some(time), _, _) => Some(("recovery_target_time", time.clone())),
+            (_, Some(lsn), _) => Some(("recovery_target_lsn", lsn.to_string())),
+            (_, _, true) => None,
+            _ => return Ok(None),
+        };
+        let facts = facts
+            .ok_or_else(|| Failure::usage("--until-... is for sets of PostgreSQL clusters"))?;
+        let end: Option<Lsn> = facts.end_lsn.parse().ok();
+        if self
+            .until_lsn
+            .is_some_and(|until| end.is_none_or(|end| until < end))
+        {
+            return Err(Failure::new(&code::UNTIL_LATER, facts.end_lsn.as_str()));
+        }
+        let mut out = String::from("# Written by strongroom backup restore.\n");
+        let command = command(medium, key, keyring)?;
+        out.push_str(&format!("restore_command = {}\n", quoted(&command)));
+        if let Some((name, value)) = target {
+            out.push_str(&format!("{name} = {}\n", quoted(&value)));
+            out.push_str("recovery_target_action = 'promote'\n");
+        }
+        Ok(Some(out))
+    }
+}
+
+/// The command that brings a file back, for the shell: absolute paths, and the same source of the key.
+fn command(medium: &Path, key: &KeyOptions, keyring: &Path) -> Result<String, Failure> {
+    let program = std::env::current_exe();
+    let program = program.map_err(|error| Failure::io(Path::new("strongroom"), &error))?;
+    let mut words = vec![
+        word(&program)?,
+        String::from("--keyring"),
+        word(&absolute(keyring)?)?,
+        String::from("backup wal-fetch '%f' '%p' --from"),
+        word(&absolute(medium)?)?,
+    ];
+    let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    if let Some(id) = &key.key_id {
+        option("--key-id", word(Path::new(id))?);
+    } else if let Some(variable) = &key.key_env {
+        option("--key-env", word(Path::new(variable))?);
+    } else if let Some(file) = &key.key_file {
+        option("--key-file", word(&absolute(file)?)?);
+    } else if let Some(command) = &key.key_command {
+        option("--key-command", word(Path::new(command))?);
+    } else if key.ask {
+        let text = "recovery cannot ask for a passphrase: name a key by another option";
+        return Err(Failure::usage(text));
+    }
+    Ok(words.join(" "))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| Failure::io(path, &error))
+}
+
+/// One word of the shell; PostgreSQL replaces `%` before the shell sees it.
+fn word(path: &Path) -> Result<String, Failure> {
+    let text = path
+        .to_str()
+        .filter(|text| !text.chars().any(char::is_control));
+    let text = text.ok_or_else(|| Failure::usage("a path that cannot stand in a setting"))?;
+    Ok(format!(
+        "'{}'",
+        text.replace('\'', r"'\''").replace('%', "%%")
+    ))
+}
+
+/// A string of postgresql.conf (src/backend/utils/misc/guc-file.l): quotes doubled, backslashes too.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', r"\\").replace('\'', "''"))
+}
+
+fn plain(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.chars().any(char::is_control) {
+        return Err("use a time as PostgreSQL reads it".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+fn lsn(text: &str) -> Result<Lsn, String> {
+    text.parse()
+        .map_err(|_| "use a position as 16/B374D848".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_settings_are_quoted_for_both_readers() {
+        let path = Path::new("/a b/it's 100%\\x");
+        assert_eq!(word(path).unwrap(), r"'/a b/it'\''s 100%%\x'");
+        assert_eq!(quoted(r"it's \x"), r"'it''s \\x'");
+        assert!(word(Path::new("a\nb")).is_err());
+    }
+
+    #[test]
+    fn a_target_before_the_backups_end_is_refused() {
+        let facts = PostgresFacts {
+            end_lsn: String::from("1/20"),
+            ..PostgresFacts::default()
+        };
+        let until = |text: &str| UntilOptions {
+            until_time: None,
+            until_lsn: Some(text.parse().unwrap()),
+            until_end: false,
+        };
+        let settings = |until: UntilOptions| {
+            let key = KeyOptions::default();
+            until.settings(Some(&facts), Path::new("/m"), &key, Path::new("/k"))
+        };
+        assert!(settings(until("1/20")).unwrap_or_default().is_some());
+        assert!(settings(until("1/1F")).is_err());
+    }
+}

@@ -1,0 +1,130 @@
+//! `strongroom backup wal-push` and `wal-fetch`: what `archive_command` and `restore_command` call.
+//!
+//! Invariants: `wal-push` succeeds only when the file is durable in the archive; `wal-fetch` ends with 1 only when there is no
+//! such file: PostgreSQL ends recovery then. Every other failure ends above 125, which stops the server
+//! (`RestoreArchivedFile`, src/backend/access/transam/xlogarchive.c).
+//!
+//! Must not: ask for anything: nobody is there to answer.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use strongroom_backup::{Cipher, Compression, wal_fetch, wal_push};
+use strongroom_format::code;
+
+use super::create::{cipher, compression, set_options};
+use super::{opener, store};
+use crate::args::KeyOptions;
+use crate::failure::Failure;
+use crate::help::tail;
+use crate::{Context, keyring, keys, paths};
+
+/// Longest file that PostgreSQL archives, in bytes.
+const FILE_MAX: u64 = 1 << 30;
+/// The exit code of `wal-fetch` when there is no such file.
+const ABSENT: u8 = 1;
+/// Added to the exit code of any other failure.
+const STOP: u8 = 192;
+
+/// Archive one file of a PostgreSQL server's log: for `archive_command`.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom backup wal-push pg_wal/000000010000000000000001 --to /mnt/backups --key-id backups\n  archive_command = 'strongroom backup wal-push \"%p\" --to /mnt/backups --key-id backups'"))]
+pub(super) struct WalPushArgs {
+    /// The file; it is archived under its name
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The medium
+    #[arg(long, value_name = "MEDIUM")]
+    to: PathBuf,
+    #[command(flatten)]
+    key: KeyOptions,
+    /// Do not encrypt: whoever can read the medium can read the data
+    #[arg(long, conflicts_with_all = ["key_id", "key_env", "key_file", "key_command", "ask"])]
+    no_encryption: bool,
+    /// aes-256, aes-192 or aes-128
+    #[arg(long, value_name = "NAME", default_value = "aes-256", value_parser = cipher)]
+    algorithm: Cipher,
+    /// none, zstd, or zstd:LEVEL with a level from 1 to 19
+    #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = compression)]
+    compression: Compression,
+}
+
+/// Bring one file of a log archive back: for `restore_command`.
+///
+/// Ends with 1 when the archive has no such file, and with 192 added to the usual code in any other case of failure.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom backup wal-fetch 000000010000000000000001 pg_wal/RECOVERYXLOG --from /mnt/backups --key-id backups"))]
+pub(super) struct WalFetchArgs {
+    /// The file's name in the archive: %f
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Where to write it: %p
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The medium
+    #[arg(long, value_name = "MEDIUM")]
+    from: PathBuf,
+    #[command(flatten)]
+    key: KeyOptions,
+}
+
+impl WalPushArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let keyring = Some(keyring::path(context));
+        let key = if self.no_encryption {
+            None
+        } else {
+            Some(keys::required(
+                self.key,
+                "backup wal-push without --no-encryption",
+            )?)
+        };
+        let name = self.file.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| Failure::usage("a file without a name"))?;
+        let (file, length) = paths::open_to_read(&self.file)?;
+        if length > FILE_MAX {
+            let detail = format!("{}: longer than a segment can be", self.file.display());
+            return Err(Failure::new(&code::BACKUP_SOURCE, detail));
+        }
+        let mut content = Vec::new();
+        let read = file.take(FILE_MAX).read_to_end(&mut content);
+        read.map_err(|error| Failure::io(&self.file, &error))?;
+        let opener = key.map(|key| opener(&key, keyring, true)).transpose()?;
+        let mut options = set_options(opener.iter().collect());
+        options.cipher = self.algorithm;
+        options.compression = self.compression;
+        options.threads = 1;
+        // Quiet: this runs for every segment.
+        wal_push(store(&self.to).as_ref(), name, &content, &options)?;
+        Ok(())
+    }
+}
+
+impl WalFetchArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let keyring = Some(keyring::path(context));
+        let fetched = self.fetch(keyring);
+        fetched.map_err(|failure| {
+            let exit = if failure.code() == &code::WAL_ABSENT {
+                ABSENT
+            } else {
+                STOP + failure.code().class.exit_code().min(63)
+            };
+            failure.exiting(exit)
+        })
+    }
+
+    fn fetch(self, keyring: Option<PathBuf>) -> Result<(), Failure> {
+        let key = keys::source(self.key)
+            .map(|source| opener(&source, keyring, false))
+            .transpose()?;
+        let content = wal_fetch(store(&self.from).as_ref(), &self.name, key.as_ref())?;
+        write(&self.file, &content)
+    }
+}
+
+fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {
+    strongroom_keyring::durable::replace(path, content, 0o600)
+        .map_err(|error| Failure::io(path, &error))
+}
