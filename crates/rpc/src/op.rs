@@ -53,16 +53,17 @@ pub enum Op {
     /// Called. Compares `a` with `b`, kind `flags`: answers -1, 0, 1.
     Compare = 35,
     /// Called. Compares `n` FIDs in the data area (8 bytes each) with `a`, kind `flags`; with flag [`flag::PAIRS`] `n` pairs of FIDs, the first of
-    /// each with the second. Writes one byte (0, 1, 2 for less, equal, greater) for each from the beginning of the data area's answer half.
+    /// each with the second. Writes one byte (0, 1, 2 for less, equal, greater) for each into the data area's answer half, as far behind its
+    /// beginning as the FIDs are behind the area's.
     CompareMany = 36,
     /// Called. The equality token of `a`, kind `flags`, under the statement's key.
     Token = 37,
-    /// Called. Tokens of `n` FIDs in the data area, 16 bytes each, from the beginning of the answer half; the first 8 are what [`Op::Token`] gives.
+    /// Called. Tokens of `n` FIDs in the data area, 16 bytes each, placed as by [`Op::CompareMany`]; the first 8 are what [`Op::Token`] gives.
     TokenMany = 38,
     /// Called. Sorts `n` FIDs in the data area, kind `flags`: each is replaced by its dense rank.
     RankMany = 39,
     /// Called. Function `n` of two arguments that gives a truth, its first argument each of `r` FIDs in the data area, its second `a`: writes one
-    /// byte (0, 1; 2 where it fails) for each from the beginning of the answer half.
+    /// byte (0, 1; 2 where it fails) for each, placed as by [`Op::CompareMany`].
     TestMany = 40,
 
     // ---- aggregates ----
@@ -227,6 +228,9 @@ pub mod flag {
     pub const PAIRS: u16 = 1 << 11;
     /// [`super::Op::Promote`]: the relation is not logged (UNLOGGED, temporary): no redo record.
     pub const UNLOGGED: u16 = 1 << 10;
+    /// [`super::Op::CompareMany`], [`super::Op::TestMany`], [`super::Op::TokenMany`]: nobody has asked for it yet. It says nothing of a fault of what
+    /// was posted.
+    pub const AHEAD: u16 = 1 << 12;
     /// [`super::Op::Replayed`]: the host is a replica, whose log goes on.
     pub const FOLLOWS: u16 = 1 << 11;
 }

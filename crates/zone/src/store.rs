@@ -105,6 +105,8 @@ pub struct Store {
     limit: u64,
     /// By number. A vector, because every access to a value goes through it.
     partitions: Vec<Option<Box<Partition>>>,
+    /// Partitions made by this process.
+    made: u64,
     dropped: BTreeMap<u16, Dropped>,
     relations: BTreeMap<Relation, u16>,
     places: Places,

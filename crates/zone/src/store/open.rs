@@ -129,6 +129,7 @@ impl Store {
             space: Space::new(memory),
             limit: options.memory_limit,
             partitions,
+            made: 0,
             dropped: BTreeMap::new(),
             relations: BTreeMap::new(),
             places: Places::default(),
