@@ -91,7 +91,7 @@ impl Certificate {
         Ok(self.x509.to_pem().map_err(|_| CryptoError::Library)?)
     }
 
-    /// SHA-256 of the SubjectPublicKeyInfo: the same for every certificate of this key.
+    /// SHA-256 of the `SubjectPublicKeyInfo`: the same for every certificate of this key.
     #[must_use]
     pub fn id(&self) -> [u8; 32] {
         self.id

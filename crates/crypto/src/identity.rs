@@ -94,7 +94,7 @@ impl Identity {
                         name: None,
                     });
                 }
-                other => first = first.or(Some(other.err())),
+                other => first = first.or_else(|| Some(other.err())),
             }
         }
         Err(match first {

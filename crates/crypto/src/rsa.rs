@@ -78,7 +78,7 @@ impl PrivateKey {
         Ok(SecretBytes::take(&mut bytes)?)
     }
 
-    /// SHA-256 of the SubjectPublicKeyInfo: the same for every certificate of this key.
+    /// SHA-256 of the `SubjectPublicKeyInfo`: the same for every certificate of this key.
     #[must_use]
     pub fn id(&self) -> [u8; 32] {
         self.id
@@ -152,7 +152,7 @@ pub(crate) fn wrapped_for<T: HasPublic>(
     }
 }
 
-/// SHA-256 of the SubjectPublicKeyInfo of a key that may be used: RSA, long enough, with a sound exponent.
+/// SHA-256 of the `SubjectPublicKeyInfo` of a key that may be used: RSA, long enough, with a sound exponent.
 pub(crate) fn checked_id<T: HasPublic>(key: &PKeyRef<T>) -> Result<[u8; 32], CertificateError> {
     if key.id() != Id::RSA || !BITS.contains(&key.bits()) || !key.bits().is_multiple_of(64) {
         return Err(CertificateError::Weak);

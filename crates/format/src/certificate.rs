@@ -59,7 +59,7 @@ pub struct CertificateRecord {
     pub created_unix_s: u64,
     /// When a copy of the private key was last proved to open, in seconds since the Unix epoch; 0: never.
     pub exported_unix_s: u64,
-    /// SHA-256 of the SubjectPublicKeyInfo.
+    /// SHA-256 of the `SubjectPublicKeyInfo`.
     pub id: [u8; CERTIFICATE_ID_LEN],
     /// The certificate, in DER.
     pub der: Vec<u8>,

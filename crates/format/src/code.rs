@@ -103,7 +103,7 @@ codes! {
     CERT_NO_KEY = 2031, Key, "the keyring does not hold the private key of that certificate", "`strongroom cert restore FILE` brings it back from the PKCS #12 file that was exported";
     CERT_NEEDED = 2032, Key, "the object opens with the private key of a certificate, and the keyring holds none of them", "bring one of the certificates that are named back: `strongroom cert restore FILE`";
     CERT_NOT_EXPORTED = 2033, Warning, "the private key of a certificate was never exported: lose this keyring, and no backup under it can ever be read", "run `strongroom cert export NAME --out FILE`, and keep the file and its passphrase elsewhere, apart from each other";
-    CERT_EXPORT = 2034, Io, "what was exported does not open when it is read back; nothing was kept", "check the disk, and export again";
+    EXPORT_UNPROVED = 2034, Io, "what was exported does not open when it is read back; nothing was kept", "check the disk, and export again";
     CERT_DATES = 2035, Warning, "the certificate is not valid at this time", "what was sealed under it still opens; make or import a certificate for what comes";
     CERT_RETIRED = 2036, Key, "the certificate is retired and may not seal anything new", "use an active certificate: `strongroom cert list` shows them";
     CERT_SUBJECT = 2037, Usage, "the certificate's subject or days are not valid", "write the subject as CN=NAME,O=NAME,C=XX, and days from 1 to 36500";

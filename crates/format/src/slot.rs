@@ -32,7 +32,7 @@ pub const ID_MAX: usize = 128;
 /// Length of a data key wrapped with AES-256-GCM: key and tag.
 pub const WRAPPED_GCM_LEN: usize = 48;
 
-/// Length of a certificate's id: SHA-256 of its SubjectPublicKeyInfo.
+/// Length of a certificate's id: SHA-256 of its `SubjectPublicKeyInfo`.
 pub const CERTIFICATE_ID_LEN: usize = 32;
 /// Shortest encrypted secret, in bytes: RSA of 2048 bits.
 pub const SECRET_LEN_MIN: usize = 256;
@@ -67,7 +67,7 @@ pub enum SlotKind {
     },
     /// The private key of a certificate, through RSAES-OAEP and HKDF.
     Certificate {
-        /// SHA-256 of the SubjectPublicKeyInfo.
+        /// SHA-256 of the `SubjectPublicKeyInfo`.
         id: [u8; CERTIFICATE_ID_LEN],
         /// The slot's secret, encrypted for the public key; as long as the RSA modulus.
         secret: Vec<u8>,
