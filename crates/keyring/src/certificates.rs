@@ -28,6 +28,7 @@ use crate::object::{Object, parse};
 use crate::opener::Opener;
 use crate::private_key::{check_free, read_key, seal_key};
 use crate::recipient::{Private, Public};
+use crate::source::{KeySource, SourceContext, from_file};
 use crate::store::{self, damaged};
 
 /// What is known of a certificate without its private key.
@@ -101,6 +102,16 @@ impl CertificateInfo {
         );
         self.needs_export()
             .then_some((&code::CERT_NOT_EXPORTED, detail))
+    }
+
+    /// Whether the time is within the certificate's dates. Sealing and opening do not depend on it.
+    #[must_use]
+    pub fn is_valid_now(&self) -> bool {
+        let validity = Certificate::from_der(&self.der)
+            .ok()
+            .and_then(|read| read.validity_unix_s());
+        let now = i64::try_from(System.now_unix_s()).unwrap_or(i64::MAX);
+        validity.is_some_and(|(from, to)| (from..=to).contains(&now))
     }
 
     /// Reads the certificate, and checks that it is the one the keyring means.
@@ -336,6 +347,34 @@ impl Keyring {
             })
         })
     }
+}
+
+/// Reads a certificate from a file, with or without its private key: PEM, DER, PKCS #12, at most 64 KiB. `source` is asked
+/// for the passphrase only when the file needs one.
+///
+/// # Errors
+/// SR-1006 there is no such file; SR-2029 it holds no certificate; SR-2027, SR-2028; SR-2030 the passphrase does not open
+/// it; what `source` reports; SR-5001.
+pub fn read_identity(
+    path: &Path,
+    source: &KeySource,
+    context: &SourceContext,
+) -> Result<Identity, Error> {
+    let file = from_file(path).map_err(|error| match path.symlink_metadata() {
+        Err(missing) if missing.kind() == ErrorKind::NotFound => {
+            Error::new(&code::NOT_FOUND, path.display().to_string())
+        }
+        _ if error.code() == &code::KEY_MALFORMED => Error::new(
+            &code::CERT_FILE,
+            format!("{}: longer than 64 KiB", path.display()),
+        ),
+        _ => error,
+    })?;
+    let passphrase = Identity::needs_passphrase(file.as_slice())
+        .then(|| source.passphrase(context))
+        .transpose()?;
+    let read = Identity::read(file.as_slice(), passphrase.as_ref());
+    read.map_err(|error| explained(error).about(path.display()))
 }
 
 /// What went wrong with a certificate, as an error of this crate.

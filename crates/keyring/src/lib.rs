@@ -48,7 +48,7 @@ mod wrap;
 #[cfg(test)]
 mod vectors;
 
-pub use certificates::{CertificateInfo, NewCertificate, Restored};
+pub use certificates::{CertificateInfo, NewCertificate, Restored, read_identity};
 pub use error::Error;
 pub use keyring::{KeyInfo, Keyring, Status};
 pub use object::{NewObject, Object, inspect_checksum};

@@ -33,37 +33,37 @@ fn new(subject: &str) -> NewCertificate {
 }
 
 fn secret(text: &str) -> SecretBytes {
-    SecretBytes::take(&mut text.as_bytes().to_vec()).unwrap()
+    SecretBytes::take(&mut text.as_bytes().to_vec()).expect("it works")
 }
 
 /// One of two key pairs, as PKCS #8.
 fn pkcs8(which: usize) -> &'static [u8] {
     static MADE: [OnceLock<Vec<u8>>; 2] = [const { OnceLock::new() }; 2];
     MADE[which].get_or_init(|| {
-        let key = PrivateKey::generate(3072).unwrap();
-        key.to_pkcs8().unwrap().as_slice().to_vec()
+        let key = PrivateKey::generate(3072).expect("it works");
+        key.to_pkcs8().expect("it works").as_slice().to_vec()
     })
 }
 
 /// A certificate of one of the two key pairs; another one at each call.
 fn identity(which: usize, with_key: bool) -> Identity {
-    let key = PrivateKey::from_der(pkcs8(which)).unwrap();
+    let key = PrivateKey::from_der(pkcs8(which)).expect("it works");
     Identity {
-        certificate: Certificate::self_signed(&key, "CN=x", 5).unwrap(),
+        certificate: Certificate::self_signed(&key, "CN=x", 5).expect("it works"),
         key: with_key.then_some(key),
         name: None,
     }
 }
 
 fn certificate(keyring: &Keyring, name: &str) -> CertificateInfo {
-    keyring.certificate(name).unwrap()
+    keyring.certificate(name).expect("it works")
 }
 
 /// A keyring with one certificate of the first key pair.
 fn with_certificate(home: &Home) -> Keyring {
     let mut keyring = home.init();
     let made = keyring.import_certificate(Some("a"), &identity(0, true));
-    assert!(made.unwrap().is_new);
+    assert!(made.expect("it works").is_new);
     keyring
 }
 
