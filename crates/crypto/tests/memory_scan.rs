@@ -57,14 +57,15 @@ struct Hit {
     place: String,
 }
 
-/// Searches every readable mapping, except the buffer it reads into.
+/// Searches every mapping that can be read and written, except the buffer it reads into. What cannot be written is the
+/// program and its libraries, as they are in their files.
 fn scan(needles: &[Needle]) -> Vec<Hit> {
     let memory = File::open("/proc/self/mem").unwrap();
     let mut buffer = vec![0_u8; 1 << 20];
     let own = buffer.as_ptr().addr()..buffer.as_ptr().addr() + buffer.len();
     let mut hits = Vec::new();
     for region in support::regions() {
-        if !region.permissions.starts_with('r') || region.name == "[vvar]" {
+        if !region.permissions.starts_with("rw") || region.name == "[vvar]" {
             continue;
         }
         let mut at = region.range.start;
@@ -318,8 +319,8 @@ fn numbers(pkcs8: &[u8]) -> Vec<Needle> {
     let mut found = Vec::new();
     for _ in ["d", "p", "q", "dp", "dq", "qinv"] {
         let (number, tail) = contents(rest);
-        // From the end: the first byte may be a zero for the sign.
-        for part in number.rchunks_exact(16) {
+        // From the end: the first byte may be a zero for the sign. A third of them finds every whole copy.
+        for part in number.rchunks_exact(16).step_by(3) {
             let forms: [Vec<u8>; 2] = [
                 part.iter().map(|byte| !byte).collect(),
                 part.iter().rev().map(|byte| !byte).collect(),
@@ -331,7 +332,7 @@ fn numbers(pkcs8: &[u8]) -> Vec<Needle> {
         }
         rest = tail;
     }
-    assert_eq!(found.len(), 2 * (24 + 5 * 12));
+    assert_eq!(found.len(), 2 * (8 + 5 * 4));
     found
 }
 
