@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use strongroom_benches_oltp::wire::Client;
 use strongroom_columns_testing::Server;
 use strongroom_columns_testing::owner::Owner;
 
@@ -30,6 +31,8 @@ struct Pair {
     publisher: Server,
     other: Owner,
     subscriber: Server,
+    /// The zone has a key while a session has it, or a column has values under it.
+    session: Option<Client>,
 }
 
 fn pair() -> Pair {
@@ -38,11 +41,14 @@ fn pair() -> Pair {
     let mut other = Owner::with_files_of(&owner, &["keyring", "root.key"]);
     let subscriber = side(&mut other);
     drop(publisher.rows("create publication p for table t"));
+    let session = other.connect().ok();
+    assert!(session.is_some(), "a connection");
     Pair {
         owner,
         publisher,
         other,
         subscriber,
+        session,
     }
 }
 
@@ -141,6 +147,8 @@ fn replication_goes_on_after_the_end_of_either_zone_and_either_server() {
     fill(&pair.owner);
     pair.subscribe("");
     pair.wait();
+    // From here on nobody of the owner's is connected to the other side but to look.
+    pair.session = None;
     for round in 0..4 {
         match round {
             0 => pair.other.kill_zone(),
