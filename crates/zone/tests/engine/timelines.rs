@@ -46,7 +46,10 @@ fn a_host_that_has_gone_to_another_timeline_is_refused() {
         // A server in recovery does not say.
         assert_eq!(say(&mut host, Op::Life, 3, 0, 0, 0), Ok(0));
         assert_eq!(position(&mut host), (20, 2));
-        assert_eq!(say(&mut host, Op::Replayed, 50, 0, 0, flag::FOLLOWS), Ok(20));
+        assert_eq!(
+            say(&mut host, Op::Replayed, 50, 0, 0, flag::FOLLOWS),
+            Ok(20)
+        );
         assert_eq!(say(&mut host, Op::Checkpoint, 50, 0, 2, 0), Ok(50));
         assert_eq!(position(&mut host), (50, 2));
     });
