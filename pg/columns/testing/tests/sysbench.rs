@@ -9,7 +9,7 @@ use strongroom_benches_oltp::wire::Client;
 use strongroom_columns_testing::owner::{Owner, whole};
 use strongroom_columns_testing::{said, seconds, seed};
 
-const ROWS: u32 = 2000;
+const ROWS: u32 = 500;
 /// Characters of sysbench's `c` and `pad`.
 const LENGTHS: [usize; 2] = [119, 59];
 /// Scripts that leave as many rows as there were, then those that do not.
@@ -93,7 +93,7 @@ fn run(owner: &Owner, script: &str) -> String {
         .nth(1)
         .and_then(|count| count.parse().ok())
         .unwrap_or(0);
-    assert!(count > 10, "{script}: {out}");
+    assert!(count > 0, "{script}: {out}");
     line("transactions:").trim().to_owned()
 }
 
