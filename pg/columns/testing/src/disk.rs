@@ -63,12 +63,9 @@ impl SmallDisk {
         let mut file = file.expect("a file of our own");
         let mut piece = vec![0_u8; 1 << 16];
         while !piece.is_empty() {
-            match std::io::Write::write(&mut file, &piece) {
-                Ok(_) => {}
-                Err(error) => {
-                    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
-                    piece.truncate(piece.len() / 2);
-                }
+            if let Err(error) = std::io::Write::write_all(&mut file, &piece) {
+                assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
+                piece.truncate(piece.len() / 2);
             }
         }
     }

@@ -31,8 +31,9 @@ fn scene() -> (Owner, Server, Vec<Record>) {
         .into_iter()
         .map(|position| server.read_record(position))
         .collect();
-    assert!(records.len() >= ROWS as usize, "a record for each row");
-    let records = records.split_at(records.len() - ROWS as usize).1.to_vec();
+    let rows = usize::try_from(ROWS).expect("a small number");
+    assert!(records.len() >= rows, "a record for each row");
+    let records = records.split_at(records.len() - rows).1.to_vec();
     (owner, server, records)
 }
 
