@@ -1,6 +1,6 @@
 //! Records of a server's log, changed in its files as someone with the disk does it: so that PostgreSQL finds nothing wrong.
 //!
-//! Layouts: PostgreSQL 15, access/xlogrecord.h, access/xlog_internal.h, replication/message.h. A segment has 16 MiB, a page 8 KiB. The server
+//! Layouts: PostgreSQL 15, `access/xlogrecord.h`, `access/xlog_internal.h`, `replication/message.h`. A segment has 16 MiB, a page 8 KiB. The server
 //! does not run meanwhile. Must not: change the length of a record.
 
 use std::fs::{File, OpenOptions};
@@ -19,7 +19,7 @@ const INFO: usize = 16;
 const MANAGER: usize = 17;
 const CHECK: usize = 20;
 const HEAD: usize = 24;
-/// The resource manager of the log itself, and its record that says nothing (catalog/pg_control.h).
+/// The resource manager of the log itself, and its record that says nothing (`catalog/pg_control.h`).
 const MANAGER_OF_LOG: u8 = 0;
 const NOOP: u8 = 0x20;
 
