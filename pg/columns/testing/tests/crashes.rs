@@ -2,7 +2,7 @@
 //! index, of committed, rolled back and open transactions.
 //!
 //! Method: rounds of some tens of milliseconds of load on one small table that is vacuumed and swept meanwhile; then the server, the zone, or both are killed. Each row's
-//! columns say the same thing, so a value of another row or time is seen. `STRONGROOM_CRASH_ROUNDS` is how many rounds (thousands: an hour or so),
+//! columns say the same thing, so a value of another row or time is seen. `STRONGROOM_CRASH_ROUNDS` is how many rounds, of some 0.6 s each;
 //! `STRONGROOM_SEED` repeats the choices.
 
 use std::sync::atomic::{AtomicBool, Ordering};
