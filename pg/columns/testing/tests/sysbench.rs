@@ -42,7 +42,7 @@ fn load(client: &mut Client, random: &mut fastrand::Rng) {
     });
     let lines: Vec<String> = lines.collect();
     client
-        .copy_in("copy sbtest1 from stdin", lines.into_iter())
+        .copy_in("copy sbtest1 from stdin", lines)
         .expect("the table is filled");
     client
         .query("create index k_1 on sbtest1 (k); select setval('sbtest1_id_seq', 1000000); analyze sbtest1")
