@@ -93,15 +93,18 @@ pub enum Op {
     /// Called. A redo record of `n` bytes in the data area, found in the host's log at position `a`.
     Replay = 80,
     /// Called. Everything up to position `a` of the host's log was replayed, by this ring: permanent values may be used. With
-    /// [`flag::FOLLOWS`] they may be read, and more is to come.
+    /// [`flag::FOLLOWS`] they may be read, and more is to come. `n` is the timeline of the log, 0 when it has none.
     Replayed = 81,
-    /// Called. Makes the store durable up to position `a`; answers with the position that the log may be cut before.
+    /// Called. Makes the store durable up to position `a`, on the log's timeline `n`; answers with the position that the log may be cut
+    /// before.
     Checkpoint = 82,
     /// Called. Answers with the position from which the log has to be replayed. `aux`: bit 0 when replay is needed, bit 1 when the zone
-    /// follows a log that goes on. The ring that asked reads the log to the zone from then on.
+    /// follows a log that goes on; from bit 2 the timeline that the position is of, 0 when that is not known. The ring that asked reads the
+    /// log to the zone from then on.
     Position = 83,
     /// Called, first on every connection. The host's server is in the life `a`, a random number that it draws whenever its memory is made anew; nothing
-    /// of this life is in its log before position `b`. What earlier lives had in memory only may be lost.
+    /// of this life is in its log before position `b`. What earlier lives had in memory only may be lost. The log is on timeline `n`; 0 when that
+    /// is not known, as in recovery.
     Life = 84,
 
     // ---- reclamation ----
