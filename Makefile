@@ -57,7 +57,7 @@ columns-postgres: deps-postgres
 	pg/columns/private-postgresql $(COLUMNS_POSTGRES)
 
 # What `make test` runs of them: the shorter ones. The others are kills under load, recovery, sweeps, conversions, TPC-C and TPC-H.
-COLUMNS_USUAL := catalogs committed connections definitions memo operator owner_commands random statements whole
+COLUMNS_USUAL := catalogs committed connections definitions faults memo operator owner_commands random statements whole
 COLUMNS_TESTS :=
 test-columns: columns-postgres build
 	$(COLUMNS) pg/columns/install dev
