@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::backup::BackupArgs;
+use crate::cert::CertArgs;
 use crate::columns::ColumnsArgs;
 use crate::explain::ExplainArgs;
 use crate::help::tail;
@@ -40,6 +41,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Keyring(KeyringArgs),
     Key(KeyArgs),
+    Cert(CertArgs),
     Sqlite(SqliteArgs),
     Pg(PgArgs),
     Backup(BackupArgs),
@@ -55,6 +57,7 @@ impl Command {
         match self {
             Self::Keyring(args) => args.wants_json(),
             Self::Key(args) => args.wants_json(),
+            Self::Cert(args) => args.wants_json(),
             Self::Pg(args) => args.wants_json(),
             Self::Inspect(args) => args.json,
             Self::Verify(args) => args.json,

@@ -11,6 +11,7 @@
 
 mod args;
 mod backup;
+mod cert;
 mod columns;
 mod explain;
 mod failure;
@@ -82,6 +83,7 @@ fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
     match command {
         Command::Keyring(args) => args.run(context),
         Command::Key(args) => args.run(context),
+        Command::Cert(args) => args.run(context),
         Command::Sqlite(args) => args.run(context),
         Command::Pg(args) => args.run(context),
         Command::Backup(args) => args.run(context),

@@ -26,6 +26,7 @@ extern crate alloc;
 
 pub mod aad;
 pub mod backup;
+pub mod certificate;
 pub mod code;
 pub mod columns;
 #[doc(hidden)]

@@ -18,7 +18,7 @@ use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, r
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, convert, stream};
 use strongroom_format::{
-    FORMAT_VERSION, aad, backup, header, journal, keyring, postgres, slot, sqlite,
+    FORMAT_VERSION, aad, backup, certificate, header, journal, keyring, postgres, slot, sqlite,
 };
 
 /// Every layout of the code. That none is missing here is checked against the sources.
@@ -35,6 +35,10 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("attestation_layout", channel::attestation_layout::FIELDS),
     layout("body_layout", keyring::body_layout::FIELDS),
     layout("canary_layout", header::canary_layout::FIELDS),
+    layout(
+        "certificate_layout",
+        certificate::certificate_layout::FIELDS,
+    ),
     layout("container_layout", container::container_layout::FIELDS),
     layout("entry_layout", keyring::entry_layout::FIELDS),
     layout("block_layout", manifest::block_layout::FIELDS),
@@ -130,6 +134,8 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("RECORD_MAX", long(record::RECORD_MAX)),
         ("RECORD_PIECE_MAX", number(record::RECORD_PIECE_MAX)),
         ("REDO_MAX", number(redo::REDO_MAX)),
+        ("REDO_KEY_USES", redo::REDO_KEY_USES.to_string()),
+        ("REDO_NONCE_LABEL", redo::REDO_NONCE_LABEL.to_owned()),
         ("REDO_VERSION", redo::REDO_VERSION.to_string()),
         ("VALUE_MAX", number(block::VALUE_MAX)),
         ("CONFIG_FILE", postgres::CONFIG_FILE.to_owned()),
@@ -169,6 +175,7 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("WRAPPED_GCM_LEN", number(slot::WRAPPED_GCM_LEN)),
     ]);
     constants.extend(journal_constants());
+    constants.extend(certificate_constants());
     constants.extend(channel_constants());
     constants.extend(manifest_constants());
     constants.extend(backup_constants());
@@ -184,6 +191,22 @@ fn backup_constants() -> BTreeMap<&'static str, String> {
         ("PATH_MAX", backup::PATH_MAX.to_string()),
         ("SEGMENT_SIZE", backup::SEGMENT_SIZE.to_string()),
         ("SET_MAGIC", spaced_hex(&backup::SET_MAGIC)),
+    ])
+}
+
+/// Those of certificates and the key slots that are for them.
+fn certificate_constants() -> BTreeMap<&'static str, String> {
+    let number = |value: usize| value.to_string();
+    BTreeMap::from([
+        ("CERTIFICATES_MAX", number(certificate::CERTIFICATES_MAX)),
+        (
+            "CERTIFICATE_DER_MAX",
+            number(certificate::CERTIFICATE_DER_MAX),
+        ),
+        ("CERTIFICATE_ID_LEN", number(slot::CERTIFICATE_ID_LEN)),
+        ("PRIVATE_KEY_MAX", number(certificate::PRIVATE_KEY_MAX)),
+        ("SECRET_LEN_MAX", number(slot::SECRET_LEN_MAX)),
+        ("SECRET_LEN_MIN", number(slot::SECRET_LEN_MIN)),
     ])
 }
 
@@ -451,11 +474,13 @@ fn labels_are_those_of_the_code() {
         .collect();
     assert_eq!(stated, coded, "left: docs/spec/header.md");
     assert!(coded.len() > 5);
-    // Labels of keys that no object has: those of the channel and of envelopes.
+    // Labels of keys that no object has: those of the channel, of envelopes and of redo records' nonces.
     let channel = read("crates/format/src/columns/channel.rs");
     let envelope = read("crates/format/src/columns/envelope.rs");
     let mut agreed = between(&channel, "\"strongroom/v1/", "\"");
     agreed.extend(between(&envelope, "\"strongroom/v1/", "\""));
+    let redo = read("crates/format/src/columns/redo.rs");
+    agreed.extend(between(&redo, "\"strongroom/v1/", "\""));
     assert!(agreed.len() > 3 && agreed.is_disjoint(&coded));
     for (page, text) in files("docs/spec", "md") {
         let used = between(&text, "strongroom/v1/", "\n").into_iter();

@@ -13,7 +13,7 @@ use strongroom_rpc::{Answer, Broken, Descriptor, Fault, Op};
 use crate::call::guarded;
 use crate::partition::{self, Storage};
 use crate::zone::Link;
-use crate::{ahead, fault, promote, statement, zone};
+use crate::{ahead, fault, promote, statement, sweep, zone};
 
 /// What is to be done, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,12 +171,16 @@ fn ended(committed: bool) {
                 Deed::Made(storage) if !committed && !copies.contains(&storage) => {
                     drop_partition(storage);
                 }
-                Deed::Dropped(storage) if committed => drop_partition(storage),
+                // Who decodes the log has still to read its rows: it stays as garbage.
+                Deed::Dropped(storage) if committed && !sweep::is_decoded() => {
+                    drop_partition(storage);
+                }
                 Deed::Moved(_, to) => partition::forget(to),
                 Deed::Made(_) | Deed::Dropped(_) | Deed::Rehomed(..) => {}
             }
         }
     });
+    zone::forget_owed();
     statement::transaction_ended();
 }
 
@@ -227,7 +231,7 @@ fn drop_partition(storage: Storage) {
         let a = match partition::existing(link, storage) {
             Ok(answer) => answer.value,
             // What has no partition has no values.
-            Err(Broken::Fault(_)) => return Ok(Vec::new()),
+            Err(Broken::Fault(Fault::PartitionUnknown)) => return Ok(Vec::new()),
             Err(broken) => return Err(broken),
         };
         let answer = link.call(Descriptor {
@@ -263,16 +267,19 @@ extern "C-unwind" fn subtransaction(
 ) {
     use pg_sys::SubXactEvent::{
         SUBXACT_EVENT_ABORT_SUB, SUBXACT_EVENT_COMMIT_SUB, SUBXACT_EVENT_PRE_COMMIT_SUB,
+        SUBXACT_EVENT_START_SUB,
     };
     guarded(|| {
         // SAFETY: reads the level of the subtransaction that ends.
         let level = unsafe { pg_sys::GetCurrentTransactionNestLevel() };
         match event {
-            // An exception block of PL/pgSQL has to see the faults of its own statements.
+            // An exception block of PL/pgSQL has to see the faults of its own statements, and no others (R2).
+            SUBXACT_EVENT_START_SUB => shielded(|| zone::part_begins(level - 1)),
             SUBXACT_EVENT_PRE_COMMIT_SUB => zone::settle(),
             SUBXACT_EVENT_COMMIT_SUB => shielded(|| rise(level)),
             SUBXACT_EVENT_ABORT_SUB => {
                 ahead::forget_scans();
+                shielded(|| zone::part_failed(level));
                 shielded(|| undo(level));
             }
             _ => {}

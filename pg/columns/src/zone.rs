@@ -21,6 +21,10 @@ const END_LIMIT: Duration = Duration::from_secs(2);
 /// How long the zone may take to answer a new connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
+/// Bytes at the end of the arguments' half of the data area, and of the answers' half, that what is asked ahead uses.
+pub(crate) const OUTLOOK_SIZE: usize = 1 << 17;
+const OUTLOOK: usize = ANSWER_HALF - OUTLOOK_SIZE;
+
 /// The longest envelope that is opened without waiting for it.
 const PARCEL_MAX: usize = 1 << 15;
 
@@ -41,6 +45,19 @@ pub(crate) struct Link {
     record: Vec<u8>,
     /// Bytes of the data area's upper half that posted operations may still read.
     parcels: usize,
+    /// The last operation that uses the part of the data area for what is asked ahead.
+    outlook: Option<u32>,
+    /// How often a long answer has overwritten what was answered there.
+    overwritten: u32,
+}
+
+/// What was asked ahead.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    number: u32,
+    offset: usize,
+    overwritten: u32,
+    connection: u32,
 }
 
 thread_local! {
@@ -49,6 +66,8 @@ thread_local! {
     static LOST: Cell<bool> = const { Cell::new(false) };
     /// Number of connections made so far: what was learned of an earlier one is void.
     static CONNECTIONS: Cell<u32> = const { Cell::new(0) };
+    /// A fault of what was posted outside the subtransaction under way, and the level of where that was: it is raised there.
+    static OWED: Cell<Option<(i32, Broken)>> = const { Cell::new(None) };
     /// A transaction ends: how long it may be waited for the zone.
     static UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
 }
@@ -78,6 +97,7 @@ pub(crate) fn connection() -> u32 {
 
 /// Does something with the zone. What fails is raised.
 pub(crate) fn with<R>(work: impl FnOnce(&mut Link) -> Result<R, Broken>) -> R {
+    pay();
     let done = LINK.with(|cell| {
         let Ok(mut slot) = cell.try_borrow_mut() else {
             fault::internal("the connection to the zone is in use");
@@ -230,12 +250,64 @@ pub(crate) fn forget_loss() {
 
 /// Asks for the first fault of what was posted, before anything that depends on it goes out (R2).
 pub(crate) fn settle() {
-    let pending = LINK.with(|cell| {
+    pay();
+    if is_pending() {
+        with(|link| link.call(Descriptor::of(Op::Sync)).map(drop));
+    }
+}
+
+/// Whether something was posted whose fault nobody has asked for.
+fn is_pending() -> bool {
+    LINK.with(|cell| {
         let slot = cell.try_borrow();
         slot.is_ok_and(|slot| slot.as_ref().is_some_and(|link| link.posted))
-    });
-    if pending {
-        with(|link| link.call(Descriptor::of(Op::Sync)).map(drop));
+    })
+}
+
+/// Asks for the first fault of what was posted, where none may be raised. `None` when there is none.
+fn ask_quietly() -> Option<Broken> {
+    let mut found = None;
+    if is_pending() {
+        at_end(|link| {
+            let answer = link.call(Descriptor::of(Op::Sync)).map(drop);
+            found = answer.err();
+            answer
+        });
+    }
+    found
+}
+
+/// A subtransaction begins, one inside `level`: a fault of what was posted before is not one of its own, which an exception block would catch. It is
+/// raised when the subtransaction is over: here nothing may be. So is it when the zone does not say in time whether there is one.
+pub(crate) fn part_begins(level: i32) {
+    if let Some(broken) = ask_quietly() {
+        let owed = OWED.get().unwrap_or((level, broken));
+        OWED.set(Some(owed));
+    }
+}
+
+/// A subtransaction of this level was rolled back, and what it has posted is forgotten with it.
+pub(crate) fn part_failed(level: i32) {
+    let _forgotten = ask_quietly();
+    if OWED.get().is_some_and(|(owed, _)| owed >= level) {
+        OWED.set(None);
+    }
+}
+
+/// The transaction is over: what was owed is nobody's any more.
+pub(crate) fn forget_owed() {
+    OWED.set(None);
+}
+
+/// Raises the fault that is owed, once the subtransactions are over that began after it.
+fn pay() {
+    let Some((level, broken)) = OWED.get() else {
+        return;
+    };
+    // SAFETY: reads the level of the transaction under way.
+    if unsafe { pg_sys::GetCurrentTransactionNestLevel() } <= level {
+        OWED.set(None);
+        fault::broken(broken);
     }
 }
 
@@ -285,6 +357,8 @@ impl Link {
             verified: true,
             record: Vec::new(),
             parcels: 0,
+            outlook: None,
+            overwritten: 0,
         }
     }
 
@@ -302,9 +376,10 @@ impl Link {
     /// Has an operation carried out and waits for it.
     pub(crate) fn call(&mut self, descriptor: Descriptor) -> Result<Answer, Broken> {
         let answer = self.host.call(descriptor, check);
-        if matches!(answer, Ok(_) | Err(Broken::Fault(_))) {
+        if matches!(answer, Ok(_) | Err(Broken::Fault(_) | Broken::Earlier(_))) {
             // Either there was no fault, or it is the one reported now.
-            self.posted = false;
+            let apart = Op::from_number(descriptor.op).is_some_and(Op::is_apart);
+            self.posted = self.posted && apart;
             // Everything before it is done.
             self.parcels = 0;
         }
@@ -364,7 +439,7 @@ impl Link {
     /// Tells the zone what record to make, unless it knows.
     fn tell_record(&mut self) -> Result<(), Broken> {
         let name = settings::record();
-        if name == self.record {
+        if name.is_empty() && self.record.is_empty() || name == self.record {
             return Ok(());
         }
         let n = self.write(0, name)?;
@@ -404,7 +479,7 @@ impl Link {
     /// Has an envelope opened, and does not wait for it: rows that are copied in have one in each column.
     fn accept(&mut self, kind: Kind, envelope: &[u8]) -> Result<u64, Broken> {
         let room = envelope.len().next_multiple_of(8);
-        if self.parcels.saturating_add(room) > AREA_SIZE - ANSWER_HALF {
+        if self.parcels.saturating_add(room) > ANSWER_HALF - OUTLOOK_SIZE {
             self.call(Descriptor::of(Op::Sync))?;
         }
         let offset = ANSWER_HALF + self.parcels;
@@ -423,8 +498,60 @@ impl Link {
         Ok(r)
     }
 
-    /// Waits until nothing posted reads the data area beyond its first half, if `end` is there.
+    /// Asks ahead, and does not wait: `words` go to `offset` of the part of the data area for it, and the answers to the same offset of the
+    /// answers' part.
+    pub(crate) fn ask(
+        &mut self,
+        descriptor: Descriptor,
+        offset: usize,
+        words: &[u64],
+    ) -> Result<Asked, Broken> {
+        let at = OUTLOOK + offset;
+        let area = self.host.area(check)?;
+        area.write_words(at, words)
+            .ok_or(Broken::Fault(Fault::BadRequest))?;
+        let descriptor = Descriptor {
+            b: at as u64,
+            flags: descriptor.flags | flag::AHEAD,
+            ..descriptor
+        };
+        let number = self.host.submit(descriptor, check)?;
+        self.outlook = Some(number);
+        Ok(Asked {
+            number,
+            offset,
+            overwritten: self.overwritten,
+            connection: connection(),
+        })
+    }
+
+    /// The answers to what was asked ahead: `len` bytes. `None` when it failed, was asked too long ago, or of another zone.
+    pub(crate) fn answers(&mut self, asked: Asked, len: usize) -> Result<Option<Vec<u8>>, Broken> {
+        if asked.connection != connection() || asked.overwritten != self.overwritten {
+            return Ok(None);
+        }
+        let answer = self.host.answer(asked.number, check)?;
+        if answer.is_none_or(|answer| answer.failure().is_some()) {
+            return Ok(None);
+        }
+        let at = ANSWER_HALF + OUTLOOK + asked.offset;
+        self.copy(at, len).map(Some)
+    }
+
+    /// Waits until nothing uses the part of the data area for asking ahead.
+    pub(crate) fn clear_outlook(&mut self) -> Result<(), Broken> {
+        if let Some(number) = self.outlook {
+            self.host.answer(number, check)?;
+            self.outlook = None;
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing posted reads the data area where it is about to be written, up to `end`.
     fn clear_for(&mut self, end: usize) -> Result<(), Broken> {
+        if end > OUTLOOK {
+            self.clear_outlook()?;
+        }
         if self.parcels > 0 && end > ANSWER_HALF {
             self.call(Descriptor::of(Op::Sync))?;
         }
@@ -504,6 +631,7 @@ impl Link {
 
     /// Copies words out of the data area.
     pub(crate) fn read_words(&mut self, offset: usize, words: &mut [u64]) -> Result<(), Broken> {
+        self.answered(offset, words.len().saturating_mul(8));
         let area = self.host.area(check)?;
         area.read_words(offset, words)
             .ok_or(Broken::Fault(Fault::BadRequest))
@@ -511,6 +639,20 @@ impl Link {
 
     /// Copies bytes out of the data area.
     pub(crate) fn read(&mut self, offset: usize, len: usize) -> Result<Vec<u8>, Broken> {
+        self.answered(offset, len);
+        self.copy(offset, len)
+    }
+
+    /// Takes note of an answer that may have overwritten those to what was asked ahead.
+    const fn answered(&mut self, offset: usize, len: usize) {
+        let end = offset.saturating_add(len);
+        let arguments = offset < ANSWER_HALF && end > OUTLOOK;
+        if arguments || end > ANSWER_HALF + OUTLOOK {
+            self.overwritten = self.overwritten.wrapping_add(1);
+        }
+    }
+
+    fn copy(&mut self, offset: usize, len: usize) -> Result<Vec<u8>, Broken> {
         let bad = Broken::Fault(Fault::BadRequest);
         if len > AREA_SIZE {
             return Err(bad);

@@ -2,18 +2,23 @@
 //!
 //! Must not: know what a function does.
 
+use std::time::{Duration, Instant};
+
 use strongroom_format::columns::Fid;
 use strongroom_format::columns::channel::right;
 use strongroom_rpc::function::{Arg, Field, Function, Gives};
-use strongroom_rpc::{ANSWER_HALF, Area, Descriptor, Fault};
+use strongroom_rpc::{Area, Descriptor, Fault};
 use strongroom_values::Operand;
 
 use super::ground::Judged;
 use super::rings::Ring;
-use super::{Zone, copy_words};
+use super::{Zone, answers_of, copy_words};
 use crate::arena::{Meta, ScopeId};
 use crate::policy;
 use crate::session::channel::Channel;
+
+/// How long a batch of tests may go on: nobody else is served meanwhile, and who waits for it cannot cancel it.
+const BATCH_TIME: Duration = Duration::from_millis(20);
 
 /// How often a session's answer holds before it is asked again, within one statement.
 const GRANTED: u16 = 1024;
@@ -91,7 +96,11 @@ impl Zone {
         let loaded = self.ground.load_of(ring, descriptor.a, *second, with)?;
         self.ground.gather(ring, &mut judged, &loaded)?;
         let (mut truths, mut positive) = (Vec::with_capacity(self.hands.words.len()), 0);
+        let begun = Instant::now();
         for bits in &self.hands.words {
+            if begun.elapsed() > BATCH_TIME {
+                break;
+            }
             let loaded = self.ground.load_of(ring, *bits, *first, each)?;
             self.ground.gather(ring, &mut judged, &loaded)?;
             // Whether a failure is one is known only when this very value is asked about.
@@ -100,10 +109,12 @@ impl Zone {
             positive += u64::from(truth == Ok(true));
             truths.push(truth.map_or(2, u8::from));
         }
+        // Nothing has been told so far, and of what was left out nothing is.
+        self.permit_truths(ring, right::COMPARE, &judged, truths.len() as u64)?;
+        truths.resize(self.hands.words.len(), 2);
         let count = truths.len() as u64;
-        // Nothing has been told so far.
-        self.permit_truths(ring, right::COMPARE, &judged, count)?;
-        area.write(ANSWER_HALF, &truths).ok_or(Fault::BadRequest)?;
+        area.write(answers_of(descriptor)?, &truths)
+            .ok_or(Fault::BadRequest)?;
         self.tell_positive(ring, positive);
         Ok(count)
     }
@@ -131,16 +142,12 @@ impl Zone {
     /// Asks the session for rights on the keys of a scope.
     pub(super) fn permit(&mut self, ring: u16, rights: u32, scope: ScopeId) -> Result<(), Fault> {
         let state = self.ground.rings.get_mut(ring)?;
-        match &mut state.granted {
-            Some((known, of, left)) if *known == rights && *of == scope && *left > 0 => {
-                *left -= 1;
-                return Ok(());
-            }
-            granted => *granted = None,
+        if state.granted.holds(rights, scope) {
+            return Ok(());
         }
         let session = Self::session(&mut self.channel, state).ok_or(Fault::NotAllowed)?;
         session.allow(rights, state.arena.scopes.get(scope)?.keys())?;
-        state.granted = Some((rights, scope, GRANTED));
+        state.granted.keep(rights, scope, GRANTED);
         Ok(())
     }
 
@@ -174,10 +181,10 @@ impl Zone {
 pub(super) fn tell(
     channel: &mut Channel,
     ring: Option<&Ring>,
-    what: impl FnOnce(&mut crate::session::Ledger),
+    what: impl FnOnce(&crate::session::Ledger),
 ) {
     if let Some(session) = ring.and_then(|ring| Zone::session(channel, ring)) {
-        what(session.ledger_mut());
+        what(session.ledger());
     }
 }
 

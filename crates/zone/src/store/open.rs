@@ -118,7 +118,8 @@ impl Store {
         memory: &std::sync::Arc<Memory>,
     ) -> Result<Self, Error> {
         let incarnation = random16()?;
-        let redo_key = keys.incarnation(incarnation).map_err(of_crypto)?;
+        let redo_nonces = keys.redo_nonces(incarnation).map_err(of_crypto)?;
+        let redo_key = (0, keys.redo_run(incarnation, 0).map_err(of_crypto)?);
         let count = usize::try_from(PARTITIONS).unwrap_or_default();
         let mut partitions = Vec::new();
         partitions.resize_with(count, || None);
@@ -129,6 +130,7 @@ impl Store {
             space: Space::new(memory),
             limit: options.memory_limit,
             partitions,
+            made: 0,
             dropped: BTreeMap::new(),
             relations: BTreeMap::new(),
             places: Places::default(),
@@ -147,10 +149,13 @@ impl Store {
             quarantine: BTreeMap::new(),
             counter: 0,
             position: 0,
+            timeline: 0,
+            host_timeline: 0,
             unsettled: false,
             poisoned: false,
             incarnation,
             redo_key,
+            redo_nonces,
             number: 0,
             rings: Rings::default(),
             chains: Chains::default(),
@@ -199,6 +204,7 @@ impl Store {
     fn load_body(&mut self, body: &[u8]) -> Option<Result<(), Error>> {
         let (body, mut rest) = ManifestBody::parse(body)?;
         self.position = body.position;
+        (self.timeline, self.host_timeline) = (body.timeline, body.timeline);
         self.stamp = body.stamp;
         self.sweep = body.sweep;
         self.block_version = body.block_version;
