@@ -429,3 +429,67 @@ fn expiry_keeps_what_it_must() {
     place.run(&expire).failed(4, "SR-7106");
     assert_eq!(fs::read_dir(place.path("medium/data")).unwrap().count(), 3);
 }
+
+#[test]
+fn certificates_write_what_their_host_cannot_read() {
+    let place = place();
+    place.run(&["cert", "create", "office"]).succeeded();
+    let run = place.run(&create("x", &["--certificate", "office"]));
+    assert!(run.err.contains("warning[SR-2033]"), "{}", run.err);
+    run.succeeded();
+    place
+        .run(&create(
+            "y",
+            &["--certificate", "office", "--key-id", "app"],
+        ))
+        .succeeded();
+    let json = place.run(&["backup", "header", "medium", "--json"]).json();
+    assert_eq!(
+        json["sets"][0]["encryptors"][0]["encryptor_type"],
+        "certificate"
+    );
+    assert_eq!(json["sets"][1]["encryptors"][1]["key_id"], "app");
+    // No key is named: the keyring's private keys open it.
+    place
+        .run(&["backup", "verify", "medium", "--set", "1"])
+        .succeeded();
+    place
+        .run(&["backup", "verify", "medium", "--set", "2"])
+        .succeeded();
+    place
+        .run(&[
+            "backup", "verify", "medium", "--set", "2", "--key-id", "app",
+        ])
+        .succeeded();
+    place
+        .run(&["backup", "restore", "medium", "--set", "1", "--to", "out"])
+        .succeeded();
+    assert_eq!(place.read("out/one"), place.read("tree/one"));
+    place
+        .run(&[
+            "cert",
+            "export",
+            "office",
+            "--public",
+            "--out",
+            "office.pem",
+        ])
+        .succeeded();
+    // Another host, which has the certificate alone.
+    fs::rename(place.path("keyring"), place.path("home")).unwrap();
+    place
+        .run(&["keyring", "init", "--provider", "env:ROOT"])
+        .succeeded();
+    place.run(&["cert", "import", "office.pem"]).succeeded();
+    place
+        .run(&create("z", &["--certificate", "office"]))
+        .succeeded();
+    place
+        .run(&["backup", "verify", "medium", "--set", "3"])
+        .failed(3, "SR-2032");
+    fs::remove_file(place.path("keyring")).unwrap();
+    fs::rename(place.path("home"), place.path("keyring")).unwrap();
+    place
+        .run(&["backup", "verify", "medium", "--set", "3"])
+        .succeeded();
+}

@@ -15,12 +15,13 @@ use strongroom_format::code;
 use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
 use strongroom_replication::{Config, SslMode};
 
-use super::{opener, store, thread_count, threads};
+use super::{sealing_openers, store, thread_count, threads};
 use crate::args::{KeyOptions, SourceKeyOptions};
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
+use crate::paths::{self, Sort};
 use crate::progress::Progress;
-use crate::{Context, keyring, keys};
+use crate::{Context, guard, keyring, keys};
 
 /// Back up a directory, a SQLite database, or a PostgreSQL server.
 ///
@@ -38,8 +39,11 @@ pub(super) struct CreateArgs {
     key: KeyOptions,
     #[command(flatten)]
     source_key: SourceKeyOptions,
+    /// A certificate of the keyring to seal the set for; may be given several times, and beside a key
+    #[arg(long, value_name = "NAME")]
+    certificate: Vec<String>,
     /// Do not encrypt: whoever can read the medium can read the data
-    #[arg(long, conflicts_with_all = ["key_id", "key_env", "key_file", "key_command", "ask"])]
+    #[arg(long, conflicts_with_all = ["key_id", "key_env", "key_file", "key_command", "ask", "certificate"])]
     no_encryption: bool,
     /// aes-256, aes-192 or aes-128
     #[arg(long, value_name = "NAME", default_value = "aes-256", value_parser = cipher)]
@@ -93,13 +97,10 @@ impl CreateArgs {
         let store = store(&self.to);
         let key = self.key_source()?;
         let keyring_path = keyring::path(context);
-        let opener: Option<Opener> = key
-            .as_ref()
-            .map(|key| opener(key, Some(keyring_path.clone()), true))
-            .transpose()?;
+        let openers = sealing_openers(key.as_ref(), &self.certificate, &keyring_path)?;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_secs());
-        let mut options = set_options(opener.iter().collect());
+        let mut options = set_options(openers.iter().collect());
         options.cipher = self.algorithm;
         options.compression = self.compression;
         options.mode = self.mode();
@@ -116,7 +117,10 @@ impl CreateArgs {
         drop(progress);
         self.report(context, created)?;
         match key {
-            None => warn(&code::PLAIN_SET, &self.to.display().to_string()),
+            None if openers.is_empty() => warn(&code::PLAIN_SET, &self.to.display().to_string()),
+            // A certificate's warning has been given.
+            _ if !self.certificate.is_empty() => {}
+            None => {}
             Some(key) => warn_of_loss(&key, &keyring_path)?,
         }
         Ok(())
@@ -153,7 +157,8 @@ impl CreateArgs {
     }
 
     fn key_source(&self) -> Result<Option<KeySource>, Failure> {
-        if self.no_encryption {
+        let named = keys::source(self.key.clone());
+        if self.no_encryption || (named.is_none() && !self.certificate.is_empty()) {
             return Ok(None);
         }
         let what = "backup create without --no-encryption";

@@ -110,6 +110,11 @@ fn set_report(set: &ListedSet) -> SetReport<'_> {
             key_id: Some(id.clone()),
             key_version: Some(*version),
         },
+        SlotKind::Certificate { id, .. } => Encryptor {
+            encryptor_type: "certificate",
+            key_id: Some(hex(id)),
+            key_version: None,
+        },
         other => Encryptor {
             encryptor_type: other.name(),
             key_id: None,

@@ -18,11 +18,14 @@ use clap::{Args, Subcommand};
 use strongroom_backup::{LocalStore, Store};
 use strongroom_format::header::Header;
 use strongroom_format::slot::SlotKind;
-use strongroom_keyring::{KeySource, Opener, SourceContext};
+use strongroom_format::{code, hex};
+use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
 
 use crate::Context;
-use crate::failure::Failure;
+use crate::args::KeyOptions;
+use crate::failure::{Failure, warn};
 use crate::help::tail;
+use crate::keys;
 
 /// Back up directories, SQLite databases and PostgreSQL servers; list, verify and restore backup sets.
 #[derive(Args)]
@@ -84,6 +87,59 @@ fn opener(source: &KeySource, keyring: Option<PathBuf>, creating: bool) -> Resul
     Ok(source.opener(&about)?)
 }
 
+/// Who a set is sealed for: the certificates that are named, then the key. Warns of certificates whose private key was never
+/// exported, every time.
+fn sealing_openers(
+    key: Option<&KeySource>,
+    certificates: &[String],
+    keyring: &Path,
+) -> Result<Vec<Opener>, Failure> {
+    let mut openers = Vec::new();
+    if !certificates.is_empty() {
+        let keys = Keyring::open(keyring)?;
+        for name in certificates {
+            openers.push(keys.recipient(name)?);
+            let about = keys.certificate(name)?;
+            if let Some((code, detail)) = about.export_warning() {
+                warn(code, &detail);
+            }
+            if !about.is_valid_now() {
+                warn(&code::CERT_DATES, name);
+            }
+        }
+    }
+    if let Some(key) = key {
+        openers.push(opener(key, Some(keyring.to_path_buf()), true)?);
+    }
+    Ok(openers)
+}
+
+/// Does something that needs a set's key: with the key that is named, else without any, else with the private keys of the
+/// keyring's certificates.
+fn with_key<T>(
+    key: KeyOptions,
+    keyring: &Path,
+    mut open: impl FnMut(Option<&Opener>) -> strongroom_backup::Result<T>,
+) -> Result<T, Failure> {
+    if let Some(source) = keys::source(key) {
+        let opener = opener(&source, Some(keyring.to_path_buf()), false)?;
+        return Ok(open(Some(&opener))?);
+    }
+    let needed = match open(None) {
+        Err(error) if error.code() == &code::NO_KEY => error,
+        other => return Ok(other?),
+    };
+    if !keyring.exists() {
+        return Err(needed.into());
+    }
+    let private = Keyring::open(keyring)?.private_keys()?;
+    match open(Some(&private)) {
+        // It has no slot for a certificate at all.
+        Err(error) if error.code() == &code::WRONG_KEY => Err(needed.into()),
+        other => Ok(other?),
+    }
+}
+
 /// As many threads as the machine runs at the same time.
 fn threads(wanted: Option<usize>) -> usize {
     wanted.unwrap_or_else(|| available_parallelism().map_or(1, usize::from))
@@ -100,6 +156,7 @@ fn thread_count(text: &str) -> Result<usize, String> {
 fn openers(header: &Header) -> Vec<String> {
     let name = |kind: &SlotKind| match kind {
         SlotKind::Keyring { id, version } => format!("keyring key {id} version {version}"),
+        SlotKind::Certificate { id, .. } => format!("certificate {}", hex::hex(id)),
         other => other.name().to_owned(),
     };
     header.slots.iter().map(|slot| name(&slot.kind)).collect()

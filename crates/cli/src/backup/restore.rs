@@ -9,12 +9,12 @@ use serde::Serialize;
 use strongroom_backup::{Description, RestoreOptions, open_set};
 
 use super::until::UntilOptions;
-use super::{opener, store, thread_count, threads};
+use super::{store, thread_count, threads, with_key};
 use crate::args::KeyOptions;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 use crate::progress::Progress;
-use crate::{Context, keyring, keys};
+use crate::{Context, keyring};
 
 /// Restore a set into a directory that is absent or empty.
 ///
@@ -60,10 +60,9 @@ impl RestoreArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let store = store(&self.medium);
         let keyring = keyring::path(context);
-        let key = keys::source(self.key.clone())
-            .map(|source| opener(&source, Some(keyring.clone()), false))
-            .transpose()?;
-        let set = open_set(store.as_ref(), self.set, key.as_ref())?;
+        let set = with_key(self.key.clone(), &keyring, |key| {
+            open_set(store.as_ref(), self.set, key)
+        })?;
         let total = set.description().backup_size_bytes;
         let facts = set.description().postgres.as_ref();
         let recovery = self

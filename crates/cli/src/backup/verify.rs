@@ -8,12 +8,12 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_backup::{Description, Verified, open_set};
 
-use super::{opener, store, thread_count, threads};
+use super::{store, thread_count, threads, with_key};
 use crate::args::KeyOptions;
 use crate::failure::{Failure, printable};
 use crate::help::tail;
 use crate::progress::Progress;
-use crate::{Context, keyring, keys};
+use crate::{Context, keyring};
 
 /// Read a set to its end: every segment is authenticated and decompressed, every file's digest compared.
 #[derive(Args)]
@@ -49,11 +49,10 @@ struct Report {
 impl VerifyArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let store = store(&self.medium);
-        let keyring = Some(keyring::path(context));
-        let key = keys::source(self.key)
-            .map(|source| opener(&source, keyring, false))
-            .transpose()?;
-        let set = open_set(store.as_ref(), self.set, key.as_ref())?;
+        let keyring = keyring::path(context);
+        let set = with_key(self.key, &keyring, |key| {
+            open_set(store.as_ref(), self.set, key)
+        })?;
         let total = set.description().backup_size_bytes;
         let mut progress = Progress::new("verifying");
         let verified = strongroom_backup::verify(&set, threads(self.threads), &mut |bytes| {

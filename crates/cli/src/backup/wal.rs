@@ -14,7 +14,7 @@ use strongroom_backup::{Cipher, Compression, wal_fetch, wal_push};
 use strongroom_format::code;
 
 use super::create::{cipher, compression, set_options};
-use super::{opener, store};
+use super::{sealing_openers, store, with_key};
 use crate::args::KeyOptions;
 use crate::failure::Failure;
 use crate::help::tail;
@@ -39,8 +39,11 @@ pub(super) struct WalPushArgs {
     to: PathBuf,
     #[command(flatten)]
     key: KeyOptions,
+    /// A certificate of the keyring to seal the file for; may be given several times, and beside a key
+    #[arg(long, value_name = "NAME")]
+    certificate: Vec<String>,
     /// Do not encrypt: whoever can read the medium can read the data
-    #[arg(long, conflicts_with_all = ["key_id", "key_env", "key_file", "key_command", "ask"])]
+    #[arg(long, conflicts_with_all = ["key_id", "key_env", "key_file", "key_command", "ask", "certificate"])]
     no_encryption: bool,
     /// aes-256, aes-192 or aes-128
     #[arg(long, value_name = "NAME", default_value = "aes-256", value_parser = cipher)]
@@ -71,14 +74,12 @@ pub(super) struct WalFetchArgs {
 
 impl WalPushArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let keyring = Some(keyring::path(context));
-        let key = if self.no_encryption {
-            None
+        let keyring = keyring::path(context);
+        let key = if self.no_encryption || !self.certificate.is_empty() {
+            keys::source(self.key)
         } else {
-            Some(keys::required(
-                self.key,
-                "backup wal-push without --no-encryption",
-            )?)
+            let what = "backup wal-push without --no-encryption";
+            Some(keys::required(self.key, what)?)
         };
         let name = self.file.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| Failure::usage("a file without a name"))?;
@@ -90,8 +91,8 @@ impl WalPushArgs {
         let mut content = Vec::new();
         let read = file.take(FILE_MAX).read_to_end(&mut content);
         read.map_err(|error| Failure::io(&self.file, &error))?;
-        let opener = key.map(|key| opener(&key, keyring, true)).transpose()?;
-        let mut options = set_options(opener.iter().collect());
+        let openers = sealing_openers(key.as_ref(), &self.certificate, &keyring)?;
+        let mut options = set_options(openers.iter().collect());
         options.cipher = self.algorithm;
         options.compression = self.compression;
         options.threads = 1;
@@ -103,8 +104,8 @@ impl WalPushArgs {
 
 impl WalFetchArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let keyring = Some(keyring::path(context));
-        let fetched = self.fetch(keyring);
+        let keyring = keyring::path(context);
+        let fetched = self.fetch(&keyring);
         fetched.map_err(|failure| {
             let exit = if failure.code() == &code::WAL_ABSENT {
                 ABSENT
@@ -115,11 +116,11 @@ impl WalFetchArgs {
         })
     }
 
-    fn fetch(self, keyring: Option<PathBuf>) -> Result<(), Failure> {
-        let key = keys::source(self.key)
-            .map(|source| opener(&source, keyring, false))
-            .transpose()?;
-        let content = wal_fetch(store(&self.from).as_ref(), &self.name, key.as_ref())?;
+    fn fetch(self, keyring: &Path) -> Result<(), Failure> {
+        let store = store(&self.from);
+        let content = with_key(self.key, keyring, |key| {
+            wal_fetch(store.as_ref(), &self.name, key)
+        })?;
         write(&self.file, &content)
     }
 }

@@ -203,7 +203,10 @@ impl<'a, 'b> Receiver<'a, 'b> {
 impl Visitor for Receiver<'_, '_> {
     fn entry(&mut self, entry: &Entry) -> Result<()> {
         let path = [self.prefix.as_slice(), &entry.name].concat();
-        // Links to tablespaces, which are members of their own already.
+        // The root of an archive is a member of its own already, and so is what links to tablespaces.
+        if entry.name == b"." && entry.sort == Sort::Directory {
+            return Ok(());
+        }
         if entry.sort == Sort::Link && path.starts_with(b"pg_tblspc/") {
             return Ok(());
         }

@@ -133,6 +133,10 @@ fn parse(block: &[u8]) -> Option<(Entry, u64)> {
         _ => return None,
     };
     let mut name = text(block.get(..100)?);
+    // The log's directories come so.
+    if name.starts_with(b"./") && name.len() > 2 {
+        name.drain(..2);
+    }
     while name.ends_with(b"/") {
         name.pop();
     }
@@ -220,7 +224,7 @@ mod tests {
         large.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1]);
         [
             header("global/", b'5', b"00000000000 "),
-            header("global/empty", b'0', b"00000000000 "),
+            header("./global/empty", b'0', b"00000000000 "),
             header("global/whole", b'0', b"00000001000 "),
             vec![1; 512],
             header("global/some", b'0', &large),
