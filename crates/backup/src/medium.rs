@@ -165,7 +165,7 @@ pub fn list(store: &dyn Store) -> Result<Listing> {
     for position in positions(store)? {
         let read = read_head(store, position).and_then(|found| {
             let header = found.header()?;
-            Ok((found.description.clone(), header))
+            Ok((found.description, header))
         });
         match read {
             Ok((description, _)) if is_foreign(listing.head.as_ref(), &description) => {}

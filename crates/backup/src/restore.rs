@@ -178,7 +178,9 @@ fn absolute(path: &Path) -> Result<PathBuf> {
 }
 
 fn parent_of(path: &Path) -> PathBuf {
-    path.parent().unwrap_or(Path::new("/")).to_path_buf()
+    path.parent()
+        .unwrap_or_else(|| Path::new("/"))
+        .to_path_buf()
 }
 
 /// Gives the whole directory its name. An empty directory is replaced; anything else in the way is not.

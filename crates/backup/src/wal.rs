@@ -142,7 +142,7 @@ fn check_name(name: &str) -> Result<()> {
     ))
 }
 
-/// What a segment's first page says (PostgreSQL: `XLogLongPageHeaderData`, src/include/access/xlog_internal.h).
+/// What a segment's first page says (PostgreSQL: `XLogLongPageHeaderData`, `src/include/access/xlog_internal.h`).
 fn facts(name: &str, content: &[u8]) -> PostgresFacts {
     const LONG_HEADER: u16 = 2;
     let mut facts = PostgresFacts {

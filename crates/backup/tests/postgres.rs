@@ -1,14 +1,7 @@
 //! Goal: a restored set is a cluster that starts and has the data, tablespaces included; what PostgreSQL's own programs say of
 //! it; nothing startable is left by a restore that fails. Method: real servers.
-#![expect(
-    clippy::unwrap_used,
-    clippy::unwrap_in_result,
-    reason = "a test that panics has failed"
-)]
-
 mod common;
 #[path = "../../replication/tests/support/mod.rs"]
-#[expect(clippy::duplicate_mod, reason = "each test program has one of its own")]
 mod support;
 
 use std::fs;

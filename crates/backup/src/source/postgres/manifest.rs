@@ -3,7 +3,7 @@
 //! The format is that of the PostgreSQL documentation, "Backup Manifest Format". Must not: let anything pass that the
 //! manifest does not name, but for the log, which it never names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use strongroom_crypto::sha256;
@@ -50,7 +50,7 @@ pub(super) fn check(manifest: &[u8], received: &Received) -> Result<()> {
     if parsed.checksum != hex::hex(&sha256(&[covered])) {
         return Err(wrong(String::from("the manifest's own checksum")));
     }
-    let mut named = 0_usize;
+    let mut named = BTreeSet::new();
     for file in &parsed.files {
         let path = match (&file.path, &file.encoded_path) {
             (Some(path), None) => path.clone().into_bytes(),
@@ -67,14 +67,19 @@ pub(super) fn check(manifest: &[u8], received: &Received) -> Result<()> {
         if *size != file.size || !is_sha256 || stated != Some(hex::hex(digest)) {
             return Err(wrong(format!("{shown} is another one")));
         }
-        named = named.saturating_add(1);
+        named.insert(path);
     }
-    let is_log = |path: &&Vec<u8>| path.starts_with(b"pg_wal/");
-    let log = received.keys().filter(is_log).count();
-    if named.saturating_add(log) == received.len() {
-        return Ok(());
+    let is_log = |path: &Vec<u8>| path.starts_with(b"pg_wal/");
+    let other = received
+        .keys()
+        .find(|path| !named.contains(*path) && !is_log(path));
+    match other {
+        None => Ok(()),
+        Some(path) => {
+            let shown = String::from_utf8_lossy(path);
+            Err(wrong(format!("the manifest does not name {shown}")))
+        }
     }
-    Err(wrong(String::from("files that the manifest does not name")))
 }
 
 #[cfg(test)]

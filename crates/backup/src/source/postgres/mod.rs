@@ -21,7 +21,7 @@ use crate::head::{Description, Kind, PostgresFacts, TablespaceFacts};
 use crate::stream::writer::StreamWriter;
 use crate::{Error, Result};
 
-/// Where the server's manifest is kept, as pg_basebackup does.
+/// Where the server's manifest is kept, as `pg_basebackup` does.
 const MANIFEST: &[u8] = b"backup_manifest";
 /// Most bytes of a manifest: a million files.
 const MANIFEST_MAX: usize = 256 << 20;
@@ -116,6 +116,8 @@ struct Receiver<'a, 'b> {
     /// The open file: its path, its bytes so far.
     file: Option<(Vec<u8>, u64)>,
     manifest: Vec<u8>,
+    /// A tablespace whose member waits for the first entry of its archive, which says who owns it.
+    space: Option<Member>,
     /// Owner and group of the server's files, as its version file has them.
     owner: (u32, u32),
 }
@@ -128,6 +130,7 @@ impl<'a, 'b> Receiver<'a, 'b> {
             received: Received::new(),
             file: None,
             manifest: Vec::new(),
+            space: None,
             owner: (0, 0),
         }
     }
@@ -148,6 +151,9 @@ impl<'a, 'b> Receiver<'a, 'b> {
             match backup.next().map_err(server)? {
                 BackupEvent::Archive { name, .. } => {
                     finish_archive(archive.replace(Archive::default()))?;
+                    if self.space.is_some() {
+                        return Err(unexpected("an archive without entries"));
+                    }
                     let oid: Option<u32> =
                         name.strip_suffix(".tar").and_then(|oid| oid.parse().ok());
                     self.prefix = match oid {
@@ -156,7 +162,7 @@ impl<'a, 'b> Receiver<'a, 'b> {
                             let space = spaces.iter().find(|space| space.oid == Some(oid));
                             let place = space.and_then(|space| space.location.as_ref());
                             let place = place.ok_or_else(|| unexpected("an archive"))?;
-                            self.space(oid, place.as_os_str().as_bytes())?
+                            self.space(oid, place.as_os_str().as_bytes())
                         }
                     };
                 }
@@ -179,6 +185,9 @@ impl<'a, 'b> Receiver<'a, 'b> {
 
     /// Compares everything with the manifest and adds it, then says who owns the directory.
     fn finish(&mut self) -> Result<()> {
+        if self.space.is_some() {
+            return Err(unexpected("an archive without entries"));
+        }
         manifest::check(&self.manifest, &self.received)?;
         let mut member = directory(MANIFEST, self.owner);
         member.kind = MemberKind::File;
@@ -190,18 +199,22 @@ impl<'a, 'b> Receiver<'a, 'b> {
         self.stream.member(&directory(b".", self.owner))
     }
 
-    fn space(&mut self, oid: u32, place: &[u8]) -> Result<Vec<u8>> {
+    fn space(&mut self, oid: u32, place: &[u8]) -> Vec<u8> {
         let path = format!("pg_tblspc/{oid}").into_bytes();
         let mut member = directory(&path, self.owner);
         member.kind = MemberKind::Tablespace;
         member.target = place.to_vec();
-        self.stream.member(&member)?;
-        Ok([path.as_slice(), b"/"].concat())
+        self.space = Some(member);
+        [path.as_slice(), b"/"].concat()
     }
 }
 
 impl Visitor for Receiver<'_, '_> {
     fn entry(&mut self, entry: &Entry) -> Result<()> {
+        if let Some(mut space) = self.space.take() {
+            (space.owner, space.group) = (entry.owner, entry.group);
+            self.stream.member(&space)?;
+        }
         let path = [self.prefix.as_slice(), &entry.name].concat();
         // The root of an archive is a member of its own already, and so is what links to tablespaces.
         if entry.name == b"." && entry.sort == Sort::Directory {
