@@ -117,6 +117,8 @@ fn a_server_is_restored_to_a_point_of_its_log() {
         ];
         arguments.extend(value.map(String::as_str));
         succeeded(&run(&room, &arguments));
+        // Else the next recovery would follow the timeline that this one begins.
+        support::append(&data.join("postgresql.auto.conf"), "archive_mode = off\n");
         let port = started(&server, &data);
         let counted = server.sql_at(port, "SELECT count(*) FROM t");
         stop_in(&server.bin, &data, "fast");

@@ -1,6 +1,11 @@
 //! Goal: a stream that no writer makes is refused, whoever sealed it, and nothing is ever written outside the root. Method: streams
 //! put together by hand.
 
+#![expect(
+    clippy::unwrap_in_result,
+    reason = "what a test cannot set up, it cannot test"
+)]
+
 use std::fs;
 
 use strongroom_crypto::sha256;

@@ -213,7 +213,7 @@ mod tests {
         put(136, b"14712345670 ");
         put(148, b"        ");
         put(156, &[kind]);
-        put(257, b"ustar\00000");
+        put(257, b"ustar\x0000");
         let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
         block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
         block
