@@ -363,6 +363,11 @@ fn keys_change_without_touching_the_data() {
             ])
             .failed(3, "SR-2002");
     }
+    the_log_has_the_new_key(&place, &push);
+}
+
+/// Archived under `app`, and rewrapped for `new`.
+fn the_log_has_the_new_key(place: &Place, push: &[&str]) {
     let fetch = [
         "backup",
         "wal-fetch",
@@ -391,7 +396,7 @@ fn keys_change_without_touching_the_data() {
     };
     assert_eq!((absent("medium"), absent("not-mounted")), (1, 194));
     // The same file again is known without the key that it is sealed for now.
-    place.run(&push).succeeded();
+    place.run(push).succeeded();
     place.run(&[&fetch[..], &["new"]].concat()).succeeded();
 }
 
@@ -488,4 +493,64 @@ fn certificates_write_what_their_host_cannot_read() {
     place
         .run(&["backup", "verify", "medium", "--set", "3"])
         .succeeded();
+}
+
+#[test]
+fn usage_errors_exit_with_2() {
+    let place = Place::new();
+    let cases: &[&[&str]] = &[
+        &["backup"],
+        &["backup", "create", "a"],
+        &[
+            "backup",
+            "create",
+            "a",
+            "--to",
+            "b",
+            "--no-encryption",
+            "--key-id",
+            "k",
+        ],
+        &[
+            "backup",
+            "create",
+            "a",
+            "--to",
+            "b",
+            "--key-id",
+            "k",
+            "--algorithm",
+            "rot13",
+        ],
+        &[
+            "backup",
+            "create",
+            "a",
+            "--to",
+            "b",
+            "--key-id",
+            "k",
+            "--compression",
+            "zstd:20",
+        ],
+        &[
+            "backup", "create", "a", "--to", "b", "--key-id", "k", "--init", "--append",
+        ],
+        &[
+            "backup",
+            "create",
+            "a",
+            "--to",
+            "b",
+            "--key-id",
+            "k",
+            "--stripes",
+            "65",
+        ],
+        &["backup", "restore", "a"],
+    ];
+    for arguments in cases {
+        place.run(arguments).failed(2, "SR-1001");
+    }
+    assert!(place.names().is_empty());
 }

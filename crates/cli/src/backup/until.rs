@@ -16,7 +16,7 @@ use crate::failure::Failure;
 #[derive(Args, Clone)]
 #[group(required = false, multiple = false)]
 pub(super) struct UntilOptions {
-    /// Of a PostgreSQL cluster: recover from the archive to this time, as recovery_target_time takes it
+    /// Of a PostgreSQL cluster: recover from the archive to this time, as `recovery_target_time` takes it
     #[arg(long, value_name = "TIME", value_parser = plain)]
     until_time: Option<String>,
     /// Of a PostgreSQL cluster: recover from the archive to this position of the log
