@@ -1,10 +1,6 @@
 //! Goal: a server that archives through `strongroom backup wal-push` is restored to any point of its log, and a key that is not
 //! there never looks like the end of the archive. Method: real servers, the real binary as their archive and restore command.
-#![expect(
-    clippy::unwrap_used,
-    clippy::unwrap_in_result,
-    reason = "a test that panics has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 #[path = "../../replication/tests/support/mod.rs"]
 mod support;
