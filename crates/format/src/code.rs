@@ -201,6 +201,7 @@ codes! {
     ZONE_UNLOCKED = 8026, Warning, "memory for values could not be locked and may be swapped out", "raise the memlock limit (ulimit -l) to the zone's memory limit and 64 MiB, or seal the swap";
     ZONE_LOCK = 8027, Refused, "memory for values could not be locked, and the zone was told to insist on it", "raise the memlock limit (ulimit -l) to the zone's memory limit and 64 MiB";
     EXTENTS_FULL = 8028, Refused, "the partition's identifiers are used up", "rewrite the table with VACUUM FULL: it gets a new partition";
+    STORE_HISTORY = 8030, Data, "the zone's store and the server's log are of different histories", "bring the zone a store from before the histories parted, or a copy of the store of the zone whose server this one now follows; see docs/guides/columns.md";
     COLUMN_CONSTANT = 8101, Refused, "a constant would reach the server in clear", "give it a place where its type is known, or start the proxy with --plaintext-constants=allow if it may be known";
     COLUMN_PARAMETER = 8102, Refused, "a parameter would reach the server in clear", "compare it with a confidential column or cast it to the column's type";
     COLUMN_STATEMENT = 8103, Refused, "a statement of this sort cannot go through the proxy without giving something away", "see its hint; an operator can run it at the server, without values";

@@ -390,6 +390,12 @@ fn offset_of(descriptor: &Descriptor) -> Result<usize, Fault> {
     usize::try_from(descriptor.b).map_err(|_| Fault::BadRequest)
 }
 
+/// Offset of the answers, for operations that leave their arguments as they are.
+fn answers_of(descriptor: &Descriptor) -> Result<usize, Fault> {
+    let offset = offset_of(descriptor)?.checked_add(strongroom_rpc::ANSWER_HALF);
+    offset.ok_or(Fault::BadRequest)
+}
+
 /// Copies `n` words out of the data area.
 fn copy_words(area: &Area, descriptor: &Descriptor, words: &mut Vec<u64>) -> Result<(), Fault> {
     let count = usize::try_from(descriptor.n).map_err(|_| Fault::BadRequest)?;

@@ -11,6 +11,7 @@ mod batches;
 mod closed;
 mod owner;
 mod rights;
+mod timelines;
 
 use std::path::PathBuf;
 use std::time::Duration;
