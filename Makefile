@@ -58,7 +58,7 @@ columns-postgres: deps-postgres
 
 # What `make test` runs of them: the shorter ones. The others are kills under load, recovery, replication, sweeps, conversions, full disks, TPC-C,
 # TPC-H and sysbench.
-COLUMNS_USUAL := catalogs committed connections definitions lost_records memo operator owner_commands plans random slot statements whole
+COLUMNS_USUAL := catalogs committed connections definitions faults lost_records memo operator owner_commands plans random slot statements whole
 COLUMNS_TESTS :=
 test-columns: columns-postgres build
 	$(COLUMNS) pg/columns/install dev

@@ -221,6 +221,24 @@ impl Attested {
 
 fn opening_request(keys: &[Named<'_>], ticket: &Ticket) -> Result<Vec<u8>, Refused> {
     let count = u16::try_from(keys.len()).map_err(|_| Refused::Malformed)?;
+    let authenticated = authenticated(keys, ticket)?;
+    // Of its final length from the start: a vector that grows leaves copies of keys behind.
+    let len = [3, keys.len().saturating_mul(48), authenticated.len()]
+        .into_iter()
+        .sum();
+    let mut request = Vec::with_capacity(len);
+    request.push(Request::Open.number());
+    request.extend_from_slice(&count.to_le_bytes());
+    for (id, key) in keys {
+        request.extend_from_slice(id);
+        request.extend_from_slice(key.expose());
+    }
+    request.extend_from_slice(&authenticated);
+    Ok(request)
+}
+
+/// A ticket with the MACs of its keys.
+fn authenticated(keys: &[Named<'_>], ticket: &Ticket) -> Result<Vec<u8>, Refused> {
     let covered = ticket.to_bytes().ok_or(Refused::Malformed)?;
     let mut macs = Vec::new();
     for id in &ticket.keys {
@@ -231,20 +249,7 @@ fn opening_request(keys: &[Named<'_>], ticket: &Ticket) -> Result<Vec<u8>, Refus
         let mac = MacKey::new(&hkdf(key, id, TICKET_LABEL.as_bytes())?)?;
         macs.extend_from_slice(&mac.mac(&[&covered]));
     }
-    // Of its final length from the start: a vector that grows leaves copies of keys behind.
-    let len = [3, keys.len().saturating_mul(48), covered.len(), macs.len()]
-        .into_iter()
-        .sum();
-    let mut request = Vec::with_capacity(len);
-    request.push(Request::Open.number());
-    request.extend_from_slice(&count.to_le_bytes());
-    for (id, key) in keys {
-        request.extend_from_slice(id);
-        request.extend_from_slice(key.expose());
-    }
-    request.extend_from_slice(&covered);
-    request.extend_from_slice(&macs);
-    Ok(request)
+    Ok([covered, macs].concat())
 }
 
 /// Seals `body`, which is wiped by becoming ciphertext.
@@ -307,12 +312,25 @@ impl OpenSession {
     /// # Errors
     /// [`Refused::System`].
     pub fn send(&mut self, request: Request) -> Result<Vec<u8>, Refused> {
+        self.send_with(vec![request.number()])
+    }
+
+    /// A message for the zone: the session is to go on under this ticket, of the same id and keys as the one before.
+    ///
+    /// # Errors
+    /// [`Refused::System`]; [`Refused::Malformed`] for a ticket that names a key that is not given.
+    pub fn renew(&mut self, keys: &[Named<'_>], ticket: &Ticket) -> Result<Vec<u8>, Refused> {
+        let authenticated = authenticated(keys, ticket)?;
+        self.send_with([&[Request::Renew.number()], &authenticated[..]].concat())
+    }
+
+    fn send_with(&mut self, mut request: Vec<u8>) -> Result<Vec<u8>, Refused> {
         let head = Sealed {
             session: self.id,
             sequence: self.sent,
         };
         self.sent = self.sent.checked_add(1).ok_or(Refused::System)?;
-        let sealed = seal(&self.send, None, head, &mut vec![request.number()])?;
+        let sealed = seal(&self.send, None, head, &mut request)?;
         Ok([&[MESSAGE_SEALED], &sealed[..]].concat())
     }
 

@@ -48,7 +48,7 @@ impl Zone {
 
     fn attest(&mut self, nonce: &[u8; 32]) -> Vec<u8> {
         self.channel
-            .attest(&*ATTESTER, STORE, INCARNATION, *nonce)
+            .attest(&*ATTESTER, (STORE, INCARNATION), 1, *nonce)
             .unwrap()
     }
 }
@@ -131,6 +131,50 @@ fn a_session_has_its_ticket_and_its_keys() {
         .unwrap();
     assert_eq!(client.receive(&reply.message), Ok(Vec::new()));
     assert!(reply.session.is_none() && zone.channel.session(&id).is_none());
+}
+
+#[test]
+fn a_ticket_is_renewed_under_its_name_and_keys_only() {
+    let mut zone = Zone::new();
+    let (own, other) = (key(1), key(2));
+    let keys = [(KEY, &own), (VICTIM, &other)];
+    let (mut client, id) = open(&mut zone, &keys[..1], &ticket(&[KEY])).unwrap();
+    let _beside = open(&mut zone, &keys[1..], &ticket(&[VICTIM])).unwrap();
+    zone.channel.session(&id).unwrap().spend_truths(7).unwrap();
+    let wider = Ticket {
+        truths: 12,
+        rights: right::ALL,
+        not_after: 500,
+        ..ticket(&[KEY])
+    };
+    let mut renew = |client: &mut OpenSession, keys: &[_], ticket: &Ticket| {
+        let message = client.renew(keys, ticket).unwrap();
+        let reply = zone.channel.message(&mut zone.keys, Some(id), &message)?;
+        assert_eq!(reply.session, Some(id));
+        assert_eq!(client.receive(&reply.message), Ok(Vec::new()));
+        Ok(())
+    };
+    // Another id, another's key as well, and a MAC by another key.
+    let named = Ticket {
+        ticket_id: [8; 16],
+        ..wider.clone()
+    };
+    let both = Ticket {
+        keys: vec![KEY, VICTIM],
+        ..wider.clone()
+    };
+    for refused in [
+        renew(&mut client, &keys, &named),
+        renew(&mut client, &keys, &both),
+        renew(&mut client, &[(KEY, &other)], &wider),
+    ] {
+        assert_eq!(refused, Err(Fault::NotAllowed));
+    }
+    assert_eq!(renew(&mut client, &keys, &wider), Ok(()));
+    let session = zone.channel.session(&id).unwrap();
+    assert_eq!(session.ticket(), &wider);
+    assert_eq!(session.spend_truths(6), Err(Fault::BudgetSpent));
+    assert_eq!(session.spend_truths(5), Ok(()));
 }
 
 #[test]

@@ -64,7 +64,7 @@ impl Machine {
 
 fn answer(channel: &mut Channel, attester: &dyn Attester, question: &Question) -> Vec<u8> {
     channel
-        .attest(attester, STORE, INCARNATION, *question.nonce())
+        .attest(attester, (STORE, INCARNATION), 1, *question.nonce())
         .unwrap()
 }
 

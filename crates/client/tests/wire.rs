@@ -405,7 +405,7 @@ fn terms(truths: Option<u64>) -> Terms {
             process: true,
             ..Accepted::default()
         },
-        lifetime: None,
+        lifetime: Duration::from_secs(600),
         truths,
         declassify: false,
     }
@@ -464,4 +464,80 @@ fn a_budget_is_not_renewed_by_a_server_that_says_that_the_session_is_lost() {
     let mut sent = Vec::new();
     wire.server.stream.read_to_end(&mut sent).unwrap();
     assert!(!String::from_utf8_lossy(&sent).contains("attest"));
+}
+
+#[test]
+fn a_client_that_leaves_takes_its_session_along() {
+    let attester = ProcessAttester::new().unwrap();
+    // With and without a word, between transactions and in one.
+    for (terminate, begun) in [(true, false), (false, false), (true, true)] {
+        let (mut wire, _listener) = begin("leaves", &[], Some(terms(Some(5))));
+        wire.greet(&catalog());
+        let mut zone = Zone::default();
+        zone.serve(&mut wire, &attester);
+        wire.client.expect(b'Z');
+        if begun {
+            wire.query("BEGIN");
+            wire.server.send(b'C', b"BEGIN\0");
+            wire.server.send(b'Z', b"T");
+            wire.client.expect(b'C');
+            wire.client.expect(b'Z');
+        }
+        assert_eq!(zone.channel.sessions().count(), 1);
+        if terminate {
+            wire.client.send(b'X', &[]);
+        } else {
+            let ended = wire.client.stream.shutdown(std::net::Shutdown::Write);
+            ended.unwrap();
+        }
+        zone.answer(&mut wire, &attester);
+        assert_eq!(zone.channel.sessions().count(), 0);
+        let mut rest = Vec::new();
+        wire.server.stream.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, if terminate { &b"X\0\0\0\x04"[..] } else { b"" });
+    }
+}
+
+#[test]
+fn a_ticket_is_renewed_while_its_connection_is_used() {
+    let attester = ProcessAttester::new().unwrap();
+    let short = Terms {
+        lifetime: Duration::from_secs(4),
+        ..terms(Some(5))
+    };
+    let (mut wire, _listener) = begin("renewed", &[], Some(short));
+    wire.greet(&catalog());
+    let mut zone = Zone::default();
+    zone.serve(&mut wire, &attester);
+    wire.client.expect(b'Z');
+    let session = zone.current.unwrap();
+    let ticket = zone.channel.session(&session).unwrap().ticket().clone();
+    zone.channel
+        .session(&session)
+        .unwrap()
+        .spend_truths(3)
+        .unwrap();
+    // Not at once, and in a transaction not before it has to be.
+    wire.query("BEGIN");
+    wire.server.send(b'C', b"BEGIN\0");
+    wire.server.send(b'Z', b"T");
+    wire.client.expect(b'C');
+    wire.client.expect(b'Z');
+    std::thread::sleep(Duration::from_millis(2_200));
+    wire.query("SELECT id FROM p");
+    wire.answer(&[]);
+    wire.client.expect(b'C');
+    wire.client.expect(b'Z');
+    wire.client.send(b'Q', b"SELECT id FROM p\0");
+    zone.answer(&mut wire, &attester);
+    assert_eq!(wire.server.expect(b'Q'), b"SELECT id FROM p\0");
+    wire.answer(&[]);
+    wire.client.expect(b'C');
+    wire.client.expect(b'Z');
+    assert_eq!(zone.current, Some(session), "the same session");
+    let renewed = zone.channel.session(&session).unwrap();
+    assert!(renewed.ticket().not_after > ticket.not_after);
+    assert_eq!(renewed.ticket().ticket_id, ticket.ticket_id);
+    // What was spent stays spent.
+    assert!(renewed.spend_truths(3).is_err() && renewed.spend_truths(2).is_ok());
 }

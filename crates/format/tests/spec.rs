@@ -127,6 +127,8 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("RECORD_MAX", long(record::RECORD_MAX)),
         ("RECORD_PIECE_MAX", number(record::RECORD_PIECE_MAX)),
         ("REDO_MAX", number(redo::REDO_MAX)),
+        ("REDO_KEY_USES", redo::REDO_KEY_USES.to_string()),
+        ("REDO_NONCE_LABEL", redo::REDO_NONCE_LABEL.to_owned()),
         ("REDO_VERSION", redo::REDO_VERSION.to_string()),
         ("VALUE_MAX", number(block::VALUE_MAX)),
         ("CONFIG_FILE", postgres::CONFIG_FILE.to_owned()),
@@ -452,11 +454,13 @@ fn labels_are_those_of_the_code() {
         .collect();
     assert_eq!(stated, coded, "left: docs/spec/header.md");
     assert!(coded.len() > 5);
-    // Labels of keys that no object has: those of the channel and of envelopes.
+    // Labels of keys that no object has: those of the channel, of envelopes and of redo records' nonces.
     let channel = read("crates/format/src/columns/channel.rs");
     let envelope = read("crates/format/src/columns/envelope.rs");
     let mut agreed = between(&channel, "\"strongroom/v1/", "\"");
     agreed.extend(between(&envelope, "\"strongroom/v1/", "\""));
+    let redo = read("crates/format/src/columns/redo.rs");
+    agreed.extend(between(&redo, "\"strongroom/v1/", "\""));
     assert!(agreed.len() > 3 && agreed.is_disjoint(&coded));
     for (page, text) in files("docs/spec", "md") {
         let used = between(&text, "strongroom/v1/", "\n").into_iter();

@@ -45,6 +45,9 @@ pub enum Broken {
     Lost,
     /// The zone's answer is a fault.
     Fault(Fault),
+    /// The zone has not carried it out: something that was posted before has failed, and nobody was told yet (R2). Whoever would ask in
+    /// another way after a fault has to raise this one: it is not told again.
+    Earlier(Fault),
 }
 
 impl Broken {
@@ -54,7 +57,7 @@ impl Broken {
         match self {
             Self::Interrupted => "57014",
             Self::Lost => "08006",
-            Self::Fault(fault) => fault.sqlstate(),
+            Self::Fault(fault) | Self::Earlier(fault) => fault.sqlstate(),
         }
     }
 
@@ -66,7 +69,7 @@ impl Broken {
             Self::Lost => {
                 "the connection to the zone is lost; the next statement connects anew (SR-8003)"
             }
-            Self::Fault(fault) => fault.message(),
+            Self::Fault(fault) | Self::Earlier(fault) => fault.message(),
         }
     }
 }
@@ -335,6 +338,7 @@ impl Host {
         let answer = self.ring.answered(self.next.wrapping_sub(1));
         match answer.failure() {
             None => Ok(answer),
+            Some(fault) if answer.is_earlier() => Err(Broken::Earlier(fault)),
             Some(fault) => Err(Broken::Fault(fault)),
         }
     }

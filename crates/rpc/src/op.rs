@@ -9,7 +9,7 @@
 #[repr(u16)]
 pub enum Op {
     // ---- the statement and the connection ----
-    /// Called. Nothing, but answers with the first fault of the statement.
+    /// Called. Nothing, but answers with the first fault of what was posted that nobody was told of yet.
     Sync = 1,
     /// Posted. The statement is over: its ephemerals are freed; the next one has number `n` (modulo 256), and its ephemerals
     /// have slots from `a`.
@@ -63,7 +63,7 @@ pub enum Op {
     /// Called. Sorts `n` FIDs in the data area, kind `flags`: each is replaced by its dense rank.
     RankMany = 39,
     /// Called. Function `n` of two arguments that gives a truth, its first argument each of `r` FIDs in the data area, its second `a`: writes one
-    /// byte (0, 1; 2 where it fails) for each, placed as by [`Op::CompareMany`].
+    /// byte (0, 1; 2 where it fails, and for all that are left when it has taken too long) for each, placed as by [`Op::CompareMany`].
     TestMany = 40,
 
     // ---- aggregates ----
@@ -219,6 +219,27 @@ impl Op {
                 | Self::Prefetch
         )
     }
+
+    /// Whether it has nothing to do with the statement's values: it is carried out whatever was posted before, and does not tell whether
+    /// that has failed.
+    #[must_use]
+    pub const fn is_apart(self) -> bool {
+        matches!(
+            self,
+            Self::Partition
+                | Self::Drop
+                | Self::Rehome
+                | Self::Replay
+                | Self::Replayed
+                | Self::Checkpoint
+                | Self::Position
+                | Self::Life
+                | Self::Attest
+                | Self::Message
+                | Self::Status
+                | Self::Record
+        )
+    }
 }
 
 /// Bits of `flags`; the low byte is the kind's number where an operation takes one.
@@ -229,8 +250,6 @@ pub mod flag {
     pub const NEW: u16 = 1 << 9;
     /// [`super::Op::CompareMany`]: pairs.
     pub const PAIRS: u16 = 1 << 11;
-    /// [`super::Op::Promote`]: the relation is not logged (UNLOGGED, temporary): no redo record.
-    pub const UNLOGGED: u16 = 1 << 10;
     /// [`super::Op::CompareMany`], [`super::Op::TestMany`], [`super::Op::TokenMany`]: nobody has asked for it yet. It says nothing of a fault of what
     /// was posted.
     pub const AHEAD: u16 = 1 << 12;

@@ -90,6 +90,25 @@ impl Answer {
         }
     }
 
+    /// Not carried out: of what was posted before, this is the first failure that nobody has been told of.
+    #[must_use]
+    pub const fn earlier(fault: Fault) -> Self {
+        Self {
+            status: fault.number(),
+            aux: Self::EARLIER,
+            value: 0,
+        }
+    }
+
+    /// In `aux` of a failure: it is not this operation's own.
+    const EARLIER: u32 = 1;
+
+    /// Whether the failure is one of what was posted before.
+    #[must_use]
+    pub const fn is_earlier(&self) -> bool {
+        self.status != 0 && self.aux & Self::EARLIER != 0
+    }
+
     /// The fault, if it is one. A number that is none of the list is taken for [`Fault::BadRequest`].
     #[must_use]
     pub fn failure(&self) -> Option<Fault> {

@@ -1,29 +1,35 @@
 //! LIKE and ILIKE on UTF-8 text, collation "C": `like_match.c`, error and all.
 //!
 //! PostgreSQL recurses at every `%`; here a `%` is a place to come back to, and only the last one is kept, which finds the
-//! same matches because no `%` before it can then lead to another result. Must not: recurse on outside bytes.
+//! same matches because no `%` before it can then lead to another result. What follows the last `%` is looked for at the text's end only, and
+//! what follows another one by a search in linear time for its first characters. Patterns that take too long for all that, as PostgreSQL's
+//! would, are given up: nobody can cancel them. Must not: recurse on outside bytes.
 
+use memchr::memmem;
 use strongroom_rpc::Fault;
 
 use crate::value::Out;
 
+/// Steps before a match is given up: some tenths of a second.
+const STEPS_MAX: usize = 1 << 27;
+
 /// Whether `text` matches `pattern`.
 ///
 /// # Errors
+/// [`Fault::StringTooLong`] for what would take too long.
 /// [`Fault::LikeEscapeAtEnd`] when matching comes to an escape character at the pattern's end; a pattern that fails earlier gives no error,
 /// as in PostgreSQL.
 pub(crate) fn matches(text: &[u8], pattern: &[u8], fold: bool) -> Result<bool, Fault> {
-    let folded = |byte: u8| {
-        if fold {
-            byte.to_ascii_lowercase()
-        } else {
-            byte
-        }
-    };
+    let same = |a: u8, b: u8| is_same(a, b, fold);
     let (mut t, mut p) = (0, 0);
     // Where to go on when what follows the last `%` does not match: pattern behind it, text position to try next.
     let mut resume: Option<(usize, usize)> = None;
+    let mut steps = 0_usize;
     loop {
+        steps += 1;
+        if steps > STEPS_MAX {
+            return Err(Fault::StringTooLong);
+        }
         if t == text.len() {
             // What is left of the pattern may match nothing at all; and a later start cannot help.
             return Ok(pattern[p..].iter().all(|byte| *byte == b'%'));
@@ -40,7 +46,15 @@ pub(crate) fn matches(text: &[u8], pattern: &[u8], fold: bool) -> Result<bool, F
                 if pattern[p] == b'\\' && p + 1 == pattern.len() {
                     return Err(Fault::LikeEscapeAtEnd);
                 }
-                resume = Some((p, t));
+                if let Some(from) = last(text, &pattern[p..]) {
+                    if from < t {
+                        return Ok(false);
+                    }
+                    // It can be nowhere else, so there is no coming back.
+                    (t, resume) = (from, None);
+                } else {
+                    resume = Some((p, t));
+                }
                 true
             }
             Some(b'_') => {
@@ -50,14 +64,12 @@ pub(crate) fn matches(text: &[u8], pattern: &[u8], fold: bool) -> Result<bool, F
             }
             Some(b'\\') => {
                 let wanted = *pattern.get(p + 1).ok_or(Fault::LikeEscapeAtEnd)?;
-                let same = folded(wanted) == folded(text[t]);
                 (t, p) = (t + 1, p + 2);
-                same
+                same(wanted, text[t - 1])
             }
             Some(byte) => {
-                let same = folded(*byte) == folded(text[t]);
                 (t, p) = (t + 1, p + 1);
-                same
+                same(*byte, text[t - 1])
             }
             None => false,
         };
@@ -65,23 +77,56 @@ pub(crate) fn matches(text: &[u8], pattern: &[u8], fold: bool) -> Result<bool, F
             let Some((again, from)) = resume else {
                 return Ok(false);
             };
-            // The next place where the first character behind the `%` can be: its first byte is nowhere inside a character.
-            let first = pattern[again];
-            let first = folded(if first == b'\\' {
-                pattern[again + 1]
-            } else {
-                first
-            });
-            let Some(skip) = text[from + 1..]
-                .iter()
-                .position(|byte| folded(*byte) == first)
-            else {
+            steps += prefix(&pattern[again..]).len() / 16;
+            let Some(place) = place_behind(text, &pattern[again..], from, fold) else {
                 return Ok(false);
             };
-            (t, p) = (from + 1 + skip, again);
+            (t, p) = (place, again);
             resume = Some((again, t));
         }
     }
+}
+
+/// The next place behind `from` where a part of a pattern, what follows a `%`, may match.
+fn place_behind(text: &[u8], part: &[u8], from: usize, fold: bool) -> Option<usize> {
+    let (prefix, rest) = (prefix(part), text.get(from + 1..)?);
+    let skip = match part {
+        // Where its first character can be: the first byte of one is nowhere inside another.
+        [b'\\', first, ..] => rest.iter().position(|byte| is_same(*byte, *first, fold)),
+        [first, ..] if fold => rest.iter().position(|byte| is_same(*byte, *first, fold)),
+        _ => memmem::find(rest, prefix),
+    };
+    Some(from + 1 + skip?)
+}
+
+fn is_same(a: u8, b: u8, fold: bool) -> bool {
+    a == b || fold && a.eq_ignore_ascii_case(&b)
+}
+
+/// The characters that a part of a pattern begins with and that stand for themselves.
+fn prefix(part: &[u8]) -> &[u8] {
+    let end = part
+        .iter()
+        .position(|byte| matches!(byte, b'%' | b'_' | b'\\'));
+    &part[..end.unwrap_or(part.len())]
+}
+
+/// Where in the text the last part of a pattern has to match, one without `%` and without escapes: so many characters before the end, and at the
+/// beginning of one. `None` for another part; a text that is shorter has no such place, and nothing matches behind its end.
+fn last(text: &[u8], part: &[u8]) -> Option<usize> {
+    if part.iter().any(|byte| matches!(byte, b'%' | b'\\')) {
+        return None;
+    }
+    let mut at = text.len();
+    for _ in 0..part.iter().filter(|byte| is_first(**byte)).count() {
+        at = text[..at].iter().rposition(|byte| is_first(*byte))?;
+    }
+    Some(at)
+}
+
+/// Whether a character begins with this byte.
+const fn is_first(byte: u8) -> bool {
+    byte & 0xc0 != 0x80
 }
 
 /// Skips the run of wildcards at `p` (a `%` first): one character for each `_`. The place behind; `None` when the text is too short.
@@ -101,7 +146,7 @@ fn wildcards(text: &[u8], pattern: &[u8], t: &mut usize, mut p: usize) -> Option
 /// Bytes of the character at `at`; at most those that are left.
 fn width(text: &[u8], at: usize) -> usize {
     let rest = text.get(at + 1..).unwrap_or(&[]);
-    1 + rest.iter().take_while(|byte| **byte & 0xc0 == 0x80).count()
+    1 + rest.iter().take_while(|byte| !is_first(**byte)).count()
 }
 
 /// `like_escape`: the pattern with `\` as its escape character, whatever it was.
@@ -173,13 +218,68 @@ mod tests {
         assert_eq!(matches(b"b", b"a\\", false), Ok(false));
     }
 
+    /// `MatchText` of `like_match.c` for patterns without escapes: by recursion, character by character.
+    fn slowly(text: &[char], pattern: &[char]) -> bool {
+        match (pattern.split_first(), text.split_first()) {
+            (None, _) => text.is_empty(),
+            (Some(('%', rest)), _) => (0..=text.len()).any(|from| slowly(&text[from..], rest)),
+            (Some(_), None) => false,
+            (Some((wanted, rest)), Some((found, behind))) => {
+                (*wanted == '_' || wanted == found) && slowly(behind, rest)
+            }
+        }
+    }
+
     #[test]
-    fn a_pattern_of_many_wildcards_ends() {
-        let text = "a".repeat(5000);
-        let pattern = "%a".repeat(50) + "b";
-        assert_eq!(
-            matches(text.as_bytes(), pattern.as_bytes(), false),
-            Ok(false)
-        );
+    fn every_short_pattern_matches_what_postgresql_s_recursion_says() {
+        let words = |alphabet: &[char], longest: u32| {
+            let mut all = vec![String::new()];
+            for length in 1..=longest {
+                let count = alphabet.len().pow(length);
+                all.extend((0..count).map(|mut number| {
+                    let mut next = || {
+                        let at = number % alphabet.len();
+                        number /= alphabet.len();
+                        alphabet[at]
+                    };
+                    (0..length).map(|_| next()).collect::<String>()
+                }));
+            }
+            all
+        };
+        let patterns = words(&['a', '\u{e9}', '%', '_'], 5);
+        for text in words(&['a', '\u{e9}'], 5) {
+            let characters: Vec<char> = text.chars().collect();
+            for pattern in &patterns {
+                let expected = slowly(&characters, &pattern.chars().collect::<Vec<_>>());
+                for fold in [false, true] {
+                    let found = matches(text.as_bytes(), pattern.as_bytes(), fold);
+                    assert_eq!(found, Ok(expected), "{text} {pattern}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn long_texts_and_patterns_take_no_time_to_speak_of() {
+        let text = "a".repeat(1 << 20);
+        let half = "a".repeat(1 << 19);
+        let begun = std::time::Instant::now();
+        for (pattern, matched) in [
+            ("%a".repeat(50) + "b", false),
+            (format!("%{half}b%"), false),
+            (format!("%{half}b"), false),
+            (format!("%{half}_"), true),
+            (format!("%{half}%{half}"), true),
+            (format!("%{half}%{half}a"), false),
+        ] {
+            let found = matches(text.as_bytes(), pattern.as_bytes(), false);
+            assert_eq!(found, Ok(matched), "{} characters", pattern.len());
+        }
+        // What PostgreSQL would take minutes for is given up.
+        let pattern = format!("%{half}_b%");
+        let found = matches(text.as_bytes(), pattern.as_bytes(), false);
+        assert_eq!(found, Err(Fault::StringTooLong));
+        assert!(begun.elapsed().as_secs() < 60);
     }
 }

@@ -145,7 +145,7 @@ fn promotion(c: &mut Criterion, store: &mut Store, partition: u16) {
         group.bench_function(count.to_string(), |b| {
             let mut fids = Vec::new();
             b.iter(|| {
-                let record = store.promote(ring, partition, &items, true, &mut fids);
+                let record = store.promote(ring, partition, &items, &mut fids);
                 let record = record.unwrap().unwrap();
                 store.inserted(ring, record.number);
                 // Keeps the store from growing for as long as the benchmark lasts.

@@ -1,6 +1,6 @@
 //! The engine: carries out what the rings ask for, one operation after the other.
 //!
-//! Invariants: R2 (the first fault of a statement is told by the next call), R6 (answers are results, identifiers, sealed bytes,
+//! Invariants: R2 (the first fault of what was posted is told by the next call, once), R6 (answers are results, identifiers, sealed bytes,
 //! truths, tokens and faults), A1 and A2 (every operation on values asks [`crate::policy`] first). Arguments in the data area are
 //! copied before they are looked at (R3). Must not: compute itself, know where values are kept, or do I/O but through the store.
 
@@ -168,13 +168,48 @@ impl Zone {
             self.posted(arena, op, descriptor, area);
             return Answer::default();
         }
-        let answer = self.called(arena, op, descriptor, area);
-        answer.unwrap_or_else(|fault| {
+        let answer = self
+            .settle(arena, op, is_ahead(op, descriptor))
+            .map_err(Answer::earlier)
+            .and_then(|()| {
+                let answer = self.called(arena, op, descriptor, area);
+                answer.map_err(Answer::fault)
+            });
+        answer.unwrap_or_else(|failure| {
             if let Some(error) = self.ground.store.take_trouble() {
                 self.trouble.told(&error);
             }
-            Answer::fault(fault)
+            failure
         })
+    }
+
+    /// Tells the first fault of what was posted, once (R2). That there is one or none is an answer of the ticket's (A4).
+    /// What is asked ahead takes up the answer, because it may fail with a value that a computation failed for, and tells no fault.
+    fn settle(&mut self, ring: u16, op: Op, ahead: bool) -> Result<(), Fault> {
+        let state = self.ground.rings.get_mut(ring)?;
+        if op.is_apart() {
+            return Ok(());
+        }
+        if op == Op::Final {
+            // It waits for what accumulating has come to.
+            state.fallible = true;
+        }
+        if state.fallible
+            && let Some(session) = Self::session(&mut self.channel, state)
+        {
+            session.spend_check()?;
+        }
+        if ahead {
+            return Ok(());
+        }
+        state.fallible = state.failed;
+        match state.fault.take() {
+            Some(fault) => {
+                state.third = None;
+                Err(fault)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Carries an operation out that nobody waits for.
@@ -196,11 +231,15 @@ impl Zone {
             Op::Prefetch => self.prefetch(descriptor),
             _ => Err(Fault::BadRequest),
         };
-        if let Err(fault) = done
-            && let Ok(ring) = self.ground.rings.get_mut(ring)
-        {
+        let computes = matches!(op, Op::Compute | Op::Accumulate | Op::Combine);
+        let Ok(ring) = self.ground.rings.get_mut(ring) else {
+            return;
+        };
+        ring.fallible |= computes;
+        if let Err(fault) = done {
             ring.fault.get_or_insert(fault);
-            let makes = matches!(op, Op::Accept | Op::Compute | Op::Accumulate | Op::Combine);
+            ring.failed |= computes;
+            let makes = computes || op == Op::Accept;
             if let Some(fid) = strongroom_format::columns::Fid::from_bits(descriptor.r)
                 && makes
             {
@@ -217,12 +256,7 @@ impl Zone {
         descriptor: &Descriptor,
         area: &Area,
     ) -> Result<Answer, Fault> {
-        let state = self.ground.rings.get_mut(ring)?;
-        let third = state.third.take();
-        match state.fault {
-            Some(fault) if !is_apart(op) => return Err(fault),
-            _ => {}
-        }
+        let third = self.ground.rings.get_mut(ring)?.third.take();
         let value = match op {
             Op::Sync => Ok(0),
             Op::TimeZone => self.time_zone(ring, descriptor, area),
@@ -250,7 +284,7 @@ impl Zone {
             Op::MarkBegin | Op::Mark | Op::Sweep | Op::Free => {
                 return self.reclaim(ring, op, descriptor, area);
             }
-            Op::Attest => self.attest(descriptor, area),
+            Op::Attest => self.attest(ring, descriptor, area),
             Op::Message => self.message(ring, descriptor, area),
             Op::Status => self.status(descriptor, area),
             Op::Record => self.record(ring, descriptor, area),
@@ -284,7 +318,7 @@ impl Zone {
         if let Ok(ring) = self.ground.rings.get_mut(ring) {
             let count = core::mem::take(&mut ring.computed);
             if let Some(session) = Self::session(&mut self.channel, ring) {
-                session.ledger_mut().count_computed(count);
+                session.ledger().count_computed(count);
             }
         }
     }
@@ -299,24 +333,6 @@ impl Trouble {
             self.last = Some((number, Instant::now()));
         }
     }
-}
-
-/// Operations that have nothing to do with the statement's values: a fault of those does not keep them from being carried out.
-const fn is_apart(op: Op) -> bool {
-    matches!(
-        op,
-        Op::Drop
-            | Op::Rehome
-            | Op::Replay
-            | Op::Replayed
-            | Op::Checkpoint
-            | Op::Position
-            | Op::Life
-            | Op::Attest
-            | Op::Message
-            | Op::Status
-            | Op::Record
-    )
 }
 
 impl Zone {
@@ -343,6 +359,7 @@ impl Handler for Zone {
         self.reader = self.reader.filter(|reader| *reader != arena);
         self.tell_computed(arena);
         self.recorder.end(arena);
+        self.channel.forget_waiting(arena);
         if let Some(session) = self.ground.close(arena) {
             self.channel.end(&session);
             self.forget_keys();
@@ -371,6 +388,12 @@ impl Handler for Zone {
     fn idle(&mut self) {
         self.hands.wipe();
     }
+}
+
+/// Whether nobody has asked for this yet.
+const fn is_ahead(op: Op, descriptor: &Descriptor) -> bool {
+    matches!(op, Op::CompareMany | Op::TestMany | Op::TokenMany)
+        && descriptor.flags & strongroom_rpc::op::flag::AHEAD != 0
 }
 
 /// The kind in the low byte of the flags.

@@ -176,7 +176,7 @@ pub(crate) fn declassify(
     let session = session.ok_or(Fault::NotAllowed)?;
     session.allow(right::DECLASSIFY, scope.keys())?;
     session.spend_outputs(1, len)?;
-    session.ledger_mut().count_declassified(1);
+    session.ledger().count_declassified(1);
     Ok(())
 }
 
@@ -189,7 +189,7 @@ pub(crate) fn classify(session: Option<&mut Session>) -> Result<Scope, Fault> {
     let session = session.ok_or(Fault::NotAllowed)?;
     let key = session.first_key().ok_or(Fault::NotAllowed)?;
     session.allow(right::DECLASSIFY, &[key])?;
-    session.ledger_mut().count_classified(1);
+    session.ledger().count_classified(1);
     Ok(Scope::envelope(Binding {
         key,
         lineage: Lineage::CLIENT,
@@ -213,7 +213,7 @@ mod tests {
             outputs: budget,
             keys: keys.to_vec(),
         };
-        Session::new([9; 16], ticket)
+        Session::new([9; 16], ticket, crate::session::Ledger::new())
     }
 
     fn computed(keys: &[KeyId]) -> Scope {

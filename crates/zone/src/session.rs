@@ -3,6 +3,7 @@
 //! Invariants A1 to A3 are in docs/internals/columns.md. Column keys come over the channel only ([`channel`]) and are kept in locked
 //! memory. Must not: decide without the ticket, or know where a value is kept.
 
+mod accounts;
 pub mod attest;
 pub mod channel;
 pub mod keys;
@@ -25,14 +26,15 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session under a ticket that was checked.
+    /// A session under a ticket that was checked, with what was counted under it so far.
     #[must_use]
-    pub const fn new(id: [u8; 16], ticket: Ticket) -> Self {
-        Self {
-            id,
-            ticket,
-            ledger: Ledger::new(),
-        }
+    pub const fn new(id: [u8; 16], ticket: Ticket, ledger: Ledger) -> Self {
+        Self { id, ticket, ledger }
+    }
+
+    /// The session goes on under another ticket of the same name.
+    pub(crate) fn renew(&mut self, ticket: Ticket) {
+        self.ticket = ticket;
     }
 
     /// Its number, drawn at random.
@@ -83,12 +85,29 @@ impl Session {
     /// # Errors
     /// [`Fault::BudgetSpent`] when the ticket does not have as many left; then none may be given.
     pub fn spend_truths(&mut self, count: u64) -> Result<(), Fault> {
-        let spent = self.ledger.truths().saturating_add(count);
-        if self.ticket.truths != u64::MAX && spent > self.ticket.truths {
+        self.afford(count)?;
+        self.ledger.count_truths(count);
+        Ok(())
+    }
+
+    /// Counts that it is about to be told whether something that was computed has failed: whether a value is above a limit of its type, or
+    /// zero, is found out by an overflow or a division as well as by a comparison.
+    ///
+    /// # Errors
+    /// [`Fault::BudgetSpent`], as for truths.
+    pub fn spend_check(&mut self) -> Result<(), Fault> {
+        self.afford(1)?;
+        self.ledger.count_check();
+        Ok(())
+    }
+
+    /// Whether the ticket has as many answers left.
+    fn afford(&self, count: u64) -> Result<(), Fault> {
+        let spent = self.ledger.truths().saturating_add(self.ledger.checks());
+        if self.ticket.truths != u64::MAX && spent.saturating_add(count) > self.ticket.truths {
             self.ledger.refuse();
             return Err(Fault::BudgetSpent);
         }
-        self.ledger.count_truths(count);
         Ok(())
     }
 
@@ -104,11 +123,6 @@ impl Session {
         }
         self.ledger.count_outputs(count, bytes);
         Ok(())
-    }
-
-    /// The ledger, to be told what the answers were.
-    pub const fn ledger_mut(&mut self) -> &mut Ledger {
-        &mut self.ledger
     }
 }
 
@@ -134,7 +148,7 @@ mod tests {
             outputs,
             keys: vec![[1; 16], [2; 16]],
         };
-        Session::new([9; 16], ticket)
+        Session::new([9; 16], ticket, Ledger::new())
     }
 
     #[test]
@@ -167,6 +181,11 @@ mod tests {
         assert_eq!(limited.spend_truths(1), Err(Fault::BudgetSpent));
         assert_eq!(limited.spend_outputs(2, 100), Err(Fault::BudgetSpent));
         assert_eq!(limited.spend_outputs(1, 100), Ok(()));
+        // An error of computing is an answer like any other.
+        let mut both = session(3, 1);
+        assert_eq!((both.spend_check(), both.spend_truths(2)), (Ok(()), Ok(())));
+        assert_eq!(both.spend_check(), Err(Fault::BudgetSpent));
+        assert_eq!(both.spend_truths(1), Err(Fault::BudgetSpent));
         let mut free = session(u64::MAX, u64::MAX);
         assert_eq!(free.spend_truths(u64::MAX), Ok(()));
         assert_eq!(

@@ -142,7 +142,9 @@ pub struct Store {
     /// A sync has failed: nothing is known of what is on disk.
     poisoned: bool,
     incarnation: [u8; 16],
-    redo_key: GcmKey,
+    /// The key of the run of records under way.
+    redo_key: (u64, GcmKey),
+    redo_nonces: seal::Nonces,
     number: u64,
     rings: Rings,
     chains: recover::Chains,

@@ -456,9 +456,14 @@ pub(crate) fn ranked(kind: Kind, a: u64, b: u64) -> Option<i32> {
                 link.read_words(0, &mut words)?;
                 Ok(Some(words))
             }
-            // Without the right, or with too little left, pair by pair; so too when a value is gone that this pair has nothing to do with.
+            // Without the right, or with too little left, pair by pair, and so are values that are too long together; so too when a value is
+            // gone that this pair has nothing to do with.
             Err(Broken::Fault(
-                Fault::BudgetSpent | Fault::NotAllowed | Fault::StaleFid | Fault::ForgedFid,
+                Fault::BudgetSpent
+                | Fault::NotAllowed
+                | Fault::StringTooLong
+                | Fault::StaleFid
+                | Fault::ForgedFid,
             )) => Ok(None),
             Err(broken) => Err(broken),
         }

@@ -180,6 +180,7 @@ fn ended(committed: bool) {
             }
         }
     });
+    zone::forget_owed();
     statement::transaction_ended();
 }
 
@@ -230,7 +231,7 @@ fn drop_partition(storage: Storage) {
         let a = match partition::existing(link, storage) {
             Ok(answer) => answer.value,
             // What has no partition has no values.
-            Err(Broken::Fault(_)) => return Ok(Vec::new()),
+            Err(Broken::Fault(Fault::PartitionUnknown)) => return Ok(Vec::new()),
             Err(broken) => return Err(broken),
         };
         let answer = link.call(Descriptor {
@@ -266,16 +267,19 @@ extern "C-unwind" fn subtransaction(
 ) {
     use pg_sys::SubXactEvent::{
         SUBXACT_EVENT_ABORT_SUB, SUBXACT_EVENT_COMMIT_SUB, SUBXACT_EVENT_PRE_COMMIT_SUB,
+        SUBXACT_EVENT_START_SUB,
     };
     guarded(|| {
         // SAFETY: reads the level of the subtransaction that ends.
         let level = unsafe { pg_sys::GetCurrentTransactionNestLevel() };
         match event {
-            // An exception block of PL/pgSQL has to see the faults of its own statements.
+            // An exception block of PL/pgSQL has to see the faults of its own statements, and no others (R2).
+            SUBXACT_EVENT_START_SUB => shielded(|| zone::part_begins(level - 1)),
             SUBXACT_EVENT_PRE_COMMIT_SUB => zone::settle(),
             SUBXACT_EVENT_COMMIT_SUB => shielded(|| rise(level)),
             SUBXACT_EVENT_ABORT_SUB => {
                 ahead::forget_scans();
+                shielded(|| zone::part_failed(level));
                 shielded(|| undo(level));
             }
             _ => {}

@@ -11,8 +11,7 @@ use pgrx::pg_sys;
 use strongroom_format::columns::redo::RedoHead;
 use strongroom_rpc::Broken;
 use strongroom_rpc::layout::promote_layout;
-use strongroom_rpc::op::flag;
-use strongroom_rpc::{Descriptor, Op};
+use strongroom_rpc::{Descriptor, Fault, Op};
 
 use crate::call::{bits, datum, outside};
 use crate::partition::{self, Column, put};
@@ -57,16 +56,10 @@ pub(crate) fn rows(relation: pg_sys::Relation, slots: &[*mut TupleTableSlot]) {
         return;
     }
     let partition = partition::partition(partition::storage(relation), &table);
-    // SAFETY: an open relation.
-    let logged = unsafe { (*(*relation).rd_rel).relpersistence }
-        == pg_sys::RELPERSISTENCE_PERMANENT.cast_signed();
     let mut changed = vec![false; slots.len()];
     for batch in found.chunks_mut(BATCH) {
         let before: Vec<u64> = batch.iter().map(|one| one.fid).collect();
-        let record = zone::with(|link| call(link, partition, logged, batch));
-        if !record.is_empty() {
-            log(&record);
-        }
+        promote(partition, batch);
         for (one, before) in batch.iter().zip(before) {
             if let Some(changed) = changed.get_mut(one.row) {
                 *changed |= one.fid != before;
@@ -81,6 +74,23 @@ pub(crate) fn rows(relation: pg_sys::Relation, slots: &[*mut TupleTableSlot]) {
             unsafe { replace(*slot, these) };
         }
         rest = others;
+    }
+}
+
+/// Promotes a batch: in halves where its record is too long for one call.
+fn promote(partition: u16, batch: &mut [Found]) {
+    let done = zone::with(|link| match call(link, partition, batch) {
+        Err(Broken::Fault(Fault::StringTooLong)) if batch.len() > 1 => Ok(None),
+        done => done.map(Some),
+    });
+    match done {
+        Some(record) if record.is_empty() => {}
+        Some(record) => log(&record),
+        None => {
+            let (first, second) = batch.split_at_mut(batch.len() / 2);
+            promote(partition, first);
+            promote(partition, second);
+        }
     }
 }
 
@@ -113,13 +123,9 @@ unsafe fn collect(
     }
 }
 
-/// Has the zone promote a batch; the redo record, empty when none is needed.
-fn call(
-    link: &mut Link,
-    partition: u16,
-    logged: bool,
-    batch: &mut [Found],
-) -> Result<Vec<u8>, Broken> {
+/// Has the zone promote a batch; the redo record, empty when none is needed. Also for tables that PostgreSQL itself writes no log of (UNLOGGED,
+/// temporary): they live through an end of the zone, as they do not through one of the server, and what the zone would read it from is the log.
+fn call(link: &mut Link, partition: u16, batch: &mut [Found]) -> Result<Vec<u8>, Broken> {
     let mut words = Vec::with_capacity(batch.len() * WORDS);
     for one in &*batch {
         let mut record = [0; promote_layout::SIZE];
@@ -143,7 +149,6 @@ fn call(
     }
     link.area_words(0, &words)?;
     let answer = link.call(Descriptor {
-        flags: if logged { 0 } else { flag::UNLOGGED },
         n: u32::try_from(batch.len()).unwrap_or(u32::MAX),
         a: u64::from(partition),
         ..Descriptor::of(Op::Promote)

@@ -66,6 +66,8 @@ thread_local! {
     static LOST: Cell<bool> = const { Cell::new(false) };
     /// Number of connections made so far: what was learned of an earlier one is void.
     static CONNECTIONS: Cell<u32> = const { Cell::new(0) };
+    /// A fault of what was posted outside the subtransaction under way, and the level of where that was: it is raised there.
+    static OWED: Cell<Option<(i32, Broken)>> = const { Cell::new(None) };
     /// A transaction ends: how long it may be waited for the zone.
     static UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
 }
@@ -95,6 +97,7 @@ pub(crate) fn connection() -> u32 {
 
 /// Does something with the zone. What fails is raised.
 pub(crate) fn with<R>(work: impl FnOnce(&mut Link) -> Result<R, Broken>) -> R {
+    pay();
     let done = LINK.with(|cell| {
         let Ok(mut slot) = cell.try_borrow_mut() else {
             fault::internal("the connection to the zone is in use");
@@ -247,12 +250,64 @@ pub(crate) fn forget_loss() {
 
 /// Asks for the first fault of what was posted, before anything that depends on it goes out (R2).
 pub(crate) fn settle() {
-    let pending = LINK.with(|cell| {
+    pay();
+    if is_pending() {
+        with(|link| link.call(Descriptor::of(Op::Sync)).map(drop));
+    }
+}
+
+/// Whether something was posted whose fault nobody has asked for.
+fn is_pending() -> bool {
+    LINK.with(|cell| {
         let slot = cell.try_borrow();
         slot.is_ok_and(|slot| slot.as_ref().is_some_and(|link| link.posted))
-    });
-    if pending {
-        with(|link| link.call(Descriptor::of(Op::Sync)).map(drop));
+    })
+}
+
+/// Asks for the first fault of what was posted, where none may be raised. `None` when there is none.
+fn ask_quietly() -> Option<Broken> {
+    let mut found = None;
+    if is_pending() {
+        at_end(|link| {
+            let answer = link.call(Descriptor::of(Op::Sync)).map(drop);
+            found = answer.err();
+            answer
+        });
+    }
+    found
+}
+
+/// A subtransaction begins, one inside `level`: a fault of what was posted before is not one of its own, which an exception block would catch. It is
+/// raised when the subtransaction is over: here nothing may be. So is it when the zone does not say in time whether there is one.
+pub(crate) fn part_begins(level: i32) {
+    if let Some(broken) = ask_quietly() {
+        let owed = OWED.get().unwrap_or((level, broken));
+        OWED.set(Some(owed));
+    }
+}
+
+/// A subtransaction of this level was rolled back, and what it has posted is forgotten with it.
+pub(crate) fn part_failed(level: i32) {
+    let _forgotten = ask_quietly();
+    if OWED.get().is_some_and(|(owed, _)| owed >= level) {
+        OWED.set(None);
+    }
+}
+
+/// The transaction is over: what was owed is nobody's any more.
+pub(crate) fn forget_owed() {
+    OWED.set(None);
+}
+
+/// Raises the fault that is owed, once the subtransactions are over that began after it.
+fn pay() {
+    let Some((level, broken)) = OWED.get() else {
+        return;
+    };
+    // SAFETY: reads the level of the transaction under way.
+    if unsafe { pg_sys::GetCurrentTransactionNestLevel() } <= level {
+        OWED.set(None);
+        fault::broken(broken);
     }
 }
 
@@ -321,9 +376,10 @@ impl Link {
     /// Has an operation carried out and waits for it.
     pub(crate) fn call(&mut self, descriptor: Descriptor) -> Result<Answer, Broken> {
         let answer = self.host.call(descriptor, check);
-        if matches!(answer, Ok(_) | Err(Broken::Fault(_))) {
+        if matches!(answer, Ok(_) | Err(Broken::Fault(_) | Broken::Earlier(_))) {
             // Either there was no fault, or it is the one reported now.
-            self.posted = false;
+            let apart = Op::from_number(descriptor.op).is_some_and(Op::is_apart);
+            self.posted = self.posted && apart;
             // Everything before it is done.
             self.parcels = 0;
         }

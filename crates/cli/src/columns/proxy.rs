@@ -62,9 +62,9 @@ pub(super) struct ProxyArgs {
     /// Column that is confidential whatever the server says
     #[arg(long = "pin", value_name = "SCHEMA.RELATION.COLUMN", value_parser = pinned)]
     pinned: Vec<PinnedColumn>,
-    /// Seconds that a connection may compute; as long as it lasts unless given
-    #[arg(long, value_name = "SECONDS")]
-    ticket_lifetime: Option<u64>,
+    /// Seconds that a ticket is good; renewed while its connection is used
+    #[arg(long, value_name = "SECONDS", default_value_t = 14_400, value_parser = clap::value_parser!(u64).range(4..))]
+    ticket_lifetime: u64,
     /// Comparisons, tests, tokens and ranks that a connection may learn; any number unless given
     #[arg(long, value_name = "NUMBER")]
     comparison_budget: Option<u64>,
@@ -147,7 +147,7 @@ impl ProxyArgs {
                     tpm_keys: trusted(&self.tpm_keys)?,
                     pcrs: self.pcrs,
                 },
-                lifetime: self.ticket_lifetime.map(Duration::from_secs),
+                lifetime: Duration::from_secs(self.ticket_lifetime),
                 truths: self.comparison_budget,
                 declassify: self.declassify,
             }),

@@ -34,6 +34,7 @@ const COUNTS: &[(&str, &str)] = &[
     ("outputs", "OUTPUTS"),
     ("output_bytes", "BYTES"),
     ("computed", "COMPUTED"),
+    ("checks", "CHECKS"),
     ("declassified", "DECLASSIFIED"),
     ("classified", "CLASSIFIED"),
     ("refusals", "REFUSALS"),
@@ -167,7 +168,6 @@ fn text(status: &Value) -> String {
                 }
             ),
         ),
-        row("disk", mib(number(store, "disk"))),
         row(
             "quarantine",
             format!("{} values", number(store, "quarantine")),
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn the_text_has_every_figure() {
         let status = r#"{"rings":3,"sessions":1,"keys":2,"ephemerals":{"values":7,"literals":1,"bytes":1048576},
-            "store":{"partitions":2,"values":11,"unread":4,"resident":3145728,"mapped":1,"limit":10485760,"disk":0,
+            "store":{"partitions":2,"values":11,"unread":4,"resident":3145728,"mapped":1,"limit":10485760,
             "quarantine":6,"position":1,"counter":1,"locked":false,"recovering":false},
             "partitions":[{"number":1,"database":5,"columns":2,"values":11,"unread":0,"table":"staff"},
                 {"number":2,"database":9,"columns":1,"values":0,"unread":4}],

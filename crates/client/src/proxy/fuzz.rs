@@ -109,6 +109,7 @@ pub fn messages(bytes: &[u8]) {
         client: BufReader::new(client),
         server: BufReader::new(server),
         session: Session::new(catalog(), Settings::default(), b'I'),
+        held: None,
     };
     drop(super::relay(connection, &shared(keys)));
 }

@@ -209,6 +209,7 @@ fn relay(connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
         client,
         server,
         session,
+        held,
     } = connection;
     let session = Arc::new(session);
     let sockets = Sockets {
@@ -229,6 +230,7 @@ fn relay(connection: Connection, shared: &Arc<Shared>) -> io::Result<()> {
         Arc::clone(shared),
         client,
         to_server,
+        held,
     );
     std::thread::scope(|scope| {
         let ends = &sockets;

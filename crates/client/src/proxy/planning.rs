@@ -64,6 +64,19 @@ impl Upstream {
 
     /// Runs a statement of the proxy's own, of which the client sees nothing. `None`: the server refuses it.
     pub(super) fn own(&mut self, text: &[u8]) -> Outcome<Option<Vec<Vec<Option<String>>>>> {
+        let rows = self.send_own(text)?;
+        // Also the ReadyForQuery behind the rows.
+        if !self
+            .session
+            .wait(|state| rows.get().is_some() && state.expects.is_empty())
+        {
+            return Err(Failure::Skipped);
+        }
+        Ok(rows.get().cloned().flatten())
+    }
+
+    /// Sends a statement of the proxy's own.
+    pub(super) fn send_own(&mut self, text: &[u8]) -> Outcome<Rows> {
         let rows: Rows = Arc::new(OnceLock::new());
         let expect = Expect::Own {
             rows: Arc::clone(&rows),
@@ -73,14 +86,7 @@ impl Upstream {
             message.string(text);
         })?;
         self.flush()?;
-        // Also the ReadyForQuery behind the rows.
-        if !self
-            .session
-            .wait(|state| rows.get().is_some() && state.expects.is_empty())
-        {
-            return Err(Failure::Skipped);
-        }
-        Ok(rows.get().cloned().flatten())
+        Ok(rows)
     }
 
     /// What is to be sent for the client's SQL.

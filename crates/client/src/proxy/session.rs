@@ -12,6 +12,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use strongroom_values::Zone;
 
@@ -234,6 +235,16 @@ impl Session {
             .wait_while(guard, |state| !state.ended && !done(state))
             .unwrap_or_else(PoisonError::into_inner);
         !guard.ended
+    }
+
+    /// As [`Self::wait`], for so long at most.
+    pub(crate) fn wait_for(&self, limit: Duration, mut done: impl FnMut(&State) -> bool) -> bool {
+        let guard = self.lock();
+        let (guard, waited) = self
+            .changed
+            .wait_timeout_while(guard, limit, |state| !state.ended && !done(state))
+            .unwrap_or_else(PoisonError::into_inner);
+        !guard.ended && !waited.timed_out()
     }
 
     /// Ends the connection for both threads.

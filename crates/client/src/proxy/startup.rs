@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::io::{self, BufReader, Write};
 
+use super::release::Held;
 use super::session::{Session, Settings};
 use super::stream::{Address, Stream, TIMEOUT};
 use super::wire::{self, Builder, Fields, Message, append, append_error, invalid};
@@ -28,6 +29,8 @@ pub(crate) struct Connection {
     pub(crate) client: BufReader<Stream>,
     pub(crate) server: BufReader<Stream>,
     pub(crate) session: Session,
+    /// The session with the zone.
+    pub(super) held: Option<Held>,
 }
 
 /// Goes through the beginning. `None`: there is no session to relay (a cancel request, a failed authentication).
@@ -70,12 +73,15 @@ pub(crate) fn begin(
     }
     // A database without the extension is served as it is.
     let terms = shared.terms.as_ref().filter(|_| catalog.is_confidential());
-    if let Some(terms) = terms
-        && let Err(refusal) = release::open(&shared.keys, terms, |function, bytes| {
+    let mut held = None;
+    if let Some(terms) = terms {
+        let opened = release::open(&shared.keys, terms, |function, bytes| {
             release::ask(&mut server, function, bytes)
-        })?
-    {
-        return refuse(&mut client, &refusal);
+        })?;
+        match opened {
+            Ok(session) => held = Some(session),
+            Err(refusal) => return refuse(&mut client, &refusal),
+        }
     }
     let mut out = Vec::new();
     append(&mut out, ready.tag, &ready.body);
@@ -86,6 +92,7 @@ pub(crate) fn begin(
         client,
         server,
         session: Session::new(catalog, settings, transaction),
+        held,
     }))
 }
 

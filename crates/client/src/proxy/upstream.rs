@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use super::convert::Converter;
 use super::copy::{Incoming, Transform};
+use super::release::Held;
 use super::session::{Columns, Description, Expect, Session, Slot};
 use super::stream::Stream;
 use super::wire::{self, Builder, Fields, Message, append};
@@ -76,7 +77,8 @@ pub(crate) struct Upstream {
     pub(super) copy_refused: Option<u64>,
     /// When a session with the zone was last opened.
     pub(super) opened: Instant,
-    pub(super) began: Instant,
+    /// The session with the zone.
+    pub(super) held: Option<Held>,
 }
 
 /// What was to be done was refused.
@@ -113,6 +115,7 @@ impl Upstream {
         shared: Arc<Shared>,
         client: BufReader<Stream>,
         server: Stream,
+        held: Option<Held>,
     ) -> Self {
         let epoch = shared.epoch.load(Ordering::Acquire);
         Self {
@@ -131,7 +134,7 @@ impl Upstream {
             incoming: None,
             copy_refused: None,
             opened: Instant::now(),
-            began: Instant::now(),
+            held,
         }
     }
 
@@ -141,13 +144,20 @@ impl Upstream {
             if self.client.buffer().is_empty() || self.out.len() >= BATCH {
                 self.flush()?;
             }
-            let Some(message) = wire::read(&mut self.client)? else {
-                return self.flush();
+            let message = match wire::read(&mut self.client) {
+                Ok(Some(message)) if message.tag != b'X' => message,
+                Ok(left) => {
+                    self.leave();
+                    if left.is_some() {
+                        append(&mut self.out, b'X', &[]);
+                    }
+                    return self.flush();
+                }
+                Err(error) => {
+                    self.leave();
+                    return Err(error);
+                }
             };
-            if message.tag == b'X' {
-                append(&mut self.out, b'X', &[]);
-                return self.flush();
-            }
             match self.message(&message) {
                 Ok(()) | Err(Failure::Skipped) => {}
                 Err(Failure::Refused(refusal)) => self.refuse(refusal),
@@ -168,7 +178,7 @@ impl Upstream {
         let body = message.body.as_slice();
         match message.tag {
             b'Q' => {
-                let done = self.reopen().and_then(|()| self.query(body));
+                let done = self.keep_session().and_then(|()| self.query(body));
                 self.in_pipeline = false;
                 return match done {
                     Err(Failure::Refused(refusal)) => {
@@ -195,7 +205,7 @@ impl Upstream {
             }
             _ => {}
         }
-        self.reopen()?;
+        self.keep_session()?;
         let done = match message.tag {
             b'P' => self.parse(body),
             b'B' => self.bind(body),

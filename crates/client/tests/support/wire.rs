@@ -224,34 +224,43 @@ pub(crate) struct Zone {
     pub(crate) channel: Channel,
     pub(crate) keys: ColumnKeys,
     pub(crate) sessions: u32,
+    /// The session of the ring.
+    pub(crate) current: Option<[u8; 16]>,
 }
 
 impl Zone {
     /// Answers the two calls with which a session opens.
     pub(crate) fn serve(&mut self, wire: &mut Wire, attester: &ProcessAttester) {
         for _ in 0..2 {
-            let text = String::from_utf8(wire.server.expect(b'Q')).unwrap();
-            let digits = text
-                .split("\\x")
-                .nth(1)
-                .unwrap()
-                .split('\'')
-                .next()
-                .unwrap();
-            let bytes = strongroom_format::hex::from_hex(digits).unwrap();
-            let answer = if text.contains(".attest(") {
-                let nonce = bytes.try_into().unwrap();
-                self.channel
-                    .attest(attester, [5; 16], [6; 16], nonce)
-                    .unwrap()
-            } else {
-                let reply = self.channel.message(&mut self.keys, None, &bytes).unwrap();
-                self.sessions += u32::from(reply.session.is_some());
-                reply.message
-            };
-            let text = strongroom_format::hex::hex(&answer);
-            wire.row(&[&text]);
-            wire.answer(&[]);
+            self.answer(wire, attester);
         }
+    }
+
+    /// Answers one call.
+    pub(crate) fn answer(&mut self, wire: &mut Wire, attester: &ProcessAttester) {
+        let text = String::from_utf8(wire.server.expect(b'Q')).unwrap();
+        let digits = text
+            .split("\\x")
+            .nth(1)
+            .unwrap()
+            .split('\'')
+            .next()
+            .unwrap();
+        let bytes = strongroom_format::hex::from_hex(digits).unwrap();
+        let answer = if text.contains(".attest(") {
+            let nonce = bytes.try_into().unwrap();
+            self.channel
+                .attest(attester, ([5; 16], [6; 16]), 1, nonce)
+                .unwrap()
+        } else {
+            let reply = self.channel.message(&mut self.keys, self.current, &bytes);
+            let reply = reply.unwrap();
+            self.sessions += u32::from(reply.session.is_some() && reply.session != self.current);
+            self.current = reply.session;
+            reply.message
+        };
+        let text = strongroom_format::hex::hex(&answer);
+        wire.row(&[&text]);
+        wire.answer(&[]);
     }
 }

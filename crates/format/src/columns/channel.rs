@@ -369,6 +369,8 @@ pub enum Request {
     Close,
     /// The ledger of the session's ticket, as JSON.
     Ledger,
+    /// The session goes on under this ticket, with its MACs: of the same name and keys. Answered by nothing.
+    Renew,
 }
 
 impl Request {
@@ -379,6 +381,7 @@ impl Request {
             Self::Open => 1,
             Self::Close => 2,
             Self::Ledger => 3,
+            Self::Renew => 4,
         }
     }
 
@@ -386,7 +389,7 @@ impl Request {
     #[must_use]
     pub fn parse(message: &[u8]) -> Option<(Self, &[u8])> {
         let (number, body) = message.split_first()?;
-        let request = [Self::Open, Self::Close, Self::Ledger]
+        let request = [Self::Open, Self::Close, Self::Ledger, Self::Renew]
             .into_iter()
             .find(|known| known.number() == *number)?;
         Some((request, body))

@@ -145,7 +145,7 @@ impl EnvelopeHeader {
 }
 
 /// Whether values of this kind differ in length.
-const fn is_padded(kind: Kind) -> bool {
+pub(super) const fn is_padded(kind: Kind) -> bool {
     matches!(kind, Kind::Text | Kind::Bytea | Kind::Numeric)
 }
 

@@ -4,7 +4,7 @@
 //! Must not: seal anything.
 
 use super::block::VALUE_MAX;
-use super::envelope::Lineage;
+use super::envelope::{ENVELOPE_PAD, Lineage, is_padded};
 use super::fid::Fid;
 use super::kind::Kind;
 use crate::aad::{Place, Role, aad_layout};
@@ -15,16 +15,21 @@ use crate::layout::{array, bytes, layout, put, u16_at, u32_at, u64_at, zero_at};
 pub const REDO_VERSION: u8 = 1;
 /// Most sealed bytes of one record.
 pub const REDO_MAX: usize = 16_777_216;
+/// Label of the key that nonces are made with.
+pub const REDO_NONCE_LABEL: &str = "strongroom/v1/redo-nonce";
+/// Records of an incarnation under one key.
+pub const REDO_KEY_USES: u64 = 65_536;
 
 layout! {
     /// Layout of a record's head; LENGTH sealed bytes follow.
-    redo_layout, 48, {
+    redo_layout, 60, {
         VERSION @ 0, 1;
         RESERVED @ 1, 3;
         LENGTH @ 4, 4;
         INCARNATION @ 8, 16;
         NUMBER @ 24, 8;
         TAG @ 32, 16;
+        NONCE @ 48, 12;
     }
 }
 
@@ -39,7 +44,8 @@ layout! {
 }
 
 layout! {
-    /// Layout of an entry that puts a value; a word of 8 bytes follows (entry 1), or a length of 4 bytes and bytes (entry 2).
+    /// Layout of an entry that puts a value; a word of 8 bytes follows (entry 1), or a length of 4 bytes and bytes (entry 2); then
+    /// padding.
     redo_put_layout, 12, {
         ENTRY @ 0, 1;
         KIND @ 1, 1;
@@ -99,10 +105,12 @@ pub struct RedoHead {
     pub length: u32,
     /// The incarnation of the zone that sealed it.
     pub incarnation: [u8; 16],
-    /// Counts the records of the incarnation, from 1; also the nonce.
+    /// Counts the records of the incarnation, from 1.
     pub number: u64,
     /// GCM's tag.
     pub tag: [u8; 16],
+    /// GCM's nonce, not the number: a machine that is resumed from a snapshot gives a number twice.
+    pub nonce: [u8; 12],
 }
 
 impl RedoHead {
@@ -115,6 +123,7 @@ impl RedoHead {
             incarnation: array(record, redo_layout::INCARNATION)?,
             number: u64_at(record, redo_layout::NUMBER)?,
             tag: array(record, redo_layout::TAG)?,
+            nonce: array(record, redo_layout::NONCE)?,
         };
         let length = usize::try_from(head.length).ok()?;
         let sound = version == REDO_VERSION
@@ -135,19 +144,16 @@ impl RedoHead {
             put(&mut out, redo_layout::INCARNATION, &self.incarnation),
             put(&mut out, redo_layout::NUMBER, &self.number.to_le_bytes()),
             put(&mut out, redo_layout::TAG, &self.tag),
+            put(&mut out, redo_layout::NONCE, &self.nonce),
         ];
         assert!(fields.iter().all(Option::is_some), "redo layout");
         out
     }
 
-    /// GCM's nonce: the number, and zeros. Unique because the key is the incarnation's.
+    /// Which of the incarnation's keys seals this record: its number by [`REDO_KEY_USES`], so that random nonces under one key are few.
     #[must_use]
-    pub fn nonce(&self) -> [u8; 12] {
-        let mut nonce = [0; 12];
-        for (to, from) in nonce.iter_mut().zip(self.number.to_le_bytes()) {
-            *to = from;
-        }
-        nonce
+    pub const fn run(&self) -> u64 {
+        self.number >> REDO_KEY_USES.trailing_zeros()
     }
 
     /// The associated data: the number as position.
@@ -336,6 +342,7 @@ impl<'a> Entry<'a> {
             1 => {
                 let (fid, column, kind, tail) = parse_put(rest)?;
                 let (word, tail) = tail.split_first_chunk::<8>()?;
+                let tail = unpadded(kind, None, tail)?;
                 Some((
                     Self::Word {
                         fid,
@@ -351,6 +358,7 @@ impl<'a> Entry<'a> {
                 let (length, tail) = tail.split_first_chunk::<4>()?;
                 let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
                 let (bytes, tail) = tail.split_at_checked(length)?;
+                let tail = unpadded(kind, Some(length), tail)?;
                 let entry = Self::Bytes {
                     fid,
                     column,
@@ -394,10 +402,13 @@ impl<'a> Entry<'a> {
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         match self {
-            Self::Word { .. } => redo_put_layout::SIZE.saturating_add(8),
-            Self::Bytes { bytes, .. } => redo_put_layout::SIZE
+            Self::Word { kind, .. } => redo_put_layout::SIZE
+                .saturating_add(8)
+                .saturating_add(padding(*kind, None)),
+            Self::Bytes { kind, bytes, .. } => redo_put_layout::SIZE
                 .saturating_add(4)
-                .saturating_add(bytes.len()),
+                .saturating_add(bytes.len())
+                .saturating_add(padding(*kind, Some(bytes.len()))),
             Self::Freed(_) => redo_freed_layout::SIZE,
             Self::Swept(..) => redo_swept_layout::SIZE,
             Self::Opened(_) | Self::Dropped(_) | Self::Rehomed(_) => redo_partition_layout::SIZE,
@@ -416,6 +427,7 @@ impl<'a> Entry<'a> {
             } => {
                 out(&put_bytes(1, *fid, *column, *kind));
                 out(word);
+                out(zeros(padding(*kind, None)));
             }
             Self::Bytes {
                 fid,
@@ -428,6 +440,7 @@ impl<'a> Entry<'a> {
                 out(&put_bytes(2, *fid, *column, *kind));
                 out(&length.to_le_bytes());
                 out(bytes);
+                out(zeros(padding(*kind, Some(bytes.len()))));
             }
             Self::Freed(fid) => {
                 out(&[3]);
@@ -444,6 +457,30 @@ impl<'a> Entry<'a> {
             Self::Bound(binding) => out(&binding.to_bytes()),
         }
     }
+}
+
+/// Zero bytes behind a word (`None`) or a value of so many bytes: what is of no fixed length is as long as an envelope's would be, and a
+/// word as long as the shortest of them, so that a record's length says no more than an envelope's.
+const fn padding(kind: Kind, length: Option<usize>) -> usize {
+    if !is_padded(kind) {
+        return 0;
+    }
+    match length {
+        // Four bytes of length, and one block, less the word.
+        None => ENVELOPE_PAD.saturating_sub(4),
+        Some(length) => ENVELOPE_PAD.saturating_sub(length & (ENVELOPE_PAD.saturating_sub(1))),
+    }
+}
+
+fn zeros(count: usize) -> &'static [u8] {
+    const ZEROS: [u8; ENVELOPE_PAD] = [0; ENVELOPE_PAD];
+    ZEROS.get(..count).unwrap_or(&ZEROS)
+}
+
+/// What follows the padding. `None` when it is another one.
+fn unpadded(kind: Kind, length: Option<usize>, tail: &[u8]) -> Option<&[u8]> {
+    let (padding, tail) = tail.split_at_checked(padding(kind, length))?;
+    padding.iter().all(|byte| *byte == 0).then_some(tail)
 }
 
 fn permanent(bits: u64) -> Option<Fid> {

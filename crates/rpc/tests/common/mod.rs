@@ -52,7 +52,8 @@ impl Handler for Adder {
             Some(Op::Sync) => {
                 return ring
                     .fault
-                    .map_or_else(|| Answer::of(ring.sum), Answer::fault);
+                    .take()
+                    .map_or_else(|| Answer::of(ring.sum), Answer::earlier);
             }
             Some(Op::Test) => return Answer::of(descriptor.a ^ descriptor.b),
             Some(Op::TokenMany) => {

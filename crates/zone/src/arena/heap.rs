@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use strongroom_format::columns::envelope::ENVELOPE_PAD;
+
 use crate::store::memory::{Memory, Region, wipe};
 
 const SLOT: usize = 16;
@@ -168,14 +170,16 @@ impl Heap {
         self.used
     }
 
-    /// `None` without memory.
+    /// `None` without memory. Values of one length in an envelope take one room: what is used tells no more.
     pub(super) fn put(&mut self, bytes: &[u8]) -> Option<u64> {
+        let taken = bytes.len().checked_add(1)?;
+        let taken = taken.checked_next_multiple_of(ENVELOPE_PAD)?;
         let room = self
             .regions
             .last()
             .map_or(0, |region| region.as_slice().len());
-        if room.saturating_sub(self.end) < bytes.len() || self.regions.is_empty() {
-            let len = bytes.len().max(REGION);
+        if room.saturating_sub(self.end) < taken || self.regions.is_empty() {
+            let len = taken.max(REGION);
             self.regions.push(Region::new(len, &self.memory)?);
             self.end = 0;
         }
@@ -187,8 +191,8 @@ impl Heap {
             .as_mut_slice()
             .get_mut(self.end..end)?
             .copy_from_slice(bytes);
-        self.end = end;
-        self.used = self.used.saturating_add(bytes.len() as u64);
+        self.end = self.end.checked_add(taken)?;
+        self.used = self.used.saturating_add(taken as u64);
         Some(place)
     }
 
@@ -269,6 +273,13 @@ mod tests {
                     .all(|bytes| bytes.iter().all(|byte| *byte == 0))
             );
         }
+        let used = |length: usize| {
+            let mut heap = Heap::new(&memory);
+            heap.put(&vec![0xff; length]).unwrap();
+            (heap.used(), heap.end)
+        };
+        assert_eq!((used(0), used(33)), (used(15), used(47)));
+        assert_ne!(used(15), used(16));
         let mut heap = Heap::new(&memory);
         heap.put(&vec![0xff; REGION + 1]).unwrap();
         heap.clear();

@@ -1,6 +1,7 @@
 //! Values of one batch, copied together: for operations that need all of them at once.
 //!
-//! Invariant: the bytes are wiped with the batch. Must not: interpret a value.
+//! Invariants: the bytes are wiped with the batch; there are never more of them than the operation may ask for, whoever asks. Must not:
+//! interpret a value.
 
 use strongroom_rpc::Fault;
 use strongroom_values::{Buf, Value};
@@ -10,6 +11,8 @@ use strongroom_values::{Buf, Value};
 pub(super) struct Batch {
     items: Vec<Item>,
     bytes: Buf,
+    /// Most bytes.
+    limit: usize,
 }
 
 enum Item {
@@ -18,24 +21,32 @@ enum Item {
 }
 
 impl Batch {
-    /// Room for `count` values.
-    pub(super) fn new(count: usize) -> Self {
+    /// Room for `count` values, of `limit` bytes together.
+    pub(super) fn new(count: usize, limit: usize) -> Self {
         Self {
             items: Vec::with_capacity(count),
             bytes: Buf::new(),
+            limit,
         }
     }
 
-    pub(super) fn push(&mut self, value: Value<'_>) {
+    /// # Errors
+    /// [`Fault::StringTooLong`] for more bytes than there may be: the batch has to be smaller.
+    pub(super) fn push(&mut self, value: Value<'_>) -> Result<(), Fault> {
         let item = match value {
             Value::Word(word) => Item::Word(word),
             Value::Bytes(bytes) => {
                 let from = self.bytes.as_slice().len();
+                let end = from.saturating_add(bytes.len());
+                if end > self.limit {
+                    return Err(Fault::StringTooLong);
+                }
                 self.bytes.extend(bytes);
-                Item::Bytes(from, from.saturating_add(bytes.len()))
+                Item::Bytes(from, end)
             }
         };
         self.items.push(item);
+        Ok(())
     }
 
     /// # Errors
@@ -57,5 +68,20 @@ impl Drop for Batch {
             *item = Item::Word(0);
         }
         core::hint::black_box(&self.items);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_has_an_end() {
+        let mut batch = Batch::new(2, 10);
+        assert_eq!(batch.push(Value::Bytes(b"0123456")), Ok(()));
+        assert_eq!(batch.push(Value::Bytes(b"0123")), Err(Fault::StringTooLong));
+        assert_eq!(batch.push(Value::Bytes(b"012")), Ok(()));
+        assert_eq!(batch.push(Value::Word(1)), Ok(()));
+        assert_eq!(batch.get(1).unwrap().bytes().unwrap(), b"012");
     }
 }

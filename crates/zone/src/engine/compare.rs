@@ -17,6 +17,9 @@ use super::compute::tell;
 use super::ground::Judged;
 use super::{Zone, answers_of, copy_words, kind_of, offset_of};
 
+/// Most bytes of the values that are ranked together: more are compared pair by pair.
+const RANKED_MAX: usize = 64 << 20;
+
 impl Zone {
     /// [`strongroom_rpc::Op::Compare`].
     pub(super) fn compare(&mut self, ring: u16, descriptor: &Descriptor) -> Result<u64, Fault> {
@@ -157,11 +160,11 @@ impl Zone {
         copy_words(area, descriptor, &mut self.hands.words)?;
         let [each, ..] = &mut self.hands.args;
         let mut judged = Judged::new();
-        let mut batch = Batch::new(self.hands.words.len());
+        let mut batch = Batch::new(self.hands.words.len(), RANKED_MAX);
         for bits in &self.hands.words {
             let loaded = self.ground.load_of(ring, *bits, kind, each)?;
             self.ground.gather(ring, &mut judged, &loaded)?;
-            batch.push(each.value());
+            batch.push(each.value())?;
         }
         let count = self.hands.words.len() as u64;
         if count == 0 {

@@ -10,7 +10,8 @@ use strongroom_format::columns::{Fid, Kind, Lineage};
 use strongroom_format::layout::{Field, array};
 use strongroom_rpc::layout::{promote_layout, relation_layout};
 use strongroom_rpc::op::flag;
-use strongroom_rpc::{Answer, Area, Descriptor, Fault};
+use strongroom_rpc::{AREA_SIZE, Answer, Area, Descriptor, Fault};
+use strongroom_values::Value;
 
 use super::batch::Batch;
 use super::{Zone, copy_bytes, len_of, offset_of};
@@ -57,7 +58,7 @@ impl Zone {
             return Err(Fault::KindMismatch);
         }
         let mut bound = Vec::new();
-        let promoted = self.promote_wanted(ring, partition, descriptor, &wanted, &mut bound);
+        let promoted = self.promote_wanted(ring, partition, &wanted, &mut bound);
         if promoted.is_err() {
             for column in bound {
                 self.ground.store.unbind(partition, column);
@@ -83,11 +84,11 @@ impl Zone {
         &mut self,
         ring: u16,
         partition: u16,
-        descriptor: &Descriptor,
         wanted: &[Wanted],
         bound: &mut Vec<u16>,
     ) -> Result<(Option<Record>, Vec<Fid>), Fault> {
-        let mut values = Batch::new(wanted.len());
+        // Their record has to fit into the data area.
+        let mut values = Batch::new(wanted.len(), AREA_SIZE);
         for one in wanted {
             self.collect(ring, partition, one, &mut values, bound)?;
         }
@@ -105,12 +106,11 @@ impl Zone {
             });
         }
         let chain = self.ground.chain(ring)?;
-        let logged = descriptor.flags & flag::UNLOGGED == 0;
         let mut fids = Vec::with_capacity(items.len());
         let record = self
             .ground
             .store
-            .promote(chain, partition, &items, logged, &mut fids)?;
+            .promote(chain, partition, &items, &mut fids)?;
         Ok((record, fids))
     }
 
@@ -125,10 +125,11 @@ impl Zone {
     ) -> Result<(), Fault> {
         let [each, ..] = &mut self.hands.args;
         let loaded = self.ground.load_of(ring, one.fid, one.kind, each)?;
-        values.push(each.value());
         if loaded.place == Some((partition, one.column)) {
-            return Ok(());
+            // Stays what it is.
+            return values.push(Value::Word(0));
         }
+        values.push(each.value())?;
         let bound = self.ground.store.binding(partition, one.column);
         let state = self.ground.rings.get(ring)?;
         let scope = state.arena.scopes.get(loaded.scope)?;

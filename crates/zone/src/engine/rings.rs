@@ -23,8 +23,12 @@ pub(super) struct Ring {
     /// The session of the data owner's client, this ring's own or its leader's.
     pub(super) session: Option<[u8; 16]>,
     pub(super) group: Group,
-    /// The first fault of the statement (R2).
+    /// The first fault that nobody has been told of (R2).
     pub(super) fault: Option<Fault>,
+    /// Something was computed since somebody was last told whether anything has failed (A4).
+    pub(super) fallible: bool,
+    /// Something that was computed in this statement has failed: what is asked of its values tells which.
+    pub(super) failed: bool,
     /// Argument of the next operation.
     pub(super) third: Option<u64>,
     pub(super) granted: Granted,
@@ -127,6 +131,8 @@ impl Ring {
             session: None,
             group: Group::Alone,
             fault: None,
+            fallible: false,
+            failed: false,
             third: None,
             granted: Granted::default(),
             columns: Columns::default(),
@@ -141,6 +147,8 @@ impl Ring {
         self.token = None;
         self.granted = Granted::default();
         self.fault = None;
+        self.fallible = false;
+        self.failed = false;
         self.third = None;
     }
 }

@@ -45,12 +45,19 @@ impl Zone {
     }
 
     /// [`strongroom_rpc::Op::Attest`].
-    pub(super) fn attest(&mut self, descriptor: &Descriptor, area: &Area) -> Result<u64, Fault> {
+    pub(super) fn attest(
+        &mut self,
+        ring: u16,
+        descriptor: &Descriptor,
+        area: &Area,
+    ) -> Result<u64, Fault> {
         let nonce = self.message_bytes(descriptor, area)?;
         let nonce = nonce.try_into().map_err(|_| Fault::BadMessage)?;
         let attester = self.attester.as_ref();
         let (store, incarnation) = self.ground.store.identity();
-        let attestation = self.channel.attest(attester, store, incarnation, nonce)?;
+        let attestation = self
+            .channel
+            .attest(attester, (store, incarnation), ring, nonce)?;
         reply(descriptor, area, &attestation)
     }
 

@@ -1,129 +1,153 @@
-//! The leakage ledger: what a session's answers have told the server, in numbers.
+//! The leakage ledger: what a ticket's answers have told the server, in numbers.
 //!
+//! A handle: sessions under one ticket count in one ledger (A3). Counts are raised by one thread, so that reading and writing one is no race.
 //! Must not: hold a value, an identifier of one, or anything from which one could be told.
 
-/// Counts of one session.
-#[derive(Clone, Debug, Default)]
-pub struct Ledger {
-    truths: u64,
-    positive: u64,
-    tokens: u64,
-    ranks: u64,
-    outputs: u64,
-    output_bytes: u64,
-    computed: u64,
-    refusals: u64,
-    declassified: u64,
-    classified: u64,
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What is counted, and its name in the status.
+const NAMES: [&str; 11] = [
+    "truths",
+    "positive",
+    "tokens",
+    "ranks",
+    "outputs",
+    "output_bytes",
+    "computed",
+    "checks",
+    "refusals",
+    "declassified",
+    "classified",
+];
+
+/// Places in [`NAMES`].
+#[derive(Clone, Copy)]
+enum Count {
+    Truths,
+    Positive,
+    Tokens,
+    Ranks,
+    Outputs,
+    OutputBytes,
+    Computed,
+    Checks,
+    Refusals,
+    Declassified,
+    Classified,
 }
+
+/// Counts of one ticket.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger(Arc<[AtomicU64; NAMES.len()]>);
 
 impl Ledger {
     /// An empty one.
     #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            truths: 0,
-            positive: 0,
-            tokens: 0,
-            ranks: 0,
-            outputs: 0,
-            output_bytes: 0,
-            computed: 0,
-            refusals: 0,
-            declassified: 0,
-            classified: 0,
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn count(&self, of: Count) -> u64 {
+        self.0
+            .get(of as usize)
+            .map_or(0, |count| count.load(Relaxed))
+    }
+
+    fn raise(&self, of: Count, by: u64) {
+        if let Some(count) = self.0.get(of as usize) {
+            count.store(count.load(Relaxed).saturating_add(by), Relaxed);
         }
     }
 
     /// Truths given: comparisons, tests, tokens, ranks.
     #[must_use]
-    pub const fn truths(&self) -> u64 {
-        self.truths
+    pub fn truths(&self) -> u64 {
+        self.count(Count::Truths)
+    }
+
+    /// How often it was told whether what had been computed has failed.
+    #[must_use]
+    pub fn checks(&self) -> u64 {
+        self.count(Count::Checks)
     }
 
     /// Values sealed.
     #[must_use]
-    pub const fn outputs(&self) -> u64 {
-        self.outputs
+    pub fn outputs(&self) -> u64 {
+        self.count(Count::Outputs)
     }
 
     /// Operations refused.
     #[must_use]
-    pub const fn refusals(&self) -> u64 {
-        self.refusals
+    pub fn refusals(&self) -> u64 {
+        self.count(Count::Refusals)
     }
 
-    pub(super) const fn count_truths(&mut self, count: u64) {
-        self.truths = self.truths.saturating_add(count);
+    pub(super) fn count_truths(&self, count: u64) {
+        self.raise(Count::Truths, count);
     }
 
-    pub(super) const fn count_outputs(&mut self, count: u64, bytes: u64) {
-        self.outputs = self.outputs.saturating_add(count);
-        self.output_bytes = self.output_bytes.saturating_add(bytes);
+    pub(super) fn count_check(&self) {
+        self.raise(Count::Checks, 1);
     }
 
-    pub(super) const fn refuse(&mut self) {
-        self.refusals = self.refusals.saturating_add(1);
+    pub(super) fn count_outputs(&self, count: u64, bytes: u64) {
+        self.raise(Count::Outputs, count);
+        self.raise(Count::OutputBytes, bytes);
+    }
+
+    pub(super) fn refuse(&self) {
+        self.raise(Count::Refusals, 1);
     }
 
     /// How many of the truths were positive: with the number of truths, their selectivity.
-    pub const fn count_positive(&mut self, count: u64) {
-        self.positive = self.positive.saturating_add(count);
+    pub fn count_positive(&self, count: u64) {
+        self.raise(Count::Positive, count);
     }
 
     /// Equality tokens given.
-    pub const fn count_tokens(&mut self, count: u64) {
-        self.tokens = self.tokens.saturating_add(count);
+    pub fn count_tokens(&self, count: u64) {
+        self.raise(Count::Tokens, count);
     }
 
     /// Values whose rank was given.
-    pub const fn count_ranks(&mut self, count: u64) {
-        self.ranks = self.ranks.saturating_add(count);
+    pub fn count_ranks(&self, count: u64) {
+        self.raise(Count::Ranks, count);
     }
 
     /// Values computed.
-    pub const fn count_computed(&mut self, count: u64) {
-        self.computed = self.computed.saturating_add(count);
+    pub fn count_computed(&self, count: u64) {
+        self.raise(Count::Computed, count);
     }
 
     /// Values given in clear.
-    pub const fn count_declassified(&mut self, count: u64) {
-        self.declassified = self.declassified.saturating_add(count);
+    pub fn count_declassified(&self, count: u64) {
+        self.raise(Count::Declassified, count);
     }
 
     /// Values taken in clear.
-    pub const fn count_classified(&mut self, count: u64) {
-        self.classified = self.classified.saturating_add(count);
+    pub fn count_classified(&self, count: u64) {
+        self.raise(Count::Classified, count);
     }
 
-    /// Adds the counts of a session that has ended.
-    pub const fn add(&mut self, ended: &Self) {
-        self.count_truths(ended.truths);
-        self.count_positive(ended.positive);
-        self.count_tokens(ended.tokens);
-        self.count_ranks(ended.ranks);
-        self.count_outputs(ended.outputs, ended.output_bytes);
-        self.count_computed(ended.computed);
-        self.refusals = self.refusals.saturating_add(ended.refusals);
-        self.count_declassified(ended.declassified);
-        self.count_classified(ended.classified);
+    /// Adds the counts of another one.
+    pub fn add(&self, other: &Self) {
+        for (own, theirs) in self.0.iter().zip(other.0.iter()) {
+            own.store(
+                own.load(Relaxed).saturating_add(theirs.load(Relaxed)),
+                Relaxed,
+            );
+        }
     }
 
     /// As JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        format!(
-            "{{\"truths\":{},\"positive\":{},\"tokens\":{},\"ranks\":{},\"outputs\":{},\"output_bytes\":{},\"computed\":{},\"refusals\":{},\"declassified\":{},\"classified\":{}}}",
-            self.truths,
-            self.positive,
-            self.tokens,
-            self.ranks,
-            self.outputs,
-            self.output_bytes,
-            self.computed,
-            self.refusals,
-            self.declassified,
-            self.classified
-        )
+        let counts = NAMES.iter().zip(self.0.iter());
+        let fields: Vec<String> = counts
+            .map(|(name, count)| format!("\"{name}\":{}", count.load(Relaxed)))
+            .collect();
+        format!("{{{}}}", fields.join(","))
     }
 }

@@ -118,7 +118,8 @@ impl Store {
         memory: &std::sync::Arc<Memory>,
     ) -> Result<Self, Error> {
         let incarnation = random16()?;
-        let redo_key = keys.incarnation(incarnation).map_err(of_crypto)?;
+        let redo_nonces = keys.redo_nonces(incarnation).map_err(of_crypto)?;
+        let redo_key = (0, keys.redo_run(incarnation, 0).map_err(of_crypto)?);
         let count = usize::try_from(PARTITIONS).unwrap_or_default();
         let mut partitions = Vec::new();
         partitions.resize_with(count, || None);
@@ -154,6 +155,7 @@ impl Store {
             poisoned: false,
             incarnation,
             redo_key,
+            redo_nonces,
             number: 0,
             rings: Rings::default(),
             chains: Chains::default(),

@@ -26,7 +26,7 @@ const KEYS_MAX: usize = 16;
 #[derive(Default)]
 pub(super) struct Chains {
     seen: BTreeMap<([u8; 16], u32), (u64, [u8; 16])>,
-    keys: Vec<([u8; 16], GcmKey)>,
+    keys: Vec<(([u8; 16], u64), GcmKey)>,
     /// Highest first extent of a partition that a record has opened.
     floor: u32,
 }
@@ -173,10 +173,10 @@ impl Store {
             return false;
         }
         let bound = head.bound(self.keys.object_id(), self.keys.epoch());
-        let Ok(key) = self.keys.incarnation(head.incarnation) else {
+        let Ok(key) = self.keys.redo_run(head.incarnation, head.run()) else {
             return false;
         };
-        key.open(&head.nonce(), &bound, body.as_mut_slice(), &head.tag)
+        key.open(&head.nonce, &bound, body.as_mut_slice(), &head.tag)
             .is_ok()
     }
 
@@ -224,8 +224,8 @@ impl Store {
         body.extend(record.get(redo_layout::SIZE..).unwrap_or_default())
             .map_err(no_memory)?;
         let bound = head.bound(self.keys.object_id(), self.keys.epoch());
-        let key = self.key_of(head.incarnation)?;
-        key.open(&head.nonce(), &bound, body.as_mut_slice(), &head.tag)
+        let key = self.key_of((head.incarnation, head.run()))?;
+        key.open(&head.nonce, &bound, body.as_mut_slice(), &head.tag)
             .map_err(|_| bad())?;
         let (link, mut rest) = Link::parse(body.as_slice()).ok_or_else(bad)?;
         // What this incarnation sealed itself is in the store; its chains are the rings'.
@@ -247,20 +247,16 @@ impl Store {
         Ok(())
     }
 
-    fn key_of(&mut self, incarnation: [u8; 16]) -> Result<&GcmKey, Error> {
-        let known = self
-            .chains
-            .keys
-            .iter()
-            .position(|(known, _)| *known == incarnation);
+    fn key_of(&mut self, run: ([u8; 16], u64)) -> Result<&GcmKey, Error> {
+        let known = self.chains.keys.iter().position(|(known, _)| *known == run);
         let at = match known {
             Some(at) => at,
             None => {
-                let key = self.keys.incarnation(incarnation).map_err(of_crypto)?;
+                let key = self.keys.redo_run(run.0, run.1).map_err(of_crypto)?;
                 if self.chains.keys.len() >= KEYS_MAX {
                     self.chains.keys.remove(0);
                 }
-                self.chains.keys.push((incarnation, key));
+                self.chains.keys.push((run, key));
                 self.chains.keys.len() - 1
             }
         };

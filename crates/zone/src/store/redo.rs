@@ -1,7 +1,7 @@
 //! Redo records on their way out: what the store does is collected ring by ring and sealed; the host puts it into its log.
 //!
 //! Invariants: L1 (a promotion's record says all of its values), L2 (a record names the one that the ring's host inserted before it), L3
-//! (its nonce is a counter of the incarnation). Whatever frees a slot or a number for another value waits until its record is in the
+//! (its nonce is random and of its content, its key serves few records). Whatever frees a slot or a number for another value waits until its record is in the
 //! host's log. Must not: keep an entry in clear outside locked memory.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -200,11 +200,16 @@ impl Store {
             incarnation: self.incarnation,
             number,
             tag: [0; 16],
+            nonce: self.redo_nonces.of(body).map_err(|_| Fault::OutOfMemory)?,
         };
-        // Raised before it is used: no failure below may lead to the same nonce again (L3).
+        if self.redo_key.0 != head.run() {
+            let key = self.keys.redo_run(self.incarnation, head.run());
+            self.redo_key = (head.run(), key.map_err(|_| Fault::OutOfMemory)?);
+        }
+        // Raised before it is used: no two records have one number, whatever fails below (L2).
         self.number = number;
         let bound = head.bound(self.keys.object_id(), self.keys.epoch());
-        let sealed = self.redo_key.seal(&head.nonce(), &bound, body);
+        let sealed = self.redo_key.1.seal(&head.nonce, &bound, body);
         head.tag = match sealed {
             Ok(tag) => tag,
             Err(error) => return Err(self.report(of_crypto(error))),
@@ -283,9 +288,8 @@ impl Store {
         }
     }
 
-    /// Promotion: new permanent values in `partition`, and the redo record of them, sealed with whatever else the ring had pending. With
-    /// `logged` false (an unlogged table) there is no record. `fids` gets one FID for each item; on an error it is empty, and nothing was
-    /// promoted.
+    /// Promotion: new permanent values in `partition`, and the redo record of them, sealed with whatever else the ring had pending. `fids` gets
+    /// one FID for each item; on an error it is empty, and nothing was promoted.
     ///
     /// # Errors
     /// As [`Store::put`] and [`Store::get`]; [`Fault::KindMismatch`] for a stored value of another kind.
@@ -294,7 +298,6 @@ impl Store {
         ring: u32,
         partition: u16,
         items: &[Promotion<'_>],
-        logged: bool,
         fids: &mut Vec<Fid>,
     ) -> Result<Option<Record>, Fault> {
         self.admit_change()?;
@@ -310,7 +313,7 @@ impl Store {
         let mut made = Vec::new();
         let mut result = Ok(());
         for item in items {
-            match self.promote_one(logged.then_some(ring), partition, item, &mut made) {
+            match self.promote_one(ring, partition, item, &mut made) {
                 Ok(fid) => fids.push(fid),
                 Err(fault) => {
                     result = Err(fault);
@@ -330,23 +333,19 @@ impl Store {
             }
             return Err(fault);
         }
-        if logged {
-            self.flush_log(ring)
-        } else {
-            Ok(None)
-        }
+        self.flush_log(ring)
     }
 
     fn promote_one(
         &mut self,
-        ring: Option<u32>,
+        ring: u32,
         partition: u16,
         item: &Promotion<'_>,
         made: &mut Vec<Fid>,
     ) -> Result<Fid, Fault> {
         let fid = match item.source {
             Source::Value(value) => {
-                self.put_logged(ring, partition, item.column, item.kind, value)?
+                self.put_logged(Some(ring), partition, item.column, item.kind, value)?
             }
             Source::Stored(fid) => {
                 let held = self.get_in_batch(fid)?;
@@ -378,7 +377,7 @@ impl Store {
 
     fn put_copy(
         &mut self,
-        ring: Option<u32>,
+        ring: u32,
         partition: u16,
         item: &Promotion<'_>,
         fid: Fid,
@@ -392,7 +391,7 @@ impl Store {
             }
         };
         let value = word.map_or(Value::Bytes(copy.as_slice()), Value::Word);
-        self.put_logged(ring, partition, item.column, item.kind, value)
+        self.put_logged(Some(ring), partition, item.column, item.kind, value)
     }
 
     pub(super) fn log_put(

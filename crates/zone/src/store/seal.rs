@@ -1,11 +1,16 @@
 //! The keys of a store, and what is sealed under which.
 //!
-//! Invariants: S2 (a block is bound to partition, extent, block and version), L3 (a redo record's key is its incarnation's, its
-//! nonce a counter). Must not: do I/O; keep an opened image outside locked memory.
+//! Invariants: S2 (a block is bound to partition, extent, block and version), L3 (a redo record's key is its incarnation's and
+//! run's, its nonce random). Must not: do I/O; keep an opened image outside locked memory.
 
-use strongroom_crypto::{CryptoError, GcmKey, OpenError, SecretKey, hkdf, nonce12, random32};
+use strongroom_crypto::{
+    CryptoError, GcmKey, MacKey, OpenError, SecretKey, hkdf, nonce12, random16, random32,
+};
 use strongroom_format::columns::block::{block_bound, sealed_block_layout};
 use strongroom_format::columns::manifest::ManifestHead;
+use strongroom_format::columns::redo::REDO_NONCE_LABEL;
+#[cfg(doc)]
+use strongroom_format::columns::redo::RedoHead;
 use strongroom_keyring::{Error, Object, Purpose};
 
 /// Bytes of a block's nonce.
@@ -36,9 +41,15 @@ impl Keys {
         })
     }
 
-    /// The key of an incarnation's redo records.
-    pub(super) fn incarnation(&self, incarnation: [u8; 16]) -> Result<GcmKey, CryptoError> {
-        GcmKey::new(&hkdf(&self.redo, &incarnation, b"")?)
+    /// The key of one run of an incarnation's redo records ([`RedoHead::run`]).
+    pub(super) fn redo_run(&self, incarnation: [u8; 16], run: u64) -> Result<GcmKey, CryptoError> {
+        GcmKey::new(&hkdf(&self.redo, &incarnation, &run.to_le_bytes())?)
+    }
+
+    /// What an incarnation's nonces are drawn by.
+    pub(super) fn redo_nonces(&self, incarnation: [u8; 16]) -> Result<Nonces, CryptoError> {
+        let key = hkdf(&self.redo, &incarnation, REDO_NONCE_LABEL.as_bytes())?;
+        MacKey::new(&key).map(Nonces)
     }
 
     pub(super) fn object_id(&self) -> [u8; 16] {
@@ -75,6 +86,22 @@ impl Keys {
     ) -> Result<(), OpenError> {
         let bound = head.bound(self.object_id, self.epoch);
         self.manifest.open(&head.nonce, &bound, body, &head.tag)
+    }
+}
+
+/// Nonces of redo records: from random bytes and from what is sealed. A machine that is resumed from a snapshot may have its random numbers again,
+/// but two records with one nonce are one record then.
+pub(super) struct Nonces(MacKey);
+
+impl Nonces {
+    /// The nonce of a record of this content.
+    pub(super) fn of(&self, body: &[u8]) -> Result<[u8; 12], CryptoError> {
+        self.hedged(&random16()?, body)
+    }
+
+    fn hedged(&self, random: &[u8; 16], body: &[u8]) -> Result<[u8; 12], CryptoError> {
+        let mac = self.0.mac(&[random, body]);
+        mac.first_chunk().copied().ok_or(CryptoError::Length)
     }
 }
 
@@ -131,5 +158,21 @@ impl PartitionKey {
         let bound = block_bound(self.object_id, self.epoch, first, version);
         let (nonce, image) = sealed.split_first_chunk_mut::<NONCE>().ok_or(OpenError)?;
         self.key.open(nonce, &bound, image, tag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_have_other_nonces_even_where_random_numbers_come_again() {
+        let nonces = Nonces(MacKey::new(&SecretKey::take(&mut [1; 32]).unwrap()).unwrap());
+        let again = [7; 16];
+        let of = |body: &[u8]| nonces.hedged(&again, body).unwrap();
+        assert_ne!(of(b"one"), of(b"another"));
+        assert_eq!(of(b"one"), of(b"one"), "the same record");
+        let drawn = |body: &[u8]| nonces.of(body).unwrap();
+        assert_ne!(drawn(b"one"), drawn(b"one"));
     }
 }

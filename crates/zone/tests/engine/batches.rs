@@ -6,7 +6,7 @@ use strongroom_rpc::function::{Arg, by_name};
 use strongroom_rpc::op::flag;
 use strongroom_rpc::{ANSWER_HALF, Descriptor, Fault, Host, Op};
 
-use super::{A, call, fault, go_on, of_kind, with_zone};
+use super::{A, call, earlier, fault, go_on, intake, of_kind, with_zone};
 
 /// Pairs, tests and tokens of many values are what they are one by one.
 pub(crate) fn in_batches(owner: &mut Host, stored: &[u64], five: u64) {
@@ -114,6 +114,38 @@ fn many_envelopes_and_many_tests_go_together() {
             assert!(truths.contains(&0) && truths.iter().any(|truth| *truth != 0));
         }
         accept(&mut host, b"late", 7, true);
-        assert_eq!(call(&mut host, Op::Sync, 0, 0), fault(Fault::BadEnvelope));
+        assert_eq!(call(&mut host, Op::Sync, 0, 0), earlier(Fault::BadEnvelope));
+    });
+}
+
+/// A test that takes long is the only one of its batch: nobody is kept waiting for all of them, and the rest is asked about again.
+#[test]
+fn a_batch_that_takes_long_is_broken_off() {
+    with_zone("broken-off", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let mut text = |text: String| {
+            let sealed = scene.owner.seal(A, Kind::Text, text.as_bytes());
+            intake(&mut host, Kind::Text, &sealed, 0).unwrap()
+        };
+        let long = text("a".repeat(1 << 19));
+        let short = text("b".to_owned());
+        // Neither a search for its beginning nor one from the end helps.
+        let pattern = text(format!("%{}_b%", "a".repeat(1000)));
+        host.area(go_on)
+            .unwrap()
+            .write_words(0, &[short, long, short, short])
+            .unwrap();
+        let kind = Arg::Of(Kind::Text);
+        let many = Descriptor {
+            n: u32::from(by_name("textlike", &[kind, kind]).unwrap().code),
+            a: pattern,
+            r: 4,
+            ..Descriptor::of(Op::TestMany)
+        };
+        assert_eq!(host.call(many, go_on).unwrap().value, 4);
+        let mut truths = [9; 4];
+        let area = host.area(go_on).unwrap();
+        area.read(ANSWER_HALF, &mut truths).unwrap();
+        assert_eq!(truths, [0, 2, 2, 2]);
     });
 }

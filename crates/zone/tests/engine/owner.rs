@@ -27,10 +27,26 @@ impl Owner {
 
     /// Opens a session on the ring with the keys that the ticket names.
     pub(crate) fn open(&self, host: &mut Host, ticket: &Ticket) -> Result<(), Broken> {
+        let attestation = self.ask(host)?;
+        self.answer(host, attestation, ticket)
+    }
+
+    /// Has the zone attest itself.
+    pub(crate) fn ask(&self, host: &mut Host) -> Result<Vec<u8>, Broken> {
         let nonce = random32().unwrap();
         let attestation = call_bytes(host, Op::Attest, &nonce)?;
+        assert_eq!(Attestation::parse(&attestation).unwrap().nonce, nonce);
+        Ok(attestation)
+    }
+
+    /// Opens a session with the zone that attested itself so.
+    pub(crate) fn answer(
+        &self,
+        host: &mut Host,
+        attestation: Vec<u8>,
+        ticket: &Ticket,
+    ) -> Result<(), Broken> {
         let parsed = Attestation::parse(&attestation).unwrap();
-        assert_eq!(parsed.nonce, nonce);
         let (private, client_key) = KeyAgreement::generate().unwrap();
         let hello = Hello {
             client_key,

@@ -1,10 +1,12 @@
 //! What a ticket gives, and on which columns.
 
 use strongroom_format::columns::Kind;
-use strongroom_format::columns::channel::right;
-use strongroom_rpc::{Fault, Op};
+use strongroom_format::columns::channel::{Ticket, right};
+use strongroom_rpc::{Broken, Fault, Host, Op};
 
-use super::{A, B, ORDINARY, call, fault, int8, intake, of_kind, ticket, with_zone};
+use super::{
+    A, B, ORDINARY, call, earlier, fault, go_on, int8, intake, of_kind, ticket, with_zone,
+};
 
 #[test]
 fn a_ticket_gives_its_rights_on_its_columns_and_no_more() {
@@ -27,7 +29,7 @@ fn a_ticket_gives_its_rights_on_its_columns_and_no_more() {
         int8(&mut host, "int8pl", a, b);
         assert_eq!(
             call(&mut host, Op::Sync, 0, 0),
-            fault(Fault::NotAllowed),
+            earlier(Fault::NotAllowed),
             "B is not the ticket's"
         );
         drop(other);
@@ -47,5 +49,126 @@ fn the_next_session_of_a_ring_ends_the_one_before() {
             .unwrap();
         let refused = intake(&mut host, Kind::Int8, &sealed, 0);
         assert_eq!(refused, fault(Fault::NoColumnKey));
+    });
+}
+
+/// Whether a computation has failed, as the next call tells.
+fn fails(host: &mut Host, name: &str, a: u64, b: u64) -> Result<bool, Broken> {
+    int8(host, name, a, b);
+    match call(host, Op::Sync, 0, 0) {
+        Ok(_) => Ok(false),
+        Err(Broken::Earlier(Fault::Int8OutOfRange | Fault::DivisionByZero)) => Ok(true),
+        Err(other) => Err(other),
+    }
+}
+
+fn limited(truths: u64) -> Ticket {
+    Ticket {
+        ticket_id: [7; 16],
+        truths,
+        ..ticket(ORDINARY, &[A])
+    }
+}
+
+/// A4: an overflow tells where a value is as a comparison does, and so does there being none.
+#[test]
+fn failing_and_not_failing_are_answers_of_the_budget() {
+    with_zone("checks", |scene| {
+        let mut host = scene.host();
+        scene.owner.open(&mut host, &limited(20)).unwrap();
+        let (mut low, mut high, mut asked) = (0_i64, 1_i64 << 40, 0);
+        let spent = loop {
+            let middle = low + (high - low) / 2;
+            let secret = scene.int8(&mut host, A, 1_234_567);
+            let edge = scene.int8(&mut host, A, i64::MAX - middle);
+            match fails(&mut host, "int8pl", secret, edge) {
+                Ok(true) => low = middle + 1,
+                Ok(false) => high = middle,
+                Err(broken) => break broken,
+            }
+            asked += 1;
+            host.end_statement(go_on).unwrap();
+        };
+        assert_eq!((spent, asked), (Broken::Earlier(Fault::BudgetSpent), 20));
+        assert!(high - low >= (1 << 20) - 1, "a bit for each");
+        // Nothing at all is told of this statement any more, and of another one nothing that was computed.
+        let any = call(&mut host, Op::Sync, 0, 0);
+        assert_eq!(any, earlier(Fault::BudgetSpent));
+        host.end_statement(go_on).unwrap();
+        let secret = scene.int8(&mut host, A, 5);
+        assert_eq!(scene.opened_int8(&mut host, secret), Ok(5));
+        let double = int8(&mut host, "int8pl", secret, secret);
+        let any = scene.opened_int8(&mut host, double);
+        assert_eq!(any, earlier(Fault::BudgetSpent));
+    });
+}
+
+/// A4: where one of many values has failed, it is an answer as well which one.
+#[test]
+fn which_one_has_failed_is_asked_at_a_price() {
+    with_zone("which", |scene| {
+        let mut host = scene.host();
+        scene.owner.open(&mut host, &limited(5)).unwrap();
+        let secret = scene.int8(&mut host, A, 50);
+        let edges: Vec<u64> = (46..54)
+            .map(|edge| scene.int8(&mut host, A, i64::MAX - edge))
+            .collect();
+        let sums: Vec<u64> = edges
+            .iter()
+            .map(|edge| int8(&mut host, "int8pl", secret, *edge))
+            .collect();
+        let told = call(&mut host, Op::Sync, 0, 0);
+        assert_eq!(told, earlier(Fault::Int8OutOfRange));
+        for sum in sums.iter().rev().take(4) {
+            assert!(scene.opened_int8(&mut host, *sum).is_ok());
+        }
+        let fifth = scene.opened_int8(&mut host, sums[3]);
+        assert_eq!(fifth, earlier(Fault::BudgetSpent));
+    });
+}
+
+/// A3: a connection that is made again finds the budget as the one before left it.
+#[test]
+fn what_a_ticket_allows_its_sessions_have_together() {
+    with_zone("together", |scene| {
+        let mut host = scene.host();
+        scene.owner.open(&mut host, &limited(3)).unwrap();
+        let compared = |host: &mut Host| {
+            let (a, b) = (scene.int8(host, A, 1), scene.int8(host, A, 2));
+            of_kind(host, Op::Compare, Kind::Int8, a, b).map(drop)
+        };
+        assert_eq!(compared(&mut host), Ok(()));
+        let mut beside = scene.host();
+        scene.owner.open(&mut beside, &limited(3)).unwrap();
+        assert_eq!(compared(&mut beside), Ok(()));
+        drop(host);
+        drop(beside);
+        let mut again = scene.host();
+        scene.owner.open(&mut again, &limited(3)).unwrap();
+        assert_eq!(compared(&mut again), Ok(()));
+        assert_eq!(compared(&mut again), fault(Fault::BudgetSpent));
+        let mut other = scene.client(ORDINARY, &[A]);
+        assert_eq!(compared(&mut other), Ok(()), "another ticket");
+    });
+}
+
+/// Nobody who asks for attestations keeps others from having theirs answered.
+#[test]
+fn agreements_of_one_ring_make_room_for_one_another_only() {
+    with_zone("agreements", |scene| {
+        let (mut host, mut loud) = (scene.host(), scene.host());
+        let begun = scene.owner.ask(&mut host).unwrap();
+        for _ in 0..200 {
+            scene.owner.ask(&mut loud).unwrap();
+        }
+        let ticket = ticket(ORDINARY, &[A]);
+        assert!(scene.owner.answer(&mut host, begun, &ticket).is_ok());
+        // Of its own only so many wait.
+        let first = scene.owner.ask(&mut loud).unwrap();
+        for _ in 0..4 {
+            scene.owner.ask(&mut loud).unwrap();
+        }
+        let late = scene.owner.answer(&mut loud, first, &ticket);
+        assert_eq!(late, fault(Fault::BadMessage));
     });
 }

@@ -39,11 +39,9 @@ fn a_binding_survives_a_crash_by_the_log_and_a_restart_by_the_manifest() {
         kind: Kind::Int8,
     };
     let mut fids = Vec::new();
-    let lost = store
-        .promote(first, table, &[item], true, &mut fids)
-        .unwrap();
+    let lost = store.promote(first, table, &[item], &mut fids).unwrap();
     let kept = store
-        .promote(second, table, &[item, item], true, &mut fids)
+        .promote(second, table, &[item, item], &mut fids)
         .unwrap()
         .unwrap();
     assert!(lost.is_some());

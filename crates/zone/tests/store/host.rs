@@ -256,7 +256,7 @@ impl Host {
         bind_all(store, partition);
         let mut fids = Vec::new();
         let record = store
-            .promote(ring, partition, &items, true, &mut fids)
+            .promote(ring, partition, &items, &mut fids)
             .unwrap()
             .unwrap();
         if self.dice.roll(10) == 0 {
@@ -287,9 +287,7 @@ impl Host {
         let ring = self.ring();
         bind_all(store, target);
         let mut fids = Vec::new();
-        let record = store
-            .promote(ring, target, &[item], true, &mut fids)
-            .unwrap();
+        let record = store.promote(ring, target, &[item], &mut fids).unwrap();
         if fid.partition() == target {
             assert_eq!(fids, [fid]);
         }

@@ -40,9 +40,9 @@ fn a_promotion_after_a_failed_one_says_the_binding_too() {
     let long = vec![7; 1_048_577];
     let batch = [value(Value::Bytes(b"first")), value(Value::Bytes(&long))];
     let mut fids = Vec::new();
-    let failed = store.promote(ring, table, &batch, true, &mut fids);
+    let failed = store.promote(ring, table, &batch, &mut fids);
     assert_eq!(failed, Err(Fault::StringTooLong));
-    let record = store.promote(ring, table, &batch[..1], true, &mut fids);
+    let record = store.promote(ring, table, &batch[..1], &mut fids);
     let record = record.unwrap().unwrap();
     store.inserted(ring, record.number);
     drop(store);
@@ -66,7 +66,7 @@ fn a_value_whose_binding_was_left_out_is_not_replayed_and_a_column_with_values_i
     // A column that was never bound: what a record without the entry comes to.
     let mut fids = Vec::new();
     let batch = [value(Value::Bytes(b"unbound"))];
-    let record = store.promote(first, table, &batch, true, &mut fids);
+    let record = store.promote(first, table, &batch, &mut fids);
     let record = record.unwrap().unwrap();
     assert_eq!(store.bind(table, 2, to(5), &key()), Err(Fault::NoColumnKey));
     let mut replaying = safe.open(&Disk::of(before), 1 << 30).unwrap();
@@ -77,9 +77,9 @@ fn a_value_whose_binding_was_left_out_is_not_replayed_and_a_column_with_values_i
     let (first, second) = (store.attach(), second.max(store.attach()));
     let table = store.open_partition(Some(first), relation(1)).unwrap();
     store.bind(table, 2, to(5), &key()).unwrap();
-    let hidden = store.promote(first, table, &batch, true, &mut fids);
+    let hidden = store.promote(first, table, &batch, &mut fids);
     store.inserted(first, hidden.unwrap().unwrap().number);
-    let shown = store.promote(second, table, &batch, true, &mut fids);
+    let shown = store.promote(second, table, &batch, &mut fids);
     let shown = shown.unwrap().unwrap();
     let mut replaying = safe.open(&Disk::of(before), 1 << 30).unwrap();
     replaying.recover(&shown.bytes, 1).unwrap();
@@ -96,7 +96,7 @@ fn a_record_that_was_kept_back_is_not_taken_after_recovery() {
     bind_all(&mut store, table);
     let mut fids = Vec::new();
     let batch = [value(Value::Bytes(b"kept back"))];
-    let record = store.promote(ring, table, &batch, true, &mut fids);
+    let record = store.promote(ring, table, &batch, &mut fids);
     let record = record.unwrap().unwrap();
     assert_eq!(store.recover(&record.bytes, 1), Err(Fault::BadRequest));
     drop(store);
@@ -120,7 +120,7 @@ fn a_replica_is_read_while_it_follows() {
     for n in 0..6 {
         let mut made = Vec::new();
         let batch = [value(Value::Bytes(b"row"))];
-        let record = store.promote(ring, table, &batch, true, &mut made);
+        let record = store.promote(ring, table, &batch, &mut made);
         let record = record.unwrap().unwrap();
         store.inserted(ring, record.number);
         follower.recover(&record.bytes, n).unwrap();
@@ -133,7 +133,7 @@ fn a_replica_is_read_while_it_follows() {
             assert!(fids.iter().all(|fid| follower.get(*fid).is_ok()), "{n}");
             follower.checkpoint(n + 1).unwrap();
             let ring = follower.attach();
-            let refused = follower.promote(ring, table, &batch, true, &mut Vec::new());
+            let refused = follower.promote(ring, table, &batch, &mut Vec::new());
             assert_eq!(refused, Err(Fault::Recovering));
             assert_eq!(follower.drop_partition(None, table), Err(Fault::Recovering));
             follower.detach(ring);
@@ -143,9 +143,7 @@ fn a_replica_is_read_while_it_follows() {
     let ring = follower.attach();
     let batch = [value(Value::Bytes(b"own"))];
     let mut own = Vec::new();
-    follower
-        .promote(ring, table, &batch, true, &mut own)
-        .unwrap();
+    follower.promote(ring, table, &batch, &mut own).unwrap();
     assert!(fids.iter().all(|fid| follower.get(*fid).is_ok()));
     assert!(!fids.contains(&own[0]));
 }

@@ -69,6 +69,55 @@ fn prepared_transactions_keep_their_values() {
     assert_eq!(owner.rows("select sum(a) from t where a > 50"), "206");
 }
 
+/// PostgreSQL writes no log of these tables; of their values there is one all the same.
+#[test]
+fn unlogged_and_temporary_tables_live_through_an_end_of_the_zone() {
+    let (mut owner, server) = whole("");
+    let rows =
+        "insert into NAME select g, 7, 'a text that is out of line' from generate_series(1, 200) g";
+    let make = |kind: &str, name: &str| {
+        let rows = rows.replace("NAME", name);
+        format!(
+            "create {kind} table {name} (id int, a enc_int4, b enc_text) using strongroom; {rows}"
+        )
+    };
+    drop(owner.rows(&make("unlogged", "u")));
+    let mut client = owner.connect().expect("a connection");
+    client
+        .query(&make("temporary", "w"))
+        .expect("a temporary table is made");
+    owner.kill_zone();
+    owner.start_zone();
+    owner.wait_for(
+        "select sum(a), min(b), max(b) from u",
+        "1400|a text that is out of line|a text that is out of line",
+    );
+    drop(owner.rows("update u set a = a + 1; vacuum full u"));
+    assert_eq!(owner.rows("select sum(a) from u"), "1600");
+    // The connection's session with the zone is opened anew, the next time.
+    let mut sum = client.query("select sum(a), max(b) from w");
+    for _ in 0..20 {
+        if sum.is_ok() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        sum = client.query("select sum(a), max(b) from w");
+    }
+    let sum = sum.expect("the temporary table's values are there");
+    assert_eq!(sum[0].text(0, 0), "1400");
+    assert_eq!(sum[0].text(0, 1), "a text that is out of line");
+    drop(client);
+    // A crash of the server's empties the one and takes the other away, as it does with any.
+    server.kill();
+    server.begin();
+    owner.wait_for("select count(*), sum(a) from u", "0|");
+    drop(owner.rows(&rows.replace("NAME", "u")));
+    assert_eq!(
+        owner.rows("select sum(a), count(distinct b) from u"),
+        "1400|1"
+    );
+}
+
 /// Rows are inserted until it is dropped.
 fn under_load<R>(owner: &Owner, work: impl FnOnce() -> R) -> R {
     let stop = AtomicBool::new(false);

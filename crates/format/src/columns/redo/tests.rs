@@ -40,6 +40,12 @@ fn every_entry() -> Vec<Entry<'static>> {
             kind: Kind::Text,
             bytes: b"",
         },
+        Entry::Word {
+            fid,
+            column: 5,
+            kind: Kind::Text,
+            word: *b"12345678",
+        },
         Entry::Freed(fid),
         Entry::Swept(8, fid),
         Entry::Opened(change),
@@ -71,12 +77,17 @@ fn entries_come_back_and_a_cut_one_does_not() {
 #[test]
 fn what_no_zone_writes_is_refused() {
     for (number, at, byte) in [
-        (3, 8, 0x80),
-        (3, 0, 8),
-        (5, 1, 1),
-        (6, 4, 1),
+        (4, 8, 0x80),
+        (4, 0, 8),
+        (6, 1, 1),
+        (7, 4, 1),
         (0, 1, 12),
-        (5, 3, 0x80),
+        (6, 3, 0x80),
+        // Padding that is not zero, at both ends.
+        (1, 38, 1),
+        (1, 47, 1),
+        (2, 16, 1),
+        (3, 31, 1),
     ] {
         let mut bytes = Vec::new();
         every_entry()[number].write(&mut |piece| bytes.extend_from_slice(piece));
@@ -93,11 +104,14 @@ fn a_head_is_canonical_or_refused() {
         incarnation: [7; 16],
         number: 5,
         tag: [9; 16],
+        nonce: [8; 12],
     };
-    let mut record = vec![0; 80];
-    record[..48].copy_from_slice(&head.to_bytes());
+    let mut record = vec![0; 92];
+    record[..60].copy_from_slice(&head.to_bytes());
     assert_eq!(RedoHead::parse(&record), Some(head));
-    assert_eq!(RedoHead::parse(&record[..79]), None);
+    assert_eq!(RedoHead::parse(&record[..91]), None);
+    let run = |number| RedoHead { number, ..head }.run();
+    assert_eq!([1, 65_535, 65_536, 131_071].map(run), [0, 0, 1, 1]);
     for (at, byte) in [(0, 2), (1, 1), (4, 31), (4, 33), (24, 0)] {
         let mut bad = record.clone();
         bad[at] = byte;
@@ -112,4 +126,38 @@ fn a_head_is_canonical_or_refused() {
     let mut none = link.to_bytes();
     none[8] = 0;
     assert_eq!(Link::parse(&none), None, "no record before, but a tag");
+}
+
+#[test]
+fn a_value_takes_as_much_room_as_others_of_its_envelope_s_length() {
+    let fid = Fid::permanent(3, 9, 77, 500).unwrap();
+    let long = [7; 64];
+    for kind in [Kind::Text, Kind::Bytea, Kind::Numeric] {
+        let word = Entry::Word {
+            fid,
+            column: 5,
+            kind,
+            word: [0; 8],
+        };
+        let of = |length: usize| {
+            let bytes = &long[..length];
+            let entry = Entry::Bytes {
+                fid,
+                column: 5,
+                kind,
+                bytes,
+            };
+            entry.encoded_len()
+        };
+        for length in 0..48 {
+            assert_eq!(of(length), word.encoded_len() + length / 16 * 16);
+        }
+    }
+    let fixed = Entry::Word {
+        fid,
+        column: 5,
+        kind: Kind::Int8,
+        word: [0; 8],
+    };
+    assert_eq!(fixed.encoded_len(), 20);
 }
