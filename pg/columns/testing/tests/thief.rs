@@ -145,7 +145,12 @@ fn values_are_nowhere_in_the_server() {
     assert!(processes.len() > 6, "{processes:?}");
     for (process, title) in &processes {
         let (found, looked) = search_memory(*process, &needles());
-        assert!(looked > 1 << 20, "the memory of {title} was not read");
+        // A backend whose client has just left may be gone by now.
+        let lives = Path::new(&format!("/proc/{process}")).exists();
+        assert!(
+            looked > 1 << 20 || !lives,
+            "the memory of {title} was not read"
+        );
         assert!(found.is_empty(), "in {title}: {found:?}");
     }
     // The proxy is the data owner's: there they are, or this test does not look.
