@@ -53,11 +53,12 @@ COLUMNS_POSTGRES := $(abspath $(TARGET)/postgresql-15)
 COLUMNS := STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) \
 	PGRX_PG_CONFIG_PATH=$(COLUMNS_POSTGRES)/lib/postgresql/15/bin/pg_config
 columns-postgres: deps-postgres
-	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h" gdb:gdb
+	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h" gdb:gdb sysbench:sysbench
 	pg/columns/private-postgresql $(COLUMNS_POSTGRES)
 
-# What `make test` runs of them: the shorter ones. The others are kills under load, recovery, sweeps, conversions, TPC-C and TPC-H.
-COLUMNS_USUAL := catalogs committed connections definitions faults memo operator owner_commands random statements whole
+# What `make test` runs of them: the shorter ones. The others are kills under load, recovery, replication, sweeps, conversions, full disks, TPC-C,
+# TPC-H and sysbench.
+COLUMNS_USUAL := catalogs committed connections definitions faults lost_records memo operator owner_commands plans random slot statements whole
 COLUMNS_TESTS :=
 test-columns: columns-postgres build
 	$(COLUMNS) pg/columns/install dev
@@ -68,10 +69,16 @@ bench-columns-oltp: columns-postgres build
 	$(COLUMNS) pg/columns/install release
 	cd pg/columns && $(COLUMNS) $(CARGO) run --locked --release -p strongroom-columns-testing --bin strongroom-bench-columns-oltp
 
+# The extension is a workspace of its own, and is looked at against the installed PostgreSQL's headers.
+COLUMNS_LINT := cd pg/columns && PGRX_PG_CONFIG_PATH=/usr/lib/postgresql/15/bin/pg_config
 lint: deps
+	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
 	$(CARGO) fmt --all --check
+	cd pg/columns && $(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(COLUMNS_LINT) $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+	$(COLUMNS_LINT) RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
 # PostgreSQL's user must be able to enter the directory.
 BENCH_DIRECTORY ?= /var/tmp

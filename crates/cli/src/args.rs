@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::cert::CertArgs;
 use crate::columns::ColumnsArgs;
 use crate::explain::ExplainArgs;
 use crate::help::tail;
@@ -39,6 +40,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Keyring(KeyringArgs),
     Key(KeyArgs),
+    Cert(CertArgs),
     Sqlite(SqliteArgs),
     Pg(PgArgs),
     Columns(ColumnsArgs),
@@ -53,6 +55,7 @@ impl Command {
         match self {
             Self::Keyring(args) => args.wants_json(),
             Self::Key(args) => args.wants_json(),
+            Self::Cert(args) => args.wants_json(),
             Self::Pg(args) => args.wants_json(),
             Self::Inspect(args) => args.json,
             Self::Verify(args) => args.json,

@@ -10,6 +10,7 @@
 #![deny(clippy::expect_used)]
 
 mod args;
+mod cert;
 mod columns;
 mod explain;
 mod failure;
@@ -81,6 +82,7 @@ fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
     match command {
         Command::Keyring(args) => args.run(context),
         Command::Key(args) => args.run(context),
+        Command::Cert(args) => args.run(context),
         Command::Sqlite(args) => args.run(context),
         Command::Pg(args) => args.run(context),
         Command::Columns(args) => args.run(context),

@@ -135,17 +135,28 @@ fn sealed_kind(path: &Path) -> Result<ObjectKind, Failure> {
 fn verify_keyring(path: &Path) -> Result<Verified, Failure> {
     let keyring = Keyring::open(path)?;
     let count = keyring.list().len() as u64;
+    let mut checked = vec![Checked {
+        kind: "key",
+        count,
+        good: count,
+    }];
+    // The private keys open one by one; the first that does not is an error.
+    drop(keyring.private_keys()?);
+    match keyring.certificates().len() as u64 {
+        0 => {}
+        count => checked.push(Checked {
+            kind: "certificate",
+            count,
+            good: count,
+        }),
+    }
     Ok(Verified {
         path: path.display().to_string(),
         kind: ObjectKind::Keyring.name(),
         ok: true,
         cipher: Cipher::Aes256Gcm.name(),
         rekey_under_way: false,
-        checked: vec![Checked {
-            kind: "key",
-            count,
-            good: count,
-        }],
+        checked,
         bad: Vec::new(),
         not_checked: vec!["whether this is the newest state of the keyring".to_owned()],
         error: None,

@@ -73,6 +73,7 @@ fn status_needs_no_root_key() {
     assert!(output.status.success());
     let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let shape = [
+        "certificates",
         "created",
         "created_unix_s",
         "exported",

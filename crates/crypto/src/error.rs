@@ -56,6 +56,47 @@ impl fmt::Display for CryptoError {
 
 impl std::error::Error for CryptoError {}
 
+/// Why a certificate or its private key cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CertificateError {
+    /// Not a certificate, a private key or a PKCS #12 file, or one that cannot be read.
+    Malformed,
+    /// Not RSA of 2048 to 4096 bits with a sound exponent, or not for enciphering keys.
+    Weak,
+    /// The private key is not the certificate's.
+    Mismatch,
+    /// A passphrase is needed, or is not the right one.
+    Passphrase,
+    /// The subject is not one, or the number of days is out of bounds.
+    Subject,
+    /// The host's failure, or a defect.
+    Crypto(CryptoError),
+}
+
+impl fmt::Display for CertificateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "not a certificate, a private key or a PKCS #12 file that can be read",
+            Self::Weak => {
+                "the key is not RSA of 2048 to 4096 bits with an exponent from 65537, or its certificate does not allow key encipherment"
+            }
+            Self::Mismatch => "the private key is not the certificate's",
+            Self::Passphrase => "a passphrase is needed, or the one that was given does not open it",
+            Self::Subject => "the subject or the number of days is not valid",
+            Self::Crypto(error) => return error.fmt(f),
+        })
+    }
+}
+
+impl std::error::Error for CertificateError {}
+
+impl From<CryptoError> for CertificateError {
+    fn from(error: CryptoError) -> Self {
+        Self::Crypto(error)
+    }
+}
+
 /// A sealed message was refused. It deliberately does not say why: wrong key, wrong place and
 /// changed byte must look alike to whoever can make the program open forged data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

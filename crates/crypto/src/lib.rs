@@ -1,7 +1,7 @@
 //! Strongroom's cryptographic core: the only crate that names a primitive.
 //!
 //! It offers one authenticated cipher ([`GcmKey`]), two unauthenticated ([`CtrKey`], [`XtsKey`]), one MAC
-//! ([`MacKey`]), one key agreement ([`KeyAgreement`]), verification of two signatures ([`verify_p256`], [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases), a nonce
+//! ([`MacKey`]), one key agreement ([`KeyAgreement`]), keys encrypted for certificates ([`Certificate`], [`PrivateKey`]), verification of two signatures ([`verify_p256`], [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases), a nonce
 //! source that survives `fork` ([`nonce12`]), and memory that is locked, kept out of core dumps
 //! and wiped when freed ([`SecretKey`], [`SecretBytes`], [`Locked`]).
 //!
@@ -15,16 +15,20 @@
 mod aead;
 mod agree;
 mod arena;
+mod certificate;
 mod ctr;
 mod error;
 mod harden;
+mod identity;
 mod kdf;
 mod libcrypto;
 mod mac;
 mod mapping;
 mod matrix;
 mod nonce;
+mod pkcs12;
 mod random;
+mod rsa;
 mod secret;
 mod signature;
 mod xts;
@@ -34,13 +38,16 @@ mod vectors;
 
 pub use aead::GcmKey;
 pub use agree::KeyAgreement;
+pub use certificate::{CERTIFICATE_BITS, Certificate};
 pub use ctr::CtrKey;
-pub use error::{CryptoError, OpenError};
+pub use error::{CertificateError, CryptoError, OpenError};
 pub use harden::{forbid_core_dumps, wipe_stack};
+pub use identity::Identity;
 pub use kdf::{Argon2Params, argon2id, hkdf, hkdf_bytes};
 pub use mac::{MacKey, sha256};
 pub use nonce::nonce12;
 pub use random::{fill_random, random16, random32};
+pub use rsa::PrivateKey;
 pub use secret::{Locked, SecretBytes, SecretKey, memory_is_locked, relock_after_fork};
 pub use signature::{verify_p256, verify_rsa};
 pub use xts::XtsKey;
@@ -54,4 +61,6 @@ const _: () = {
     shareable::<CtrKey>();
     shareable::<MacKey>();
     shareable::<XtsKey>();
+    shareable::<PrivateKey>();
+    shareable::<Certificate>();
 };

@@ -1,9 +1,10 @@
-//! OpenSSL's libcrypto, as far as XTS needs it: contexts that hold key schedules, set up once and then used without
-//! allocating.
+//! OpenSSL's libcrypto: its set-up, for all of this crate, and what XTS needs of it: contexts that hold key schedules,
+//! set up once and then used without allocating.
 //!
 //! Invariants:
 //! - Whatever libcrypto allocates while a key is set up lies in the locked arena (C1 to C3); everything else it
 //!   allocates comes from the C library. A thread-local switch tells the two apart, the address does when it is freed.
+//! - Nothing of libcrypto is called before [`ciphers`] has set it up: it refuses other memory functions afterwards.
 //! - No configuration file is read, no module is loaded, no handler is left for the end of the process: this runs
 //!   inside programs that know nothing of it.
 //!
@@ -160,7 +161,7 @@ impl Drop for Context {
 }
 
 /// Sets libcrypto up at the first call.
-fn ciphers() -> Result<&'static Ciphers, CryptoError> {
+pub(crate) fn ciphers() -> Result<&'static Ciphers, CryptoError> {
     static CIPHERS: OnceLock<Option<Ciphers>> = OnceLock::new();
     CIPHERS
         .get_or_init(|| {
@@ -190,7 +191,7 @@ fn fetched(name: &std::ffi::CStr) -> Option<NonNull<ffi::EVP_CIPHER>> {
 }
 
 /// The thread's queue of errors must not grow, nor tell a later caller of something that was ours.
-fn forget_errors() {
+pub(crate) fn forget_errors() {
     // SAFETY: touches the calling thread's queue only.
     unsafe { ffi::ERR_clear_error() };
 }
@@ -200,19 +201,18 @@ thread_local! {
     static SETTING_UP_A_KEY: Flag<bool> = const { Flag::new(false) };
 }
 
-/// While it lives, this thread's allocations in libcrypto go to the arena.
-struct InArena;
+/// While it lives, this thread's allocations in libcrypto go to the arena. Holds what was before: it can be nested.
+pub(crate) struct InArena(bool);
 
 impl InArena {
-    fn enter() -> Self {
-        SETTING_UP_A_KEY.set(true);
-        Self
+    pub(crate) fn enter() -> Self {
+        Self(SETTING_UP_A_KEY.replace(true))
     }
 }
 
 impl Drop for InArena {
     fn drop(&mut self) {
-        SETTING_UP_A_KEY.set(false);
+        SETTING_UP_A_KEY.set(self.0);
     }
 }
 

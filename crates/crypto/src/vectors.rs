@@ -33,7 +33,7 @@ impl Tally {
 }
 
 /// File, cases in it, and of these: accepted, refused, not offered.
-const EXPECTED: [(&str, usize, [usize; 3]); 15] = [
+const EXPECTED: [(&str, usize, [usize; 3]); 18] = [
     ("cavp/SHA256LongMsg.rsp", 64, [64, 0, 0]),
     ("cavp/SHA256ShortMsg.rsp", 65, [65, 0, 0]),
     // Not offered: data units of 130 and 200 bits, which need ciphertext stealing.
@@ -53,6 +53,21 @@ const EXPECTED: [(&str, usize, [usize; 3]); 15] = [
     ("wycheproof/hkdf_sha256_test.json", 86, [83, 3, 0]),
     // Not offered: tags truncated to 128 bits.
     ("wycheproof/hmac_sha256_test.json", 174, [33, 54, 87]),
+    (
+        "wycheproof/rsa_oaep_2048_sha256_mgf1sha256_test.json",
+        37,
+        [18, 19, 0],
+    ),
+    (
+        "wycheproof/rsa_oaep_3072_sha256_mgf1sha256_test.json",
+        37,
+        [18, 19, 0],
+    ),
+    (
+        "wycheproof/rsa_oaep_4096_sha256_mgf1sha256_test.json",
+        37,
+        [18, 19, 0],
+    ),
 ];
 
 #[test]
@@ -97,6 +112,7 @@ fn run(name: &str, text: &str) -> Tally {
         "hmac_sha256_test.json" => json::hmac_sha256(text),
         "gcmDecrypt256.rsp" => records::gcm_decrypt(text),
         "gcmEncryptExtIV256.rsp" => records::gcm_encrypt(text),
+        _ if file.starts_with("rsa_oaep") => json::rsa_oaep(text),
         _ if file.starts_with("XTSGen") => records::xts(text),
         _ if file.starts_with("SHA256") => records::sha256(text),
         _ if file.contains("ctr") => records::ctr(text),
@@ -127,6 +143,18 @@ fn discovered() -> Vec<(String, PathBuf)> {
     }
     found.sort();
     found
+}
+
+/// The private key of the OAEP vectors of this size: a key for tests that costs no making.
+pub(crate) fn oaep_key(bits: u32) -> crate::PrivateKey {
+    let name =
+        format!("../../testing/vectors/wycheproof/rsa_oaep_{bits}_sha256_mgf1sha256_test.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let [key] = json::oaep_keys(&fs::read_to_string(path).unwrap())
+        .try_into()
+        .ok()
+        .unwrap();
+    key
 }
 
 fn from_hex(text: &str) -> Vec<u8> {

@@ -18,8 +18,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use strongroom_crypto::{
-    Argon2Params, CtrKey, GcmKey, MacKey, SecretBytes, SecretKey, XtsKey, argon2id, fill_random,
-    hkdf, hkdf_bytes,
+    Argon2Params, Certificate, CtrKey, GcmKey, Identity, MacKey, PrivateKey, SecretBytes,
+    SecretKey, XtsKey, argon2id, fill_random, hkdf, hkdf_bytes,
 };
 
 /// A secret that is known without being in memory.
@@ -57,14 +57,15 @@ struct Hit {
     place: String,
 }
 
-/// Searches every readable mapping, except the buffer it reads into.
+/// Searches every mapping that can be read and written, except the buffer it reads into. What cannot be written is the
+/// program and its libraries, as they are in their files.
 fn scan(needles: &[Needle]) -> Vec<Hit> {
     let memory = File::open("/proc/self/mem").unwrap();
     let mut buffer = vec![0_u8; 1 << 20];
     let own = buffer.as_ptr().addr()..buffer.as_ptr().addr() + buffer.len();
     let mut hits = Vec::new();
     for region in support::regions() {
-        if !region.permissions.starts_with('r') || region.name == "[vvar]" {
+        if !region.permissions.starts_with("rw") || region.name == "[vvar]" {
             continue;
         }
         let mut at = region.range.start;
@@ -169,6 +170,7 @@ fn nothing_more<T>(_: &T) -> Vec<Needle> {
 fn no_copy_of_a_key_leaves_locked_memory_or_outlives_its_owner() {
     let mut all = ciphers();
     all.extend(derivations());
+    all.extend(rsa());
     report("after the drop", scan(&all).iter());
 }
 
@@ -259,6 +261,89 @@ fn derivations() -> Vec<Needle> {
     );
     all.extend(known);
     all
+}
+
+/// Makes, writes, reads and uses a private key; all are dropped on return.
+fn rsa() -> Vec<Needle> {
+    let generate = || PrivateKey::generate(3072).unwrap();
+    let (key, known) = leaves_nothing(generate, Vec::new(), |key| {
+        numbers(key.to_pkcs8().unwrap().as_slice())
+    });
+    let (pkcs8, known) = leaves_nothing(|| key.to_pkcs8().unwrap(), known, nothing_more);
+    drop(key);
+    let read = || PrivateKey::from_der(pkcs8.as_slice()).unwrap();
+    let (key, known) = leaves_nothing(read, known, nothing_more);
+    drop(pkcs8);
+    let certify = || Certificate::self_signed(&key, "CN=x", 1).unwrap();
+    let (certificate, mut known) = leaves_nothing(certify, known, nothing_more);
+
+    let (secret, wrapped_known) = fresh("key under RSA");
+    known.extend(wrapped_known);
+    let wrap = || certificate.wrap(&secret, b"label").unwrap();
+    let (wrapped, known) = leaves_nothing(wrap, known, nothing_more);
+    let unwrap = || key.unwrap(&wrapped, b"label").unwrap();
+    let (unwrapped, mut known) = leaves_nothing(unwrap, known, nothing_more);
+    assert!(unwrapped.ct_eq(&secret));
+
+    let passphrase = letters(48);
+    known.extend(needles("passphrase of a file", passphrase.as_slice()));
+    let write = || Identity::to_pkcs12(&certificate, &key, "x", &passphrase).unwrap();
+    let (file, known) = leaves_nothing(write, known, nothing_more);
+    let read = || Identity::read(&file, Some(&passphrase)).unwrap();
+    let (identity, known) = leaves_nothing(read, known, nothing_more);
+    assert_eq!(identity.key.unwrap().id(), certificate.id());
+    known
+}
+
+/// A passphrase that is text.
+fn letters(len: usize) -> SecretBytes {
+    let mut text = SecretBytes::with_capacity(len).unwrap();
+    fill_random(text.as_mut_slice()).unwrap();
+    for byte in text.as_mut_slice() {
+        *byte = b'a' + *byte % 26;
+    }
+    text
+}
+
+/// The secret numbers of an RSA key in PKCS #8, in the order of their bytes in a file and in that in libcrypto's memory.
+fn numbers(pkcs8: &[u8]) -> Vec<Needle> {
+    // PrivateKeyInfo { version, algorithm, OCTET STRING { RSAPrivateKey { version, n, e, d, p, q, dp, dq, qinv } } }.
+    let mut info = contents(pkcs8).0;
+    for _ in 0..2 {
+        info = contents(info).1;
+    }
+    let mut rest = contents(contents(info).0).0;
+    for _ in 0..3 {
+        rest = contents(rest).1;
+    }
+    let mut found = Vec::new();
+    for _ in ["d", "p", "q", "dp", "dq", "qinv"] {
+        let (number, tail) = contents(rest);
+        // From the end: the first byte may be a zero for the sign. A third of them finds every whole copy.
+        for part in number.rchunks_exact(16).step_by(3) {
+            let forms: [Vec<u8>; 2] = [
+                part.iter().map(|byte| !byte).collect(),
+                part.iter().rev().map(|byte| !byte).collect(),
+            ];
+            found.extend(forms.map(|inverted| Needle {
+                what: "RSA private key",
+                inverted,
+            }));
+        }
+        rest = tail;
+    }
+    assert_eq!(found.len(), 2 * (8 + 5 * 4));
+    found
+}
+
+/// The contents of the DER element at the start, and what follows it.
+fn contents(der: &[u8]) -> (&[u8], &[u8]) {
+    let (len, head) = match der[1] {
+        short @ ..0x80 => (usize::from(short), 2),
+        0x81 => (usize::from(der[2]), 3),
+        _ => (usize::from(der[2]) << 8 | usize::from(der[3]), 4),
+    };
+    der[head..].split_at(len)
 }
 
 fn report<'a>(when: &str, hits: impl Iterator<Item = &'a Hit>) {

@@ -45,6 +45,8 @@ pub enum Role {
     Canary,
     /// A key of a keyring; position = key version, extra = state and purpose.
     KeyringEntry,
+    /// The private key of a keyring's certificate; position = its length.
+    KeyringCertificate,
     /// A super-journal's file key wrapped for one participating database.
     SuperSlot,
     /// A chunk of a container of a PostgreSQL instance; position = chunk index, from 0.
@@ -75,6 +77,7 @@ impl Role {
             Self::PreviousKey => *b"PREV",
             Self::Canary => *b"CANR",
             Self::KeyringEntry => *b"KEYR",
+            Self::KeyringCertificate => *b"KEYC",
             Self::SuperSlot => *b"SUPS",
             Self::PgContainer => *b"PGCT",
             Self::Envelope => *b"ENVL",

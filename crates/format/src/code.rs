@@ -93,7 +93,20 @@ codes! {
     KEY_IN_USE = 2021, Refused, "the imported key differs from the one of the same name and version", "import into a fresh keyring and compare";
     NOT_EXPORTED = 2022, Warning, "this keyring has keys that were never exported: lose it and the data is gone", "run `strongroom keyring export` and keep the copy elsewhere";
     MEMORY_NOT_LOCKED = 2023, Warning, "memory for keys could not be locked and may be swapped out", "raise the memlock limit (ulimit -l) to at least 1024 KiB, or seal the swap";
-    KEYRING_FULL = 2024, Refused, "the keyring holds as many keys as it can", "make a second keyring; a keyring holds 65536 versions of keys";
+    KEYRING_FULL = 2024, Refused, "the keyring holds as many keys as it can", "make a second keyring; a keyring holds 65536 versions of keys and 256 certificates";
+    CERT_EXISTS = 2025, Refused, "the keyring has a certificate of that name, or of that public key, already", "choose another name; `strongroom cert list` shows what there is";
+    CERT_UNKNOWN = 2026, Key, "the keyring holds no such certificate", "check the name with `strongroom cert list`, or name the right keyring with --keyring";
+    CERT_WEAK = 2027, Refused, "the certificate cannot be used: its key is not RSA of 2048 to 4096 bits, or is weak, or may not encipher keys", "use a certificate of RSA with 3072 or 4096 bits; `strongroom cert create NAME` makes one";
+    CERT_MISMATCH = 2028, Refused, "the private key is not the certificate's", "give the private key that the certificate was issued for";
+    CERT_FILE = 2029, Data, "the file holds no certificate, or none that can be read", "give a certificate in PEM or DER, with or without its private key, or a PKCS #12 file";
+    CERT_PASSPHRASE = 2030, Key, "the file's private key does not open with that passphrase", "give the passphrase that the file was made with, with --key-file, --key-env, --key-command or --ask";
+    CERT_NO_KEY = 2031, Key, "the keyring does not hold the private key of that certificate", "`strongroom cert restore FILE` brings it back from the PKCS #12 file that was exported";
+    CERT_NEEDED = 2032, Key, "the object opens with the private key of a certificate, and the keyring holds none of them", "bring one of the certificates that are named back: `strongroom cert restore FILE`";
+    CERT_NOT_EXPORTED = 2033, Warning, "the private key of a certificate was never exported: lose this keyring, and no backup under it can ever be read", "run `strongroom cert export NAME --out FILE`, and keep the file and its passphrase elsewhere, apart from each other";
+    EXPORT_UNPROVED = 2034, Io, "what was exported does not open when it is read back; nothing was kept", "check the disk, and export again";
+    CERT_DATES = 2035, Warning, "the certificate is not valid at this time", "what was sealed under it still opens; make or import a certificate for what comes";
+    CERT_RETIRED = 2036, Key, "the certificate is retired and may not seal anything new", "use an active certificate: `strongroom cert list` shows them";
+    CERT_SUBJECT = 2037, Usage, "the certificate's subject or days are not valid", "write the subject as CN=NAME,O=NAME,C=XX, and days from 1 to 36500";
 
     NOT_SEALED = 3001, Data, "the file is not a sealed object", "check the path; `strongroom inspect` shows what it is";
     NEWER_FORMAT = 3002, Data, "the object was written by a newer version of Strongroom", "open it with that version or a later one";
@@ -188,6 +201,7 @@ codes! {
     ZONE_UNLOCKED = 8026, Warning, "memory for values could not be locked and may be swapped out", "raise the memlock limit (ulimit -l) to the zone's memory limit and 64 MiB, or seal the swap";
     ZONE_LOCK = 8027, Refused, "memory for values could not be locked, and the zone was told to insist on it", "raise the memlock limit (ulimit -l) to the zone's memory limit and 64 MiB";
     EXTENTS_FULL = 8028, Refused, "the partition's identifiers are used up", "rewrite the table with VACUUM FULL: it gets a new partition";
+    STORE_HISTORY = 8030, Data, "the zone's store and the server's log are of different histories", "bring the zone a store from before the histories parted, or a copy of the store of the zone whose server this one now follows; see docs/guides/columns.md";
     COLUMN_CONSTANT = 8101, Refused, "a constant would reach the server in clear", "give it a place where its type is known, or start the proxy with --plaintext-constants=allow if it may be known";
     COLUMN_PARAMETER = 8102, Refused, "a parameter would reach the server in clear", "compare it with a confidential column or cast it to the column's type";
     COLUMN_STATEMENT = 8103, Refused, "a statement of this sort cannot go through the proxy without giving something away", "see its hint; an operator can run it at the server, without values";

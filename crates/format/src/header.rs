@@ -102,6 +102,8 @@ pub enum ObjectKind {
     Postgres,
     /// The store of a privacy zone.
     Zone,
+    /// A backup set.
+    Backup,
 }
 
 impl ObjectKind {
@@ -113,13 +115,20 @@ impl ObjectKind {
             Self::Keyring => 2,
             Self::Postgres => 3,
             Self::Zone => 4,
+            Self::Backup => 5,
         }
     }
 
     fn from_number(number: u16) -> Option<Self> {
-        [Self::Sqlite, Self::Keyring, Self::Postgres, Self::Zone]
-            .into_iter()
-            .find(|kind| kind.number() == number)
+        [
+            Self::Sqlite,
+            Self::Keyring,
+            Self::Postgres,
+            Self::Zone,
+            Self::Backup,
+        ]
+        .into_iter()
+        .find(|kind| kind.number() == number)
     }
 
     /// The word used in output.
@@ -130,6 +139,7 @@ impl ObjectKind {
             Self::Keyring => "keyring",
             Self::Postgres => "postgres",
             Self::Zone => "zone",
+            Self::Backup => "backup",
         }
     }
 }
@@ -411,7 +421,9 @@ impl Header {
                     && (512..=65536).contains(&self.unit_size)
                     && self.unit_reserve == crate::sqlite::PAGE_RESERVE
             }
-            ObjectKind::Keyring | ObjectKind::Zone => self.unit_size == 0 && self.unit_reserve == 0,
+            ObjectKind::Keyring | ObjectKind::Zone | ObjectKind::Backup => {
+                self.unit_size == 0 && self.unit_reserve == 0
+            }
             ObjectKind::Postgres => {
                 self.unit_size == crate::postgres::BLOCK && self.unit_reserve == 0
             }

@@ -7,11 +7,12 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::certificate::{CERTIFICATES_MAX, CertificateRecord};
 use crate::header::{WrappedKey, wrapped_layout};
 use crate::layout::{bytes, is_zero, layout, put, u16_at, u32_at, u64_at, zero_at};
 
 layout! {
-    /// Layout of the body's fixed part; the provider's argument, then the entries, then the MAC follow.
+    /// Layout of the body's fixed part; the provider's argument, the entries, the certificates and the MAC follow.
     body_layout, 40, {
         LENGTH @ 0, 4;
         ENTRY_COUNT @ 4, 4;
@@ -19,7 +20,8 @@ layout! {
         EXPORTED_GENERATION @ 16, 8;
         PROVIDER @ 24, 2;
         PROVIDER_ARGUMENT_LENGTH @ 26, 2;
-        RESERVED @ 28, 12;
+        CERTIFICATE_COUNT @ 28, 4;
+        RESERVED @ 32, 8;
     }
 }
 
@@ -110,6 +112,8 @@ pub struct Body {
     pub provider_argument: String,
     /// Every version of every key, in order of creation.
     pub entries: Vec<Entry>,
+    /// Every certificate, in order of creation.
+    pub certificates: Vec<CertificateRecord>,
 }
 
 impl Body {
@@ -121,19 +125,23 @@ impl Body {
         let length = usize::try_from(u32_at(record, at::LENGTH)?).ok()?;
         let (covered, mac) = (record.get(..length)?, record.get(length..)?);
         let count = usize::try_from(u32_at(covered, at::ENTRY_COUNT)?).ok()?;
+        let certificate_count = usize::try_from(u32_at(covered, at::CERTIFICATE_COUNT)?).ok()?;
         let argument_len = usize::from(u16_at(covered, at::PROVIDER_ARGUMENT_LENGTH)?);
-        let within = count <= ENTRIES_MAX && argument_len <= PROVIDER_ARGUMENT_MAX;
+        let within = count <= ENTRIES_MAX
+            && certificate_count <= CERTIFICATES_MAX
+            && argument_len <= PROVIDER_ARGUMENT_MAX;
         if mac.len() != BODY_MAC_LEN || !zero_at(covered, at::RESERVED) || !within {
             return None;
         }
         let variable = covered.get(at::SIZE..)?;
         let argument = variable.get(..argument_len)?;
         let padded = argument_len.checked_next_multiple_of(8)?;
-        let entries_bytes = variable.get(padded..)?;
-        let expected = count.checked_mul(entry_layout::SIZE)?;
-        if !is_zero(variable.get(argument_len..padded)?) || entries_bytes.len() != expected {
+        if !is_zero(variable.get(argument_len..padded)?) {
             return None;
         }
+        let entries_len = count.checked_mul(entry_layout::SIZE)?;
+        let (entries_bytes, rest) = variable.get(padded..)?.split_at_checked(entries_len)?;
+        let certificates = parse_certificates(rest, certificate_count)?;
         let entries: Option<Vec<Entry>> = entries_bytes
             .chunks_exact(entry_layout::SIZE)
             .map(Entry::parse)
@@ -144,6 +152,7 @@ impl Body {
             provider: u16_at(covered, at::PROVIDER)?,
             provider_argument: String::from(core::str::from_utf8(argument).ok()?),
             entries: entries?,
+            certificates,
         };
         Some((body, covered, mac))
     }
@@ -153,7 +162,10 @@ impl Body {
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         use body_layout as at;
         let argument = self.provider_argument.as_bytes();
-        if argument.len() > PROVIDER_ARGUMENT_MAX || self.entries.len() > ENTRIES_MAX {
+        if argument.len() > PROVIDER_ARGUMENT_MAX
+            || self.entries.len() > ENTRIES_MAX
+            || self.certificates.len() > CERTIFICATES_MAX
+        {
             return None;
         }
         let mut out = vec![0; at::SIZE];
@@ -162,8 +174,12 @@ impl Body {
         for entry in &self.entries {
             out.extend_from_slice(&entry.to_bytes()?);
         }
+        for certificate in &self.certificates {
+            out.extend_from_slice(&certificate.to_bytes()?);
+        }
         let length = u32::try_from(out.len()).ok()?;
         let count = u32::try_from(self.entries.len()).ok()?;
+        let certificate_count = u32::try_from(self.certificates.len()).ok()?;
         let argument_len = u16::try_from(argument.len()).ok()?;
         put(&mut out, at::LENGTH, &length.to_le_bytes())?;
         put(&mut out, at::ENTRY_COUNT, &count.to_le_bytes())?;
@@ -179,8 +195,25 @@ impl Body {
             at::PROVIDER_ARGUMENT_LENGTH,
             &argument_len.to_le_bytes(),
         )?;
+        put(
+            &mut out,
+            at::CERTIFICATE_COUNT,
+            &certificate_count.to_le_bytes(),
+        )?;
         Some(out)
     }
+}
+
+/// Exactly `count` records, and nothing after them.
+fn parse_certificates(area: &[u8], count: usize) -> Option<Vec<CertificateRecord>> {
+    let mut rest = area;
+    let mut found = Vec::new();
+    for _ in 0..count {
+        let (record, tail) = CertificateRecord::parse(rest)?;
+        found.push(record);
+        rest = tail;
+    }
+    rest.is_empty().then_some(found)
 }
 
 impl Entry {

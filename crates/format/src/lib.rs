@@ -25,6 +25,7 @@
 extern crate alloc;
 
 pub mod aad;
+pub mod certificate;
 pub mod code;
 pub mod columns;
 #[doc(hidden)]

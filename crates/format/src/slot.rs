@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use crate::layout::{Field, array, bytes, is_zero, layout, put, u16_at, u32_at};
 
 layout! {
-    /// Layout of a slot's fixed part; the wrapped key, then the id, follow it.
+    /// Layout of a slot's fixed part; the wrapped key, then the id, then the encrypted secret, follow it.
     slot_layout, 72, {
         KIND @ 0, 2;
         LENGTH @ 2, 2;
@@ -22,7 +22,7 @@ layout! {
         KEY_VERSION @ 20, 4;
         SALT @ 24, 32;
         WRAPPED_LENGTH @ 56, 2;
-        RESERVED @ 58, 2;
+        SECRET_LENGTH @ 58, 2;
         NONCE @ 60, 12;
     }
 }
@@ -31,6 +31,13 @@ layout! {
 pub const ID_MAX: usize = 128;
 /// Length of a data key wrapped with AES-256-GCM: key and tag.
 pub const WRAPPED_GCM_LEN: usize = 48;
+
+/// Length of a certificate's id: SHA-256 of its `SubjectPublicKeyInfo`.
+pub const CERTIFICATE_ID_LEN: usize = 32;
+/// Shortest encrypted secret, in bytes: RSA of 2048 bits.
+pub const SECRET_LEN_MIN: usize = 256;
+/// Longest encrypted secret, in bytes: RSA of 4096 bits.
+pub const SECRET_LEN_MAX: usize = 512;
 
 /// Argon2id cost (RFC 9106). Public: it stands in clear in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +65,13 @@ pub enum SlotKind {
         /// The key's version, from 1.
         version: u32,
     },
+    /// The private key of a certificate, through RSAES-OAEP and HKDF.
+    Certificate {
+        /// SHA-256 of the `SubjectPublicKeyInfo`.
+        id: [u8; CERTIFICATE_ID_LEN],
+        /// The slot's secret, encrypted for the public key; as long as the RSA modulus.
+        secret: Vec<u8>,
+    },
 }
 
 impl SlotKind {
@@ -68,6 +82,7 @@ impl SlotKind {
             Self::Passphrase(_) => 1,
             Self::Raw => 2,
             Self::Keyring { .. } => 3,
+            Self::Certificate { .. } => 4,
         }
     }
 
@@ -78,6 +93,7 @@ impl SlotKind {
             Self::Passphrase(_) => "passphrase",
             Self::Raw => "raw",
             Self::Keyring { .. } => "keyring",
+            Self::Certificate { .. } => "certificate",
         }
     }
 }
@@ -97,6 +113,7 @@ pub struct Slot {
 
 const KDF_ARGON2ID: u16 = 1;
 const KDF_HKDF_SHA256: u16 = 2;
+const KDF_OAEP_HKDF_SHA256: u16 = 3;
 
 impl Slot {
     /// Parses the slot at the start of `area`; returns it and what follows. `None` when it is not canonical.
@@ -106,17 +123,18 @@ impl Slot {
         let length = usize::from(u16_at(area, at::LENGTH)?);
         let (record, tail) = (area.get(..length)?, area.get(length..)?);
         let id_length = usize::from(u16_at(record, at::ID_LENGTH)?);
+        let secret_length = usize::from(u16_at(record, at::SECRET_LENGTH)?);
         let wrapped_length = usize::from(u16_at(record, at::WRAPPED_LENGTH)?);
-        if id_length > ID_MAX || wrapped_length != WRAPPED_GCM_LEN || length != len_of(id_length)? {
-            return None;
-        }
-        if u16_at(record, at::RESERVED)? != 0 {
+        let expected = len_of(id_length, secret_length)?;
+        if id_length > ID_MAX || wrapped_length != WRAPPED_GCM_LEN || length != expected {
             return None;
         }
         let wrapped = array(record, wrapped_field())?;
         let id = bytes(record, id_field(id_length)?)?;
-        let padding = record.get(id_field(id_length)?.offset.checked_add(id_length)?..)?;
-        let kind = parse_kind(record, id)?;
+        let secret = bytes(record, secret_field(id_length, secret_length)?)?;
+        let used = secret_field(id_length, secret_length)?.offset;
+        let padding = record.get(used.checked_add(secret_length)?..)?;
+        let kind = parse_kind(record, id, secret)?;
         if !is_zero(padding) {
             return None;
         }
@@ -129,7 +147,8 @@ impl Slot {
         Some((slot, tail))
     }
 
-    /// The slot's record. `None` when the id is longer than [`ID_MAX`] or empty.
+    /// The slot's record. `None` when the id is longer than [`ID_MAX`], or the secret is not as long as an RSA modulus
+    /// that may be used.
     #[must_use]
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         use slot_layout as at;
@@ -138,15 +157,26 @@ impl Slot {
             t: 0,
             p: 0,
         };
-        let (kdf, cost, id, version) = match &self.kind {
-            SlotKind::Passphrase(cost) => (KDF_ARGON2ID, *cost, "", 0),
-            SlotKind::Raw => (KDF_HKDF_SHA256, zero, "", 0),
-            SlotKind::Keyring { id, version } => (KDF_HKDF_SHA256, zero, id.as_str(), *version),
+        let none: &[u8] = &[];
+        let (kdf, cost, id, version, secret) = match &self.kind {
+            SlotKind::Passphrase(cost) => (KDF_ARGON2ID, *cost, none, 0, none),
+            SlotKind::Raw => (KDF_HKDF_SHA256, zero, none, 0, none),
+            SlotKind::Keyring { id, version } => {
+                (KDF_HKDF_SHA256, zero, id.as_bytes(), *version, none)
+            }
+            SlotKind::Certificate { id, secret } if secret_is_valid(secret) => (
+                KDF_OAEP_HKDF_SHA256,
+                zero,
+                id.as_slice(),
+                0,
+                secret.as_slice(),
+            ),
+            SlotKind::Certificate { .. } => return None,
         };
         if id.len() > ID_MAX {
             return None;
         }
-        let mut out = vec![0; len_of(id.len())?];
+        let mut out = vec![0; len_of(id.len(), secret.len())?];
         let length = u16::try_from(out.len()).ok()?;
         put(&mut out, at::KIND, &self.kind.number().to_le_bytes())?;
         put(&mut out, at::LENGTH, &length.to_le_bytes())?;
@@ -166,14 +196,20 @@ impl Slot {
             at::WRAPPED_LENGTH,
             &u16::try_from(WRAPPED_GCM_LEN).ok()?.to_le_bytes(),
         )?;
+        put(
+            &mut out,
+            at::SECRET_LENGTH,
+            &u16::try_from(secret.len()).ok()?.to_le_bytes(),
+        )?;
         put(&mut out, at::NONCE, &self.nonce)?;
         put(&mut out, wrapped_field(), &self.wrapped)?;
-        put(&mut out, id_field(id.len())?, id.as_bytes())?;
+        put(&mut out, id_field(id.len())?, id)?;
+        put(&mut out, secret_field(id.len(), secret.len())?, secret)?;
         Some(out)
     }
 }
 
-fn parse_kind(record: &[u8], id: &[u8]) -> Option<SlotKind> {
+fn parse_kind(record: &[u8], id: &[u8], secret: &[u8]) -> Option<SlotKind> {
     use slot_layout as at;
     let kdf = u16_at(record, at::KDF)?;
     let version = u32_at(record, at::KEY_VERSION)?;
@@ -188,12 +224,22 @@ fn parse_kind(record: &[u8], id: &[u8]) -> Option<SlotKind> {
             t: 0,
             p: 0,
         };
-    match (u16_at(record, at::KIND)?, kdf) {
+    let kind = u16_at(record, at::KIND)?;
+    if secret.is_empty() == (kind == 4) {
+        return None;
+    }
+    match (kind, kdf) {
         (1, KDF_ARGON2ID) if id.is_empty() && version == 0 => Some(SlotKind::Passphrase(cost)),
         (2, KDF_HKDF_SHA256) if id.is_empty() && version == 0 && no_cost => Some(SlotKind::Raw),
         (3, KDF_HKDF_SHA256) if !id.is_empty() && version > 0 && no_cost => {
             let id = String::from(core::str::from_utf8(id).ok()?);
             Some(SlotKind::Keyring { id, version })
+        }
+        (4, KDF_OAEP_HKDF_SHA256) if secret_is_valid(secret) && version == 0 && no_cost => {
+            Some(SlotKind::Certificate {
+                id: id.try_into().ok()?,
+                secret: secret.to_vec(),
+            })
         }
         _ => None,
     }
@@ -215,9 +261,24 @@ fn id_field(len: usize) -> Option<Field> {
     })
 }
 
-fn len_of(id_length: usize) -> Option<usize> {
+fn secret_field(id_length: usize, len: usize) -> Option<Field> {
+    let id = id_field(id_length)?;
+    Some(Field {
+        name: "SECRET",
+        offset: id.offset.checked_add(id.len)?,
+        len,
+    })
+}
+
+/// Whether it can be as long as the modulus of an RSA key that may be used: 2048 to 4096 bits, a multiple of 64.
+fn secret_is_valid(secret: &[u8]) -> bool {
+    (SECRET_LEN_MIN..=SECRET_LEN_MAX).contains(&secret.len()) && secret.len().is_multiple_of(8)
+}
+
+fn len_of(id_length: usize, secret_length: usize) -> Option<usize> {
     slot_layout::SIZE
         .checked_add(WRAPPED_GCM_LEN)?
         .checked_add(id_length)?
+        .checked_add(secret_length)?
         .checked_next_multiple_of(8)
 }

@@ -2,6 +2,7 @@
 //! functions over every truncation and single-byte change of valid records, and over seeded noise.
 #![expect(clippy::indexing_slicing, reason = "a test that panics has failed")]
 
+use strongroom_format::certificate::{CertificateRecord, SealedPrivateKey};
 use strongroom_format::fuzz;
 use strongroom_format::header::{
     Anchor, Canary, Cipher, Header, HeaderError, ObjectKind, SLOTS_MAX, WrappedKey,
@@ -62,6 +63,14 @@ fn three_slots() -> Vec<Slot> {
             version: 2,
         }),
     ]
+}
+
+/// A slot for a certificate whose RSA modulus has this many bits.
+fn certificate_slot(bits: usize) -> Slot {
+    slot(SlotKind::Certificate {
+        id: [0xa5; 32],
+        secret: vec![0x5a; bits / 8],
+    })
 }
 
 /// Xorshift64: the same noise in every run.
@@ -145,11 +154,137 @@ fn keyring_survives_every_change() {
         provider: 2,
         provider_argument: "ROOT_KEY".to_owned(),
         entries: vec![entry("a", 1), entry("a", 2)],
+        certificates: Vec::new(),
     };
     let mut bytes = body.to_bytes().unwrap();
+    // What a writer of keys alone leaves there: zero, as before there were certificates.
+    assert!(bytes[28..40].iter().all(|&byte| byte == 0));
     bytes.extend_from_slice(&[9; 32]);
     assert_eq!(Body::parse(&bytes).unwrap().0, body);
     for_every_change(&bytes, fuzz::keyring);
+
+    let certified = Body {
+        certificates: vec![certificate("x", true), certificate("y", false)],
+        ..body
+    };
+    let mut bytes = certified.to_bytes().unwrap();
+    bytes.extend_from_slice(&[9; 32]);
+    assert_eq!(Body::parse(&bytes).unwrap().0, certified);
+    for_every_change(&bytes, fuzz::keyring);
+}
+
+fn certificate(name: &str, held: bool) -> CertificateRecord {
+    CertificateRecord {
+        name: name.to_owned(),
+        state: KeyState::Retired,
+        created_unix_s: 6,
+        exported_unix_s: if held { 7 } else { 0 },
+        id: [4; 32],
+        der: vec![0x30; 101],
+        key: held.then(|| SealedPrivateKey {
+            nonce: [1; 12],
+            tag: [2; 16],
+            bytes: vec![3; 130],
+        }),
+    }
+}
+
+#[test]
+fn a_certificates_record_is_canonical_or_refused() {
+    let held = certificate("backup-2026", true);
+    let bytes = held.to_bytes().unwrap();
+    assert_eq!(bytes.len(), (232_usize + 101 + 130).next_multiple_of(8));
+    assert_eq!(
+        CertificateRecord::parse(&bytes),
+        Some((held.clone(), &[][..]))
+    );
+    let refused = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = bytes.clone();
+        change(&mut bytes);
+        CertificateRecord::parse(&bytes).is_none()
+    };
+    assert!(refused(&|bytes| bytes[6] = 3), "a state");
+    assert!(refused(&|bytes| bytes[92] = 1), "a reserved byte");
+    assert!(
+        refused(&|bytes| bytes[104 + 11] = b'x'),
+        "a byte after the name"
+    );
+    assert!(refused(&|bytes| bytes[28] += 2), "a longer key");
+    assert!(refused(&|bytes| *bytes.last_mut().unwrap() = 1), "padding");
+    assert!(refused(&|bytes| bytes.truncate(460)), "cut short");
+
+    // Without a private key nothing may stand where its nonce, tag and mark are.
+    let bytes = certificate("public", false).to_bytes().unwrap();
+    for at in [16, 64, 76] {
+        let mut bytes = bytes.clone();
+        bytes[at] = 1;
+        assert_eq!(CertificateRecord::parse(&bytes), None, "byte {at}");
+    }
+    let mut empty = held;
+    empty.key.as_mut().unwrap().bytes.clear();
+    assert_eq!(empty.to_bytes(), None, "an empty key would read as none");
+    for (der, key) in [(0, 1), (16_385, 1), (1, 8193)] {
+        let mut beyond = certificate("x", true);
+        beyond.der.resize(der, 0);
+        beyond.key.as_mut().unwrap().bytes.resize(key, 0);
+        assert_eq!(beyond.to_bytes(), None);
+    }
+}
+
+#[test]
+fn slots_for_certificates_fit_as_specified() {
+    let backup = |slots| Header {
+        kind: ObjectKind::Backup,
+        unit_size: 0,
+        unit_reserve: 0,
+        ..header(slots)
+    };
+    for (bits, length, fit) in [(2048, 408, 6), (3072, 536, 5), (4096, 664, 4)] {
+        let one = certificate_slot(bits);
+        let bytes = one.to_bytes().unwrap();
+        assert_eq!(bytes.len(), length);
+        for_every_change(&bytes, fuzz::header);
+        let made = backup(vec![one.clone(); fit]);
+        let bytes = made.to_bytes().unwrap();
+        assert_eq!(Header::parse(&bytes), Ok(made));
+        let refused = backup(vec![one; fit + 1]).to_bytes();
+        assert_eq!(refused, Err(HeaderError::Malformed("SLOTS")));
+    }
+    // Eight openers: three certificates, and five names of 104 bytes.
+    let named = || {
+        slot(SlotKind::Keyring {
+            id: "n".repeat(104),
+            version: 1,
+        })
+    };
+    let mut eight = vec![certificate_slot(3072); 3];
+    eight.resize_with(8, named);
+    let made = backup(eight);
+    assert_eq!(Header::parse(&made.to_bytes().unwrap()), Ok(made));
+}
+
+#[test]
+fn a_slots_secret_and_its_kind_belong_together() {
+    for bits in [0, 1024, 2040, 2056, 4104, 8192] {
+        assert_eq!(certificate_slot(bits).to_bytes(), None, "{bits}");
+    }
+    let change = |slot: &Slot, at: usize, value: u8| {
+        let mut bytes = slot.to_bytes().unwrap();
+        bytes[at] = value;
+        Slot::parse(&bytes).is_none()
+    };
+    let certified = certificate_slot(3072);
+    assert!(change(&certified, 4, 2), "the derivation of another kind");
+    assert!(change(&certified, 20, 1), "a key version");
+    assert!(change(&certified, 8, 1), "a cost");
+    for kind in [1, 2, 3, 5] {
+        assert!(change(&certified, 0, kind), "kind {kind}");
+    }
+    // A plain slot must not become one for a certificate, nor carry a secret that nobody looks at.
+    for plain in three_slots() {
+        assert!(change(&plain, 0, 4));
+        assert!(change(&plain, 58, 8));
+    }
 }
 
 #[test]

@@ -17,7 +17,9 @@ use strongroom_format::code::{self, Class, Code};
 use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, record, redo, tpm};
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, convert, stream};
-use strongroom_format::{FORMAT_VERSION, aad, header, journal, keyring, postgres, slot, sqlite};
+use strongroom_format::{
+    FORMAT_VERSION, aad, certificate, header, journal, keyring, postgres, slot, sqlite,
+};
 
 /// Every layout of the code. That none is missing here is checked against the sources.
 const LAYOUTS: &[(&str, usize, &[Field])] = &[
@@ -26,6 +28,10 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("attestation_layout", channel::attestation_layout::FIELDS),
     layout("body_layout", keyring::body_layout::FIELDS),
     layout("canary_layout", header::canary_layout::FIELDS),
+    layout(
+        "certificate_layout",
+        certificate::certificate_layout::FIELDS,
+    ),
     layout("container_layout", container::container_layout::FIELDS),
     layout("entry_layout", keyring::entry_layout::FIELDS),
     layout("block_layout", manifest::block_layout::FIELDS),
@@ -162,9 +168,26 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("WRAPPED_GCM_LEN", number(slot::WRAPPED_GCM_LEN)),
     ]);
     constants.extend(journal_constants());
+    constants.extend(certificate_constants());
     constants.extend(channel_constants());
     constants.extend(manifest_constants());
     constants
+}
+
+/// Those of certificates and the key slots that are for them.
+fn certificate_constants() -> BTreeMap<&'static str, String> {
+    let number = |value: usize| value.to_string();
+    BTreeMap::from([
+        ("CERTIFICATES_MAX", number(certificate::CERTIFICATES_MAX)),
+        (
+            "CERTIFICATE_DER_MAX",
+            number(certificate::CERTIFICATE_DER_MAX),
+        ),
+        ("CERTIFICATE_ID_LEN", number(slot::CERTIFICATE_ID_LEN)),
+        ("PRIVATE_KEY_MAX", number(certificate::PRIVATE_KEY_MAX)),
+        ("SECRET_LEN_MAX", number(slot::SECRET_LEN_MAX)),
+        ("SECRET_LEN_MIN", number(slot::SECRET_LEN_MIN)),
+    ])
 }
 
 /// Those of a rollback journal.

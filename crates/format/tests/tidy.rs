@@ -85,7 +85,8 @@ fn dependencies_point_one_way() {
         ),
         ("libsqlite3-sys", &[]),
         ("rand", &[]),
-        ("openssl", &[]),
+        ("openssl", &["crates/crypto"]),
+        ("foreign-types", &["crates/crypto"]),
         ("openssl-sys", &["crates/crypto"]),
     ];
     let mut manifests = Vec::new();

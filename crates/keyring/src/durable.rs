@@ -32,10 +32,7 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 /// # Errors
 /// `AlreadyExists` when there is a file (or anything else) at `path`, which is then untouched.
 pub fn create_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let temp = Temp::written(path, bytes, mode)?;
-    publish(&temp.0, path)?;
-    temp.moved();
-    Ok(())
+    Pending::written(path, bytes, mode)?.publish()
 }
 
 /// Moves the finished file `temp` to `target`, durably and without overwriting. Both on one file system.
@@ -71,6 +68,41 @@ fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
+    }
+}
+
+/// A new file that does not have its name yet: it can be looked at before it is given one, and is removed if it is not.
+pub struct Pending {
+    temp: Temp,
+    target: PathBuf,
+}
+
+impl Pending {
+    /// Writes `bytes` beside `path`, durably, with permission bits `mode`.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn written(path: &Path, bytes: &[u8], mode: u32) -> io::Result<Self> {
+        Ok(Self {
+            temp: Temp::written(path, bytes, mode)?,
+            target: path.to_owned(),
+        })
+    }
+
+    /// Where it is now.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.temp.0
+    }
+
+    /// Gives it its name; never overwrites.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when there is something of that name.
+    pub fn publish(self) -> io::Result<()> {
+        publish(&self.temp.0, &self.target)?;
+        self.temp.moved();
+        Ok(())
     }
 }
 

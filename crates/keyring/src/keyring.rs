@@ -17,11 +17,13 @@ use strongroom_format::code;
 use strongroom_format::header::{Cipher, ObjectKind};
 use strongroom_format::keyring::{Body, ENTRIES_MAX, Entry, KeyState, NAME_MAX, PURPOSE_WRAP};
 
+use crate::certificates::CertificateInfo;
 use crate::durable;
 use crate::error::Error;
 use crate::fresh::{Fresh, System};
 use crate::object::{NewObject, Object};
 use crate::opener::{KeyVersion, Opener};
+use crate::private_key::reseal_key;
 use crate::provider::{self, Provider};
 use crate::purpose::Purpose;
 use crate::store::{self, Lock, damaged};
@@ -57,6 +59,8 @@ pub struct Status {
     pub keys: Vec<KeyInfo>,
     /// Whether there are keys that no export holds.
     pub unexported: bool,
+    /// Every certificate, in order of creation.
+    pub certificates: Vec<CertificateInfo>,
 }
 
 /// An open keyring.
@@ -102,6 +106,7 @@ impl Keyring {
             provider: provider.number(),
             provider_argument: provider.argument().to_owned(),
             entries: Vec::new(),
+            certificates: Vec::new(),
         };
         store::make_directory(path)?;
         durable::create_new(path, &store::file_bytes(&object, &body)?, store::MODE).map_err(
@@ -158,6 +163,12 @@ impl Keyring {
             unexported: is_unexported(&unproven.body),
             generation: unproven.body.generation,
             keys: unproven.body.entries.iter().map(KeyInfo::of).collect(),
+            certificates: unproven
+                .body
+                .certificates
+                .iter()
+                .map(CertificateInfo::of)
+                .collect(),
             provider_argument: unproven.body.provider_argument,
         })
     }
@@ -283,6 +294,9 @@ impl Keyring {
         for entry in &mut body.entries {
             let key = unsealed(&self.object, entry)?;
             seal_into(&object, entry, &key)?;
+        }
+        for record in &mut body.certificates {
+            reseal_key(&self.object, &object, record)?;
         }
         body.provider = provider.number();
         provider.argument().clone_into(&mut body.provider_argument);
@@ -471,7 +485,7 @@ fn is_unexported(body: &Body) -> bool {
     !body.entries.is_empty() && body.exported_generation < body.generation
 }
 
-fn check_name(name: &str) -> Result<(), Error> {
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     match name_is_valid(name) {
         true => Ok(()),
         false => Err(Error::new(&code::KEY_NAME, "")),

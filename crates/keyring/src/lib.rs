@@ -24,6 +24,7 @@
     )
 )]
 
+mod certificates;
 mod command;
 pub mod durable;
 mod error;
@@ -32,8 +33,10 @@ pub mod keyring;
 mod material;
 pub mod object;
 mod opener;
+mod private_key;
 pub mod provider;
 mod purpose;
+mod recipient;
 pub mod redo;
 mod rekey;
 pub mod source;
@@ -45,6 +48,7 @@ mod wrap;
 #[cfg(test)]
 mod vectors;
 
+pub use certificates::{CertificateInfo, NewCertificate, Restored, read_identity};
 pub use error::Error;
 pub use keyring::{KeyInfo, Keyring, Status};
 pub use object::{NewObject, Object, inspect_checksum};
@@ -52,7 +56,7 @@ pub use opener::Opener;
 pub use provider::{Provider, RootProvider};
 pub use purpose::Purpose;
 pub use source::{KeySource, SourceContext};
-pub use strongroom_crypto::Argon2Params;
+pub use strongroom_crypto::{Argon2Params, Certificate, Identity};
 pub use transfer::ImportReport;
 
 /// Guards share these between threads; a type that stops being `Send + Sync` fails here.

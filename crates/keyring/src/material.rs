@@ -51,7 +51,7 @@ fn malformed(detail: &str) -> Error {
     Error::new(&code::KEY_MALFORMED, detail)
 }
 
-fn without_newline(bytes: &[u8]) -> &[u8] {
+pub(crate) fn without_newline(bytes: &[u8]) -> &[u8] {
     bytes
         .strip_suffix(b"\r\n")
         .or_else(|| bytes.strip_suffix(b"\n"))

@@ -257,7 +257,10 @@ impl Object {
         previous: Option<SecretKey>,
         held: HeldSlot,
     ) -> Result<Self, Error> {
-        let bug = |_| Error::new(&code::BUG, "a header that cannot be written");
+        let bug = |error| match error {
+            HeaderError::Malformed("SLOTS") => Error::new(&code::SLOTS_FULL, "their bytes"),
+            _ => Error::new(&code::BUG, "a header that cannot be written"),
+        };
         header.mac = header_mac(&data_key, &header, &header.to_bytes().map_err(bug)?)?;
         let with_mac = header.to_bytes().map_err(bug)?;
         header.checksum = sha256(&[with_mac.get(..CHECKSUM_COVERS).unwrap_or_default()]);

@@ -5,16 +5,18 @@
 //!
 //! Must not: read a file or know where the material came from.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use strongroom_crypto::{Argon2Params, SecretBytes, SecretKey, argon2id, hkdf};
+use strongroom_crypto::{Argon2Params, Certificate, SecretBytes, SecretKey, argon2id, hkdf};
 use strongroom_format::aad::Role;
 use strongroom_format::code;
+use strongroom_format::hex::hex;
 use strongroom_format::slot::{Argon2Cost, Slot, SlotKind};
 
 use crate::error::Error;
 use crate::fresh::Fresh;
 use crate::purpose::Label;
+use crate::recipient::{Public, Recipient, label};
 use crate::wrap::{place, unwrap, wrap};
 use strongroom_format::header::WrappedKey;
 
@@ -37,6 +39,7 @@ enum Material {
         id: String,
         versions: Vec<KeyVersion>,
     },
+    Certificate(Arc<dyn Recipient>),
 }
 
 /// One version of a keyring's key, in an opener.
@@ -85,6 +88,16 @@ impl Opener {
         Self::new(Material::Raw(key))
     }
 
+    /// A certificate. Makes slots, for which the public key is enough; opens none: see [`crate::Keyring::private_keys`].
+    #[must_use]
+    pub fn certificate(certificate: Certificate) -> Self {
+        Self::recipient(Arc::new(Public(certificate)))
+    }
+
+    pub(crate) fn recipient(recipient: Arc<dyn Recipient>) -> Self {
+        Self::new(Material::Certificate(recipient))
+    }
+
     /// The versions of one key of a keyring.
     pub(crate) fn keyring(id: String, versions: Vec<KeyVersion>) -> Self {
         Self::new(Material::Keyring { id, versions })
@@ -108,13 +121,14 @@ impl Opener {
         Ok(self)
     }
 
-    /// `passphrase`, `raw` or `keyring`.
+    /// `passphrase`, `raw`, `keyring` or `certificate`.
     #[must_use]
     pub fn kind_name(&self) -> &'static str {
         match self.material {
             Material::Passphrase { .. } => "passphrase",
             Material::Raw(_) => "raw",
             Material::Keyring { .. } => "keyring",
+            Material::Certificate(_) => "certificate",
         }
     }
 
@@ -140,6 +154,7 @@ impl Opener {
                     .map(KeyVersion::try_clone)
                     .collect::<Result<_, _>>()?,
             },
+            Material::Certificate(recipient) => Material::Certificate(Arc::clone(recipient)),
         };
         let copy = Self::new(material);
         for known in self.remembered().iter() {
@@ -149,7 +164,7 @@ impl Opener {
     }
 
     /// Opens the first slot that this material fits. Errors: SR-2002; SR-2003 when a slot names a version of our
-    /// key that the keyring does not hold.
+    /// key that the keyring does not hold; SR-2032 when it takes the private key of a certificate that is not here.
     pub(crate) fn open(
         &self,
         slots: &[Slot],
@@ -157,7 +172,7 @@ impl Opener {
         object_id: [u8; 16],
     ) -> Result<Opened, Error> {
         for slot in slots {
-            let Some(kek) = self.kek_for(&slot.kind, &slot.salt)? else {
+            let Some(kek) = self.kek_for(&slot.kind, &slot.salt, object_id)? else {
                 continue;
             };
             if let Some(data_key) = open_slot(slot, &kek, epoch, object_id)? {
@@ -180,11 +195,23 @@ impl Opener {
         object_id: [u8; 16],
         data_key: &SecretKey,
     ) -> Result<(Slot, HeldSlot), Error> {
-        let kind = self.new_slot_kind()?;
         let salt = fresh.salt()?;
-        let kek = self
-            .kek_for(&kind, &salt)?
-            .ok_or_else(|| Error::new(&code::BUG, "no KEK"))?;
+        let (kind, kek) = match &self.material {
+            Material::Certificate(recipient) => {
+                let secret = fresh.key()?;
+                let (id, encrypted) = recipient.encrypted(&secret, &label(object_id))?;
+                let kind = SlotKind::Certificate {
+                    id,
+                    secret: encrypted,
+                };
+                (kind, expanded(&secret, &salt)?)
+            }
+            _ => {
+                let kind = self.new_slot_kind()?;
+                let kek = self.kek_for(&kind, &salt, object_id)?;
+                (kind, kek.ok_or_else(|| Error::new(&code::BUG, "no KEK"))?)
+            }
+        };
         let held = HeldSlot { kind, salt, kek };
         let slot = held.slot(fresh, epoch, object_id, data_key)?;
         Ok((slot, held))
@@ -220,11 +247,18 @@ impl Opener {
                     version,
                 })
                 .ok_or_else(|| Error::new(&code::KEY_RETIRED, id.as_str())),
+            // Its slots hold more than a kind: see `seal`.
+            Material::Certificate(_) => Err(Error::new(&code::BUG, "a slot without its secret")),
         }
     }
 
     /// The KEK for a slot of this kind, or `None` when the slot is for another kind of opener.
-    fn kek_for(&self, kind: &SlotKind, salt: &[u8; 32]) -> Result<Option<SecretKey>, Error> {
+    fn kek_for(
+        &self,
+        kind: &SlotKind,
+        salt: &[u8; 32],
+        object_id: [u8; 16],
+    ) -> Result<Option<SecretKey>, Error> {
         match (&self.material, kind) {
             (Material::Passphrase { secret, .. }, SlotKind::Passphrase(cost)) => {
                 self.stretched(secret, salt, *cost).map(Some)
@@ -240,6 +274,10 @@ impl Opener {
                 .iter()
                 .find(|version| version.version == *wanted)
                 .map(|version| expanded(&version.key, salt))
+                .transpose(),
+            (Material::Certificate(recipient), SlotKind::Certificate { id, secret }) => recipient
+                .opened(id, secret, &label(object_id))
+                .map(|secret| expanded(&secret, salt))
                 .transpose(),
             _ => Ok(None),
         }
@@ -300,7 +338,23 @@ impl Opener {
                 None => Error::new(&code::WRONG_KEY, format!("key id {id}")),
             };
         }
+        if let Material::Certificate(recipient) = &self.material {
+            return certificates_wanted(slots, &**recipient);
+        }
         Error::new(&code::WRONG_KEY, format!("{} key", self.kind_name()))
+    }
+}
+
+/// Which certificates would have opened it, by id: the private key of any of them helps.
+fn certificates_wanted(slots: &[Slot], ours: &dyn Recipient) -> Error {
+    let id = |slot: &Slot| match &slot.kind {
+        SlotKind::Certificate { id, .. } if !ours.holds(id) => Some(hex(id)),
+        _ => None,
+    };
+    let ids: Vec<String> = slots.iter().filter_map(id).collect();
+    match ids.as_slice() {
+        [] => Error::new(&code::WRONG_KEY, "certificates"),
+        ids => Error::new(&code::CERT_NEEDED, format!("one of {}", ids.join(", "))),
     }
 }
 

@@ -20,6 +20,8 @@ pub enum Purpose {
     KeyringEntries,
     /// The MAC of a keyring's body.
     KeyringBody,
+    /// Deriving the keys that wrap the private keys of a keyring's certificates, one per certificate.
+    KeyringCertificates,
     /// XTS key of an instance's relations.
     PgRelation,
     /// XTS key of an instance's write-ahead log.
@@ -53,10 +55,12 @@ pub(crate) enum Label {
     Anchor,
     PreviousKey,
     Slot,
+    /// Not of HKDF's: the beginning of OAEP's label.
+    Certificate,
 }
 
 impl Label {
-    /// The HKDF `info` string.
+    /// The HKDF `info` string; of a certificate, see there.
     pub(crate) const fn info(self) -> &'static [u8] {
         match self {
             Self::For(Purpose::Page) => b"strongroom/v1/page",
@@ -66,6 +70,7 @@ impl Label {
             Self::For(Purpose::SuperJournal) => b"strongroom/v1/super-journal",
             Self::For(Purpose::KeyringEntries) => b"strongroom/v1/keyring-entries",
             Self::For(Purpose::KeyringBody) => b"strongroom/v1/keyring-body",
+            Self::For(Purpose::KeyringCertificates) => b"strongroom/v1/keyring-certificates",
             Self::For(Purpose::PgRelation) => b"strongroom/v1/pg-relation",
             Self::For(Purpose::PgWal) => b"strongroom/v1/pg-wal",
             Self::For(Purpose::PgSlru) => b"strongroom/v1/pg-slru",
@@ -82,6 +87,7 @@ impl Label {
             Self::Anchor => b"strongroom/v1/anchor",
             Self::PreviousKey => b"strongroom/v1/previous-key",
             Self::Slot => b"strongroom/v1/slot",
+            Self::Certificate => b"strongroom/v1/certificate",
         }
     }
 }
@@ -100,6 +106,7 @@ mod tests {
             Label::For(Purpose::SuperJournal),
             Label::For(Purpose::KeyringEntries),
             Label::For(Purpose::KeyringBody),
+            Label::For(Purpose::KeyringCertificates),
             Label::For(Purpose::PgRelation),
             Label::For(Purpose::PgWal),
             Label::For(Purpose::PgSlru),
@@ -115,6 +122,7 @@ mod tests {
             Label::Anchor,
             Label::PreviousKey,
             Label::Slot,
+            Label::Certificate,
         ];
         let unique: std::collections::BTreeSet<_> = all.iter().map(|label| label.info()).collect();
         assert_eq!(unique.len(), all.len());

@@ -19,7 +19,7 @@ use zeroize::Zeroize;
 use crate::command;
 use crate::error::Error;
 use crate::keyring::Keyring;
-use crate::material::{MATERIAL_MAX, interpret};
+use crate::material::{MATERIAL_MAX, interpret, without_newline};
 use crate::opener::Opener;
 use crate::terminal;
 
@@ -82,6 +82,27 @@ impl KeySource {
         })
     }
 
+    /// Fetches a passphrase for a file of another format, as text: one trailing line end is dropped, nothing else is looked
+    /// for in it.
+    ///
+    /// # Errors
+    /// SR-2019 for a key of the keyring; SR-2011 when it is empty or longer than 1 KiB, is not UTF-8, or holds a zero byte;
+    /// what the source reports.
+    pub fn passphrase(&self, context: &SourceContext) -> Result<SecretBytes, Error> {
+        let given = match self {
+            Self::KeyId { .. } => {
+                let detail = "a passphrase is wanted, not a key of the keyring";
+                return Err(Error::new(&code::KEY_OPTION, detail));
+            }
+            Self::Env(variable) => from_env(variable)?,
+            Self::File(path) => from_file(path)?,
+            Self::Command(line) => command::output(line)?,
+            Self::Ask => terminal::ask(&context.prompt, context.creating)?,
+            Self::Given(bytes) => return as_text(bytes),
+        };
+        as_text(&given)
+    }
+
     /// Asks now, when asking is the source: what was typed becomes the source, so that it can be used more than once and
     /// handed to other processes. Every other source stays as it is, and is not looked at.
     ///
@@ -117,6 +138,23 @@ pub fn is_readable_by_others(path: &Path) -> std::io::Result<bool> {
     Ok(about.is_file() && about.mode() & 0o004 != 0)
 }
 
+/// Longest passphrase of a PKCS #12 or PEM file, in bytes: what other programs read.
+const TEXT_MAX: usize = 1024;
+
+fn as_text(given: &SecretBytes) -> Result<SecretBytes, Error> {
+    let text = without_newline(given.as_slice());
+    let fine = (1..=TEXT_MAX).contains(&text.len())
+        && !text.contains(&0)
+        && std::str::from_utf8(text).is_ok();
+    if !fine {
+        let detail = "a passphrase of 1 to 1024 bytes of text is wanted";
+        return Err(Error::new(&code::KEY_MALFORMED, detail));
+    }
+    let mut copy = SecretBytes::with_capacity(text.len())?;
+    copy.as_mut_slice().copy_from_slice(text);
+    Ok(copy)
+}
+
 /// The variable's value. The process's own environment block keeps its copy: nobody but the user can change that.
 fn from_env(variable: &str) -> Result<SecretBytes, Error> {
     let usable = !variable.is_empty() && !variable.contains(['=', '\0']);
@@ -127,7 +165,7 @@ fn from_env(variable: &str) -> Result<SecretBytes, Error> {
     SecretBytes::take(&mut bytes).map_err(|_| too_long())
 }
 
-fn from_file(path: &Path) -> Result<SecretBytes, Error> {
+pub(crate) fn from_file(path: &Path) -> Result<SecretBytes, Error> {
     let failed = |error| Error::caused(&code::KEY_FILE, path.display().to_string(), error);
     let file = File::open(path).map_err(failed)?;
     if file.metadata().map_err(failed)?.is_dir() {

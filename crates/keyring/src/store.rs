@@ -13,6 +13,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use strongroom_crypto::MacKey;
+use strongroom_format::certificate::{
+    CERTIFICATE_DER_MAX, CERTIFICATES_MAX, PRIVATE_KEY_MAX, certificate_layout,
+};
 use strongroom_format::code;
 use strongroom_format::header::{FIXED_LEN, HEADER_LEN, Header, ObjectKind};
 use strongroom_format::keyring::{
@@ -22,6 +25,7 @@ use strongroom_format::layout::is_zero;
 
 use crate::error::Error;
 use crate::object::{Object, parse};
+use crate::private_key::check_records;
 use crate::purpose::Purpose;
 
 /// Only the owner may read a keyring.
@@ -34,6 +38,7 @@ const FILE_MAX: usize = HEADER_LEN
     + body_layout::SIZE
     + PROVIDER_ARGUMENT_MAX
     + ENTRIES_MAX * entry_layout::SIZE
+    + CERTIFICATES_MAX * (certificate_layout::SIZE + CERTIFICATE_DER_MAX + PRIVATE_KEY_MAX + 8)
     + BODY_MAC_LEN;
 
 /// A keyring file whose structure is valid. Not authenticated.
@@ -74,6 +79,7 @@ pub(crate) fn structure(bytes: Vec<u8>) -> Result<Unproven, Error> {
     let body = bytes.get(HEADER_LEN..).and_then(Body::parse);
     let (body, _, _) = body.ok_or_else(|| damaged("body"))?;
     check_entries(&body)?;
+    check_records(&body.certificates)?;
     Ok(Unproven {
         header,
         body,

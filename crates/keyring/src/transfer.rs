@@ -8,17 +8,21 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use strongroom_format::certificate::CertificateRecord;
 use strongroom_format::code;
 use strongroom_format::header::ObjectKind;
 use strongroom_format::keyring::{Body, Entry, KeyState};
 
-use crate::durable;
+use crate::certificates::CertificateInfo;
+use crate::durable::Pending;
 use crate::error::Error;
+use crate::fresh::{Fresh, System};
 use crate::keyring::{
     Effect, KeyInfo, Keyring, NEW_KEYRING, check_room, retire, seal_into, unsealed,
 };
 use crate::object::Object;
 use crate::opener::Opener;
+use crate::private_key::{merge, reseal_key, unsealed_key};
 use crate::provider::EXPORT;
 use crate::store;
 
@@ -29,17 +33,19 @@ pub struct ImportReport {
     pub added: Vec<KeyInfo>,
     /// How many versions were there already, with the same key.
     pub unchanged: usize,
+    /// Certificates that were not in the keyring before, or not with their private key.
+    pub certificates: Vec<CertificateInfo>,
 }
 
 impl Keyring {
-    /// Writes every key to a new file, mode 0600, sealed for `opener`, and notes that it was done.
+    /// Writes every key and certificate to a new file, mode 0600, sealed for `opener`, and notes that it was done.
     ///
     /// # Errors
-    /// SR-2019 when `opener` is a key of a keyring: whoever lost the keyring could not open the export; SR-1002 when
-    /// there is something at `path`; as for every change SR-2016, SR-2017, SR-5001.
+    /// SR-2019 when `opener` is a key or a certificate of a keyring: whoever lost the keyring could not open the export; SR-1002 when
+    /// there is something at `path`; SR-2034 when it does not open when it is read back; as for every change SR-2016, SR-2017, SR-5001.
     pub fn export(&mut self, path: &Path, opener: &Opener) -> Result<(), Error> {
-        if opener.kind_name() == "keyring" {
-            let detail = "an export cannot be sealed with a key of a keyring";
+        if matches!(opener.kind_name(), "keyring" | "certificate") {
+            let detail = "an export cannot be sealed with what a keyring holds";
             return Err(Error::new(&code::KEY_OPTION, detail));
         }
         let exists = || Error::new(&code::EXISTS, path.display().to_string());
@@ -48,10 +54,15 @@ impl Keyring {
         }
         self.change(Effect::Exported, |object, body| {
             let bytes = exported(object, body, opener)?;
-            durable::create_new(path, &bytes, store::MODE).map_err(|error| match error.kind() {
+            let failed = |error: std::io::Error| match error.kind() {
                 ErrorKind::AlreadyExists => exists(),
                 _ => Error::io(format!("creating {}", path.display()), error),
-            })
+            };
+            let pending = Pending::written(path, &bytes, store::MODE).map_err(failed)?;
+            prove(&pending, opener).map_err(|error| error.recoded(&code::EXPORT_UNPROVED))?;
+            pending.publish().map_err(failed)?;
+            mark_exported(&mut body.certificates);
+            Ok(())
         })
     }
 
@@ -60,7 +71,7 @@ impl Keyring {
     ///
     /// # Errors
     /// SR-1006 no such file; SR-2002 `opener` does not open it; SR-2005 it is damaged; SR-2021 a key of the same name
-    /// and version differs; as for every change SR-2016, SR-2017, SR-5001. The keyring is then as it was.
+    /// and version differs; SR-2025 a certificate of the same name is another public key's; as for every change SR-2016, SR-2017, SR-5001. The keyring is then as it was.
     pub fn import(&mut self, path: &Path, opener: &Opener) -> Result<ImportReport, Error> {
         let unproven = store::read(path).map_err(|error| match error.code().number {
             number if number == code::KEYRING_MISSING.number => {
@@ -92,6 +103,7 @@ impl Keyring {
                     }
                 }
             }
+            report.certificates = merge(object, body, &source, &theirs.certificates)?;
             retire_superseded(object, body)?;
             tell_states(&mut report, body);
             Ok(report)
@@ -106,10 +118,35 @@ fn exported(object: &Object, body: &Body, opener: &Opener) -> Result<Vec<u8>, Er
         let key = unsealed(object, entry)?;
         seal_into(&target, entry, &key)?;
     }
+    for record in &mut copy.certificates {
+        reseal_key(object, &target, record)?;
+    }
+    mark_exported(&mut copy.certificates);
     copy.provider = EXPORT;
     copy.provider_argument = String::new();
     copy.exported_generation = copy.generation;
     store::file_bytes(&target, &copy)
+}
+
+/// Reads an export back, and opens everything in it (K19).
+fn prove(export: &Pending, opener: &Opener) -> Result<(), Error> {
+    let unproven = store::read(export.path())?;
+    let (source, body) =
+        unproven.proven(|bytes| Object::open(bytes, ObjectKind::Keyring, opener))?;
+    for entry in &body.entries {
+        drop(unsealed(&source, entry)?);
+    }
+    for record in &body.certificates {
+        drop(unsealed_key(&source, record)?);
+    }
+    Ok(())
+}
+
+/// The private keys that the keyring holds are in a file that was sealed for somebody else's key.
+fn mark_exported(records: &mut [CertificateRecord]) {
+    let now = System.now_unix_s();
+    let held = records.iter_mut().filter(|record| record.key.is_some());
+    held.for_each(|record| record.exported_unix_s = now);
 }
 
 fn is_same_version(ours: &Entry, theirs: &Entry) -> bool {

@@ -1,8 +1,10 @@
 //! The known-answer vectors in testing/vectors/header: made from the specification by another implementation
 //! (`generate.py` beside them), read here byte for byte. A file of an unknown kind fails the test.
 
+use std::sync::Arc;
+
 use serde_json::Value;
-use strongroom_crypto::{SecretBytes, SecretKey};
+use strongroom_crypto::{PrivateKey, SecretBytes, SecretKey};
 use strongroom_format::header::{Cipher, ObjectKind};
 use strongroom_format::slot::SlotKind;
 
@@ -12,10 +14,12 @@ use crate::fresh::Fresh;
 use crate::object::{NewObject, Object};
 use crate::opener::{KeyVersion, Opener};
 use crate::purpose::Purpose;
+use crate::recipient::Private;
 
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testing/vectors/header");
 const FILES_MAKE: usize = 10;
-const FILES_REFUSE: usize = 28;
+const FILES_OPEN: usize = 2;
+const FILES_REFUSE: usize = 42;
 
 /// The inputs of one vector, in the order in which they are asked for.
 struct Fixed {
@@ -57,7 +61,7 @@ impl Fresh for Fixed {
 
 #[test]
 fn every_vector_is_met() {
-    let (mut made, mut refused) = (0, 0);
+    let (mut made, mut opened, mut refused) = (0, 0, 0);
     for entry in std::fs::read_dir(DIRECTORY).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
@@ -70,6 +74,10 @@ fn every_vector_is_met() {
                 makes(&name, &vector);
                 made += 1;
             }
+            "open" => {
+                opens(&name, &vector);
+                opened += 1;
+            }
             "refuse" => {
                 refuses(&name, &vector);
                 refused += 1;
@@ -78,8 +86,8 @@ fn every_vector_is_met() {
         }
     }
     assert_eq!(
-        (made, refused),
-        (FILES_MAKE, FILES_REFUSE),
+        (made, opened, refused),
+        (FILES_MAKE, FILES_OPEN, FILES_REFUSE),
         "vector files were added or lost"
     );
 }
@@ -200,6 +208,26 @@ fn meets(name: &str, vector: &Value, object: &Object) {
     );
 }
 
+/// A header from elsewhere, with all its openers, opens by each of them.
+fn opens(name: &str, vector: &Value) {
+    let header = hex(&vector["header"]);
+    let openers = vector["openers"].as_array().unwrap();
+    assert!(!openers.is_empty(), "{name}");
+    for value in openers {
+        let object = Object::open(&header, kind(vector), &opener(value));
+        let object = object.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(object.opened_by().name(), text(&value["kind"]), "{name}");
+        meets(name, vector, &object);
+        // Following a rekey takes the slot's own key-encryption key only, not the private key.
+        let next = object.rewrapped(&[&Opener::raw(key(&value_of_a_key()))]);
+        assert!(object.reload(&next.unwrap().header_bytes()).is_ok());
+    }
+}
+
+fn value_of_a_key() -> Value {
+    Value::String("07".repeat(32))
+}
+
 fn refuses(name: &str, vector: &Value) {
     let outcome = Object::open(
         &hex(&vector["header"]),
@@ -223,6 +251,10 @@ fn opener(value: &Value) -> Opener {
             Opener::passphrase(secret)
                 .with_argon2(Argon2Params { m_kib, t, p })
                 .unwrap()
+        }
+        "certificate" => {
+            let private = PrivateKey::from_der(&hex(&value["pkcs8"])).unwrap();
+            Opener::recipient(Arc::new(Private(vec![private])))
         }
         _ => {
             let versions = value["versions"]
@@ -298,7 +330,9 @@ fn kind(vector: &Value) -> ObjectKind {
     match number(&vector["kind"]) {
         1 => ObjectKind::Sqlite,
         2 => ObjectKind::Keyring,
-        _ => ObjectKind::Postgres,
+        3 => ObjectKind::Postgres,
+        5 => ObjectKind::Backup,
+        other => panic!("kind {other}"),
     }
 }
 

@@ -7,6 +7,7 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::SeqCst;
 use core::time::Duration;
+use std::time::Instant;
 
 use rustix::thread::futex;
 
@@ -19,8 +20,56 @@ pub const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// How often either side looks again before it lets others have the processor: about 2 µs.
 pub(crate) const SPINS: u32 = 64;
 
-/// How often it then lets them, before it sleeps: some 20 to 50 µs when nobody else wants the processor.
-pub(crate) const YIELDS: u32 = 48;
+/// How often it then lets them, before it sleeps, at least: some 20 to 50 µs when nobody else wants the processor.
+const YIELDS_MIN: u32 = 48;
+
+/// And at most: some 0.5 ms.
+const YIELDS_MAX: u32 = 1536;
+
+/// A yield that takes longer has let somebody else run: then it is better to sleep than to be in the way.
+const OTHERS: Duration = Duration::from_micros(8);
+
+/// Being woken takes a virtual machine's processor up to some 200 µs: a sleep shorter than this should not have been one.
+const SHORT: Duration = Duration::from_micros(500);
+
+/// How long a side looks again before it sleeps. It grows when sleeps turn out short, and shrinks when they do not, so that a pause between two
+/// operations of one statement costs no sleep, and an idle connection costs nothing.
+pub(crate) struct Patience {
+    yields: u32,
+}
+
+impl Patience {
+    pub(crate) const fn new() -> Self {
+        Self { yields: YIELDS_MIN }
+    }
+
+    /// Waits a moment, as the `round`th time since there was something to do. False when it is time to sleep: it took long enough, or
+    /// somebody else wants the processor.
+    pub(crate) fn pause(&self, round: u32) -> bool {
+        if round < SPINS {
+            core::hint::spin_loop();
+            return true;
+        }
+        if round - SPINS >= self.yields {
+            return false;
+        }
+        let begin = Instant::now();
+        std::thread::yield_now();
+        begin.elapsed() < OTHERS
+    }
+
+    /// Sleeps, and learns from it.
+    pub(crate) fn sleep<R>(&mut self, sleep: impl FnOnce() -> R) -> R {
+        let begin = Instant::now();
+        let result = sleep();
+        self.yields = if begin.elapsed() < SHORT {
+            self.yields.saturating_mul(2).min(YIELDS_MAX)
+        } else {
+            (self.yields / 2).max(YIELDS_MIN)
+        };
+        result
+    }
+}
 
 /// The zone's doorbell.
 #[repr(C, align(4096))]
@@ -89,7 +138,6 @@ pub(crate) fn wake(word: &AtomicU32) {
 mod tests {
     use super::*;
     use crate::memory::Mapping;
-    use std::time::Instant;
 
     #[test]
     fn a_ring_before_the_sleep_is_not_slept_through() {
@@ -99,6 +147,21 @@ mod tests {
         let start = Instant::now();
         bell.sleep(seen, Some(Duration::from_secs(10)));
         assert!(start.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn patience_grows_with_short_sleeps_and_goes_with_long_ones() {
+        let mut patience = Patience::new();
+        assert_eq!(patience.yields, YIELDS_MIN);
+        for _ in 0..20 {
+            patience.sleep(|| ());
+        }
+        assert_eq!(patience.yields, YIELDS_MAX);
+        for _ in 0..20 {
+            patience.sleep(|| std::thread::sleep(2 * SHORT));
+        }
+        assert_eq!(patience.yields, YIELDS_MIN);
+        assert!(patience.pause(0) && !patience.pause(SPINS + YIELDS_MIN));
     }
 
     #[test]

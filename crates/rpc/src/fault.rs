@@ -92,6 +92,7 @@ faults! {
     BadMessage = 118, "08P01", "the client's message does not open (SR-8021)";
     NotAnAccumulator = 119, "42804", "the identifier is not an accumulator's (SR-8022)";
     StoreIo = 120, "58030", "the zone's store could not be read or written (SR-8023)";
+    OtherHistory = 122, "55000", "the zone's store and the server's log are of different histories (SR-8030)";
     NotRecorded = 140, "55000", "the zone makes no record of this (SR-8124)";
     Departed = 141, "55000", "the statement departs from its record, or would change something (SR-8125)";
 }

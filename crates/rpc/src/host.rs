@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use strongroom_format::columns::Fid;
 
-use crate::doorbell::{self, Bell, SLEEP_MAX, SPINS, YIELDS};
+use crate::doorbell::{self, Bell, Patience, SLEEP_MAX};
 use crate::memory::Mapping;
 use crate::ring::{Answer, Area, Descriptor, ENTRIES, FIRST, Ring};
 use crate::socket;
@@ -139,6 +139,7 @@ pub struct Host {
     /// A wait for an answer did not come to its end: the zone may still use the data area.
     abandoned: bool,
     lost: bool,
+    patience: Patience,
     statement: u8,
     slot: u64,
     literal: u64,
@@ -189,6 +190,7 @@ impl Host {
             done: FIRST,
             abandoned: false,
             lost: false,
+            patience: Patience::new(),
             statement: 0,
             slot: 0,
             literal: 0,
@@ -341,6 +343,42 @@ impl Host {
         }
     }
 
+    /// Has a called operation carried out, and does not wait: its number, for [`Self::answer`]. What it reads and writes in the data area has to
+    /// be left alone until then.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::post`].
+    pub fn submit(
+        &mut self,
+        descriptor: Descriptor,
+        check: impl FnMut() -> Result<(), Interrupted>,
+    ) -> Result<u32, Broken> {
+        self.put(&descriptor, check)?;
+        self.publish();
+        Ok(self.next.wrapping_sub(1))
+    }
+
+    /// The answer to a submitted operation, which is waited for. `None` when its place in the ring was used again: asked too late.
+    ///
+    /// # Errors
+    ///
+    /// [`Broken::Interrupted`], [`Broken::Lost`].
+    pub fn answer(
+        &mut self,
+        number: u32,
+        check: impl FnMut() -> Result<(), Interrupted>,
+    ) -> Result<Option<Answer>, Broken> {
+        if self.lost {
+            return Err(Broken::Lost);
+        }
+        if self.next.wrapping_sub(number) > ENTRIES {
+            return Ok(None);
+        }
+        self.wait(number.wrapping_add(1), check)?;
+        Ok(Some(self.ring.answered(number)))
+    }
+
     fn put(
         &mut self,
         descriptor: &Descriptor,
@@ -375,15 +413,12 @@ impl Host {
         target: u32,
         mut check: impl FnMut() -> Result<(), Interrupted>,
     ) -> Result<(), Broken> {
-        for round in 0..SPINS + YIELDS {
-            if self.is_done(target)? {
-                return Ok(());
-            }
-            if round < SPINS {
-                core::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
-            }
+        let mut round = 0;
+        while !self.is_done(target)? && self.patience.pause(round) {
+            round += 1;
+        }
+        if self.is_done(target)? {
+            return Ok(());
         }
         loop {
             check()?;
@@ -405,7 +440,8 @@ impl Host {
         fence(SeqCst);
         let seen = header.done.0.load(SeqCst);
         if !reached(seen, target) && header.closed.0.load(SeqCst) == 0 {
-            doorbell::wait(&header.done.0, seen, Some(SLEEP_MAX));
+            self.patience
+                .sleep(|| doorbell::wait(&header.done.0, seen, Some(SLEEP_MAX)));
         }
         header.waiting.0.store(0, SeqCst);
         self.is_done(target)

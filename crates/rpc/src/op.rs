@@ -53,16 +53,17 @@ pub enum Op {
     /// Called. Compares `a` with `b`, kind `flags`: answers -1, 0, 1.
     Compare = 35,
     /// Called. Compares `n` FIDs in the data area (8 bytes each) with `a`, kind `flags`; with flag [`flag::PAIRS`] `n` pairs of FIDs, the first of
-    /// each with the second. Writes one byte (0, 1, 2 for less, equal, greater) for each from the beginning of the data area's answer half.
+    /// each with the second. Writes one byte (0, 1, 2 for less, equal, greater) for each into the data area's answer half, as far behind its
+    /// beginning as the FIDs are behind the area's.
     CompareMany = 36,
     /// Called. The equality token of `a`, kind `flags`, under the statement's key.
     Token = 37,
-    /// Called. Tokens of `n` FIDs in the data area, 16 bytes each, from the beginning of the answer half; the first 8 are what [`Op::Token`] gives.
+    /// Called. Tokens of `n` FIDs in the data area, 16 bytes each, placed as by [`Op::CompareMany`]; the first 8 are what [`Op::Token`] gives.
     TokenMany = 38,
     /// Called. Sorts `n` FIDs in the data area, kind `flags`: each is replaced by its dense rank.
     RankMany = 39,
     /// Called. Function `n` of two arguments that gives a truth, its first argument each of `r` FIDs in the data area, its second `a`: writes one
-    /// byte (0, 1; 2 where it fails, and for all that are left when it has taken too long) for each from the beginning of the answer half.
+    /// byte (0, 1; 2 where it fails, and for all that are left when it has taken too long) for each, placed as by [`Op::CompareMany`].
     TestMany = 40,
 
     // ---- aggregates ----
@@ -92,15 +93,18 @@ pub enum Op {
     /// Called. A redo record of `n` bytes in the data area, found in the host's log at position `a`.
     Replay = 80,
     /// Called. Everything up to position `a` of the host's log was replayed, by this ring: permanent values may be used. With
-    /// [`flag::FOLLOWS`] they may be read, and more is to come.
+    /// [`flag::FOLLOWS`] they may be read, and more is to come. `n` is the timeline of the log, 0 when it has none.
     Replayed = 81,
-    /// Called. Makes the store durable up to position `a`; answers with the position that the log may be cut before.
+    /// Called. Makes the store durable up to position `a`, on the log's timeline `n`; answers with the position that the log may be cut
+    /// before.
     Checkpoint = 82,
     /// Called. Answers with the position from which the log has to be replayed. `aux`: bit 0 when replay is needed, bit 1 when the zone
-    /// follows a log that goes on. The ring that asked reads the log to the zone from then on.
+    /// follows a log that goes on; from bit 2 the timeline that the position is of, 0 when that is not known. The ring that asked reads the
+    /// log to the zone from then on.
     Position = 83,
     /// Called, first on every connection. The host's server is in the life `a`, a random number that it draws whenever its memory is made anew; nothing
-    /// of this life is in its log before position `b`. What earlier lives had in memory only may be lost.
+    /// of this life is in its log before position `b`. What earlier lives had in memory only may be lost. The log is on timeline `n`; 0 when that
+    /// is not known, as in recovery.
     Life = 84,
 
     // ---- reclamation ----
@@ -246,6 +250,9 @@ pub mod flag {
     pub const NEW: u16 = 1 << 9;
     /// [`super::Op::CompareMany`]: pairs.
     pub const PAIRS: u16 = 1 << 11;
+    /// [`super::Op::CompareMany`], [`super::Op::TestMany`], [`super::Op::TokenMany`]: nobody has asked for it yet. It says nothing of a fault of what
+    /// was posted.
+    pub const AHEAD: u16 = 1 << 12;
     /// [`super::Op::Replayed`]: the host is a replica, whose log goes on.
     pub const FOLLOWS: u16 = 1 << 11;
 }

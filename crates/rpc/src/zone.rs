@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 use rustix::event::{EventfdFlags, epoll};
 
 use crate::Op;
-use crate::doorbell::{self, Bell, SLEEP_MAX, SPINS, YIELDS};
+use crate::doorbell::{self, Bell, Patience, SLEEP_MAX};
 use crate::memory::Mapping;
 use crate::ring::{Answer, Area, Descriptor, ENTRIES, FIRST, Ring};
 use crate::socket::{self, Peer, Welcome};
@@ -182,6 +182,7 @@ impl Server {
 
     fn serve(&mut self, handler: &mut impl Handler, events: &Receiver<Event>) {
         let mut quiet = 0;
+        let mut patience = Patience::new();
         while !self.stop.load(SeqCst) {
             let count = self.bell.count();
             if count != self.heard {
@@ -193,15 +194,12 @@ impl Server {
                 quiet = 0;
                 continue;
             }
-            quiet += 1;
-            if quiet < SPINS {
-                core::hint::spin_loop();
-            } else if quiet < SPINS + YIELDS {
-                std::thread::yield_now();
+            if patience.pause(quiet) {
+                quiet += 1;
             } else {
                 quiet = 0;
                 handler.idle();
-                self.sleep();
+                self.sleep(&mut patience);
             }
         }
     }
@@ -233,7 +231,7 @@ impl Server {
     }
 
     /// Parks everything and sleeps on the doorbell, unless there is work after all.
-    fn sleep(&mut self) {
+    fn sleep(&mut self, patience: &mut Patience) {
         for served in self.rings.values_mut() {
             served.park();
         }
@@ -244,7 +242,7 @@ impl Server {
             return;
         }
         let limit = (!self.rings.is_empty()).then_some(SLEEP_MAX);
-        self.bell.sleep(self.heard, limit);
+        patience.sleep(|| self.bell.sleep(self.heard, limit));
         // After the longest sleep too: a ring is served even if somebody has scribbled over the doorbell.
         self.find_work();
     }

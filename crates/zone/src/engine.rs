@@ -169,7 +169,7 @@ impl Zone {
             return Answer::default();
         }
         let answer = self
-            .settle(arena, op)
+            .settle(arena, op, is_ahead(op, descriptor))
             .map_err(Answer::earlier)
             .and_then(|()| {
                 let answer = self.called(arena, op, descriptor, area);
@@ -184,7 +184,8 @@ impl Zone {
     }
 
     /// Tells the first fault of what was posted, once (R2). That there is one or none is an answer of the ticket's (A4).
-    fn settle(&mut self, ring: u16, op: Op) -> Result<(), Fault> {
+    /// What is asked ahead takes up the answer, because it may fail with a value that a computation failed for, and tells no fault.
+    fn settle(&mut self, ring: u16, op: Op, ahead: bool) -> Result<(), Fault> {
         let state = self.ground.rings.get_mut(ring)?;
         if op.is_apart() {
             return Ok(());
@@ -197,6 +198,9 @@ impl Zone {
             && let Some(session) = Self::session(&mut self.channel, state)
         {
             session.spend_check()?;
+        }
+        if ahead {
+            return Ok(());
         }
         state.fallible = state.failed;
         match state.fault.take() {
@@ -386,6 +390,12 @@ impl Handler for Zone {
     }
 }
 
+/// Whether nobody has asked for this yet.
+const fn is_ahead(op: Op, descriptor: &Descriptor) -> bool {
+    matches!(op, Op::CompareMany | Op::TestMany | Op::TokenMany)
+        && descriptor.flags & strongroom_rpc::op::flag::AHEAD != 0
+}
+
 /// The kind in the low byte of the flags.
 fn kind_of(descriptor: &Descriptor) -> Result<strongroom_format::columns::Kind, Fault> {
     let [low, _] = descriptor.flags.to_le_bytes();
@@ -401,6 +411,12 @@ fn aggregate_of(descriptor: &Descriptor) -> Result<Aggregate, Fault> {
 /// Offset of the arguments in the data area.
 fn offset_of(descriptor: &Descriptor) -> Result<usize, Fault> {
     usize::try_from(descriptor.b).map_err(|_| Fault::BadRequest)
+}
+
+/// Offset of the answers, for operations that leave their arguments as they are.
+fn answers_of(descriptor: &Descriptor) -> Result<usize, Fault> {
+    let offset = offset_of(descriptor)?.checked_add(strongroom_rpc::ANSWER_HALF);
+    offset.ok_or(Fault::BadRequest)
 }
 
 /// Copies `n` words out of the data area.

@@ -105,6 +105,8 @@ pub struct Store {
     limit: u64,
     /// By number. A vector, because every access to a value goes through it.
     partitions: Vec<Option<Box<Partition>>>,
+    /// Partitions made by this process.
+    made: u64,
     dropped: BTreeMap<u16, Dropped>,
     relations: BTreeMap<Relation, u16>,
     places: Places,
@@ -131,6 +133,10 @@ pub struct Store {
     quarantine: BTreeMap<u64, u64>,
     counter: u64,
     position: u64,
+    /// Timeline of the host's log that `position` is of; 0 when that is not known.
+    timeline: u32,
+    /// Timeline that the host's log is on now.
+    host_timeline: u32,
     /// A manifest may be in place that the anchor was not advanced for.
     unsettled: bool,
     /// A sync has failed: nothing is known of what is on disk.
@@ -461,6 +467,7 @@ pub fn fault_of(code: &Code) -> Fault {
         8017 => Fault::PartitionUnknown,
         8018 | 8028 => Fault::PartitionsExhausted,
         8019 => Fault::BadRequest,
+        8030 => Fault::OtherHistory,
         _ => Fault::StoreIo,
     }
 }

@@ -197,14 +197,16 @@ CREATE TYPE enc_interval (
 COMMENT ON TYPE enc_interval IS 'confidential interval: an operand only, never a column';
 
 -- comparison
+CREATE FUNCTION strongroom_range_selectivity(internal, oid, internal, integer) RETURNS double precision
+    AS 'MODULE_PATHNAME', 'strongroom_range_selectivity' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 CREATE FUNCTION enc_bool_lt(enc_bool, enc_bool) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_lt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR < (LEFTARG = enc_bool, RIGHTARG = enc_bool, FUNCTION = enc_bool_lt, COMMUTATOR = >, NEGATOR = >=,
-    RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarltjoinsel);
 CREATE FUNCTION enc_bool_le(enc_bool, enc_bool) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_le' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <= (LEFTARG = enc_bool, RIGHTARG = enc_bool, FUNCTION = enc_bool_le, COMMUTATOR = >=, NEGATOR = >,
-    RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarlejoinsel);
 CREATE FUNCTION enc_bool_eq(enc_bool, enc_bool) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_eq' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR = (LEFTARG = enc_bool, RIGHTARG = enc_bool, FUNCTION = enc_bool_eq, COMMUTATOR = =, NEGATOR = <>,
@@ -212,11 +214,11 @@ CREATE OPERATOR = (LEFTARG = enc_bool, RIGHTARG = enc_bool, FUNCTION = enc_bool_
 CREATE FUNCTION enc_bool_ge(enc_bool, enc_bool) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ge' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR >= (LEFTARG = enc_bool, RIGHTARG = enc_bool, FUNCTION = enc_bool_ge, COMMUTATOR = <=, NEGATOR = <,
-    RESTRICT = scalargesel, JOIN = scalargejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargejoinsel);
 CREATE FUNCTION enc_bool_gt(enc_bool, enc_bool) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_gt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR > (LEFTARG = enc_bool, RIGHTARG = enc_bool, FUNCTION = enc_bool_gt, COMMUTATOR = <, NEGATOR = <=,
-    RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargtjoinsel);
 CREATE FUNCTION enc_bool_ne(enc_bool, enc_bool) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ne' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <> (LEFTARG = enc_bool, RIGHTARG = enc_bool, FUNCTION = enc_bool_ne, COMMUTATOR = <>, NEGATOR = =,
@@ -239,11 +241,11 @@ CREATE OPERATOR CLASS enc_bool_ops DEFAULT FOR TYPE enc_bool USING hash AS
 CREATE FUNCTION enc_int4_lt(enc_int4, enc_int4) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_lt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR < (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = enc_int4_lt, COMMUTATOR = >, NEGATOR = >=,
-    RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarltjoinsel);
 CREATE FUNCTION enc_int4_le(enc_int4, enc_int4) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_le' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <= (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = enc_int4_le, COMMUTATOR = >=, NEGATOR = >,
-    RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarlejoinsel);
 CREATE FUNCTION enc_int4_eq(enc_int4, enc_int4) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_eq' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR = (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = enc_int4_eq, COMMUTATOR = =, NEGATOR = <>,
@@ -251,11 +253,11 @@ CREATE OPERATOR = (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = enc_int4_
 CREATE FUNCTION enc_int4_ge(enc_int4, enc_int4) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ge' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR >= (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = enc_int4_ge, COMMUTATOR = <=, NEGATOR = <,
-    RESTRICT = scalargesel, JOIN = scalargejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargejoinsel);
 CREATE FUNCTION enc_int4_gt(enc_int4, enc_int4) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_gt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR > (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = enc_int4_gt, COMMUTATOR = <, NEGATOR = <=,
-    RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargtjoinsel);
 CREATE FUNCTION enc_int4_ne(enc_int4, enc_int4) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ne' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <> (LEFTARG = enc_int4, RIGHTARG = enc_int4, FUNCTION = enc_int4_ne, COMMUTATOR = <>, NEGATOR = =,
@@ -278,11 +280,11 @@ CREATE OPERATOR CLASS enc_int4_ops DEFAULT FOR TYPE enc_int4 USING hash AS
 CREATE FUNCTION enc_int8_lt(enc_int8, enc_int8) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_lt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR < (LEFTARG = enc_int8, RIGHTARG = enc_int8, FUNCTION = enc_int8_lt, COMMUTATOR = >, NEGATOR = >=,
-    RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarltjoinsel);
 CREATE FUNCTION enc_int8_le(enc_int8, enc_int8) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_le' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <= (LEFTARG = enc_int8, RIGHTARG = enc_int8, FUNCTION = enc_int8_le, COMMUTATOR = >=, NEGATOR = >,
-    RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarlejoinsel);
 CREATE FUNCTION enc_int8_eq(enc_int8, enc_int8) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_eq' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR = (LEFTARG = enc_int8, RIGHTARG = enc_int8, FUNCTION = enc_int8_eq, COMMUTATOR = =, NEGATOR = <>,
@@ -290,11 +292,11 @@ CREATE OPERATOR = (LEFTARG = enc_int8, RIGHTARG = enc_int8, FUNCTION = enc_int8_
 CREATE FUNCTION enc_int8_ge(enc_int8, enc_int8) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ge' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR >= (LEFTARG = enc_int8, RIGHTARG = enc_int8, FUNCTION = enc_int8_ge, COMMUTATOR = <=, NEGATOR = <,
-    RESTRICT = scalargesel, JOIN = scalargejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargejoinsel);
 CREATE FUNCTION enc_int8_gt(enc_int8, enc_int8) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_gt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR > (LEFTARG = enc_int8, RIGHTARG = enc_int8, FUNCTION = enc_int8_gt, COMMUTATOR = <, NEGATOR = <=,
-    RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargtjoinsel);
 CREATE FUNCTION enc_int8_ne(enc_int8, enc_int8) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ne' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <> (LEFTARG = enc_int8, RIGHTARG = enc_int8, FUNCTION = enc_int8_ne, COMMUTATOR = <>, NEGATOR = =,
@@ -317,11 +319,11 @@ CREATE OPERATOR CLASS enc_int8_ops DEFAULT FOR TYPE enc_int8 USING hash AS
 CREATE FUNCTION enc_float8_lt(enc_float8, enc_float8) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_lt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR < (LEFTARG = enc_float8, RIGHTARG = enc_float8, FUNCTION = enc_float8_lt, COMMUTATOR = >, NEGATOR = >=,
-    RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarltjoinsel);
 CREATE FUNCTION enc_float8_le(enc_float8, enc_float8) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_le' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <= (LEFTARG = enc_float8, RIGHTARG = enc_float8, FUNCTION = enc_float8_le, COMMUTATOR = >=, NEGATOR = >,
-    RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarlejoinsel);
 CREATE FUNCTION enc_float8_eq(enc_float8, enc_float8) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_eq' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR = (LEFTARG = enc_float8, RIGHTARG = enc_float8, FUNCTION = enc_float8_eq, COMMUTATOR = =, NEGATOR = <>,
@@ -329,11 +331,11 @@ CREATE OPERATOR = (LEFTARG = enc_float8, RIGHTARG = enc_float8, FUNCTION = enc_f
 CREATE FUNCTION enc_float8_ge(enc_float8, enc_float8) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ge' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR >= (LEFTARG = enc_float8, RIGHTARG = enc_float8, FUNCTION = enc_float8_ge, COMMUTATOR = <=, NEGATOR = <,
-    RESTRICT = scalargesel, JOIN = scalargejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargejoinsel);
 CREATE FUNCTION enc_float8_gt(enc_float8, enc_float8) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_gt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR > (LEFTARG = enc_float8, RIGHTARG = enc_float8, FUNCTION = enc_float8_gt, COMMUTATOR = <, NEGATOR = <=,
-    RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargtjoinsel);
 CREATE FUNCTION enc_float8_ne(enc_float8, enc_float8) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ne' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <> (LEFTARG = enc_float8, RIGHTARG = enc_float8, FUNCTION = enc_float8_ne, COMMUTATOR = <>, NEGATOR = =,
@@ -356,11 +358,11 @@ CREATE OPERATOR CLASS enc_float8_ops DEFAULT FOR TYPE enc_float8 USING hash AS
 CREATE FUNCTION enc_numeric_lt(enc_numeric, enc_numeric) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_lt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR < (LEFTARG = enc_numeric, RIGHTARG = enc_numeric, FUNCTION = enc_numeric_lt, COMMUTATOR = >, NEGATOR = >=,
-    RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarltjoinsel);
 CREATE FUNCTION enc_numeric_le(enc_numeric, enc_numeric) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_le' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <= (LEFTARG = enc_numeric, RIGHTARG = enc_numeric, FUNCTION = enc_numeric_le, COMMUTATOR = >=, NEGATOR = >,
-    RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarlejoinsel);
 CREATE FUNCTION enc_numeric_eq(enc_numeric, enc_numeric) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_eq' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR = (LEFTARG = enc_numeric, RIGHTARG = enc_numeric, FUNCTION = enc_numeric_eq, COMMUTATOR = =, NEGATOR = <>,
@@ -368,11 +370,11 @@ CREATE OPERATOR = (LEFTARG = enc_numeric, RIGHTARG = enc_numeric, FUNCTION = enc
 CREATE FUNCTION enc_numeric_ge(enc_numeric, enc_numeric) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ge' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR >= (LEFTARG = enc_numeric, RIGHTARG = enc_numeric, FUNCTION = enc_numeric_ge, COMMUTATOR = <=, NEGATOR = <,
-    RESTRICT = scalargesel, JOIN = scalargejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargejoinsel);
 CREATE FUNCTION enc_numeric_gt(enc_numeric, enc_numeric) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_gt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR > (LEFTARG = enc_numeric, RIGHTARG = enc_numeric, FUNCTION = enc_numeric_gt, COMMUTATOR = <, NEGATOR = <=,
-    RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargtjoinsel);
 CREATE FUNCTION enc_numeric_ne(enc_numeric, enc_numeric) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ne' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <> (LEFTARG = enc_numeric, RIGHTARG = enc_numeric, FUNCTION = enc_numeric_ne, COMMUTATOR = <>, NEGATOR = =,
@@ -395,11 +397,11 @@ CREATE OPERATOR CLASS enc_numeric_ops DEFAULT FOR TYPE enc_numeric USING hash AS
 CREATE FUNCTION enc_text_lt(enc_text, enc_text) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_lt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR < (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = enc_text_lt, COMMUTATOR = >, NEGATOR = >=,
-    RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarltjoinsel);
 CREATE FUNCTION enc_text_le(enc_text, enc_text) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_le' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <= (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = enc_text_le, COMMUTATOR = >=, NEGATOR = >,
-    RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarlejoinsel);
 CREATE FUNCTION enc_text_eq(enc_text, enc_text) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_eq' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR = (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = enc_text_eq, COMMUTATOR = =, NEGATOR = <>,
@@ -407,11 +409,11 @@ CREATE OPERATOR = (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = enc_text_
 CREATE FUNCTION enc_text_ge(enc_text, enc_text) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ge' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR >= (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = enc_text_ge, COMMUTATOR = <=, NEGATOR = <,
-    RESTRICT = scalargesel, JOIN = scalargejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargejoinsel);
 CREATE FUNCTION enc_text_gt(enc_text, enc_text) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_gt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR > (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = enc_text_gt, COMMUTATOR = <, NEGATOR = <=,
-    RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargtjoinsel);
 CREATE FUNCTION enc_text_ne(enc_text, enc_text) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ne' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <> (LEFTARG = enc_text, RIGHTARG = enc_text, FUNCTION = enc_text_ne, COMMUTATOR = <>, NEGATOR = =,
@@ -434,11 +436,11 @@ CREATE OPERATOR CLASS enc_text_ops DEFAULT FOR TYPE enc_text USING hash AS
 CREATE FUNCTION enc_bytea_lt(enc_bytea, enc_bytea) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_lt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR < (LEFTARG = enc_bytea, RIGHTARG = enc_bytea, FUNCTION = enc_bytea_lt, COMMUTATOR = >, NEGATOR = >=,
-    RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarltjoinsel);
 CREATE FUNCTION enc_bytea_le(enc_bytea, enc_bytea) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_le' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <= (LEFTARG = enc_bytea, RIGHTARG = enc_bytea, FUNCTION = enc_bytea_le, COMMUTATOR = >=, NEGATOR = >,
-    RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarlejoinsel);
 CREATE FUNCTION enc_bytea_eq(enc_bytea, enc_bytea) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_eq' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR = (LEFTARG = enc_bytea, RIGHTARG = enc_bytea, FUNCTION = enc_bytea_eq, COMMUTATOR = =, NEGATOR = <>,
@@ -446,11 +448,11 @@ CREATE OPERATOR = (LEFTARG = enc_bytea, RIGHTARG = enc_bytea, FUNCTION = enc_byt
 CREATE FUNCTION enc_bytea_ge(enc_bytea, enc_bytea) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ge' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR >= (LEFTARG = enc_bytea, RIGHTARG = enc_bytea, FUNCTION = enc_bytea_ge, COMMUTATOR = <=, NEGATOR = <,
-    RESTRICT = scalargesel, JOIN = scalargejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargejoinsel);
 CREATE FUNCTION enc_bytea_gt(enc_bytea, enc_bytea) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_gt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR > (LEFTARG = enc_bytea, RIGHTARG = enc_bytea, FUNCTION = enc_bytea_gt, COMMUTATOR = <, NEGATOR = <=,
-    RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargtjoinsel);
 CREATE FUNCTION enc_bytea_ne(enc_bytea, enc_bytea) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ne' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <> (LEFTARG = enc_bytea, RIGHTARG = enc_bytea, FUNCTION = enc_bytea_ne, COMMUTATOR = <>, NEGATOR = =,
@@ -473,11 +475,11 @@ CREATE OPERATOR CLASS enc_bytea_ops DEFAULT FOR TYPE enc_bytea USING hash AS
 CREATE FUNCTION enc_date_lt(enc_date, enc_date) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_lt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR < (LEFTARG = enc_date, RIGHTARG = enc_date, FUNCTION = enc_date_lt, COMMUTATOR = >, NEGATOR = >=,
-    RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarltjoinsel);
 CREATE FUNCTION enc_date_le(enc_date, enc_date) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_le' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <= (LEFTARG = enc_date, RIGHTARG = enc_date, FUNCTION = enc_date_le, COMMUTATOR = >=, NEGATOR = >,
-    RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarlejoinsel);
 CREATE FUNCTION enc_date_eq(enc_date, enc_date) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_eq' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR = (LEFTARG = enc_date, RIGHTARG = enc_date, FUNCTION = enc_date_eq, COMMUTATOR = =, NEGATOR = <>,
@@ -485,11 +487,11 @@ CREATE OPERATOR = (LEFTARG = enc_date, RIGHTARG = enc_date, FUNCTION = enc_date_
 CREATE FUNCTION enc_date_ge(enc_date, enc_date) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ge' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR >= (LEFTARG = enc_date, RIGHTARG = enc_date, FUNCTION = enc_date_ge, COMMUTATOR = <=, NEGATOR = <,
-    RESTRICT = scalargesel, JOIN = scalargejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargejoinsel);
 CREATE FUNCTION enc_date_gt(enc_date, enc_date) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_gt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR > (LEFTARG = enc_date, RIGHTARG = enc_date, FUNCTION = enc_date_gt, COMMUTATOR = <, NEGATOR = <=,
-    RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargtjoinsel);
 CREATE FUNCTION enc_date_ne(enc_date, enc_date) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ne' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <> (LEFTARG = enc_date, RIGHTARG = enc_date, FUNCTION = enc_date_ne, COMMUTATOR = <>, NEGATOR = =,
@@ -512,11 +514,11 @@ CREATE OPERATOR CLASS enc_date_ops DEFAULT FOR TYPE enc_date USING hash AS
 CREATE FUNCTION enc_timestamp_lt(enc_timestamp, enc_timestamp) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_lt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR < (LEFTARG = enc_timestamp, RIGHTARG = enc_timestamp, FUNCTION = enc_timestamp_lt, COMMUTATOR = >, NEGATOR = >=,
-    RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarltjoinsel);
 CREATE FUNCTION enc_timestamp_le(enc_timestamp, enc_timestamp) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_le' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <= (LEFTARG = enc_timestamp, RIGHTARG = enc_timestamp, FUNCTION = enc_timestamp_le, COMMUTATOR = >=, NEGATOR = >,
-    RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarlejoinsel);
 CREATE FUNCTION enc_timestamp_eq(enc_timestamp, enc_timestamp) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_eq' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR = (LEFTARG = enc_timestamp, RIGHTARG = enc_timestamp, FUNCTION = enc_timestamp_eq, COMMUTATOR = =, NEGATOR = <>,
@@ -524,11 +526,11 @@ CREATE OPERATOR = (LEFTARG = enc_timestamp, RIGHTARG = enc_timestamp, FUNCTION =
 CREATE FUNCTION enc_timestamp_ge(enc_timestamp, enc_timestamp) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ge' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR >= (LEFTARG = enc_timestamp, RIGHTARG = enc_timestamp, FUNCTION = enc_timestamp_ge, COMMUTATOR = <=, NEGATOR = <,
-    RESTRICT = scalargesel, JOIN = scalargejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargejoinsel);
 CREATE FUNCTION enc_timestamp_gt(enc_timestamp, enc_timestamp) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_gt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR > (LEFTARG = enc_timestamp, RIGHTARG = enc_timestamp, FUNCTION = enc_timestamp_gt, COMMUTATOR = <, NEGATOR = <=,
-    RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargtjoinsel);
 CREATE FUNCTION enc_timestamp_ne(enc_timestamp, enc_timestamp) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ne' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <> (LEFTARG = enc_timestamp, RIGHTARG = enc_timestamp, FUNCTION = enc_timestamp_ne, COMMUTATOR = <>, NEGATOR = =,
@@ -551,11 +553,11 @@ CREATE OPERATOR CLASS enc_timestamp_ops DEFAULT FOR TYPE enc_timestamp USING has
 CREATE FUNCTION enc_timestamptz_lt(enc_timestamptz, enc_timestamptz) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_lt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR < (LEFTARG = enc_timestamptz, RIGHTARG = enc_timestamptz, FUNCTION = enc_timestamptz_lt, COMMUTATOR = >, NEGATOR = >=,
-    RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarltjoinsel);
 CREATE FUNCTION enc_timestamptz_le(enc_timestamptz, enc_timestamptz) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_le' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <= (LEFTARG = enc_timestamptz, RIGHTARG = enc_timestamptz, FUNCTION = enc_timestamptz_le, COMMUTATOR = >=, NEGATOR = >,
-    RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarlejoinsel);
 CREATE FUNCTION enc_timestamptz_eq(enc_timestamptz, enc_timestamptz) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_eq' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR = (LEFTARG = enc_timestamptz, RIGHTARG = enc_timestamptz, FUNCTION = enc_timestamptz_eq, COMMUTATOR = =, NEGATOR = <>,
@@ -563,11 +565,11 @@ CREATE OPERATOR = (LEFTARG = enc_timestamptz, RIGHTARG = enc_timestamptz, FUNCTI
 CREATE FUNCTION enc_timestamptz_ge(enc_timestamptz, enc_timestamptz) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ge' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR >= (LEFTARG = enc_timestamptz, RIGHTARG = enc_timestamptz, FUNCTION = enc_timestamptz_ge, COMMUTATOR = <=, NEGATOR = <,
-    RESTRICT = scalargesel, JOIN = scalargejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargejoinsel);
 CREATE FUNCTION enc_timestamptz_gt(enc_timestamptz, enc_timestamptz) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_gt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR > (LEFTARG = enc_timestamptz, RIGHTARG = enc_timestamptz, FUNCTION = enc_timestamptz_gt, COMMUTATOR = <, NEGATOR = <=,
-    RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargtjoinsel);
 CREATE FUNCTION enc_timestamptz_ne(enc_timestamptz, enc_timestamptz) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ne' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <> (LEFTARG = enc_timestamptz, RIGHTARG = enc_timestamptz, FUNCTION = enc_timestamptz_ne, COMMUTATOR = <>, NEGATOR = =,
@@ -590,11 +592,11 @@ CREATE OPERATOR CLASS enc_timestamptz_ops DEFAULT FOR TYPE enc_timestamptz USING
 CREATE FUNCTION enc_interval_lt(enc_interval, enc_interval) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_lt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR < (LEFTARG = enc_interval, RIGHTARG = enc_interval, FUNCTION = enc_interval_lt, COMMUTATOR = >, NEGATOR = >=,
-    RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarltjoinsel);
 CREATE FUNCTION enc_interval_le(enc_interval, enc_interval) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_le' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <= (LEFTARG = enc_interval, RIGHTARG = enc_interval, FUNCTION = enc_interval_le, COMMUTATOR = >=, NEGATOR = >,
-    RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalarlejoinsel);
 CREATE FUNCTION enc_interval_eq(enc_interval, enc_interval) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_eq' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR = (LEFTARG = enc_interval, RIGHTARG = enc_interval, FUNCTION = enc_interval_eq, COMMUTATOR = =, NEGATOR = <>,
@@ -602,11 +604,11 @@ CREATE OPERATOR = (LEFTARG = enc_interval, RIGHTARG = enc_interval, FUNCTION = e
 CREATE FUNCTION enc_interval_ge(enc_interval, enc_interval) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ge' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR >= (LEFTARG = enc_interval, RIGHTARG = enc_interval, FUNCTION = enc_interval_ge, COMMUTATOR = <=, NEGATOR = <,
-    RESTRICT = scalargesel, JOIN = scalargejoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargejoinsel);
 CREATE FUNCTION enc_interval_gt(enc_interval, enc_interval) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_gt' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR > (LEFTARG = enc_interval, RIGHTARG = enc_interval, FUNCTION = enc_interval_gt, COMMUTATOR = <, NEGATOR = <=,
-    RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
+    RESTRICT = strongroom_range_selectivity, JOIN = scalargtjoinsel);
 CREATE FUNCTION enc_interval_ne(enc_interval, enc_interval) RETURNS boolean
     AS 'MODULE_PATHNAME', 'strongroom_ne' LANGUAGE C IMMUTABLE STRICT LEAKPROOF PARALLEL RESTRICTED COST 10;
 CREATE OPERATOR <> (LEFTARG = enc_interval, RIGHTARG = enc_interval, FUNCTION = enc_interval_ne, COMMUTATOR = <>, NEGATOR = =,

@@ -8,7 +8,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 
 use pg_sys::{HeapScanDescData, HeapTupleData, TableScanDescData};
 use pgrx::pg_sys;
@@ -16,13 +16,16 @@ use strongroom_format::columns::{Fid, Kind};
 use strongroom_rpc::op::flag;
 use strongroom_rpc::{ANSWER_HALF, Broken, Descriptor, Fault, Op};
 
-use crate::call::bits;
-use crate::memo::{Memo, Ranks, Run, Token};
-use crate::{partition, zone};
+use crate::memo::{Hits, Memo, Ranks, Run, Token};
+use crate::outlook::{self, Question};
+use crate::{pages, partition, zone};
 
 /// Scans that gave a row last: an outer and an inner one of a join, mostly. A backend has one thread.
 static SCANS: [AtomicPtr<TableScanDescData>; 3] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; 3];
+
+/// The page on which the first of them stands.
+static BLOCK: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     static MEMO: RefCell<Memo> = const { RefCell::new(Memo::new()) };
@@ -31,10 +34,17 @@ thread_local! {
     static RANKS: RefCell<BTreeMap<u8, Ranks>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// This scan has given a row. Called for every row: it does next to nothing.
+/// This scan has given a row. Called for every row: it does next to nothing, but for the first row of a page.
 pub(crate) fn stands(scan: *mut TableScanDescData) {
     let [first, second, third] = &SCANS;
     let before = first.load(Relaxed);
+    // SAFETY: the scan has just given a row; the access method's scans are heap's.
+    let block = unsafe { (*scan.cast::<HeapScanDescData>()).rs_cblock };
+    if before == scan && BLOCK.load(Relaxed) == block {
+        return;
+    }
+    BLOCK.store(block, Relaxed);
+    outlook::turned(scan);
     if before == scan {
         return;
     }
@@ -48,6 +58,7 @@ pub(crate) fn stands(scan: *mut TableScanDescData) {
 
 /// This scan stands on no row any more.
 pub(crate) fn ended(scan: *mut TableScanDescData) {
+    outlook::forget(scan);
     for known in &SCANS {
         if known.load(Relaxed) == scan {
             known.store(std::ptr::null_mut(), Relaxed);
@@ -57,6 +68,7 @@ pub(crate) fn ended(scan: *mut TableScanDescData) {
 
 /// Scans may have been freed without an end: a transaction or a part of it has failed.
 pub(crate) fn forget_scans() {
+    outlook::forget_all();
     for known in &SCANS {
         known.store(std::ptr::null_mut(), Relaxed);
     }
@@ -64,6 +76,7 @@ pub(crate) fn forget_scans() {
 
 /// The statement is over.
 pub(crate) fn forget_answers() {
+    outlook::forget_all();
     MEMO.with(|memo| {
         if let Ok(mut memo) = memo.try_borrow_mut() {
             memo.forget();
@@ -83,18 +96,23 @@ pub(crate) fn forget_answers() {
 
 /// The answer that is known already.
 pub(crate) fn known(what: u32, a: u64, b: u64) -> Option<i32> {
-    MEMO.with(|memo| memo.borrow().answer(zone::connection(), what, a, b))
+    MEMO.with(|memo| memo.borrow_mut().answer(zone::connection(), what, a, b))
+}
+
+/// Which answers were used since this was last asked.
+pub(crate) fn take_hits() -> Hits {
+    MEMO.with(|memo| memo.borrow_mut().take_hits())
 }
 
 /// The token that is known already.
 pub(crate) fn known_token(fid: u64) -> Option<Token> {
-    MEMO.with(|memo| memo.borrow().token(zone::connection(), fid))
+    MEMO.with(|memo| memo.borrow_mut().token(zone::connection(), fid))
 }
 
 /// Whether `a` and `b` are equal, when their tokens tell.
 pub(crate) fn known_equal(a: u64, b: u64) -> Option<bool> {
     MEMO.with(|memo| {
-        let (memo, connection) = (memo.borrow(), zone::connection());
+        let (mut memo, connection) = (memo.borrow_mut(), zone::connection());
         let first = memo.token(connection, a)?;
         Some(first == memo.token(connection, b)?)
     })
@@ -124,17 +142,7 @@ impl Page {
 
     /// The value of a column in a row; `None` for NULL.
     fn value(&self, tuple: *mut HeapTupleData, column: i16) -> Option<u64> {
-        let mut is_null = false;
-        // SAFETY: a row of this relation on a page that the scan has pinned, and a column of it.
-        let value = unsafe {
-            pg_sys::heap_getattr(
-                tuple,
-                i32::from(column),
-                (*self.relation).rd_att,
-                &mut is_null,
-            )
-        };
-        (!is_null).then(|| bits(value))
+        pages::value(self.relation, tuple, column)
     }
 
     /// The column of the row that has this value.
@@ -211,14 +219,15 @@ fn length(words: &[u64]) -> u32 {
 
 /// The order of `a` and `b`, asked along with that of the rows to come; and how many were asked. `None` when there is nothing to ask along.
 pub(crate) fn compare(kind: Kind, a: u64, b: u64) -> Option<(i32, usize)> {
-    let (of, with, turned) = match (found(kind, a), found(kind, b)) {
+    let (page, column, with, turned) = match (found(kind, a), found(kind, b)) {
         (Some((page, first)), Some((other, second))) if page.scan == other.scan => {
             return compare_pairs(kind, &page, (first, second), (a, b));
         }
-        (Some((page, column)), _) => (page.values(column, a), b, 1),
-        (None, Some((page, column))) => (page.values(column, b), a, -1),
+        (Some((page, column)), _) => (page, column, b, false),
+        (None, Some((page, column))) => (page, column, a, true),
         (None, None) => return None,
     };
+    let of = page.values(column, if turned { b } else { a });
     let descriptor = Descriptor {
         flags: u16::from(kind.number()),
         n: length(&of),
@@ -229,13 +238,38 @@ pub(crate) fn compare(kind: Kind, a: u64, b: u64) -> Option<(i32, usize)> {
         return None;
     }
     let orders = batch(&of, descriptor, of.len())?;
-    keep(&orders, &of, |fid, order| {
-        if turned > 0 {
-            (fid, with, order)
-        } else {
+    outlook::note(
+        page.scan,
+        Question::Compare {
+            kind,
+            column,
+            with,
+            turned,
+        },
+    );
+    keep_compared(&orders, &of, with, turned)
+}
+
+/// Keeps the orders of values and one other.
+pub(crate) fn keep_compared(
+    orders: &[u8],
+    of: &[u64],
+    with: u64,
+    turned: bool,
+) -> Option<(i32, usize)> {
+    keep(orders, of, |fid, order| {
+        if turned {
             (with, fid, -order)
+        } else {
+            (fid, with, order)
         }
     })
+}
+
+/// Keeps the orders of pairs.
+pub(crate) fn keep_pairs(orders: &[u8], pairs: &[u64]) -> Option<(i32, usize)> {
+    let (pairs, _) = pairs.as_chunks::<2>();
+    keep(orders, pairs, |[a, b], order| (a, b, order))
 }
 
 fn compare_pairs(
@@ -262,8 +296,8 @@ fn compare_pairs(
         ..Descriptor::of(Op::CompareMany)
     };
     let orders = batch(&pairs, descriptor, count)?;
-    let (pairs, _) = pairs.as_chunks::<2>();
-    keep(&orders, pairs, |[a, b], order| (a, b, order))
+    outlook::note(page.scan, Question::Pairs { kind, columns });
+    keep_pairs(&orders, &pairs)
 }
 
 /// Keeps the orders of a batch; the first one, and how many.
@@ -299,23 +333,50 @@ pub(crate) fn test(code: u16, kind: Kind, a: u64, b: u64) -> Option<(bool, usize
         ..Descriptor::of(Op::TestMany)
     };
     let truths = batch(&of, descriptor, of.len())?;
+    outlook::note(
+        page.scan,
+        Question::Test {
+            code,
+            column,
+            with: b,
+        },
+    );
+    keep_truths(&truths, &of, code, b);
+    let first = truths.first().filter(|truth| **truth < 2)?;
+    Some((*first != 0, of.len()))
+}
+
+/// Keeps what a function said of values and one other; not where it failed.
+pub(crate) fn keep_truths(truths: &[u8], of: &[u64], code: u16, with: u64) {
     let connection = zone::connection();
     MEMO.with(|memo| {
         let mut memo = memo.borrow_mut();
-        for (truth, fid) in truths.iter().zip(&of) {
+        for (truth, fid) in truths.iter().zip(of) {
             if *truth < 2 {
-                memo.keep(connection, u32::from(code), *fid, b, i32::from(*truth));
+                memo.keep(connection, u32::from(code), *fid, with, i32::from(*truth));
             }
         }
     });
-    let first = truths.first().filter(|truth| **truth < 2)?;
-    Some((*first != 0, of.len()))
+}
+
+/// Keeps the tokens of values.
+pub(crate) fn keep_tokens(tokens: &[u64], of: &[u64]) {
+    let connection = zone::connection();
+    let (tokens, _) = tokens.as_chunks::<2>();
+    MEMO.with(|memo| {
+        let mut memo = memo.borrow_mut();
+        for (token, fid) in tokens.iter().zip(of) {
+            memo.keep_token(connection, *fid, *token);
+        }
+    });
 }
 
 /// The token of a value, asked along with the rows to come; and how many were asked.
 pub(crate) fn token(kind: Kind, fid: u64, along: bool) -> (Token, usize) {
     let page = if along { found(kind, fid) } else { None };
-    let mut of = page.map_or_else(|| vec![fid], |(page, column)| page.values(column, fid));
+    let mut of = page
+        .as_ref()
+        .map_or_else(|| vec![fid], |(page, column)| page.values(*column, fid));
     let known = loop {
         let descriptor = Descriptor {
             flags: u16::from(kind.number()),
@@ -341,14 +402,13 @@ pub(crate) fn token(kind: Kind, fid: u64, along: bool) -> (Token, usize) {
             None => of.truncate(1),
         }
     };
-    let connection = zone::connection();
+    if let Some((page, column)) = page
+        && of.len() > 1
+    {
+        outlook::note(page.scan, Question::Token { kind, column });
+    }
+    keep_tokens(&known, &of);
     let (tokens, _) = known.as_chunks::<2>();
-    MEMO.with(|memo| {
-        let mut memo = memo.borrow_mut();
-        for (token, fid) in tokens.iter().zip(&of) {
-            memo.keep_token(connection, *fid, *token);
-        }
-    });
     (tokens.first().copied().unwrap_or_default(), of.len())
 }
 

@@ -46,6 +46,10 @@ unsafe extern "C-unwind" {
     fn wal_segment_close(state: *mut pg_sys::XLogReaderState);
     // src/backend/tcop/postgres.c.
     fn die(signal: c_int);
+    // src/backend/access/transam/timeline.c; not among pgrx's bindings.
+    fn readTimeLineHistory(timeline: u32) -> *mut pg_sys::List;
+    fn tliInHistory(timeline: u32, history: *mut pg_sys::List) -> bool;
+    fn tliSwitchPoint(timeline: u32, history: *mut pg_sys::List, next: *mut u32) -> XLogRecPtr;
 }
 
 /// The resource manager of logical messages (access/rmgrlist.h).
@@ -145,7 +149,8 @@ impl Follower {
         let recovering = state & 1 != 0;
         // A zone that followed a primary's log is told when it ends: this server was promoted.
         let needed = recovering || (!standby && state & 2 != 0);
-        if zone::connection() != self.connection {
+        let is_new = zone::connection() != self.connection;
+        if is_new {
             self.connection = zone::connection();
             // Before the end of the log is looked for (L4).
             shared::flip(self.with(|link| Ok(link.incarnation())));
@@ -155,11 +160,22 @@ impl Follower {
                 0
             };
         }
-        let end = end_of_log(standby);
+        let (end, timeline) = end_of_log(standby);
         if self.given.max(position) > end {
-            fault::Report::new("55000", "the zone's store is of a later log than this server's")
+            fault::Report::new("55000", "the zone's store is of a later log than this server's (SR-8030)")
                 .hint("Restore the zone's store of a time not later than this server's, or let the zone begin a new one.")
                 .raise();
+        }
+        if is_new {
+            check_history(position, state >> 2, timeline);
+        }
+        if standby && state & 3 == 0 {
+            fault::Report::new(
+                "55000",
+                "the zone has served a primary, and this server follows one now (SR-8030)",
+            )
+            .hint("Start the zone anew: it reads the log from its last checkpoint.")
+            .raise();
         }
         if needed || standby {
             self.replay(end);
@@ -168,6 +184,7 @@ impl Follower {
             let a = self.given;
             self.with(|link| {
                 link.call(Descriptor {
+                    n: timeline,
                     a,
                     flags: if standby { flag::FOLLOWS } else { 0 },
                     ..Descriptor::of(Op::Replayed)
@@ -175,7 +192,7 @@ impl Follower {
             });
         }
         // On a primary the zone has had every value before the log had its record.
-        self.checkpoint(if standby { self.given } else { end });
+        self.checkpoint(if standby { self.given } else { end }, timeline);
     }
 
     /// Does something with the zone that the log was read to. Another one has not had it.
@@ -191,7 +208,11 @@ impl Follower {
         let (reader, from) = (self.reader, self.given);
         // SAFETY: a position inside the log: the reader looks for the first record that begins there or later.
         let first = unsafe { pg_sys::XLogFindNextRecord(reader, from) };
-        if first == 0 || first >= end {
+        if first == 0 {
+            // SAFETY: the reader's buffer for messages.
+            unreadable(unsafe { (*reader).errormsg_buf });
+        }
+        if first >= end {
             self.given = end;
             return;
         }
@@ -248,7 +269,7 @@ impl Follower {
     }
 
     /// Has the zone make its store durable, when it is due, and lets go of the log before.
-    fn checkpoint(&mut self, position: XLogRecPtr) {
+    fn checkpoint(&mut self, position: XLogRecPtr, timeline: u32) {
         let grown = position.saturating_sub(self.checkpoint.position);
         if grown == 0
             || (self.checkpoint.at.elapsed() < CHECKPOINT_PAUSE && grown < CHECKPOINT_BYTES)
@@ -257,6 +278,7 @@ impl Follower {
         }
         let answer = self.with(|link| {
             link.call(Descriptor {
+                n: timeline,
                 a: position,
                 ..Descriptor::of(Op::Checkpoint)
             })
@@ -284,17 +306,42 @@ fn in_recovery() -> bool {
     unsafe { pg_sys::RecoveryInProgress() }
 }
 
-/// The end of the log that can be read now; on a primary what has been inserted is flushed first.
-fn end_of_log(standby: bool) -> XLogRecPtr {
+/// The end of the log that can be read now, and its timeline; on a primary what has been inserted is flushed first.
+fn end_of_log(standby: bool) -> (XLogRecPtr, u32) {
+    let mut timeline = 0;
     // SAFETY: asks the server; flushing waits for the disk.
-    unsafe {
+    let end = unsafe {
         if standby {
-            pg_sys::GetXLogReplayRecPtr(std::ptr::null_mut())
+            pg_sys::GetXLogReplayRecPtr(&raw mut timeline)
         } else {
             let end = pg_sys::GetXLogInsertRecPtr();
             pg_sys::XLogFlush(end);
-            pg_sys::GetFlushRecPtr(std::ptr::null_mut()).min(end)
+            pg_sys::GetFlushRecPtr(&raw mut timeline).min(end)
         }
+    };
+    (end, timeline)
+}
+
+/// Refuses a store that has seen what this server's log has not (L8): its position is of timeline `of`, which the history of the log's
+/// timeline `now` must have, and have left behind it or not at all.
+fn check_history(position: XLogRecPtr, of: u32, now: u32) {
+    if position == 0 || of == 0 || now == 0 || of == now {
+        return;
+    }
+    // SAFETY: reads the server's own file; a timeline that is in the history can be asked for its end.
+    let sound = unsafe {
+        let history = readTimeLineHistory(now);
+        let known = tliInHistory(of, history);
+        known && {
+            let left = tliSwitchPoint(of, history, std::ptr::null_mut());
+            left == 0 || position <= left
+        }
+    };
+    if !sound {
+        fault::Report::new("55000", "the zone's store and the server's log are of different histories (SR-8030)")
+            .detail(&format!("The store has read timeline {of} to {:X}/{:X}; the server is on timeline {now}, whose history left it before.", position >> 32, position & 0xffff_ffff))
+            .hint("Bring the zone a store from before the histories parted, or a copy of the store of the zone whose server this one follows.")
+            .raise();
     }
 }
 

@@ -89,22 +89,21 @@ extern "C-unwind" fn startup() {
 pub(crate) fn tell(host: &mut Host) -> Result<(), Broken> {
     let place = LIFE.get();
     // SAFETY: shared memory of the server, written before there were other processes; a server in recovery inserts nothing.
-    let (a, b) = unsafe {
+    let (a, b, n) = unsafe {
         let life = if place.is_null() { 0 } else { place.read() };
-        let recovery = pg_sys::RecoveryInProgress();
-        (
-            life,
-            if recovery {
-                0
-            } else {
-                // What a crash could take must not be passed over when the log is read again.
-                pg_sys::GetFlushRecPtr(std::ptr::null_mut())
-            },
-        )
+        let mut timeline = 0;
+        let flushed = if pg_sys::RecoveryInProgress() {
+            0
+        } else {
+            // What a crash could take must not be passed over when the log is read again.
+            pg_sys::GetFlushRecPtr(&raw mut timeline)
+        };
+        (life, flushed, timeline)
     };
     let descriptor = Descriptor {
         a,
         b,
+        n,
         ..Descriptor::of(Op::Life)
     };
     host.call(descriptor, zone::check).map(drop)

@@ -13,7 +13,7 @@ use strongroom_rpc::{Answer, Broken, Descriptor, Fault, Op};
 use crate::call::guarded;
 use crate::partition::{self, Storage};
 use crate::zone::Link;
-use crate::{ahead, fault, promote, statement, zone};
+use crate::{ahead, fault, promote, statement, sweep, zone};
 
 /// What is to be done, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +171,10 @@ fn ended(committed: bool) {
                 Deed::Made(storage) if !committed && !copies.contains(&storage) => {
                     drop_partition(storage);
                 }
-                Deed::Dropped(storage) if committed => drop_partition(storage),
+                // Who decodes the log has still to read its rows: it stays as garbage.
+                Deed::Dropped(storage) if committed && !sweep::is_decoded() => {
+                    drop_partition(storage);
+                }
                 Deed::Moved(_, to) => partition::forget(to),
                 Deed::Made(_) | Deed::Dropped(_) | Deed::Rehomed(..) => {}
             }

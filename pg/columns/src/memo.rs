@@ -37,6 +37,31 @@ pub(crate) struct Memo {
     tokens_used: usize,
     used: bool,
     connection: u32,
+    hits: Hits,
+}
+
+/// Which answers were used since it was last asked.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Hits {
+    /// One bit for each that falls on it: enough to tell what is of no use.
+    answers: u64,
+    tokens: bool,
+}
+
+impl Hits {
+    /// Whether an answer about this may have been used: `with` is the value that others were compared with, 0 for pairs.
+    pub(crate) const fn answer(self, what: u32, with: u64) -> bool {
+        self.answers & Self::bit(what, with) != 0
+    }
+
+    pub(crate) const fn token(self) -> bool {
+        self.tokens
+    }
+
+    const fn bit(what: u32, with: u64) -> u64 {
+        let mixed = (with ^ (what as u64) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        1 << (mixed >> 58)
+    }
 }
 
 impl Memo {
@@ -47,7 +72,16 @@ impl Memo {
             tokens_used: 0,
             used: false,
             connection: 0,
+            hits: Hits {
+                answers: 0,
+                tokens: false,
+            },
         }
+    }
+
+    /// Which answers were used since the last time.
+    pub(crate) fn take_hits(&mut self) -> Hits {
+        std::mem::take(&mut self.hits)
     }
 
     /// Forgets what another connection, or an earlier statement, has answered.
@@ -70,11 +104,15 @@ impl Memo {
     }
 
     /// The order of `a` and `b` (`what` 0), or what function `what` says of them.
-    pub(crate) fn answer(&self, connection: u32, what: u32, a: u64, b: u64) -> Option<i32> {
+    pub(crate) fn answer(&mut self, connection: u32, what: u32, a: u64, b: u64) -> Option<i32> {
         let found = self.answers.get(place(a, b, what))?;
         let same = found.a == a && found.b == b && found.what >> 32 == u64::from(what);
         let number = i32::try_from(found.what & 0xff).ok()?;
-        (same && number != 0 && self.connection == connection).then(|| number - 2)
+        if !same || number == 0 || self.connection != connection {
+            return None;
+        }
+        self.hits.answers |= Hits::bit(what, a) | Hits::bit(what, b) | Hits::bit(what, 0);
+        Some(number - 2)
     }
 
     /// Keeps an answer: -1, 0 or 1.
@@ -91,12 +129,16 @@ impl Memo {
     }
 
     /// The token of a value.
-    pub(crate) fn token(&self, connection: u32, fid: u64) -> Option<Token> {
+    pub(crate) fn token(&mut self, connection: u32, fid: u64) -> Option<Token> {
         if self.tokens_used == 0 || self.connection != connection {
             return None;
         }
         let found = self.tokens.get(self.slot(fid))?;
-        (found.fid == fid).then_some(found.token)
+        if found.fid != fid {
+            return None;
+        }
+        self.hits.tokens = true;
+        Some(found.token)
     }
 
     /// Keeps a token.

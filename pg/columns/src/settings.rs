@@ -20,6 +20,8 @@ static ZONE: Text = Text(Cell::new(std::ptr::null_mut()));
 static SWEEP_DELAY: Number = Number(Cell::new(2));
 /// Seconds between two rounds of the worker that sweeps.
 static SWEEP_INTERVAL: Number = Number(Cell::new(3600));
+/// Whether the planner asks the zone about a few rows.
+static ESTIMATES: Flag = Flag(Cell::new(true));
 static RECORD: Text = Text(Cell::new(std::ptr::null_mut()));
 static GROUP: Text = Text(Cell::new(std::ptr::null_mut()));
 
@@ -28,6 +30,12 @@ struct Number(Cell<c_int>);
 
 // SAFETY: a backend has one thread.
 unsafe impl Sync for Number {}
+
+/// Where PostgreSQL keeps a truth.
+struct Flag(Cell<bool>);
+
+// SAFETY: a backend has one thread.
+unsafe impl Sync for Flag {}
 
 impl Text {
     fn value<'a>(&self) -> Option<&'a CStr> {
@@ -61,6 +69,22 @@ pub(crate) fn define() {
             pg_sys::GucContext::PGC_SIGHUP,
         ),
     );
+    // SAFETY: the strings live for ever; the place is static.
+    unsafe {
+        pg_sys::DefineCustomBoolVariable(
+            c"strongroom.estimates".as_ptr(),
+            c"Has the zone compare some rows with the constants of a query that is planned."
+                .as_ptr(),
+            std::ptr::null(),
+            ESTIMATES.0.as_ptr(),
+            true,
+            pg_sys::GucContext::PGC_USERSET,
+            0,
+            None,
+            None,
+            None,
+        );
+    }
     text(
         c"strongroom.record",
         c"Name of a record that the zone is to make of what this session asks it; empty for none.",
@@ -135,6 +159,11 @@ pub(crate) fn sweep_delay() -> c_int {
     SWEEP_DELAY.0.get()
 }
 
+/// Whether the planner asks the zone about a few rows.
+pub(crate) fn estimates() -> bool {
+    ESTIMATES.0.get()
+}
+
 /// Seconds between two rounds of sweeps; 0 for none.
 pub(crate) fn sweep_interval() -> c_int {
     SWEEP_INTERVAL.0.get()
@@ -143,7 +172,10 @@ pub(crate) fn sweep_interval() -> c_int {
 /// Name of the record that is to be made; empty for none.
 pub(crate) fn record() -> &'static [u8] {
     // PostgreSQL changes it between statements and on its way through one's own `SET`, where nothing is held.
-    RECORD.value().map_or(&[], CStr::to_bytes)
+    let name = RECORD.value();
+    // Nearly always it is empty, and this is asked for every operation.
+    let name = name.filter(|name| name.to_bytes_with_nul().first() != Some(&0));
+    name.map_or(&[], CStr::to_bytes)
 }
 
 /// The parallel group that this process belongs to: arena and secret of its leader.

@@ -242,6 +242,11 @@ fn is_running(transaction: &pg_sys::VirtualTransactionId) -> bool {
     }
 }
 
+/// Whether a logical slot may still have to decode what this database does now.
+pub(crate) fn is_decoded() -> bool {
+    decoded().is_some()
+}
+
 /// Up to where every logical slot has decoded the log; `None` when there is none.
 fn decoded() -> Option<u64> {
     // SAFETY: reads a setting.

@@ -21,6 +21,10 @@ const END_LIMIT: Duration = Duration::from_secs(2);
 /// How long the zone may take to answer a new connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
+/// Bytes at the end of the arguments' half of the data area, and of the answers' half, that what is asked ahead uses.
+pub(crate) const OUTLOOK_SIZE: usize = 1 << 17;
+const OUTLOOK: usize = ANSWER_HALF - OUTLOOK_SIZE;
+
 /// The longest envelope that is opened without waiting for it.
 const PARCEL_MAX: usize = 1 << 15;
 
@@ -41,6 +45,19 @@ pub(crate) struct Link {
     record: Vec<u8>,
     /// Bytes of the data area's upper half that posted operations may still read.
     parcels: usize,
+    /// The last operation that uses the part of the data area for what is asked ahead.
+    outlook: Option<u32>,
+    /// How often a long answer has overwritten what was answered there.
+    overwritten: u32,
+}
+
+/// What was asked ahead.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    number: u32,
+    offset: usize,
+    overwritten: u32,
+    connection: u32,
 }
 
 thread_local! {
@@ -340,6 +357,8 @@ impl Link {
             verified: true,
             record: Vec::new(),
             parcels: 0,
+            outlook: None,
+            overwritten: 0,
         }
     }
 
@@ -420,7 +439,7 @@ impl Link {
     /// Tells the zone what record to make, unless it knows.
     fn tell_record(&mut self) -> Result<(), Broken> {
         let name = settings::record();
-        if name == self.record {
+        if name.is_empty() && self.record.is_empty() || name == self.record {
             return Ok(());
         }
         let n = self.write(0, name)?;
@@ -460,7 +479,7 @@ impl Link {
     /// Has an envelope opened, and does not wait for it: rows that are copied in have one in each column.
     fn accept(&mut self, kind: Kind, envelope: &[u8]) -> Result<u64, Broken> {
         let room = envelope.len().next_multiple_of(8);
-        if self.parcels.saturating_add(room) > AREA_SIZE - ANSWER_HALF {
+        if self.parcels.saturating_add(room) > ANSWER_HALF - OUTLOOK_SIZE {
             self.call(Descriptor::of(Op::Sync))?;
         }
         let offset = ANSWER_HALF + self.parcels;
@@ -479,8 +498,60 @@ impl Link {
         Ok(r)
     }
 
-    /// Waits until nothing posted reads the data area beyond its first half, if `end` is there.
+    /// Asks ahead, and does not wait: `words` go to `offset` of the part of the data area for it, and the answers to the same offset of the
+    /// answers' part.
+    pub(crate) fn ask(
+        &mut self,
+        descriptor: Descriptor,
+        offset: usize,
+        words: &[u64],
+    ) -> Result<Asked, Broken> {
+        let at = OUTLOOK + offset;
+        let area = self.host.area(check)?;
+        area.write_words(at, words)
+            .ok_or(Broken::Fault(Fault::BadRequest))?;
+        let descriptor = Descriptor {
+            b: at as u64,
+            flags: descriptor.flags | flag::AHEAD,
+            ..descriptor
+        };
+        let number = self.host.submit(descriptor, check)?;
+        self.outlook = Some(number);
+        Ok(Asked {
+            number,
+            offset,
+            overwritten: self.overwritten,
+            connection: connection(),
+        })
+    }
+
+    /// The answers to what was asked ahead: `len` bytes. `None` when it failed, was asked too long ago, or of another zone.
+    pub(crate) fn answers(&mut self, asked: Asked, len: usize) -> Result<Option<Vec<u8>>, Broken> {
+        if asked.connection != connection() || asked.overwritten != self.overwritten {
+            return Ok(None);
+        }
+        let answer = self.host.answer(asked.number, check)?;
+        if answer.is_none_or(|answer| answer.failure().is_some()) {
+            return Ok(None);
+        }
+        let at = ANSWER_HALF + OUTLOOK + asked.offset;
+        self.copy(at, len).map(Some)
+    }
+
+    /// Waits until nothing uses the part of the data area for asking ahead.
+    pub(crate) fn clear_outlook(&mut self) -> Result<(), Broken> {
+        if let Some(number) = self.outlook {
+            self.host.answer(number, check)?;
+            self.outlook = None;
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing posted reads the data area where it is about to be written, up to `end`.
     fn clear_for(&mut self, end: usize) -> Result<(), Broken> {
+        if end > OUTLOOK {
+            self.clear_outlook()?;
+        }
         if self.parcels > 0 && end > ANSWER_HALF {
             self.call(Descriptor::of(Op::Sync))?;
         }
@@ -560,6 +631,7 @@ impl Link {
 
     /// Copies words out of the data area.
     pub(crate) fn read_words(&mut self, offset: usize, words: &mut [u64]) -> Result<(), Broken> {
+        self.answered(offset, words.len().saturating_mul(8));
         let area = self.host.area(check)?;
         area.read_words(offset, words)
             .ok_or(Broken::Fault(Fault::BadRequest))
@@ -567,6 +639,20 @@ impl Link {
 
     /// Copies bytes out of the data area.
     pub(crate) fn read(&mut self, offset: usize, len: usize) -> Result<Vec<u8>, Broken> {
+        self.answered(offset, len);
+        self.copy(offset, len)
+    }
+
+    /// Takes note of an answer that may have overwritten those to what was asked ahead.
+    const fn answered(&mut self, offset: usize, len: usize) {
+        let end = offset.saturating_add(len);
+        let arguments = offset < ANSWER_HALF && end > OUTLOOK;
+        if arguments || end > ANSWER_HALF + OUTLOOK {
+            self.overwritten = self.overwritten.wrapping_add(1);
+        }
+    }
+
+    fn copy(&mut self, offset: usize, len: usize) -> Result<Vec<u8>, Broken> {
         let bad = Broken::Fault(Fault::BadRequest);
         if len > AREA_SIZE {
             return Err(bad);

@@ -10,15 +10,18 @@ import json
 import pathlib
 import struct
 
+from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_private_key
 
 HERE = pathlib.Path(__file__).parent
 MAGIC = b"\x89STRONGROOM\r\n\x1a\n\0"
 FIXED, MAC_AT, SUM_AT = 3072, 3008, 3040
-KINDS = {"passphrase": 1, "raw": 2, "keyring": 3}
+KINDS = {"passphrase": 1, "raw": 2, "keyring": 3, "certificate": 4}
+WYCHEPROOF = HERE.parent / "wycheproof"
 
 
 def fixed(tag, n):
@@ -67,6 +70,49 @@ def slot(opener, salt, nonce, epoch, object_id, data_key):
     record = struct.pack("<HHHHIIII32sHH12s", kind, length, kdf, len(name), *cost, version, salt,
                          len(wrapped), 0, nonce) + wrapped + name
     return record.ljust(length, b"\0")
+
+
+def certificate(bits):
+    """The opener with the private key of Wycheproof's vectors of this size."""
+    group = json.loads((WYCHEPROOF / f"rsa_oaep_{bits}_sha256_mgf1sha256_test.json").read_text())["testGroups"][0]
+    return {"kind": "certificate", "pkcs8": group["privateKeyPkcs8"]}
+
+
+def spki_hash(public):
+    return hashlib.sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
+
+
+def mgf1(seed, length):
+    blocks = (hashlib.sha256(seed + struct.pack(">I", i)).digest() for i in range(-(-length // 32)))
+    return b"".join(blocks)[:length]
+
+
+def xor(a, b):
+    return bytes(x ^ y for x, y in zip(a, b))
+
+
+def oaep(public, message, label, seed):
+    """RSAES-OAEP-ENCRYPT (RFC 8017, section 7.1.1) with a seed that is given."""
+    numbers, k = public.public_numbers(), public.key_size // 8
+    block = hashlib.sha256(label).digest() + bytes(k - len(message) - 66) + b"\x01" + message
+    masked = xor(block, mgf1(seed, k - 33))
+    encoded = b"\0" + xor(seed, mgf1(masked, 32)) + masked
+    return pow(int.from_bytes(encoded, "big"), numbers.e, numbers.n).to_bytes(k, "big")
+
+
+def certificate_slot(opener, tag, epoch, object_id, data_key, label=None, secret=None):
+    private = load_der_private_key(bytes.fromhex(opener["pkcs8"]), None)
+    public = private.public_key()
+    label = label or b"strongroom/v1/certificate" + object_id
+    secret = secret or fixed(f"{tag} secret", 32)
+    sent = oaep(public, secret, label, fixed(f"{tag} seed", 32))
+    back = private.decrypt(sent, padding.OAEP(padding.MGF1(SHA256()), SHA256(), label))
+    assert back == secret
+    salt, nonce = fixed(f"{tag} salt", 32), fixed(f"{tag} nonce", 12)
+    wrapped = gcm(hkdf(secret, salt, b"strongroom/v1/slot"), nonce, data_key, aad(b"SLOT", epoch, object_id, 4))
+    length = -(-(72 + 48 + 32 + len(sent)) // 8) * 8
+    record = struct.pack("<HHHHIIII32sHH12s", 4, length, 3, 32, 0, 0, 0, 0, salt, len(wrapped), len(sent), nonce)
+    return (record + wrapped + spki_hash(public) + sent).ljust(length, b"\0")
 
 
 def seal(h):
@@ -156,7 +202,7 @@ PASS = {"kind": "passphrase", "bytes": "correct horse battery staple".encode().h
 RING = {"kind": "keyring", "id": "app-1.prod", "versions": [
     {"version": 1, "active": False, "key": fixed("key v1", 32).hex()},
     {"version": 2, "active": True, "key": fixed("key v2", 32).hex()}]}
-SQLITE, KEYRING, POSTGRES, CREATED = 1, 2, 3, 1767225600
+SQLITE, KEYRING, POSTGRES, BACKUP, CREATED = 1, 2, 3, 5, 1767225600
 
 
 def positive(name, kind, cipher, unit_size, reserve, opener, steps=()):
@@ -177,6 +223,44 @@ def positive(name, kind, cipher, unit_size, reserve, opener, steps=()):
                "first_anchor": anchor(h, 1, bytes(16)).hex() if kind == SQLITE else ""}
     write(name, content)
     return h
+
+
+def opens(name, h, openers):
+    """A header with slots that cannot be made again byte for byte: each opener must open it."""
+    write(name, {"test": "open", "kind": h["kind"], "openers": openers, "epoch": h["epoch"], "header": seal(h).hex(),
+                 "subkeys": subkeys(h), "first_anchor": ""})
+
+
+def certificates():
+    small, large, other = certificate(2048), certificate(3072), certificate(4096)
+    inputs = Inputs("backup")
+    h = create(inputs, BACKUP, 1, 0, 0, RAW, CREATED)
+    raw_slot = h["slots"][0]
+    place = (h["epoch"], h["object_id"], h["data_key"])
+    small_slot, large_slot = certificate_slot(small, "2048", *place), certificate_slot(large, "3072", *place)
+    h["slots"] = [small_slot, raw_slot, large_slot]
+    opens("open-certificates", h, [small, large, RAW])
+    h["slots"] = [large_slot]
+    good = seal(h)
+    opens("open-certificate", h, [large])
+    negative("certificate-not-ours", good, other, 2032, BACKUP)
+    negative("certificate-by-key", good, RAW, 2002, BACKUP)
+    alone = seal(dict(h, slots=[raw_slot]))
+    negative("certificate-for-key", alone, large, 2002, BACKUP)
+    elsewhere = certificate_slot(large, "3072", *place, label=b"strongroom/v1/certificate" + bytes(16))
+    negative("certificate-other-object", seal(dict(h, slots=[elsewhere])), large, 2002, BACKUP)
+    short = certificate_slot(large, "3072", *place, secret=fixed("short", 31))
+    negative("certificate-short-secret", seal(dict(h, slots=[short])), large, 2002, BACKUP)
+    swapped = large_slot[:120] + small_slot[120:152] + large_slot[152:]
+    negative("certificate-swapped-id", seal(dict(h, slots=[swapped])), small, 2002, BACKUP)
+    flipped = large_slot[:-1] + bytes([large_slot[-1] ^ 1])
+    negative("certificate-changed-secret", seal(dict(h, slots=[flipped])), large, 2002, BACKUP)
+    for what, offset, value in (("kdf", 4, 2), ("id-length", 6, 31), ("secret-length", 58, 64), ("key-version", 20, 1)):
+        odd = large_slot[:offset] + struct.pack("<H", value) + large_slot[offset + 2:]
+        negative(f"certificate-{what}", seal(dict(h, slots=[odd])), large, 3003, BACKUP)
+    negative("secret-of-a-raw-key", seal(dict(h, slots=[raw_slot[:58] + b"\x08\0" + raw_slot[60:]])), RAW, 3003, BACKUP)
+    negative("backup-unit-size", seal(dict(h, unit_size=4096)), large, 3003, BACKUP)
+    negative("backup-cipher", seal(dict(h, cipher=2)), large, 3003, BACKUP)
 
 
 def negative(name, header, opener, error, kind=SQLITE):
@@ -237,6 +321,7 @@ def main():
              RAW, 3005)
     negative("canary-epoch", seal(dict(h, canary=canary(h["data_key"], h["object_id"], 2, bytes(12)))), RAW, 3005)
     negative("previous-key", seal(dict(during, previous_key=bytes(59) + b"\x01")), RAW_2, 3005)
+    certificates()
 
 
 main()

@@ -104,6 +104,7 @@ fn sealed(report: &mut Report, path: &Path, head: &[u8]) -> Option<Failure> {
                 "keyring" => "sealed-keyring",
                 "postgres" => "sealed-postgres",
                 "zone" => "sealed-zone",
+                "backup" => "sealed-backup",
                 _ => "sealed-unknown",
             };
             let header = header_report(&header, head);
@@ -167,6 +168,7 @@ fn slot_report(index: usize, kind: &SlotKind) -> SlotReport {
         key_id: None,
         key_version: None,
         argon2id: None,
+        certificate_id: None,
     };
     match kind {
         SlotKind::Passphrase(cost) => {
@@ -182,6 +184,10 @@ fn slot_report(index: usize, kind: &SlotKind) -> SlotReport {
             report.kind = "keyring";
             report.key_id = Some(id.clone());
             report.key_version = Some(*version);
+        }
+        SlotKind::Certificate { id, .. } => {
+            report.kind = "certificate";
+            report.certificate_id = Some(hex(id));
         }
         _ => {}
     }

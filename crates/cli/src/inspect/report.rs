@@ -52,6 +52,7 @@ pub(super) struct SlotReport {
     pub(super) key_id: Option<String>,
     pub(super) key_version: Option<u32>,
     pub(super) argon2id: Option<Argon2Report>,
+    pub(super) certificate_id: Option<String>,
 }
 
 /// What a passphrase guess costs.

@@ -102,7 +102,10 @@ fn slot_text(slot: &SlotReport) -> String {
             "passphrase, Argon2id with {} KiB, {} passes, {} lanes",
             cost.memory_kib, cost.passes, cost.lanes
         ),
-        _ => format!("{} key", slot.kind),
+        _ => match &slot.certificate_id {
+            Some(id) => format!("certificate {id}"),
+            None => format!("{} key", slot.kind),
+        },
     }
 }
 
@@ -111,6 +114,7 @@ fn what(kind: &str) -> &str {
         "sealed-sqlite" => "sealed SQLite database",
         "sealed-keyring" => "keyring",
         "sealed-postgres" => "header of a sealed PostgreSQL instance",
+        "sealed-backup" => "head of a sealed backup set",
         "sealed-container" => "sealed file of a PostgreSQL instance",
         "sealed-stream" => "sealed stream of a PostgreSQL instance",
         "sealed-damaged" => "sealed object with a damaged header",

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::help::tail;
 use crate::{Context, keys, paths};
 
-/// Write every key to a new file, sealed for another key.
+/// Write every key and certificate to a new file, sealed for another key.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyring export --out /mnt/safe/keyring.export --ask"))]
 pub(super) struct ExportArgs {
@@ -34,8 +34,15 @@ impl ExportArgs {
             prompt: "Passphrase for the export".to_owned(),
         })?;
         keyring.export(&self.out, &opener)?;
-        let count = keyring.list().len();
-        let line = format!("exported {count} key versions to {}", self.out.display());
+        let (count, certificates) = (keyring.list().len(), keyring.certificates().len());
+        let and = match certificates {
+            0 => String::new(),
+            count => format!(" and {count} certificates"),
+        };
+        let line = format!(
+            "exported {count} key versions{and} to {}",
+            self.out.display()
+        );
         context.output.line(&line)
     }
 }

@@ -43,6 +43,10 @@ impl ImportArgs {
             );
             context.output.line(&line)?;
         }
+        for certificate in &report.certificates {
+            let line = format!("added certificate {}", certificate.name);
+            context.output.line(&line)?;
+        }
         let (added, unchanged) = (report.added.len(), report.unchanged);
         context
             .output

@@ -33,6 +33,7 @@ struct StatusJson {
     generation: u64,
     exported: bool,
     keys: Vec<KeyJson>,
+    certificates: usize,
 }
 
 /// One version of one key, here and in `key list`.
@@ -60,12 +61,13 @@ impl StatusArgs {
         let exported = if status.unexported { "no" } else { "yes" };
         let text = format!(
             "keyring:    {}\nobject id:  {}\ncreated:    {}\nprovider:   {provider}\n\
-             generation: {}\nkeys:       {} (versions counted)\nexported:   {exported}\n",
+             generation: {}\nkeys:       {} (versions counted)\ncerts:      {}\nexported:   {exported}\n",
             printable(&shown),
             hex(&status.object_id),
             rfc3339(status.created_unix_s),
             status.generation,
             status.keys.len(),
+            status.certificates.len(),
         );
         context.output.text(&text)
     }
@@ -82,6 +84,7 @@ fn json(path: String, status: &Status) -> StatusJson {
         generation: status.generation,
         exported: !status.unexported,
         keys: status.keys.iter().map(KeyJson::of).collect(),
+        certificates: status.certificates.len(),
     }
 }
 

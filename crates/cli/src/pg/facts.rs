@@ -59,6 +59,7 @@ pub(super) fn opener(kind: &SlotKind) -> String {
         SlotKind::Passphrase(_) => String::from("passphrase"),
         SlotKind::Raw => String::from("raw key"),
         SlotKind::Keyring { id, version } => format!("key {id}, version {version}"),
+        SlotKind::Certificate { id, .. } => format!("certificate {}", hex(id)),
         other => String::from(other.name()),
     }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{GcmCase, Tally, fixed, from_hex};
 use crate::kdf::hkdf_into;
-use crate::{CryptoError, MacKey, SecretKey};
+use crate::{CryptoError, MacKey, PrivateKey, SecretKey};
 
 /// All cases of a file with the group each belongs to; checks the file's own count.
 fn cases(text: &str, algorithm: &str) -> Vec<(Value, Value)> {
@@ -104,6 +104,45 @@ pub(super) fn hmac_sha256(text: &str) -> Tally {
         } else {
             tally.refused += 1;
         }
+    }
+    tally
+}
+
+/// The private key of each group.
+pub(super) fn oaep_keys(text: &str) -> Vec<PrivateKey> {
+    let file: Value = serde_json::from_str(text).unwrap();
+    let groups = file["testGroups"].as_array().unwrap().iter();
+    groups
+        .map(|group| PrivateKey::from_der(&bytes(group, "privateKeyPkcs8")).unwrap())
+        .collect()
+}
+
+pub(super) fn rsa_oaep(text: &str) -> Tally {
+    let mut tally = Tally::default();
+    let [key] = oaep_keys(text).try_into().ok().unwrap();
+    for (group, case) in cases(text, "RSAES-OAEP") {
+        let id = &case["tcId"];
+        let digests = ["sha", "mgfSha"].map(|name| group[name].as_str());
+        assert_eq!(
+            (digests, key.bits()),
+            (
+                [Some("SHA-256"); 2],
+                group["keySize"].as_u64().unwrap().try_into().unwrap()
+            )
+        );
+        let (sealed, label) = (bytes(&case, "ct"), bytes(&case, "label"));
+        let opened = key.open(&sealed, &label);
+        if is_valid(&case) {
+            let opened = opened.unwrap_or_else(|_| panic!("case {id}"));
+            assert_eq!(opened.as_slice(), bytes(&case, "msg"), "case {id}");
+            tally.accepted += 1;
+        } else {
+            assert!(opened.is_err(), "case {id} must be refused");
+            tally.refused += 1;
+        }
+        // As a wrapped key it opens exactly when it is one of 32 bytes.
+        let is_key = is_valid(&case) && bytes(&case, "msg").len() == 32;
+        assert_eq!(key.unwrap(&sealed, &label).is_ok(), is_key, "case {id}");
     }
     tally
 }

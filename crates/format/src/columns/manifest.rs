@@ -36,7 +36,7 @@ layout! {
 
 layout! {
     /// Layout of the body's beginning.
-    manifest_body_layout, 56, {
+    manifest_body_layout, 60, {
         POSITION @ 0, 8;
         STAMP @ 8, 8;
         SWEEP @ 16, 8;
@@ -46,6 +46,7 @@ layout! {
         CHAINS @ 40, 4;
         KEYS @ 44, 4;
         QUARANTINE @ 48, 8;
+        TIMELINE @ 56, 4;
     }
 }
 
@@ -211,6 +212,8 @@ pub struct ManifestBody {
     pub keys: u32,
     /// How many values in quarantine follow.
     pub quarantine: u64,
+    /// Timeline of the host's log that `position` is of; 0 when that is not known.
+    pub timeline: u32,
 }
 
 impl ManifestBody {
@@ -228,6 +231,7 @@ impl ManifestBody {
             chains: u32_at(body, at::CHAINS)?,
             keys: u32_at(body, at::KEYS)?,
             quarantine: u64_at(body, at::QUARANTINE)?,
+            timeline: u32_at(body, at::TIMELINE)?,
         };
         let sound = found.floor <= EXTENTS && found.partitions < PARTITIONS;
         let rest = body.get(manifest_body_layout::SIZE..)?;
@@ -253,6 +257,7 @@ impl ManifestBody {
             put(&mut out, at::CHAINS, &self.chains.to_le_bytes()),
             put(&mut out, at::KEYS, &self.keys.to_le_bytes()),
             put(&mut out, at::QUARANTINE, &self.quarantine.to_le_bytes()),
+            put(&mut out, at::TIMELINE, &self.timeline.to_le_bytes()),
         ];
         assert!(fields.iter().all(Option::is_some), "manifest body layout");
         out

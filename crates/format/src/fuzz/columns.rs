@@ -27,7 +27,7 @@ pub fn envelope(bytes: &[u8]) {
         let whole = bytes.get(..envelope_layout::SIZE);
         assert_eq!(Some(again.as_slice()), whole, "a head is canonical");
     }
-    for kind in [Kind::Text, Kind::Bytea] {
+    for kind in [Kind::Text, Kind::Bytea, Kind::Numeric] {
         if let Some(len) = unpadded(kind, bytes) {
             let mut again = bytes.get(..len).unwrap_or_default().to_vec();
             pad(kind, &mut again);

@@ -1,5 +1,6 @@
 //! Tests of the public API, as guards and the command use it. One binary, so that it links once.
 
+mod certificates;
 mod durable;
 mod instance;
 mod keyring;

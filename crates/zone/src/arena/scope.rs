@@ -93,8 +93,11 @@ pub(crate) struct Scopes {
     joined: BTreeMap<(ScopeId, ScopeId), ScopeId>,
     /// What was asked for last, because most often the next question is the same.
     last_column: Option<(Binding, ScopeId)>,
-    last_joined: Option<(ScopeId, ScopeId, ScopeId)>,
+    last_joined: [Option<(ScopeId, ScopeId, ScopeId)>; JOINED],
 }
+
+/// Joins that are at hand: those of the expressions of one query, mostly.
+const JOINED: usize = 16;
 
 impl Scopes {
     pub(crate) fn new() -> Self {
@@ -144,13 +147,16 @@ impl Scopes {
     /// # Errors
     /// As [`Self::intern`] and [`Self::get`].
     pub(crate) fn computed(&mut self, a: ScopeId, b: ScopeId) -> Result<ScopeId, Fault> {
-        if let Some((one, other, id)) = self.last_joined
-            && (one, other) == (a, b)
+        let at = usize::from(a.0 ^ b.0.rotate_left(2)) % JOINED;
+        if let Some(Some((one, other, id))) = self.last_joined.get(at)
+            && (*one, *other) == (a, b)
         {
-            return Ok(id);
+            return Ok(*id);
         }
         let id = self.join(a, b)?;
-        self.last_joined = Some((a, b, id));
+        if let Some(last) = self.last_joined.get_mut(at) {
+            *last = Some((a, b, id));
+        }
         Ok(id)
     }
 

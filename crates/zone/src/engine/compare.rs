@@ -15,7 +15,7 @@ use strongroom_values::{Value, compare, token_bytes};
 use super::batch::Batch;
 use super::compute::tell;
 use super::ground::Judged;
-use super::{Zone, copy_words, kind_of, offset_of};
+use super::{Zone, answers_of, copy_words, kind_of, offset_of};
 
 /// Most bytes of the values that are ranked together: more are compared pair by pair.
 const RANKED_MAX: usize = 64 << 20;
@@ -90,7 +90,8 @@ impl Zone {
         }
         // Nothing has been told so far.
         self.permit_truths(ring, right::COMPARE, &judged, count)?;
-        area.write(ANSWER_HALF, &orders).ok_or(Fault::BadRequest)?;
+        area.write(answers_of(descriptor)?, &orders)
+            .ok_or(Fault::BadRequest)?;
         self.tell_positive(ring, equal);
         Ok(count)
     }
@@ -112,7 +113,7 @@ impl Zone {
     ) -> Result<u64, Fault> {
         copy_words(area, descriptor, &mut self.hands.words)?;
         let tokens = self.tokens(ring, kind_of(descriptor)?)?;
-        area.write_words(ANSWER_HALF, &tokens)
+        area.write_words(answers_of(descriptor)?, &tokens)
             .ok_or(Fault::BadRequest)?;
         Ok(self.hands.words.len() as u64)
     }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use strongroom_format::columns::Fid;
 use strongroom_format::columns::channel::right;
 use strongroom_rpc::function::{Arg, Field, Function, Gives};
-use strongroom_rpc::{ANSWER_HALF, Area, Descriptor, Fault};
+use strongroom_rpc::{Area, Descriptor, Fault};
 use strongroom_values::Operand;
 
 use super::ground::Judged;
 use super::rings::Ring;
-use super::{Zone, copy_words};
+use super::{Zone, answers_of, copy_words};
 use crate::arena::{Meta, ScopeId};
 use crate::policy;
 use crate::session::channel::Channel;
@@ -113,7 +113,8 @@ impl Zone {
         self.permit_truths(ring, right::COMPARE, &judged, truths.len() as u64)?;
         truths.resize(self.hands.words.len(), 2);
         let count = truths.len() as u64;
-        area.write(ANSWER_HALF, &truths).ok_or(Fault::BadRequest)?;
+        area.write(answers_of(descriptor)?, &truths)
+            .ok_or(Fault::BadRequest)?;
         self.tell_positive(ring, positive);
         Ok(count)
     }
@@ -141,16 +142,12 @@ impl Zone {
     /// Asks the session for rights on the keys of a scope.
     pub(super) fn permit(&mut self, ring: u16, rights: u32, scope: ScopeId) -> Result<(), Fault> {
         let state = self.ground.rings.get_mut(ring)?;
-        match &mut state.granted {
-            Some((known, of, left)) if *known == rights && *of == scope && *left > 0 => {
-                *left -= 1;
-                return Ok(());
-            }
-            granted => *granted = None,
+        if state.granted.holds(rights, scope) {
+            return Ok(());
         }
         let session = Self::session(&mut self.channel, state).ok_or(Fault::NotAllowed)?;
         session.allow(rights, state.arena.scopes.get(scope)?.keys())?;
-        state.granted = Some((rights, scope, GRANTED));
+        state.granted.keep(rights, scope, GRANTED);
         Ok(())
     }
 

@@ -78,13 +78,26 @@ impl Ground {
         let held = self.store.get(fid)?;
         out.set(held.value);
         let (kind, place) = (held.kind, (fid.partition(), held.column));
-        let of = self.binding_of(place)?;
-        let scope = self.rings.get_mut(ring)?.arena.scopes.column(of)?;
+        let bindings = self.store.bindings();
+        let known = self.rings.get(ring)?.columns.get(place, bindings);
+        let scope = match known {
+            Some(scope) => scope,
+            None => self.scope_of(ring, place)?,
+        };
         Ok(Loaded {
             kind,
             scope,
             place: Some(place),
         })
+    }
+
+    fn scope_of(&mut self, ring: u16, place: Place) -> Result<ScopeId, Fault> {
+        let of = self.binding_of(place)?;
+        let bindings = self.store.bindings();
+        let ring = self.rings.get_mut(ring)?;
+        let scope = ring.arena.scopes.column(of)?;
+        ring.columns.keep(place, scope, bindings);
+        Ok(scope)
     }
 
     fn load_ephemeral(&mut self, ring: u16, fid: Fid, out: &mut Out) -> Result<Loaded, Fault> {

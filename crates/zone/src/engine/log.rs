@@ -7,6 +7,7 @@ use strongroom_rpc::op::flag;
 use strongroom_rpc::{Answer, Area, Descriptor, Fault, Op};
 
 use super::{Zone, copy_bytes, copy_words, len_of, offset_of};
+use crate::store::Store;
 
 /// Values that one step of a sweep, or of freeing, looks for: some milliseconds, in which nobody else is served.
 const STEP: u32 = 4096;
@@ -33,6 +34,8 @@ impl Zone {
     pub(super) fn position(&mut self, ring: u16) -> Result<Answer, Fault> {
         let store = &self.ground.store;
         let state = u32::from(store.is_recovering()) | u32::from(store.is_following()) << 1;
+        // PostgreSQL counts timelines from 1 by promotions: one that does not fit is not known.
+        let timeline = store.timeline().checked_mul(4).unwrap_or(0);
         if state != 0
             && self
                 .reader
@@ -41,7 +44,7 @@ impl Zone {
             self.reader = Some(ring);
         }
         Ok(Answer {
-            aux: state,
+            aux: state | timeline,
             ..Answer::of(store.position())
         })
     }
@@ -50,8 +53,10 @@ impl Zone {
     /// name them, openings and bindings that stand nowhere else. After a checkpoint no record of this life needs them (L2).
     pub(super) fn life(&mut self, descriptor: &Descriptor) -> Result<u64, Fault> {
         let (life, store) = (Some(descriptor.a), &mut self.ground.store);
+        check_timeline(store, descriptor.n)?;
         // A store that is recovering ends that with a checkpoint, and its rings with it begin chains of their own.
         if self.life != life && !store.is_recovering() {
+            store.set_host_timeline(descriptor.n);
             let done = store.checkpoint(descriptor.b);
             done.map_err(|error| store.report(error))?;
         }
@@ -85,6 +90,14 @@ impl Zone {
                 return Ok(0);
             }
             _ if position < store.position() => return Err(Fault::BadRequest),
+            Op::Replayed => store.set_host_timeline(descriptor.n),
+            Op::Checkpoint => {
+                check_timeline(store, descriptor.n)?;
+                store.set_host_timeline(descriptor.n);
+            }
+            _ => return Err(Fault::BadRequest),
+        }
+        match op {
             Op::Replayed if descriptor.flags & flag::FOLLOWS != 0 => {
                 if store.is_recovering() {
                     let done = store.follow(position);
@@ -174,4 +187,15 @@ impl Zone {
             ..Answer::of(count)
         })
     }
+}
+
+/// Refuses a host whose log is on another timeline than it was: only one that was put back to an earlier time, or made a copy of another one,
+/// changes it behind the zone's back (L8). A zone that follows or reads the log is told where that led when it has read it.
+fn check_timeline(store: &Store, now: u32) -> Result<(), Fault> {
+    let before = store.host_timeline();
+    let changed = before != 0 && now != 0 && before != now;
+    if changed && !store.is_recovering() && !store.is_following() {
+        return Err(Fault::OtherHistory);
+    }
+    Ok(())
 }

@@ -10,6 +10,7 @@ use strongroom_rpc::Fault;
 use strongroom_values::Settings;
 
 use crate::arena::{Arena, ScopeId};
+use crate::policy::Place;
 use crate::store::memory::Memory;
 
 /// Numbers of arenas: 1 to this.
@@ -30,12 +31,84 @@ pub(super) struct Ring {
     pub(super) failed: bool,
     /// Argument of the next operation.
     pub(super) third: Option<u64>,
-    /// Rights and scope that the session was last asked for, and how often the answer still holds.
-    pub(super) granted: Option<(u32, ScopeId, u16)>,
+    pub(super) granted: Granted,
+    pub(super) columns: Columns,
     /// Values computed that the ledger does not know of yet.
     pub(super) computed: u64,
     token: Option<MacKey>,
     open: bool,
+}
+
+/// Rights and scopes that the session was asked for in this statement, and how often each answer still holds.
+#[derive(Default)]
+pub(super) struct Granted {
+    answers: [Option<(u32, ScopeId, u16)>; GRANTS],
+    next: usize,
+}
+
+/// Answers that are at hand: those of the expressions of one query, mostly.
+const GRANTS: usize = 8;
+
+impl Granted {
+    /// Whether the answer was yes, and still holds.
+    pub(super) fn holds(&mut self, rights: u32, scope: ScopeId) -> bool {
+        let known = |one: &&mut (u32, ScopeId, u16)| one.0 == rights && one.1 == scope;
+        let found = self.answers.iter_mut().flatten().find(known);
+        found.is_some_and(|(_, _, left)| {
+            let holds = *left > 0;
+            *left = left.saturating_sub(1);
+            holds
+        })
+    }
+
+    /// The answer is yes, `times` more times.
+    pub(super) fn keep(&mut self, rights: u32, scope: ScopeId, times: u16) {
+        let known = |one: &Option<(u32, ScopeId, u16)>| {
+            one.is_none_or(|one| one.0 == rights && one.1 == scope)
+        };
+        let at = self.answers.iter().position(known).unwrap_or_else(|| {
+            self.next = (self.next + 1) % GRANTS;
+            self.next
+        });
+        if let Some(answer) = self.answers.get_mut(at) {
+            *answer = Some((rights, scope, times));
+        }
+    }
+}
+
+/// Scopes of columns that were looked at in this statement.
+#[derive(Default)]
+pub(super) struct Columns {
+    known: [Option<(Place, ScopeId)>; COLUMNS],
+    /// State of the bindings in which they were looked up.
+    bindings: u64,
+}
+
+/// Columns that are at hand. A power of two.
+const COLUMNS: usize = 16;
+
+impl Columns {
+    fn at(place: Place) -> usize {
+        usize::from(place.0.wrapping_mul(5) ^ place.1) % COLUMNS
+    }
+
+    #[inline]
+    pub(super) fn get(&self, place: Place, bindings: u64) -> Option<ScopeId> {
+        let (known, scope) = (*self.known.get(Self::at(place))?)?;
+        (known == place && self.bindings == bindings).then_some(scope)
+    }
+
+    pub(super) fn keep(&mut self, place: Place, scope: ScopeId, bindings: u64) {
+        if self.bindings != bindings {
+            *self = Self {
+                bindings,
+                ..Self::default()
+            };
+        }
+        if let Some(known) = self.known.get_mut(Self::at(place)) {
+            *known = Some((place, scope));
+        }
+    }
 }
 
 /// Part in a parallel group.
@@ -61,7 +134,8 @@ impl Ring {
             fallible: false,
             failed: false,
             third: None,
-            granted: None,
+            granted: Granted::default(),
+            columns: Columns::default(),
             computed: 0,
             token: None,
             open: true,
@@ -71,7 +145,7 @@ impl Ring {
     fn end_statement(&mut self, statement: u8, base: u64) {
         self.arena.end_statement(statement, base);
         self.token = None;
-        self.granted = None;
+        self.granted = Granted::default();
         self.fault = None;
         self.fallible = false;
         self.failed = false;
@@ -194,7 +268,7 @@ impl Rings {
         let ring = self.get_mut(number)?;
         ring.group = Group::Member(leader, None);
         ring.session = session;
-        ring.granted = None;
+        ring.granted = Granted::default();
         Ok(())
     }
 
@@ -242,7 +316,7 @@ impl Rings {
                 ring.end_statement(statement, base);
             }
             ring.session = None;
-            ring.granted = None;
+            ring.granted = Granted::default();
         }
     }
 
@@ -282,6 +356,31 @@ mod tests {
             assert!(rings.open().is_some());
         }
         assert_eq!(rings.open(), None);
+    }
+
+    #[test]
+    fn what_is_at_hand_is_of_the_same_question() {
+        let scope = |number| ScopeId::of(number);
+        let mut granted = Granted::default();
+        granted.keep(1, scope(1), 2);
+        assert!(granted.holds(1, scope(1)) && granted.holds(1, scope(1)));
+        assert!(!granted.holds(1, scope(1)), "used up");
+        assert!(!granted.holds(2, scope(1)) && !granted.holds(1, scope(2)));
+        for number in 0..100 {
+            granted.keep(1, scope(number), 9);
+            assert!(granted.holds(1, scope(number)));
+        }
+        let mut columns = Columns::default();
+        columns.keep((1, 2), scope(7), 5);
+        assert_eq!(columns.get((1, 2), 5), Some(scope(7)));
+        assert_eq!(
+            columns.get((1, 2), 6),
+            None,
+            "something was bound or dropped"
+        );
+        assert_eq!(columns.get((2, 2), 5), None);
+        columns.keep((3, 3), scope(8), 6);
+        assert_eq!(columns.get((1, 2), 6), None);
     }
 
     #[test]

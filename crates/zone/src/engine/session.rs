@@ -79,7 +79,7 @@ impl Zone {
         let answer = self.channel.message(&mut self.keys, before, &message)?;
         for state in self.ground.rings.all_mut() {
             // What the session was asked before may no longer hold; members have the leader's.
-            state.granted = None;
+            state.granted = super::rings::Granted::default();
             if before.is_some() && state.session == before {
                 state.session = answer.session;
             }

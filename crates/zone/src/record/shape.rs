@@ -74,8 +74,8 @@ pub(super) fn answered(op: Op, descriptor: &Descriptor, answer: &Answer) -> Opti
     Some(match op {
         _ if answer.status != 0 => (0, 0),
         Op::Output => (at, usize::try_from(answer.value).ok()?),
-        Op::CompareMany | Op::TestMany => (ANSWER_HALF, count),
-        Op::TokenMany => (ANSWER_HALF, count.checked_mul(TOKEN)?),
+        Op::CompareMany | Op::TestMany => (ANSWER_HALF.checked_add(at)?, count),
+        Op::TokenMany => (ANSWER_HALF.checked_add(at)?, count.checked_mul(TOKEN)?),
         Op::RankMany => (at, count.checked_mul(8)?),
         _ => (0, 0),
     })

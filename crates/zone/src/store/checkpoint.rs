@@ -31,6 +31,12 @@ impl Store {
                 "a sync failed before: start the zone anew",
             ));
         }
+        // A position that stays where it is stays what it was: the log's next timeline may begin behind it (L8).
+        let timeline = if position > self.position {
+            self.host_timeline
+        } else {
+            self.timeline
+        };
         let position = position.max(self.position);
         self.bury();
         self.forget_keys();
@@ -42,10 +48,10 @@ impl Store {
         // A manifest may be in place that was never acknowledged. Its counter must be left behind by two: see docs/spec/columns.md.
         let rounds = if self.unsettled { 2 } else { 1 };
         for _ in 0..rounds {
-            self.publish(position)?;
+            self.publish(position, timeline)?;
         }
         self.unsettled = false;
-        self.position = position;
+        (self.position, self.timeline) = (position, timeline);
         for (place, len) in std::mem::take(&mut self.leaving) {
             self.places.give_back(place, len);
         }
@@ -113,9 +119,10 @@ impl Store {
     }
 
     /// Writes one manifest and advances the anchor to it.
-    fn publish(&mut self, position: u64) -> Result<(), Error> {
+    fn publish(&mut self, position: u64, timeline: u32) -> Result<(), Error> {
         let mut body = Buffer::new(&self.space.memory);
-        self.write_body(position, &mut body).map_err(no_memory)?;
+        self.write_body(position, timeline, &mut body)
+            .map_err(no_memory)?;
         let counter = self.counter + 1;
         let head = self
             .keys
@@ -151,7 +158,7 @@ impl Store {
         }
     }
 
-    fn write_body(&self, position: u64, out: &mut Buffer) -> Result<(), NoMemory> {
+    fn write_body(&self, position: u64, timeline: u32, out: &mut Buffer) -> Result<(), NoMemory> {
         let chains = self.chains_now();
         let count = self.relations_now() + self.dropped.len();
         let body = ManifestBody {
@@ -164,6 +171,7 @@ impl Store {
             chains: u32::try_from(chains.len()).map_err(|_| NoMemory)?,
             keys: u32::try_from(self.kept.len()).map_err(|_| NoMemory)?,
             quarantine: self.quarantine.len() as u64,
+            timeline,
         };
         out.extend(&body.to_bytes())?;
         let mut dropped = self.dropped.iter().peekable();

@@ -39,6 +39,13 @@ impl Store {
         })
     }
 
+    /// Number of the state of all bindings: what a column with values is bound to does not change while this does not. A binding
+    /// stays for as long as the partition, so only a new partition under an old number can have another.
+    #[must_use]
+    pub const fn bindings(&self) -> u64 {
+        self.made
+    }
+
     /// Binds a column to a key. The records of the column's first values say so. A key that the store does not have is made durable first, by
     /// a checkpoint (S7).
     ///

@@ -130,6 +130,7 @@ impl Store {
             space: Space::new(memory),
             limit: options.memory_limit,
             partitions,
+            made: 0,
             dropped: BTreeMap::new(),
             relations: BTreeMap::new(),
             places: Places::default(),
@@ -148,6 +149,8 @@ impl Store {
             quarantine: BTreeMap::new(),
             counter: 0,
             position: 0,
+            timeline: 0,
+            host_timeline: 0,
             unsettled: false,
             poisoned: false,
             incarnation,
@@ -201,6 +204,7 @@ impl Store {
     fn load_body(&mut self, body: &[u8]) -> Option<Result<(), Error>> {
         let (body, mut rest) = ManifestBody::parse(body)?;
         self.position = body.position;
+        (self.timeline, self.host_timeline) = (body.timeline, body.timeline);
         self.stamp = body.stamp;
         self.sweep = body.sweep;
         self.block_version = body.block_version;

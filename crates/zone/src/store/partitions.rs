@@ -169,6 +169,7 @@ impl Store {
         self.stamp = self.stamp.max(change.stamp);
         if let Some(place) = self.partitions.get_mut(usize::from(change.partition)) {
             *place = Some(Box::new(partition));
+            self.made += 1;
         }
         Ok(())
     }

@@ -66,6 +66,25 @@ impl Store {
         self.position
     }
 
+    /// Timeline of the host's log that [`Store::position`] is of; 0 when that is not known.
+    #[must_use]
+    pub fn timeline(&self) -> u32 {
+        self.timeline
+    }
+
+    /// Timeline that the host's log was on when the host last said so.
+    #[must_use]
+    pub fn host_timeline(&self) -> u32 {
+        self.host_timeline
+    }
+
+    /// The host's log is on this timeline: the next position that a checkpoint reaches is of it. 0 says nothing.
+    pub fn set_host_timeline(&mut self, timeline: u32) {
+        if timeline != 0 {
+            self.host_timeline = timeline;
+        }
+    }
+
     /// Whether the log has to be replayed before values can be used.
     #[must_use]
     pub fn is_recovering(&self) -> bool {

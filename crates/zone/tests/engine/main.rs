@@ -12,6 +12,7 @@ mod closed;
 mod faults;
 mod owner;
 mod rights;
+mod timelines;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -188,3 +188,29 @@ fn a_restored_store_gives_out_none_of_what_was_lost() {
         }
     }
 }
+
+/// L8: a position has the timeline that the host was on when a checkpoint reached it, whatever the host has said since, and after opening too.
+#[test]
+fn a_position_keeps_its_timeline_until_a_checkpoint_goes_beyond_it() {
+    let safe = Safe::new();
+    let (disk, mut store) = fresh(&safe);
+    let at = |store: &Store| (store.position(), store.timeline());
+    assert_eq!(at(&store), (0, 0));
+    store.set_host_timeline(3);
+    store.checkpoint(100).unwrap();
+    assert_eq!(at(&store), (100, 3));
+    store.set_host_timeline(4);
+    store.set_host_timeline(0);
+    store.checkpoint(100).unwrap();
+    assert_eq!((at(&store), store.host_timeline()), ((100, 3), 4));
+    let state = disk.state();
+    disk.allow(Some(0));
+    assert!(store.checkpoint(200).is_err());
+    assert_eq!(at(&store), (100, 3));
+    drop(store);
+    let mut store = safe.open(&Disk::of(state), 1 << 30).unwrap();
+    assert_eq!((at(&store), store.host_timeline()), ((100, 3), 3));
+    store.set_host_timeline(5);
+    store.recovered(200).unwrap();
+    assert_eq!(at(&store), (200, 5));
+}

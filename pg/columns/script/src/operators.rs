@@ -1,7 +1,7 @@
 //! Operators: comparison with its operator classes, and those of computing.
 //!
 //! Estimators are PostgreSQL's: with the statistics that this extension keeps (no values) they ask no operator and give their
-//! defaults or what follows from the number of distinct values. Must not: offer an operator class for anything stored but B-tree; the hash
+//! defaults or what follows from the number of distinct values. That of a range is this extension's own. Must not: offer an operator class for anything stored but B-tree; the hash
 //! class is for execution, and hash indexes are refused by the extension.
 
 use std::fmt::Write;
@@ -29,7 +29,7 @@ const COMPARISONS: &[Comparison] = &[
         symbol: "<",
         commutator: ">",
         negator: ">=",
-        restrict: "scalarltsel",
+        restrict: "strongroom_range_selectivity",
         join: "scalarltjoinsel",
         more: "",
         strategy: 1,
@@ -39,7 +39,7 @@ const COMPARISONS: &[Comparison] = &[
         symbol: "<=",
         commutator: ">=",
         negator: ">",
-        restrict: "scalarlesel",
+        restrict: "strongroom_range_selectivity",
         join: "scalarlejoinsel",
         more: "",
         strategy: 2,
@@ -59,7 +59,7 @@ const COMPARISONS: &[Comparison] = &[
         symbol: ">=",
         commutator: "<=",
         negator: "<",
-        restrict: "scalargesel",
+        restrict: "strongroom_range_selectivity",
         join: "scalargejoinsel",
         more: "",
         strategy: 4,
@@ -69,7 +69,7 @@ const COMPARISONS: &[Comparison] = &[
         symbol: ">",
         commutator: "<",
         negator: "<=",
-        restrict: "scalargtsel",
+        restrict: "strongroom_range_selectivity",
         join: "scalargtjoinsel",
         more: "",
         strategy: 5,
@@ -88,7 +88,11 @@ const COMPARISONS: &[Comparison] = &[
 
 /// Writes comparison of every type. It is IMMUTABLE, because an index needs it to be.
 pub(crate) fn comparison(out: &mut String) {
-    out.push_str("\n-- comparison\n");
+    out.push_str(
+        "\n-- comparison\n\
+         CREATE FUNCTION strongroom_range_selectivity(internal, oid, internal, integer) RETURNS double precision\n    \
+         AS 'MODULE_PATHNAME', 'strongroom_range_selectivity' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;\n",
+    );
     for kind in Kind::ALL {
         compared(out, &type_name(*kind)).expect("a String takes everything");
     }

@@ -4,10 +4,12 @@
 //! Each server has a directory of its own and listens on a socket in it; it is stopped by `pg_ctl` when it goes out of
 //! scope. Must not: touch a server that it did not start.
 
+pub mod disk;
 pub mod owner;
 pub mod processes;
 pub mod stage;
 pub mod tpch;
+pub mod wal;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -175,11 +177,17 @@ impl Server {
         self.directory.path().join("log")
     }
 
+    /// All of its log.
+    #[must_use]
+    pub fn all_of_log(&self) -> String {
+        let log = std::fs::read(self.log()).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
     /// The end of its log, without what a server says that is waiting for its zone.
     #[must_use]
     pub fn last_of_log(&self) -> String {
-        let log = std::fs::read(self.log()).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
+        let log = self.all_of_log();
         let told = ["SR-8013", "SR-8003", "HINT:", "STATEMENT:", "CONTEXT:"];
         let lines = log
             .lines()
@@ -215,6 +223,25 @@ impl Server {
             copy.socket().display()
         ));
         copy
+    }
+
+    /// Makes this server, which does not run, a copy of another one that it shares a history with, as `pg_rewind` does: what it did since
+    /// they parted is gone, its settings are the other one's.
+    ///
+    /// # Panics
+    ///
+    /// When it fails.
+    pub fn rewind_to(&self, other: &Self) {
+        let mut command = program("pg_rewind");
+        command.arg("--target-pgdata").arg(self.data()).arg(format!(
+            "--source-server=host={} user=postgres dbname=postgres",
+            other.socket().display()
+        ));
+        let _done = succeed(&mut command);
+        self.configure(&format!(
+            "unix_socket_directories = '{}'\n",
+            self.socket().display()
+        ));
     }
 
     /// Copies to a server of its own what its log lacks and this one still has: a zone's store is of a time before the backup.
@@ -276,6 +303,16 @@ impl Server {
     /// When the log cannot be read.
     #[must_use]
     pub fn redo_records(&self, begin: &str, end: &str) -> u32 {
+        u32::try_from(self.redo_positions(begin, end).len()).unwrap_or(u32::MAX)
+    }
+
+    /// The positions of the zone's redo records in the log between two others.
+    ///
+    /// # Panics
+    ///
+    /// When the log cannot be read.
+    #[must_use]
+    pub fn redo_positions(&self, begin: &str, end: &str) -> Vec<u64> {
         let mut command = program("pg_waldump");
         command.arg("--path").arg(self.data().join("pg_wal")).args([
             "--rmgr=LogicalMessage",
@@ -287,7 +324,14 @@ impl Server {
         let output = succeed(&mut command).stdout;
         let lines = String::from_utf8_lossy(&output).into_owned();
         let own = lines.lines().filter(|line| line.contains("strongroom"));
-        u32::try_from(own.count()).unwrap_or(u32::MAX)
+        let positions = own.map(|line| {
+            let at = line
+                .split("lsn: ")
+                .nth(1)
+                .and_then(|rest| rest.split(',').next());
+            at.and_then(position).expect("a position of the log")
+        });
+        positions.collect()
     }
 
     fn control(&self, what: &[&str]) {
@@ -376,7 +420,20 @@ pub fn psql(host: &Path, sql: &str) -> Said {
     }
 }
 
-fn open_to_all(directory: &Path) {
+/// A position of the log, from how PostgreSQL writes it: `0/16B3740`.
+#[must_use]
+pub fn position(text: &str) -> Option<u64> {
+    let (high, low) = text.trim().split_once('/')?;
+    let half = |text| u64::from_str_radix(text, 16).ok();
+    Some(half(high)? << 32 | half(low)?)
+}
+
+/// Lets everyone enter a directory of our own and write to it: the server's user is another one.
+///
+/// # Panics
+///
+/// When it is not ours.
+pub fn open_to_all(directory: &Path) {
     use std::os::unix::fs::PermissionsExt;
     // The server's user makes its data directory in it.
     let open = std::fs::Permissions::from_mode(0o777);

@@ -2,10 +2,10 @@
 //!
 //! The variable `STRONGROOM_COMMAND` names it. Must not: leave a process running.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use strongroom_benches_oltp::wire::{Client, Failure};
@@ -82,6 +82,42 @@ impl Owner {
         owner
     }
 
+    /// A second owner's side with copies of these files of the first one's directory: its keyring, the state of its zone.
+    ///
+    /// # Panics
+    ///
+    /// When they cannot be copied.
+    #[must_use]
+    pub fn with_files_of(first: &Self, names: &[&str]) -> Self {
+        let second = Self::new();
+        second.take_files_of(first, names);
+        second
+    }
+
+    /// Puts copies of these files of another's directory in the place of its own. No process of its own has them open.
+    ///
+    /// # Panics
+    ///
+    /// When they cannot be copied.
+    pub fn take_files_of(&self, other: &Self, names: &[&str]) {
+        for name in names {
+            let (from, to) = (other.path(name), self.path(name));
+            for (program, arguments) in [
+                ("rm", vec![OsStr::new("-rf"), to.as_os_str()]),
+                (
+                    "cp",
+                    vec![OsStr::new("-a"), from.as_os_str(), to.as_os_str()],
+                ),
+            ] {
+                let status = Command::new(program).args(arguments).status();
+                assert!(
+                    status.is_ok_and(|status| status.success()),
+                    "{program}: {name}"
+                );
+            }
+        }
+    }
+
     /// A file of the directory.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
@@ -138,23 +174,53 @@ impl Owner {
     ///
     /// When it does not begin to serve.
     pub fn start_zone_with(&mut self, memory: u32, options: &[&str]) {
-        let memory = memory.to_string();
-        let (state, socket, key) = (self.path("zone"), self.zone_socket(), self.path("zone.key"));
-        let mut arguments = vec![
-            OsStr::new("zone"),
-            OsStr::new("--state"),
-            state.as_os_str(),
-            OsStr::new("--socket"),
-            socket.as_os_str(),
-            OsStr::new("--user"),
-            OsStr::new("postgres"),
-            OsStr::new("--key-file"),
-            key.as_os_str(),
-            OsStr::new("--memory"),
-            OsStr::new(&memory),
+        let arguments = self.zone_arguments(memory, options);
+        let arguments: Vec<&OsStr> = arguments.iter().map(OsString::as_os_str).collect();
+        self.zone = Some(self.start(&arguments, "zone.log", &self.zone_socket()));
+    }
+
+    fn zone_arguments(&self, memory: u32, options: &[&str]) -> Vec<OsString> {
+        let named = [
+            ("--state", self.path("zone").into_os_string()),
+            ("--socket", self.zone_socket().into_os_string()),
+            ("--user", "postgres".into()),
+            ("--key-file", self.path("zone.key").into_os_string()),
+            ("--memory", memory.to_string().into()),
         ];
-        arguments.extend(options.iter().map(OsStr::new));
-        self.zone = Some(self.start(&arguments, "zone.log", &socket));
+        let named = named
+            .into_iter()
+            .flat_map(|(name, value)| [OsString::from(name), value]);
+        let all = std::iter::once(OsString::from("zone")).chain(named);
+        all.chain(options.iter().map(OsString::from)).collect()
+    }
+
+    /// Starts a zone that must refuse to serve; what it says.
+    ///
+    /// # Panics
+    ///
+    /// When it serves, or goes on without doing so.
+    #[must_use]
+    pub fn refused_zone(&self, memory: u32) -> String {
+        let mut command = self.command();
+        let child = command
+            .arg("columns")
+            .args(self.zone_arguments(memory, &[]))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = child.expect("the command can be run");
+        let begun = Instant::now();
+        while child.try_wait().expect("a child").is_none() {
+            if begun.elapsed() > PATIENCE {
+                end(&mut Some(child));
+                unreachable!("the zone goes on");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let output = child.wait_with_output().expect("a child");
+        assert!(!output.status.success(), "the zone has served");
+        String::from_utf8_lossy(&output.stderr).into_owned()
     }
 
     /// The zone's process.
@@ -178,15 +244,34 @@ impl Owner {
     ///
     /// When it does not end, or not in order.
     pub fn stop_zone(&mut self) {
-        let Some(mut zone) = self.zone.take() else {
+        let Some(ended) = self.told_to_stop() else {
             return;
         };
+        assert!(ended.success(), "{ended}: {}", self.zone_log());
+    }
+
+    /// As [`Self::stop_zone`], when it must say that it could not end in order; what it says.
+    ///
+    /// # Panics
+    ///
+    /// When it ends in order.
+    #[must_use]
+    pub fn failing_stop(&mut self) -> String {
+        let ended = self.told_to_stop().expect("a zone that runs");
+        assert!(!ended.success(), "{}", self.zone_log());
+        self.zone_log()
+    }
+
+    fn told_to_stop(&mut self) -> Option<ExitStatus> {
+        let mut zone = self.zone.take()?;
         let id = zone.id().to_string();
         let told = Command::new("kill").args(["-TERM", &id]).status();
         assert!(told.is_ok_and(|status| status.success()), "kill");
-        let ended = zone.wait().expect("a child");
-        let log = std::fs::read_to_string(self.path("zone.log")).unwrap_or_default();
-        assert!(ended.success(), "{ended}: {log}");
+        Some(zone.wait().expect("a child"))
+    }
+
+    fn zone_log(&self) -> String {
+        std::fs::read_to_string(self.path("zone.log")).unwrap_or_default()
     }
 
     /// Runs SQL at the server until it gives these rows, while the zone reads the log.

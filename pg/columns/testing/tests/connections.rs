@@ -4,7 +4,7 @@
 //! Method: connections through the proxy; processor time of zone and server while 200 of them do nothing; the zone is killed in the middle of a
 //! query, of a COPY, and before a commit.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use strongroom_benches_oltp::wire::Client;
 use strongroom_columns_testing::must;
@@ -86,6 +86,23 @@ fn many_connections_work_and_idle_ones_cost_nothing() {
     }
 }
 
+/// Asks over this connection until the proxy has opened a session for it, as it tries once a second.
+fn wait_for_session(client: &mut Client, sql: &str, expected: &str) {
+    let begun = Instant::now();
+    loop {
+        let failure = match client.rows(sql) {
+            Ok(rows) => {
+                assert_eq!(rows, [[Some(expected.to_owned())]], "{sql}");
+                return;
+            }
+            Err(failure) => failure,
+        };
+        let soon = matches!(failure.state(), Some("42501" | "08006" | "57P03"));
+        assert!(soon && begun.elapsed().as_secs() < 10, "{sql}: {failure}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 #[test]
 fn the_end_of_the_zone_is_an_error_and_no_more() {
     let (mut owner, server) = whole("");
@@ -115,6 +132,8 @@ fn the_end_of_the_zone_is_an_error_and_no_more() {
         assert_eq!(value(&mut client, "select min(id) from t"), "1", "{sql}");
         owner.start_zone();
         owner.wait_for("select sum(a) from t where id <= 2000", "2000");
+        // And with one the connection has its session again, by itself.
+        wait_for_session(&mut client, "select sum(a) from t where id <= 2000", "2000");
     }
     let mut client = owner.connect().expect("a connection");
     // In a transaction: after the loss it can be rolled back, or committed when all of it was before the loss.

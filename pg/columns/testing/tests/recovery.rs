@@ -3,12 +3,10 @@
 //!
 //! Method: real servers; a base backup taken under load; a second zone that begins from a copy of the first one's store, made before the backup.
 
-use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use strongroom_columns_testing::Server;
 use strongroom_columns_testing::owner::{Owner, whole};
+use strongroom_columns_testing::{Server, open_to_all};
 
 const ARCHIVE: &str = "wal_level = replica\nmax_wal_senders = 4\nhot_standby = on";
 
@@ -120,29 +118,6 @@ fn unlogged_and_temporary_tables_live_through_an_end_of_the_zone() {
     );
 }
 
-/// Copies a directory with its owner and modes.
-fn copy(from: &Path, to: &Path) {
-    let done = Command::new("cp").arg("-a").arg(from).arg(to).status();
-    assert!(
-        done.is_ok_and(|status| status.success()),
-        "{} is copied",
-        from.display()
-    );
-}
-
-/// A second owner's side that begins from a copy of the first one's keyring and store.
-fn second(first: &Owner) -> Owner {
-    let second = Owner::new();
-    for name in ["zone", "keyring", "root.key", "zone.key"] {
-        let _gone = Command::new("rm")
-            .arg("-rf")
-            .arg(second.path(name))
-            .status();
-        copy(&first.path(name), &second.path(name));
-    }
-    second
-}
-
 /// Rows are inserted until it is dropped.
 fn under_load<R>(owner: &Owner, work: impl FnOnce() -> R) -> R {
     let stop = AtomicBool::new(false);
@@ -174,7 +149,7 @@ fn backed_up(settings: &str) -> (Owner, Server, Owner, Server) {
     server.begin();
     owner.wait_for("select sum(a) from t", "200");
     let (copied, restored) = under_load(&owner, || {
-        let copied = second(&owner);
+        let copied = Owner::with_files_of(&owner, &["zone", "keyring", "root.key", "zone.key"]);
         let restored = server.base_backup();
         server.lend_log(&restored);
         (copied, restored)
@@ -266,12 +241,6 @@ fn a_point_in_time_between_two_transactions_is_restored() {
         "select a, b from t where id in (1, 3000) order by id",
         "7|first!\n5|another history",
     );
-}
-
-fn open_to_all(directory: &Path) {
-    use std::os::unix::fs::PermissionsExt as _;
-    let open = std::fs::Permissions::from_mode(0o777);
-    std::fs::set_permissions(directory, open).expect("the directory is ours");
 }
 
 #[test]

@@ -17,8 +17,10 @@ use strongroom_benches_oltp::wire::{Client, Field};
 use strongroom_columns_testing::owner::Owner;
 use strongroom_columns_testing::{Server, must, said, seconds, seed};
 
-/// SQLSTATE of SR-8006.
+/// SQLSTATE of SR-8006: until the proxy has opened a session with a zone that was started again.
 const NO_SESSION: &str = "42501";
+/// How long that may take.
+const SESSION_PATIENCE: Duration = Duration::from_secs(10);
 const NOW: &str = "2024-05-02 08:30:00";
 
 fn begin(settings: &str) -> (Owner, Server) {
@@ -109,7 +111,7 @@ struct Load<'a> {
 impl Load<'_> {
     fn run(&self, number: u32, seed: u64) -> u32 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let (mut client, mut done) = (None, 0);
+        let (mut client, mut done, mut refused) = (None, 0, None::<Instant>);
         while !self.stop.load(Ordering::Relaxed) {
             if client.is_none() {
                 client = Client::connect(self.proxy).ok();
@@ -130,6 +132,7 @@ impl Load<'_> {
             match user.transact(kind) {
                 Ok(outcome) => {
                     done += 1;
+                    refused = None;
                     if let Outcome::Ordered(w, d, o) = outcome {
                         self.ordered
                             .lock()
@@ -149,8 +152,14 @@ impl Load<'_> {
                             .expect("nobody panics with it")
                             .push(format!("{kind:?}: {failure}"));
                     }
-                    // A connection whose zone was started again has no session until it is made anew.
-                    if matches!(failure.state(), None | Some(NO_SESSION)) || open.in_transaction() {
+                    // The proxy opens the session anew, on the same connection.
+                    if failure.state() == Some(NO_SESSION) {
+                        let since = refused.get_or_insert_with(Instant::now);
+                        assert!(since.elapsed() < SESSION_PATIENCE, "no session: {failure}");
+                    } else {
+                        refused = None;
+                    }
+                    if failure.state().is_none() || open.query("rollback").is_err() {
                         client = None;
                     }
                     std::thread::sleep(Duration::from_millis(10));

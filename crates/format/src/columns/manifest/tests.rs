@@ -145,6 +145,7 @@ fn a_body_comes_back() {
         chains: 7,
         keys: 9,
         quarantine: 8,
+        timeline: 10,
     };
     assert_eq!(ManifestBody::parse(&body.to_bytes()), Some((body, &[][..])));
 }

@@ -1,0 +1,44 @@
+//! `strongroom cert create NAME`: a key pair and a certificate of it, signed by itself.
+//!
+//! Must not: show the private key.
+
+use clap::Args;
+use strongroom_keyring::{Keyring, NewCertificate};
+
+use crate::failure::Failure;
+use crate::help::tail;
+use crate::{Context, keyring};
+
+/// Make a key pair and a certificate of it, signed by itself.
+///
+/// Lose the keyring before the private key was exported, and no backup under the certificate can ever be read.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom cert create backup --subject CN=backup,O=Example --days 3650"))]
+pub(super) struct CreateArgs {
+    /// The certificate's name: a-z, A-Z, 0-9, '.', '_', '-'
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Who it is for, as CN=NAME,O=NAME,C=XX [default: CN=NAME]
+    #[arg(long, value_name = "SUBJECT")]
+    subject: Option<String>,
+    /// Length of the RSA key in bits
+    #[arg(long, value_name = "BITS", default_value = "3072", value_parser = ["3072", "4096"])]
+    rsa: String,
+    /// For how many days it is valid; afterwards what is sealed under it still opens
+    #[arg(long, value_name = "N", default_value_t = 3650)]
+    days: u32,
+}
+
+impl CreateArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let mut keyring = Keyring::open(&keyring::path(context))?;
+        let new = NewCertificate {
+            subject: self.subject.unwrap_or_else(|| format!("CN={}", self.name)),
+            // One of the two: clap has looked.
+            bits: if self.rsa == "4096" { 4096 } else { 3072 },
+            days: self.days,
+        };
+        let made = keyring.create_certificate(&self.name, &new)?;
+        super::told(context, &keyring, &made, "created")
+    }
+}

@@ -1,0 +1,56 @@
+//! `strongroom cert import FILE`: a certificate from elsewhere, with or without its private key.
+//!
+//! Must not: take one that is weak, or a private key that is another certificate's.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use strongroom_keyring::Keyring;
+
+use crate::args::KeyOptions;
+use crate::failure::Failure;
+use crate::help::tail;
+use crate::{Context, keyring, paths};
+
+/// Take in a certificate: PEM or DER, with or without its private key, or PKCS #12.
+///
+/// A host that only writes backups needs the certificate and no private key. One that was issued anew for a public key
+/// that the keyring has takes the older one's place; backups do not notice.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom cert import offsite.pem --name offsite"))]
+pub(super) struct ImportArgs {
+    /// The file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The certificate's name in the keyring [default: what the file calls it, else its file name without ending]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    key: KeyOptions,
+}
+
+impl ImportArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        paths::sort(&self.file)?;
+        let mut keyring = Keyring::open(&keyring::path(context))?;
+        let mut identity = super::read(&self.file, self.key, context)?;
+        // The name of a certificate that is known already is its own, whatever its new file is called.
+        let known = keyring
+            .certificates()
+            .into_iter()
+            .find(|held| held.id == identity.certificate.id());
+        let stem = self.file.file_stem().and_then(|stem| stem.to_str());
+        identity.name = match known {
+            Some(known) => Some(known.name),
+            None => identity.name.or_else(|| stem.map(str::to_owned)),
+        };
+        let done = keyring.import_certificate(self.name.as_deref(), &identity)?;
+        let words = match (done.is_new, done.has_new_key) {
+            (true, true) => "imported with its private key",
+            (true, false) => "imported without a private key",
+            (false, true) => "got its private key",
+            (false, false) => "renewed",
+        };
+        super::told(context, &keyring, &done.certificate, words)
+    }
+}

@@ -1,0 +1,41 @@
+//! `strongroom cert restore FILE`: a private key comes back from the file that `cert export` has written.
+//!
+//! Must not: replace a private key by another one.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use strongroom_keyring::Keyring;
+
+use crate::args::KeyOptions;
+use crate::failure::Failure;
+use crate::help::tail;
+use crate::{Context, keyring, paths};
+
+/// Bring a private key back from the file that it was exported to.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom cert restore /mnt/safe/backup.p12 --ask"))]
+pub(super) struct RestoreArgs {
+    /// The PKCS #12 file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The certificate's name, when the keyring does not know it [default: what the file calls it]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    key: KeyOptions,
+}
+
+impl RestoreArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        paths::sort(&self.file)?;
+        let mut keyring = Keyring::open(&keyring::path(context))?;
+        let identity = super::read(&self.file, self.key, context)?;
+        let done = keyring.restore_certificate(self.name.as_deref(), &identity)?;
+        let words = match done.has_new_key {
+            true => "restored",
+            false => "has its private key already",
+        };
+        super::told(context, &keyring, &done.certificate, words)
+    }
+}

@@ -1,0 +1,28 @@
+//! `strongroom cert retire NAME`.
+//!
+//! Must not: remove the certificate or its private key; what was sealed under it must still open.
+
+use clap::Args;
+use strongroom_keyring::Keyring;
+
+use crate::failure::Failure;
+use crate::help::tail;
+use crate::{Context, keyring};
+
+/// Retire a certificate: its private key still opens, but nothing new is sealed under it.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom cert retire backup-2025"))]
+pub(super) struct RetireArgs {
+    /// The certificate's name
+    #[arg(value_name = "NAME")]
+    name: String,
+}
+
+impl RetireArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let mut keyring = Keyring::open(&keyring::path(context))?;
+        keyring.retire_certificate(&self.name)?;
+        let line = format!("certificate {} retired", self.name);
+        context.output.line(&line)
+    }
+}

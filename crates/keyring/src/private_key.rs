@@ -1,0 +1,156 @@
+//! The private keys of a keyring's certificates: sealed, opened, and moved from one keyring to another.
+//!
+//! Invariant K18: a private key is in clear in locked memory only, is bound to its certificate and its keyring, and is never
+//! replaced by another.
+//!
+//! Must not: know what a certificate is used for.
+
+use std::collections::BTreeSet;
+
+use strongroom_crypto::{CertificateError, GcmKey, PrivateKey, SecretBytes};
+use strongroom_format::aad::{Role, aad_layout};
+use strongroom_format::certificate::{CERTIFICATES_MAX, CertificateRecord, SealedPrivateKey};
+use strongroom_format::code;
+use strongroom_format::keyring::Body;
+use strongroom_format::slot::CERTIFICATE_ID_LEN;
+
+use crate::certificates::CertificateInfo;
+use crate::error::Error;
+use crate::fresh::{Fresh, System};
+use crate::keyring::name_is_valid;
+use crate::object::Object;
+use crate::purpose::Purpose;
+use crate::store::damaged;
+use crate::wrap::place;
+
+/// The private key of a record. Errors: SR-2031 when it holds none; SR-2005.
+pub(crate) fn read_key(object: &Object, record: &CertificateRecord) -> Result<PrivateKey, Error> {
+    let absent = || Error::new(&code::CERT_NO_KEY, record.name.as_str());
+    let pkcs8 = unsealed_key(object, record)?.ok_or_else(absent)?;
+    let key = PrivateKey::from_der(pkcs8.as_slice());
+    match key {
+        Ok(key) if key.id() == record.id => Ok(key),
+        Err(CertificateError::Crypto(error)) => Err(Error::from(error)),
+        _ => Err(damaged(&format!(
+            "the private key of certificate {}",
+            record.name
+        ))),
+    }
+}
+
+/// What a private key is wrapped under, and where it belongs (docs/spec/keyring.md, "Certificates").
+fn wrapping(
+    object: &Object,
+    id: &[u8; CERTIFICATE_ID_LEN],
+    len: usize,
+) -> Result<(GcmKey, [u8; aad_layout::SIZE]), Error> {
+    let key = object.derive(object.epoch(), Purpose::KeyringCertificates, &[0; 32], id)?;
+    let position = u64::try_from(len).unwrap_or(u64::MAX);
+    let aad = place(Role::KeyringCertificate, object.epoch(), object.object_id());
+    Ok((GcmKey::new(&key)?, aad.at(position)))
+}
+
+/// Seals a private key, given as PKCS #8, for the certificate of this id.
+pub(crate) fn seal_key(
+    object: &Object,
+    id: &[u8; CERTIFICATE_ID_LEN],
+    pkcs8: &SecretBytes,
+) -> Result<SealedPrivateKey, Error> {
+    let (key, aad) = wrapping(object, id, pkcs8.len())?;
+    let nonce = System.nonce()?;
+    // Sealed where it is locked; only then copied.
+    let mut bytes = SecretBytes::with_capacity(pkcs8.len())?;
+    bytes.as_mut_slice().copy_from_slice(pkcs8.as_slice());
+    let tag = key.seal(&nonce, &aad, bytes.as_mut_slice())?;
+    Ok(SealedPrivateKey {
+        nonce,
+        tag,
+        bytes: bytes.as_slice().to_vec(),
+    })
+}
+
+/// The private key of a record, as PKCS #8. `None` when it holds none. Errors: SR-2005 when it does not authenticate.
+pub(crate) fn unsealed_key(
+    object: &Object,
+    record: &CertificateRecord,
+) -> Result<Option<SecretBytes>, Error> {
+    let Some(sealed) = &record.key else {
+        return Ok(None);
+    };
+    let (key, aad) = wrapping(object, &record.id, sealed.bytes.len())?;
+    let mut bytes = SecretBytes::with_capacity(sealed.bytes.len())?;
+    bytes.as_mut_slice().copy_from_slice(&sealed.bytes);
+    key.open(&sealed.nonce, &aad, bytes.as_mut_slice(), &sealed.tag)
+        .map_err(|_| damaged(&format!("the private key of certificate {}", record.name)))?;
+    Ok(Some(bytes))
+}
+
+/// Seals the private key of a record of `from` again, for `to`.
+pub(crate) fn reseal_key(
+    from: &Object,
+    to: &Object,
+    record: &mut CertificateRecord,
+) -> Result<(), Error> {
+    if let Some(pkcs8) = unsealed_key(from, record)? {
+        record.key = Some(seal_key(to, &record.id, &pkcs8)?);
+    }
+    Ok(())
+}
+
+/// Adds the certificates of an export. Errors: SR-2025 when a name is another public key's here.
+pub(crate) fn merge(
+    object: &Object,
+    body: &mut Body,
+    source: &Object,
+    theirs: &[CertificateRecord],
+) -> Result<Vec<CertificateInfo>, Error> {
+    let mut changed = Vec::new();
+    for record in theirs {
+        let known = body
+            .certificates
+            .iter_mut()
+            .find(|held| held.id == record.id);
+        let pkcs8 = unsealed_key(source, record)?;
+        match known {
+            Some(ours) if ours.key.is_none() && pkcs8.is_some() => {
+                ours.key = pkcs8
+                    .map(|key| seal_key(object, &ours.id, &key))
+                    .transpose()?;
+                ours.exported_unix_s = record.exported_unix_s;
+                changed.push(CertificateInfo::of(ours));
+            }
+            Some(_) => {}
+            None => {
+                check_free(body, &record.name)?;
+                let mut added = record.clone();
+                reseal_key(source, object, &mut added)?;
+                changed.push(CertificateInfo::of(&added));
+                body.certificates.push(added);
+            }
+        }
+    }
+    Ok(changed)
+}
+
+/// Names are valid; no name and no public key is there twice.
+pub(crate) fn check_records(records: &[CertificateRecord]) -> Result<(), Error> {
+    let (mut names, mut ids) = (BTreeSet::new(), BTreeSet::new());
+    let fine = records.iter().all(|record| {
+        name_is_valid(&record.name) && names.insert(&record.name) && ids.insert(record.id)
+    });
+    match fine {
+        true => Ok(()),
+        false => Err(damaged("a certificate's name or id")),
+    }
+}
+
+/// Refuses a name that is taken, and what would not fit. Errors: SR-2025, SR-2024.
+pub(crate) fn check_free(body: &Body, name: &str) -> Result<(), Error> {
+    if body.certificates.len() >= CERTIFICATES_MAX {
+        return Err(Error::new(&code::KEYRING_FULL, ""));
+    }
+    match body.certificates.iter().any(|held| held.name == name) {
+        true => Err(Error::new(&code::CERT_EXISTS, name)),
+        false => Ok(()),
+    }
+}

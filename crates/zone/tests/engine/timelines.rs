@@ -1,0 +1,56 @@
+//! A host whose log is on another timeline than it was (L8).
+
+use std::time::Duration;
+
+use strongroom_rpc::op::flag;
+use strongroom_rpc::{Broken, Descriptor, Fault, Host, Op};
+
+use crate::{fault, go_on, with_zone};
+
+fn say(host: &mut Host, op: Op, a: u64, b: u64, timeline: u32, flags: u16) -> Result<u64, Broken> {
+    let descriptor = Descriptor {
+        n: timeline,
+        flags,
+        a,
+        b,
+        ..Descriptor::of(op)
+    };
+    host.call(descriptor, go_on).map(|answer| answer.value)
+}
+
+/// Position and timeline.
+fn position(host: &mut Host) -> (u64, u32) {
+    let answer = host.call(Descriptor::of(Op::Position), go_on).unwrap();
+    assert_eq!(answer.aux & 3, 0, "neither recovering nor following");
+    (answer.value, answer.aux >> 2)
+}
+
+#[test]
+fn a_host_that_has_gone_to_another_timeline_is_refused() {
+    with_zone("timelines", |scene| {
+        let mut host = scene.host();
+        assert_eq!(position(&mut host), (0, 0));
+        // The first one that is named.
+        assert_eq!(say(&mut host, Op::Life, 1, 10, 2, 0), Ok(0));
+        assert_eq!(position(&mut host), (10, 2));
+        assert_eq!(say(&mut host, Op::Checkpoint, 20, 0, 2, 0), Ok(20));
+        let other = fault(Fault::OtherHistory);
+        for now in [1, 3] {
+            assert_eq!(say(&mut host, Op::Checkpoint, 30, 0, now, 0), other);
+            let mut host = Host::connect(&scene.path, Duration::from_secs(20), go_on).unwrap();
+            // In the same life and in another one.
+            for life in [1, 2] {
+                assert_eq!(say(&mut host, Op::Life, life, 40, now, 0), other);
+            }
+        }
+        // A server in recovery does not say.
+        assert_eq!(say(&mut host, Op::Life, 3, 0, 0, 0), Ok(0));
+        assert_eq!(position(&mut host), (20, 2));
+        assert_eq!(
+            say(&mut host, Op::Replayed, 50, 0, 0, flag::FOLLOWS),
+            Ok(20)
+        );
+        assert_eq!(say(&mut host, Op::Checkpoint, 50, 0, 2, 0), Ok(50));
+        assert_eq!(position(&mut host), (50, 2));
+    });
+}

@@ -1,0 +1,153 @@
+//! Goal: the log that a zone has not made durable stays for as long as the zone is away; when it is lost after all, that is said and nothing is served
+//! that lacks it; and with the log brought back from an archive everything is there.
+//!
+//! Method: a zone that is away while plain tables fill many segments of the log; a limit on what slots may hold back.
+
+use std::time::{Duration, Instant};
+
+use strongroom_columns_testing::owner::{Owner, whole};
+use strongroom_columns_testing::{Server, open_to_all};
+
+const ROWS: u32 = 300;
+const ASK: &str = "select count(*), sum(n), count(distinct note) from t";
+
+fn expected() -> String {
+    format!("{ROWS}|{}|1", ROWS * 2)
+}
+
+/// A server whose zone ended before it had made anything durable of the table.
+fn scene(settings: &str) -> (Owner, Server) {
+    let (mut owner, server) = whole(&format!(
+        "min_wal_size = 32MB\nmax_wal_size = 48MB\nautovacuum = off\n{settings}"
+    ));
+    drop(owner.rows(&format!(
+        "create table t (id int primary key, n enc_int8, note enc_text) using strongroom;
+         insert into t select g, 2, 'kept' from generate_series(1, {ROWS}) g"
+    )));
+    owner.kill_zone();
+    (owner, server)
+}
+
+/// Fills so many segments of the log, with plain rows.
+fn fill(server: &Server, segments: u32) {
+    drop(server.rows("create table if not exists plain (a int, b text)"));
+    for _ in 0..segments {
+        drop(server.rows(
+            "insert into plain select g, repeat('x', 500) from generate_series(1, 2000) g; truncate plain;
+             select pg_switch_wal(); checkpoint",
+        ));
+    }
+}
+
+fn slot(server: &Server) -> String {
+    server.rows("select wal_status, restart_lsn is null from pg_replication_slots where slot_name = 'strongroom_columns'")
+}
+
+#[test]
+fn the_log_stays_while_the_zone_is_away() {
+    let (mut owner, server) = scene("");
+    fill(&server, 12);
+    let held = server.rows("select count(*) from pg_ls_waldir()");
+    assert!(
+        held.parse::<u32>().is_ok_and(|held| held >= 12),
+        "{held} segments"
+    );
+    assert_eq!(slot(&server), "extended|f");
+    // Confidential values are away, everything else works; and the server may be started meanwhile.
+    let answer = server.run("select * from t limit 1");
+    assert!(answer.messages.contains("08001"), "{}", answer.messages);
+    server.crash_and_start();
+    owner.start_zone();
+    owner.wait_for_log(ASK, &expected(), &server);
+    drop(owner.rows("update t set n = n + 1 where id <= 10"));
+    // Once the zone's store has it, the log may go. The worker makes a checkpoint when the log has grown.
+    let begun = Instant::now();
+    fill(&server, 6);
+    while server
+        .rows("select count(*) from pg_ls_waldir()")
+        .parse::<u32>()
+        .is_ok_and(|held| held > 10)
+    {
+        assert!(
+            begun.elapsed() < Duration::from_secs(100),
+            "the log is held for ever: {}",
+            slot(&server)
+        );
+        std::thread::sleep(Duration::from_secs(1));
+        drop(server.rows("checkpoint"));
+    }
+    owner.kill_zone();
+    server.kill();
+    owner.start_zone();
+    server.begin();
+    owner.wait_for_log(ASK, &format!("{ROWS}|{}|1", ROWS * 2 + 10), &server);
+}
+
+#[test]
+fn a_log_that_was_lost_is_an_alarm_and_no_silent_loss() {
+    let archive = tempfile::Builder::new().prefix("archive-").tempdir();
+    let archive = archive.expect("a directory");
+    open_to_all(archive.path());
+    let (mut owner, server) = scene(&format!(
+        "max_slot_wal_keep_size = 64MB\narchive_mode = on\narchive_command = 'cp %p {}/%f'",
+        archive.path().display()
+    ));
+    fill(&server, 14);
+    assert_eq!(slot(&server), "lost|t");
+    owner.start_zone();
+    let begun = Instant::now();
+    while !server.all_of_log().contains("has lost its log") {
+        assert!(
+            begun.elapsed() < Duration::from_secs(30),
+            "{}",
+            server.last_of_log()
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let refused = || {
+        for sql in [
+            ASK,
+            "insert into t select 1000, n, note from t where id = 1",
+        ] {
+            let answer = server.run(sql);
+            assert!(
+                answer.messages.contains("57P03"),
+                "{}{}",
+                answer.rows,
+                answer.messages
+            );
+        }
+    };
+    refused();
+    // A new slot alone does not make up for it.
+    let drop_slot = "select pg_drop_replication_slot('strongroom_columns')";
+    drop(server.rows(drop_slot));
+    let begun = Instant::now();
+    while !server.all_of_log().contains("has already been removed") {
+        assert!(
+            begun.elapsed() < Duration::from_secs(30),
+            "{}",
+            server.last_of_log()
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    refused();
+    // The segments come back from the archive.
+    let sql = format!(
+        "cp --no-clobber {}/0* {}/",
+        archive.path().display(),
+        server.data().join("pg_wal").display()
+    );
+    let copied = std::process::Command::new("sh")
+        .args([
+            "-c",
+            &format!(
+                "{sql} && chown -R --reference={0} {0}/pg_wal",
+                server.data().display()
+            ),
+        ])
+        .status();
+    assert!(copied.is_ok_and(|status| status.success()));
+    owner.wait_for_log(ASK, &expected(), &server);
+    assert_eq!(slot(&server).split('|').nth(1), Some("f"));
+}
