@@ -1,7 +1,8 @@
 //! What failed of that which nobody waited for is told by the next call, once (R2).
 
-use strongroom_format::columns::Fid;
-use strongroom_rpc::{Fault, Op};
+use strongroom_format::columns::{Fid, Kind};
+use strongroom_rpc::op::flag;
+use strongroom_rpc::{Descriptor, Fault, Op};
 
 use super::{A, ORDINARY, call, earlier, fault, go_on, int8, with_zone};
 
@@ -39,5 +40,30 @@ fn a_posted_fault_is_told_once() {
         let one = scene.int8(&mut host, A, 1);
         assert_eq!(scene.opened_int8(&mut other, one), fault(Fault::ForgedFid));
         assert_eq!(scene.opened_int8(&mut other, 0), fault(Fault::ForgedFid));
+    });
+}
+
+/// What nobody has asked for yet is answered whatever was posted before, and takes no fault away: the next call tells it.
+#[test]
+fn what_is_asked_ahead_leaves_the_fault_to_who_waits() {
+    with_zone("faults-ahead", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let one = scene.int8(&mut host, A, 1);
+        let zero = int8(&mut host, "int8mi", one, one);
+        int8(&mut host, "int8div", one, zero);
+        let area = host.area(go_on).unwrap();
+        area.write_words(0, &[one, one]).unwrap();
+        let many = Descriptor {
+            flags: u16::from(Kind::Int8.number()) | flag::AHEAD,
+            n: 2,
+            a: one,
+            ..Descriptor::of(Op::CompareMany)
+        };
+        let number = host.submit(many, go_on).unwrap();
+        let answer = host.answer(number, go_on).unwrap().unwrap();
+        assert_eq!((answer.failure(), answer.value), (None, 2));
+        let told = call(&mut host, Op::Sync, 0, 0);
+        assert_eq!(told, earlier(Fault::DivisionByZero));
+        assert_eq!(call(&mut host, Op::Sync, 0, 0), Ok(0));
     });
 }

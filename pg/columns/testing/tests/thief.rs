@@ -298,8 +298,8 @@ fn an_operator_cannot_smuggle() {
         assert!(asked <= 40, "the budget has no end");
     };
     assert_eq!(refused.state(), Some("42501"), "{refused}");
-    // A question costs a comparison or two.
-    assert!((20..=40).contains(&asked), "{asked}");
+    // A question costs a comparison or two, and those of the sample that its plan is made by.
+    assert!((10..=40).contains(&asked), "{asked}");
 }
 
 /// Where the identifiers of one column of a table are in its file: each row's first column, and the place of the column's eight bytes. For a table
