@@ -144,6 +144,11 @@ fn from_creation_to_retirement() {
         - all[0]["not_before_unix_s"].as_i64().unwrap();
     assert_eq!(days, 30 * 86_400);
 
+    without_the_root_key(&place);
+}
+
+/// What can be seen and done without it.
+fn without_the_root_key(place: &Place) {
     // Without the root key, as a table.
     std::fs::remove_file(place.path("root.key")).unwrap();
     let text = place.run(&["cert", "list"]).succeeded();
@@ -201,9 +206,15 @@ fn an_export_is_read_by_openssl_and_opens_our_slots() {
     let run = place.run(&["cert", "retire", "backup"]);
     assert!(!run.err.contains("SR-2033"), "{}", run.err);
 
+    openssl_reads_the_export(&place);
+    openssl_opens_a_slot(&place);
+}
+
+/// What OpenSSL's program says of the file, of the certificate, and of its signature.
+fn openssl_reads_the_export(place: &Place) {
     place.write("pass", "on paper");
     let info = openssl(
-        &place,
+        place,
         "pkcs12 -info -in backup.p12 -passin file:pass -nodes -out all.pem",
     );
     for part in [
@@ -218,7 +229,7 @@ fn an_export_is_read_by_openssl_and_opens_our_slots() {
     let pem = String::from_utf8(place.read("all.pem")).unwrap();
     assert!(pem.contains("friendlyName: backup") && pem.contains("BEGIN PRIVATE KEY"));
     let shown = openssl(
-        &place,
+        place,
         "x509 -in all.pem -noout -subject -ext keyUsage,basicConstraints",
     );
     assert!(
@@ -229,8 +240,7 @@ fn an_export_is_read_by_openssl_and_opens_our_slots() {
         shown.contains("Key Encipherment") && shown.contains("critical"),
         "{shown}"
     );
-    openssl(&place, "verify -CAfile all.pem all.pem");
-    openssl_opens_a_slot(&place);
+    openssl(place, "verify -CAfile all.pem all.pem");
 }
 
 /// The way into an object by docs/spec/header.md, with OpenSSL's program for the private key.
@@ -419,6 +429,11 @@ fn a_host_gets_the_public_half_only() {
             .is_ok()
     );
 
+    an_export_brings_the_private_half(&safe, &host, &object);
+}
+
+/// Of the keyring as a whole.
+fn an_export_brings_the_private_half(safe: &Place, host: &Place, object: &[u8]) {
     // An export of the keyring brings the private half.
     host.write("e.key", ROOT);
     safe.write("e.key", ROOT);
@@ -426,15 +441,15 @@ fn a_host_gets_the_public_half_only() {
         .run(&["keyring", "export", "--out", "e", "--key-file", "e.key"])
         .succeeded();
     assert_eq!(out, "exported 0 key versions and 1 certificates to e\n");
-    assert!(listed(&safe)[0]["exported"].is_string());
+    assert!(listed(safe)[0]["exported"].is_string());
     host.write("e", safe.read("e"));
     let out = host
         .run(&["keyring", "import", "e", "--key-file", "e.key"])
         .succeeded();
     assert!(out.starts_with("added certificate backup\n"), "{out}");
     assert!(
-        opened_keyring(&host)
-            .open_object(&object, ObjectKind::Backup)
+        opened_keyring(host)
+            .open_object(object, ObjectKind::Backup)
             .is_ok()
     );
 }
@@ -503,14 +518,19 @@ fn what_openssl_makes_is_imported() {
     );
     assert!(run.err.contains("SR-2033"), "{}", run.err);
 
-    // PKCS #12, with the ciphers of today and those of yesterday, into another keyring.
+    openssl_makes_pkcs12(&place);
+}
+
+/// Into another keyring.
+fn openssl_makes_pkcs12(place: &Place) {
+    // The ciphers of today and those of yesterday.
     let yesterday = "-keypbe PBE-SHA1-3DES -certpbe PBE-SHA1-3DES -macalg sha1";
     for (name, options) in [("today", "-macalg sha256"), ("yesterday", yesterday)] {
         let other = self::place();
         let made = format!(
             "pkcs12 -export -in new.pem -inkey k.pem -out {name}.p12 -passout file:pass -name {name} {options}"
         );
-        openssl(&place, &made);
+        openssl(place, &made);
         other.write("p12", place.read(&format!("{name}.p12")));
         let run = with_passphrase(
             &other,
@@ -519,7 +539,7 @@ fn what_openssl_makes_is_imported() {
         );
         let expected = format!("certificate {name} imported with its private key");
         assert!(run.out.starts_with(&expected), "{}{}", run.out, run.err);
-        assert_eq!(listed(&other)[0]["id"], listed(&place)[0]["id"]);
+        assert_eq!(listed(&other)[0]["id"], listed(place)[0]["id"]);
     }
 }
 

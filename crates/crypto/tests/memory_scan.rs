@@ -339,7 +339,7 @@ fn numbers(pkcs8: &[u8]) -> Vec<Needle> {
 /// The contents of the DER element at the start, and what follows it.
 fn contents(der: &[u8]) -> (&[u8], &[u8]) {
     let (len, head) = match der[1] {
-        short @ ..0x80 => (usize::from(short), 2),
+        short @ ..=0x7f => (usize::from(short), 2),
         0x81 => (usize::from(der[2]), 3),
         _ => (usize::from(der[2]) << 8 | usize::from(der[3]), 4),
     };

@@ -133,10 +133,6 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("RECORD_MAGIC", spaced_hex(&record::RECORD_MAGIC)),
         ("RECORD_MAX", long(record::RECORD_MAX)),
         ("RECORD_PIECE_MAX", number(record::RECORD_PIECE_MAX)),
-        ("REDO_MAX", number(redo::REDO_MAX)),
-        ("REDO_KEY_USES", redo::REDO_KEY_USES.to_string()),
-        ("REDO_NONCE_LABEL", redo::REDO_NONCE_LABEL.to_owned()),
-        ("REDO_VERSION", redo::REDO_VERSION.to_string()),
         ("VALUE_MAX", number(block::VALUE_MAX)),
         ("CONFIG_FILE", postgres::CONFIG_FILE.to_owned()),
         ("CONTAINER_CHUNK", number(container::CONTAINER_CHUNK)),
@@ -175,6 +171,7 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("WRAPPED_GCM_LEN", number(slot::WRAPPED_GCM_LEN)),
     ]);
     constants.extend(journal_constants());
+    constants.extend(redo_constants());
     constants.extend(certificate_constants());
     constants.extend(channel_constants());
     constants.extend(manifest_constants());
@@ -191,6 +188,16 @@ fn backup_constants() -> BTreeMap<&'static str, String> {
         ("PATH_MAX", backup::PATH_MAX.to_string()),
         ("SEGMENT_SIZE", backup::SEGMENT_SIZE.to_string()),
         ("SET_MAGIC", spaced_hex(&backup::SET_MAGIC)),
+    ])
+}
+
+/// Those of redo records.
+fn redo_constants() -> BTreeMap<&'static str, String> {
+    BTreeMap::from([
+        ("REDO_MAX", redo::REDO_MAX.to_string()),
+        ("REDO_KEY_USES", redo::REDO_KEY_USES.to_string()),
+        ("REDO_NONCE_LABEL", redo::REDO_NONCE_LABEL.to_owned()),
+        ("REDO_VERSION", redo::REDO_VERSION.to_string()),
     ])
 }
 

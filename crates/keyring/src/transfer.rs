@@ -53,7 +53,9 @@ impl Keyring {
             return Err(exists());
         }
         self.change(Effect::Exported, |object, body| {
-            let bytes = exported(object, body, opener)?;
+            // One time for both: what an import brings back is what the keyring says.
+            let now = System.now_unix_s();
+            let bytes = exported(object, body, opener, now)?;
             let failed = |error: std::io::Error| match error.kind() {
                 ErrorKind::AlreadyExists => exists(),
                 _ => Error::io(format!("creating {}", path.display()), error),
@@ -61,7 +63,7 @@ impl Keyring {
             let pending = Pending::written(path, &bytes, store::MODE).map_err(failed)?;
             prove(&pending, opener).map_err(|error| error.recoded(&code::EXPORT_UNPROVED))?;
             pending.publish().map_err(failed)?;
-            mark_exported(&mut body.certificates);
+            mark_exported(&mut body.certificates, now);
             Ok(())
         })
     }
@@ -111,7 +113,12 @@ impl Keyring {
     }
 }
 
-fn exported(object: &Object, body: &Body, opener: &Opener) -> Result<Vec<u8>, Error> {
+fn exported(
+    object: &Object,
+    body: &Body,
+    opener: &Opener,
+    now_unix_s: u64,
+) -> Result<Vec<u8>, Error> {
     let target = Object::create(&NEW_KEYRING, opener)?;
     let mut copy = body.clone();
     for entry in &mut copy.entries {
@@ -121,7 +128,7 @@ fn exported(object: &Object, body: &Body, opener: &Opener) -> Result<Vec<u8>, Er
     for record in &mut copy.certificates {
         reseal_key(object, &target, record)?;
     }
-    mark_exported(&mut copy.certificates);
+    mark_exported(&mut copy.certificates, now_unix_s);
     copy.provider = EXPORT;
     copy.provider_argument = String::new();
     copy.exported_generation = copy.generation;
@@ -143,10 +150,9 @@ fn prove(export: &Pending, opener: &Opener) -> Result<(), Error> {
 }
 
 /// The private keys that the keyring holds are in a file that was sealed for somebody else's key.
-fn mark_exported(records: &mut [CertificateRecord]) {
-    let now = System.now_unix_s();
+fn mark_exported(records: &mut [CertificateRecord], now_unix_s: u64) {
     let held = records.iter_mut().filter(|record| record.key.is_some());
-    held.for_each(|record| record.exported_unix_s = now);
+    held.for_each(|record| record.exported_unix_s = now_unix_s);
 }
 
 fn is_same_version(ours: &Entry, theirs: &Entry) -> bool {

@@ -19,8 +19,8 @@ use crate::interval::Interval;
 use crate::value::{Buf, Out, Value};
 use exact::Exact;
 
-/// PostgreSQL's limit of one text.
-const TEXT_MAX: usize = 0x3fff_ffff - 4;
+/// As long as any text that is computed.
+const TEXT_MAX: usize = crate::textual::LEN_MAX;
 
 /// An aggregate under way.
 pub struct Accumulator {

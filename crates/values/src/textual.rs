@@ -3,11 +3,13 @@
 //! Positions count characters from 1. Case is ASCII's alone, as in collation "C". Must not: interpret text.
 
 use strongroom_rpc::Fault;
+use zeroize::Zeroizing;
 
 use crate::value::Out;
 
-/// PostgreSQL's limit of one datum, `MaxAllocSize` less the header.
-const LEN_MAX: usize = 0x3fff_ffff - 4;
+/// The longest text or bytea that is computed. PostgreSQL's own limit is 1 GiB (`MaxAllocSize`), in the memory of one process; this memory is
+/// everybody's, and nothing longer than 1 MiB is stored or goes out.
+pub(crate) const LEN_MAX: usize = 64 << 20;
 
 /// Whether a character begins with this byte of UTF-8.
 const fn begins(byte: u8) -> bool {
@@ -118,9 +120,22 @@ pub(crate) fn position(text: &str, part: &str) -> i32 {
     }
 }
 
+/// Bytes of a set of characters that is searched from its beginning.
+const SET_SHORT: usize = 64;
+
 /// `btrim`, `ltrim`, `rtrim` of the characters of `set`, at the beginning, at the end, or both.
 pub(crate) fn trim(text: &str, set: &str, (begin, end): (bool, bool), out: &mut Out) {
-    let is_in = |c| set.contains(c);
+    // A long set is searched in order: text and set of a MiB each would take minutes otherwise.
+    let mut sorted = Zeroizing::new(Vec::new());
+    if set.len() > SET_SHORT {
+        sorted.reserve_exact(set.len());
+        sorted.extend(set.chars());
+        sorted.sort_unstable();
+    }
+    let is_in = |c: char| match sorted.len() {
+        0 => set.contains(c),
+        _ => sorted.binary_search(&c).is_ok(),
+    };
     let text = if begin {
         text.trim_start_matches(is_in)
     } else {
@@ -242,6 +257,47 @@ mod tests {
         assert_eq!(cut(9, Some(1)).unwrap(), "");
         assert_eq!(cut(1, Some(-1)), Err(Fault::NegativeSubstring));
         assert_eq!(cut(i32::MIN, Some(0)).unwrap(), "");
+    }
+
+    #[test]
+    fn a_long_set_of_characters_trims_like_a_short_one() {
+        let long: String = ('\u{100}'..'\u{400}').chain("xy\u{e9}".chars()).collect();
+        for (given, (begin, end), left) in [
+            ("xy\u{e9}middley", (true, true), "middle"),
+            ("\u{3ff}x\u{100}middlex", (true, false), "middlex"),
+            ("xmiddle\u{250}", (false, true), "xmiddle"),
+            ("yxyx", (true, true), ""),
+        ] {
+            let trimmed = |set: &str| {
+                text(|out| {
+                    trim(given, set, (begin, end), out);
+                    Ok(())
+                })
+            };
+            assert_eq!(trimmed(&long).unwrap(), left);
+        }
+        let (all, set) = ("a".repeat(1 << 20), "b".repeat(1 << 20) + "a");
+        let begun = std::time::Instant::now();
+        assert_eq!(
+            text(|out| {
+                trim(&all, &set, (true, true), out);
+                Ok(())
+            })
+            .unwrap(),
+            ""
+        );
+        assert!(begun.elapsed().as_secs() < 30);
+    }
+
+    #[test]
+    fn what_is_computed_has_an_end() {
+        let half = vec![b'a'; LEN_MAX / 2 + 1];
+        let mut out = Out::new();
+        assert_eq!(
+            concatenate(&half, &half, &mut out),
+            Err(Fault::StringTooLong)
+        );
+        assert_eq!(concatenate(&half, &half[2..], &mut out), Ok(()));
     }
 
     #[test]

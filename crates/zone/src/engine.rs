@@ -387,6 +387,8 @@ impl Handler for Zone {
 
     fn idle(&mut self) {
         self.hands.wipe();
+        // Words that went through frames of operations that have returned.
+        strongroom_crypto::wipe_stack();
     }
 }
 

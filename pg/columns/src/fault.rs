@@ -95,10 +95,10 @@ impl Report {
 pub(crate) fn broken(broken: Broken) -> ! {
     let report = Report::new(broken.sqlstate(), broken.message());
     match broken {
-        Broken::Fault(Fault::NotAllowed) => {
+        Broken::Fault(Fault::NotAllowed) | Broken::Earlier(Fault::NotAllowed) => {
             report.hint("Connect through the proxy, which opens a session with the zone; without one only comparison of stored values of one column is allowed.")
         }
-        Broken::Fault(Fault::Recovering) => {
+        Broken::Fault(Fault::Recovering) | Broken::Earlier(Fault::Recovering) => {
             report.hint("The zone has been started again; a background worker reads the log to it. Try again soon.")
         }
         _ => report,

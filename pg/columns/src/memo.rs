@@ -3,8 +3,10 @@
 //! An identifier is one value as long as it is valid (F1), so the order of two of them does not change. Invariant: nothing is kept beyond
 //! the statement, or beyond the connection that answered: ephemerals and tokens are the statement's. Must not: ask the zone.
 
-/// Answers that are kept at a time: enough for the rows of a page and all conditions on them. A power of two.
-const ANSWERS: usize = 1 << 12;
+/// Answers that are kept at a time: enough for the rows of two pages and all conditions on them, lists of constants among them. A power of two.
+const ANSWERS: usize = 1 << 14;
+/// What tells one statement's answers from another's: modulo this.
+const ROUNDS: u32 = 1 << 24;
 /// Tokens that are kept at a time; then they are forgotten all at once. A power of two.
 const TOKENS_MAX: usize = 1 << 17;
 /// Room for tokens at first. A power of two.
@@ -15,8 +17,16 @@ const TOKENS_MIN: usize = 1 << 9;
 struct Answer {
     a: u64,
     b: u64,
-    /// What was asked (0: the order, otherwise the code of a function) in the upper 32 bits, the answer plus 2 in the lower; 0 when nothing is there.
-    what: u64,
+    /// What was asked (0: the order, otherwise the code of a function).
+    what: u32,
+    /// The answer plus 2 in the lowest 8 bits, the round above.
+    told: u32,
+}
+
+impl Answer {
+    const fn is(&self, a: u64, b: u64, what: u32, round: u32) -> bool {
+        self.a == a && self.b == b && self.what == what && self.told >> 8 == round
+    }
 }
 
 /// 128 bits that are equal for equal values of a statement, and for no others.
@@ -36,6 +46,8 @@ pub(crate) struct Memo {
     tokens: Vec<Tokened>,
     tokens_used: usize,
     used: bool,
+    /// Number of the statement; 0 is none's, and that of empty places.
+    round: u32,
     connection: u32,
     hits: Hits,
 }
@@ -71,6 +83,7 @@ impl Memo {
             tokens: Vec::new(),
             tokens_used: 0,
             used: false,
+            round: 1,
             connection: 0,
             hits: Hits {
                 answers: 0,
@@ -87,7 +100,11 @@ impl Memo {
     /// Forgets what another connection, or an earlier statement, has answered.
     pub(crate) fn forget(&mut self) {
         if self.used {
-            self.answers.fill(Answer::default());
+            self.round = (self.round + 1) % ROUNDS;
+            if self.round == 0 {
+                self.answers.fill(Answer::default());
+                self.round = 1;
+            }
             self.tokens = Vec::new();
             self.tokens_used = 0;
             self.used = false;
@@ -105,12 +122,16 @@ impl Memo {
 
     /// The order of `a` and `b` (`what` 0), or what function `what` says of them.
     pub(crate) fn answer(&mut self, connection: u32, what: u32, a: u64, b: u64) -> Option<i32> {
-        let found = self.answers.get(place(a, b, what))?;
-        let same = found.a == a && found.b == b && found.what >> 32 == u64::from(what);
-        let number = i32::try_from(found.what & 0xff).ok()?;
-        if !same || number == 0 || self.connection != connection {
+        if self.connection != connection {
             return None;
         }
+        let first = place(a, b, what);
+        let round = self.round;
+        let mut both = [first, first ^ 1]
+            .into_iter()
+            .filter_map(|at| self.answers.get(at));
+        let found = both.find(|found| found.is(a, b, what, round))?;
+        let number = i32::try_from(found.told & 0xff).ok()?;
         self.hits.answers |= Hits::bit(what, a) | Hits::bit(what, b) | Hits::bit(what, 0);
         Some(number - 2)
     }
@@ -121,10 +142,17 @@ impl Memo {
         if self.answers.is_empty() {
             self.answers = vec![Answer::default(); ANSWERS];
         }
-        let number = u64::from((answer + 2).unsigned_abs() & 0xff);
-        if let Some(at) = self.answers.get_mut(place(a, b, what)) {
-            let what = u64::from(what) << 32 | number;
-            *at = Answer { a, b, what };
+        let told = self.round << 8 | (answer + 2).unsigned_abs() & 0xff;
+        let first = place(a, b, what);
+        let round = self.round;
+        let taken = |at: usize| {
+            let other = |known: &Answer| known.told >> 8 == round && !known.is(a, b, what, round);
+            self.answers.get(at).is_some_and(other)
+        };
+        // Where the second place is taken as well, what was there before goes.
+        let at = if taken(first) { first ^ 1 } else { first };
+        if let Some(at) = self.answers.get_mut(at) {
+            *at = Answer { a, b, what, told };
         }
     }
 

@@ -4,27 +4,27 @@
 //! error, and the next statement connects anew (R5) with all plans made again, because their literals are of the old arena. Every wait asks for
 //! interrupts (X5). Callbacks of a transaction's end never wait and never raise. Must not: be entered while it is entered.
 
+mod owed;
+
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 use strongroom_format::columns::{Fid, Kind};
 use strongroom_rpc::op::flag;
-use strongroom_rpc::{ANSWER_HALF, AREA_SIZE, Answer, Descriptor};
-use strongroom_rpc::{Broken, Host, Interrupted};
-use strongroom_rpc::{Fault, Op};
+use strongroom_rpc::{ANSWER_HALF, AREA_SIZE, Answer, Broken, Descriptor};
+use strongroom_rpc::{Fault, Host, Interrupted, Op};
 
 use crate::{fault, life, settings, statement};
+pub(crate) use owed::{forget_owed, part_begins, part_failed, settle};
 
 /// How long the end of a transaction waits for the zone.
 const END_LIMIT: Duration = Duration::from_secs(2);
 /// How long the zone may take to answer a new connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-
 /// Bytes at the end of the arguments' half of the data area, and of the answers' half, that what is asked ahead uses.
 pub(crate) const OUTLOOK_SIZE: usize = 1 << 17;
 const OUTLOOK: usize = ANSWER_HALF - OUTLOOK_SIZE;
-
 /// The longest envelope that is opened without waiting for it.
 const PARCEL_MAX: usize = 1 << 15;
 
@@ -66,8 +66,6 @@ thread_local! {
     static LOST: Cell<bool> = const { Cell::new(false) };
     /// Number of connections made so far: what was learned of an earlier one is void.
     static CONNECTIONS: Cell<u32> = const { Cell::new(0) };
-    /// A fault of what was posted outside the subtransaction under way, and the level of where that was: it is raised there.
-    static OWED: Cell<Option<(i32, Broken)>> = const { Cell::new(None) };
     /// A transaction ends: how long it may be waited for the zone.
     static UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
 }
@@ -97,7 +95,7 @@ pub(crate) fn connection() -> u32 {
 
 /// Does something with the zone. What fails is raised.
 pub(crate) fn with<R>(work: impl FnOnce(&mut Link) -> Result<R, Broken>) -> R {
-    pay();
+    owed::pay();
     let done = LINK.with(|cell| {
         let Ok(mut slot) = cell.try_borrow_mut() else {
             fault::internal("the connection to the zone is in use");
@@ -245,69 +243,6 @@ pub(crate) fn forget_loss() {
         // SAFETY: marks plans, and neither reads a catalog nor allocates.
         unsafe { pg_sys::ResetPlanCache() };
         LOST.set(false);
-    }
-}
-
-/// Asks for the first fault of what was posted, before anything that depends on it goes out (R2).
-pub(crate) fn settle() {
-    pay();
-    if is_pending() {
-        with(|link| link.call(Descriptor::of(Op::Sync)).map(drop));
-    }
-}
-
-/// Whether something was posted whose fault nobody has asked for.
-fn is_pending() -> bool {
-    LINK.with(|cell| {
-        let slot = cell.try_borrow();
-        slot.is_ok_and(|slot| slot.as_ref().is_some_and(|link| link.posted))
-    })
-}
-
-/// Asks for the first fault of what was posted, where none may be raised. `None` when there is none.
-fn ask_quietly() -> Option<Broken> {
-    let mut found = None;
-    if is_pending() {
-        at_end(|link| {
-            let answer = link.call(Descriptor::of(Op::Sync)).map(drop);
-            found = answer.err();
-            answer
-        });
-    }
-    found
-}
-
-/// A subtransaction begins, one inside `level`: a fault of what was posted before is not one of its own, which an exception block would catch. It is
-/// raised when the subtransaction is over: here nothing may be. So is it when the zone does not say in time whether there is one.
-pub(crate) fn part_begins(level: i32) {
-    if let Some(broken) = ask_quietly() {
-        let owed = OWED.get().unwrap_or((level, broken));
-        OWED.set(Some(owed));
-    }
-}
-
-/// A subtransaction of this level was rolled back, and what it has posted is forgotten with it.
-pub(crate) fn part_failed(level: i32) {
-    let _forgotten = ask_quietly();
-    if OWED.get().is_some_and(|(owed, _)| owed >= level) {
-        OWED.set(None);
-    }
-}
-
-/// The transaction is over: what was owed is nobody's any more.
-pub(crate) fn forget_owed() {
-    OWED.set(None);
-}
-
-/// Raises the fault that is owed, once the subtransactions are over that began after it.
-fn pay() {
-    let Some((level, broken)) = OWED.get() else {
-        return;
-    };
-    // SAFETY: reads the level of the transaction under way.
-    if unsafe { pg_sys::GetCurrentTransactionNestLevel() } <= level {
-        OWED.set(None);
-        fault::broken(broken);
     }
 }
 

@@ -132,7 +132,7 @@ impl Stream {
 
     fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         if self.ended {
-            return Ok(());
+            return self.behind_end(piece);
         }
         self.pending.extend_from_slice(piece);
         let pending = std::mem::take(&mut self.pending);
@@ -140,12 +140,26 @@ impl Stream {
         while let Some(len) = self.row_len(rest)? {
             let (row, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
             self.row(row, out)?;
+            if self.ended {
+                return self.behind_end(after);
+            }
             rest = after;
         }
         if rest.len() > ROW_MAX {
             return Err(Refusal::value("54000", "a row of COPY is longer than 1 GB"));
         }
         self.pending = Zeroizing::new(rest.to_vec());
+        Ok(())
+    }
+
+    /// What follows the end of the data: as the server does, passed over in text, an error in binary form (copyfromparse.c).
+    fn behind_end(&self, bytes: &[u8]) -> Result<(), Refusal> {
+        if self.transform.options.format == CopyFormat::Binary && !bytes.is_empty() {
+            return Err(Refusal::value(
+                "22P04",
+                "received copy data after EOF marker",
+            ));
+        }
         Ok(())
     }
 
@@ -175,10 +189,6 @@ impl Stream {
     fn row(&mut self, row: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let end_marker =
             self.transform.options.format != CopyFormat::Binary && trimmed(row).0 == b"\\.";
-        // What follows the marker would be passed over by the server, after it has seen it.
-        if self.ended {
-            return Ok(());
-        }
         if end_marker {
             self.ended = true;
             out.extend_from_slice(row);

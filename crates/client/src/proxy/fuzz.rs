@@ -220,8 +220,14 @@ mod tests {
         }
         copied(&[&[1, 9], &b"1,\"a \"\"b\"\"\",5,1.5,1999-12-31,\\x00\n"[..]].concat());
         copied(&[&[2, 3], &[0, 6, 0, 0, 0, 1, 7][..]].concat());
+        // What follows the end of binary data, whole and cut: found by fuzzing.
+        for cut in [19, 21, 22, 30] {
+            copied(&[&[2, cut], &[0xff, 0xff, 7, 7, 7, 7, 0, 1, 0, 0, 0, 0][..]].concat());
+        }
         statement(b"SELECT id FROM p WHERE text = 'x' AND int4 > 5 -- y");
         statement(b"INSERT INTO p VALUES (1, 'x', 5, 1.5, date '1999-12-31', NULL)");
+        // A parameter that cannot be: found by fuzzing, because it is written anew as a placeholder.
+        statement(b"SELECT id FROM p WHERE id = $0 AND text = 'x'");
         beginning(&[0, 0, 0, 9, 0, 3, 0, 0, 0]);
         let query = b"Q\0\0\0\x0eSELECT 1;\0";
         let answer = b"C\0\0\0\x0dSELECT 1\0Z\0\0\0\x05I";

@@ -168,6 +168,13 @@ fn one(
         let SiteKind::Parameter(number) = site.kind else {
             continue;
         };
+        if number < 1 {
+            // The server says so too, of a text that was not written anew: there it would be another one.
+            return Err(Refusal::postgres(
+                "42P02",
+                format!("there is no parameter ${number}"),
+            ));
+        }
         plan.parameters = plan.parameters.max(number);
         if site.form.is_some() {
             plan.confidential.insert(number);

@@ -9,6 +9,7 @@
 
 mod batches;
 mod closed;
+mod faults;
 mod owner;
 mod rights;
 mod timelines;
@@ -17,9 +18,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use owner::{Owner, intake};
+use strongroom_format::columns::Kind;
 use strongroom_format::columns::channel::right::ORDINARY;
 use strongroom_format::columns::channel::{Ticket, right};
-use strongroom_format::columns::{Fid, Kind};
 use strongroom_keyring::Opener;
 use strongroom_rpc::function::{Aggregate, Arg, by_name};
 use strongroom_rpc::op::flag;
@@ -323,43 +324,6 @@ fn values_go_in_are_computed_with_and_come_out() {
             scene.opened(&mut host, Kind::Text, part).unwrap().1,
             b"rather"
         );
-    });
-}
-
-#[test]
-fn a_posted_fault_is_told_once() {
-    with_zone("faults", |scene| {
-        let mut host = scene.client(ORDINARY, &[A]);
-        let one = scene.int8(&mut host, A, 1);
-        let zero = int8(&mut host, "int8mi", one, one);
-        let quotient = int8(&mut host, "int8div", one, zero);
-        let further = int8(&mut host, "int8pl", quotient, one);
-        let told = scene.opened_int8(&mut host, one);
-        assert_eq!(told, earlier(Fault::DivisionByZero));
-        // Who caught it goes on in the same statement, but not with what failed.
-        assert_eq!(scene.opened_int8(&mut host, one), Ok(1));
-        let two = int8(&mut host, "int8pl", one, one);
-        assert_eq!(scene.opened_int8(&mut host, two), Ok(2));
-        let failed = scene.opened_int8(&mut host, further);
-        assert_eq!(failed, fault(Fault::DivisionByZero));
-        int8(&mut host, "int8pl", further, one);
-        assert_eq!(
-            call(&mut host, Op::Sync, 0, 0),
-            earlier(Fault::DivisionByZero)
-        );
-        host.end_statement(go_on).unwrap();
-        assert_eq!(call(&mut host, Op::Sync, 0, 0), Ok(0));
-        let stale = scene.opened_int8(&mut host, further);
-        assert_eq!(stale, fault(Fault::StaleFid));
-        let never = Fid::ephemeral(host.arena(), host.statement(), 1 << 12)
-            .unwrap()
-            .bits();
-        assert_eq!(scene.opened_int8(&mut host, never), fault(Fault::ForgedFid));
-        // Another backend's, and one that is no identifier at all.
-        let mut other = scene.client(ORDINARY, &[A]);
-        let one = scene.int8(&mut host, A, 1);
-        assert_eq!(scene.opened_int8(&mut other, one), fault(Fault::ForgedFid));
-        assert_eq!(scene.opened_int8(&mut other, 0), fault(Fault::ForgedFid));
     });
 }
 

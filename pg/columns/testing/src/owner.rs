@@ -351,6 +351,8 @@ impl Owner {
             directory.join(".s.PGSQL.5432"),
             server.join(".s.PGSQL.5432"),
         );
+        // One that a killed proxy has left would be taken for that of the new one.
+        let _left = std::fs::remove_file(&listen);
         let mut arguments = vec![
             OsStr::new("proxy"),
             OsStr::new("--listen"),
