@@ -285,8 +285,7 @@ mod tests {
         }
     }
 
-    /// NIST's `gcmEncryptExtIV` vectors, as McGrew and Viega's test cases 4, 10 and 16: one message under the three
-    /// key lengths (the GCM specification, appendix B).
+    /// One message under the three key lengths: test cases 4, 10 and 16 of the GCM specification, appendix B.
     #[test]
     fn the_specifications_messages() {
         let unhex = |text: &str| -> Vec<u8> {

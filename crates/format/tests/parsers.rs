@@ -332,7 +332,7 @@ fn what_backups_are_made_of_survives_every_change() {
         target: b"../c".to_vec(),
     };
     let bytes = member.to_bytes().unwrap();
-    assert_eq!(Member::parse(&bytes), Some(member.clone()));
+    assert_eq!(Member::parse(&bytes), Some(member));
     for_every_change(&bytes, fuzz::backup);
     let head = ItemHead {
         kind: ItemKind::Member,
