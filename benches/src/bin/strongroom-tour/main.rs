@@ -1,5 +1,5 @@
 //! `strongroom-tour`: what the guards do, shown with the real command: on the TPC-H tables in SQLite, on a PostgreSQL
-//! server, and on confidential columns.
+//! server, on confidential columns, and on backups.
 //!
 //! Invariants:
 //! 1. Every numbered line is a check that can fail; the exit code is 0 only if none did.
@@ -10,6 +10,7 @@
 //!
 //! Must not: touch anything else, or use a key or keyring of the user's.
 
+mod backups;
 mod checks;
 mod columns;
 mod command;
@@ -108,6 +109,7 @@ enum Part {
     Sqlite,
     Postgres,
     Columns,
+    Backups,
 }
 
 impl Part {
@@ -118,7 +120,8 @@ impl Part {
             Some("sqlite") => Ok(Self::Sqlite),
             Some("postgres") => Ok(Self::Postgres),
             Some("columns") => Ok(Self::Columns),
-            Some(_) => Err("usage: strongroom-tour [sqlite|postgres|columns]".into()),
+            Some("backups") => Ok(Self::Backups),
+            Some(_) => Err("usage: strongroom-tour [sqlite|postgres|columns|backups]".into()),
         }
     }
 }
@@ -150,6 +153,9 @@ fn run() -> Result<bool, Failure> {
     }
     if matches!(part, Part::All | Part::Columns) {
         columns::run(&mut tour)?;
+    }
+    if matches!(part, Part::All | Part::Backups) {
+        backups::run(&mut tour)?;
     }
     tour.checks.summary(begin.elapsed().as_secs())
 }

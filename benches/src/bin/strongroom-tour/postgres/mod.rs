@@ -79,13 +79,13 @@ pub(crate) fn run(tour: &mut Tour) -> Result<(), Failure> {
 }
 
 /// Where the data directories are, and the programs.
-struct Ground {
+pub(crate) struct Ground {
     directory: TempDir,
     place: Place,
 }
 
 impl Ground {
-    fn prepare(out: &Path, tools: &Tools) -> Result<Self, Failure> {
+    pub(crate) fn prepare(out: &Path, tools: &Tools) -> Result<Self, Failure> {
         let account = Account::here()?;
         let out = out.canonicalize()?;
         let mut named = tempfile::Builder::new();
@@ -99,11 +99,21 @@ impl Ground {
         Ok(Self { directory, place })
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    /// The programs, who runs them, and their sockets.
+    pub(crate) const fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The `strongroom` command, where PostgreSQL's user reaches it.
+    pub(crate) fn strongroom(&self) -> &Path {
+        &self.place.tools.strongroom
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    fn key_file(&self, name: &str) -> Result<PathBuf, Failure> {
+    pub(crate) fn key_file(&self, name: &str) -> Result<PathBuf, Failure> {
         let path = self.path(name);
         new_key_file(&path)?;
         self.place.account.own(&path)?;
@@ -186,7 +196,7 @@ fn ran(mut command: Command) -> Result<Ran, Failure> {
     Ok(command.output()?.into())
 }
 
-fn succeeded(command: Command) -> Result<Ran, Failure> {
+pub(crate) fn succeeded(command: Command) -> Result<Ran, Failure> {
     let ran = ran(command)?;
     if ran.code == Some(0) {
         Ok(ran)
