@@ -45,6 +45,39 @@ pub(crate) struct Total {
     pub(crate) scope: ScopeId,
 }
 
+/// Aggregates, by number. They stay where they are: memory that grew would leave sums behind that nobody wipes.
+#[derive(Default)]
+struct Totals(Vec<Vec<Total>>);
+
+/// Aggregates that have their memory together.
+const TOTALS: usize = 64;
+
+impl Totals {
+    fn len(&self) -> usize {
+        let full = self.0.len().saturating_sub(1) * TOTALS;
+        full + self.0.last().map_or(0, Vec::len)
+    }
+
+    fn get(&self, at: usize) -> Option<&Total> {
+        self.0.get(at / TOTALS)?.get(at % TOTALS)
+    }
+
+    fn get_mut(&mut self, at: usize) -> Option<&mut Total> {
+        self.0.get_mut(at / TOTALS)?.get_mut(at % TOTALS)
+    }
+
+    fn push(&mut self, total: Total) {
+        match self.0.last_mut() {
+            Some(last) if last.len() < TOTALS => last.push(total),
+            _ => {
+                let mut next = Vec::with_capacity(TOTALS);
+                next.push(total);
+                self.0.push(next);
+            }
+        }
+    }
+}
+
 /// The ephemerals of one backend.
 pub(crate) struct Arena {
     number: u16,
@@ -52,7 +85,7 @@ pub(crate) struct Arena {
     /// First slot of the statement under way.
     base: u64,
     values: Part,
-    totals: Vec<Total>,
+    totals: Totals,
     literals: Part,
     known: BTreeMap<[u8; 32], Fid>,
     pub(crate) scopes: Scopes,
@@ -133,7 +166,7 @@ impl Arena {
             statement: 0,
             base: 0,
             values: Part::new(memory),
-            totals: Vec::new(),
+            totals: Totals::default(),
             literals: Part::new(memory),
             known: BTreeMap::new(),
             scopes: Scopes::new(),
@@ -258,7 +291,7 @@ impl Arena {
     pub(crate) fn end_statement(&mut self, statement: u8, base: u64) {
         self.values.slots.clear();
         self.values.heap.clear();
-        self.totals = Vec::new();
+        self.totals = Totals::default();
         self.statement = statement;
         self.base = base;
     }
@@ -437,6 +470,28 @@ mod tests {
             word(&arena, Fid::literal(5, 1).unwrap()),
             Err(Fault::ForgedFid)
         );
+    }
+
+    #[test]
+    fn accumulators_stay_where_they_are() {
+        let mut totals = Totals::default();
+        let mut places: Vec<*const Total> = Vec::new();
+        let scope = meta(&mut arena()).scope;
+        for at in 0..3 * TOTALS + 1 {
+            assert_eq!(totals.len(), at);
+            totals.push(Total {
+                accumulator: Accumulator::new(Aggregate::Sum, Kind::Int8).unwrap(),
+                scope,
+            });
+            places.push(totals.get(at).unwrap());
+        }
+        let found = places.iter().enumerate();
+        assert!(
+            found
+                .into_iter()
+                .all(|(at, place)| core::ptr::eq(*place, totals.get(at).unwrap()))
+        );
+        assert!(totals.get(places.len()).is_none());
     }
 
     #[test]
