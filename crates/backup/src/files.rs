@@ -12,7 +12,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use rustix::fs::{AtFlags, CWD, OFlags, Timespec, Timestamps, utimensat};
+use rustix::io::Errno;
 use strongroom_format::backup::{Member, MemberKind};
 use strongroom_format::code;
 
@@ -112,22 +113,37 @@ impl Files {
         self.settle_file(&file, &member)
     }
 
-    /// Writes a file that is not of the stream.
+    /// Adds to a file of the root, or makes it: not of the stream. Its owner is that of `like`. Neither is followed.
     pub(crate) fn extra(&self, like: &str, name: &str, content: &[u8]) -> Result<()> {
         use std::os::unix::fs::MetadataExt as _;
         let path = self.root.join(name);
         let shown = || path.display().to_string();
+        let unfit = |name: &str| Error::new(&code::STREAM, format!("{name} is no regular file"));
+        let like_path = self.root.join(like);
+        let about = fs::symlink_metadata(&like_path)
+            .map_err(|error| Error::io(like_path.display().to_string(), error))?;
+        if !about.is_file() {
+            return Err(unfit(like));
+        }
+        // Never through a link, never waiting for a pipe.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = OpenOptions::new()
             .append(true)
             .create(true)
             .mode(0o600)
+            .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
             .open(&path);
-        let mut file = file.map_err(|error| Error::io(shown(), error))?;
+        let mut file = file.map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::LOOP | Errno::ISDIR) => unfit(name),
+            _ => Error::io(shown(), error),
+        })?;
+        let found = file.metadata().map_err(|error| Error::io(shown(), error))?;
+        if !found.is_file() {
+            return Err(unfit(name));
+        }
         file.write_all(content)
             .map_err(|error| Error::io(shown(), error))?;
-        if self.as_root
-            && let Ok(about) = fs::metadata(self.root.join(like))
-        {
+        if self.as_root {
             let owned = std::os::unix::fs::fchown(&file, Some(about.uid()), Some(about.gid()));
             owned.map_err(|error| Error::io(shown(), error))?;
         }

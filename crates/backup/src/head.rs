@@ -39,6 +39,11 @@ impl Kind {
             Self::Wal => "wal",
         }
     }
+
+    /// Whether its sets may have symbolic links. Those of a cluster are made by who restores it.
+    pub(crate) const fn has_links(self) -> bool {
+        matches!(self, Self::Files)
+    }
 }
 
 /// What is known of a set without a key (docs/spec/backup.md, "The head of a set").

@@ -1,7 +1,7 @@
 //! Reads a stream: members, their bytes, and proof at each file's end that these are the bytes that were read.
 //!
 //! Invariants: B7, a file's digest and size are verified before its end is told; B8, a member's parent is a directory that
-//! was named before, so a restorer never writes through a link of the stream.
+//! was named before, so a restorer never writes through a link of the stream; only a set of files has symbolic links.
 //!
 //! Must not: believe a length before it was bounded.
 
@@ -13,6 +13,7 @@ use strongroom_format::backup::{
 };
 use strongroom_format::code;
 
+use crate::head::Kind;
 use crate::pipeline::read::Opened;
 use crate::{Error, Result};
 
@@ -51,6 +52,7 @@ pub(crate) struct StreamReader<'a, I: Input> {
     counted: StreamEnd,
     /// Of all other paths none is kept: a restorer that creates every file anew finds one that is named twice.
     directories: BTreeSet<Vec<u8>>,
+    links: bool,
     ended: bool,
 }
 
@@ -64,8 +66,15 @@ impl<'a, I: Input> StreamReader<'a, I> {
             data_left: 0,
             counted: StreamEnd::default(),
             directories: BTreeSet::new(),
+            links: true,
             ended: false,
         }
+    }
+
+    /// Refuses what a set of this kind never has.
+    pub(crate) fn of(mut self, kind: Kind) -> Self {
+        self.links = kind.has_links();
+        self
     }
 
     /// The next event; after [`Event::End`] there is none.
@@ -126,6 +135,9 @@ impl<'a, I: Input> StreamReader<'a, I> {
         let again = self.directories.contains(&member.path);
         if again && member.kind != MemberKind::Directory {
             return Err(malformed("a directory that is named as something else"));
+        }
+        if member.kind == MemberKind::Link && !self.links {
+            return Err(malformed("a symbolic link in a set whose kind has none"));
         }
         match member.kind {
             MemberKind::Directory | MemberKind::Tablespace => {

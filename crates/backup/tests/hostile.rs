@@ -1,0 +1,187 @@
+//! Goal: a set that someone else made harms nobody who restores it. Method: sets that this program would never make, made by a source
+//! that lies about its kind.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use common::{Place, options, put, verified};
+use strongroom_backup::{
+    Created, Description, Error, Kind, PostgresFacts, RestoreOptions, Result, Source, StreamWriter,
+    create, open_set, restore,
+};
+use strongroom_format::backup::{Member, MemberKind};
+use strongroom_format::code;
+
+/// A source of whatever members are given, which says that it is one kind and describes another.
+struct Forged {
+    said: Kind,
+    described: Kind,
+    members: Vec<(Member, &'static [u8])>,
+    /// Bytes that the head is said to have counted.
+    bytes: Option<u64>,
+}
+
+impl Source for Forged {
+    fn kind(&self) -> Kind {
+        self.said
+    }
+
+    fn shown(&self) -> String {
+        String::from("forged")
+    }
+
+    fn prepare(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn write(&mut self, stream: &mut StreamWriter<'_>) -> Result<()> {
+        for (member, content) in &self.members {
+            stream.member(member)?;
+            if member.kind == MemberKind::File {
+                stream.data(content)?;
+                stream.end_file()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn describe(&self, description: &mut Description) {
+        description.kind = self.described;
+        description.postgres = Some(PostgresFacts::default());
+        if let Some(bytes) = self.bytes {
+            description.backup_size_bytes = bytes;
+        }
+    }
+}
+
+fn member(kind: MemberKind, path: &str) -> Member {
+    Member {
+        kind,
+        mode: if kind == MemberKind::File {
+            0o600
+        } else {
+            0o700
+        },
+        owner: 54_321,
+        group: 54_321,
+        seconds: 0,
+        nanoseconds: 0,
+        path: path.as_bytes().to_vec(),
+        target: Vec::new(),
+    }
+}
+
+fn directory(path: &str) -> (Member, &'static [u8]) {
+    (member(MemberKind::Directory, path), b"")
+}
+
+fn file(path: &str, content: &'static [u8]) -> (Member, &'static [u8]) {
+    (member(MemberKind::File, path), content)
+}
+
+fn link(path: &str, target: &Path) -> (Member, &'static [u8]) {
+    let mut link = member(MemberKind::Link, path);
+    link.target = target.to_str().unwrap().as_bytes().to_vec();
+    (link, b"")
+}
+
+fn cluster(more: Vec<(Member, &'static [u8])>) -> Forged {
+    let mut members = vec![
+        directory("."),
+        directory("global"),
+        file("global/pg_control", b"control"),
+        file("PG_VERSION", b"18\n"),
+    ];
+    members.extend(more);
+    Forged {
+        said: Kind::Files,
+        described: Kind::Postgres,
+        members,
+        bytes: None,
+    }
+}
+
+fn forged(place: &Place, mut source: Forged) -> Result<Created> {
+    create(&place.medium(), &mut source, &options(None), &mut |_| {})
+}
+
+fn recovering(place: &Place) -> RestoreOptions {
+    RestoreOptions {
+        to: place.at("out"),
+        tablespaces: None,
+        threads: 1,
+        recovery: Some(String::from("# settings\n")),
+    }
+}
+
+fn restored(place: &Place, options: &RestoreOptions) -> Result<()> {
+    let medium = place.medium();
+    let set = open_set(&medium, None, None)?;
+    restore(&set, options, &mut |_| {}).map(drop)
+}
+
+#[track_caller]
+fn refused(done: Result<()>, with: &'static code::Code) {
+    let error: Error = done.unwrap_err();
+    assert_eq!(error.code(), with, "{error}");
+}
+
+#[test]
+fn a_link_in_a_cluster_leads_nowhere() {
+    for name in ["recovery.signal", "postgresql.auto.conf", "pg_wal", "any"] {
+        let place = Place::new();
+        let victim = place.at("victim");
+        put(&victim, b"untouched");
+        let before = fs::metadata(&victim).unwrap();
+        forged(&place, cluster(vec![link(name, &victim)])).unwrap();
+        refused(restored(&place, &recovering(&place)), &code::STREAM);
+        refused(
+            verified(&place.medium(), None, None).map(drop),
+            &code::STREAM,
+        );
+        let after = fs::metadata(&victim).unwrap();
+        assert_eq!(fs::read(&victim).unwrap(), b"untouched");
+        assert_eq!((after.uid(), after.mode()), (before.uid(), before.mode()));
+        assert!(!place.at("out").exists());
+    }
+}
+
+#[test]
+fn no_set_of_a_cluster_or_a_database_is_made_with_a_link() {
+    for kind in [Kind::Postgres, Kind::Sqlite] {
+        let place = Place::new();
+        let mut source = cluster(vec![link("pg_wal", Path::new("/elsewhere"))]);
+        (source.said, source.described) = (kind, kind);
+        refused(forged(&place, source).map(drop), &code::BACKUP_SOURCE);
+    }
+}
+
+#[test]
+fn settings_are_added_to_regular_files_of_clusters_only() {
+    let place = Place::new();
+    // Files that say that they are of a cluster, with a link where settings would go.
+    let mut source = cluster(vec![link("recovery.signal", &place.at("victim"))]);
+    source.described = Kind::Files;
+    forged(&place, source).unwrap();
+    refused(restored(&place, &recovering(&place)), &code::USAGE);
+    for unfit in ["recovery.signal", "postgresql.auto.conf"] {
+        let place = Place::new();
+        forged(&place, cluster(vec![directory(unfit)])).unwrap();
+        refused(restored(&place, &recovering(&place)), &code::STREAM);
+        assert!(!place.at("out").exists());
+    }
+    let place = Place::new();
+    let settings = file("postgresql.auto.conf", b"old = 1\n");
+    forged(&place, cluster(vec![settings])).unwrap();
+    restored(&place, &recovering(&place)).unwrap();
+    let written = fs::read(place.at("out/postgresql.auto.conf")).unwrap();
+    assert_eq!(written, b"old = 1\n# settings\n");
+    let signal = fs::metadata(place.at("out/recovery.signal")).unwrap();
+    let version = fs::metadata(place.at("out/PG_VERSION")).unwrap();
+    assert_eq!(signal.uid(), version.uid());
+    assert_eq!(signal.permissions().mode() & 0o777, 0o600);
+}
