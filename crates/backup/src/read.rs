@@ -49,10 +49,10 @@ pub struct Verified {
     pub not_checked: Vec<String>,
 }
 
-/// Opens the set at `position`, or the newest one. `opener` may be left out for a set that is not sealed.
+/// Opens the set at `position`, or the newest one. `opener` must be left out for a set that is not sealed.
 ///
 /// # Errors
-/// SR-7107, SR-7106, SR-2001, SR-2002 and those of a header.
+/// SR-7107, SR-7106, SR-7126, SR-2001, SR-2002 and those of a header.
 pub fn open_set<'a>(
     store: &'a dyn Store,
     position: Option<u32>,
@@ -63,7 +63,7 @@ pub fn open_set<'a>(
         None => newest(store)?,
     };
     let unopened = read_head(store, position)?;
-    let guard = unopened.open(opener)?;
+    let guard = unopened.open_in(store, opener)?;
     let description = unopened.description;
     Ok(SetReader {
         store,

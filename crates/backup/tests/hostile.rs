@@ -8,10 +8,10 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use common::{Place, options, put, verified};
+use common::{Place, key, made, options, put, verified};
 use strongroom_backup::{
-    Created, Description, Error, Kind, PostgresFacts, RestoreOptions, Result, Source, StreamWriter,
-    create, open_set, restore,
+    Created, Description, Error, Kind, LocalStore, PostgresFacts, RestoreOptions, Result, Source,
+    StreamWriter, create, open_set, restore, wal_fetch, wal_push,
 };
 use strongroom_format::backup::{Member, MemberKind};
 use strongroom_format::code;
@@ -184,4 +184,49 @@ fn settings_are_added_to_regular_files_of_clusters_only() {
     let version = fs::metadata(place.at("out/PG_VERSION")).unwrap();
     assert_eq!(signal.uid(), version.uid());
     assert_eq!(signal.permissions().mode() & 0o777, 0o600);
+}
+
+/// Puts what lies on one medium in the place of what lies on another, the medium's own head apart.
+fn replaced(place: &Place, by: &Path) {
+    for directory in ["sets", "data", "wal"] {
+        let to = place.at("medium").join(directory);
+        fs::remove_dir_all(&to).unwrap();
+        fs::create_dir(&to).unwrap();
+        for entry in fs::read_dir(by.join(directory)).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_sealed_set_cannot_be_exchanged_for_one_in_clear() {
+    const NAME: &str = "00000002.history";
+    let place = Place::new();
+    let tree = place.tree(100);
+    let opener = key();
+    let sealed = options(Some(&opener));
+    made(&place.medium(), &tree, &sealed).unwrap();
+    wal_push(&place.medium(), NAME, b"true", &sealed).unwrap();
+    let other = LocalStore::new(&place.at("other"));
+    made(&other, &tree, &options(None)).unwrap();
+    wal_push(&other, NAME, b"forged", &options(None)).unwrap();
+    let theirs = fs::read(place.at("other/medium.json")).unwrap();
+    replaced(&place, &place.at("other"));
+    let restored = |opener| common::restored(&place.medium(), Some(1), opener, &place.at("out"));
+    let all_refused = |opener| {
+        refused(restored(opener).map(drop), &code::SET_NOT_SEALED);
+        let verified = verified(&place.medium(), Some(1), opener);
+        refused(verified.map(drop), &code::SET_NOT_SEALED);
+        let fetched = wal_fetch(&place.medium(), NAME, opener);
+        refused(fetched.map(drop), &code::SET_NOT_SEALED);
+        assert!(!place.at("out").exists());
+    };
+    all_refused(None);
+    all_refused(Some(&opener));
+    // With its head, the medium is another one: a key still never opens what is not sealed.
+    put(&place.at("medium/medium.json"), &theirs);
+    all_refused(Some(&opener));
+    restored(None).unwrap();
+    assert_eq!(wal_fetch(&place.medium(), NAME, None).unwrap(), b"forged");
 }
