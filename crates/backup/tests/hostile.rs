@@ -6,7 +6,7 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use common::{Place, key, made, options, put, verified};
 use strongroom_backup::{
@@ -229,4 +229,114 @@ fn a_sealed_set_cannot_be_exchanged_for_one_in_clear() {
     all_refused(Some(&opener));
     restored(None).unwrap();
     assert_eq!(wal_fetch(&place.medium(), NAME, None).unwrap(), b"forged");
+}
+
+/// The modes and owners of what `wanted` names in `place`.
+fn seen(place: &Path, wanted: impl Fn(&str) -> bool) -> Vec<(PathBuf, u32, u32)> {
+    let entries = fs::read_dir(place).unwrap().map(|entry| entry.unwrap());
+    let wanted = entries.filter(|entry| wanted(&entry.file_name().to_string_lossy()));
+    let seen = wanted.map(|entry| {
+        let about = entry.metadata().unwrap();
+        (entry.path(), about.mode() & 0o7777, about.uid())
+    });
+    seen.collect()
+}
+
+#[test]
+fn nobody_else_reaches_a_restore_before_it_is_done() {
+    let place = Place::new();
+    let mut open = directory("sub");
+    open.0.mode = 0o777;
+    let mut root = directory(".");
+    root.0.mode = 0o755;
+    let mut space = member(MemberKind::Tablespace, "pg_tblspc/16400");
+    space.target = b"/elsewhere".to_vec();
+    let more = vec![
+        root.clone(),
+        directory("pg_tblspc"),
+        (space, &b""[..]),
+        file("pg_tblspc/16400/data", b"data"),
+        open,
+        file("sub/file", b"content"),
+        root,
+    ];
+    forged(&place, cluster(more)).unwrap();
+    let me = fs::metadata(place.at("")).unwrap().uid();
+    let options = RestoreOptions {
+        tablespaces: Some(place.at("new/spaces")),
+        ..recovering(&place)
+    };
+    let medium = place.medium();
+    let set = open_set(&medium, None, None).unwrap();
+    let mut looked = 0;
+    let mut spaces_looked = 0;
+    restore(&set, &options, &mut |_| {
+        for (path, mode, owner) in seen(&place.at(""), |name| name.ends_with(".partial")) {
+            assert_eq!((mode, owner), (0o700, me), "{}", path.display());
+            looked += 1;
+        }
+        if place.at("new").exists() {
+            let both = [
+                seen(&place.at("new"), |_| true),
+                seen(&place.at("new/spaces"), |_| true),
+            ];
+            for (path, mode, owner) in both.concat() {
+                assert_eq!((mode, owner), (0o700, me), "{}", path.display());
+                spaces_looked += 1;
+            }
+        }
+    })
+    .unwrap();
+    assert!(
+        looked >= 4 && spaces_looked >= 4,
+        "{looked} {spaces_looked}"
+    );
+    let owner = if me == 0 { 54_321 } else { me };
+    for (path, mode) in [
+        ("out", 0o755),
+        ("out/sub", 0o777),
+        ("new/spaces/16400", 0o700),
+    ] {
+        let about = fs::metadata(place.at(path)).unwrap();
+        assert_eq!(
+            (about.mode() & 0o7777, about.uid()),
+            (mode, owner),
+            "{path}"
+        );
+    }
+    assert_eq!(fs::metadata(place.at("new/spaces")).unwrap().uid(), owner);
+    assert_eq!(
+        fs::read(place.at("out/pg_tblspc/16400/data")).unwrap(),
+        b"data"
+    );
+}
+
+#[test]
+fn a_directory_of_tablespaces_that_is_there_keeps_its_owner() {
+    let place = Place::new();
+    let mut space = member(MemberKind::Tablespace, "pg_tblspc/16400");
+    space.target = b"/elsewhere".to_vec();
+    let more = vec![directory("pg_tblspc"), (space, &b""[..])];
+    forged(&place, cluster(more)).unwrap();
+    fs::create_dir(place.at("spaces")).unwrap();
+    let before = fs::metadata(place.at("spaces")).unwrap();
+    let options = RestoreOptions {
+        tablespaces: Some(place.at("spaces")),
+        ..recovering(&place)
+    };
+    restored(&place, &options).unwrap();
+    let after = fs::metadata(place.at("spaces")).unwrap();
+    assert_eq!((after.uid(), after.mode()), (before.uid(), before.mode()));
+    // One that was made for a restore that fails goes with it.
+    let place = Place::new();
+    let mut space = member(MemberKind::Tablespace, "pg_tblspc/16400");
+    space.target = b"/elsewhere".to_vec();
+    let more = vec![
+        directory("pg_tblspc"),
+        (space, &b""[..]),
+        link("x", Path::new("y")),
+    ];
+    forged(&place, cluster(more)).unwrap();
+    refused(restored(&place, &recovering(&place)), &code::STREAM);
+    assert!(!place.at("out.tablespaces").exists());
 }
