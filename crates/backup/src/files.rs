@@ -173,6 +173,17 @@ impl Files {
         Ok(())
     }
 
+    /// Removes a file of the root, if it is there.
+    pub(crate) fn without(&self, name: &str) -> Result<()> {
+        let path = self.root.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io(path.display().to_string(), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Writes what was kept back and makes everything durable.
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.sync()?;

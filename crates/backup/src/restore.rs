@@ -31,7 +31,7 @@ pub struct RestoreOptions {
     pub tablespaces: Option<PathBuf>,
     /// Threads that open and decompress.
     pub threads: usize,
-    /// Added to `postgresql.auto.conf`, with a `recovery.signal`: recovery from an archive.
+    /// Added to `postgresql.auto.conf`, with a `recovery.signal` and without a `standby.signal`: recovery from an archive.
     pub recovery: Option<String>,
 }
 
@@ -120,6 +120,8 @@ fn fill(
     if let Some(settings) = &options.recovery {
         files.extra("PG_VERSION", "postgresql.auto.conf", settings.as_bytes())?;
         files.extra("PG_VERSION", "recovery.signal", b"")?;
+        // Of a standby: the server would look at it first, and never end recovery.
+        files.without("standby.signal")?;
     }
     files.finish()?;
     Ok(end)

@@ -340,3 +340,20 @@ fn a_directory_of_tablespaces_that_is_there_keeps_its_owner() {
     refused(restored(&place, &recovering(&place)), &code::STREAM);
     assert!(!place.at("out.tablespaces").exists());
 }
+
+#[test]
+fn a_set_of_a_standby_recovers_to_where_it_is_told() {
+    let place = Place::new();
+    forged(&place, cluster(vec![file("standby.signal", b"")])).unwrap();
+    restored(&place, &recovering(&place)).unwrap();
+    assert!(place.at("out/recovery.signal").exists());
+    assert!(!place.at("out/standby.signal").exists());
+    // As it was, it is a standby.
+    let as_it_was = RestoreOptions {
+        to: place.at("standby"),
+        recovery: None,
+        ..recovering(&place)
+    };
+    restored(&place, &as_it_was).unwrap();
+    assert!(place.at("standby/standby.signal").exists());
+}
