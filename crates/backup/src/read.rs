@@ -184,7 +184,7 @@ impl SetReader<'_> {
             origins.push(Origin { key, reader });
         }
         let (end, ends) = pipeline::run(origins, threads, |opened| {
-            consume(&mut StreamReader::new(opened).of(self.description.kind))
+            consume(&mut StreamReader::new(opened).of(&self.description))
         })?;
         compare(&ends, stated)?;
         let described = &self.description;

@@ -357,3 +357,22 @@ fn a_set_of_a_standby_recovers_to_where_it_is_told() {
     restored(&place, &as_it_was).unwrap();
     assert!(place.at("standby/standby.signal").exists());
 }
+
+#[test]
+fn no_more_is_restored_than_the_head_says() {
+    static ZEROS: [u8; 3_000_000] = [0; 3_000_000];
+    const STATED: u64 = 200_000;
+    let place = Place::new();
+    let mut source = cluster(vec![file("bomb", &ZEROS), file("another", b"")]);
+    source.bytes = Some(STATED);
+    forged(&place, source).unwrap();
+    let medium = place.medium();
+    let set = open_set(&medium, None, None).unwrap();
+    let mut most = 0;
+    let done = restore(&set, &recovering(&place), &mut |bytes| {
+        most = most.max(bytes);
+    });
+    refused(done.map(drop), &code::STREAM);
+    assert!(most > 0 && most <= STATED, "{most}");
+    assert!(!place.at("out").exists());
+}
