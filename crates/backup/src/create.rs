@@ -348,7 +348,7 @@ fn write_families(
         level: options.compression.level(),
     };
     let ((end, left_out), families) = write::run(targets, settings, |pieces| {
-        let mut stream = StreamWriter::new(pieces, progress);
+        let mut stream = StreamWriter::new(pieces, progress, source.kind());
         source.write(&mut stream)?;
         stream.finish()
     })?;

@@ -3,6 +3,9 @@
 //! Invariants: B8 (`stream::reader`), every parent is a directory that this made; every file is created anew, so nothing is
 //! ever written through a link or over anything. The control file of a PostgreSQL cluster is kept back until the end.
 //!
+//! While they are filled, the directory and those of tablespaces are closed to everyone but who restores: their owner and mode
+//! come last, so nobody can exchange what is below them.
+//!
 //! Must not: leave the directory that it was given, but for tablespaces.
 
 use std::ffi::OsStr;
@@ -12,7 +15,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use rustix::fs::{AtFlags, CWD, OFlags, Timespec, Timestamps, utimensat};
+use rustix::io::Errno;
 use strongroom_format::backup::{Member, MemberKind};
 use strongroom_format::code;
 
@@ -30,7 +34,11 @@ pub(crate) struct Files {
     root: PathBuf,
     /// Where tablespaces go, each in a directory of its number.
     spaces: PathBuf,
-    made_spaces: Vec<PathBuf>,
+    made_spaces: Vec<(PathBuf, Member)>,
+    /// Whether the directory that they are in was made here. One that was there is its owner's.
+    made_place: bool,
+    /// What the root becomes.
+    root_member: Option<Member>,
     as_root: bool,
     file: Option<(File, Member)>,
     control: Option<(Member, Vec<u8>)>,
@@ -39,12 +47,14 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Fills `root`, which exists and is empty. `keep_back`: a cluster, whose control file comes last.
+    /// Fills `root`, which exists, is empty, and is open to its owner only: to who restores. `keep_back`: a cluster, whose control file comes last.
     pub(crate) fn new(root: &Path, spaces: &Path, keep_back: bool) -> Self {
         Self {
             root: root.to_path_buf(),
             spaces: spaces.to_path_buf(),
             made_spaces: Vec::new(),
+            made_place: false,
+            root_member: None,
             as_root: rustix::process::geteuid().is_root(),
             file: None,
             control: None,
@@ -57,10 +67,24 @@ impl Files {
     pub(crate) fn member(&mut self, member: Member, again: bool) -> Result<()> {
         let path = self.path(&member.path);
         match member.kind {
-            MemberKind::Directory if again => self.settle_directory(&path, &member, member.mode),
-            // Nothing is in the root yet, so it must stay open to its owner.
             MemberKind::Directory if member.is_root() => {
-                self.settle_directory(&path, &member, member.mode | 0o700)
+                self.root_member = Some(member);
+                Ok(())
+            }
+            MemberKind::Directory if again => {
+                // The path of a tablespace is a link.
+                let space = self.space_number(&member).map(|number| self.place(number));
+                let made = self.made_spaces.iter_mut();
+                match made
+                    .into_iter()
+                    .find(|(made, _)| Some(made) == space.as_ref())
+                {
+                    Some((_, last)) => {
+                        *last = member;
+                        Ok(())
+                    }
+                    None => self.settle_directory(&path, &member),
+                }
             }
             MemberKind::Directory => self.make_directory(&path, &member),
             MemberKind::Link => {
@@ -112,49 +136,93 @@ impl Files {
         self.settle_file(&file, &member)
     }
 
-    /// Writes a file that is not of the stream.
+    /// Adds to a file of the root, or makes it: not of the stream. Its owner is that of `like`. Neither is followed.
     pub(crate) fn extra(&self, like: &str, name: &str, content: &[u8]) -> Result<()> {
         use std::os::unix::fs::MetadataExt as _;
         let path = self.root.join(name);
         let shown = || path.display().to_string();
+        let unfit = |name: &str| Error::new(&code::STREAM, format!("{name} is no regular file"));
+        let like_path = self.root.join(like);
+        let about = fs::symlink_metadata(&like_path)
+            .map_err(|error| Error::io(like_path.display().to_string(), error))?;
+        if !about.is_file() {
+            return Err(unfit(like));
+        }
+        // Never through a link, never waiting for a pipe.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = OpenOptions::new()
             .append(true)
             .create(true)
             .mode(0o600)
+            .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
             .open(&path);
-        let mut file = file.map_err(|error| Error::io(shown(), error))?;
+        let mut file = file.map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::LOOP | Errno::ISDIR) => unfit(name),
+            _ => Error::io(shown(), error),
+        })?;
+        let found = file.metadata().map_err(|error| Error::io(shown(), error))?;
+        if !found.is_file() {
+            return Err(unfit(name));
+        }
         file.write_all(content)
             .map_err(|error| Error::io(shown(), error))?;
-        if self.as_root
-            && let Ok(about) = fs::metadata(self.root.join(like))
-        {
+        if self.as_root {
             let owned = std::os::unix::fs::fchown(&file, Some(about.uid()), Some(about.gid()));
             owned.map_err(|error| Error::io(shown(), error))?;
         }
         Ok(())
     }
 
+    /// Removes a file of the root, if it is there.
+    pub(crate) fn without(&self, name: &str) -> Result<()> {
+        let path = self.root.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io(path.display().to_string(), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Writes what was kept back and makes everything durable.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        for directory in self.made_spaces.iter().chain([&self.root]) {
-            sync_all_of(directory)?;
-        }
+        self.sync()?;
         if let Some((member, content)) = self.control.take() {
             let path = self.path(&member.path);
             let mut file = create(&path)?;
             file.write_all(&content)
                 .map_err(|error| Error::io(path.display().to_string(), error))?;
             self.settle_file(&file, &member)?;
-            sync_all_of(&self.root)?;
         }
-        Ok(())
+        // Nothing is written by its path any more.
+        for (place, member) in &self.made_spaces {
+            self.settle_directory(place, member)?;
+        }
+        if let (true, Some((_, member))) = (self.made_place, self.made_spaces.first()) {
+            self.own(&self.spaces, member)?;
+        }
+        if let Some(member) = &self.root_member {
+            self.settle_directory(&self.root, member)?;
+        }
+        self.sync()
+    }
+
+    fn sync(&self) -> Result<()> {
+        let spaces = self.made_spaces.iter().map(|(place, _)| place);
+        spaces
+            .chain([&self.root])
+            .try_for_each(|directory| sync_all_of(directory))
     }
 
     /// Removes all that was made.
     pub(crate) fn undo(self) {
-        for directory in self.made_spaces.iter().chain([&self.root]) {
+        let spaces = self.made_spaces.iter().map(|(place, _)| place);
+        for directory in spaces.chain([&self.root]) {
             // Half a restore has no control file: what cannot be removed is at least not started.
             drop(fs::remove_dir_all(directory));
+        }
+        if self.made_place {
+            drop(fs::remove_dir(&self.spaces));
         }
     }
 
@@ -176,35 +244,52 @@ impl Files {
         Ok(())
     }
 
-    fn settle_directory(&self, path: &Path, member: &Member, mode: u32) -> Result<()> {
+    fn settle_directory(&self, path: &Path, member: &Member) -> Result<()> {
         self.own(path, member)?;
-        self.set_mode(path, mode)?;
+        self.set_mode(path, member.mode)?;
         set_times(path, member)
     }
 
+    fn space_number(&self, member: &Member) -> Option<u32> {
+        let path = std::str::from_utf8(&member.path).ok()?;
+        let number = path.strip_prefix(SPACES)?.parse().ok()?;
+        self.keep_back.then_some(number)
+    }
+
+    fn place(&self, number: u32) -> PathBuf {
+        self.spaces.join(number.to_string())
+    }
+
     fn make_space(&mut self, path: &Path, member: &Member) -> Result<()> {
-        let number = String::from_utf8_lossy(&member.path);
-        let number: Option<u32> = number.strip_prefix(SPACES).and_then(|oid| oid.parse().ok());
-        let number = number.filter(|_| self.keep_back);
+        let number = self.space_number(member);
         let number = number.ok_or_else(|| Error::new(&code::STREAM, "a tablespace's path"))?;
-        let place = self.spaces.join(number.to_string());
+        let place = self.place(number);
         let shown = || place.display().to_string();
-        let mut builder = DirBuilder::new();
-        builder
-            .mode(0o700)
-            .recursive(true)
-            .create(&self.spaces)
-            .map_err(|error| Error::io(self.spaces.display().to_string(), error))?;
-        let made = builder.recursive(false).create(&place);
+        self.make_place()?;
+        let made = DirBuilder::new().mode(0o700).create(&place);
         made.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => Error::new(&code::TARGET_NOT_EMPTY, shown()),
             _ => Error::io(shown(), error),
         })?;
-        self.made_spaces.push(place.clone());
-        self.own(&self.spaces, member)?;
-        self.own(&place, member)?;
+        self.made_spaces.push((place.clone(), member.clone()));
         std::os::unix::fs::symlink(&place, path).map_err(|error| taken(path, error))?;
         self.own(path, member)
+    }
+
+    /// Makes the directory of tablespaces, and those above it, unless it is there.
+    fn make_place(&mut self) -> Result<()> {
+        let failed = |error| Error::io(self.spaces.display().to_string(), error);
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700);
+        if let Some(above) = self.spaces.parent() {
+            builder.recursive(true).create(above).map_err(failed)?;
+        }
+        match builder.recursive(false).create(&self.spaces) {
+            Ok(()) => self.made_place = true,
+            Err(_) if self.spaces.is_dir() => {}
+            Err(error) => return Err(failed(error)),
+        }
+        Ok(())
     }
 
     fn settle_file(&self, file: &File, member: &Member) -> Result<()> {

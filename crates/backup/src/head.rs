@@ -1,8 +1,9 @@
 //! The head of a set: what can be known of it without a key, and the seal that ties that to its families.
 //!
-//! Invariant B4: with a key, nothing of a description is acted upon before its seal has been verified.
+//! Invariant B4: with a key, nothing of a description is acted upon before its seal has been verified, and nothing is accepted that
+//! has none.
 //!
-//! Must not: do I/O; put a secret into a description.
+//! Must not: do I/O, but for reading the medium's head; put a secret into a description.
 
 use serde::{Deserialize, Serialize};
 use strongroom_format::backup::{DESCRIPTION_MAX, RecordError, SetRecord, set_layout};
@@ -11,7 +12,9 @@ use strongroom_format::layout::is_zero;
 use strongroom_format::{code, hex};
 use strongroom_keyring::{Object, Opener, inspect_checksum};
 
+use crate::medium::{MediumHead, Protection};
 use crate::set::{Guard, cipher_of};
+use crate::store::Store;
 use crate::{Error, Result};
 
 /// What was backed up.
@@ -38,6 +41,11 @@ impl Kind {
             Self::Postgres => "postgres",
             Self::Wal => "wal",
         }
+    }
+
+    /// Whether its sets may have symbolic links. Those of a cluster are made by who restores it.
+    pub(crate) const fn has_links(self) -> bool {
+        matches!(self, Self::Files)
     }
 }
 
@@ -267,10 +275,27 @@ impl Unopened {
         Ok(Some(header))
     }
 
-    /// Opens the head and verifies its seal. `opener` is not used for a plain set.
+    /// Opens the head of what lies in `store`, and verifies its seal. Who names a key expects a seal; without one the medium's
+    /// head says what is expected, if it can be read: it is not authenticated, so this only ever refuses.
     ///
     /// # Errors
-    /// Those of [`Object::open`]; SR-2001 when a key is needed; SR-7106.
+    /// Those of [`Object::open`]; SR-2001 when a key is needed; SR-7126 when it is not sealed but must be; SR-7106.
+    pub(crate) fn open_in(&self, store: &dyn Store, opener: Option<&Opener>) -> Result<Guard> {
+        let guard = self.open(opener)?;
+        if matches!(guard, Guard::Plain { .. })
+            && let Ok(Some(medium)) = MediumHead::read(store)
+            && medium.protection == Protection::Sealed
+        {
+            let detail = format!("{}: the medium is sealed", self.description.set_id);
+            return Err(Error::new(&code::SET_NOT_SEALED, detail));
+        }
+        Ok(guard)
+    }
+
+    /// Opens the head and verifies its seal. A key never opens what is not sealed.
+    ///
+    /// # Errors
+    /// Those of [`Object::open`]; SR-2001 when a key is needed; SR-7126 when one was given in vain; SR-7106.
     pub(crate) fn open(&self, opener: Option<&Opener>) -> Result<Guard> {
         let guard = if self.is_sealed() {
             let opener = opener.ok_or_else(|| Error::new(&code::NO_KEY, "backup set"))?;
@@ -278,6 +303,9 @@ impl Unopened {
             let cipher = cipher_of(object.header().cipher)?;
             let object = Box::new(object);
             Guard::Sealed { object, cipher }
+        } else if opener.is_some() {
+            let detail = format!("{}: a key was given", self.description.set_id);
+            return Err(Error::new(&code::SET_NOT_SEALED, detail));
         } else {
             let set_id = self.record.set_id;
             Guard::Plain { set_id }

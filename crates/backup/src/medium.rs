@@ -3,7 +3,7 @@
 //! Invariants: B9, a set exists if and only if its head does, and the head is created last and never replaces another;
 //! every set of a medium has the medium's protection.
 //!
-//! Must not: believe the medium's head where something is restored.
+//! Must not: believe the medium's head where something is restored, but to refuse it.
 
 use std::collections::BTreeSet;
 

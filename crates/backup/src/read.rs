@@ -49,10 +49,10 @@ pub struct Verified {
     pub not_checked: Vec<String>,
 }
 
-/// Opens the set at `position`, or the newest one. `opener` may be left out for a set that is not sealed.
+/// Opens the set at `position`, or the newest one. `opener` must be left out for a set that is not sealed.
 ///
 /// # Errors
-/// SR-7107, SR-7106, SR-2001, SR-2002 and those of a header.
+/// SR-7107, SR-7106, SR-7126, SR-2001, SR-2002 and those of a header.
 pub fn open_set<'a>(
     store: &'a dyn Store,
     position: Option<u32>,
@@ -63,7 +63,7 @@ pub fn open_set<'a>(
         None => newest(store)?,
     };
     let unopened = read_head(store, position)?;
-    let guard = unopened.open(opener)?;
+    let guard = unopened.open_in(store, opener)?;
     let description = unopened.description;
     Ok(SetReader {
         store,
@@ -116,10 +116,7 @@ pub fn verify(
     })?;
     let description = set.description.clone();
     let mut not_checked = vec![String::from("whether this is the newest set that was made")];
-    if matches!(set.guard, Guard::Plain { .. }) {
-        let text = "whether someone has changed the set on purpose: it is not sealed";
-        not_checked.push(String::from(text));
-    }
+    not_checked.extend(set.guard.not_proved().map(String::from));
     Ok(Verified {
         position: set.position,
         segments: description
@@ -184,7 +181,7 @@ impl SetReader<'_> {
             origins.push(Origin { key, reader });
         }
         let (end, ends) = pipeline::run(origins, threads, |opened| {
-            consume(&mut StreamReader::new(opened))
+            consume(&mut StreamReader::new(opened).of(&self.description))
         })?;
         compare(&ends, stated)?;
         let described = &self.description;

@@ -31,7 +31,7 @@ pub struct RestoreOptions {
     pub tablespaces: Option<PathBuf>,
     /// Threads that open and decompress.
     pub threads: usize,
-    /// Added to `postgresql.auto.conf`, with a `recovery.signal`: recovery from an archive.
+    /// Added to `postgresql.auto.conf`, with a `recovery.signal` and without a `standby.signal`: recovery from an archive.
     pub recovery: Option<String>,
 }
 
@@ -51,13 +51,18 @@ pub struct Restored {
 /// Restores `set`. `progress` gets the bytes of files so far.
 ///
 /// # Errors
-/// SR-7113 before anything is read; SR-7108 to SR-7112; SR-5001. Nothing is at the target then.
+/// SR-7113, SR-1001 before anything is read; SR-7108 to SR-7112; SR-5001. Nothing is at the target then.
 pub fn restore(
     set: &SetReader<'_>,
     options: &RestoreOptions,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Restored> {
     let description = set.description();
+    let cluster = description.kind == Kind::Postgres;
+    if options.recovery.is_some() && !cluster {
+        let detail = "recovery is for sets of PostgreSQL clusters";
+        return Err(Error::new(&code::USAGE, detail));
+    }
     check_target(&options.to)?;
     set.check_families()?;
     check_space(&options.to, description.backup_size_bytes)?;
@@ -68,7 +73,6 @@ pub fn restore(
         Some(named) => absolute(named)?,
         None => beside(&absolute(&options.to)?, |name| name.push(".tablespaces"))?,
     };
-    let cluster = description.kind == Kind::Postgres;
     let mut files = Files::new(&partial, &spaces, cluster);
     let filled = fill(set, options, &mut files, progress)
         .and_then(|end| moved(&partial, &options.to).map(|()| end));
@@ -116,6 +120,8 @@ fn fill(
     if let Some(settings) = &options.recovery {
         files.extra("PG_VERSION", "postgresql.auto.conf", settings.as_bytes())?;
         files.extra("PG_VERSION", "recovery.signal", b"")?;
+        // Of a standby: the server would look at it first, and never end recovery.
+        files.without("standby.signal")?;
     }
     files.finish()?;
     Ok(end)

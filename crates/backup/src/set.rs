@@ -9,6 +9,7 @@ use strongroom_crypto::{AesLength, AnyGcmKey, MacKey, fill_random, random16, ran
 use strongroom_format::backup::{FamilyHeader, RecordError, SegmentHead, SetRecord};
 use strongroom_format::code;
 use strongroom_format::header;
+use strongroom_format::slot::SlotKind;
 use strongroom_keyring::{NewObject, Object, Opener, Purpose};
 
 use crate::{Error, Result};
@@ -90,6 +91,21 @@ impl Guard {
     pub(crate) fn plain() -> Result<Self> {
         let set_id = random16()?;
         Ok(Self::Plain { set_id })
+    }
+
+    /// What that it opened says nothing about.
+    pub(crate) fn not_proved(&self) -> Option<&'static str> {
+        match self {
+            Self::Plain { .. } => {
+                Some("whether someone has changed the set on purpose: it is not sealed")
+            }
+            Self::Sealed { object, .. } => match object.opened_by() {
+                SlotKind::Certificate { .. } => Some(
+                    "who made the set: anyone who has the public certificate can make one that opens with its private key",
+                ),
+                _ => None,
+            },
+        }
     }
 
     pub(crate) fn set_id(&self) -> [u8; 16] {

@@ -74,7 +74,7 @@ pub fn wal_push(
 /// The file that was archived under `name`.
 ///
 /// # Errors
-/// SR-7121 when there is none, and only then; SR-2001, SR-2002; SR-7106, SR-7109, SR-7110, SR-7112 when it is damaged.
+/// SR-7121 when there is none, and only then; SR-2001, SR-2002; SR-7126; SR-7106, SR-7109, SR-7110, SR-7112 when it is damaged.
 pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Result<Vec<u8>> {
     check_name(name)?;
     let object = object_name(name);
@@ -88,7 +88,7 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
         });
     };
     let head = Unopened::parse(bytes)?;
-    let guard = head.open(opener)?;
+    let guard = head.open_in(store, opener)?;
     let described = &head.description;
     let archived_as = described
         .postgres

@@ -275,3 +275,58 @@ fn expiry_keeps_the_log_of_the_sets_that_are_left() {
     succeeded(&run(&room, &["backup", "expire", &medium, "--keep", "1"]));
     assert_eq!(segments(), before);
 }
+
+/// The settings of an earlier recovery are in a cluster's files, and in every later set of it.
+#[test]
+fn an_earlier_target_does_not_end_a_later_recovery() {
+    let room = Room::new();
+    let (server, medium, key) = archiving(&room);
+    let position = server.sql("SELECT pg_current_wal_lsn()");
+    support::append(
+        &room.at("data/postgresql.auto.conf"),
+        &format!("recovery_target_lsn = '{position}'\nrecovery_target_action = 'shutdown'\n"),
+    );
+    let source = format!(
+        "host={} port={} user=postgres",
+        text(&room.at("")),
+        server.port
+    );
+    let create = [
+        "backup",
+        "create",
+        &source,
+        "--to",
+        &medium,
+        "--key-file",
+        &key,
+    ];
+    succeeded(&run(&room, &create));
+    server.sql("CREATE TABLE t AS SELECT n FROM generate_series(1, 1000) n");
+    server.sql("SELECT pg_sleep(1.1)");
+    let time = server.sql("SELECT now()");
+    server.sql("SELECT pg_sleep(1.1)");
+    server.sql("INSERT INTO t SELECT n FROM generate_series(1, 1000) n");
+    archived(&server);
+    for (name, option, expected) in [
+        ("restored-end", &["--until-end"][..], "2000"),
+        ("restored-time", &["--until-time", &time][..], "1000"),
+    ] {
+        let data = room.at(name);
+        let to = text(&data);
+        let restore = [
+            "backup",
+            "restore",
+            &medium,
+            "--to",
+            &to,
+            "--key-file",
+            &key,
+        ];
+        succeeded(&run(&room, &[&restore[..], option].concat()));
+        support::append(&data.join("postgresql.auto.conf"), "archive_mode = off\n");
+        let port = started(&server, &data);
+        let counted = server.sql_at(port, "SELECT count(*) FROM t");
+        stop_in(&server.bin, &data, "fast");
+        assert_eq!(counted, expected, "{name}");
+    }
+}

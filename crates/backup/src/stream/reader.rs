@@ -1,9 +1,9 @@
 //! Reads a stream: members, their bytes, and proof at each file's end that these are the bytes that were read.
 //!
 //! Invariants: B7, a file's digest and size are verified before its end is told; B8, a member's parent is a directory that
-//! was named before, so a restorer never writes through a link of the stream.
+//! was named before, so a restorer never writes through a link of the stream; only a set of files has symbolic links.
 //!
-//! Must not: believe a length before it was bounded.
+//! Must not: believe a length before it was bounded; hand out more than the set's head says that there is.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,11 @@ use strongroom_format::backup::{
 };
 use strongroom_format::code;
 
+use crate::head::Description;
 use crate::pipeline::read::Opened;
 use crate::{Error, Result};
+
+const BEYOND: &str = "more than the head says";
 
 /// What comes out of a stream.
 pub(crate) enum Event<'a> {
@@ -51,6 +54,9 @@ pub(crate) struct StreamReader<'a, I: Input> {
     counted: StreamEnd,
     /// Of all other paths none is kept: a restorer that creates every file anew finds one that is named twice.
     directories: BTreeSet<Vec<u8>>,
+    links: bool,
+    /// What the head says that there is: more is not handed out.
+    most: StreamEnd,
     ended: bool,
 }
 
@@ -64,8 +70,25 @@ impl<'a, I: Input> StreamReader<'a, I> {
             data_left: 0,
             counted: StreamEnd::default(),
             directories: BTreeSet::new(),
+            links: true,
+            most: StreamEnd {
+                members: u64::MAX,
+                files: u64::MAX,
+                size: u64::MAX,
+            },
             ended: false,
         }
+    }
+
+    /// Refuses what a set of this kind never has, and more than its head says.
+    pub(crate) fn of(mut self, description: &Description) -> Self {
+        self.links = description.kind.has_links();
+        self.most = StreamEnd {
+            members: description.members,
+            files: description.files,
+            size: description.backup_size_bytes,
+        };
+        self
     }
 
     /// The next event; after [`Event::End`] there is none.
@@ -109,6 +132,9 @@ impl<'a, I: Input> StreamReader<'a, I> {
         if let Some((digest, size)) = &mut self.file {
             digest.update(bytes);
             *size = size.saturating_add(bytes.len() as u64);
+            if self.counted.size.saturating_add(*size) > self.most.size {
+                return Err(malformed(BEYOND));
+            }
         }
         Ok(Event::Data(bytes))
     }
@@ -127,6 +153,9 @@ impl<'a, I: Input> StreamReader<'a, I> {
         if again && member.kind != MemberKind::Directory {
             return Err(malformed("a directory that is named as something else"));
         }
+        if member.kind == MemberKind::Link && !self.links {
+            return Err(malformed("a symbolic link in a set whose kind has none"));
+        }
         match member.kind {
             MemberKind::Directory | MemberKind::Tablespace => {
                 self.directories.insert(member.path.clone());
@@ -138,6 +167,9 @@ impl<'a, I: Input> StreamReader<'a, I> {
             MemberKind::Link => {}
         }
         self.counted.members = self.counted.members.saturating_add(1);
+        if self.counted.members > self.most.members || self.counted.files > self.most.files {
+            return Err(malformed(BEYOND));
+        }
         Ok((member, again))
     }
 

@@ -10,6 +10,7 @@ use strongroom_format::backup::{
 };
 use strongroom_format::code;
 
+use crate::head::Kind;
 use crate::pipeline::write::Pieces;
 use crate::{Error, Result};
 
@@ -24,27 +25,38 @@ pub struct StreamWriter<'a> {
     file: Option<(Sha256, u64)>,
     end: StreamEnd,
     left_out: Vec<String>,
+    links: bool,
 }
 
 impl<'a> StreamWriter<'a> {
-    /// `progress` gets the bytes of all files so far.
-    pub(crate) fn new(pieces: &'a mut Pieces, progress: &'a mut dyn FnMut(u64)) -> Self {
+    /// `progress` gets the bytes of all files so far. What a set of `kind` never has is refused.
+    pub(crate) fn new(
+        pieces: &'a mut Pieces,
+        progress: &'a mut dyn FnMut(u64),
+        kind: Kind,
+    ) -> Self {
         Self {
             pieces,
             progress,
             file: None,
             end: StreamEnd::default(),
             left_out: Vec::new(),
+            links: kind.has_links(),
         }
     }
 
     /// Writes a member. A regular file's bytes follow with [`StreamWriter::data`], then [`StreamWriter::end_file`].
     ///
     /// # Errors
-    /// SR-7114 when its path or target cannot be stored; of the medium.
+    /// SR-7114 when its path or target cannot be stored, or a set of this kind never has such a member; of the medium.
     pub fn member(&mut self, member: &Member) -> Result<()> {
         if self.file.is_some() {
             return Err(Error::new(&code::BUG, "a member within a file"));
+        }
+        if member.kind == MemberKind::Link && !self.links {
+            let path = String::from_utf8_lossy(&member.path);
+            let detail = format!("{path}: a symbolic link, which no set of this kind has");
+            return Err(Error::new(&code::BACKUP_SOURCE, detail));
         }
         let bytes = member.to_bytes().ok_or_else(|| {
             let path = String::from_utf8_lossy(&member.path);

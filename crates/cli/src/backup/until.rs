@@ -27,6 +27,18 @@ pub(super) struct UntilOptions {
     until_end: bool,
 }
 
+/// Every setting of a target of recovery (PostgreSQL documentation, "Recovery Target"). The server goes on when recovery ends.
+const RESET: &str = "\
+recovery_target = ''
+recovery_target_name = ''
+recovery_target_time = ''
+recovery_target_xid = ''
+recovery_target_lsn = ''
+recovery_target_inclusive = on
+recovery_target_timeline = 'latest'
+recovery_target_action = 'promote'
+";
+
 impl UntilOptions {
     /// The settings, if there are to be any.
     pub(super) fn settings(
@@ -54,9 +66,11 @@ impl UntilOptions {
         let mut out = String::from("# Written by strongroom backup restore.\n");
         let command = command(medium, key, keyring)?;
         out.push_str(&format!("restore_command = {}\n", quoted(&command)));
+        // A cluster that was recovered before has the settings of that recovery still. PostgreSQL takes the last of a name, but
+        // refuses a second target: what is wanted comes after all that is not.
+        out.push_str(RESET);
         if let Some((name, value)) = target {
             out.push_str(&format!("{name} = {}\n", quoted(&value)));
-            out.push_str("recovery_target_action = 'promote'\n");
         }
         Ok(Some(out))
     }
@@ -132,6 +146,31 @@ mod tests {
         assert_eq!(word(path).ok().unwrap(), r"'/a b/it'\''s 100%%\x'");
         assert_eq!(quoted(r"it's \x"), r"'it''s \\x'");
         assert!(word(Path::new("a\nb")).is_err());
+    }
+
+    #[test]
+    fn older_targets_are_reset_before_the_wanted_one() {
+        let facts = PostgresFacts::default();
+        let settings = |time: Option<&str>| {
+            let until = UntilOptions {
+                until_time: time.map(str::to_owned),
+                until_lsn: None,
+                until_end: time.is_none(),
+            };
+            let key = KeyOptions::default();
+            let made = until.settings(Some(&facts), Path::new("/m"), &key, Path::new("/k"));
+            made.ok().flatten().unwrap()
+        };
+        let end = settings(None);
+        for name in ["", "_name", "_time", "_xid", "_lsn"] {
+            assert!(
+                end.contains(&format!("\nrecovery_target{name} = ''\n")),
+                "{end}"
+            );
+        }
+        let time = settings(Some("2026-11-22 09:30:00+00"));
+        let wanted = "recovery_target_time = '2026-11-22 09:30:00+00'\n";
+        assert_eq!(time.strip_suffix(wanted), Some(end.as_str()));
     }
 
     #[test]
