@@ -198,14 +198,16 @@ pub(crate) fn description(
     }
 }
 
-/// The medium that an archive is on, made if it is absent. Its rules are those of sets.
+/// The medium that an archive is on. Its rules are those of sets. It is never made here: a server archives for as long as it
+/// runs, also while its medium is not mounted, and what it then archived beside the medium would be out of reach later.
 pub(crate) fn medium_for_archive(
     store: &dyn Store,
     options: &CreateOptions<'_>,
 ) -> Result<MediumHead> {
-    let present = present_head(store)?;
-    allowed(store, present.as_ref(), options, now())?;
-    medium_head(store, present, options, now())
+    let present = MediumHead::read(store)?;
+    let present = present.ok_or_else(|| Error::new(&code::MEDIUM_ABSENT, store.shown()))?;
+    allowed(store, Some(&present), options, now())?;
+    Ok(present)
 }
 
 /// Seconds since the Unix epoch.

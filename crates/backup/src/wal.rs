@@ -30,7 +30,7 @@ pub(crate) const OBJECT_MAX: u64 = FILE_MAX + (4 << 20);
 /// Archives `content` under `name`. False when it was there already.
 ///
 /// # Errors
-/// SR-7120 when another content is there; SR-7104, SR-7105; SR-1001 for a name that PostgreSQL does not archive under.
+/// SR-7120 when another content is there; SR-7101 when the medium is not; SR-7104, SR-7105; SR-1001 for a name that PostgreSQL does not archive under.
 pub fn wal_push(
     store: &dyn Store,
     name: &str,
