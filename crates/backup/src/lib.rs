@@ -32,10 +32,10 @@ pub use restore::{RestoreOptions, Restored, restore};
 pub use rewrap::{rewrap_archive, rewrap_set};
 pub use set::Cipher;
 pub use source::{DirectorySource, PostgresSource, Source, SqliteSource};
-pub use store::{LocalStore, Store};
+pub use store::{LocalStore, Store, Upload};
 pub use stream::writer::StreamWriter;
 pub use strongroom_keyring::Error;
-pub use wal::{wal_fetch, wal_push};
+pub use wal::{begins_segment, wal_fetch, wal_push};
 
 /// Everything here fails with a stable code.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -45,6 +45,12 @@ pub trait Store: Send + Sync {
     /// The system's; `AlreadyExists`.
     fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>>;
 
+    /// Makes an object durable that another writer has created, and may have been killed or cut off before it was.
+    ///
+    /// # Errors
+    /// The system's; `NotFound`.
+    fn sync(&self, name: &str) -> io::Result<()>;
+
     /// Names and lengths of the objects of a directory (empty: the medium's own), sorted by name. None when it is absent.
     ///
     /// # Errors
@@ -154,6 +160,12 @@ impl Store for LocalStore {
             path,
             finished: false,
         }))
+    }
+
+    fn sync(&self, name: &str) -> io::Result<()> {
+        let path = self.path(name);
+        File::open(&path)?.sync_all()?;
+        durable::sync_dir_of(&path)
     }
 
     fn list(&self, directory: &str) -> io::Result<Vec<(String, u64)>> {

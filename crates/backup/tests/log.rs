@@ -4,9 +4,12 @@
 mod common;
 
 use std::fs;
+use std::io::{self, Read};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Place, key, made, options};
-use strongroom_backup::{wal_fetch, wal_push};
+use common::{Place, key, made, noise, options, put};
+use strongroom_backup::{LocalStore, Store, Upload, wal_fetch, wal_push};
 use strongroom_format::code;
 
 #[test]
@@ -25,4 +28,157 @@ fn archiving_never_makes_a_medium() {
     assert!(push().unwrap());
     let fetched = wal_fetch(&place.medium(), name, Some(&opener)).unwrap();
     assert_eq!(fetched, b"content");
+}
+
+#[test]
+fn a_lost_segment_is_not_the_end_of_the_log() {
+    let place = Place::new();
+    let medium = place.medium();
+    made(&medium, &place.tree(10), &options(None)).unwrap();
+    let present = [
+        "000000010000000000000004",
+        "000000010000000000000006",
+        "0000000100000001000000FE.partial",
+        "000000020000000200000001",
+        "00000002.history",
+    ];
+    for name in present {
+        assert!(wal_push(&medium, name, name.as_bytes(), &options(None)).unwrap());
+    }
+    for (name, expected) in [
+        ("000000010000000000000005", &code::WAL_GAP),
+        // What is before the first was never archived, or has expired.
+        ("000000010000000000000003", &code::WAL_GAP),
+        ("000000010000000000000007", &code::WAL_GAP),
+        ("0000000100000001000000FD", &code::WAL_GAP),
+        ("0000000100000001000000FF", &code::WAL_ABSENT),
+        ("000000010000000200000000", &code::WAL_ABSENT),
+        ("000000020000000200000000", &code::WAL_GAP),
+        ("000000020000000200000002", &code::WAL_ABSENT),
+        ("000000030000000000000001", &code::WAL_ABSENT),
+        ("00000001.history", &code::WAL_ABSENT),
+        ("00000003.history", &code::WAL_ABSENT),
+        (
+            "000000010000000000000005.00000028.backup",
+            &code::WAL_ABSENT,
+        ),
+    ] {
+        let refused = wal_fetch(&medium, name, None).unwrap_err();
+        assert_eq!(refused.code(), expected, "{name}");
+    }
+}
+
+#[test]
+fn what_is_there_already_must_be_whole_and_this_file() {
+    let place = Place::new();
+    let medium = place.medium();
+    let opener = key();
+    let options = options(Some(&opener));
+    made(&medium, &place.tree(10), &options).unwrap();
+    let (name, other) = ("000000010000000000000001", "000000010000000000000002");
+    let content = noise(3_000_000);
+    assert!(wal_push(&medium, name, &content, &options).unwrap());
+    assert!(!wal_push(&medium, name, &content, &options).unwrap());
+    let refused = wal_push(&medium, name, b"another", &options).unwrap_err();
+    assert_eq!(refused.code(), &code::WAL_DIFFERS);
+    let path = place.at("medium/wal").join(name);
+    let whole = fs::read(&path).unwrap();
+    put(&path, &whole[..whole.len() - 1]);
+    let refused = wal_push(&medium, name, &content, &options).unwrap_err();
+    assert_eq!(refused.code(), &code::FAMILY_SHORT);
+    put(&path, &[&whole[..], b"x"].concat());
+    let refused = wal_push(&medium, name, &content, &options).unwrap_err();
+    assert_eq!(refused.code(), &code::FAMILY_SHORT);
+    put(&path, &whole);
+    put(&place.at("medium/wal").join(other), &whole);
+    let refused = wal_push(&medium, other, &content, &options).unwrap_err();
+    assert_eq!(refused.code(), &code::SET_HEAD);
+    // A set under the name of a file.
+    let set = fs::read(place.at("medium/sets/00000001")).unwrap();
+    put(&place.at("medium/wal").join(other), &set);
+    let refused = wal_push(&medium, other, &content, &options).unwrap_err();
+    assert_eq!(refused.code(), &code::SET_HEAD);
+}
+
+#[test]
+fn what_is_there_already_is_made_durable_first() {
+    let place = Place::new();
+    let opener = key();
+    let options = options(Some(&opener));
+    made(&place.medium(), &place.tree(10), &options).unwrap();
+    let watched = Watched {
+        store: place.medium(),
+        synced: Mutex::default(),
+        fails: AtomicBool::new(false),
+    };
+    let name = "000000010000000000000001";
+    assert!(wal_push(&watched, name, b"content", &options).unwrap());
+    assert!(watched.synced.lock().unwrap().is_empty());
+    assert!(!wal_push(&watched, name, b"content", &options).unwrap());
+    assert_eq!(*watched.synced.lock().unwrap(), [format!("wal/{name}")]);
+    watched.fails.store(true, Ordering::Relaxed);
+    let refused = wal_push(&watched, name, b"content", &options).unwrap_err();
+    assert_eq!(refused.code(), &code::IO);
+}
+
+/// A directory of which is known what was made durable once more.
+struct Watched {
+    store: LocalStore,
+    synced: Mutex<Vec<String>>,
+    fails: AtomicBool,
+}
+
+impl Store for Watched {
+    fn sync(&self, name: &str) -> io::Result<()> {
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Other.into());
+        }
+        self.store.sync(name)?;
+        self.synced.lock().unwrap().push(name.to_owned());
+        Ok(())
+    }
+
+    fn read(&self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
+        self.store.read(name, limit)
+    }
+
+    fn open(&self, name: &str) -> io::Result<(Box<dyn Read + Send>, u64)> {
+        self.store.open(name)
+    }
+
+    fn create_new(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
+        self.store.create_new(name, bytes)
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.store.replace(name, bytes)
+    }
+
+    fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>> {
+        self.store.begin(name)
+    }
+
+    fn list(&self, directory: &str) -> io::Result<Vec<(String, u64)>> {
+        self.store.list(directory)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.store.remove(name)
+    }
+
+    fn at_work(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>> {
+        self.store.at_work(alone)
+    }
+
+    fn is_empty(&self) -> io::Result<bool> {
+        self.store.is_empty()
+    }
+
+    fn prepare(&self) -> io::Result<()> {
+        self.store.prepare()
+    }
+
+    fn shown(&self) -> String {
+        self.store.shown()
+    }
 }
