@@ -10,7 +10,7 @@ use strongroom_replication::Lsn;
 
 use crate::create::now;
 use crate::head::{Description, Kind};
-use crate::medium::{ListedSet, clear, list};
+use crate::medium::{ListedSet, Superseded, clear, list};
 use crate::store::Store;
 use crate::{Error, Result};
 
@@ -56,7 +56,14 @@ pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> 
     };
     let sets: Vec<u32> = gone.iter().map(|set| set.position).collect();
     if !pretend && !sets.is_empty() {
-        clear(store, &sets)?;
+        let superseded: Vec<Superseded> = gone
+            .iter()
+            .map(|set| Superseded {
+                position: set.position,
+                set_id: Some(set.description.set_id.clone()),
+            })
+            .collect();
+        clear(store, &superseded, None)?;
         for name in &log {
             let removed = store.remove(&format!("wal/{name}"));
             removed.map_err(|error| Error::io(store.shown(), error))?;
