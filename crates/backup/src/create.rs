@@ -314,9 +314,13 @@ fn superseded(
 ) -> Result<Vec<Superseded>> {
     let mut superseded = Vec::new();
     for position in medium::positions(store)? {
-        // Whether a set whose head is damaged has expired cannot be told; it cannot be restored either.
-        let found = medium::read_head(store, position).ok();
-        let described = found.map(|head| head.description);
+        let described = match medium::read_head(store, position) {
+            Ok(head) => Some(head.description),
+            Err(error) if error.code() == &code::SET_ABSENT => continue,
+            // Whether a set whose head is damaged has expired cannot be told; it cannot be restored either.
+            Err(error) if is_damage(&error) || options.skip_expiry => None,
+            Err(error) => return Err(error),
+        };
         let foreign = described
             .as_ref()
             .is_some_and(|described| medium::is_foreign(Some(head), described));
@@ -335,6 +339,11 @@ fn superseded(
         });
     }
     Ok(superseded)
+}
+
+/// A head that cannot be read now, or by this version, may be one that has not expired.
+fn is_damage(error: &Error) -> bool {
+    [&code::SET_HEAD, &code::HEADER_DAMAGED].contains(&error.code())
 }
 
 fn protection(options: &CreateOptions<'_>) -> Protection {

@@ -149,3 +149,40 @@ fn a_wrong_head_of_the_medium_costs_no_set() {
         verified(&place.medium(), Some(set), None).unwrap();
     }
 }
+
+#[test]
+fn what_cannot_be_read_now_has_not_expired() {
+    let place = Place::new();
+    let tree = place.tree(10);
+    made(&place.medium(), &tree, &options(None)).unwrap();
+    made(&place.medium(), &tree, &options(None)).unwrap();
+    let path = place.at("medium/sets/00000001");
+    let mut head = fs::read(&path).unwrap();
+    // The version of its record.
+    head[8] = 2;
+    put(&path, &head);
+    for mode in [Mode::Init, Mode::Format] {
+        let options = CreateOptions {
+            mode,
+            ..options(None)
+        };
+        let refused = made(&place.medium(), &tree, &options).unwrap_err();
+        assert_eq!(refused.code(), &code::NEWER_FORMAT);
+        assert_eq!(names(&place, "sets"), ["00000001", "00000002"]);
+    }
+    let skip = CreateOptions {
+        mode: Mode::Init,
+        skip_expiry: true,
+        ..options(None)
+    };
+    made(&place.medium(), &tree, &skip).unwrap();
+    assert_eq!(names(&place, "sets"), ["00000003"]);
+    // Damage needs no option.
+    put(&place.at("medium/sets/00000003"), b"no head");
+    let init = CreateOptions {
+        skip_expiry: false,
+        ..skip
+    };
+    made(&place.medium(), &tree, &init).unwrap();
+    assert_eq!(names(&place, "sets"), ["00000004"]);
+}

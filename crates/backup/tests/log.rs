@@ -134,7 +134,10 @@ impl Store for Watched {
             return Err(io::ErrorKind::Other.into());
         }
         self.store.sync(name)?;
-        self.synced.lock().unwrap().push(name.to_owned());
+        let synced = self.synced.lock();
+        synced
+            .map_err(|_| io::ErrorKind::Other)?
+            .push(name.to_owned());
         Ok(())
     }
 
