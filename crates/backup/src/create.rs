@@ -168,6 +168,7 @@ pub fn create(
     let position = medium::publish(store, &head::to_bytes(&guard, &description)?)?;
     // A lock on a shared medium may hold on its own host only.
     if let Err(error) = unchanged(store, until_then) {
+        let _changing = store.changing("sets").map_err(failed)?;
         drop(store.remove(&medium::head_name(position)));
         remove_families(store, &guard, medium.stripes);
         return Err(error);

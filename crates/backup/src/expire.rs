@@ -64,12 +64,17 @@ pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> 
             })
             .collect();
         clear(store, &superseded, None)?;
-        for name in &log {
-            let removed = store.remove(&format!("wal/{name}"));
-            removed.map_err(|error| Error::io(store.shown(), error))?;
-        }
+        remove_log(store, &log).map_err(|error| Error::io(store.shown(), error))?;
     }
     Ok(Expired { sets, log })
+}
+
+fn remove_log(store: &dyn Store, names: &[String]) -> std::io::Result<()> {
+    for name in names {
+        let _changing = store.changing("wal")?;
+        store.remove(&format!("wal/{name}"))?;
+    }
+    Ok(())
 }
 
 /// Archived segments before the one in which the oldest of `left` begins. None when no cluster's set is left: the log

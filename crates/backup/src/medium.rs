@@ -278,6 +278,7 @@ pub(crate) fn clear(
 ) -> Result<()> {
     let failed = |error| Error::io(store.shown(), error);
     for gone in superseded {
+        let _changing = store.changing("sets").map_err(failed)?;
         // The position may be another set's by now.
         let there = read_head(store, gone.position).ok();
         if there.map(|head| head.description.set_id) == gone.set_id {

@@ -1,5 +1,7 @@
 //! Changes who may open a set, or an archived file of a log: its object header is written anew, nothing else.
 //!
+//! Invariant: an object that was removed stays removed; who removes one and who replaces one exclude each other.
+//!
 //! Must not: touch a family, or leave an object that neither the old keys nor the new ones open.
 
 use strongroom_format::code;
@@ -45,6 +47,13 @@ pub fn rewrap_archive(
 
 fn rewrap(store: &dyn Store, name: &str, most: u64, old: &Opener, new: &[&Opener]) -> Result<()> {
     let shown = || format!("{}/{name}", store.shown());
+    // What another removes meanwhile must not come back.
+    let directory = name.split_once('/').map_or("", |(directory, _)| directory);
+    let changing = store.changing(directory);
+    let _changing = changing.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::new(&code::SET_ABSENT, shown()),
+        _ => Error::io(shown(), error),
+    })?;
     let read = store.read(name, most);
     let read = read.map_err(|error| Error::io(shown(), error))?;
     let bytes = read.ok_or_else(|| Error::new(&code::SET_ABSENT, shown()))?;

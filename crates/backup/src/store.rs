@@ -69,6 +69,13 @@ pub trait Store: Send + Sync {
     /// The system's.
     fn at_work(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>>;
 
+    /// Waits until nobody else replaces or removes objects of `directory`, and keeps others from it while the guard lives. Who
+    /// creates objects needs no such guard.
+    ///
+    /// # Errors
+    /// The system's; `NotFound` when the directory is absent.
+    fn changing(&self, directory: &str) -> io::Result<Box<dyn Send>>;
+
     /// Whether the place is absent or has nothing in it, but for what a writer leaves that was killed while it made the medium.
     ///
     /// # Errors
@@ -210,6 +217,12 @@ impl Store for LocalStore {
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn changing(&self, directory: &str) -> io::Result<Box<dyn Send>> {
+        let directory = File::open(self.path(directory))?;
+        flock(&directory, FlockOperation::LockExclusive)?;
+        Ok(Box::new(directory))
     }
 
     fn is_empty(&self) -> io::Result<bool> {

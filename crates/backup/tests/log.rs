@@ -9,7 +9,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Place, key, made, noise, options, put};
-use strongroom_backup::{LocalStore, Store, Upload, wal_fetch, wal_push};
+use strongroom_backup::{
+    LocalStore, Store, Upload, expire, rewrap_archive, rewrap_set, wal_fetch, wal_push,
+};
 use strongroom_format::code;
 
 #[test]
@@ -121,6 +123,57 @@ fn what_is_there_already_is_made_durable_first() {
     assert_eq!(refused.code(), &code::IO);
 }
 
+#[test]
+fn what_was_removed_does_not_come_back_under_another_key() {
+    let place = Place::new();
+    let medium = place.medium();
+    let (old, new) = (key(), key());
+    let options = options(Some(&old));
+    made(&medium, &place.tree(10), &options).unwrap();
+    let name = "000000010000000000000001";
+    assert!(wal_push(&medium, name, b"content", &options).unwrap());
+    for (directory, object) in [("sets", "sets/00000001"), ("wal", &format!("wal/{name}"))] {
+        let path = place.at("medium").join(object);
+        // Whoever removes it was faster.
+        let other = fs::File::open(place.at("medium").join(directory)).unwrap();
+        other.lock().unwrap();
+        std::thread::scope(|scope| {
+            let rewrapped = scope.spawn(|| {
+                if directory == "sets" {
+                    return rewrap_set(&medium, 1, &old, &[&new]).map(|()| 1);
+                }
+                rewrap_archive(&medium, &old, &[&new], &mut |_, error| Err(error))
+            });
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            fs::remove_file(&path).unwrap();
+            drop(other);
+            let refused = rewrapped.join().unwrap().unwrap_err();
+            assert_eq!(refused.code(), &code::SET_ABSENT);
+        });
+        assert!(!path.exists());
+    }
+}
+
+/// And whoever removes waits for whoever has read what it will replace.
+#[test]
+fn what_is_being_rewrapped_is_removed_afterwards() {
+    let place = Place::new();
+    let medium = place.medium();
+    let tree = place.tree(10);
+    made(&medium, &tree, &options(None)).unwrap();
+    made(&medium, &tree, &options(None)).unwrap();
+    let other = fs::File::open(place.at("medium/sets")).unwrap();
+    other.lock().unwrap();
+    std::thread::scope(|scope| {
+        let expired = scope.spawn(|| expire(&medium, 1, false));
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        assert!(place.at("medium/sets/00000001").exists());
+        drop(other);
+        assert_eq!(expired.join().unwrap().unwrap().sets, [1]);
+    });
+    assert!(!place.at("medium/sets/00000001").exists());
+}
+
 /// A directory of which is known what was made durable once more.
 struct Watched {
     store: LocalStore,
@@ -171,6 +224,10 @@ impl Store for Watched {
 
     fn at_work(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>> {
         self.store.at_work(alone)
+    }
+
+    fn changing(&self, directory: &str) -> io::Result<Box<dyn Send>> {
+        self.store.changing(directory)
     }
 
     fn is_empty(&self) -> io::Result<bool> {
