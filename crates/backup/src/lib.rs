@@ -29,7 +29,7 @@ pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, Tablesp
 pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list};
 pub use read::{SetReader, Verified, open_set, verify};
 pub use restore::{RestoreOptions, Restored, restore};
-pub use rewrap::{rewrap_archive, rewrap_set};
+pub use rewrap::{Others, rewrap_archive, rewrap_set};
 pub use set::Cipher;
 pub use source::{DirectorySource, PostgresSource, Source, SqliteSource};
 pub use store::{LocalStore, Store, Upload};

@@ -8,9 +8,9 @@ use std::io::{self, Read};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Place, key, made, noise, options, put};
+use common::{Place, key, made, noise, options, put, verified};
 use strongroom_backup::{
-    LocalStore, Store, Upload, expire, rewrap_archive, rewrap_set, wal_fetch, wal_push,
+    LocalStore, Others, Store, Upload, expire, rewrap_archive, rewrap_set, wal_fetch, wal_push,
 };
 use strongroom_format::code;
 
@@ -140,9 +140,11 @@ fn what_was_removed_does_not_come_back_under_another_key() {
         std::thread::scope(|scope| {
             let rewrapped = scope.spawn(|| {
                 if directory == "sets" {
-                    return rewrap_set(&medium, 1, &old, &[&new]).map(|()| 1);
+                    return rewrap_set(&medium, 1, &old, &[&new], Others::Refuse).map(|()| 1);
                 }
-                rewrap_archive(&medium, &old, &[&new], &mut |_, error| Err(error))
+                rewrap_archive(&medium, &old, &[&new], Others::Refuse, &mut |_, error| {
+                    Err(error)
+                })
             });
             std::thread::sleep(std::time::Duration::from_millis(500));
             fs::remove_file(&path).unwrap();
@@ -152,6 +154,41 @@ fn what_was_removed_does_not_come_back_under_another_key() {
         });
         assert!(!path.exists());
     }
+}
+
+#[test]
+fn other_recipients_are_not_dropped_unasked() {
+    let place = Place::new();
+    let medium = place.medium();
+    let (old, escrow, new) = (key(), key(), key());
+    let mut options = options(Some(&old));
+    options.openers.push(&escrow);
+    made(&medium, &place.tree(10), &options).unwrap();
+    let name = "000000010000000000000001";
+    assert!(wal_push(&medium, name, b"content", &options).unwrap());
+    let rewrap = |others| {
+        let set = rewrap_set(&medium, 1, &old, &[&new], others);
+        let log = rewrap_archive(&medium, &old, &[&new], others, &mut |_, error| Err(error));
+        (set, log)
+    };
+    let (set, log) = rewrap(Others::Refuse);
+    assert_eq!(set.unwrap_err().code(), &code::OTHER_RECIPIENTS);
+    assert_eq!(log.unwrap_err().code(), &code::OTHER_RECIPIENTS);
+    for opener in [&old, &escrow] {
+        verified(&medium, Some(1), Some(opener)).unwrap();
+        wal_fetch(&medium, name, Some(opener)).unwrap();
+    }
+    let (set, log) = rewrap(Others::Drop);
+    set.unwrap();
+    assert_eq!(log.unwrap(), 1);
+    for opener in [&old, &escrow] {
+        let refused = wal_fetch(&medium, name, Some(opener)).unwrap_err();
+        assert_eq!(refused.code(), &code::WRONG_KEY);
+    }
+    verified(&medium, Some(1), Some(&new)).unwrap();
+    wal_fetch(&medium, name, Some(&new)).unwrap();
+    // One recipient for another needs no word.
+    rewrap_set(&medium, 1, &new, &[&old], Others::Refuse).unwrap();
 }
 
 /// And whoever removes waits for whoever has read what it will replace.

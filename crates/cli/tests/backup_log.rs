@@ -1,4 +1,5 @@
-//! `strongroom backup wal-fetch` as a server's restore command: which exit codes may mean that the log ends.
+//! `strongroom backup wal-fetch` as a server's restore command: which exit codes may mean that the log ends; and who can open
+//! what after `rewrap`.
 //!
 //! Method: the real binary; recovery by real servers is in `backup_pg.rs`.
 
@@ -84,4 +85,44 @@ fn a_lost_segment_stops_recovery_unless_the_server_has_it() {
     address(&mut page, (2 << 32) + (5 << 24));
     place.write("pg_wal/000000010000000200000005", &page);
     fetch().failed(1, "SR-7130");
+}
+
+#[test]
+fn rewrap_names_what_others_can_open() {
+    let place = place();
+    place.run(&["key", "create", "new"]).succeeded();
+    place.run(&["cert", "create", "escrow"]).succeeded();
+    let create = |more: &[&str]| {
+        let arguments = [
+            "backup", "create", "tree", "--to", "medium", "--key-id", "app",
+        ];
+        place.run(&[&arguments[..], more].concat()).succeeded();
+    };
+    create(&[]);
+    create(&["--certificate", "escrow"]);
+    let rewrap = |more: &[&str]| {
+        let arguments = [
+            "backup",
+            "rewrap",
+            "medium",
+            "--key-id",
+            "app",
+            "--new-key-id",
+            "new",
+        ];
+        place.run(&[&arguments[..], more].concat())
+    };
+    rewrap(&["--set", "2"]).failed(6, "SR-7132");
+    let run = rewrap(&[]);
+    assert_eq!(run.out, "rewrapped 1 sets and 0 files of the log\n");
+    let told = run.failed(6, "SR-7132");
+    assert!(told.contains("note: set 2 can be opened by others too"));
+    // By the private key of the certificate.
+    let verify = ["backup", "verify", "medium", "--set", "2"];
+    place.run(&verify).succeeded();
+    rewrap(&["--set", "2", "--drop-others"]).succeeded();
+    place.run(&verify).failed(3, "SR-2001");
+    place
+        .run(&[&verify[..], &["--key-id", "new"]].concat())
+        .succeeded();
 }
