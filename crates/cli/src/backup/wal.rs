@@ -148,7 +148,7 @@ pub(crate) fn stopping(failure: Failure) -> Failure {
 /// Runs the command; a panic, which would end with 101, ends with 255.
 pub(crate) fn never_absent(command: impl FnOnce() -> ExitCode) -> ExitCode {
     // Nothing of the command is used after it.
-    catch_unwind(AssertUnwindSafe(command)).unwrap_or(ExitCode::from(u8::MAX))
+    catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|_| ExitCode::from(u8::MAX))
 }
 
 /// Whether the server has the segment itself.
