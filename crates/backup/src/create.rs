@@ -111,6 +111,8 @@ pub struct Created {
     pub description: Description,
     /// What the source left out.
     pub left_out: Vec<String>,
+    /// Why something that the set takes the place of could not be removed, if so. The set is whole all the same.
+    pub not_cleared: Option<Error>,
 }
 
 /// Backs `source` up to `store`. `progress` gets the bytes of files so far.
@@ -178,11 +180,12 @@ pub fn create(
         store.replace(HEAD, &bytes).map_err(failed)?;
     }
     drop(at_work);
-    medium::clear(store, &superseded, alone)?;
+    let cleared = medium::clear(store, &superseded, alone);
     Ok(Created {
         position,
         description,
         left_out,
+        not_cleared: cleared.err(),
     })
 }
 

@@ -1,5 +1,4 @@
 //! Goal: what was told to be archived is there and stays there, and what is not there is never told as the archive's end.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
 
@@ -10,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Place, key, made, noise, options, put, verified};
 use strongroom_backup::{
-    LocalStore, Others, Store, Upload, expire, rewrap_archive, rewrap_set, wal_fetch, wal_push,
+    CreateOptions, DirectorySource, LocalStore, Mode, Others, Store, Upload, create, expire,
+    rewrap_archive, rewrap_set, wal_fetch, wal_push,
 };
 use strongroom_format::code;
 
@@ -211,7 +211,34 @@ fn what_is_being_rewrapped_is_removed_afterwards() {
     assert!(!place.at("medium/sets/00000001").exists());
 }
 
-/// A directory of which is known what was made durable once more.
+#[test]
+fn a_set_is_made_though_older_ones_cannot_be_removed() {
+    let place = Place::new();
+    let tree = place.tree(10);
+    made(&place.medium(), &tree, &options(None)).unwrap();
+    let watched = Watched {
+        store: place.medium(),
+        synced: Mutex::default(),
+        fails: AtomicBool::new(true),
+    };
+    let init = CreateOptions {
+        mode: Mode::Init,
+        ..options(None)
+    };
+    let mut source = DirectorySource::new(&tree);
+    let created = create(&watched, &mut source, &init, &mut |_| {}).unwrap();
+    assert_eq!(created.position, 2);
+    assert_eq!(created.not_cleared.unwrap().code(), &code::IO);
+    for set in [1, 2] {
+        verified(&place.medium(), Some(set), None).unwrap();
+    }
+    watched.fails.store(false, Ordering::Relaxed);
+    let created = create(&watched, &mut source, &init, &mut |_| {}).unwrap();
+    assert!(created.not_cleared.is_none());
+    assert!(!place.at("medium/sets/00000001").exists());
+}
+
+/// A directory of which is known what was made durable once more, and that can fail.
 struct Watched {
     store: LocalStore,
     synced: Mutex<Vec<String>>,
@@ -256,6 +283,9 @@ impl Store for Watched {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Other.into());
+        }
         self.store.remove(name)
     }
 
