@@ -11,7 +11,7 @@ use strongroom_keyring::Opener;
 
 use crate::family::FamilyWriter;
 use crate::head::{self, Description, FamilyEnd, Kind};
-use crate::medium::{self, HEAD, MediumHead, Protection, family_name};
+use crate::medium::{self, HEAD, MediumHead, Protection, Superseded, family_name};
 use crate::pipeline::write::{self, Settings, Target};
 use crate::set::{Cipher, Guard};
 use crate::source::Source;
@@ -111,12 +111,14 @@ pub struct Created {
     pub description: Description,
     /// What the source left out.
     pub left_out: Vec<String>,
+    /// Why something that the set takes the place of could not be removed, if so. The set is whole all the same.
+    pub not_cleared: Option<Error>,
 }
 
 /// Backs `source` up to `store`. `progress` gets the bytes of files so far.
 ///
 /// # Errors
-/// SR-7103 to SR-7105, SR-7117, SR-7123 before anything is done; of the source; SR-5001. The medium is then as it was, but for orphans.
+/// SR-7103 to SR-7105, SR-7117, SR-7123 before anything is done; SR-7131; of the source; SR-5001. The medium is then as it was, but for orphans.
 pub fn create(
     store: &dyn Store,
     source: &mut dyn Source,
@@ -124,12 +126,25 @@ pub fn create(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Created> {
     let started_unix_s = now();
-    let present = present_head(store)?;
+    let failed = |error| Error::io(store.shown(), error);
+    let mut present = present_head(store)?;
+    let mut alone = None;
+    if options.mode == Mode::Format && present.is_some() {
+        alone = Some(taken_alone(store)?);
+        present = present_head(store)?;
+    }
     let superseded = allowed(store, present.as_ref(), options, started_unix_s)?;
     source.prepare()?;
+    let replaced = present.as_ref().filter(|_| alone.is_some());
+    let replaced = replaced.map(|head| head.medium_id.clone());
     let medium = medium_head(store, present, options, started_unix_s)?;
-    let failed = |error| Error::io(store.shown(), error);
-    let at_work = store.at_work(false).map_err(failed)?;
+    let until_then = replaced.as_ref().unwrap_or(&medium.medium_id);
+    // Waits for whoever begins the medium anew.
+    let at_work = match alone {
+        Some(_) => None,
+        None => store.at_work(false).map_err(failed)?,
+    };
+    unchanged(store, until_then)?;
     let guard = if options.openers.is_empty() {
         Guard::plain()?
     } else {
@@ -153,17 +168,40 @@ pub fn create(
     description.families = families;
     source.describe(&mut description);
     let position = medium::publish(store, &head::to_bytes(&guard, &description)?)?;
-    if options.mode == Mode::Format {
+    // A lock on a shared medium may hold on its own host only.
+    if let Err(error) = unchanged(store, until_then) {
+        let _changing = store.changing("sets").map_err(failed)?;
+        drop(store.remove(&medium::head_name(position)));
+        remove_families(store, &guard, medium.stripes);
+        return Err(error);
+    }
+    if replaced.is_some() {
         let bytes = medium.to_bytes()?;
         store.replace(HEAD, &bytes).map_err(failed)?;
     }
     drop(at_work);
-    medium::clear(store, &superseded)?;
+    let cleared = medium::clear(store, &superseded, alone);
     Ok(Created {
         position,
         description,
         left_out,
+        not_cleared: cleared.err(),
     })
+}
+
+/// The lock that no other writer has: a medium is begun anew only when nobody adds to it.
+fn taken_alone(store: &dyn Store) -> Result<Box<dyn Send>> {
+    let taken = store.at_work(true);
+    let taken = taken.map_err(|error| Error::io(store.shown(), error))?;
+    taken.ok_or_else(|| Error::new(&code::MEDIUM_CHANGED, store.shown()))
+}
+
+/// A set that was made under another medium's id would be none of this medium.
+fn unchanged(store: &dyn Store, medium_id: &str) -> Result<()> {
+    match MediumHead::read(store)? {
+        Some(head) if head.medium_id == medium_id => Ok(()),
+        _ => Err(Error::new(&code::MEDIUM_CHANGED, store.shown())),
+    }
 }
 
 /// What is known of a set before its stream is.
@@ -198,14 +236,16 @@ pub(crate) fn description(
     }
 }
 
-/// The medium that an archive is on, made if it is absent. Its rules are those of sets.
+/// The medium that an archive is on. Its rules are those of sets. It is never made here: a server archives for as long as it
+/// runs, also while its medium is not mounted, and what it then archived beside the medium would be out of reach later.
 pub(crate) fn medium_for_archive(
     store: &dyn Store,
     options: &CreateOptions<'_>,
 ) -> Result<MediumHead> {
-    let present = present_head(store)?;
-    allowed(store, present.as_ref(), options, now())?;
-    medium_head(store, present, options, now())
+    let present = MediumHead::read(store)?;
+    let present = present.ok_or_else(|| Error::new(&code::MEDIUM_ABSENT, store.shown()))?;
+    allowed(store, Some(&present), options, now())?;
+    Ok(present)
 }
 
 /// Seconds since the Unix epoch.
@@ -230,13 +270,13 @@ fn present_head(store: &dyn Store) -> Result<Option<MediumHead>> {
     }
 }
 
-/// Whether the options may be used on this medium. Returns the positions that the new set supersedes.
+/// Whether the options may be used on this medium. Returns the sets that the new one takes the place of.
 fn allowed(
     store: &dyn Store,
     present: Option<&MediumHead>,
     options: &CreateOptions<'_>,
     now_unix_s: u64,
-) -> Result<Vec<u32>> {
+) -> Result<Vec<Superseded>> {
     let Some(head) = present else {
         return Ok(Vec::new());
     };
@@ -266,20 +306,48 @@ fn allowed(
     if options.mode == Mode::Append {
         return Ok(Vec::new());
     }
-    let positions = medium::positions(store)?;
-    if options.skip_expiry {
-        return Ok(positions);
-    }
-    for position in &positions {
-        // Whether a set whose head is damaged has expired cannot be told; it cannot be restored either.
-        let expires = medium::read_head(store, *position)
-            .ok()
-            .and_then(|head| head.description.expires_unix_s);
-        if expires.is_some_and(|expires| expires > now_unix_s) {
+    superseded(store, head, options, now_unix_s)
+}
+
+/// The sets that the new one takes the place of. Those of another medium stay, unless this one is begun anew.
+fn superseded(
+    store: &dyn Store,
+    head: &MediumHead,
+    options: &CreateOptions<'_>,
+    now_unix_s: u64,
+) -> Result<Vec<Superseded>> {
+    let mut superseded = Vec::new();
+    for position in medium::positions(store)? {
+        let described = match medium::read_head(store, position) {
+            Ok(head) => Some(head.description),
+            Err(error) if error.code() == &code::SET_ABSENT => continue,
+            // Whether a set whose head is damaged has expired cannot be told; it cannot be restored either.
+            Err(error) if is_damage(&error) || options.skip_expiry => None,
+            Err(error) => return Err(error),
+        };
+        let foreign = described
+            .as_ref()
+            .is_some_and(|described| medium::is_foreign(Some(head), described));
+        if foreign && options.mode != Mode::Format {
+            continue;
+        }
+        let expires = described
+            .as_ref()
+            .and_then(|described| described.expires_unix_s);
+        if !options.skip_expiry && expires.is_some_and(|expires| expires > now_unix_s) {
             return Err(Error::new(&code::UNEXPIRED, format!("set {position}")));
         }
+        superseded.push(Superseded {
+            position,
+            set_id: described.map(|described| described.set_id),
+        });
     }
-    Ok(positions)
+    Ok(superseded)
+}
+
+/// A head that cannot be read now, or by this version, may be one that has not expired.
+fn is_damage(error: &Error) -> bool {
+    [&code::SET_HEAD, &code::HEADER_DAMAGED].contains(&error.code())
 }
 
 fn protection(options: &CreateOptions<'_>) -> Protection {

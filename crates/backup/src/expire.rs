@@ -10,7 +10,7 @@ use strongroom_replication::Lsn;
 
 use crate::create::now;
 use crate::head::{Description, Kind};
-use crate::medium::{ListedSet, clear, list};
+use crate::medium::{ListedSet, Superseded, clear, list};
 use crate::store::Store;
 use crate::{Error, Result};
 
@@ -56,13 +56,25 @@ pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> 
     };
     let sets: Vec<u32> = gone.iter().map(|set| set.position).collect();
     if !pretend && !sets.is_empty() {
-        clear(store, &sets)?;
-        for name in &log {
-            let removed = store.remove(&format!("wal/{name}"));
-            removed.map_err(|error| Error::io(store.shown(), error))?;
-        }
+        let superseded: Vec<Superseded> = gone
+            .iter()
+            .map(|set| Superseded {
+                position: set.position,
+                set_id: Some(set.description.set_id.clone()),
+            })
+            .collect();
+        clear(store, &superseded, None)?;
+        remove_log(store, &log).map_err(|error| Error::io(store.shown(), error))?;
     }
     Ok(Expired { sets, log })
+}
+
+fn remove_log(store: &dyn Store, names: &[String]) -> std::io::Result<()> {
+    for name in names {
+        let _changing = store.changing("wal")?;
+        store.remove(&format!("wal/{name}"))?;
+    }
+    Ok(())
 }
 
 /// Archived segments before the one in which the oldest of `left` begins. None when no cluster's set is left: the log
@@ -71,7 +83,7 @@ fn useless_log(store: &dyn Store, left: &[&Description]) -> Result<Vec<String>> 
     let mut first: Option<u64> = None;
     for facts in left.iter().filter_map(|set| set.postgres.as_ref()) {
         let start: Option<Lsn> = facts.start_lsn.parse().ok();
-        let start = start.filter(|_| facts.segment_size_bytes.is_power_of_two());
+        let start = start.filter(|_| is_segment_size(facts.segment_size_bytes));
         let start = start.ok_or_else(|| Error::new(&code::SET_HEAD, "a set's log range"))?;
         let segment = start.0 / facts.segment_size_bytes;
         // As the name has it: 32 bits of which file of 4 GiB, 32 bits of which segment in it.
@@ -88,6 +100,11 @@ fn useless_log(store: &dyn Store, left: &[&Description]) -> Result<Vec<String>> 
     Ok(names
         .filter(|name| number_of(name).is_some_and(|number| number < first))
         .collect())
+}
+
+/// A power of two from 1 MiB to 1 GiB (PostgreSQL: `IsValidWalSegSize`, `src/include/access/xlog_internal.h`).
+fn is_segment_size(bytes: u64) -> bool {
+    bytes.is_power_of_two() && (1 << 20..=1 << 30).contains(&bytes)
 }
 
 /// The number in a segment's name, without its timeline; `None` of a history file, which is always kept.
@@ -119,5 +136,45 @@ mod tests {
         );
         assert_eq!(number_of("00000002.history"), None);
         assert_eq!(number_of("0000000100000000000000031"), None);
+    }
+
+    #[test]
+    fn sizes_that_no_segment_has_are_refused() {
+        for sound in [1 << 20, 16 << 20, 1 << 30] {
+            assert!(is_segment_size(sound));
+        }
+        for size in [
+            0,
+            1,
+            1 << 19,
+            (16 << 20) + 1,
+            1 << 31,
+            1 << 32,
+            1 << 33,
+            1 << 63,
+        ] {
+            assert!(!is_segment_size(size), "{size}");
+        }
+    }
+
+    #[test]
+    fn a_forged_size_is_no_division_by_zero() {
+        let place = tempfile::tempdir().unwrap();
+        let store = crate::LocalStore::new(place.path());
+        let forged = |size: &str| -> Description {
+            let text = format!(
+                r#"{{"set_id": "", "medium_id": "", "name": "", "kind": "postgres", "source": "", "machine_name": "", "user_name": "",
+                "software": "", "started_unix_s": 0, "finished_unix_s": 0, "compression": "none", "key_algorithm": "none", "members": 0,
+                "files": 0, "backup_size_bytes": 0, "compressed_size_bytes": 0, "families": [],
+                "postgres": {{"start_lsn": "1/2000028", "segment_size_bytes": {size}}}}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let sound = forged("16777216");
+        assert!(useless_log(&store, &[&sound]).unwrap().is_empty());
+        for size in ["0", "3", "2147483648", "8589934592"] {
+            let refused = useless_log(&store, &[&sound, &forged(size)]).unwrap_err();
+            assert_eq!(refused.code(), &code::SET_HEAD, "{size}");
+        }
     }
 }

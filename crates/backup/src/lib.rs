@@ -29,13 +29,13 @@ pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, Tablesp
 pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list};
 pub use read::{SetReader, Verified, open_set, verify};
 pub use restore::{RestoreOptions, Restored, restore};
-pub use rewrap::{rewrap_archive, rewrap_set};
+pub use rewrap::{Others, rewrap_archive, rewrap_set};
 pub use set::Cipher;
 pub use source::{DirectorySource, PostgresSource, Source, SqliteSource};
-pub use store::{LocalStore, Store};
+pub use store::{LocalStore, Store, Upload};
 pub use stream::writer::StreamWriter;
 pub use strongroom_keyring::Error;
-pub use wal::{wal_fetch, wal_push};
+pub use wal::{begins_segment, wal_fetch, wal_push};
 
 /// Everything here fails with a stable code.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -185,7 +185,7 @@ pub fn list(store: &dyn Store) -> Result<Listing> {
 }
 
 /// Whether a set was made on another medium, or on this one before it was begun anew.
-fn is_foreign(head: Option<&MediumHead>, description: &Description) -> bool {
+pub(crate) fn is_foreign(head: Option<&MediumHead>, description: &Description) -> bool {
     head.is_some_and(|head| head.medium_id != description.medium_id)
 }
 
@@ -259,22 +259,42 @@ pub(crate) fn publish(store: &dyn Store, bytes: &[u8]) -> Result<u32> {
     }
 }
 
-/// Removes the heads at `positions`, then whatever no head names, if no other writer is at work.
-pub(crate) fn clear(store: &dyn Store, superseded: &[u32]) -> Result<()> {
+/// A head that is to be removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Superseded {
+    pub(crate) position: u32,
+    /// `None` when the head cannot be read.
+    pub(crate) set_id: Option<String>,
+}
+
+/// Removes the heads of `superseded`, then families that no head names, if no other writer is at work. `alone`: the lock, when
+/// the caller has it.
+///
+/// A set of another medium keeps its head and its families: what makes it one is `medium.json`, which nobody has authenticated.
+pub(crate) fn clear(
+    store: &dyn Store,
+    superseded: &[Superseded],
+    alone: Option<Box<dyn Send>>,
+) -> Result<()> {
     let failed = |error| Error::io(store.shown(), error);
-    for position in superseded {
-        store.remove(&head_name(*position)).map_err(failed)?;
+    for gone in superseded {
+        let _changing = store.changing("sets").map_err(failed)?;
+        // The position may be another set's by now.
+        let there = read_head(store, gone.position).ok();
+        if there.map(|head| head.description.set_id) == gone.set_id {
+            store.remove(&head_name(gone.position)).map_err(failed)?;
+        }
     }
-    let Some(_alone) = store.at_work(true).map_err(failed)? else {
+    let alone = match alone {
+        Some(alone) => Some(alone),
+        None => store.at_work(true).map_err(failed)?,
+    };
+    let Some(_alone) = alone else {
         return Ok(());
     };
-    let head = MediumHead::read(store)?;
     let mut named = BTreeSet::new();
     for position in positions(store)? {
         match read_head(store, position) {
-            Ok(found) if is_foreign(head.as_ref(), &found.description) => {
-                store.remove(&head_name(position)).map_err(failed)?;
-            }
             Ok(found) => {
                 named.insert(found.description.set_id);
             }

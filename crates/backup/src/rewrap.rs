@@ -1,5 +1,7 @@
 //! Changes who may open a set, or an archived file of a log: its object header is written anew, nothing else.
 //!
+//! Invariant: an object that was removed stays removed; who removes one and who replaces one exclude each other.
+//!
 //! Must not: touch a family, or leave an object that neither the old keys nor the new ones open.
 
 use strongroom_format::code;
@@ -12,12 +14,28 @@ use crate::store::Store;
 use crate::wal::{OBJECT_MAX, object_name};
 use crate::{Error, Result};
 
+/// What becomes of those who can open an object beside the old key: other keys, and certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// An object that has them stays as it is, which is a failure: their slots cannot be made anew without their keys.
+    Refuse,
+    /// They cannot open it any more.
+    Drop,
+}
+
 /// Gives the set at `position` key slots for exactly `new`.
 ///
 /// # Errors
-/// SR-7107; SR-2002 when `old` does not open it; SR-2019 without new keys, or for a set that is not sealed; SR-3009.
-pub fn rewrap_set(store: &dyn Store, position: u32, old: &Opener, new: &[&Opener]) -> Result<()> {
-    rewrap(store, &head_name(position), SET_HEAD_MAX, old, new)
+/// SR-7107; SR-7132 when it has other recipients; SR-2002 when `old` does not open it; SR-2019 without new keys, or for a set that is not sealed; SR-3009.
+pub fn rewrap_set(
+    store: &dyn Store,
+    position: u32,
+    old: &Opener,
+    new: &[&Opener],
+    others: Others,
+) -> Result<()> {
+    let object = (head_name(position), SET_HEAD_MAX);
+    rewrap(store, &object, old, new, others)
 }
 
 /// Gives every file of the log archive key slots for exactly `new`; returns how many there are.
@@ -29,13 +47,15 @@ pub fn rewrap_archive(
     store: &dyn Store,
     old: &Opener,
     new: &[&Opener],
+    others: Others,
     each: &mut dyn FnMut(&str, Error) -> Result<()>,
 ) -> Result<u64> {
     let listed = store.list("wal");
     let listed = listed.map_err(|error| Error::io(store.shown(), error))?;
     let mut done = 0_u64;
     for (name, _) in listed {
-        match rewrap(store, &object_name(&name), OBJECT_MAX, old, new) {
+        let object = (object_name(&name), OBJECT_MAX);
+        match rewrap(store, &object, old, new, others) {
             Ok(()) => done = done.saturating_add(1),
             Err(error) => each(&name, error)?,
         }
@@ -43,8 +63,23 @@ pub fn rewrap_archive(
     Ok(done)
 }
 
-fn rewrap(store: &dyn Store, name: &str, most: u64, old: &Opener, new: &[&Opener]) -> Result<()> {
+/// `object`: its name, and its greatest length in bytes.
+fn rewrap(
+    store: &dyn Store,
+    object: &(String, u64),
+    old: &Opener,
+    new: &[&Opener],
+    others: Others,
+) -> Result<()> {
+    let (name, most) = (object.0.as_str(), object.1);
     let shown = || format!("{}/{name}", store.shown());
+    // What another removes meanwhile must not come back.
+    let directory = name.split_once('/').map_or("", |(directory, _)| directory);
+    let changing = store.changing(directory);
+    let _changing = changing.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::new(&code::SET_ABSENT, shown()),
+        _ => Error::io(shown(), error),
+    })?;
     let read = store.read(name, most);
     let read = read.map_err(|error| Error::io(shown(), error))?;
     let bytes = read.ok_or_else(|| Error::new(&code::SET_ABSENT, shown()))?;
@@ -53,6 +88,11 @@ fn rewrap(store: &dyn Store, name: &str, most: u64, old: &Opener, new: &[&Opener
     let Guard::Sealed { object, .. } = head.open(Some(old))? else {
         return Err(Error::new(&code::KEY_OPTION, "the set is not sealed"));
     };
+    let openers = object.header().slots.len();
+    if others == Others::Refuse && openers > 1 {
+        let detail = format!("{}: {openers} keys and certificates", shown());
+        return Err(Error::new(&code::OTHER_RECIPIENTS, detail));
+    }
     let rewrapped = object.rewrapped(new)?;
     let mut out = rewrapped.initial_bytes();
     out.extend_from_slice(head.after_header());

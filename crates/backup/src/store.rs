@@ -45,6 +45,12 @@ pub trait Store: Send + Sync {
     /// The system's; `AlreadyExists`.
     fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>>;
 
+    /// Makes an object durable that another writer has created, and may have been killed or cut off before it was.
+    ///
+    /// # Errors
+    /// The system's; `NotFound`.
+    fn sync(&self, name: &str) -> io::Result<()>;
+
     /// Names and lengths of the objects of a directory (empty: the medium's own), sorted by name. None when it is absent.
     ///
     /// # Errors
@@ -62,6 +68,13 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// The system's.
     fn at_work(&self, alone: bool) -> io::Result<Option<Box<dyn Send>>>;
+
+    /// Waits until nobody else replaces or removes objects of `directory`, and keeps others from it while the guard lives. Who
+    /// creates objects needs no such guard.
+    ///
+    /// # Errors
+    /// The system's; `NotFound` when the directory is absent.
+    fn changing(&self, directory: &str) -> io::Result<Box<dyn Send>>;
 
     /// Whether the place is absent or has nothing in it, but for what a writer leaves that was killed while it made the medium.
     ///
@@ -156,6 +169,12 @@ impl Store for LocalStore {
         }))
     }
 
+    fn sync(&self, name: &str) -> io::Result<()> {
+        let path = self.path(name);
+        File::open(&path)?.sync_all()?;
+        durable::sync_dir_of(&path)
+    }
+
     fn list(&self, directory: &str) -> io::Result<Vec<(String, u64)>> {
         let entries = match fs::read_dir(self.path(directory)) {
             Err(error) if is_absent(&error) => return Ok(Vec::new()),
@@ -198,6 +217,12 @@ impl Store for LocalStore {
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn changing(&self, directory: &str) -> io::Result<Box<dyn Send>> {
+        let directory = File::open(self.path(directory))?;
+        flock(&directory, FlockOperation::LockExclusive)?;
+        Ok(Box::new(directory))
     }
 
     fn is_empty(&self) -> io::Result<bool> {

@@ -1,7 +1,7 @@
 //! The archive of a PostgreSQL server's log: one object for each file that the server archives.
 //!
 //! Invariants: B2, an archived file is never replaced; a file that is archived twice with the same content is archived once; a
-//! file that cannot be opened is never told as one that is not there.
+//! file that cannot be opened is never told as one that is not there, nor is a segment that later ones follow.
 //!
 //! Must not: hand out a file under another name than it was archived under.
 
@@ -14,7 +14,7 @@ use strongroom_keyring::Opener;
 
 use crate::create::{self, CreateOptions, now};
 use crate::family::{FamilyWriter, Unkeyed};
-use crate::head::{self, Kind, PostgresFacts, Unopened};
+use crate::head::{self, Description, Kind, PostgresFacts, Unopened};
 use crate::medium::MediumHead;
 use crate::pipeline::read::{self as reading, Origin};
 use crate::pipeline::write::{self as writing, Settings, Target};
@@ -30,7 +30,7 @@ pub(crate) const OBJECT_MAX: u64 = FILE_MAX + (4 << 20);
 /// Archives `content` under `name`. False when it was there already.
 ///
 /// # Errors
-/// SR-7120 when another content is there; SR-7104, SR-7105; SR-1001 for a name that PostgreSQL does not archive under.
+/// SR-7120 when another content is there; SR-7106, SR-7110 when what is there is damaged; SR-7101 when the medium is not; SR-7104, SR-7105; SR-1001 for a name that PostgreSQL does not archive under.
 pub fn wal_push(
     store: &dyn Store,
     name: &str,
@@ -74,7 +74,8 @@ pub fn wal_push(
 /// The file that was archived under `name`.
 ///
 /// # Errors
-/// SR-7121 when there is none, and only then; SR-2001, SR-2002; SR-7126; SR-7106, SR-7109, SR-7110, SR-7112 when it is damaged.
+/// SR-7121 when there is none, and only then; SR-7130 when there is none, but later segments of its timeline; SR-2001, SR-2002; SR-7126;
+/// SR-7106, SR-7109, SR-7110, SR-7112 when it is damaged.
 pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Result<Vec<u8>> {
     check_name(name)?;
     let object = object_name(name);
@@ -83,6 +84,7 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
     let Some(bytes) = bytes else {
         // A medium that is not mounted has no file of any name, and is not the end of the archive.
         return Err(match MediumHead::read(store)? {
+            Some(_) if is_followed(store, name)? => Error::new(&code::WAL_GAP, name),
             Some(_) => Error::new(&code::WAL_ABSENT, name),
             None => Error::new(&code::MEDIUM_ABSENT, store.shown()),
         });
@@ -90,11 +92,7 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
     let head = Unopened::parse(bytes)?;
     let guard = head.open_in(store, opener)?;
     let described = &head.description;
-    let archived_as = described
-        .postgres
-        .as_ref()
-        .map(|facts| facts.file_name.as_str());
-    if described.kind != Kind::Wal || archived_as != Some(name) {
+    if !is_archived_as(described, name) {
         return Err(Error::new(
             &code::SET_HEAD,
             format!("{name}: another file's"),
@@ -107,17 +105,76 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
     Ok(content)
 }
 
-/// Whether the archive has exactly this file. No key is needed.
+/// Whether the archive has a later segment of the same timeline, whole or partial. A server archives in order, and what expires
+/// is the beginning: a segment is missing in between only if it was lost.
+fn is_followed(store: &dyn Store, name: &str) -> Result<bool> {
+    let Some(wanted) = segment(name) else {
+        return Ok(false);
+    };
+    let listed = store.list("wal");
+    let listed = listed.map_err(|error| failed(store, "wal", error))?;
+    let mut segments = listed
+        .iter()
+        .filter_map(|(name, _)| segment(name.strip_suffix(".partial").unwrap_or(name)));
+    Ok(segments.any(|(timeline, number)| timeline == wanted.0 && number > wanted.1))
+}
+
+/// Timeline of a segment, and what its name has after that: 32 bits of which 4 GiB, 32 bits of which segment in it.
+fn segment(name: &str) -> Option<(u64, u64)> {
+    let digits = |byte: u8| byte.is_ascii_hexdigit();
+    if name.len() != 24 || !name.bytes().all(digits) {
+        return None;
+    }
+    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    Some((number(name.get(..8)?)?, number(name.get(8..)?)?))
+}
+
+/// Whether `start`, the beginning of a file in `pg_wal`, is that of the segment `name` and not of an older one whose file was
+/// given a new name to be used again (PostgreSQL: `xlp_pageaddr` of `XLogPageHeaderData`).
+#[must_use]
+pub fn begins_segment(name: &str, start: &[u8]) -> bool {
+    let facts = facts(name, start);
+    let Some((_, number)) = segment(name) else {
+        return false;
+    };
+    let in_file = (number & 0xffff_ffff).checked_mul(facts.segment_size_bytes);
+    let begins = in_file.and_then(|at| at.checked_add(number & !0xffff_ffff));
+    let address = start.get(8..16).and_then(|bytes| bytes.try_into().ok());
+    let address = address.map(u64::from_le_bytes);
+    // Without a long header the size is 0: every segment begins with one.
+    facts.segment_size_bytes > 0 && address.is_some() && address == begins
+}
+
+/// Whether the archive has exactly this file, whole and durable. No key is needed.
 fn is_there(store: &dyn Store, object: &str, name: &str, content: &[u8]) -> Result<bool> {
     let read = store.read(object, OBJECT_MAX);
     let Some(bytes) = read.map_err(|error| failed(store, object, error))? else {
         return Ok(false);
     };
-    let described = Unopened::parse(bytes)?.description;
-    if described.content_digest == Some(content_digest(&described.set_id, content)?) {
-        return Ok(true);
+    let head = Unopened::parse(bytes)?;
+    let described = &head.description;
+    if !is_archived_as(described, name) {
+        return Err(Error::new(
+            &code::SET_HEAD,
+            format!("{name}: another file's"),
+        ));
     }
-    Err(Error::new(&code::WAL_DIFFERS, name))
+    if described.content_digest != Some(content_digest(&described.set_id, content)?) {
+        return Err(Error::new(&code::WAL_DIFFERS, name));
+    }
+    // Its digest says what it was made of, and not that all of it is there.
+    if head.rest().len() as u64 != described.compressed_size_bytes {
+        return Err(Error::new(&code::FAMILY_SHORT, name));
+    }
+    // Whoever created it may have been ended before it was durable.
+    let synced = store.sync(object);
+    synced.map_err(|error| failed(store, object, error))?;
+    Ok(true)
+}
+
+fn is_archived_as(described: &Description, name: &str) -> bool {
+    let facts = described.postgres.as_ref();
+    described.kind == Kind::Wal && facts.is_some_and(|facts| facts.file_name == name)
 }
 
 fn content_digest(set_id: &str, content: &[u8]) -> Result<String> {
@@ -149,7 +206,7 @@ fn facts(name: &str, content: &[u8]) -> PostgresFacts {
         file_name: name.to_owned(),
         ..PostgresFacts::default()
     };
-    let is_segment = name.len() == 24 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_segment = segment(name).is_some();
     let word = |at: usize| {
         Some(u32::from_le_bytes(
             content.get(at..at + 4)?.try_into().ok()?,

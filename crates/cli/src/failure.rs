@@ -138,6 +138,10 @@ impl Failure {
         if json && self.told == Told::Nothing {
             self.print_json();
         }
+        self.exit_code()
+    }
+
+    fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.exit.unwrap_or_else(|| self.code.class.exit_code()))
     }
 
@@ -148,7 +152,7 @@ impl Failure {
         if json {
             self.print_json();
         }
-        ExitCode::from(self.code.class.exit_code())
+        self.exit_code()
     }
 
     fn print_json(&self) {

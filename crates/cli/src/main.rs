@@ -53,9 +53,17 @@ fn main() -> ExitCode {
         strongroom_crypto::forbid_core_dumps();
     }
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
-    match Cli::try_parse_from(&arguments) {
+    if backup::is_wal_fetch(&arguments) {
+        // Whatever goes wrong, PostgreSQL must not take it for the end of the archive.
+        return backup::never_absent(|| parsed(&arguments));
+    }
+    parsed(&arguments)
+}
+
+fn parsed(arguments: &[std::ffi::OsString]) -> ExitCode {
+    match Cli::try_parse_from(arguments) {
         Ok(cli) => run(cli),
-        Err(error) => refused_arguments(&error, &arguments),
+        Err(error) => refused_arguments(&error, arguments),
     }
 }
 
@@ -112,5 +120,9 @@ fn refused_arguments(error: &clap::Error, arguments: &[std::ffi::OsString]) -> E
     }
     let text = error.render().to_string();
     let json = arguments.iter().any(|argument| argument == "--json");
-    Failure::usage(text.strip_prefix("error: ").unwrap_or(&text)).report_usage(json)
+    let failure = Failure::usage(text.strip_prefix("error: ").unwrap_or(&text));
+    if backup::is_wal_fetch(arguments) {
+        return backup::stopping(failure).report_usage(json);
+    }
+    failure.report_usage(json)
 }

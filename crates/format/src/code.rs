@@ -198,6 +198,9 @@ codes! {
     UNEXPIRED = 7123, Refused, "the medium holds a set that has not expired", "wait, or use --skip if it may be removed";
     BACKUP_KEY_LOST = 7124, Warning, "whoever loses the key of this backup has lost the backup", "keep the key, or an export of the keyring, in a second place, apart from the medium";
     SET_NOT_SEALED = 7126, Data, "the set or archived file is not sealed, but must be", "leave out the key only if this was never sealed; else someone has replaced it: use another copy of the medium";
+    WAL_GAP = 7130, Data, "the archive lacks a file of the log, but has later ones", "bring the file back from another copy of the medium, or end recovery before it with --until-lsn or --until-time";
+    MEDIUM_CHANGED = 7131, Refused, "another writer is at work on the backup medium, or has begun it anew meanwhile", "run the command again when the other one has ended; no set was added";
+    OTHER_RECIPIENTS = 7132, Refused, "others can open the set or archived file too, and could not any more", "give --drop-others if they are to lose it; nothing was changed";
 
     FID_STALE = 8001, Data, "the identifier does not name a value any more", "if a table still holds it, restore table and zone to one point in time; report it if neither was restored";
     FID_FORGED = 8002, Data, "the identifier never named a value of this place", "someone or something other than Strongroom wrote it into the table, or the zone's store is another one's";

@@ -177,11 +177,16 @@ impl CreateArgs {
         for what in &created.left_out {
             warn(&code::NOT_COPIED, what);
         }
+        if let Some(error) = &created.not_cleared {
+            let detail = format!("older sets are still there: {}", error.detail());
+            warn(error.code(), &detail);
+        }
         if self.json {
             let Created {
                 position,
                 description,
                 left_out,
+                not_cleared: _,
             } = created;
             context.output.json(&Report {
                 position,

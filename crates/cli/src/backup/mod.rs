@@ -21,6 +21,8 @@ use strongroom_format::slot::SlotKind;
 use strongroom_format::{code, hex};
 use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
 
+pub(crate) use self::wal::{is_wal_fetch, never_absent, stopping};
+
 use crate::Context;
 use crate::args::KeyOptions;
 use crate::failure::{Failure, warn};

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use strongroom_backup::{list, rewrap_archive, rewrap_set};
+use strongroom_backup::{Others, list, rewrap_archive, rewrap_set};
 use strongroom_format::code;
 
 use super::{opener, store};
@@ -16,7 +16,7 @@ use crate::{Context, keyring, keys};
 
 /// Change the key that opens sets and archived log. Only their headers are written.
 ///
-/// Sets that the key does not open are left as they are, and named.
+/// Sets that the key does not open are left as they are, and named; so are those that others can open too.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup rewrap /mnt/backups --key-id old --new-key-id new"))]
 pub(super) struct RewrapArgs {
@@ -26,6 +26,9 @@ pub(super) struct RewrapArgs {
     /// One set only, by its position, and no log
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     set: Option<u32>,
+    /// Rewrap what others can open too: they lose it
+    #[arg(long)]
+    drop_others: bool,
     #[command(flatten)]
     key: KeyOptions,
     #[command(flatten)]
@@ -36,6 +39,11 @@ impl RewrapArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let store = store(&self.medium);
         let keyring = Some(keyring::path(context));
+        let others = if self.drop_others {
+            Others::Drop
+        } else {
+            Others::Refuse
+        };
         let old = keys::required(self.key, "backup rewrap")?;
         let new = keys::source(self.new_key.into());
         let new = new.ok_or_else(|| {
@@ -45,20 +53,30 @@ impl RewrapArgs {
         let old = opener(&old, keyring.clone(), false)?;
         let new = opener(&new, keyring, true)?;
         if let Some(position) = self.set {
-            rewrap_set(store.as_ref(), position, &old, &[&new])?;
+            rewrap_set(store.as_ref(), position, &old, &[&new], others)?;
             return context.output.line(&format!("rewrapped set {position}"));
         }
         let listing = list(store.as_ref())?;
         let (mut done, mut left) = (0_u64, Vec::new());
         for set in &listing.sets {
-            match one(rewrap_set(store.as_ref(), set.position, &old, &[&new]))? {
+            match one(rewrap_set(
+                store.as_ref(),
+                set.position,
+                &old,
+                &[&new],
+                others,
+            ))? {
                 None => done += 1,
                 Some(failure) => left.push((format!("set {}", set.position), failure)),
             }
         }
         let mut kept = Vec::new();
-        let log = rewrap_archive(store.as_ref(), &old, &[&new], &mut |name, error| {
-            if is_other_key(&error) {
+        let log = rewrap_archive(store.as_ref(), &old, &[&new], others, &mut |name, error| {
+            if error.code() == &code::SET_ABSENT {
+                // It has expired since it was listed.
+                return Ok(());
+            }
+            if is_left(&error) {
                 kept.push((name.to_owned(), Failure::from(error)));
                 return Ok(());
             }
@@ -78,8 +96,12 @@ fn finish(
     left: Vec<(String, Failure)>,
     listing: &strongroom_backup::Listing,
 ) -> Result<(), Failure> {
-    for (what, _) in &left {
-        note(&format!("{what} is sealed for another key"));
+    for (what, failure) in &left {
+        if failure.code() == &code::OTHER_RECIPIENTS {
+            note(&format!("{what} can be opened by others too"));
+        } else {
+            note(&format!("{what} is sealed for another key"));
+        }
     }
     if let Some(bad) = listing.unreadable.first() {
         return Err(Failure::new(bad.error.code(), bad.error.detail()));
@@ -93,11 +115,16 @@ fn finish(
 fn one(done: strongroom_backup::Result<()>) -> Result<Option<Failure>, Failure> {
     match done {
         Ok(()) => Ok(None),
-        Err(error) if is_other_key(&error) => Ok(Some(error.into())),
+        Err(error) if is_left(&error) => Ok(Some(error.into())),
         Err(error) => Err(error.into()),
     }
 }
 
-fn is_other_key(error: &strongroom_backup::Error) -> bool {
-    [&code::WRONG_KEY, &code::UNKNOWN_KEY_ID].contains(&error.code())
+fn is_left(error: &strongroom_backup::Error) -> bool {
+    let left = [
+        &code::WRONG_KEY,
+        &code::UNKNOWN_KEY_ID,
+        &code::OTHER_RECIPIENTS,
+    ];
+    left.contains(&error.code())
 }

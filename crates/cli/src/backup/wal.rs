@@ -1,16 +1,20 @@
 //! `strongroom backup wal-push` and `wal-fetch`: what `archive_command` and `restore_command` call.
 //!
 //! Invariants: `wal-push` succeeds only when the file is durable in the archive; `wal-fetch` ends with 1 only when there is no
-//! such file: PostgreSQL ends recovery then. Every other failure ends above 125, which stops the server
-//! (`RestoreArchivedFile`, src/backend/access/transam/xlogarchive.c).
+//! such file: PostgreSQL ends recovery then. Every other failure, refused arguments and a panic too, ends above 125, which
+//! stops the server (`RestoreArchivedFile`, src/backend/access/transam/xlogarchive.c).
 //!
 //! Must not: ask for anything: nobody is there to answer.
 
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::Read as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::Args;
-use strongroom_backup::{Cipher, Compression, wal_fetch, wal_push};
+use strongroom_backup::{Cipher, Compression, begins_segment, wal_fetch, wal_push};
 use strongroom_format::code;
 
 use super::create::{cipher, compression, set_options};
@@ -55,7 +59,7 @@ pub(super) struct WalPushArgs {
 
 /// Bring one file of a log archive back: for `restore_command`.
 ///
-/// Ends with 1 when the archive has no such file, and with 192 added to the usual code in any other case of failure.
+/// Ends with 1 when the archive has no such file and no later segment of its timeline, and with 192 added to the usual code in any other case of failure.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup wal-fetch 000000010000000000000001 pg_wal/RECOVERYXLOG --from /mnt/backups --key-id backups"))]
 pub(super) struct WalFetchArgs {
@@ -105,14 +109,17 @@ impl WalPushArgs {
 impl WalFetchArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let keyring = keyring::path(context);
+        let local = self.file.with_file_name(&self.name);
+        let name = self.name.clone();
         let fetched = self.fetch(&keyring);
         fetched.map_err(|failure| {
-            let exit = if failure.code() == &code::WAL_ABSENT {
-                ABSENT
+            // A set may bring a segment that was never archived: PostgreSQL reads it from where it is, when the archive has none.
+            let bridged = failure.code() == &code::WAL_GAP && is_there(&local, &name);
+            if failure.code() == &code::WAL_ABSENT || bridged {
+                failure.exiting(ABSENT)
             } else {
-                STOP + failure.code().class.exit_code().min(63)
-            };
-            failure.exiting(exit)
+                stopping(failure)
+            }
         })
     }
 
@@ -125,7 +132,63 @@ impl WalFetchArgs {
     }
 }
 
+/// Whether the command line is one of `wal-fetch`, also where it cannot be parsed. May say so of another one that has the word
+/// after `backup`, which then ends with another code when it is refused.
+pub(crate) fn is_wal_fetch(arguments: &[OsString]) -> bool {
+    let mut words = arguments.iter().skip(1);
+    words.any(|word| word == "backup") && words.any(|word| word == "wal-fetch")
+}
+
+/// The failure with the exit code that stops a server.
+pub(crate) fn stopping(failure: Failure) -> Failure {
+    let exit = STOP + failure.code().class.exit_code().min(63);
+    failure.exiting(exit)
+}
+
+/// Runs the command; a panic, which would end with 101, ends with 255.
+pub(crate) fn never_absent(command: impl FnOnce() -> ExitCode) -> ExitCode {
+    // Nothing of the command is used after it.
+    catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|_| ExitCode::from(u8::MAX))
+}
+
+/// Whether the server has the segment itself.
+fn is_there(local: &Path, name: &str) -> bool {
+    let mut start = Vec::new();
+    let read = File::open(local).and_then(|file| file.take(64).read_to_end(&mut start));
+    read.is_ok() && begins_segment(name, &start)
+}
+
 fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {
     strongroom_keyring::durable::replace(path, content, 0o600)
         .map_err(|error| Failure::io(path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_not_the_end_of_the_archive() {
+        let ended = never_absent(|| {
+            let nothing: [u8; 0] = [];
+            let at = std::hint::black_box(1);
+            #[expect(clippy::indexing_slicing, reason = "it is to panic")]
+            ExitCode::from(nothing[at])
+        });
+        assert_eq!(ended, ExitCode::from(255));
+        assert_eq!(never_absent(|| ExitCode::from(1)), ExitCode::from(1));
+    }
+
+    #[test]
+    fn the_command_is_known_by_its_words() {
+        let told =
+            |line: &str| is_wal_fetch(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(told("strongroom backup wal-fetch"));
+        assert!(told(
+            "strongroom --keyring k backup wal-fetch a b --from c --colour"
+        ));
+        assert!(!told("strongroom backup wal-push wal"));
+        assert!(!told("strongroom wal-fetch backup"));
+        assert!(!told("wal-fetch key create backup"));
+    }
 }

@@ -1,0 +1,128 @@
+//! `strongroom backup wal-fetch` as a server's restore command: which exit codes may mean that the log ends; and who can open
+//! what after `rewrap`.
+//!
+//! Method: the real binary; recovery by real servers is in `backup_pg.rs`.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod common;
+
+use std::fs;
+
+use common::Place;
+
+/// A tree, and a keyring with a key.
+fn place() -> Place {
+    let place = Place::new();
+    place.with_key();
+    fs::create_dir(place.path("tree")).unwrap();
+    place
+}
+
+#[test]
+fn arguments_that_are_refused_are_not_the_end_of_the_archive() {
+    let place = Place::new();
+    let cases: [&[&str]; 3] = [
+        &["backup", "wal-fetch"],
+        &["backup", "wal-fetch", "a", "b", "--from", "c", "--colour"],
+        &[
+            "--keyring",
+            "k",
+            "backup",
+            "wal-fetch",
+            "a",
+            "b",
+            "--from",
+            "c",
+            "--key-id",
+            "x",
+            "--key-file",
+            "y",
+        ],
+    ];
+    for arguments in cases {
+        place.run(arguments).failed(194, "SR-1001");
+    }
+}
+
+#[test]
+fn a_lost_segment_stops_recovery_unless_the_server_has_it() {
+    let place = place();
+    place
+        .run(&[
+            "backup", "create", "tree", "--to", "medium", "--key-id", "app",
+        ])
+        .succeeded();
+    place.write("000000010000000200000006", "later");
+    let with_key = ["--key-id", "app"];
+    let push = [
+        "backup",
+        "wal-push",
+        "000000010000000200000006",
+        "--to",
+        "medium",
+    ];
+    place.run(&[&push[..], &with_key].concat()).succeeded();
+    fs::create_dir(place.path("pg_wal")).unwrap();
+    let fetch = || {
+        let lost = "000000010000000200000005";
+        let to = "pg_wal/RECOVERYXLOG";
+        let arguments = ["backup", "wal-fetch", lost, to, "--from", "medium"];
+        place.run(&[&arguments[..], &with_key].concat())
+    };
+    fetch().failed(196, "SR-7130");
+    // Its first page: magic, long header, timeline, address, remaining length, system identifier, sizes.
+    let mut page = vec![0; 8192];
+    page[..4].copy_from_slice(&[0x16, 0xd1, 2, 0]);
+    page[4] = 1;
+    page[32..36].copy_from_slice(&(16_u32 << 20).to_le_bytes());
+    let address =
+        |page: &mut [u8], address: u64| page[8..16].copy_from_slice(&address.to_le_bytes());
+    // An older one, whose file is to be used again.
+    address(&mut page, (2 << 32) + (4 << 24));
+    place.write("pg_wal/000000010000000200000005", &page);
+    fetch().failed(196, "SR-7130");
+    address(&mut page, (2 << 32) + (5 << 24));
+    place.write("pg_wal/000000010000000200000005", &page);
+    fetch().failed(1, "SR-7130");
+}
+
+#[test]
+fn rewrap_names_what_others_can_open() {
+    let place = place();
+    place.run(&["key", "create", "new"]).succeeded();
+    place.run(&["cert", "create", "escrow"]).succeeded();
+    let create = |more: &[&str]| {
+        let arguments = [
+            "backup", "create", "tree", "--to", "medium", "--key-id", "app",
+        ];
+        place.run(&[&arguments[..], more].concat()).succeeded();
+    };
+    create(&[]);
+    create(&["--certificate", "escrow"]);
+    let rewrap = |more: &[&str]| {
+        let arguments = [
+            "backup",
+            "rewrap",
+            "medium",
+            "--key-id",
+            "app",
+            "--new-key-id",
+            "new",
+        ];
+        place.run(&[&arguments[..], more].concat())
+    };
+    rewrap(&["--set", "2"]).failed(6, "SR-7132");
+    let run = rewrap(&[]);
+    assert_eq!(run.out, "rewrapped 1 sets and 0 files of the log\n");
+    let told = run.failed(6, "SR-7132");
+    assert!(told.contains("note: set 2 can be opened by others too"));
+    // By the private key of the certificate.
+    let verify = ["backup", "verify", "medium", "--set", "2"];
+    place.run(&verify).succeeded();
+    rewrap(&["--set", "2", "--drop-others"]).succeeded();
+    place.run(&verify).failed(3, "SR-2001");
+    place
+        .run(&[&verify[..], &["--key-id", "new"]].concat())
+        .succeeded();
+}
