@@ -59,6 +59,8 @@ struct Sent {
 /// One scan.
 struct Outlook {
     scan: *mut HeapScanDescData,
+    /// Which part of the room in the data area is its own: another scan's answers must not be taken for this one's.
+    part: usize,
     kept: Vec<Kept>,
     sent: Vec<Sent>,
     /// The block that `sent` is about.
@@ -78,8 +80,11 @@ pub(crate) fn note(scan: *mut HeapScanDescData, question: Question) {
             if outlooks.len() == SCANS {
                 outlooks.remove(0);
             }
+            let taken = |part: &usize| outlooks.iter().any(|outlook| outlook.part == *part);
+            let part = (0..SCANS).find(|part| !taken(part)).unwrap_or(0);
             outlooks.push(Outlook {
                 scan,
+                part,
                 kept: Vec::new(),
                 sent: Vec::new(),
                 block: 0,
@@ -184,7 +189,6 @@ impl Outlook {
                 kept.question.take(relation, row, fids);
             }
         });
-        let half = OUTLOOKS.with(|outlooks| outlooks.borrow().len()) % SCANS;
         let mut at = 0;
         self.block = next;
         zone::with(|link| {
@@ -195,7 +199,11 @@ impl Outlook {
                 if count < 2 || at + room > ROOM {
                     continue;
                 }
-                let asked = link.ask(kept.question.descriptor(count), half * ROOM + at, &fids)?;
+                let asked = link.ask(
+                    kept.question.descriptor(count),
+                    self.part * ROOM + at,
+                    &fids,
+                )?;
                 at += room;
                 self.sent.push(Sent {
                     question: kept.question,
