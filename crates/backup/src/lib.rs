@@ -2,17 +2,20 @@
 //!
 //! A [`Source`] writes a stream of members ([`stream`]); the stream is cut into pieces that are compressed and sealed by
 //! several threads ([`pipeline`]) and become the families of a set; its head is written last ([`medium`], [`head`]).
-//! Invariants B1 to B9 are in docs/internals/backup.md; each file names those that it keeps.
+//! Invariants B1 to B14 are in docs/internals/backup.md; each file names those that it keeps.
 //!
 //! Must not: name a cryptographic primitive, print, read the environment, or take a secret that is not an opener.
 #![forbid(unsafe_code)]
 
+mod berth;
 mod create;
 mod expire;
 mod family;
 mod files;
 mod head;
 mod medium;
+#[cfg(feature = "object-store")]
+mod object;
 mod pipeline;
 mod read;
 mod restore;
@@ -23,16 +26,18 @@ mod store;
 mod stream;
 mod wal;
 
-pub use create::{Compression, CreateOptions, Created, Mode, create};
+pub use create::{Compression, CreateOptions, Created, Mode, create, create_on};
 pub use expire::{Expired, expire};
 pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, TablespaceFacts};
 pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list};
+#[cfg(feature = "object-store")]
+pub use object::ObjectMedium;
 pub use read::{SetReader, Verified, open_set, verify};
 pub use restore::{RestoreOptions, Restored, restore};
 pub use rewrap::{Others, rewrap_archive, rewrap_set};
 pub use set::Cipher;
 pub use source::{DirectorySource, PostgresSource, Source, SqliteSource};
-pub use store::{LocalStore, Store, Upload};
+pub use store::{LocalStore, Store, Upload, Version};
 pub use stream::writer::StreamWriter;
 pub use strongroom_keyring::Error;
 pub use wal::{begins_segment, wal_fetch, wal_push};

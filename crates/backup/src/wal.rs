@@ -232,7 +232,7 @@ fn sealed_family(guard: &Guard, content: &[u8], options: &CreateOptions<'_>) -> 
     let key = guard.new_family(0, 1)?;
     let memory = Memory::default();
     let out: Box<dyn Upload> = Box::new(memory.clone());
-    let writer = FamilyWriter::begin(vec![out], String::from("archive"), &key)?;
+    let writer = FamilyWriter::begin(vec![(String::from("archive"), out)], &key)?;
     let settings = Settings {
         threads: options.threads,
         level: options.compression.level(),
