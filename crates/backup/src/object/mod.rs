@@ -146,6 +146,19 @@ fn name_in(path: &Path, directory: &Path) -> Option<String> {
     parts.next().is_none().then(|| name.as_ref().to_owned())
 }
 
+/// Those of `families` that are older than the newest of all by what makes an orphan. Both times are the store's.
+fn abandoned(families: Vec<(String, ObjectMeta)>, heads: &[(String, ObjectMeta)]) -> Vec<String> {
+    let all = families.iter().chain(heads);
+    let newest = all.map(|(_, meta)| meta.last_modified).max();
+    let is_old = |meta: &ObjectMeta| {
+        let age = newest.map(|newest| newest.signed_duration_since(meta.last_modified));
+        let age = age.and_then(|age| age.to_std().ok());
+        age.is_some_and(|age| age >= ORPHAN_AGE)
+    };
+    let old = families.into_iter().filter(|(_, meta)| is_old(meta));
+    old.map(|(name, _)| name).collect()
+}
+
 impl Store for ObjectMedium {
     fn read(&self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
         Ok(self.read_version(name, limit)?.map(|(bytes, _)| bytes))
@@ -203,16 +216,7 @@ impl Store for ObjectMedium {
 
     fn abandoned(&self) -> io::Result<Vec<String>> {
         let families = self.metas("data")?;
-        let heads = self.metas("sets")?;
-        let all = families.iter().chain(&heads);
-        let newest = all.map(|(_, meta)| meta.last_modified).max();
-        let old = |meta: &ObjectMeta| {
-            let age = newest.map(|newest| newest.signed_duration_since(meta.last_modified));
-            age.and_then(|age| age.to_std().ok())
-                .is_some_and(|age| age >= ORPHAN_AGE)
-        };
-        let families = families.into_iter().filter(|(_, meta)| old(meta));
-        Ok(families.map(|(name, _)| name).collect())
+        Ok(abandoned(families, &self.metas("sets")?))
     }
 
     fn writing_limit(&self) -> Option<Duration> {
@@ -248,5 +252,44 @@ impl Store for ObjectMedium {
 
     fn shown(&self) -> String {
         self.client.shown.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    fn at(name: &str, seconds: u64) -> (String, ObjectMeta) {
+        let meta = ObjectMeta {
+            location: Path::from(name),
+            last_modified: (UNIX_EPOCH + Duration::from_secs(seconds)).into(),
+            size: 1,
+            e_tag: None,
+            version: None,
+        };
+        (name.to_owned(), meta)
+    }
+
+    #[test]
+    fn families_are_orphans_by_the_stores_own_times() {
+        const WEEK: u64 = 7 * 86_400;
+        let families = || vec![at("old", 5), at("young", 6), at("newer", WEEK)];
+        let none: Vec<String> = Vec::new();
+        assert_eq!(abandoned(families(), &[]), none);
+        assert_eq!(abandoned(families(), &[at("1", WEEK + 4)]), none);
+        assert_eq!(abandoned(families(), &[at("1", WEEK + 5)]), ["old"]);
+        assert_eq!(
+            abandoned(families(), &[at("1", 0), at("2", WEEK + 6)]),
+            ["old", "young"]
+        );
+        assert_eq!(abandoned(Vec::new(), &[]), none);
+    }
+
+    #[test]
+    fn writers_give_up_before_their_families_can_be_orphans() {
+        let margin = ORPHAN_AGE - WRITING_MAX;
+        assert!(margin >= Duration::from_secs(86_400));
     }
 }

@@ -15,7 +15,7 @@ use strongroom_format::code;
 use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
 use strongroom_replication::{Config, SslMode};
 
-use super::{sealing_openers, store, thread_count, threads};
+use super::{is_url, sealing_openers, store, thread_count, threads};
 use crate::args::{KeyOptions, SourceKeyOptions};
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
@@ -32,9 +32,12 @@ pub(super) struct CreateArgs {
     /// A directory, a SQLite database, or a connection string of a PostgreSQL server: postgresql://... or host=...
     #[arg(value_name = "SOURCE")]
     source: OsString,
-    /// The medium: a directory, which is made if it is absent
+    /// The medium: a directory, which is made if it is absent, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(long, value_name = "MEDIUM")]
     to: PathBuf,
+    /// A further medium that gets the same set; may be given three times
+    #[arg(long, value_name = "MEDIUM")]
+    mirror: Vec<PathBuf>,
     #[command(flatten)]
     key: KeyOptions,
     #[command(flatten)]
@@ -89,12 +92,30 @@ struct Report {
     #[serde(flatten)]
     description: strongroom_backup::Description,
     left_out: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    mirrors: Vec<MirrorReport>,
 }
+
+#[derive(Serialize)]
+struct MirrorReport {
+    path: String,
+    medium_id: String,
+    position: u32,
+}
+
+/// Mirrors of one set.
+const MIRRORS_MAX: usize = 3;
 
 impl CreateArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut source = self.source(context)?;
-        let store = store(&self.to);
+        if self.mirror.len() > MIRRORS_MAX {
+            return Err(Failure::usage("--mirror is given at most three times"));
+        }
+        let places = std::iter::once(&self.to).chain(&self.mirror);
+        let stores: Result<Vec<_>, Failure> = places.map(|place| store(place)).collect();
+        let stores = stores?;
+        let stores: Vec<_> = stores.iter().map(AsRef::as_ref).collect();
         let key = self.key_source()?;
         let keyring_path = keyring::path(context);
         let openers = sealing_openers(key.as_ref(), &self.certificate, &keyring_path)?;
@@ -111,7 +132,7 @@ impl CreateArgs {
         options.skip_expiry = self.skip;
         let mut progress = Progress::new("backing up");
         let created =
-            strongroom_backup::create(store.as_ref(), source.as_mut(), &options, &mut |bytes| {
+            strongroom_backup::create_on(&stores, source.as_mut(), &options, &mut |bytes| {
                 progress.update(bytes, 0);
             })?;
         drop(progress);
@@ -135,7 +156,11 @@ impl CreateArgs {
         let path = Path::new(&self.source);
         let about = std::fs::metadata(path).map_err(|error| Failure::open(path, &error))?;
         if about.is_dir() {
-            refuse_within(path, &self.to)?;
+            for medium in std::iter::once(&self.to).chain(&self.mirror) {
+                if !is_url(medium) {
+                    refuse_within(path, medium)?;
+                }
+            }
             return Ok(Box::new(DirectorySource::new(path)));
         }
         if !matches!(paths::sort(path)?, Sort::PlainSqlite | Sort::Sealed) {
@@ -173,14 +198,27 @@ impl CreateArgs {
         }
     }
 
-    fn report(&self, context: &mut Context, created: Created) -> Result<(), Failure> {
-        for what in &created.left_out {
-            warn(&code::NOT_COPIED, what);
-        }
-        if let Some(error) = &created.not_cleared {
+    fn report(&self, context: &mut Context, made: Vec<Created>) -> Result<(), Failure> {
+        for error in made.iter().filter_map(|made| made.not_cleared.as_ref()) {
             let detail = format!("older sets are still there: {}", error.detail());
             warn(error.code(), &detail);
         }
+        let mut made = made.into_iter();
+        let created = made.next();
+        let created = created.ok_or_else(|| Failure::new(&code::BUG, "no medium"))?;
+        for what in &created.left_out {
+            warn(&code::NOT_COPIED, what);
+        }
+        let mirrors = self
+            .mirror
+            .iter()
+            .zip(made)
+            .map(|(path, made)| MirrorReport {
+                path: path.display().to_string(),
+                medium_id: made.description.medium_id,
+                position: made.position,
+            });
+        let mirrors: Vec<MirrorReport> = mirrors.collect();
         if self.json {
             let Created {
                 position,
@@ -192,6 +230,7 @@ impl CreateArgs {
                 position,
                 description,
                 left_out,
+                mirrors,
             })?;
         } else {
             let description = &created.description;
@@ -203,6 +242,12 @@ impl CreateArgs {
                 description.compressed_size_bytes,
                 description.key_algorithm
             ))?;
+            for mirror in mirrors {
+                let MirrorReport { path, position, .. } = mirror;
+                context
+                    .output
+                    .line(&format!("mirror {path}: set {position}"))?;
+            }
         }
         context.output.flush()
     }

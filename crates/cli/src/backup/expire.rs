@@ -16,7 +16,7 @@ use crate::help::tail;
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup expire /mnt/backups --keep 7 --dry-run"))]
 pub(super) struct ExpireArgs {
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// How many sets to keep, beside those that have not expired
@@ -30,7 +30,7 @@ pub(super) struct ExpireArgs {
 impl ExpireArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let keep = usize::try_from(self.keep).unwrap_or(usize::MAX);
-        let expired = expire(store(&self.medium).as_ref(), keep, self.dry_run)?;
+        let expired = expire(store(&self.medium)?.as_ref(), keep, self.dry_run)?;
         let verb = if self.dry_run {
             "would remove"
         } else {

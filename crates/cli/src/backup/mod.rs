@@ -5,6 +5,7 @@
 mod create;
 mod expire;
 mod header;
+mod place;
 mod restore;
 mod rewrap;
 mod until;
@@ -15,12 +16,12 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use clap::{Args, Subcommand};
-use strongroom_backup::{LocalStore, Store};
 use strongroom_format::header::Header;
 use strongroom_format::slot::SlotKind;
 use strongroom_format::{code, hex};
 use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
 
+use self::place::{is_url, store};
 pub(crate) use self::wal::{is_wal_fetch, never_absent, stopping};
 
 use crate::Context;
@@ -72,11 +73,6 @@ impl BackupArgs {
             Verb::Expire(args) => args.run(context),
         }
     }
-}
-
-/// The medium at a path.
-fn store(path: &Path) -> Box<dyn Store> {
-    Box::new(LocalStore::new(path))
 }
 
 /// The key, fetched. Asked for twice when something is sealed with it.

@@ -22,7 +22,7 @@ use crate::{Context, keyring};
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup restore /mnt/backups --to /srv/restored --key-id backups"))]
 pub(super) struct RestoreArgs {
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// The directory to make
@@ -58,7 +58,7 @@ struct Report {
 
 impl RestoreArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let store = store(&self.medium);
+        let store = store(&self.medium)?;
         let keyring = keyring::path(context);
         let set = with_key(self.key.clone(), &keyring, |key| {
             open_set(store.as_ref(), self.set, key)

@@ -20,7 +20,7 @@ use crate::{Context, keyring, keys};
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup rewrap /mnt/backups --key-id old --new-key-id new"))]
 pub(super) struct RewrapArgs {
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// One set only, by its position, and no log
@@ -37,7 +37,7 @@ pub(super) struct RewrapArgs {
 
 impl RewrapArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let store = store(&self.medium);
+        let store = store(&self.medium)?;
         let keyring = Some(keyring::path(context));
         let others = if self.drop_others {
             Others::Drop

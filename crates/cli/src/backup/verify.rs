@@ -19,7 +19,7 @@ use crate::{Context, keyring};
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup verify /mnt/backups --key-id backups"))]
 pub(super) struct VerifyArgs {
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// The set's position [default: the newest]
@@ -48,7 +48,7 @@ struct Report {
 
 impl VerifyArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let store = store(&self.medium);
+        let store = store(&self.medium)?;
         let keyring = keyring::path(context);
         let set = with_key(self.key, &keyring, |key| {
             open_set(store.as_ref(), self.set, key)

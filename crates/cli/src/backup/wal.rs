@@ -38,7 +38,7 @@ pub(super) struct WalPushArgs {
     /// The file; it is archived under its name
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(long, value_name = "MEDIUM")]
     to: PathBuf,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(super) struct WalFetchArgs {
     /// Where to write it: %p
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(long, value_name = "MEDIUM")]
     from: PathBuf,
     #[command(flatten)]
@@ -101,7 +101,7 @@ impl WalPushArgs {
         options.compression = self.compression;
         options.threads = 1;
         // Quiet: this runs for every segment.
-        wal_push(store(&self.to).as_ref(), name, &content, &options)?;
+        wal_push(store(&self.to)?.as_ref(), name, &content, &options)?;
         Ok(())
     }
 }
@@ -124,7 +124,7 @@ impl WalFetchArgs {
     }
 
     fn fetch(self, keyring: &Path) -> Result<(), Failure> {
-        let store = store(&self.from);
+        let store = store(&self.from)?;
         let content = with_key(self.key, keyring, |key| {
             wal_fetch(store.as_ref(), &self.name, key)
         })?;
