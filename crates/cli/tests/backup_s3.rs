@@ -118,7 +118,7 @@ fn what_cannot_be_reached_or_named_is_refused() {
     assert!(!place.path("m").exists());
     let within = ["backup", "create", "tree", "--to", "m", "--key-id", "app"];
     let within = [&within[..], &["--mirror", "tree/m"]].concat();
-    place.run(&within).failed(6, "SR-1003");
+    place.run(&within).failed(2, "SR-1003");
 }
 
 /// Starts a server that finds the store's credentials in its environment.
