@@ -14,9 +14,14 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use strongroom_keyring::durable;
 
-/// Which state of an object was read: an entity tag, or nothing where a lock keeps others from replacing it.
+/// Which state of an object was read: what the store names it by, or nothing where a lock keeps others from replacing it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Version(pub(crate) Option<String>);
+pub struct Version {
+    /// Its entity tag.
+    pub(crate) tag: Option<String>,
+    /// Its generation, where a store goes by that (Google Cloud Storage).
+    pub(crate) generation: Option<String>,
+}
 
 /// Objects by name. Names are relative, with `/` between directory and name, and are never a user's.
 pub trait Store: Send + Sync {

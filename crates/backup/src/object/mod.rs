@@ -114,11 +114,14 @@ impl ObjectMedium {
             if found.meta.size > limit {
                 return Ok(None);
             }
-            let tag = found.meta.e_tag.clone();
-            Ok(Some((found.bytes().await?, tag)))
+            let seen = Version {
+                tag: found.meta.e_tag.clone(),
+                generation: found.meta.version.clone(),
+            };
+            Ok(Some((found.bytes().await?, seen)))
         });
         match read {
-            Ok(Some((bytes, tag))) => Ok(Some((bytes.into(), Version(tag)))),
+            Ok(Some((bytes, seen))) => Ok(Some((bytes.into(), seen))),
             Ok(None) => Err(io::ErrorKind::FileTooLarge.into()),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(told(&error)),
@@ -181,16 +184,17 @@ impl Store for ObjectMedium {
     }
 
     fn replace(&self, name: &str, bytes: &[u8], seen: &Version) -> io::Result<bool> {
-        let Some(tag) = &seen.0 else {
+        if seen.tag.is_none() {
+            let text = "the store gave no entity tag";
             return Err(Fault::io(
                 io::ErrorKind::Unsupported,
                 &code::STORE_FAILED,
-                "the store gave no entity tag",
+                text,
             ));
-        };
+        }
         let version = UpdateVersion {
-            e_tag: Some(tag.clone()),
-            version: None,
+            e_tag: seen.tag.clone(),
+            version: seen.generation.clone(),
         };
         self.put_if(name, bytes, &PutMode::Update(version))
     }

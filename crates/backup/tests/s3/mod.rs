@@ -74,8 +74,9 @@ impl S3 {
         let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
         // moto takes any key for the owner's.
         let head = format!(
-            "{method} /{BUCKET}{below} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\nAuthorization: AWS4-HMAC-SHA256 \
-             Credential=x/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0\r\n\r\n"
+            "{method} /{BUCKET}{} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\nAuthorization: AWS4-HMAC-SHA256 \
+             Credential=x/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0\r\n\r\n",
+            below.replace(' ', "%20")
         );
         connection.write_all(head.as_bytes()).unwrap();
         let mut answer = Vec::new();
