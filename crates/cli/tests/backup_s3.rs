@@ -148,7 +148,7 @@ fn a_server_archives_to_a_store_and_recovers_from_it() {
     let archive = format!(
         "{BINARY} --keyring {keyring} backup wal-push \"%p\" --to '{shell}' --key-file {key}"
     );
-    let archive = archive.replace('\'', "''");
+    let archive = archive.replace('\\', r"\\").replace('\'', "''");
     let archiving = format!("archive_mode = on\narchive_command = '{archive}'\n");
     let server = Server::make(&room, &installed(), &archiving);
     start(&server, &server.data, server.port, s3.port);

@@ -108,24 +108,22 @@ impl ObjectMedium {
     }
 
     fn bytes(&self, path: &Path, limit: u64) -> io::Result<Option<(Vec<u8>, Version)>> {
-        let store = &self.client.store;
-        let read = self.client.send(async {
-            let found = store.get_opts(path, GetOptions::default()).await?;
-            if found.meta.size > limit {
-                return Ok(None);
-            }
-            let seen = Version {
-                tag: found.meta.e_tag.clone(),
-                generation: found.meta.version.clone(),
-            };
-            Ok(Some((found.bytes().await?, seen)))
-        });
-        match read {
-            Ok(Some((bytes, seen))) => Ok(Some((bytes.into(), seen))),
-            Ok(None) => Err(io::ErrorKind::FileTooLarge.into()),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(told(&error)),
+        // Two requests to wait for: the first one of a command is waited for only shortly, however long the object is.
+        let options = GetOptions::default();
+        let found = match self.client.send(self.client.store.get_opts(path, options)) {
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            other => other.map_err(|error| told(&error))?,
+        };
+        if found.meta.size > limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
+        let seen = Version {
+            tag: found.meta.e_tag.clone(),
+            generation: found.meta.version.clone(),
+        };
+        let bytes = self.client.send(found.bytes());
+        let bytes = bytes.map_err(|error| told(&error))?;
+        Ok(Some((bytes.into(), seen)))
     }
 
     fn metas(&self, directory: &str) -> io::Result<Vec<(String, ObjectMeta)>> {
