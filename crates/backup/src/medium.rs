@@ -268,7 +268,7 @@ pub(crate) struct Superseded {
 }
 
 /// Removes the heads of `superseded`, then families that no head names, if no other writer is at work. `alone`: the lock, when
-/// the caller has it.
+/// the caller has it. Then also temporary files of writers that were killed.
 ///
 /// A set of another medium keeps its head and its families: what makes it one is `medium.json`, which nobody has authenticated.
 pub(crate) fn clear(
@@ -292,6 +292,7 @@ pub(crate) fn clear(
     let Some(_alone) = alone else {
         return Ok(());
     };
+    store.collect().map_err(failed)?;
     let mut named = BTreeSet::new();
     for position in positions(store)? {
         match read_head(store, position) {

@@ -18,11 +18,17 @@ use strongroom_sqlite::ops::{Copied, copy_online};
 
 use super::Source;
 use crate::head::{Description, Kind, SqliteFacts};
+use crate::leftovers;
 use crate::stream::writer::StreamWriter;
 use crate::{Error, Result};
 
 /// Bytes read at a time.
 const READ: usize = 256 * 1024;
+
+/// How the names of copies end.
+const COPY: &str = ".backup";
+/// What SQLite puts beside a database.
+const JOURNALS: [&str; 5] = ["", "-journal", "-wal", "-shm", "-strongroom"];
 
 /// A SQLite database.
 pub struct SqliteSource {
@@ -54,14 +60,19 @@ impl Source for SqliteSource {
 
     fn prepare(&mut self) -> Result<()> {
         // The key is tried before the medium is touched.
-        strongroom_sqlite::open(&self.path, &self.options).map(drop)
+        strongroom_sqlite::open(&self.path, &self.options).map(drop)?;
+        let beside = match self.path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        // Copies of runs that were killed while SQLite made them. What cannot be removed is in nobody's way.
+        drop(leftovers::collect(beside, is_copy_name));
+        Ok(())
     }
 
     fn write(&mut self, stream: &mut StreamWriter<'_>) -> Result<()> {
         let name = self.path.file_name().unwrap_or_default().to_os_string();
-        let mut copy_name = std::ffi::OsString::from(".");
-        copy_name.push(format!("{}.backup", hex::hex(&random16()?)));
-        let copy = Removed(self.path.with_file_name(copy_name));
+        let copy = Removed(self.path.with_file_name(copy_name(&random16()?)));
         let Copied { report, sealed } =
             copy_online(&self.path, &copy.0, &self.options, &mut |_, _| {})?;
         self.facts = SqliteFacts {
@@ -72,6 +83,8 @@ impl Source for SqliteSource {
         let failed =
             |error| Error::caused(&code::BACKUP_SOURCE, copy.0.display().to_string(), error);
         let mut file = File::open(&copy.0).map_err(failed)?;
+        // Its name is not needed any more: a run that is killed from here on leaves nothing.
+        std::fs::remove_file(&copy.0).map_err(failed)?;
         let about = file.metadata().map_err(failed)?;
         let root = Member {
             kind: MemberKind::Directory,
@@ -105,6 +118,19 @@ impl Source for SqliteSource {
     }
 }
 
+fn copy_name(random: &[u8; 16]) -> String {
+    format!(".{}{COPY}", hex::hex(random))
+}
+
+/// Whether a file is a copy, or a journal of one.
+fn is_copy_name(name: &str) -> bool {
+    let rest = name.strip_prefix('.').and_then(|name| name.split_at_checked(32));
+    rest.is_some_and(|(random, rest)| {
+        let digits = random.bytes().all(|byte| byte.is_ascii_hexdigit());
+        digits && rest.strip_prefix(COPY).is_some_and(|rest| JOURNALS.contains(&rest))
+    })
+}
+
 /// A file that is removed when it is not needed any more.
 struct Removed(PathBuf);
 
@@ -112,5 +138,23 @@ impl Drop for Removed {
     fn drop(&mut self) {
         // There is none when copying failed.
         drop(std::fs::remove_file(&self.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_told_by_their_names() {
+        let copy = copy_name(&[0xa5; 16]);
+        assert!(is_copy_name(&copy), "{copy}");
+        assert!(is_copy_name(&format!("{copy}-journal")));
+        for other in ["db.backup", ".backup", ".0123.backup", "", ".x"] {
+            assert!(!is_copy_name(other), "{other}");
+        }
+        assert!(!is_copy_name(&format!("{copy}2")));
+        assert!(!is_copy_name(&copy[1..]));
+        assert!(!is_copy_name(".\u{e9}123456789012345678901234567890\u{e9}.backup"));
     }
 }
