@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, Uid, chmodat, chownat, mkdirat, openat,
-    symlinkat, unlinkat, utimensat,
+    renameat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use strongroom_format::backup::{Member, MemberKind};
@@ -30,6 +30,8 @@ use crate::{Error, Result};
 
 /// Without this file no server starts on a directory.
 const CONTROL: &[u8] = b"global/pg_control";
+/// Its name, in the root, while it is written.
+const CONTROL_BEFORE: &[u8] = b".pg_control.partial";
 /// Its longest form that is kept back, in bytes (PostgreSQL: `PG_CONTROL_FILE_SIZE`, 8192).
 const CONTROL_MAX: usize = 64 * 1024;
 /// Where tablespaces are linked.
@@ -148,8 +150,8 @@ impl Files {
             MemberKind::File => {
                 self.in_control = self.keep_back && member.path == CONTROL;
                 if self.in_control {
-                    self.control = Some((member, Vec::new()));
-                    return Ok(());
+                    let first = self.control.replace((member, Vec::new())).is_none();
+                    return if first { Ok(()) } else { Err(named_twice()) };
                 }
                 let file = create(&self.spot(&member.path))?;
                 self.file = Some((file, member));
@@ -235,11 +237,16 @@ impl Files {
             return Err(exchanged(&lost.base.path));
         }
         if let Some((member, content)) = self.control.take() {
-            let spot = self.spot(&member.path);
+            // It has its name when it is whole.
+            let (spot, last) = (self.root.below(CONTROL_BEFORE), self.spot(&member.path));
             let mut file = create(&spot)?;
             file.write_all(&content)
                 .map_err(|error| Error::io(spot.shown.display().to_string(), error))?;
             self.settle_file(&file, &member)?;
+            let synced = file.sync_all();
+            synced.map_err(|error| Error::io(spot.shown.display().to_string(), error))?;
+            renameat(spot.held, spot.below, last.held, last.below)
+                .map_err(|error| taken(&last, error))?;
         }
         // Nothing is written below them any more.
         for space in &self.made_spaces {
@@ -458,9 +465,13 @@ fn create(spot: &Spot<'_>) -> Result<File> {
 /// What is there already was named by the stream before: the directory was empty.
 fn taken(spot: &Spot<'_>, error: Errno) -> Error {
     match error {
-        Errno::EXIST => Error::new(&code::STREAM, "a path that is named twice"),
+        Errno::EXIST => named_twice(),
         error => spot.failed(error),
     }
+}
+
+fn named_twice() -> Error {
+    Error::new(&code::STREAM, "a path that is named twice")
 }
 
 fn set_times(spot: &Spot<'_>, member: &Member) -> Result<()> {

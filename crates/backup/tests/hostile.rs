@@ -283,3 +283,13 @@ fn no_more_is_restored_than_the_head_says() {
     assert!(most > 0 && most <= STATED, "{most}");
     assert!(!place.at("out").exists());
 }
+
+#[test]
+fn a_control_file_that_is_named_twice_is_refused() {
+    for name in ["global/pg_control", "base"] {
+        let place = Place::new();
+        forged(&place, cluster(vec![file("base", b""), file(name, b"2")])).unwrap();
+        refused(restored(&place, &recovering(&place)), &code::STREAM);
+        assert!(!place.at("out").exists());
+    }
+}

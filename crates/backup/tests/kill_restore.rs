@@ -37,7 +37,13 @@ fn named(place: &Place, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
 }
 
 fn is_whole(cluster: &Path, spaces: &Path) -> bool {
-    let same = |path: PathBuf, content: &[u8]| fs::read(path).is_ok_and(|read| read == content);
+    let same = |path: PathBuf, content: &[u8]| {
+        let same = fs::read(&path).is_ok_and(|read| read == content);
+        if !same {
+            println!("{} is not what it was", path.display());
+        }
+        same
+    };
     same(cluster.join("global/pg_control"), b"control")
         && same(cluster.join("base"), &LARGE)
         && same(cluster.join("sub/small"), b"small")

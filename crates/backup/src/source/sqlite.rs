@@ -122,13 +122,24 @@ fn copy_name(random: &[u8; 16]) -> String {
     format!(".{}{COPY}", hex::hex(random))
 }
 
-/// Whether a file is a copy, or a journal of one.
+/// Whether a file is a copy, one under way (`strongroom_sqlite::ops` adds a dot, a tag and `.part`), or what SQLite put beside it.
 fn is_copy_name(name: &str) -> bool {
-    let rest = name.strip_prefix('.').and_then(|name| name.split_at_checked(32));
-    rest.is_some_and(|(random, rest)| {
-        let digits = random.bytes().all(|byte| byte.is_ascii_hexdigit());
-        digits && rest.strip_prefix(COPY).is_some_and(|rest| JOURNALS.contains(&rest))
-    })
+    let hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let Some(name) = name.strip_prefix('.') else {
+        return false;
+    };
+    let name = name.strip_prefix('.').unwrap_or(name);
+    let Some((random, rest)) = name.split_at_checked(32) else {
+        return false;
+    };
+    let Some(rest) = rest.strip_prefix(COPY).filter(|_| hex(random)) else {
+        return false;
+    };
+    let tagged = rest.strip_prefix('.').and_then(|rest| {
+        let (tag, rest) = rest.split_at_checked(12)?;
+        rest.strip_prefix(".part").filter(|_| hex(tag))
+    });
+    JOURNALS.contains(&tagged.unwrap_or(rest))
 }
 
 /// A file that is removed when it is not needed any more.
@@ -150,6 +161,10 @@ mod tests {
         let copy = copy_name(&[0xa5; 16]);
         assert!(is_copy_name(&copy), "{copy}");
         assert!(is_copy_name(&format!("{copy}-journal")));
+        let under_way = format!(".{copy}.0123456789ab.part");
+        assert!(is_copy_name(&under_way), "{under_way}");
+        assert!(is_copy_name(&format!("{under_way}-journal")));
+        assert!(!is_copy_name(&format!("{under_way}.x")));
         for other in ["db.backup", ".backup", ".0123.backup", "", ".x"] {
             assert!(!is_copy_name(other), "{other}");
         }
