@@ -27,7 +27,7 @@ mod wal;
 pub use create::{Compression, CreateOptions, Created, Mode, create};
 pub use expire::{Expired, expire};
 pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, TablespaceFacts};
-pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list};
+pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list, listed};
 pub use read::{SetReader, Verified, open_set, verify};
 pub use restore::{RestoreOptions, Restored, restore};
 pub use rewrap::{Others, rewrap_archive, rewrap_set};

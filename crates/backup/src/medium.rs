@@ -184,6 +184,20 @@ pub fn list(store: &dyn Store) -> Result<Listing> {
     Ok(listing)
 }
 
+/// The set at `position`, as a listing has it.
+///
+/// # Errors
+/// SR-7107; SR-7106 and others when its head cannot be read.
+pub fn listed(store: &dyn Store, position: u32) -> Result<ListedSet> {
+    let found = read_head(store, position)?;
+    let header = found.header()?;
+    Ok(ListedSet {
+        position,
+        description: found.description,
+        header,
+    })
+}
+
 /// Whether a set was made on another medium, or on this one before it was begun anew.
 pub(crate) fn is_foreign(head: Option<&MediumHead>, description: &Description) -> bool {
     head.is_some_and(|head| head.medium_id != description.medium_id)

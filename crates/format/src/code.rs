@@ -202,6 +202,9 @@ codes! {
     MEDIUM_CHANGED = 7131, Refused, "another writer is at work on the backup medium, or has begun it anew meanwhile", "run the command again when the other one has ended; no set was added";
     OTHER_RECIPIENTS = 7132, Refused, "others can open the set or archived file too, and could not any more", "give --drop-others if they are to lose it; nothing was changed";
     RESTORE_EXCHANGED = 7150, Refused, "a directory was exchanged for another one while a set was restored into it", "restore below a directory that nobody else can write to; the set was not restored";
+    HISTORY_NOT_KEPT = 7151, Warning, "the run could not be noted in the catalogue of backups", "the backup itself is not concerned; mend the cause, name another catalogue with --catalogue, or give --no-history";
+    HISTORY_ABSENT = 7152, Usage, "there is no catalogue of backups there", "`strongroom backup create` with --key-id makes one, and so does `strongroom backup history --key-id NAME`; --scan fills it from a medium";
+    METRICS_NOT_WRITTEN = 7153, Warning, "the metrics could not be written", "check the directory and who runs the command; the backup itself is not concerned";
 
     FID_STALE = 8001, Data, "the identifier does not name a value any more", "if a table still holds it, restore table and zone to one point in time; report it if neither was restored";
     FID_FORGED = 8002, Data, "the identifier never named a value of this place", "someone or something other than Strongroom wrote it into the table, or the zone's store is another one's";

@@ -9,6 +9,8 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use strongroom_crypto::random16;
 use strongroom_format::backup::{Member, MemberKind};
@@ -35,6 +37,7 @@ pub struct SqliteSource {
     path: PathBuf,
     options: OpenOptions,
     facts: SqliteFacts,
+    total: Option<Arc<AtomicU64>>,
 }
 
 impl SqliteSource {
@@ -45,6 +48,7 @@ impl SqliteSource {
             path: path.to_path_buf(),
             options,
             facts: SqliteFacts::default(),
+            total: None,
         }
     }
 }
@@ -86,6 +90,9 @@ impl Source for SqliteSource {
         // Its name is not needed any more: a run that is killed from here on leaves nothing.
         std::fs::remove_file(&copy.0).map_err(failed)?;
         let about = file.metadata().map_err(failed)?;
+        if let Some(total) = &self.total {
+            total.store(about.len(), Ordering::Relaxed);
+        }
         let root = Member {
             kind: MemberKind::Directory,
             mode: 0o700,
@@ -111,6 +118,10 @@ impl Source for SqliteSource {
             }
         }
         stream.end_file().map(drop)
+    }
+
+    fn note_total(&mut self, total: Arc<AtomicU64>) {
+        self.total = Some(total);
     }
 
     fn describe(&self, description: &mut Description) {
