@@ -5,6 +5,9 @@
 mod create;
 mod expire;
 mod header;
+mod history;
+mod metrics;
+mod progress;
 mod restore;
 mod rewrap;
 mod until;
@@ -47,6 +50,7 @@ enum Verb {
     WalFetch(wal::WalFetchArgs),
     Rewrap(rewrap::RewrapArgs),
     Expire(expire::ExpireArgs),
+    History(history::HistoryArgs),
 }
 
 impl BackupArgs {
@@ -56,6 +60,7 @@ impl BackupArgs {
             Verb::Header(args) => args.json,
             Verb::Verify(args) => args.json,
             Verb::Restore(args) => args.json,
+            Verb::History(args) => args.json,
             Verb::WalPush(_) | Verb::WalFetch(_) | Verb::Rewrap(_) | Verb::Expire(_) => false,
         }
     }
@@ -70,6 +75,7 @@ impl BackupArgs {
             Verb::WalFetch(args) => args.run(context),
             Verb::Rewrap(args) => args.run(context),
             Verb::Expire(args) => args.run(context),
+            Verb::History(args) => args.run(context),
         }
     }
 }
