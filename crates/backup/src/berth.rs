@@ -1,6 +1,6 @@
 //! One of the mediums that a set is written to, from the first look to the last: what is allowed there, locks, the head.
 //!
-//! Invariants: B9 and B10; the rules of every medium are checked before anything is read; heads are created when the families are
+//! Invariants: B9 and B12; the rules of every medium are checked before anything is read; heads are created when the families are
 //! durable everywhere; nothing is cleared away unless all mediums have the set.
 //!
 //! Must not: write a family.

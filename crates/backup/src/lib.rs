@@ -2,7 +2,7 @@
 //!
 //! A [`Source`] writes a stream of members ([`stream`]); the stream is cut into pieces that are compressed and sealed by
 //! several threads ([`pipeline`]) and become the families of a set; its head is written last ([`medium`], [`head`]).
-//! Invariants B1 to B14 are in docs/internals/backup.md; each file names those that it keeps.
+//! Invariants B1 to B16 are in docs/internals/backup.md; each file names those that it keeps.
 //!
 //! Must not: name a cryptographic primitive, print, read the environment, or take a secret that is not an opener.
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@ mod expire;
 mod family;
 mod files;
 mod head;
+mod leftovers;
 mod medium;
 #[cfg(feature = "object-store")]
 mod object;
@@ -29,7 +30,7 @@ mod wal;
 pub use create::{Compression, CreateOptions, Created, Mode, create, create_on};
 pub use expire::{Expired, expire};
 pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, TablespaceFacts};
-pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list};
+pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list, listed};
 #[cfg(feature = "object-store")]
 pub use object::ObjectMedium;
 pub use read::{SetReader, Verified, open_set, verify};

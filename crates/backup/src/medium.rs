@@ -193,6 +193,20 @@ pub fn list(store: &dyn Store) -> Result<Listing> {
     Ok(listing)
 }
 
+/// The set at `position`, as a listing has it.
+///
+/// # Errors
+/// SR-7107; SR-7106 and others when its head cannot be read.
+pub fn listed(store: &dyn Store, position: u32) -> Result<ListedSet> {
+    let found = read_head(store, position)?;
+    let header = found.header()?;
+    Ok(ListedSet {
+        position,
+        description: found.description,
+        header,
+    })
+}
+
 /// Whether a set was made on another medium, or on this one before it was begun anew.
 pub(crate) fn is_foreign(head: Option<&MediumHead>, description: &Description) -> bool {
     head.is_some_and(|head| head.medium_id != description.medium_id)
@@ -277,7 +291,7 @@ pub(crate) struct Superseded {
 }
 
 /// Removes the heads of `superseded`, then families that no head names, if no other writer is at work. `alone`: the lock, when
-/// the caller has it.
+/// the caller has it. Then also temporary files of writers that were killed.
 ///
 /// A set of another medium keeps its head and its families: what makes it one is `medium.json`, which nobody has authenticated.
 pub(crate) fn clear(
@@ -301,7 +315,8 @@ pub(crate) fn clear(
     let Some(_alone) = alone else {
         return Ok(());
     };
-    // Before the heads: a family whose head comes later is not among them (B12).
+    store.collect().map_err(failed)?;
+    // Before the heads: a family whose head comes later is not among them (B14).
     let families = store.abandoned().map_err(failed)?;
     let mut named = BTreeSet::new();
     for position in positions(store)? {

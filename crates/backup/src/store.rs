@@ -1,7 +1,7 @@
 //! Where a medium's objects lie: create, read, list, replace, remove by name.
 //!
 //! Invariants: B1, an object that was reported as written is durable and whole; B2, `create_new` and the end of a
-//! stream of bytes never replace an object; B11, `replace` replaces what was read.
+//! stream of bytes never replace an object; B13, `replace` replaces what was read.
 //!
 //! Must not: know what is in an object.
 
@@ -14,6 +14,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use strongroom_keyring::durable;
 
+use crate::leftovers;
 /// Which state of an object was read: what the store names it by, or nothing where a lock keeps others from replacing it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
@@ -100,6 +101,15 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// The system's.
     fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Removes temporary files that a writer left which was killed, if they are older than a day: the lock that the caller has is
+    /// not held by every writer. A place that has no such files does nothing.
+    ///
+    /// # Errors
+    /// The system's.
+    fn collect(&self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Keeps others from removing orphans while the guard lives. With `alone`, `None` when another writer is at work.
     ///
@@ -233,6 +243,16 @@ impl Store for LocalStore {
         }
         found.sort();
         Ok(found)
+    }
+
+    fn collect(&self) -> io::Result<()> {
+        let directories = DIRECTORIES.iter().map(|name| self.path(name));
+        for directory in directories.chain([self.root.clone()]) {
+            leftovers::collect(&directory, |name| {
+                name.starts_with('.') && name.ends_with(".tmp")
+            })?;
+        }
+        Ok(())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

@@ -75,7 +75,7 @@ pub fn wal_push(
 ///
 /// # Errors
 /// SR-7121 when there is none, and only then; SR-7130 when there is none, but later segments of its timeline; SR-2001, SR-2002; SR-7126;
-/// SR-7106, SR-7109, SR-7110, SR-7112 when it is damaged.
+/// SR-7106, SR-7109 to SR-7112 when it is damaged.
 pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Result<Vec<u8>> {
     check_name(name)?;
     let object = object_name(name);
@@ -98,7 +98,7 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
             format!("{name}: another file's"),
         ));
     }
-    let content = opened_family(&guard, head.rest().to_vec())?;
+    let content = opened_family(&guard, head.rest().to_vec(), described.backup_size_bytes)?;
     if described.content_digest != Some(content_digest(&described.set_id, &content)?) {
         return Err(Error::new(&code::FILE_DIGEST, name));
     }
@@ -244,16 +244,28 @@ fn sealed_family(guard: &Guard, content: &[u8], options: &CreateOptions<'_>) -> 
     Ok(std::mem::take(&mut *bytes))
 }
 
-fn opened_family(guard: &Guard, bytes: Vec<u8>) -> Result<Vec<u8>> {
+/// The content, which must be `stated` bytes long: a few bytes can stand for a thousand times as many.
+fn opened_family(guard: &Guard, bytes: Vec<u8>, stated: u64) -> Result<Vec<u8>> {
+    let other = || Error::new(&code::STREAM, "not as long as its head says");
+    if stated > FILE_MAX {
+        return Err(other());
+    }
     let unkeyed = Unkeyed::read(Box::new(io::Cursor::new(bytes)), 0)?;
     let key = guard.family(&unkeyed.header, 0, 1)?;
     let reader = unkeyed.keyed(&key);
     let (content, _) = reading::run(vec![Origin { key, reader }], 1, |opened| {
         let mut content = Vec::new();
         while let Some(piece) = opened.next_piece()? {
+            if (content.len() as u64).saturating_add(piece.len() as u64) > stated {
+                return Err(other());
+            }
             content.extend_from_slice(piece);
         }
-        Ok(content)
+        if content.len() as u64 == stated {
+            Ok(content)
+        } else {
+            Err(other())
+        }
     })?;
     Ok(content)
 }

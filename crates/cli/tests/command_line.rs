@@ -46,6 +46,7 @@ const COMMANDS: &[&str] = &[
     "backup wal-fetch",
     "backup rewrap",
     "backup expire",
+    "backup history",
     "columns zone",
     "columns proxy",
     "columns status",

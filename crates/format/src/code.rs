@@ -190,7 +190,7 @@ codes! {
     BACKUP_SERVER = 7115, Io, "the PostgreSQL server has refused or ended the backup", "see its message; the server's log says more";
     BACKUP_MANIFEST = 7116, Data, "the backup is not what PostgreSQL's own manifest says", "take the backup again; if it happens again, check the server's disks and memory";
     STRIPES = 7117, Refused, "the medium has another number of stripes", "leave out --stripes; --format begins the medium anew";
-    NOT_COPIED = 7118, Warning, "something was left out of the backup", "sockets, pipes and devices hold no data; whatever could be needed must be backed up in another way";
+    NOT_COPIED = 7118, Warning, "something was left out of the backup", "sockets, pipes and devices hold no data; what was removed or exchanged meanwhile is in the next backup; whatever could be needed must be backed up in another way";
     PLAIN_SET = 7119, Warning, "the backup is not encrypted: whoever can read the medium can read the data", "leave out --no-encryption and give a key";
     WAL_DIFFERS = 7120, Refused, "the archive has another file of that name already", "find out which server wrote it: two servers must not share one archive; nothing was overwritten";
     WAL_ABSENT = 7121, Usage, "the archive has no file of that name", "none, at the end of recovery: PostgreSQL asks until there is none";
@@ -208,6 +208,10 @@ codes! {
     SET_LATE = 7144, Io, "writing the set took longer than an object store allows", "use more stripes, threads or bandwidth; no set was added";
     MIRRORS = 7145, Io, "not all mirrors have the set", "the message names those that have it, whole; mend the others and run the command again for them";
     OBJECT_CHANGED = 7146, Refused, "another has changed or removed the object meanwhile", "run the command again; nothing was changed";
+    RESTORE_EXCHANGED = 7150, Refused, "a directory was exchanged for another one while a set was restored into it", "restore below a directory that nobody else can write to; the set was not restored";
+    HISTORY_NOT_KEPT = 7151, Warning, "the run could not be noted in the catalogue of backups", "the backup itself is not concerned; mend the cause, name another catalogue with --catalogue, or give --no-history";
+    HISTORY_ABSENT = 7152, Usage, "there is no catalogue of backups there", "`strongroom backup create` with --key-id makes one, and so does `strongroom backup history --key-id NAME`; --scan fills it from a medium";
+    METRICS_NOT_WRITTEN = 7153, Warning, "the metrics could not be written", "check the directory and who runs the command; the backup itself is not concerned";
 
     FID_STALE = 8001, Data, "the identifier does not name a value any more", "if a table still holds it, restore table and zone to one point in time; report it if neither was restored";
     FID_FORGED = 8002, Data, "the identifier never named a value of this place", "someone or something other than Strongroom wrote it into the table, or the zone's store is another one's";

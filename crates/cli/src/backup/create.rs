@@ -15,12 +15,14 @@ use strongroom_format::code;
 use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
 use strongroom_replication::{Config, SslMode};
 
+use super::history::{self, Entry, HistoryOptions, Told};
+use super::metrics::MetricsOptions;
+use super::progress::{ProgressOptions, Watch};
 use super::{is_url, sealing_openers, store, thread_count, threads};
 use crate::args::{KeyOptions, SourceKeyOptions};
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::paths::{self, Sort};
-use crate::progress::Progress;
 use crate::{Context, guard, keyring, keys};
 
 /// Back up a directory, a SQLite database, or a PostgreSQL server.
@@ -84,6 +86,12 @@ pub(super) struct CreateArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
+    #[command(flatten)]
+    progress: ProgressOptions,
+    #[command(flatten)]
+    metrics: MetricsOptions,
+    #[command(flatten)]
+    history: HistoryOptions,
 }
 
 #[derive(Serialize)]
@@ -108,7 +116,17 @@ const MIRRORS_MAX: usize = 3;
 
 impl CreateArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let mut source = self.source(context)?;
+        let told = Told {
+            history: Some(self.history.clone()),
+            key_id: self.key.key_id.clone(),
+            metrics: self.metrics.file(),
+        };
+        history::told(context, "create", &told, |context, entry| {
+            self.make(context, entry)
+        })
+    }
+
+    fn make(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         if self.mirror.len() > MIRRORS_MAX {
             return Err(Failure::usage("--mirror is given at most three times"));
         }
@@ -116,6 +134,11 @@ impl CreateArgs {
         let stores: Result<Vec<_>, Failure> = places.map(|place| store(place)).collect();
         let stores = stores?;
         let stores: Vec<_> = stores.iter().map(AsRef::as_ref).collect();
+        if let Some(store) = stores.first() {
+            entry.on(*store);
+        }
+        let mut source = self.source(context)?;
+        entry.of_source(source.shown());
         let key = self.key_source()?;
         let keyring_path = keyring::path(context);
         let openers = sealing_openers(key.as_ref(), &self.certificate, &keyring_path)?;
@@ -130,12 +153,19 @@ impl CreateArgs {
         options.name.clone_from(&self.name);
         options.expires_unix_s = self.retain_days.map(|days| now + u64::from(days) * 86_400);
         options.skip_expiry = self.skip;
-        let mut progress = Progress::new("backing up");
+        let mut progress = Watch::new("create", self.progress);
+        if let Some(total) = progress.total() {
+            source.note_total(total);
+        }
         let created =
             strongroom_backup::create_on(&stores, source.as_mut(), &options, &mut |bytes| {
-                progress.update(bytes, 0);
+                progress.update(bytes);
             })?;
-        drop(progress);
+        if let Some((store, first)) = stores.first().zip(created.first()) {
+            entry.with_set(*store, first.position);
+        }
+        entry.done();
+        progress.finish();
         self.report(context, created)?;
         match key {
             None if openers.is_empty() => warn(&code::PLAIN_SET, &self.to.display().to_string()),

@@ -5,7 +5,10 @@
 mod create;
 mod expire;
 mod header;
+mod history;
+mod metrics;
 mod place;
+mod progress;
 mod restore;
 mod rewrap;
 mod until;
@@ -48,6 +51,7 @@ enum Verb {
     WalFetch(wal::WalFetchArgs),
     Rewrap(rewrap::RewrapArgs),
     Expire(expire::ExpireArgs),
+    History(history::HistoryArgs),
 }
 
 impl BackupArgs {
@@ -57,6 +61,7 @@ impl BackupArgs {
             Verb::Header(args) => args.json,
             Verb::Verify(args) => args.json,
             Verb::Restore(args) => args.json,
+            Verb::History(args) => args.json,
             Verb::WalPush(_) | Verb::WalFetch(_) | Verb::Rewrap(_) | Verb::Expire(_) => false,
         }
     }
@@ -71,6 +76,7 @@ impl BackupArgs {
             Verb::WalFetch(args) => args.run(context),
             Verb::Rewrap(args) => args.run(context),
             Verb::Expire(args) => args.run(context),
+            Verb::History(args) => args.run(context),
         }
     }
 }

@@ -8,11 +8,13 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_backup::{Description, Verified, open_set};
 
+use super::history::{self, Entry, HistoryOptions, Told};
+use super::metrics::MetricsOptions;
+use super::progress::{ProgressOptions, Watch};
 use super::{store, thread_count, threads, with_key};
 use crate::args::KeyOptions;
 use crate::failure::{Failure, printable};
 use crate::help::tail;
-use crate::progress::Progress;
 use crate::{Context, keyring};
 
 /// Read a set to its end: every segment is authenticated and decompressed, every file's digest compared.
@@ -33,6 +35,12 @@ pub(super) struct VerifyArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
+    #[command(flatten)]
+    progress: ProgressOptions,
+    #[command(flatten)]
+    metrics: MetricsOptions,
+    #[command(flatten)]
+    history: HistoryOptions,
 }
 
 #[derive(Serialize)]
@@ -48,17 +56,31 @@ struct Report {
 
 impl VerifyArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let told = Told {
+            history: Some(self.history.clone()),
+            key_id: self.key.key_id.clone(),
+            metrics: self.metrics.file(),
+        };
+        history::told(context, "verify", &told, |context, entry| {
+            self.read(context, entry)
+        })
+    }
+
+    fn read(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         let store = store(&self.medium)?;
+        entry.on(store.as_ref());
         let keyring = keyring::path(context);
         let set = with_key(self.key, &keyring, |key| {
             open_set(store.as_ref(), self.set, key)
         })?;
+        entry.with_set(store.as_ref(), set.position());
         let total = set.description().backup_size_bytes;
-        let mut progress = Progress::new("verifying");
+        let mut progress = Watch::new("verify", self.progress).of(total);
         let verified = strongroom_backup::verify(&set, threads(self.threads), &mut |bytes| {
-            progress.update(bytes, total);
+            progress.update(bytes);
         })?;
-        drop(progress);
+        entry.done();
+        progress.finish();
         if self.json {
             let Verified {
                 position,
