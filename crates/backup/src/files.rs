@@ -357,7 +357,7 @@ fn timestamps(member: &Member) -> Timestamps {
     }
 }
 
-fn sync_all_of(directory: &Path) -> Result<()> {
+pub(crate) fn sync_all_of(directory: &Path) -> Result<()> {
     let failed = |error: io::Error| Error::io(directory.display().to_string(), error);
     let opened = File::open(directory).map_err(failed)?;
     rustix::fs::syncfs(&opened).map_err(|error| failed(error.into()))

@@ -7,6 +7,7 @@
 //! Must not: name a cryptographic primitive, print, read the environment, or take a secret that is not an opener.
 #![forbid(unsafe_code)]
 
+mod chain;
 mod create;
 mod expire;
 mod family;
@@ -23,6 +24,7 @@ mod store;
 mod stream;
 mod wal;
 
+pub use chain::{Base, Chain, open_base, open_chain, restore_chain, verify_chain};
 pub use create::{Compression, CreateOptions, Created, Mode, create};
 pub use expire::{Expired, expire};
 pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, TablespaceFacts};

@@ -14,7 +14,7 @@ use strongroom_keyring::Opener;
 
 use crate::create::{self, CreateOptions, now};
 use crate::family::{FamilyWriter, Unkeyed};
-use crate::head::{self, Description, Kind, PostgresFacts, Unopened};
+use crate::head::{self, Description, FamilyEnd, Kind, PostgresFacts, Unopened};
 use crate::medium::MediumHead;
 use crate::pipeline::read::{self as reading, Origin};
 use crate::pipeline::write::{self as writing, Settings, Target};
@@ -49,7 +49,7 @@ pub fn wal_push(
         Guard::sealed(options.cipher, &options.openers)?
     };
     let started_unix_s = now();
-    let family = sealed_family(&guard, content, options)?;
+    let (family, _) = sealed_family(&guard, content, options)?;
     let mut described = create::description(&guard, options, &medium.medium_id, started_unix_s);
     described.kind = Kind::Wal;
     described.source = name.to_owned();
@@ -98,7 +98,7 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
             format!("{name}: another file's"),
         ));
     }
-    let content = opened_family(&guard, head.rest().to_vec())?;
+    let (content, _) = opened_family(&guard, head.rest().to_vec())?;
     if described.content_digest != Some(content_digest(&described.set_id, &content)?) {
         return Err(Error::new(&code::FILE_DIGEST, name));
     }
@@ -228,7 +228,12 @@ fn facts(name: &str, content: &[u8]) -> PostgresFacts {
     facts
 }
 
-fn sealed_family(guard: &Guard, content: &[u8], options: &CreateOptions<'_>) -> Result<Vec<u8>> {
+/// One family that has `content` by itself.
+pub(crate) fn sealed_family(
+    guard: &Guard,
+    content: &[u8],
+    options: &CreateOptions<'_>,
+) -> Result<(Vec<u8>, FamilyEnd)> {
     let key = guard.new_family(0, 1)?;
     let memory = Memory::default();
     let out: Box<dyn Upload> = Box::new(memory.clone());
@@ -237,25 +242,27 @@ fn sealed_family(guard: &Guard, content: &[u8], options: &CreateOptions<'_>) -> 
         threads: options.threads,
         level: options.compression.level(),
     };
-    writing::run(vec![Target { key, writer }], settings, |pieces| {
+    let ((), mut ends) = writing::run(vec![Target { key, writer }], settings, |pieces| {
         pieces.put(content)
     })?;
+    let end = ends.pop();
+    let end = end.ok_or_else(|| Error::new(&code::BUG, "a family without an end"))?;
     let mut bytes = memory.0.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(std::mem::take(&mut *bytes))
+    Ok((std::mem::take(&mut *bytes), end))
 }
 
-fn opened_family(guard: &Guard, bytes: Vec<u8>) -> Result<Vec<u8>> {
+/// What a family has that is alone, and how it ends.
+pub(crate) fn opened_family(guard: &Guard, bytes: Vec<u8>) -> Result<(Vec<u8>, Vec<FamilyEnd>)> {
     let unkeyed = Unkeyed::read(Box::new(io::Cursor::new(bytes)), 0)?;
     let key = guard.family(&unkeyed.header, 0, 1)?;
     let reader = unkeyed.keyed(&key);
-    let (content, _) = reading::run(vec![Origin { key, reader }], 1, |opened| {
+    reading::run(vec![Origin { key, reader }], 1, |opened| {
         let mut content = Vec::new();
         while let Some(piece) = opened.next_piece()? {
             content.extend_from_slice(piece);
         }
         Ok(content)
-    })?;
-    Ok(content)
+    })
 }
 
 fn failed(store: &dyn Store, object: &str, error: io::Error) -> Error {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use strongroom_backup::{Description, Verified, open_set};
+use strongroom_backup::{Description, Verified, open_chain, verify_chain};
 
 use super::{store, thread_count, threads, with_key};
 use crate::args::KeyOptions;
@@ -43,6 +43,7 @@ struct Report {
     files: u64,
     size_bytes: u64,
     not_checked: Vec<String>,
+    builds_on: Vec<u32>,
     set: Description,
 }
 
@@ -50,12 +51,12 @@ impl VerifyArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let store = store(&self.medium);
         let keyring = keyring::path(context);
-        let set = with_key(self.key, &keyring, |key| {
-            open_set(store.as_ref(), self.set, key)
+        let chain = with_key(self.key, &keyring, |key| {
+            open_chain(store.as_ref(), self.set, key)
         })?;
-        let total = set.description().backup_size_bytes;
         let mut progress = Progress::new("verifying");
-        let verified = strongroom_backup::verify(&set, threads(self.threads), &mut |bytes| {
+        let total = chain.size_bytes();
+        let (verified, bases) = verify_chain(&chain, threads(self.threads), &mut |bytes| {
             progress.update(bytes, total);
         })?;
         drop(progress);
@@ -75,13 +76,17 @@ impl VerifyArgs {
                 files,
                 size_bytes: bytes,
                 not_checked,
+                builds_on: bases.iter().map(|base| base.position).collect(),
                 set: description,
             });
         }
-        let mut text = format!(
-            "set {}: {} segments, {} files, {} bytes: good\n",
-            verified.position, verified.segments, verified.files, verified.bytes
-        );
+        let mut text = String::new();
+        for each in bases.iter().chain([&verified]) {
+            text.push_str(&format!(
+                "set {}: {} segments, {} files, {} bytes: good\n",
+                each.position, each.segments, each.files, each.bytes
+            ));
+        }
         for item in &verified.not_checked {
             text.push_str(&format!("  not checked: {}\n", printable(item)));
         }
