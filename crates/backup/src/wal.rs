@@ -16,6 +16,7 @@ use crate::create::{self, CreateOptions, now};
 use crate::family::{FamilyWriter, Unkeyed};
 use crate::head::{self, Description, FamilyEnd, Kind, PostgresFacts, Unopened};
 use crate::medium::MediumHead;
+use crate::pieces::Piece;
 use crate::pipeline::read::{self as reading, Origin};
 use crate::pipeline::write::{self as writing, Settings, Target};
 use crate::set::Guard;
@@ -107,20 +108,22 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
 
 /// Whether the archive has a later segment of the same timeline, whole or partial. A server archives in order, and what expires
 /// is the beginning: a segment is missing in between only if it was lost.
-fn is_followed(store: &dyn Store, name: &str) -> Result<bool> {
+pub(crate) fn is_followed(store: &dyn Store, name: &str) -> Result<bool> {
     let Some(wanted) = segment(name) else {
         return Ok(false);
     };
     let listed = store.list("wal");
     let listed = listed.map_err(|error| failed(store, "wal", error))?;
-    let mut segments = listed
-        .iter()
-        .filter_map(|(name, _)| segment(name.strip_suffix(".partial").unwrap_or(name)));
+    let mut segments = listed.iter().filter_map(|(name, _)| {
+        let piece = Piece::of(name).map(|piece| piece.segment);
+        let of = piece.as_deref().or(name.strip_suffix(".partial"));
+        segment(of.unwrap_or(name))
+    });
     Ok(segments.any(|(timeline, number)| timeline == wanted.0 && number > wanted.1))
 }
 
 /// Timeline of a segment, and what its name has after that: 32 bits of which 4 GiB, 32 bits of which segment in it.
-fn segment(name: &str) -> Option<(u64, u64)> {
+pub(crate) fn segment(name: &str) -> Option<(u64, u64)> {
     let digits = |byte: u8| byte.is_ascii_hexdigit();
     if name.len() != 24 || !name.bytes().all(digits) {
         return None;
@@ -177,6 +180,27 @@ fn is_archived_as(described: &Description, name: &str) -> bool {
     described.kind == Kind::Wal && facts.is_some_and(|facts| facts.file_name == name)
 }
 
+/// The cluster whose log the archive has, by its newest segment. Not authenticated: this only ever refuses.
+pub(crate) fn archived_system(store: &dyn Store) -> Result<Option<String>> {
+    let listed = store.list("wal");
+    let listed = listed.map_err(|error| failed(store, "wal", error))?;
+    for (name, _) in listed.iter().rev() {
+        let first = Piece::of(name).is_some_and(|piece| piece.start == 0);
+        if !first && segment(name).is_none() {
+            continue;
+        }
+        let object = object_name(name);
+        let read = store.read(&object, OBJECT_MAX);
+        let Some(bytes) = read.map_err(|error| failed(store, &object, error))? else {
+            continue;
+        };
+        let facts = Unopened::parse(bytes)?.description.postgres;
+        let system = facts.map(|facts| facts.system_identifier);
+        return Ok(system.filter(|system| !system.is_empty()));
+    }
+    Ok(None)
+}
+
 fn content_digest(set_id: &str, content: &[u8]) -> Result<String> {
     let id = hex::from_hex(set_id).ok_or_else(|| Error::new(&code::SET_HEAD, "its id"))?;
     Ok(hex::hex(&sha256(&[&id, content])))
@@ -200,13 +224,14 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// What a segment's first page says (PostgreSQL: `XLogLongPageHeaderData`, `src/include/access/xlog_internal.h`).
-fn facts(name: &str, content: &[u8]) -> PostgresFacts {
+pub(crate) fn facts(name: &str, content: &[u8]) -> PostgresFacts {
     const LONG_HEADER: u16 = 2;
     let mut facts = PostgresFacts {
         file_name: name.to_owned(),
         ..PostgresFacts::default()
     };
-    let is_segment = segment(name).is_some();
+    let first = Piece::of(name).filter(|piece| piece.start == 0);
+    let is_segment = first.is_some() || segment(name).is_some();
     let word = |at: usize| {
         Some(u32::from_le_bytes(
             content.get(at..at + 4)?.try_into().ok()?,

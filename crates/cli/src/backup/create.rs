@@ -288,6 +288,23 @@ fn is_connection(text: &str) -> bool {
 }
 
 fn server(text: &str, label: &str, spread: bool) -> Result<PostgresSource, Failure> {
+    let config = connection(text)?;
+    let shown = format!(
+        "host={} port={} user={}",
+        config.host(),
+        config.port(),
+        config.user()
+    );
+    let label = if label.is_empty() {
+        "strongroom"
+    } else {
+        label
+    };
+    Ok(PostgresSource::new(config, shown, label.to_owned(), spread))
+}
+
+/// A connection string, with libpq's variables; without a password in it.
+pub(super) fn connection(text: &str) -> Result<Config, Failure> {
     let refused = |error: strongroom_replication::Error| {
         Failure::new(&code::BACKUP_SOURCE, format!("connection string: {error}"))
     };
@@ -301,18 +318,7 @@ fn server(text: &str, label: &str, spread: bool) -> Result<PostgresSource, Failu
             "the backup comes over the network, and the server is not proved to be the one that is meant: use sslmode=verify-full",
         );
     }
-    let shown = format!(
-        "host={} port={} user={}",
-        config.host(),
-        config.port(),
-        config.user()
-    );
-    let label = if label.is_empty() {
-        "strongroom"
-    } else {
-        label
-    };
-    Ok(PostgresSource::new(config, shown, label.to_owned(), spread))
+    Ok(config)
 }
 
 /// Says what is lost with the key, until there is a copy of it that is known of.

@@ -3,8 +3,10 @@
 //! Must not: know a byte of a medium; that is strongroom-backup's.
 
 mod create;
+mod drill;
 mod expire;
 mod header;
+mod receive;
 mod restore;
 mod rewrap;
 mod until;
@@ -45,6 +47,7 @@ enum Verb {
     Restore(restore::RestoreArgs),
     WalPush(wal::WalPushArgs),
     WalFetch(wal::WalFetchArgs),
+    WalReceive(receive::WalReceiveArgs),
     Rewrap(rewrap::RewrapArgs),
     Expire(expire::ExpireArgs),
 }
@@ -56,7 +59,11 @@ impl BackupArgs {
             Verb::Header(args) => args.json,
             Verb::Verify(args) => args.json,
             Verb::Restore(args) => args.json,
-            Verb::WalPush(_) | Verb::WalFetch(_) | Verb::Rewrap(_) | Verb::Expire(_) => false,
+            Verb::WalPush(_)
+            | Verb::WalFetch(_)
+            | Verb::WalReceive(_)
+            | Verb::Rewrap(_)
+            | Verb::Expire(_) => false,
         }
     }
 
@@ -68,6 +75,7 @@ impl BackupArgs {
             Verb::Restore(args) => args.run(context),
             Verb::WalPush(args) => args.run(context),
             Verb::WalFetch(args) => args.run(context),
+            Verb::WalReceive(args) => args.run(context),
             Verb::Rewrap(args) => args.run(context),
             Verb::Expire(args) => args.run(context),
         }
