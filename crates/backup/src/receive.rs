@@ -20,6 +20,7 @@ use strongroom_replication::{
 };
 
 use crate::create::{CreateOptions, medium_for_archive};
+use crate::medium::list;
 use crate::pieces::{Piece, covering, remove};
 use crate::store::Store;
 use crate::wal::{archived_system, segment, wal_push};
@@ -125,6 +126,19 @@ fn is_passing(error: &ServerError) -> bool {
     }
 }
 
+/// Where the newest set of the cluster ends: recovery of it needs the log from there on. A set of a standby has only the beginning of
+/// that segment. Not authenticated: log is received that is of no use, at the worst.
+fn newest_set(store: &dyn Store, system: u64) -> Result<Option<(u32, Lsn)>> {
+    let system = system.to_string();
+    let mut ends = list(store)?.sets.into_iter().rev().filter_map(|set| {
+        let facts = set.description.postgres?;
+        let end: Lsn = facts.end_lsn.parse().ok()?;
+        let of = facts.system_identifier == system && end.0 > 0;
+        of.then_some((facts.end_timeline, Lsn(end.0.saturating_sub(1))))
+    });
+    Ok(ends.next())
+}
+
 enum Failed {
     Server(ServerError),
     Medium(Error),
@@ -218,7 +232,10 @@ impl Receiver<'_> {
         let slot = self.options.slot.as_deref();
         let reserved = self.slot(&mut connection)?;
         self.segment.size = usize::try_from(size).unwrap_or(usize::MAX);
-        let fallback = reserved.unwrap_or((identity.timeline, identity.position));
+        let set = newest_set(self.store, identity.system)?;
+        let fallback = set
+            .or(reserved)
+            .unwrap_or((identity.timeline, identity.position));
         self.begin(fallback)?;
         loop {
             self.history(&mut connection, self.segment.timeline)?;

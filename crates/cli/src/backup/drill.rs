@@ -8,12 +8,15 @@
 //! Must not: take a setting of the restored cluster: they are for another place.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, Permissions};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
@@ -33,6 +36,9 @@ const SOCKET_MAX: usize = 107;
 const PORT: &str = "5432";
 /// Most of a program's or server's words that stand in an error, in characters.
 const WORDS_MAX: usize = 2000;
+
+/// How often a program that runs is looked at.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Set by a signal.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -157,7 +163,7 @@ impl DrillOptions {
         }
         server.reached_by(&mut amcheck, &self.superuser);
         amcheck.args(["--all", "--heapallindexed", "--install-missing"]);
-        passed("pg_amcheck", amcheck)?;
+        passed("pg_amcheck", server, amcheck)?;
         out.checked
             .push(String::from("every table and index, by pg_amcheck"));
         Ok(())
@@ -176,7 +182,7 @@ impl DrillOptions {
         server.reached_by(&mut psql, &self.superuser);
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]);
         psql.arg("-d").arg(database).arg("-c").arg(statement);
-        let output = passed("psql", psql)?;
+        let output = passed("psql", server, psql)?;
         Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 }
@@ -188,7 +194,7 @@ fn checksums(server: &Server, out: &mut Drilled) -> Result<(), Failure> {
         return Ok(());
     };
     program.arg("--check").arg("-D").arg(&server.data);
-    let output = run("pg_checksums", &mut program)?;
+    let output = run("pg_checksums", server, program)?;
     // The program's own words for a cluster without (src/bin/pg_checksums/pg_checksums.c); LC_ALL is C.
     if String::from_utf8_lossy(&output.stderr).contains("data checksums are not enabled") {
         let text = "page checksums: the cluster has none";
@@ -202,19 +208,46 @@ fn checksums(server: &Server, out: &mut Drilled) -> Result<(), Failure> {
 }
 
 /// Runs a program that has to succeed.
-fn passed(name: &str, mut command: Command) -> Result<Output, Failure> {
-    let output = run(name, &mut command)?;
+fn passed(name: &str, server: &Server, command: Command) -> Result<Output, Failure> {
+    let output = run(name, server, command)?;
     succeeded(name, &output)?;
     Ok(output)
 }
 
-fn run(name: &str, command: &mut Command) -> Result<Output, Failure> {
+/// Runs a program to its end, or to a signal for us. What it says goes to files: nobody has to read along.
+fn run(name: &str, server: &Server, mut command: Command) -> Result<Output, Failure> {
+    let (out, err) = (server.place.root.join("out"), server.place.root.join("err"));
+    command.stdout(emptied(&out)?).stderr(emptied(&err)?);
+    let status = ended(name, &mut command)?;
+    let said = |path: &Path| fs::read(path).map_err(|error| Failure::io(path, &error));
+    Ok(Output {
+        status,
+        stdout: said(&out)?,
+        stderr: said(&err)?,
+    })
+}
+
+fn emptied(path: &Path) -> Result<File, Failure> {
+    let mut options = OpenOptions::new();
+    let opened = options.write(true).create(true).truncate(true).mode(0o600);
+    opened.open(path).map_err(|error| Failure::io(path, &error))
+}
+
+fn ended(name: &str, command: &mut Command) -> Result<ExitStatus, Failure> {
+    let lost = |error| Failure::new(&code::TEST_PROGRAM, format!("{name}: {error}"));
     not_stopped()?;
-    let output = command.output();
-    let output =
-        output.map_err(|error| Failure::new(&code::TEST_PROGRAM, format!("{name}: {error}")))?;
-    not_stopped()?;
-    Ok(output)
+    let mut child = command.spawn().map_err(lost)?;
+    loop {
+        if let Some(status) = child.try_wait().map_err(lost)? {
+            return Ok(status);
+        }
+        if let Err(stopped) = not_stopped() {
+            drop(child.kill());
+            drop(child.wait());
+            return Err(stopped);
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 fn succeeded(name: &str, output: &Output) -> Result<(), Failure> {
@@ -396,10 +429,9 @@ impl Server {
         let program = self.program("pg_ctl");
         let mut program =
             program.ok_or_else(|| Failure::new(&code::TEST_PROGRAM, "pg_ctl: not found"))?;
-        // Recovery takes as long as it takes. Output to nowhere: the server keeps what it inherits open.
+        // Recovery takes as long as it takes.
         program.args(["-w", "-s", "-t", "864000", "-D"]);
         program.arg(&self.settings);
-        program.stdout(Stdio::null()).stderr(Stdio::null());
         Ok(program)
     }
 
@@ -422,7 +454,7 @@ impl Server {
     fn stop(&self) -> Result<(), Failure> {
         let mut program = self.control()?;
         program.args(["-m", "fast", "stop"]);
-        let output = run("pg_ctl", &mut program)?;
+        let output = run("pg_ctl", self, program)?;
         succeeded("pg_ctl stop", &output)
     }
 }
@@ -432,6 +464,7 @@ impl Drop for Server {
         if self.data.join("postmaster.pid").exists()
             && let Ok(mut program) = self.control()
         {
+            program.stdout(Stdio::null()).stderr(Stdio::null());
             drop(program.args(["-m", "immediate", "stop"]).status());
         }
     }
