@@ -476,8 +476,7 @@ fn named_twice() -> Error {
 
 fn set_times(spot: &Spot<'_>, member: &Member) -> Result<()> {
     let flags = AtFlags::SYMLINK_NOFOLLOW;
-    utimensat(spot.held, spot.below, &timestamps(member), flags)
-        .map_err(|error| spot.failed(error))
+    utimensat(spot.held, spot.below, &timestamps(member), flags).map_err(|error| spot.failed(error))
 }
 
 fn exchanged(path: &Path) -> Error {
@@ -493,6 +492,12 @@ fn timestamps(member: &Member) -> Timestamps {
         last_access: time,
         last_modification: time,
     }
+}
+
+pub(crate) fn sync_all_of(directory: &Path) -> Result<()> {
+    let failed = |error| Error::io(directory.display().to_string(), error);
+    let opened = File::open(directory).map_err(failed)?;
+    rustix::fs::syncfs(&opened).map_err(|error| failed(error.into()))
 }
 
 fn no_file() -> Error {

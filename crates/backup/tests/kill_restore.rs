@@ -9,8 +9,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::forged::{cluster, directory, file, forged, space};
 use common::Place;
+use common::forged::{cluster, directory, file, forged, space};
 use strongroom_backup::{LocalStore, RestoreOptions, open_set, restore};
 
 /// Where the child finds the place.

@@ -41,14 +41,26 @@ fn place() -> Place {
 }
 
 fn create<'a>(source: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let usual = ["backup", "create", source, "--to", "medium", "--key-id", "app", "--threads", "1"];
+    let usual = [
+        "backup",
+        "create",
+        source,
+        "--to",
+        "medium",
+        "--key-id",
+        "app",
+        "--threads",
+        "1",
+    ];
     [&usual[..], more].concat()
 }
 
 fn push(place: &Place, name: &str) {
     place.write(name, "a segment");
     place
-        .run(&["backup", "wal-push", name, "--to", "medium", "--key-id", "app"])
+        .run(&[
+            "backup", "wal-push", name, "--to", "medium", "--key-id", "app",
+        ])
         .succeeded();
 }
 
@@ -176,7 +188,13 @@ fn other_keys() {
     place.run(&create("tree/sub", &[])).succeeded();
     copied(&place, "medium", "before");
     let rewrap = [
-        "backup", "rewrap", "medium", "--key-id", "app", "--new-key-id", "other",
+        "backup",
+        "rewrap",
+        "medium",
+        "--key-id",
+        "app",
+        "--new-key-id",
+        "other",
     ];
     let kills = swept(&place, &rewrap, &|at| {
         // Running it again goes on: what has the new key is named, the rest gets it.
@@ -186,7 +204,13 @@ fn other_keys() {
             good(&place, set, "other", at);
         }
         let fetched = place.run(&[
-            "backup", "wal-fetch", "00000002.history", "fetched", "--from", "medium", "--key-id",
+            "backup",
+            "wal-fetch",
+            "00000002.history",
+            "fetched",
+            "--from",
+            "medium",
+            "--key-id",
             "other",
         ]);
         assert_eq!(fetched.code, 0, "{at}: {}", fetched.err);
@@ -204,7 +228,14 @@ fn an_archived_file() {
         let again = place.run(&archive);
         assert_eq!(again.code, 0, "{at}: {}", again.err);
         let fetched = place.run(&[
-            "backup", "wal-fetch", SEGMENT, "fetched", "--from", "medium", "--key-id", "app",
+            "backup",
+            "wal-fetch",
+            SEGMENT,
+            "fetched",
+            "--from",
+            "medium",
+            "--key-id",
+            "app",
         ]);
         assert_eq!(fetched.code, 0, "{at}: {}", fetched.err);
         assert_eq!(place.read("fetched"), b"a segment", "{at}");
@@ -217,13 +248,25 @@ fn an_archived_file() {
 fn a_restore() {
     let place = place();
     let restore = [
-        "backup", "restore", "medium", "--to", "out", "--key-id", "app", "--threads", "1",
+        "backup",
+        "restore",
+        "medium",
+        "--to",
+        "out",
+        "--key-id",
+        "app",
+        "--threads",
+        "1",
     ];
     let kills = swept(&place, &restore, &|at| {
         let out = place.path("out");
         if out.exists() {
             assert_eq!(place.read("out/one"), place.read("tree/one"), "{at}");
-            assert_eq!(place.read("out/sub/two"), place.read("tree/sub/two"), "{at}");
+            assert_eq!(
+                place.read("out/sub/two"),
+                place.read("tree/sub/two"),
+                "{at}"
+            );
             fs::remove_dir_all(out).unwrap();
         }
         for name in place.names() {
