@@ -1,6 +1,6 @@
 //! One of the mediums that a set is written to, from the first look to the last: what is allowed there, locks, the head.
 //!
-//! Invariants: B9 and B12; the rules of every medium are checked before anything is read; heads are created when the families are
+//! Invariants: B9 and B17; the rules of every medium are checked before anything is read; heads are created when the families are
 //! durable everywhere; nothing is cleared away unless all mediums have the set.
 //!
 //! Must not: write a family.
@@ -9,13 +9,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use strongroom_format::code;
 
+use crate::chain;
 use crate::create::{
     CreateOptions, Created, Mode, allowed, medium_head, present_head, remove_families, taken_alone,
     unchanged,
 };
-use crate::head::{self, Description};
+use crate::head::Description;
 use crate::medium::{self, HEAD, MediumHead, Superseded};
 use crate::set::Guard;
+use crate::source::Source;
 use crate::store::{Store, Version};
 use crate::{Error, Result};
 
@@ -172,19 +174,26 @@ impl Began {
     }
 }
 
+/// What the heads are made from.
+pub(crate) struct Sealing<'a> {
+    pub(crate) guard: &'a Guard,
+    pub(crate) options: &'a CreateOptions<'a>,
+    pub(crate) source: &'a dyn Source,
+    pub(crate) began: &'a Began,
+}
+
 /// Creates the heads, then clears away what the set takes the place of.
 ///
 /// # Errors
 /// SR-7145 when some mediums have the set and others have not; of the only medium, or the first one, when none has it.
 pub(crate) fn published(
     berths: Vec<Berth<'_>>,
-    guard: &Guard,
+    sealing: &Sealing<'_>,
     description: &Description,
-    began: &Began,
 ) -> Result<Vec<Created>> {
     let (mut made, mut failed) = (Vec::new(), Vec::new());
     for berth in &berths {
-        match berth.publish(guard, description.clone(), began) {
+        match berth.publish(sealing, description.clone()) {
             Ok(created) => made.push((berth.store.shown(), created)),
             Err(error) => failed.push((berth.store.shown(), error)),
         }
@@ -225,19 +234,24 @@ impl Berth<'_> {
         replaced.unwrap_or(&self.medium.medium_id)
     }
 
-    fn publish(
-        &self,
-        guard: &Guard,
-        mut description: Description,
-        began: &Began,
-    ) -> Result<Created> {
-        let store = self.store;
+    fn publish(&self, sealing: &Sealing<'_>, mut description: Description) -> Result<Created> {
+        let (store, guard) = (self.store, sealing.guard);
         description.medium_id.clone_from(&self.medium.medium_id);
-        if !began.is_within(store.writing_limit()) {
+        if !sealing.began.is_within(store.writing_limit()) {
             remove_families(store, guard, self.medium.stripes);
             return Err(Error::new(&code::SET_LATE, store.shown()));
         }
-        let position = medium::publish(store, &head::to_bytes(guard, &description)?)?;
+        let (options, source) = (sealing.options, sealing.source);
+        let finished = chain::store_manifest(store, guard, options, source, &mut description)
+            .and_then(|()| chain::publish(store, guard, &description));
+        let position = match finished {
+            // An incremental set without its base would be of no use.
+            Err(error) if error.code() == &code::CHAIN => {
+                remove_families(store, guard, self.medium.stripes);
+                return Err(error);
+            }
+            other => other?,
+        };
         // A lock on a shared medium may hold on its own host only.
         if let Err(error) = unchanged(store, self.until_then()) {
             self.take_back(position, guard)?;

@@ -9,7 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use strongroom_format::{code, hex};
 use strongroom_keyring::Opener;
 
-use crate::berth::{self, Began, Berth, Found};
+use crate::berth::{self, Began, Berth, Found, Sealing};
+use crate::chain;
 use crate::family::FamilyWriter;
 use crate::head::{Description, FamilyEnd, Kind};
 use crate::medium::{self, HEAD, MediumHead, Protection, Superseded, family_name};
@@ -179,7 +180,13 @@ pub fn create_on(
     description.compressed_size_bytes = families.iter().map(|end| end.length_bytes).sum();
     description.families = families;
     source.describe(&mut description);
-    let mut made = berth::published(berths, &guard, &description, &began)?;
+    let sealing = Sealing {
+        guard: &guard,
+        options,
+        source,
+        began: &began,
+    };
+    let mut made = berth::published(berths, &sealing, &description)?;
     for created in &mut made {
         created.left_out.clone_from(&left_out);
     }
@@ -430,4 +437,5 @@ pub(crate) fn remove_families(store: &dyn Store, guard: &Guard, stripes: u16) {
     for family in 0..stripes {
         drop(store.remove(&family_name(&set_id, family)));
     }
+    drop(store.remove(&chain::manifest_name(&set_id)));
 }

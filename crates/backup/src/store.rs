@@ -1,7 +1,7 @@
 //! Where a medium's objects lie: create, read, list, replace, remove by name.
 //!
 //! Invariants: B1, an object that was reported as written is durable and whole; B2, `create_new` and the end of a
-//! stream of bytes never replace an object; B13, `replace` replaces what was read.
+//! stream of bytes never replace an object; B18, `replace` replaces what was read.
 //!
 //! Must not: know what is in an object.
 

@@ -1,7 +1,7 @@
 //! Objects by name below a prefix of an object store: S3 and what speaks like it, Google Cloud Storage, Azure Blob Storage.
 //!
-//! Invariants: B1, B2; B12, an outcome that is not known is settled by reading; B13, what is replaced is what was read, by its
-//! entity tag; B14, there are no locks, and orphans are told by their age; B16, nothing that a store says reaches an error.
+//! Invariants: B1, B2; B17, an outcome that is not known is settled by reading; B18, what is replaced is what was read, by its
+//! entity tag; B19, there are no locks, and orphans are told by their age; B21, nothing that a store says reaches an error.
 //!
 //! Must not: read the environment; take a credential from a URL.
 
@@ -89,7 +89,7 @@ impl ObjectMedium {
                 Outcome::Failed => return Err(told(&error)),
                 Outcome::Unknown => {}
             }
-            // B12. A store that cannot be asked either leaves it open.
+            // B17. A store that cannot be asked either leaves it open.
             if self.is_ours(&path, bytes)? {
                 return Ok(true);
             }
@@ -233,12 +233,12 @@ impl Store for ObjectMedium {
         }
     }
 
-    /// B14.
+    /// B19.
     fn at_work(&self, _alone: bool) -> io::Result<Option<Box<dyn Send>>> {
         Ok(Some(Box::new(())))
     }
 
-    /// B13.
+    /// B18.
     fn changing(&self, _directory: &str) -> io::Result<Box<dyn Send>> {
         Ok(Box::new(()))
     }

@@ -1,6 +1,6 @@
 //! A family on its way from an object store: range after range, one ahead of the reader.
 //!
-//! Invariant B15: all families that are being read share a fixed number of bytes.
+//! Invariant B20: all families that are being read share a fixed number of bytes.
 //!
 //! Must not: put two states of an object together.
 
