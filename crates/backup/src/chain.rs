@@ -2,8 +2,8 @@
 //! PostgreSQL's own `pg_combinebackup`.
 //!
 //! Invariants:
-//! - B10: an incremental set is published while its base is there, and a base is not removed while a set that stays names it.
-//! - B11: no server starts on what a restore of a chain leaves when it is killed: the directories that could be clusters are
+//! - B12: an incremental set is published while its base is there, and a base is not removed while a set that stays names it.
+//! - B13: no server starts on what a restore of a chain leaves when it is killed: the directories that could be clusters are
 //!   open to everyone, which PostgreSQL refuses, below one that is open to nobody else.
 //!
 //! Must not: combine by itself; believe a listing, which is not authenticated, about what builds on what.
@@ -61,7 +61,7 @@ pub(crate) fn store_manifest(
     Ok(())
 }
 
-/// Publishes a head; of an incremental set only while its base is there (B10).
+/// Publishes a head; of an incremental set only while its base is there (B12).
 pub(crate) fn publish(store: &dyn Store, guard: &Guard, description: &Description) -> Result<u32> {
     let bytes = head::to_bytes(guard, description)?;
     let Some(base) = description.base_set_id() else {
@@ -160,7 +160,7 @@ pub(crate) fn manifest_of(set: &SetReader<'_>) -> Result<Vec<u8>> {
     let read = set.store().read(&name, MANIFEST_MAX);
     let bytes = read.map_err(|error| Error::io(shown.as_str(), error))?;
     let bytes = bytes.ok_or_else(|| Error::new(&code::FAMILY_ABSENT, shown.as_str()))?;
-    let (manifest, ends) = opened_family(set.guard(), bytes)?;
+    let (manifest, ends) = opened_family(set.guard(), bytes, MANIFEST_MAX)?;
     let stated = facts_of(set.description()).and_then(|facts| facts.manifest_object.as_ref());
     if stated.is_none() || ends.first() != stated {
         return Err(Error::new(&code::FAMILY_SHORT, shown));
@@ -298,7 +298,9 @@ pub fn restore_chain(
     for set in chain.sets() {
         set.check_families()?;
     }
-    restore::check_space(&to, chain.size_bytes())?;
+    // All sets are put together beside the target, their tablespaces too.
+    let beside = std::iter::once(restore::parent_of(&to));
+    restore::check_space(beside, chain.size_bytes())?;
     let spaces = match &options.tablespaces {
         Some(named) => restore::absolute(named)?,
         None => restore::beside(&to, |name| name.push(".tablespaces"))?,
@@ -369,7 +371,7 @@ impl Work {
             })?;
             before = before.saturating_add(set.description().backup_size_bytes);
             if inputs.is_empty() {
-                // A cluster that is whole, and older than the one that is wanted (B11).
+                // A cluster that is whole, and older than the one that is wanted (B13).
                 set_mode(&into, 0o777)?;
             }
             inputs.push(into);
@@ -456,7 +458,7 @@ impl Work {
                 own_all(directory, like.uid(), like.gid())?;
             }
         }
-        let files = Files::new(&out, &self.spaces, true);
+        let files = Files::new(&out, &self.spaces, true)?;
         if let Some(settings) = &options.recovery {
             restore::add_recovery(&files, settings)?;
         }

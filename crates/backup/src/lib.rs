@@ -2,7 +2,7 @@
 //!
 //! A [`Source`] writes a stream of members ([`stream`]); the stream is cut into pieces that are compressed and sealed by
 //! several threads ([`pipeline`]) and become the families of a set; its head is written last ([`medium`], [`head`]).
-//! Invariants B1 to B14 are in docs/internals/backup.md; each file names those that it keeps.
+//! Invariants B1 to B16 are in docs/internals/backup.md; each file names those that it keeps.
 //!
 //! Must not: name a cryptographic primitive, print, read the environment, or take a secret that is not an opener.
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@ mod expire;
 mod family;
 mod files;
 mod head;
+mod leftovers;
 mod medium;
 mod pieces;
 mod pipeline;
@@ -32,7 +33,7 @@ pub use continuity::{LogCheck, check_log};
 pub use create::{Compression, CreateOptions, Created, Mode, create};
 pub use expire::{Expired, expire};
 pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, TablespaceFacts};
-pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list};
+pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list, listed};
 pub use pieces::{Partial, wal_partial};
 pub use read::{SetReader, Verified, open_set, verify};
 pub use receive::{ReceiveOptions, Received, wal_receive};

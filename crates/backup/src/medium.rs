@@ -185,6 +185,20 @@ pub fn list(store: &dyn Store) -> Result<Listing> {
     Ok(listing)
 }
 
+/// The set at `position`, as a listing has it.
+///
+/// # Errors
+/// SR-7107; SR-7106 and others when its head cannot be read.
+pub fn listed(store: &dyn Store, position: u32) -> Result<ListedSet> {
+    let found = read_head(store, position)?;
+    let header = found.header()?;
+    Ok(ListedSet {
+        position,
+        description: found.description,
+        header,
+    })
+}
+
 /// Whether a set was made on another medium, or on this one before it was begun anew.
 pub(crate) fn is_foreign(head: Option<&MediumHead>, description: &Description) -> bool {
     head.is_some_and(|head| head.medium_id != description.medium_id)
@@ -290,8 +304,9 @@ impl Bases {
     }
 }
 
-/// Removes the heads of `superseded`, which are in order of position and of which none that a head which stays builds on, then families that no head names, if no other writer is at work. `alone`: the lock, when
-/// the caller has it.
+/// Removes the heads of `superseded`, which are in order of position and of which none that a head which stays builds on, then
+/// families that no head names, if no other writer is at work. `alone`: the lock, when the caller has it. Then also temporary
+/// files of writers that were killed.
 ///
 /// A set of another medium keeps its head and its families: what makes it one is `medium.json`, which nobody has authenticated.
 pub(crate) fn clear(
@@ -318,6 +333,7 @@ pub(crate) fn clear(
     let Some(_alone) = alone else {
         return Ok(());
     };
+    store.collect().map_err(failed)?;
     let mut named = BTreeSet::new();
     for position in positions(store)? {
         match read_head(store, position) {

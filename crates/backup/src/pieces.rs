@@ -2,7 +2,7 @@
 //! its own.
 //!
 //! Invariants:
-//! - B12: a piece is removed only when a piece that has all of it, or the whole segment, is durable in the archive.
+//! - B14: a piece is removed only when a piece that has all of it, or the whole segment, is durable in the archive.
 //! - A segment is put together only where no later one of its timeline is in the archive: there it would hide a gap.
 //!
 //! Must not: put a segment together from pieces that do not begin with its first byte.
@@ -121,7 +121,7 @@ pub fn wal_partial(
     Ok(Some(Partial { content, received }))
 }
 
-/// Removes pieces that something durable has taken the place of (B12).
+/// Removes pieces that something durable has taken the place of (B14).
 pub(crate) fn remove(store: &dyn Store, pieces: &[Piece]) -> Result<()> {
     if pieces.is_empty() {
         return Ok(());

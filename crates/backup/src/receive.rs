@@ -2,8 +2,8 @@
 //! one that is being written.
 //!
 //! Invariants:
-//! - B13: the server hears of a position as flushed only when all log up to it is durable on the medium.
-//! - B14: a receiver that begins again begins with the first byte of the segment in which the archive ends, so that no segment is
+//! - B15: the server hears of a position as flushed only when all log up to it is durable on the medium.
+//! - B16: a receiver that begins again begins with the first byte of the segment in which the archive ends, so that no segment is
 //!   left out, and none is archived that was not received from its first byte to its last.
 //!
 //! Must not: write log anywhere but onto the medium; decide that log which the server no longer has was not needed.
@@ -277,7 +277,7 @@ impl Receiver<'_> {
         Ok(found)
     }
 
-    /// Where to begin (B14): behind the last whole segment of the archive, or with the one of which it has pieces; without either,
+    /// Where to begin (B16): behind the last whole segment of the archive, or with the one of which it has pieces; without either,
     /// with the segment of `fallback`.
     fn begin(&mut self, fallback: (u32, Lsn)) -> Result<()> {
         let failed = |error| Error::io(self.store.shown(), error);

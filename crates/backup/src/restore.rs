@@ -6,6 +6,7 @@
 //!
 //! Must not: touch the target before every family of the set was found.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -78,17 +79,25 @@ pub(crate) fn restore_alone(
     }
     check_target(&options.to)?;
     set.check_families()?;
-    check_space(&options.to, description.backup_size_bytes)?;
-    let partial = partial_beside(&options.to)?;
-    let made = DirBuilder::new().mode(0o700).create(&partial);
-    made.map_err(|error| Error::io(partial.display().to_string(), error))?;
     let spaces = match &options.tablespaces {
         Some(named) => absolute(named)?,
         None => beside(&absolute(&options.to)?, |name| name.push(".tablespaces"))?,
     };
-    let mut files = Files::new(&partial, &spaces, cluster);
-    let filled = fill(set, options, &mut files, progress)
-        .and_then(|end| moved(&partial, &options.to).map(|()| end));
+    let facts = description.postgres.as_ref();
+    let has_spaces = facts.is_some_and(|facts| !facts.tablespaces.is_empty());
+    let places = [
+        Some(parent_of(&absolute(&options.to)?)),
+        has_spaces.then(|| spaces.clone()),
+    ];
+    check_space(places.into_iter().flatten(), description.backup_size_bytes)?;
+    let partial = partial_beside(&options.to)?;
+    let made = DirBuilder::new().mode(0o700).create(&partial);
+    made.map_err(|error| Error::io(partial.display().to_string(), error))?;
+    let mut files = Files::new(&partial, &spaces, cluster)?;
+    let filled = fill(set, options, &mut files, progress).and_then(|end| {
+        files.check_at(&partial)?;
+        moved(&partial, &options.to).map(|()| end)
+    });
     let end = match filled {
         Ok(end) => end,
         Err(error) => {
@@ -99,8 +108,7 @@ pub(crate) fn restore_alone(
     // The name is given: what fails now must not take anything away again.
     durable::sync_dir_of(&options.to)
         .map_err(|error| Error::io(options.to.display().to_string(), error))?;
-    let facts = description.postgres.as_ref();
-    let has_spaces = facts.is_some_and(|facts| !facts.tablespaces.is_empty());
+    files.check_at(&options.to)?;
     Ok(Restored {
         description: description.clone(),
         files: end.files,
@@ -168,17 +176,37 @@ pub(crate) fn check_target(to: &Path) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn check_space(to: &Path, needed: u64) -> Result<()> {
-    let directory = parent_of(&absolute(to)?);
-    let shown = directory.display().to_string();
-    let about = rustix::fs::statvfs(&directory);
-    let about = about.map_err(|error| Error::io(shown.as_str(), error.into()))?;
-    let free = about.f_bavail.saturating_mul(about.f_frsize);
+/// Whether `needed` bytes are free in the file systems of `places` together. How much of it each of them gets is not known
+/// before everything is read; more than there is in all of them never fits.
+pub(crate) fn check_space(places: impl Iterator<Item = PathBuf>, needed: u64) -> Result<()> {
+    let mut free_of: BTreeMap<u64, (String, u64)> = BTreeMap::new();
+    for place in places {
+        let there = nearest(&place);
+        let shown = there.display().to_string();
+        let device = fs::metadata(&there).map_err(|error| Error::io(shown.as_str(), error))?;
+        let about = rustix::fs::statvfs(&there);
+        let about = about.map_err(|error| Error::io(shown.as_str(), error.into()))?;
+        let free = about.f_bavail.saturating_mul(about.f_frsize);
+        free_of.entry(device.dev()).or_insert((shown, free));
+    }
+    let free = free_of
+        .values()
+        .fold(0_u64, |sum, (_, free)| sum.saturating_add(*free));
     if free < needed {
-        let detail = format!("{shown}: {free} bytes are free, {needed} are needed");
+        let shown: Vec<&str> = free_of.values().map(|(shown, _)| shown.as_str()).collect();
+        let detail = format!(
+            "{}: {free} bytes are free, {needed} are needed",
+            shown.join(" and ")
+        );
         return Err(Error::new(&code::IO, detail));
     }
     Ok(())
+}
+
+/// The place itself, or the directory above it that is there.
+fn nearest(place: &Path) -> PathBuf {
+    let there = place.ancestors().find(|path| path.is_dir());
+    there.unwrap_or_else(|| Path::new("/")).to_path_buf()
 }
 
 pub(crate) fn partial_beside(to: &Path) -> Result<PathBuf> {
@@ -201,7 +229,7 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io(path.display().to_string(), error))
 }
 
-fn parent_of(path: &Path) -> PathBuf {
+pub(crate) fn parent_of(path: &Path) -> PathBuf {
     path.parent()
         .unwrap_or_else(|| Path::new("/"))
         .to_path_buf()

@@ -76,7 +76,7 @@ pub fn wal_push(
 ///
 /// # Errors
 /// SR-7121 when there is none, and only then; SR-7130 when there is none, but later segments of its timeline; SR-2001, SR-2002; SR-7126;
-/// SR-7106, SR-7109, SR-7110, SR-7112 when it is damaged.
+/// SR-7106, SR-7109 to SR-7112 when it is damaged.
 pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Result<Vec<u8>> {
     check_name(name)?;
     let object = object_name(name);
@@ -99,7 +99,12 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
             format!("{name}: another file's"),
         ));
     }
-    let (content, _) = opened_family(&guard, head.rest().to_vec())?;
+    // A few bytes can stand for a thousand times as many.
+    let stated = described.backup_size_bytes;
+    let (content, _) = opened_family(&guard, head.rest().to_vec(), stated.min(FILE_MAX))?;
+    if content.len() as u64 != stated {
+        return Err(not_as_long());
+    }
     if described.content_digest != Some(content_digest(&described.set_id, &content)?) {
         return Err(Error::new(&code::FILE_DIGEST, name));
     }
@@ -276,18 +281,29 @@ pub(crate) fn sealed_family(
     Ok((std::mem::take(&mut *bytes), end))
 }
 
-/// What a family has that is alone, and how it ends.
-pub(crate) fn opened_family(guard: &Guard, bytes: Vec<u8>) -> Result<(Vec<u8>, Vec<FamilyEnd>)> {
+/// What a family has that is alone, at most `most` bytes, and how it ends.
+pub(crate) fn opened_family(
+    guard: &Guard,
+    bytes: Vec<u8>,
+    most: u64,
+) -> Result<(Vec<u8>, Vec<FamilyEnd>)> {
     let unkeyed = Unkeyed::read(Box::new(io::Cursor::new(bytes)), 0)?;
     let key = guard.family(&unkeyed.header, 0, 1)?;
     let reader = unkeyed.keyed(&key);
     reading::run(vec![Origin { key, reader }], 1, |opened| {
         let mut content = Vec::new();
         while let Some(piece) = opened.next_piece()? {
+            if (content.len() as u64).saturating_add(piece.len() as u64) > most {
+                return Err(not_as_long());
+            }
             content.extend_from_slice(piece);
         }
         Ok(content)
     })
+}
+
+fn not_as_long() -> Error {
+    Error::new(&code::STREAM, "not as long as its head says")
 }
 
 fn failed(store: &dyn Store, object: &str, error: io::Error) -> Error {

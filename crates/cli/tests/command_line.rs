@@ -47,6 +47,7 @@ const COMMANDS: &[&str] = &[
     "backup wal-receive",
     "backup rewrap",
     "backup expire",
+    "backup history",
     "columns zone",
     "columns proxy",
     "columns status",

@@ -15,12 +15,14 @@ use strongroom_format::code;
 use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
 use strongroom_replication::{Config, SslMode};
 
+use super::history::{self, Entry, HistoryOptions, Told};
+use super::metrics::MetricsOptions;
+use super::progress::{ProgressOptions, Watch};
 use super::{sealing_openers, store, thread_count, threads, with_key};
 use crate::args::{KeyOptions, SourceKeyOptions};
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::paths::{self, Sort};
-use crate::progress::Progress;
 use crate::{Context, guard, keyring, keys};
 
 /// Back up a directory, a SQLite database, or a PostgreSQL server.
@@ -87,6 +89,12 @@ pub(super) struct CreateArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
+    #[command(flatten)]
+    progress: ProgressOptions,
+    #[command(flatten)]
+    metrics: MetricsOptions,
+    #[command(flatten)]
+    history: HistoryOptions,
 }
 
 #[derive(Serialize)]
@@ -99,8 +107,21 @@ struct Report {
 
 impl CreateArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let mut source = self.source(context)?;
+        let told = Told {
+            history: Some(self.history.clone()),
+            key_id: self.key.key_id.clone(),
+            metrics: self.metrics.file(),
+        };
+        history::told(context, "create", &told, |context, entry| {
+            self.make(context, entry)
+        })
+    }
+
+    fn make(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         let store = store(&self.to);
+        entry.on(store.as_ref());
+        let mut source = self.source(context)?;
+        entry.of_source(source.shown());
         let key = self.key_source()?;
         let keyring_path = keyring::path(context);
         let openers = sealing_openers(key.as_ref(), &self.certificate, &keyring_path)?;
@@ -115,12 +136,17 @@ impl CreateArgs {
         options.name.clone_from(&self.name);
         options.expires_unix_s = self.retain_days.map(|days| now + u64::from(days) * 86_400);
         options.skip_expiry = self.skip;
-        let mut progress = Progress::new("backing up");
+        let mut progress = Watch::new("create", self.progress);
+        if let Some(total) = progress.total() {
+            source.note_total(total);
+        }
         let created =
             strongroom_backup::create(store.as_ref(), source.as_mut(), &options, &mut |bytes| {
-                progress.update(bytes, 0);
+                progress.update(bytes);
             })?;
-        drop(progress);
+        entry.with_set(store.as_ref(), created.position);
+        entry.done();
+        progress.finish();
         self.report(context, created)?;
         match key {
             None if openers.is_empty() => warn(&code::PLAIN_SET, &self.to.display().to_string()),

@@ -24,11 +24,11 @@ use strongroom_backup::{Chain, RestoreOptions};
 use strongroom_crypto::random16;
 use strongroom_format::{code, hex};
 
+use super::progress::{ProgressOptions, Watch};
 use super::restore::restored;
 use super::until::quoted;
 use crate::failure::{Failure, printable};
 use crate::pg::programs::BindirOption;
-use crate::progress::Progress;
 
 /// Longest path of a socket (`sun_path`, unix(7)), in bytes.
 const SOCKET_MAX: usize = 107;
@@ -80,6 +80,7 @@ impl DrillOptions {
         &self,
         chain: &Chain<'_>,
         threads: usize,
+        progress: ProgressOptions,
     ) -> Result<Option<Drilled>, Failure> {
         if !self.restore_test {
             return Ok(None);
@@ -97,12 +98,11 @@ impl DrillOptions {
             threads,
             recovery: None,
         };
-        let total = chain.size_bytes();
-        let mut progress = Progress::new("restoring");
+        let mut progress = Watch::new("restore-test", progress).of(chain.size_bytes());
         restored(chain, &options, &self.programs, &mut |bytes| {
-            progress.update(bytes, total);
+            progress.update(bytes);
         })?;
-        drop(progress);
+        progress.finish();
         let server = place.settled()?;
         self.checked(&server).map(Some)
     }

@@ -6,6 +6,9 @@ mod create;
 mod drill;
 mod expire;
 mod header;
+mod history;
+mod metrics;
+mod progress;
 mod receive;
 mod restore;
 mod rewrap;
@@ -50,6 +53,7 @@ enum Verb {
     WalReceive(receive::WalReceiveArgs),
     Rewrap(rewrap::RewrapArgs),
     Expire(expire::ExpireArgs),
+    History(history::HistoryArgs),
 }
 
 impl BackupArgs {
@@ -59,6 +63,7 @@ impl BackupArgs {
             Verb::Header(args) => args.json,
             Verb::Verify(args) => args.json,
             Verb::Restore(args) => args.json,
+            Verb::History(args) => args.json,
             Verb::WalPush(_)
             | Verb::WalFetch(_)
             | Verb::WalReceive(_)
@@ -78,6 +83,7 @@ impl BackupArgs {
             Verb::WalReceive(args) => args.run(context),
             Verb::Rewrap(args) => args.run(context),
             Verb::Expire(args) => args.run(context),
+            Verb::History(args) => args.run(context),
         }
     }
 }

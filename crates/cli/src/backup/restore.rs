@@ -8,13 +8,14 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_backup::{Chain, Description, RestoreOptions, Restored, open_chain};
 
+use super::history::{self, Entry, HistoryOptions, Told};
+use super::progress::{ProgressOptions, Watch};
 use super::until::UntilOptions;
 use super::{store, thread_count, threads, with_key};
 use crate::args::KeyOptions;
 use crate::failure::{Failure, note};
 use crate::help::tail;
 use crate::pg::programs::BindirOption;
-use crate::progress::Progress;
 use crate::{Context, keyring};
 
 /// Restore a set into a directory that is absent or empty.
@@ -47,6 +48,10 @@ pub(super) struct RestoreArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
+    #[command(flatten)]
+    progress: ProgressOptions,
+    #[command(flatten)]
+    history: HistoryOptions,
 }
 
 #[derive(Serialize)]
@@ -61,12 +66,25 @@ struct Report {
 
 impl RestoreArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let told = Told {
+            history: Some(self.history.clone()),
+            ..Told::default()
+        };
+        history::told(context, "restore", &told, |context, entry| {
+            self.fill(context, entry)
+        })
+    }
+
+    fn fill(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         let store = store(&self.medium);
+        entry.on(store.as_ref());
         let keyring = keyring::path(context);
         let chain = with_key(self.key.clone(), &keyring, |key| {
             open_chain(store.as_ref(), self.set, key)
         })?;
         let set = chain.newest()?;
+        entry.with_set(store.as_ref(), set.position());
+        entry.with_detail(history::place(&self.to.display().to_string()));
         let total = chain.size_bytes();
         let facts = set.description().postgres.as_ref();
         let recovery = self
@@ -78,11 +96,12 @@ impl RestoreArgs {
             threads: threads(self.threads),
             recovery,
         };
-        let mut progress = Progress::new("restoring");
+        let mut progress = Watch::new("restore", self.progress).of(total);
         let restored = restored(&chain, &options, &self.programs, &mut |bytes| {
-            progress.update(bytes, total);
+            progress.update(bytes);
         })?;
-        drop(progress);
+        entry.done();
+        progress.finish();
         let tablespaces = restored.tablespaces.map(|path| path.display().to_string());
         if self.json {
             return context.output.json(&Report {

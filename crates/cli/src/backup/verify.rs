@@ -10,11 +10,13 @@ use strongroom_backup::{Description, LogCheck, Verified, check_log, open_chain, 
 use strongroom_format::code;
 
 use super::drill::{DrillOptions, Drilled};
+use super::history::{self, Entry, HistoryOptions, Told};
+use super::metrics::MetricsOptions;
+use super::progress::{ProgressOptions, Watch};
 use super::{store, thread_count, threads, with_key};
 use crate::args::KeyOptions;
 use crate::failure::{ErrorJson, Failure, printable};
 use crate::help::tail;
-use crate::progress::Progress;
 use crate::{Context, keyring};
 
 /// Read a set to its end: every segment is authenticated and decompressed, every file's digest compared.
@@ -37,6 +39,12 @@ pub(super) struct VerifyArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
+    #[command(flatten)]
+    progress: ProgressOptions,
+    #[command(flatten)]
+    metrics: MetricsOptions,
+    #[command(flatten)]
+    history: HistoryOptions,
 }
 
 #[derive(Serialize)]
@@ -56,20 +64,37 @@ struct Report {
 
 impl VerifyArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let told = Told {
+            history: Some(self.history.clone()),
+            key_id: self.key.key_id.clone(),
+            metrics: self.metrics.file(),
+        };
+        history::told(context, "verify", &told, |context, entry| {
+            self.read(context, entry)
+        })
+    }
+
+    fn read(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         let store = store(&self.medium);
+        entry.on(store.as_ref());
         let keyring = keyring::path(context);
         let chain = with_key(self.key, &keyring, |key| {
             open_chain(store.as_ref(), self.set, key)
         })?;
-        let mut progress = Progress::new("verifying");
-        let total = chain.size_bytes();
+        entry.with_set(store.as_ref(), chain.newest()?.position());
+        let mut progress = Watch::new("verify", self.progress).of(chain.size_bytes());
         let (verified, bases) = verify_chain(&chain, threads(self.threads), &mut |bytes| {
-            progress.update(bytes, total);
+            progress.update(bytes);
         })?;
-        drop(progress);
-        let drilled = self.test.run(&chain, threads(self.threads))?;
+        progress.finish();
+        let drilled = self
+            .test
+            .run(&chain, threads(self.threads), self.progress)?;
         let log = check_log(store.as_ref(), &verified.description)?;
         let gap = log.as_ref().and_then(gap);
+        if gap.is_none() {
+            entry.done();
+        }
         if self.json {
             let Verified {
                 position,

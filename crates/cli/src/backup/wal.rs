@@ -20,6 +20,8 @@ use strongroom_backup::{
 use strongroom_format::code;
 
 use super::create::{cipher, compression, set_options};
+use super::history::{self, Entry, Told};
+use super::metrics::MetricsOptions;
 use super::{sealing_openers, store, with_key};
 use crate::args::KeyOptions;
 use crate::failure::Failure;
@@ -57,6 +59,8 @@ pub(super) struct WalPushArgs {
     /// none, zstd, or zstd:LEVEL with a level from 1 to 19
     #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = compression)]
     compression: Compression,
+    #[command(flatten)]
+    metrics: MetricsOptions,
 }
 
 /// Bring one file of a log archive back: for `restore_command`.
@@ -80,6 +84,19 @@ pub(super) struct WalFetchArgs {
 
 impl WalPushArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        // In no catalogue: this runs for every segment.
+        let told = Told {
+            metrics: self.metrics.file(),
+            ..Told::default()
+        };
+        history::told(context, "wal-push", &told, |context, entry| {
+            self.push(context, entry)
+        })
+    }
+
+    fn push(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
+        let store = store(&self.to);
+        entry.on(store.as_ref());
         let keyring = keyring::path(context);
         let key = if self.no_encryption || !self.certificate.is_empty() {
             keys::source(self.key)
@@ -103,7 +120,8 @@ impl WalPushArgs {
         options.compression = self.compression;
         options.threads = 1;
         // Quiet: this runs for every segment.
-        wal_push(store(&self.to).as_ref(), name, &content, &options)?;
+        wal_push(store.as_ref(), name, &content, &options)?;
+        entry.with_archived(content.len() as u64);
         Ok(())
     }
 }

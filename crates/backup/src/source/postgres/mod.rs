@@ -7,6 +7,8 @@ mod manifest;
 mod tar;
 
 use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use strongroom_format::backup::{Member, MemberKind};
 use strongroom_format::code;
@@ -35,6 +37,7 @@ pub struct PostgresSource {
     spread: bool,
     connection: Option<Connection>,
     facts: PostgresFacts,
+    total: Option<Arc<AtomicU64>>,
     base: Option<Base>,
     manifest: Vec<u8>,
 }
@@ -51,6 +54,7 @@ impl PostgresSource {
             spread,
             connection: None,
             facts: PostgresFacts::default(),
+            total: None,
             base: None,
             manifest: Vec::new(),
         }
@@ -109,6 +113,8 @@ impl Source for PostgresSource {
             },
             wal: true,
             tablespace_map: false,
+            // Only for who looks: it costs the server a walk over all files.
+            progress: self.total.is_some(),
             incremental: self.base.is_some(),
             ..BackupOptions::default()
         };
@@ -122,6 +128,10 @@ impl Source for PostgresSource {
         self.facts.start_lsn = backup.start().to_string();
         self.facts.timeline = backup.timeline();
         self.facts.tablespaces = tablespaces(&backup)?;
+        if let Some(total) = &self.total {
+            let sizes = backup.tablespaces().iter().filter_map(|space| space.bytes);
+            total.store(sizes.sum(), Ordering::Relaxed);
+        }
         let mut receiver = Receiver::new(stream);
         receiver.begin(&self.facts.tablespaces)?;
         let end = receiver.receive(&mut backup)?;
@@ -130,6 +140,10 @@ impl Source for PostgresSource {
         self.facts.end_timeline = end.timeline;
         self.facts.manifest = true;
         Ok(())
+    }
+
+    fn note_total(&mut self, total: Arc<AtomicU64>) {
+        self.total = Some(total);
     }
 
     fn describe(&self, description: &mut Description) {
