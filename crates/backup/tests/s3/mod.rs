@@ -189,7 +189,9 @@ fn relayed(mut client: TcpStream, server: u16, rule: &Rule) -> std::io::Result<(
         is_length.then(|| value.trim().parse::<u64>().ok())?
     });
     let length = length.unwrap_or(0);
-    let fate = (rule.lock().unwrap())(&first);
+    let mut rule = rule.lock().map_err(|_| std::io::ErrorKind::Other)?;
+    let fate = rule(&first);
+    drop(rule);
     let mut upstream = TcpStream::connect((Ipv4Addr::LOCALHOST, server))?;
     upstream.write_all(&head)?;
     let pass = match fate {

@@ -19,7 +19,7 @@ use crate::time::rfc3339;
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup header /mnt/backups --json"))]
 pub(super) struct HeaderArgs {
-    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
+    /// The medium: a directory, or a URL of an object store
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// Print one JSON object

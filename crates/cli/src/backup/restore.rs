@@ -24,7 +24,7 @@ use crate::{Context, keyring};
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup restore /mnt/backups --to /srv/restored --key-id backups"))]
 pub(super) struct RestoreArgs {
-    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
+    /// The medium: a directory, or a URL of an object store
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// The directory to make
