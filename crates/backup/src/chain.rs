@@ -39,9 +39,9 @@ pub(crate) fn manifest_name(set_id: &str) -> String {
     format!("data/{set_id}.manifest")
 }
 
-/// Keeps the source's manifest as an object of its own, if it has one.
+/// Keeps the source's manifest as an object of its own, if it has one: the same bytes on every medium.
 pub(crate) fn store_manifest(
-    store: &dyn Store,
+    stores: &[&dyn Store],
     guard: &Guard,
     options: &CreateOptions<'_>,
     source: &dyn Source,
@@ -52,16 +52,19 @@ pub(crate) fn store_manifest(
     };
     let (bytes, end) = sealed_family(guard, manifest, options)?;
     let name = manifest_name(&description.set_id);
-    let created = store.create_new(&name, &bytes);
-    let shown = format!("{}/{name}", store.shown());
-    if !created.map_err(|error| Error::io(shown.as_str(), error))? {
-        return Err(Error::new(&code::BUG, shown));
+    for store in stores {
+        let created = store.create_new(&name, &bytes);
+        let shown = format!("{}/{name}", store.shown());
+        if !created.map_err(|error| Error::io(shown.as_str(), error))? {
+            return Err(Error::new(&code::BUG, shown));
+        }
     }
     facts.manifest_object = Some(end);
     Ok(())
 }
 
-/// Publishes a head; of an incremental set only while its base is there (B12).
+/// Publishes a head; of an incremental set only while its base is there (B12), and SR-7161 otherwise. Object stores have no lock
+/// that keeps it there from the look to the head.
 pub(crate) fn publish(store: &dyn Store, guard: &Guard, description: &Description) -> Result<u32> {
     let bytes = head::to_bytes(guard, description)?;
     let Some(base) = description.base_set_id() else {

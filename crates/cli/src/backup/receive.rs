@@ -85,7 +85,7 @@ impl WalReceiveArgs {
         };
         ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))
             .map_err(|error| Failure::new(&code::IO, format!("signal handler: {error}")))?;
-        let store = store(&self.to);
+        let store = store(&self.to)?;
         wal_receive(
             store.as_ref(),
             &config,
