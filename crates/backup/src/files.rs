@@ -476,8 +476,7 @@ fn named_twice() -> Error {
 
 fn set_times(spot: &Spot<'_>, member: &Member) -> Result<()> {
     let flags = AtFlags::SYMLINK_NOFOLLOW;
-    utimensat(spot.held, spot.below, &timestamps(member), flags)
-        .map_err(|error| spot.failed(error))
+    utimensat(spot.held, spot.below, &timestamps(member), flags).map_err(|error| spot.failed(error))
 }
 
 fn exchanged(path: &Path) -> Error {

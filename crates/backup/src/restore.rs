@@ -72,7 +72,10 @@ pub fn restore(
     };
     let facts = description.postgres.as_ref();
     let has_spaces = facts.is_some_and(|facts| !facts.tablespaces.is_empty());
-    let places = [Some(parent_of(&absolute(&options.to)?)), has_spaces.then(|| spaces.clone())];
+    let places = [
+        Some(parent_of(&absolute(&options.to)?)),
+        has_spaces.then(|| spaces.clone()),
+    ];
     check_space(places.into_iter().flatten(), description.backup_size_bytes)?;
     let partial = partial_beside(&options.to)?;
     let made = DirBuilder::new().mode(0o700).create(&partial);

@@ -1,6 +1,10 @@
 //! Goal: no server starts on what a killed restore leaves, unless it is whole. Method: this program runs itself under strace(1),
 //! which kills it at each call in turn that writes, names or makes durable; the set is a cluster's, with a tablespace.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that panics has failed, and says why"
+)]
 
 mod common;
 
@@ -9,8 +13,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::forged::{cluster, directory, file, forged, space};
 use common::Place;
+use common::forged::{cluster, directory, file, forged, space};
 use strongroom_backup::{LocalStore, RestoreOptions, open_set, restore};
 
 /// Where the child finds the place.

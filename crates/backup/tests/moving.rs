@@ -48,15 +48,9 @@ fn a_directory_that_is_exchanged_while_it_is_read_is_still_the_one_that_was_foun
     .unwrap();
     let removed = |name: &str| {
         let name = place.at(name);
-        format!(
-            "{}: removed while the directory was read",
-            name.display()
-        )
+        format!("{}: removed while the directory was read", name.display())
     };
-    assert_eq!(
-        made.left_out,
-        [removed("tree/d/gone"), removed("tree/e")]
-    );
+    assert_eq!(made.left_out, [removed("tree/d/gone"), removed("tree/e")]);
     restored(&place.medium(), None, None, &place.at("out")).unwrap();
     assert_eq!(fs::read(place.at("out/d/b")).unwrap(), b"inside");
     assert!(place.at("out/d/sub").is_dir());
@@ -137,10 +131,7 @@ fn a_tablespace_that_is_exchanged_while_it_is_filled_leads_nowhere() {
     assert!(moved);
     assert_eq!(failed.code(), &code::RESTORE_EXCHANGED, "{failed}");
     assert_eq!(fs::read_dir(place.at("victim")).unwrap().count(), 0);
-    assert_eq!(
-        fs::read(place.at("spaces/moved/sub/b")).unwrap(),
-        b"second"
-    );
+    assert_eq!(fs::read(place.at("spaces/moved/sub/b")).unwrap(), b"second");
     assert!(!place.at("out").exists());
     let left: Vec<_> = fs::read_dir(place.at(""))
         .unwrap()
@@ -175,10 +166,7 @@ fn space_is_counted_where_it_is_needed() {
     // Most of it goes elsewhere.
     options.tablespaces = Some(place.at("spaces"));
     restore(&set, &options, &mut |_| {}).unwrap();
-    assert_eq!(
-        fs::read(place.at("spaces/16400/data")).unwrap(),
-        CONTENT
-    );
+    assert_eq!(fs::read(place.at("spaces/16400/data")).unwrap(), CONTENT);
     assert!(place.at("small/out/global/pg_control").exists());
 }
 

@@ -116,7 +116,12 @@ impl Failure {
 
     /// Code, what happened and detail, to be the detail of a warning.
     pub(crate) fn shown(&self) -> String {
-        format!("{}, {}: {}", code_text(self.code), self.code.what, self.detail)
+        format!(
+            "{}, {}: {}",
+            code_text(self.code),
+            self.code.what,
+            self.detail
+        )
     }
 
     /// Whether the reader of standard output has gone, so that going on is useless.

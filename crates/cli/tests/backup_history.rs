@@ -45,9 +45,7 @@ fn told(run: &Value) -> (String, String, Value) {
 #[test]
 fn every_run_is_noted_with_how_it_ended() {
     let place = place();
-    place
-        .run(&["backup", "history"])
-        .failed(2, "SR-7152");
+    place.run(&["backup", "history"]).failed(2, "SR-7152");
     let key = ["--key-id", "app"];
     let named = [&key[..], &["--name", "CANARY-6a0d"]].concat();
     let run = place.run(&create("medium", &named));
@@ -88,9 +86,8 @@ fn every_run_is_noted_with_how_it_ended() {
         ("rewrap", "done", None),
         ("expire", "done", None),
     ];
-    let expected = expected.map(|(run, outcome, set)| {
-        (run.to_owned(), outcome.to_owned(), Value::from(set))
-    });
+    let expected =
+        expected.map(|(run, outcome, set)| (run.to_owned(), outcome.to_owned(), Value::from(set)));
     assert_eq!(all.iter().map(told).collect::<Vec<_>>(), expected);
     first_set(&place, &all[0]);
     assert_eq!(all[5]["detail"], place.path("out").to_str().unwrap());
@@ -105,23 +102,57 @@ fn every_run_is_noted_with_how_it_ended() {
 
 fn first_set(place: &Place, run: &Value) {
     let listed = place
-        .run(&["backup", "verify", "medium", "--no-history", "--set", "2", "--key-id", "app", "--json"])
+        .run(&[
+            "backup",
+            "verify",
+            "medium",
+            "--no-history",
+            "--set",
+            "2",
+            "--key-id",
+            "app",
+            "--json",
+        ])
         .json();
     assert_eq!(
         members(run),
         [
-            "begun", "begun_unix_s", "detail", "ended", "ended_unix_s", "medium", "operation",
-            "outcome", "set", "source"
+            "begun",
+            "begun_unix_s",
+            "detail",
+            "ended",
+            "ended_unix_s",
+            "medium",
+            "operation",
+            "outcome",
+            "set",
+            "source"
         ]
     );
     let set = &run["set"];
     assert_eq!(
         members(set),
         [
-            "backup_size_bytes", "compressed_size_bytes", "encryptor", "end_lsn",
-            "expires_unix_s", "files", "finished_unix_s", "key_algorithm", "kind",
-            "machine_name", "medium_id", "name", "position", "set_id", "software", "start_lsn",
-            "started_unix_s", "system_identifier", "timeline", "user_name"
+            "backup_size_bytes",
+            "compressed_size_bytes",
+            "encryptor",
+            "end_lsn",
+            "expires_unix_s",
+            "files",
+            "finished_unix_s",
+            "key_algorithm",
+            "kind",
+            "machine_name",
+            "medium_id",
+            "name",
+            "position",
+            "set_id",
+            "software",
+            "start_lsn",
+            "started_unix_s",
+            "system_identifier",
+            "timeline",
+            "user_name"
         ]
     );
     assert_eq!(run["medium"], place.path("medium").to_str().unwrap());
@@ -144,7 +175,9 @@ fn the_catalogue_is_sealed_and_its_owners() {
         if name.starts_with("keyring") || name.starts_with('.') {
             let bytes = place.read(&name);
             for clear in [CANARY, "operation", "SQLite format"] {
-                let found = bytes.windows(clear.len()).any(|part| part == clear.as_bytes());
+                let found = bytes
+                    .windows(clear.len())
+                    .any(|part| part == clear.as_bytes());
                 assert!(!found, "{clear} in {name}");
             }
         }
@@ -153,7 +186,14 @@ fn the_catalogue_is_sealed_and_its_owners() {
         .run(&["verify", "keyring.history", "--key-id", "app"])
         .succeeded();
     // Only who has the keyring reads it.
-    let run = place.run(&["--keyring", "nowhere", "backup", "history", "--catalogue", "keyring.history"]);
+    let run = place.run(&[
+        "--keyring",
+        "nowhere",
+        "backup",
+        "history",
+        "--catalogue",
+        "keyring.history",
+    ]);
     run.failed(3, "SR-2004");
 }
 
@@ -174,7 +214,11 @@ fn a_host_without_a_key_has_none_until_one_is_made() {
     assert_eq!(all[0]["set"]["encryptor"], "");
     assert_eq!(all[0]["set"]["key_algorithm"], "none");
     // Without a keyring nothing is said of a catalogue.
-    let nowhere = [&["--keyring", "nowhere"][..], &create("plain", &["--no-encryption"])].concat();
+    let nowhere = [
+        &["--keyring", "nowhere"][..],
+        &create("plain", &["--no-encryption"]),
+    ]
+    .concat();
     let run = place.run(&nowhere);
     assert!(!run.err.contains("SR-715"), "{}", run.err);
     run.succeeded();
@@ -184,15 +228,15 @@ fn a_host_without_a_key_has_none_until_one_is_made() {
 fn a_lost_catalogue_comes_back_from_the_medium() {
     let place = place();
     for medium in ["one", "one", "two"] {
-        place
-            .run(&create(medium, &["--key-id", "app"]))
-            .succeeded();
+        place.run(&create(medium, &["--key-id", "app"])).succeeded();
     }
     let before = runs(&place, &[]);
     fs::remove_file(place.path("keyring.history")).unwrap();
     let scan = ["backup", "history", "--scan", "one", "--json"];
     place.run(&scan).failed(2, "SR-7152");
-    let json = place.run(&[&scan[..], &["--key-id", "app"]].concat()).json();
+    let json = place
+        .run(&[&scan[..], &["--key-id", "app"]].concat())
+        .json();
     assert_eq!(json["scanned"], 2);
     let scanned = runs(&place, &["--scan", "two"]);
     assert_eq!(scanned.len(), 3);
@@ -245,9 +289,7 @@ fn no_backup_fails_by_its_catalogue() {
         run.succeeded();
     }
     assert_eq!(place.read("keyring.history"), b"not a database");
-    place
-        .run(&["backup", "history"])
-        .failed(4, "SR-3001");
+    place.run(&["backup", "history"]).failed(4, "SR-3001");
     // The error is the run's own, and so is the exit code.
     let run = place.run(&create("medium", &["--no-encryption"]));
     assert!(run.err.contains("warning[SR-7151]"), "{}", run.err);

@@ -1,8 +1,8 @@
 //! Goal: whatever ends a command, the medium holds whole sets, the older ones open, and the next command goes on. Method: strace(1)
 //! kills the real command at each call in turn that writes, names, removes or makes durable; after each, the medium is used.
 //!
-//! strace counts the calls of each thread by themselves, so every kind of call is swept alone: what a thread that begins later
-//! calls first is reached too.
+//! strace counts the calls of each thread by themselves. So the main thread, which does all but write families, is swept alone first; then all
+//! threads together, for those that write families. Every kind of call is swept alone.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -41,14 +41,26 @@ fn place() -> Place {
 }
 
 fn create<'a>(source: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let usual = ["backup", "create", source, "--to", "medium", "--key-id", "app", "--threads", "1"];
+    let usual = [
+        "backup",
+        "create",
+        source,
+        "--to",
+        "medium",
+        "--key-id",
+        "app",
+        "--threads",
+        "1",
+    ];
     [&usual[..], more].concat()
 }
 
 fn push(place: &Place, name: &str) {
     place.write(name, "a segment");
     place
-        .run(&["backup", "wal-push", name, "--to", "medium", "--key-id", "app"])
+        .run(&[
+            "backup", "wal-push", name, "--to", "medium", "--key-id", "app",
+        ])
         .succeeded();
 }
 
@@ -68,39 +80,47 @@ fn copied(place: &Place, from: &str, to: &str) {
 /// Kills the command at each call; `after` gets what to say where it fails. Returns how often it was killed.
 fn swept(place: &Place, arguments: &[&str], after: &dyn Fn(&str)) -> u32 {
     let mut kills = 0;
-    for group in GROUPS {
-        let mut finished = false;
-        for at in 1..MOST {
-            copied(place, "before", "medium");
-            let plain = place.command();
-            let mut strace = Command::new("strace");
-            strace
-                .args(["-f", "-qq", "-o", "/dev/null", "-e"])
-                .arg(format!("trace={group}"))
-                .arg(format!("--inject={group}:signal=KILL:when={at}"))
-                .arg(plain.get_program())
-                .args(arguments)
-                .current_dir(plain.get_current_dir().unwrap());
-            for (name, value) in plain.get_envs() {
-                match value {
-                    Some(value) => strace.env(name, value),
-                    None => strace.env_remove(name),
-                };
-            }
-            let output = strace.output().unwrap();
-            let killed = output.status.signal() == Some(9);
-            let err = String::from_utf8_lossy(&output.stderr);
-            assert!(killed || output.status.success(), "{group} {at}: {err}");
-            after(&format!("{arguments:?} killed at call {at} of {group}"));
-            if !killed {
-                finished = true;
-                break;
-            }
-            kills += 1;
+    for threads in [&[][..], &["-f"]] {
+        for group in GROUPS {
+            let finished = (1..MOST).find(|at| {
+                copied(place, "before", "medium");
+                let killed = killed(place, threads, group, *at, arguments);
+                let who = if threads.is_empty() { "main" } else { "any" };
+                after(&format!(
+                    "{arguments:?}, call {at} of {group}, {who} thread"
+                ));
+                kills += u32::from(killed);
+                !killed
+            });
+            assert!(finished.is_some(), "{group} came to no end");
         }
-        assert!(finished, "{group} came to no end");
     }
     kills
+}
+
+/// Runs the command until that call; false when it ended before.
+fn killed(place: &Place, threads: &[&str], group: &str, at: u32, arguments: &[&str]) -> bool {
+    let plain = place.command();
+    let mut strace = Command::new("strace");
+    strace
+        .args(threads)
+        .args(["-qq", "-o", "/dev/null", "-e"])
+        .arg(format!("trace={group}"))
+        .arg(format!("--inject={group}:signal=KILL:when={at}"))
+        .arg(plain.get_program())
+        .args(arguments)
+        .current_dir(plain.get_current_dir().unwrap());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => strace.env(name, value),
+            None => strace.env_remove(name),
+        };
+    }
+    let output = strace.output().unwrap();
+    let killed = output.status.signal() == Some(9);
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(killed || output.status.success(), "{group} {at}: {err}");
+    killed
 }
 
 #[track_caller]
@@ -176,7 +196,13 @@ fn other_keys() {
     place.run(&create("tree/sub", &[])).succeeded();
     copied(&place, "medium", "before");
     let rewrap = [
-        "backup", "rewrap", "medium", "--key-id", "app", "--new-key-id", "other",
+        "backup",
+        "rewrap",
+        "medium",
+        "--key-id",
+        "app",
+        "--new-key-id",
+        "other",
     ];
     let kills = swept(&place, &rewrap, &|at| {
         // Running it again goes on: what has the new key is named, the rest gets it.
@@ -186,7 +212,13 @@ fn other_keys() {
             good(&place, set, "other", at);
         }
         let fetched = place.run(&[
-            "backup", "wal-fetch", "00000002.history", "fetched", "--from", "medium", "--key-id",
+            "backup",
+            "wal-fetch",
+            "00000002.history",
+            "fetched",
+            "--from",
+            "medium",
+            "--key-id",
             "other",
         ]);
         assert_eq!(fetched.code, 0, "{at}: {}", fetched.err);
@@ -204,7 +236,14 @@ fn an_archived_file() {
         let again = place.run(&archive);
         assert_eq!(again.code, 0, "{at}: {}", again.err);
         let fetched = place.run(&[
-            "backup", "wal-fetch", SEGMENT, "fetched", "--from", "medium", "--key-id", "app",
+            "backup",
+            "wal-fetch",
+            SEGMENT,
+            "fetched",
+            "--from",
+            "medium",
+            "--key-id",
+            "app",
         ]);
         assert_eq!(fetched.code, 0, "{at}: {}", fetched.err);
         assert_eq!(place.read("fetched"), b"a segment", "{at}");
@@ -217,13 +256,25 @@ fn an_archived_file() {
 fn a_restore() {
     let place = place();
     let restore = [
-        "backup", "restore", "medium", "--to", "out", "--key-id", "app", "--threads", "1",
+        "backup",
+        "restore",
+        "medium",
+        "--to",
+        "out",
+        "--key-id",
+        "app",
+        "--threads",
+        "1",
     ];
     let kills = swept(&place, &restore, &|at| {
         let out = place.path("out");
         if out.exists() {
             assert_eq!(place.read("out/one"), place.read("tree/one"), "{at}");
-            assert_eq!(place.read("out/sub/two"), place.read("tree/sub/two"), "{at}");
+            assert_eq!(
+                place.read("out/sub/two"),
+                place.read("tree/sub/two"),
+                "{at}"
+            );
             fs::remove_dir_all(out).unwrap();
         }
         for name in place.names() {

@@ -52,7 +52,9 @@ fn progress_is_told_to_who_asks() {
     assert_eq!(last["seconds_left"], Value::Null);
     assert!(last["bytes_per_s"].as_u64().unwrap() > 0);
     assert_eq!(run.json()["position"], 2);
-    let database = ["backup", "create", "db", "--to", "medium", "--key-id", "app"];
+    let database = [
+        "backup", "create", "db", "--to", "medium", "--key-id", "app",
+    ];
     let size = fs::metadata(place.path("db")).unwrap().len();
     let run = place.run(&[&database[..], &json].concat());
     let last = lines(&run.err).pop().unwrap();
@@ -61,7 +63,10 @@ fn progress_is_told_to_who_asks() {
     assert_eq!(last["seconds_left"], 0);
     run.succeeded();
     let usual = ["--set", "1", "--key-id", "app", "--progress", "json"];
-    for verb in [&["verify", "medium"][..], &["restore", "medium", "--to", "out"]] {
+    for verb in [
+        &["verify", "medium"][..],
+        &["restore", "medium", "--to", "out"],
+    ] {
         let run = place.run(&[&["backup"][..], verb, &usual].concat());
         let last = lines(&run.err).pop().unwrap();
         assert_eq!(last["operation"], verb[0]);
@@ -106,16 +111,33 @@ fn metrics_tell_how_the_last_runs_went() {
     let about = fs::metadata(place.path("metrics/strongroom.prom")).unwrap();
     assert_eq!(about.permissions().mode() & 0o777, 0o644);
 
-    let verify = ["backup", "verify", "medium", "--key-id", "app", "--set", "9"];
+    let verify = [
+        "backup", "verify", "medium", "--key-id", "app", "--set", "9",
+    ];
     place
         .run(&[&verify[..], &told].concat())
         .failed(2, "SR-7107");
-    let plain = ["backup", "create", "tree", "--to", "medium", "--no-encryption"];
+    let plain = [
+        "backup",
+        "create",
+        "tree",
+        "--to",
+        "medium",
+        "--no-encryption",
+    ];
     place
         .run(&[&plain[..], &told].concat())
         .failed(6, "SR-7104");
     place.write("00000002.history", "history");
-    let push = ["backup", "wal-push", "00000002.history", "--to", "medium", "--key-id", "app"];
+    let push = [
+        "backup",
+        "wal-push",
+        "00000002.history",
+        "--to",
+        "medium",
+        "--key-id",
+        "app",
+    ];
     let run = place.run(&[&push[..], &told].concat());
     assert_eq!((run.code, run.err.as_str()), (0, ""));
     let then = metrics(&place);
@@ -123,7 +145,10 @@ fn metrics_tell_how_the_last_runs_went() {
     assert_eq!(of(&then, "failures_total", "create"), Some(1));
     assert_eq!(of(&then, "last_run_success", "create"), Some(0));
     assert_eq!(of(&then, "last_run_exit_code", "create"), Some(6));
-    assert_eq!(of(&then, "last_success_timestamp_seconds", "create"), succeeded);
+    assert_eq!(
+        of(&then, "last_success_timestamp_seconds", "create"),
+        succeeded
+    );
     assert_eq!(of(&then, "size_bytes", "create"), Some(2_000_000));
     assert_eq!(of(&then, "last_run_exit_code", "verify"), Some(2));
     assert_eq!(of(&then, "last_success_timestamp_seconds", "verify"), None);

@@ -181,6 +181,8 @@ mod tests {
         }
         assert!(!is_copy_name(&format!("{copy}2")));
         assert!(!is_copy_name(&copy[1..]));
-        assert!(!is_copy_name(".\u{e9}123456789012345678901234567890\u{e9}.backup"));
+        assert!(!is_copy_name(
+            ".\u{e9}123456789012345678901234567890\u{e9}.backup"
+        ));
     }
 }

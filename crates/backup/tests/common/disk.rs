@@ -22,11 +22,9 @@ impl SmallDisk {
         }
         fs::create_dir_all(at).unwrap();
         let options = format!("size={kib}k,mode=0700");
-        run(
-            Command::new("mount")
-                .args(["-t", "tmpfs", "-o", &options, "strongroom-test"])
-                .arg(at),
-        );
+        run(Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "strongroom-test"])
+            .arg(at));
         Some(Self(at.to_owned()))
     }
 

@@ -38,12 +38,36 @@ const FILE_MAX: u64 = 1 << 20;
 const METRICS: [(&str, &str, &str); 9] = [
     ("runs_total", "counter", "Runs that ended, whichever way."),
     ("failures_total", "counter", "Runs that failed."),
-    ("last_run_success", "gauge", "Whether the last run did what it was to do: 1 or 0."),
-    ("last_run_exit_code", "gauge", "The exit code of the last run's error, 0 without one."),
-    ("last_run_timestamp_seconds", "gauge", "When the last run ended, in seconds since the Unix epoch."),
-    ("last_run_duration_seconds", "gauge", "How long the last run took."),
-    ("last_success_timestamp_seconds", "gauge", "When the last run ended that did what it was to do, in seconds since the Unix epoch."),
-    ("size_bytes", "gauge", "Bytes of the files that the last such run made, verified or archived."),
+    (
+        "last_run_success",
+        "gauge",
+        "Whether the last run did what it was to do: 1 or 0.",
+    ),
+    (
+        "last_run_exit_code",
+        "gauge",
+        "The exit code of the last run's error, 0 without one.",
+    ),
+    (
+        "last_run_timestamp_seconds",
+        "gauge",
+        "When the last run ended, in seconds since the Unix epoch.",
+    ),
+    (
+        "last_run_duration_seconds",
+        "gauge",
+        "How long the last run took.",
+    ),
+    (
+        "last_success_timestamp_seconds",
+        "gauge",
+        "When the last run ended that did what it was to do, in seconds since the Unix epoch.",
+    ),
+    (
+        "size_bytes",
+        "gauge",
+        "Bytes of the files that the last such run made, verified or archived.",
+    ),
     ("stored_bytes", "gauge", "Bytes of them on the medium."),
 ];
 const PREFIX: &str = "strongroom_backup_";
@@ -120,7 +144,9 @@ fn update(samples: &mut BTreeMap<String, u64>, entry: &Entry) {
 fn parsed(text: &str) -> Samples {
     let mut samples = Samples::new();
     for line in text.lines() {
-        let Some((name, rest)) = line.strip_prefix(PREFIX).and_then(|rest| rest.split_once('{'))
+        let Some((name, rest)) = line
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split_once('{'))
         else {
             continue;
         };
@@ -163,7 +189,10 @@ mod tests {
     #[test]
     fn what_was_written_is_read_back() {
         let mut samples = Samples::new();
-        let odd = format!("operation=\"create\",medium=\"{}\"", escaped("/a}\" 1\\\n{b"));
+        let odd = format!(
+            "operation=\"create\",medium=\"{}\"",
+            escaped("/a}\" 1\\\n{b")
+        );
         for (at, labels) in [(1, odd.as_str()), (7, "operation=\"verify\",medium=\"m\"")] {
             for (name, ..) in METRICS {
                 let of = samples.entry(labels.to_owned()).or_default();

@@ -149,7 +149,9 @@ impl Catalogue {
 
     /// Adds the sets that the catalogue does not have yet; returns how many those were.
     pub(super) fn add_new(&mut self, entries: &[Entry]) -> Result<u64, Failure> {
-        self.connection.execute_batch("BEGIN IMMEDIATE").map_err(sql)?;
+        self.connection
+            .execute_batch("BEGIN IMMEDIATE")
+            .map_err(sql)?;
         let mut added = 0;
         for entry in entries {
             let Some(set) = &entry.set else { continue };

@@ -186,7 +186,12 @@ impl SetFacts {
             backup_size_bytes: d.backup_size_bytes,
             compressed_size_bytes: d.compressed_size_bytes,
             key_algorithm: d.key_algorithm.clone(),
-            encryptor: set.header.as_ref().map(openers).unwrap_or_default().join(", "),
+            encryptor: set
+                .header
+                .as_ref()
+                .map(openers)
+                .unwrap_or_default()
+                .join(", "),
             system_identifier: postgres.map(|facts| facts.system_identifier.clone()),
             timeline: postgres.map(|facts| facts.timeline),
             start_lsn: postgres.map(|facts| facts.start_lsn.clone()),

@@ -66,7 +66,12 @@ pub(super) fn told(
     }
     let options = told.history.as_ref();
     if let Some(options) = options.filter(|options| !options.no_history)
-        && let Err(failure) = noted(options, &keyring::path(context), told.key_id.as_deref(), &entry)
+        && let Err(failure) = noted(
+            options,
+            &keyring::path(context),
+            told.key_id.as_deref(),
+            &entry,
+        )
     {
         warn(&code::HISTORY_NOT_KEPT, &failure.shown());
     }
