@@ -494,6 +494,12 @@ fn timestamps(member: &Member) -> Timestamps {
     }
 }
 
+pub(crate) fn sync_all_of(directory: &Path) -> Result<()> {
+    let failed = |error| Error::io(directory.display().to_string(), error);
+    let opened = File::open(directory).map_err(failed)?;
+    rustix::fs::syncfs(&opened).map_err(|error| failed(error.into()))
+}
+
 fn no_file() -> Error {
     Error::new(&code::BUG, "no file is open")
 }

@@ -58,6 +58,19 @@ pub fn restore(
     options: &RestoreOptions,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Restored> {
+    if set.description().base_set_id().is_some() {
+        let detail = "an incremental set is restored with its chain";
+        return Err(Error::new(&code::BUG, detail));
+    }
+    restore_alone(set, options, progress)
+}
+
+/// As [`restore`], also of an incremental set, which is no cluster then.
+pub(crate) fn restore_alone(
+    set: &SetReader<'_>,
+    options: &RestoreOptions,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Restored> {
     let description = set.description();
     let cluster = description.kind == Kind::Postgres;
     if options.recovery.is_some() && !cluster {
@@ -126,17 +139,22 @@ fn fill(
         }
     })?;
     if let Some(settings) = &options.recovery {
-        files.extra("PG_VERSION", "postgresql.auto.conf", settings.as_bytes())?;
-        files.extra("PG_VERSION", "recovery.signal", b"")?;
-        // Of a standby: the server would look at it first, and never end recovery.
-        files.without("standby.signal")?;
+        add_recovery(files, settings)?;
     }
     files.finish()?;
     Ok(end)
 }
 
+/// Recovery from an archive, for a cluster whose files are there.
+pub(crate) fn add_recovery(files: &Files, settings: &str) -> Result<()> {
+    files.extra("PG_VERSION", "postgresql.auto.conf", settings.as_bytes())?;
+    files.extra("PG_VERSION", "recovery.signal", b"")?;
+    // Of a standby: the server would look at it first, and never end recovery.
+    files.without("standby.signal")
+}
+
 /// The target is absent, or an empty directory that can be replaced.
-fn check_target(to: &Path) -> Result<()> {
+pub(crate) fn check_target(to: &Path) -> Result<()> {
     let shown = || to.display().to_string();
     let about = match fs::symlink_metadata(to) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -160,7 +178,7 @@ fn check_target(to: &Path) -> Result<()> {
 
 /// Whether `needed` bytes are free in the file systems of `places` together. How much of it each of them gets is not known
 /// before everything is read; more than there is in all of them never fits.
-fn check_space(places: impl Iterator<Item = PathBuf>, needed: u64) -> Result<()> {
+pub(crate) fn check_space(places: impl Iterator<Item = PathBuf>, needed: u64) -> Result<()> {
     let mut free_of: BTreeMap<u64, (String, u64)> = BTreeMap::new();
     for place in places {
         let there = nearest(&place);
@@ -191,7 +209,7 @@ fn nearest(place: &Path) -> PathBuf {
     there.unwrap_or_else(|| Path::new("/")).to_path_buf()
 }
 
-fn partial_beside(to: &Path) -> Result<PathBuf> {
+pub(crate) fn partial_beside(to: &Path) -> Result<PathBuf> {
     let random = hex::hex(&random16()?);
     beside(&absolute(to)?, |name| {
         let shown: String = name.to_string_lossy().chars().take(48).collect();
@@ -199,7 +217,7 @@ fn partial_beside(to: &Path) -> Result<PathBuf> {
     })
 }
 
-fn beside(to: &Path, rename: impl FnOnce(&mut OsString)) -> Result<PathBuf> {
+pub(crate) fn beside(to: &Path, rename: impl FnOnce(&mut OsString)) -> Result<PathBuf> {
     let name = to.file_name();
     let name = name.ok_or_else(|| Error::new(&code::TARGET_NOT_EMPTY, to.display().to_string()))?;
     let mut name = name.to_os_string();
@@ -207,18 +225,18 @@ fn beside(to: &Path, rename: impl FnOnce(&mut OsString)) -> Result<PathBuf> {
     Ok(to.with_file_name(name))
 }
 
-fn absolute(path: &Path) -> Result<PathBuf> {
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io(path.display().to_string(), error))
 }
 
-fn parent_of(path: &Path) -> PathBuf {
+pub(crate) fn parent_of(path: &Path) -> PathBuf {
     path.parent()
         .unwrap_or_else(|| Path::new("/"))
         .to_path_buf()
 }
 
 /// Gives the whole directory its name. An empty directory is replaced; anything else in the way is not.
-fn moved(partial: &Path, to: &Path) -> Result<()> {
+pub(crate) fn moved(partial: &Path, to: &Path) -> Result<()> {
     // A directory never replaces a directory that is not empty, nor anything else (rename(2)).
     rustix::fs::rename(partial, to)
         .map_err(|error| Error::io(to.display().to_string(), error.into()))

@@ -44,6 +44,7 @@ const COMMANDS: &[&str] = &[
     "backup restore",
     "backup wal-push",
     "backup wal-fetch",
+    "backup wal-receive",
     "backup rewrap",
     "backup expire",
     "backup history",

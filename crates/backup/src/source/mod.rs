@@ -43,4 +43,9 @@ pub trait Source {
 
     /// Adds what only this source knows. Called after [`Source::write`].
     fn describe(&self, description: &mut Description);
+
+    /// What the set keeps as an object of its own: a server's manifest. Called after [`Source::write`].
+    fn manifest(&self) -> Option<&[u8]> {
+        None
+    }
 }

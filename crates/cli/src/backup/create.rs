@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_backup::{
     Cipher, Compression, CreateOptions, Created, DirectorySource, Mode, PostgresSource, Source,
-    SqliteSource,
+    SqliteSource, open_base,
 };
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
@@ -18,7 +18,7 @@ use strongroom_replication::{Config, SslMode};
 use super::history::{self, Entry, HistoryOptions, Told};
 use super::metrics::MetricsOptions;
 use super::progress::{ProgressOptions, Watch};
-use super::{sealing_openers, store, thread_count, threads};
+use super::{sealing_openers, store, thread_count, threads, with_key};
 use crate::args::{KeyOptions, SourceKeyOptions};
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
@@ -74,6 +74,12 @@ pub(super) struct CreateArgs {
     /// Files that the set is spread over, 1 to 64 [default: those of the medium, 1 on a new one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     stripes: Option<u16>,
+    /// Of a PostgreSQL server, 17 or later: only what changed since the newest set of the same cluster
+    #[arg(long, conflicts_with_all = ["init", "format"])]
+    incremental: bool,
+    /// With --incremental: the position of the set to build on
+    #[arg(long, value_name = "N", requires = "incremental", value_parser = clap::value_parser!(u32).range(1..))]
+    base: Option<u32>,
     /// Of a PostgreSQL server: let its checkpoint take its usual time instead of hurrying
     #[arg(long)]
     spread_checkpoint: bool,
@@ -156,7 +162,15 @@ impl CreateArgs {
     fn source(&self, context: &Context) -> Result<Box<dyn Source>, Failure> {
         let text = self.source.to_str();
         if let Some(text) = text.filter(|text| is_connection(text)) {
-            return server(text, &self.name, self.spread_checkpoint);
+            let mut source = server(text, &self.name, self.spread_checkpoint)?;
+            if self.incremental {
+                self.build_on_base(context, &mut source)?;
+            }
+            return Ok(Box::new(source));
+        }
+        if self.incremental {
+            let text = "--incremental is for PostgreSQL servers";
+            return Err(Failure::usage(text));
         }
         let path = Path::new(&self.source);
         let about = std::fs::metadata(path).map_err(|error| Failure::open(path, &error))?;
@@ -180,6 +194,19 @@ impl CreateArgs {
         let key = key.map(|key| key.settled(&about)).transpose()?;
         let options = guard::options(key, context);
         Ok(Box::new(SqliteSource::new(path, options)))
+    }
+
+    /// The manifest of the base is sealed as the base is: this needs a key that opens it.
+    fn build_on_base(&self, context: &Context, source: &mut PostgresSource) -> Result<(), Failure> {
+        let store = store(&self.to);
+        let keyring = keyring::path(context);
+        let system = source.identify()?.to_owned();
+        let base = with_key(self.key.clone(), &keyring, |key| {
+            open_base(store.as_ref(), self.base, &system, key)
+        })?;
+        note(&format!("building on set {}", base.position()));
+        source.build_on(base);
+        Ok(())
     }
 
     fn key_source(&self) -> Result<Option<KeySource>, Failure> {
@@ -286,7 +313,24 @@ fn is_connection(text: &str) -> bool {
         || keyword.is_some_and(is_keyword)
 }
 
-fn server(text: &str, label: &str, spread: bool) -> Result<Box<dyn Source>, Failure> {
+fn server(text: &str, label: &str, spread: bool) -> Result<PostgresSource, Failure> {
+    let config = connection(text)?;
+    let shown = format!(
+        "host={} port={} user={}",
+        config.host(),
+        config.port(),
+        config.user()
+    );
+    let label = if label.is_empty() {
+        "strongroom"
+    } else {
+        label
+    };
+    Ok(PostgresSource::new(config, shown, label.to_owned(), spread))
+}
+
+/// A connection string, with libpq's variables; without a password in it.
+pub(super) fn connection(text: &str) -> Result<Config, Failure> {
     let refused = |error: strongroom_replication::Error| {
         Failure::new(&code::BACKUP_SOURCE, format!("connection string: {error}"))
     };
@@ -300,19 +344,7 @@ fn server(text: &str, label: &str, spread: bool) -> Result<Box<dyn Source>, Fail
             "the backup comes over the network, and the server is not proved to be the one that is meant: use sslmode=verify-full",
         );
     }
-    let shown = format!(
-        "host={} port={} user={}",
-        config.host(),
-        config.port(),
-        config.user()
-    );
-    let label = if label.is_empty() {
-        "strongroom"
-    } else {
-        label
-    };
-    let source = PostgresSource::new(config, shown, label.to_owned(), spread);
-    Ok(Box::new(source))
+    Ok(config)
 }
 
 /// Says what is lost with the key, until there is a copy of it that is known of.

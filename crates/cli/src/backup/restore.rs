@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use strongroom_backup::{Description, RestoreOptions, open_set};
+use strongroom_backup::{Chain, Description, RestoreOptions, Restored, open_chain};
 
 use super::history::{self, Entry, HistoryOptions, Told};
 use super::progress::{ProgressOptions, Watch};
@@ -15,6 +15,7 @@ use super::{store, thread_count, threads, with_key};
 use crate::args::KeyOptions;
 use crate::failure::{Failure, note};
 use crate::help::tail;
+use crate::pg::programs::BindirOption;
 use crate::{Context, keyring};
 
 /// Restore a set into a directory that is absent or empty.
@@ -39,6 +40,8 @@ pub(super) struct RestoreArgs {
     tablespaces: Option<PathBuf>,
     #[command(flatten)]
     until: UntilOptions,
+    #[command(flatten)]
+    programs: BindirOption,
     /// Threads that open and decompress, 1 to 64 [default: one per processor]
     #[arg(long, value_name = "N", value_parser = thread_count)]
     threads: Option<usize>,
@@ -76,12 +79,13 @@ impl RestoreArgs {
         let store = store(&self.medium);
         entry.on(store.as_ref());
         let keyring = keyring::path(context);
-        let set = with_key(self.key.clone(), &keyring, |key| {
-            open_set(store.as_ref(), self.set, key)
+        let chain = with_key(self.key.clone(), &keyring, |key| {
+            open_chain(store.as_ref(), self.set, key)
         })?;
+        let set = chain.newest()?;
         entry.with_set(store.as_ref(), set.position());
         entry.with_detail(history::place(&self.to.display().to_string()));
-        let total = set.description().backup_size_bytes;
+        let total = chain.size_bytes();
         let facts = set.description().postgres.as_ref();
         let recovery = self
             .until
@@ -93,7 +97,7 @@ impl RestoreArgs {
             recovery,
         };
         let mut progress = Watch::new("restore", self.progress).of(total);
-        let restored = strongroom_backup::restore(&set, &options, &mut |bytes| {
+        let restored = restored(&chain, &options, &self.programs, &mut |bytes| {
             progress.update(bytes);
         })?;
         entry.done();
@@ -122,4 +126,23 @@ impl RestoreArgs {
         }
         Ok(())
     }
+}
+
+/// Restores a set, with those that it builds on.
+pub(super) fn restored(
+    chain: &Chain<'_>,
+    options: &RestoreOptions,
+    programs: &BindirOption,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Restored, Failure> {
+    let set = chain.newest()?;
+    if !chain.is_incremental() {
+        return Ok(strongroom_backup::restore(set, options, progress)?);
+    }
+    let facts = set.description().postgres.as_ref();
+    let major = facts.map(|facts| facts.server_version / 10_000);
+    let combine = programs.find(major)?.join("pg_combinebackup");
+    Ok(strongroom_backup::restore_chain(
+        chain, options, &combine, progress,
+    )?)
 }

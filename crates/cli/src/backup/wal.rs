@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use strongroom_backup::{Cipher, Compression, begins_segment, wal_fetch, wal_push};
+use strongroom_backup::{
+    Cipher, Compression, Partial, begins_segment, wal_fetch, wal_partial, wal_push,
+};
 use strongroom_format::code;
 
 use super::create::{cipher, compression, set_options};
@@ -143,11 +145,34 @@ impl WalFetchArgs {
 
     fn fetch(self, keyring: &Path) -> Result<(), Failure> {
         let store = store(&self.from);
-        let content = with_key(self.key, keyring, |key| {
+        let content = with_key(self.key.clone(), keyring, |key| {
             wal_fetch(store.as_ref(), &self.name, key)
-        })?;
-        write(&self.file, &content)
+        });
+        match content {
+            Ok(content) => write(&self.file, &content),
+            Err(absent) if absent.code() == &code::WAL_ABSENT => {
+                let partial = with_key(self.key, keyring, |key| {
+                    wal_partial(store.as_ref(), &self.name, key)
+                })?;
+                let local = self.file.with_file_name(&self.name);
+                let partial = partial.filter(|partial| !has_all(&local, &self.name, partial));
+                let partial = partial.ok_or(absent)?;
+                write(&self.file, &partial.content)
+            }
+            Err(other) => Err(other),
+        }
     }
+}
+
+/// Whether the server has the segment itself, and at least what was received of it: a set brings the log that it needs, which may be
+/// more than a receiver had got.
+fn has_all(local: &Path, name: &str, partial: &Partial) -> bool {
+    let mut content = Vec::new();
+    let read = File::open(local).and_then(|file| file.take(FILE_MAX).read_to_end(&mut content));
+    let received = partial.content.get(..partial.received);
+    read.is_ok()
+        && begins_segment(name, &content)
+        && received.is_some_and(|received| content.starts_with(received))
 }
 
 /// Whether the command line is one of `wal-fetch`, also where it cannot be parsed. May say so of another one that has the word
