@@ -22,6 +22,7 @@ mod source;
 mod store;
 mod stream;
 mod wal;
+mod writeback;
 
 pub use create::{Compression, CreateOptions, Created, Mode, create};
 pub use expire::{Expired, expire};

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use strongroom_keyring::durable;
 
+use crate::writeback::Writeback;
+
 /// Objects by name. Names are relative, with `/` between directory and name, and are never a user's.
 pub trait Store: Send + Sync {
     /// An object's bytes, at most `limit` of them; `None` when there is no such object.
@@ -165,6 +167,7 @@ impl Store for LocalStore {
         Ok(Box::new(LocalUpload {
             file,
             path,
+            writeback: Writeback::default(),
             finished: false,
         }))
     }
@@ -267,12 +270,15 @@ fn is_absent(error: &io::Error) -> bool {
 struct LocalUpload {
     file: File,
     path: PathBuf,
+    writeback: Writeback,
     finished: bool,
 }
 
 impl Write for LocalUpload {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        let written = self.file.write(bytes)?;
+        self.writeback.wrote(&self.file, written);
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
