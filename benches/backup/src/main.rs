@@ -14,6 +14,7 @@ mod run;
 mod source;
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -107,11 +108,14 @@ fn matrix(options: &Options) -> Result<(), Failure> {
         Some(path) => serde_json::from_slice(&std::fs::read(path)?)?,
         None => matrix::run(options)?,
     };
+    let mut table = found.markdown()?;
     if let Some(path) = &options.chart {
         replace(path, &chart::svg(&found)?)?;
+        let name = path.file_name().unwrap_or_default().display();
+        write!(table, "\n![Times of the forty backups]({name})\n")?;
     }
     let json = serde_json::to_string_pretty(&found)?;
-    show(options, BACKUP_MATRIX, &found.markdown()?, &json)
+    show(options, BACKUP_MATRIX, &table, &json)
 }
 
 fn show(options: &Options, markers: Markers, table: &str, json: &str) -> Result<(), Failure> {

@@ -333,7 +333,6 @@ impl Peer {
             ("pg1-path", data.to_path_buf()),
             ("lock-path", medium.join("lock")),
             ("log-path", medium.join("log")),
-            ("spool-path", medium.join("spool")),
         ];
         let mut options: Vec<String> = paths
             .iter()

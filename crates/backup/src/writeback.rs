@@ -27,8 +27,9 @@ impl Writeback {
             return;
         };
         // Linux begins to write dirty pages that it is told will not be needed, and keeps them while it does (posix_fadvise(2),
-        // mm/fadvise.c). A system that does not know the advice is none the worse.
-        drop(fadvise(file, self.begun, Some(window), Advice::DontNeed));
-        self.begun = self.written;
+        // mm/fadvise.c). A system that does not know the advice is none the worse: it is asked again later.
+        if fadvise(file, self.begun, Some(window), Advice::DontNeed).is_ok() {
+            self.begun = self.written;
+        }
     }
 }

@@ -201,6 +201,8 @@ codes! {
     WAL_GAP = 7130, Data, "the archive lacks a file of the log, but has later ones", "bring the file back from another copy of the medium, or end recovery before it with --until-lsn or --until-time";
     MEDIUM_CHANGED = 7131, Refused, "another writer is at work on the backup medium, or has begun it anew meanwhile", "run the command again when the other one has ended; no set was added";
     OTHER_RECIPIENTS = 7132, Refused, "others can open the set or archived file too, and could not any more", "give --drop-others if they are to lose it; nothing was changed";
+    LEGACY_CIPHER = 7170, Refused, "Triple DES is not used unless it is asked for twice: NIST allows it for no encryption since 2024 (SP 800-131A Rev. 2), for its blocks are short and it is slow", "choose aes-256; where a rule demands Triple DES, give --allow-legacy beside it";
+    LEGACY_SET = 7171, Warning, "the set is sealed with Triple DES, which NIST allows for no encryption since 2024", "choose aes-256 for new sets, and keep this one no longer than the rule asks that demands it";
 
     FID_STALE = 8001, Data, "the identifier does not name a value any more", "if a table still holds it, restore table and zone to one point in time; report it if neither was restored";
     FID_FORGED = 8002, Data, "the identifier never named a value of this place", "someone or something other than Strongroom wrote it into the table, or the zone's store is another one's";
