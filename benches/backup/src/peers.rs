@@ -182,30 +182,7 @@ impl Peer {
         let level = self.level.unwrap_or(0);
         let threads = self.threads.to_string();
         match self.tool {
-            Tool::Server | Tool::Directory => {
-                let compression = self
-                    .level
-                    .map_or_else(|| "none".to_owned(), |level| format!("zstd:{level}"));
-                let mut step = Step::new(&lab.strongroom, &["backup", "create"]);
-                if self.tool == Tool::Server {
-                    let text = format!(
-                        "host={} user=postgres dbname=postgres",
-                        lab.sockets.display()
-                    );
-                    step.arguments.push(text.into());
-                } else {
-                    step.arguments.push(lab.tables().into());
-                }
-                step = step.path("--to", medium);
-                let rest = ["--compression", &compression, "--threads", &threads];
-                step.arguments.extend(rest.map(OsString::from));
-                if self.sealed {
-                    step.path("--key-file", &lab.key)
-                } else {
-                    step.arguments.push("--no-encryption".into());
-                    step
-                }
-            }
+            Tool::Server | Tool::Directory => self.create(lab, medium),
             Tool::PgBackRest => {
                 let mut step = self.pgbackrest(lab, medium, &lab.data, "backup");
                 let kind = if self.level.is_some() { "zst" } else { "none" };
@@ -251,6 +228,31 @@ impl Peer {
                     file = file.display()
                 ))
             }
+        }
+    }
+
+    /// `strongroom backup create`.
+    fn create(&self, lab: &Lab, medium: &Path) -> Step {
+        let compression = self
+            .level
+            .map_or_else(|| "none".to_owned(), |level| format!("zstd:{level}"));
+        let threads = self.threads.to_string();
+        let mut step = Step::new(&lab.strongroom, &["backup", "create"]);
+        if self.tool == Tool::Server {
+            let sockets = lab.sockets.display();
+            let text = format!("host={sockets} user=postgres dbname=postgres");
+            step.arguments.push(text.into());
+        } else {
+            step.arguments.push(lab.tables().into());
+        }
+        step = step.path("--to", medium);
+        let rest = ["--compression", &compression, "--threads", &threads];
+        step.arguments.extend(rest.map(OsString::from));
+        if self.sealed {
+            step.path("--key-file", &lab.key)
+        } else {
+            step.arguments.push("--no-encryption".into());
+            step
         }
     }
 
