@@ -50,9 +50,12 @@ pub(super) struct CreateArgs {
     /// Do not encrypt: whoever can read the medium can read the data
     #[arg(long, conflicts_with_all = ["key_id", "key_env", "key_file", "key_command", "ask", "certificate"])]
     no_encryption: bool,
-    /// aes-256, aes-192 or aes-128
+    /// aes-256, aes-192, aes-128, or, with --allow-legacy, triple-des-3key
     #[arg(long, value_name = "NAME", default_value = "aes-256", value_parser = cipher)]
     algorithm: Cipher,
+    /// Allow --algorithm triple-des-3key, which NIST allows for no encryption since 2024
+    #[arg(long)]
+    allow_legacy: bool,
     /// none, zstd, or zstd:LEVEL with a level from 1 to 19
     #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = compression)]
     compression: Compression,
@@ -136,6 +139,7 @@ impl CreateArgs {
         if self.mirror.len() > MIRRORS_MAX {
             return Err(Failure::usage("--mirror is given at most three times"));
         }
+        let algorithm = allowed(self.algorithm, self.allow_legacy, &self.to)?;
         let medium = store(&self.to)?;
         entry.on(medium.as_ref());
         let mirrors = self.mirror.iter().map(|place| store(place));
@@ -150,7 +154,7 @@ impl CreateArgs {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_secs());
         let mut options = set_options(openers.iter().collect());
-        options.cipher = self.algorithm;
+        options.cipher = algorithm;
         options.compression = self.compression;
         options.mode = self.mode();
         options.stripes = self.stripes;
@@ -430,10 +434,22 @@ fn warn_of_loss(key: &KeySource, keyring_path: &Path) -> Result<(), Failure> {
 }
 
 pub(super) fn cipher(name: &str) -> Result<Cipher, String> {
-    [Cipher::Aes256, Cipher::Aes192, Cipher::Aes128]
+    Cipher::ALL
         .into_iter()
         .find(|cipher| cipher.name() == name)
-        .ok_or_else(|| "use aes-256, aes-192 or aes-128".to_owned())
+        .ok_or_else(|| "use aes-256, aes-192, aes-128 or triple-des-3key".to_owned())
+}
+
+/// The cipher, unless it is one of the past that was not asked for twice; then it is warned of, every time.
+pub(super) fn allowed(cipher: Cipher, legacy: bool, medium: &Path) -> Result<Cipher, Failure> {
+    if !cipher.is_legacy() {
+        return Ok(cipher);
+    }
+    if !legacy {
+        return Err(Failure::new(&code::LEGACY_CIPHER, cipher.name()));
+    }
+    warn(&code::LEGACY_SET, &medium.display().to_string());
+    Ok(cipher)
 }
 
 pub(super) fn compression(name: &str) -> Result<Compression, String> {
