@@ -304,7 +304,7 @@ impl Bases {
             if let Entry::Vacant(vacant) = self.0.entry(position) {
                 vacant.insert(match read_head(store, position) {
                     Ok(head) => head.description.base_set_id().map(str::to_owned),
-                    Err(error) if error.code().class == code::Class::Io => return Err(error),
+                    Err(error) if error.code().class == Class::Io => return Err(error),
                     Err(_) => None,
                 });
             }
