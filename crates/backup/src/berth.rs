@@ -17,6 +17,7 @@ use crate::create::{
 use crate::head::Description;
 use crate::medium::{self, HEAD, MediumHead, Superseded};
 use crate::set::Guard;
+use crate::source::Source;
 use crate::store::{Store, Version};
 use crate::{Error, Result};
 
@@ -173,19 +174,26 @@ impl Began {
     }
 }
 
+/// What the heads are made from.
+pub(crate) struct Sealing<'a> {
+    pub(crate) guard: &'a Guard,
+    pub(crate) options: &'a CreateOptions<'a>,
+    pub(crate) source: &'a dyn Source,
+    pub(crate) began: &'a Began,
+}
+
 /// Creates the heads, then clears away what the set takes the place of.
 ///
 /// # Errors
 /// SR-7145 when some mediums have the set and others have not; of the only medium, or the first one, when none has it.
 pub(crate) fn published(
     berths: Vec<Berth<'_>>,
-    guard: &Guard,
+    sealing: &Sealing<'_>,
     description: &Description,
-    began: &Began,
 ) -> Result<Vec<Created>> {
     let (mut made, mut failed) = (Vec::new(), Vec::new());
     for berth in &berths {
-        match berth.publish(guard, description.clone(), began) {
+        match berth.publish(sealing, description.clone()) {
             Ok(created) => made.push((berth.store.shown(), created)),
             Err(error) => failed.push((berth.store.shown(), error)),
         }
@@ -226,17 +234,18 @@ impl Berth<'_> {
         replaced.unwrap_or(&self.medium.medium_id)
     }
 
-    fn publish(
-        &self,
-        guard: &Guard,
-        mut description: Description,
-        began: &Began,
-    ) -> Result<Created> {
-        let store = self.store;
+    fn publish(&self, sealing: &Sealing<'_>, mut description: Description) -> Result<Created> {
+        let (store, guard) = (self.store, sealing.guard);
         description.medium_id.clone_from(&self.medium.medium_id);
-        if !began.is_within(store.writing_limit()) {
+        if !sealing.began.is_within(store.writing_limit()) {
             remove_families(store, guard, self.medium.stripes);
             return Err(Error::new(&code::SET_LATE, store.shown()));
+        }
+        let (options, source) = (sealing.options, sealing.source);
+        let kept = chain::store_manifest(store, guard, options, source, &mut description);
+        if let Err(error) = kept {
+            remove_families(store, guard, self.medium.stripes);
+            return Err(error);
         }
         let position = match chain::publish(store, guard, &description) {
             // An incremental set without its base would be of no use.

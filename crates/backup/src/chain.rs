@@ -15,7 +15,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use strongroom_format::code;
+use strongroom_format::code::{self, Class};
 use strongroom_keyring::{Opener, durable};
 
 use crate::create::CreateOptions;
@@ -39,9 +39,9 @@ pub(crate) fn manifest_name(set_id: &str) -> String {
     format!("data/{set_id}.manifest")
 }
 
-/// Keeps the source's manifest as an object of its own, if it has one: the same bytes on every medium.
+/// Keeps the source's manifest as an object of its own, if it has one.
 pub(crate) fn store_manifest(
-    stores: &[&dyn Store],
+    store: &dyn Store,
     guard: &Guard,
     options: &CreateOptions<'_>,
     source: &dyn Source,
@@ -52,19 +52,16 @@ pub(crate) fn store_manifest(
     };
     let (bytes, end) = sealed_family(guard, manifest, options)?;
     let name = manifest_name(&description.set_id);
-    for store in stores {
-        let created = store.create_new(&name, &bytes);
-        let shown = format!("{}/{name}", store.shown());
-        if !created.map_err(|error| Error::io(shown.as_str(), error))? {
-            return Err(Error::new(&code::BUG, shown));
-        }
+    let created = store.create_new(&name, &bytes);
+    let shown = format!("{}/{name}", store.shown());
+    if !created.map_err(|error| Error::io(shown.as_str(), error))? {
+        return Err(Error::new(&code::BUG, shown));
     }
     facts.manifest_object = Some(end);
     Ok(())
 }
 
-/// Publishes a head; of an incremental set only while its base is there (B12), and SR-7161 otherwise. Object stores have no lock
-/// that keeps it there from the look to the head.
+/// Publishes a head; of an incremental set only while its base is there (B12), and SR-7161 otherwise.
 pub(crate) fn publish(store: &dyn Store, guard: &Guard, description: &Description) -> Result<u32> {
     let bytes = head::to_bytes(guard, description)?;
     let Some(base) = description.base_set_id() else {
@@ -72,13 +69,30 @@ pub(crate) fn publish(store: &dyn Store, guard: &Guard, description: &Descriptio
     };
     let changing = store.changing("sets");
     let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;
-    for position in medium::positions(store)? {
-        if medium::read_head(store, position).is_ok_and(|head| head.description.set_id == base) {
-            return medium::publish(store, &bytes);
+    if has(store, base)? {
+        let position = medium::publish(store, &bytes)?;
+        // Where no lock keeps others from removing the base, it may be gone by now.
+        if store.writing_limit().is_none() || has(store, base)? {
+            return Ok(position);
         }
+        let removed = store.remove(&medium::head_name(position));
+        removed.map_err(|error| Error::io(store.shown(), error))?;
     }
     let detail = format!("set {base} was removed meanwhile; no set was added");
     Err(Error::new(&code::CHAIN, detail))
+}
+
+/// Whether the set `set_id` is there.
+fn has(store: &dyn Store, set_id: &str) -> Result<bool> {
+    for position in medium::positions(store)? {
+        match medium::read_head(store, position) {
+            Ok(head) if head.description.set_id == set_id => return Ok(true),
+            // It may be the one.
+            Err(error) if error.code().class == Class::Io => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(false)
 }
 
 /// What an incremental set builds on.

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use strongroom_format::{code, hex};
 use strongroom_keyring::Opener;
 
-use crate::berth::{self, Began, Berth, Found};
+use crate::berth::{self, Began, Berth, Found, Sealing};
 use crate::chain;
 use crate::family::FamilyWriter;
 use crate::head::{Description, FamilyEnd, Kind};
@@ -180,15 +180,13 @@ pub fn create_on(
     description.compressed_size_bytes = families.iter().map(|end| end.length_bytes).sum();
     description.families = families;
     source.describe(&mut description);
-    let all: Vec<&dyn Store> = berths.iter().map(|berth| berth.store).collect();
-    let kept = chain::store_manifest(&all, &guard, options, source, &mut description);
-    if let Err(error) = kept {
-        for store in all {
-            remove_families(store, &guard, stripes);
-        }
-        return Err(error);
-    }
-    let mut made = berth::published(berths, &guard, &description, &began)?;
+    let sealing = Sealing {
+        guard: &guard,
+        options,
+        source,
+        began: &began,
+    };
+    let mut made = berth::published(berths, &sealing, &description)?;
     for created in &mut made {
         created.left_out.clone_from(&left_out);
     }

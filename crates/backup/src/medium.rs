@@ -313,6 +313,24 @@ impl Bases {
     }
 }
 
+/// Removes a head that nobody builds on. Without locks someone may begin to meanwhile: an incremental set's writer looks for its
+/// base after the head is there, and this looks for such heads after the removal, so that one of them finds the other.
+fn remove_head(store: &dyn Store, gone: &Superseded, bases: &mut Bases) -> Result<()> {
+    let name = head_name(gone.position);
+    let failed = |error| Error::io(format!("{}/{name}", store.shown()), error);
+    let mut before = None;
+    if store.writing_limit().is_some() {
+        before = store.read(&name, SET_HEAD_MAX).map_err(failed)?;
+    }
+    store.remove(&name).map_err(failed)?;
+    if let Some(before) = before
+        && bases.has(store, gone.set_id.as_deref())?
+    {
+        store.create_new(&name, &before).map_err(failed)?;
+    }
+    Ok(())
+}
+
 /// Removes the heads of `superseded`, which are in order of position and of which none that a head which stays builds on, then
 /// families that no head names, if no other writer is at work. `alone`: the lock, when the caller has it. Then also temporary
 /// files of writers that were killed.
@@ -332,7 +350,7 @@ pub(crate) fn clear(
         let there = read_head(store, gone.position).ok();
         let same = there.map(|head| head.description.set_id) == gone.set_id;
         if same && !bases.has(store, gone.set_id.as_deref())? {
-            store.remove(&head_name(gone.position)).map_err(failed)?;
+            remove_head(store, gone, &mut bases)?;
         }
     }
     let alone = match alone {
