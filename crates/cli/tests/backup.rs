@@ -61,10 +61,14 @@ fn back_up_list_verify_restore() {
     assert_eq!(
         members(&json),
         [
+            "builds_on",
+            "error",
             "files",
+            "missing_log",
             "not_checked",
             "ok",
             "position",
+            "restore_test",
             "segments",
             "set",
             "size_bytes"
