@@ -151,6 +151,9 @@ fn a_backup_of_a_directory() {
     let kills = swept(&place, &create("tree", &[]), &|at| {
         good(&place, "1", "app", at);
         goes_on(&place, at);
+        // The catalogue is written by the same command.
+        let history = place.run(&["backup", "history", "--last", "1"]);
+        assert_eq!(history.code, 0, "{at}: {}", history.err);
     });
     assert!(kills > 20, "{kills}");
 }
