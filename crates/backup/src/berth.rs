@@ -244,9 +244,12 @@ impl Berth<'_> {
             return Err(Error::new(&code::SET_LATE, store.shown()));
         }
         let (options, source) = (sealing.options, sealing.source);
-        let finished = chain::store_manifest(store, guard, options, source, &mut description)
-            .and_then(|()| chain::publish(store, guard, &description));
-        let position = match finished {
+        let kept = chain::store_manifest(store, guard, options, source, &mut description);
+        if let Err(error) = kept {
+            remove_families(store, guard, self.medium.stripes);
+            return Err(error);
+        }
+        let position = match chain::publish(store, guard, &description) {
             // An incremental set without its base would be of no use.
             Err(error) if error.code() == &code::CHAIN => {
                 remove_families(store, guard, self.medium.stripes);

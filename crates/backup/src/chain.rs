@@ -61,7 +61,7 @@ pub(crate) fn store_manifest(
     Ok(())
 }
 
-/// Publishes a head; of an incremental set only while its base is there (B12).
+/// Publishes a head; of an incremental set only while its base is there (B12), and SR-7161 otherwise.
 pub(crate) fn publish(store: &dyn Store, guard: &Guard, description: &Description) -> Result<u32> {
     let bytes = head::to_bytes(guard, description)?;
     let Some(base) = description.base_set_id() else {

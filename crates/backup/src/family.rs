@@ -137,7 +137,7 @@ impl FamilyReader {
         let head =
             SegmentHead::parse(&head_bytes).ok_or_else(|| bad_segment(self.family, number))?;
         let length = usize::try_from(head.length).unwrap_or(usize::MAX);
-        data.clear();
+        // What is there of an earlier segment is overwritten: only what is longer is filled with zeros first.
         data.resize(length, 0);
         exactly(&mut self.input, data, self.family)?;
         let mut trailer_bytes = [0; crate::set::TRAILER_MAX];

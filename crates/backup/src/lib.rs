@@ -30,6 +30,7 @@ mod source;
 mod store;
 mod stream;
 mod wal;
+mod writeback;
 
 pub use chain::{Base, Chain, open_base, open_chain, restore_chain, verify_chain};
 pub use continuity::{LogCheck, check_log};

@@ -15,6 +15,8 @@ use rustix::fs::{FlockOperation, flock};
 use strongroom_keyring::durable;
 
 use crate::leftovers;
+use crate::writeback::Writeback;
+
 /// Which state of an object was read: what the store names it by, or nothing where a lock keeps others from replacing it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
@@ -214,6 +216,7 @@ impl Store for LocalStore {
         Ok(Box::new(LocalUpload {
             file,
             path,
+            writeback: Writeback::default(),
             finished: false,
         }))
     }
@@ -326,12 +329,15 @@ fn is_absent(error: &io::Error) -> bool {
 struct LocalUpload {
     file: File,
     path: PathBuf,
+    writeback: Writeback,
     finished: bool,
 }
 
 impl Write for LocalUpload {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        let written = self.file.write(bytes)?;
+        self.writeback.wrote(&self.file, written);
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -219,6 +219,8 @@ codes! {
     TEST_PROGRAM = 7164, Io, "a program that the test of a restore needs cannot be run", "install PostgreSQL's programs of the server's version, or name their directory with --bindir";
     ARCHIVE_FOREIGN = 7165, Refused, "the archive on the medium is of another PostgreSQL cluster", "use one medium for one cluster; nothing was written";
     RECEIVE = 7166, Io, "the log cannot be received", "see the server's message; if it no longer has the log, make a new set: recovery cannot pass the gap";
+    LEGACY_CIPHER = 7170, Refused, "Triple DES is not used unless it is asked for twice: NIST allows it for no encryption since 2024 (SP 800-131A Rev. 2), for its blocks are short and it is slow", "choose aes-256; where a rule demands Triple DES, give --allow-legacy beside it";
+    LEGACY_SET = 7171, Warning, "the set is sealed with Triple DES, which NIST allows for no encryption since 2024", "choose aes-256 for new sets, and keep this one no longer than the rule asks that demands it";
 
     FID_STALE = 8001, Data, "the identifier does not name a value any more", "if a table still holds it, restore table and zone to one point in time; report it if neither was restored";
     FID_FORGED = 8002, Data, "the identifier never named a value of this place", "someone or something other than Strongroom wrote it into the table, or the zone's store is another one's";

@@ -48,11 +48,12 @@ fn sealed(cipher: Cipher) -> Guard {
     Guard::sealed(cipher, &[&opener]).unwrap()
 }
 
-fn guards() -> [Guard; 4] {
+fn guards() -> [Guard; 5] {
     [
         sealed(Cipher::Aes256),
         sealed(Cipher::Aes192),
         sealed(Cipher::Aes128),
+        sealed(Cipher::TripleDes),
         Guard::plain().unwrap(),
     ]
 }
@@ -232,7 +233,11 @@ fn joined(bytes: &[u8], segments: &[Vec<u8>]) -> Vec<u8> {
 #[test]
 fn segments_do_not_move() {
     for guard in guards() {
-        let trailer = if guard.number() == 0 { 32 } else { 16 };
+        let trailer = match guard.number() {
+            0 => 32,
+            7 => 40,
+            _ => 16,
+        };
         // All pieces are equal, so a segment differs from another only by where it belongs.
         let stream = vec![7; 8 * PIECE];
         let (bytes, _) = written(&guard, 2, QUICK, &stream).unwrap();

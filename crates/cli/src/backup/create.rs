@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use strongroom_backup::{
-    Cipher, Compression, CreateOptions, Created, DirectorySource, ListedSet, Mode, PostgresSource,
-    Source, SqliteSource, list, open_base,
+    Cipher, Compression, CreateOptions, Created, DirectorySource, Mode, PostgresSource, Source,
+    SqliteSource, Store, list, open_base,
 };
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
@@ -50,9 +50,12 @@ pub(super) struct CreateArgs {
     /// Do not encrypt: whoever can read the medium can read the data
     #[arg(long, conflicts_with_all = ["key_id", "key_env", "key_file", "key_command", "ask", "certificate"])]
     no_encryption: bool,
-    /// aes-256, aes-192 or aes-128
+    /// aes-256, aes-192, aes-128, or, with --allow-legacy, triple-des-3key
     #[arg(long, value_name = "NAME", default_value = "aes-256", value_parser = cipher)]
     algorithm: Cipher,
+    /// Allow --algorithm triple-des-3key, which NIST allows for no encryption since 2024
+    #[arg(long)]
+    allow_legacy: bool,
     /// none, zstd, or zstd:LEVEL with a level from 1 to 19
     #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = compression)]
     compression: Compression,
@@ -136,13 +139,13 @@ impl CreateArgs {
         if self.mirror.len() > MIRRORS_MAX {
             return Err(Failure::usage("--mirror is given at most three times"));
         }
-        let places = std::iter::once(&self.to).chain(&self.mirror);
-        let stores: Result<Vec<_>, Failure> = places.map(|place| store(place)).collect();
-        let stores = stores?;
-        let stores: Vec<_> = stores.iter().map(AsRef::as_ref).collect();
-        if let Some(store) = stores.first() {
-            entry.on(*store);
-        }
+        let algorithm = allowed(self.algorithm, self.allow_legacy, &self.to)?;
+        let medium = store(&self.to)?;
+        entry.on(medium.as_ref());
+        let mirrors = self.mirror.iter().map(|place| store(place));
+        let mirrors = mirrors.collect::<Result<Vec<_>, Failure>>()?;
+        let mirrors = mirrors.iter().map(AsRef::as_ref);
+        let stores: Vec<_> = std::iter::once(medium.as_ref()).chain(mirrors).collect();
         let mut source = self.source(context)?;
         entry.of_source(source.shown());
         let key = self.key_source()?;
@@ -151,7 +154,7 @@ impl CreateArgs {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_secs());
         let mut options = set_options(openers.iter().collect());
-        options.cipher = self.algorithm;
+        options.cipher = algorithm;
         options.compression = self.compression;
         options.mode = self.mode();
         options.stripes = self.stripes;
@@ -167,8 +170,9 @@ impl CreateArgs {
             strongroom_backup::create_on(&stores, source.as_mut(), &options, &mut |bytes| {
                 progress.update(bytes);
             })?;
-        if let Some((store, first)) = stores.first().zip(created.first()) {
-            entry.with_set(*store, first.position);
+        if let Some((first, mirrored)) = created.split_first() {
+            entry.with_set(medium.as_ref(), first.position);
+            entry.with_detail(mirrors_of(stores.iter().skip(1).copied().zip(mirrored)));
         }
         entry.done();
         progress.finish();
@@ -235,10 +239,10 @@ impl CreateArgs {
         })?;
         for mirror in &self.mirror {
             let sets = list(store(mirror)?.as_ref())?.sets;
-            let has = |set: &ListedSet| set.description.set_id == base.set_id();
-            if !sets.iter().any(has) {
-                let detail = format!("{}: it has not the base", mirror.display());
-                return Err(Failure::new(&code::CHAIN, detail));
+            let mut sets = sets.iter().map(|set| set.description.set_id.as_str());
+            if !sets.any(|set_id| set_id == base.set_id()) {
+                let detail = format!("the mirror {} does not have it", mirror.display());
+                return Err(Failure::new(&code::INCREMENTAL_BASE, detail));
             }
         }
         note(&format!("building on set {}", base.position()));
@@ -316,6 +320,15 @@ impl CreateArgs {
         }
         context.output.flush()
     }
+}
+
+/// For the catalogue: where else the set is.
+fn mirrors_of<'a>(made: impl Iterator<Item = (&'a dyn Store, &'a Created)>) -> String {
+    let shown = made.map(|(store, created)| {
+        let place = history::place(&store.shown());
+        format!("mirror {place} (set {})", created.position)
+    });
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// What a set is made with unless the command line says otherwise.
@@ -421,10 +434,22 @@ fn warn_of_loss(key: &KeySource, keyring_path: &Path) -> Result<(), Failure> {
 }
 
 pub(super) fn cipher(name: &str) -> Result<Cipher, String> {
-    [Cipher::Aes256, Cipher::Aes192, Cipher::Aes128]
+    Cipher::ALL
         .into_iter()
         .find(|cipher| cipher.name() == name)
-        .ok_or_else(|| "use aes-256, aes-192 or aes-128".to_owned())
+        .ok_or_else(|| "use aes-256, aes-192, aes-128 or triple-des-3key".to_owned())
+}
+
+/// The cipher, unless it is one of the past that was not asked for twice; then it is warned of, every time.
+pub(super) fn allowed(cipher: Cipher, legacy: bool, medium: &Path) -> Result<Cipher, Failure> {
+    if !cipher.is_legacy() {
+        return Ok(cipher);
+    }
+    if !legacy {
+        return Err(Failure::new(&code::LEGACY_CIPHER, cipher.name()));
+    }
+    warn(&code::LEGACY_SET, &medium.display().to_string());
+    Ok(cipher)
 }
 
 pub(super) fn compression(name: &str) -> Result<Compression, String> {

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 /// For a monitoring system.
 #[derive(Args, Clone, Default)]
 pub(super) struct MetricsOptions {
-    /// Write how the run went as metrics for Prometheus: a file NAME.prom where the node exporter looks for text files
+    /// Write how the run went as metrics for Prometheus: a file NAME.prom where `node_exporter` looks for text files
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
 }
