@@ -106,7 +106,9 @@ pub(crate) fn wanted_stripes(found: &[Found<'_>], options: &CreateOptions<'_>) -
         Some((found.store, head.stripes))
     });
     let first = there.next();
-    let wanted = options.stripes.or(first.map(|(_, stripes)| stripes));
+    let wanted = options
+        .stripes
+        .or_else(|| first.map(|(_, stripes)| stripes));
     let wanted = wanted.unwrap_or(1);
     match there.chain(first).find(|(_, stripes)| *stripes != wanted) {
         None => Ok(wanted),

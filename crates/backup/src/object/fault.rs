@@ -88,7 +88,7 @@ fn answered(error: &Error) -> String {
     }
 }
 
-/// The status of the answer (object_store: `RequestError::Status`, which it does not give out).
+/// The status of the answer (`object_store`: `RequestError::Status`, which it does not give out).
 fn status(error: &Error) -> Option<u16> {
     let text = full(error);
     let digits = text.split_once("status code: ")?.1.get(..3)?;

@@ -79,9 +79,8 @@ impl ObjectMedium {
             let put = self
                 .client
                 .send(self.client.store.put_opts(&path, payload.clone(), options));
-            let error = match put {
-                Ok(_) => return Ok(true),
-                Err(error) => error,
+            let Err(error) = put else {
+                return Ok(true);
             };
             match outcome(&error) {
                 // It may be ours, of a turn whose answer was lost.
