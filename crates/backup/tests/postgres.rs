@@ -109,7 +109,7 @@ fn who_shows_progress_is_told_how_much_there_is() {
     source.note_total(Arc::clone(&total));
     let mut at_first = None;
     let made = create(&store, &mut source, &options(None), &mut |_| {
-        at_first.get_or_insert(total.load(Ordering::Relaxed));
+        at_first.get_or_insert_with(|| total.load(Ordering::Relaxed));
     })
     .unwrap();
     // The server's estimate, before the first file came. It leaves out the log and the manifest.

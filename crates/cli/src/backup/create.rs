@@ -34,7 +34,7 @@ pub(super) struct CreateArgs {
     /// A directory, a SQLite database, or a connection string of a PostgreSQL server: postgresql://... or host=...
     #[arg(value_name = "SOURCE")]
     source: OsString,
-    /// The medium: a directory, which is made if it is absent, or s3://BUCKET/PREFIX, gs://..., az://...
+    /// The medium: a directory, which is made if it is absent, or the URL of a place in an object store (s3:, gs:, az:)
     #[arg(long, value_name = "MEDIUM")]
     to: PathBuf,
     /// A further medium that gets the same set; may be given three times

@@ -24,7 +24,7 @@ use crate::{Context, keyring};
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup restore /mnt/backups --to /srv/restored --key-id backups"))]
 pub(super) struct RestoreArgs {
-    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
+    /// The medium: a directory, or the URL of a place in an object store (s3:, gs:, az:)
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// The directory to make

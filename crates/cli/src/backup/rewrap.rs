@@ -21,7 +21,7 @@ use crate::{Context, keyring, keys};
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup rewrap /mnt/backups --key-id old --new-key-id new"))]
 pub(super) struct RewrapArgs {
-    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
+    /// The medium: a directory, or the URL of a place in an object store (s3:, gs:, az:)
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// One set only, by its position, and no log
