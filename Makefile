@@ -105,7 +105,7 @@ bench-columns: columns-postgres build
 	$(COLUMNS) pg/columns/install release
 	$(CARGO) build --locked --release -p strongroom-benches-columns
 	$(COLUMNS) $(TARGET)/release/strongroom-bench-columns
-	$(CARGO) bench --locked -p strongroom-rpc
+	$(CARGO) bench --locked -p strongroom-rpc -p strongroom-zone
 
 clean:
 	$(CARGO) clean

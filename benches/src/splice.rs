@@ -37,6 +37,12 @@ pub const BACKUP_MATRIX: Markers = Markers {
     end: "<!-- backup matrix: end -->",
 };
 
+/// Around those at scale 1 and above.
+pub const COLUMNS_LARGE: Markers = Markers {
+    begin: "<!-- confidential columns, large: begin (written by strongroom-bench-columns --scale 1) -->",
+    end: "<!-- confidential columns, large: end -->",
+};
+
 /// Of `strongroom-bench-postgres`.
 pub const POSTGRES: Markers = Markers {
     begin: "<!-- PostgreSQL figures: begin (written by strongroom-bench-postgres) -->",

@@ -191,7 +191,7 @@ def inside(path):
     return path == b"." or (b"\0" not in path and all(name not in (b"", b".", b"..") for name in names))
 
 
-def unpack(content, out):
+def unpack(content, out, links):
     """Writes the members; returns members, files and bytes."""
     os.mkdir(out)
     at, members, files, size = 0, 0, 0, 0
@@ -218,6 +218,7 @@ def unpack(content, out):
                     os.mkdir(place)
                 directories.add(path)
             elif sort == 3:
+                need(links, "a link in a set of a kind that has none")
                 os.symlink(target, place)
             else:
                 sys.exit("refused: this reader knows no tablespaces")
@@ -248,7 +249,7 @@ def main():
         Family(f"{medium}/data/{set_id.hex()}.{number}", number, len(ends), set_id, cipher, key, end)
         for number, end in enumerate(ends)
     ]
-    counts = unpack(stream(families), out)
+    counts = unpack(stream(families), out, description["kind"] == "files")
     stated = tuple(description[name] for name in ("members", "files", "backup_size_bytes"))
     need(counts == stated, "counts of the head")
     print(f"{counts[1]} files, {counts[2]} bytes")

@@ -15,7 +15,7 @@ use std::time::Duration;
 use clap::Parser;
 use strongroom_benches::Failure;
 use strongroom_benches::machine::Machine;
-use strongroom_benches::splice::{COLUMNS, splice_file};
+use strongroom_benches::splice::{COLUMNS, COLUMNS_LARGE, splice_file};
 use strongroom_benches::stats::Samples;
 use strongroom_columns_testing::tpch;
 
@@ -127,8 +127,13 @@ fn run(options: &Options) -> Result<(), Failure> {
     };
     let table = report::markdown(&measured, &machine, options)?;
     writeln!(std::io::stdout(), "{table}")?;
+    let markers = if options.scale < 1.0 {
+        COLUMNS
+    } else {
+        COLUMNS_LARGE
+    };
     match &options.write {
-        Some(path) => splice_file(path, COLUMNS, &table),
+        Some(path) => splice_file(path, markers, &table),
         None => Ok(()),
     }
 }

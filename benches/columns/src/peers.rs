@@ -17,6 +17,8 @@ use crate::Taken;
 const SETTINGS: &str = "shared_buffers = '512MB'\nmax_wal_size = '8GB'\ncheckpoint_timeout = '1h'";
 /// What is asked after a kill.
 const FIRST: &str = "select count(*), sum(s_acctbal) from supplier";
+/// How long a backend may take to end.
+const LEAVING: Duration = Duration::from_secs(20);
 /// How long a recovery may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -202,8 +204,24 @@ fn children(server: &Server) -> Result<Duration, Failure> {
     let text = std::fs::read_to_string(file)?;
     let pid = text.lines().next().unwrap_or_default().trim().parse()?;
     // psql is gone before its backend is.
-    std::thread::sleep(Duration::from_millis(30));
+    let begin = Instant::now();
+    while has_clients(pid) {
+        if begin.elapsed() > LEAVING {
+            return Err("a backend does not end".into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
     ticks(pid, &[15, 16])
+}
+
+/// Whether a server has backends of clients.
+fn has_clients(pid: u32) -> bool {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    children.split_whitespace().any(|child| {
+        let title = std::fs::read_to_string(format!("/proc/{child}/cmdline"));
+        title.is_ok_and(|title| title.contains("[local]"))
+    })
 }
 
 /// The sum of these fields of `/proc/PID/stat` (proc(5)), counted from 0, which are in clock ticks.

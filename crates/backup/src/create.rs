@@ -9,8 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use strongroom_format::{code, hex};
 use strongroom_keyring::Opener;
 
+use crate::chain;
 use crate::family::FamilyWriter;
-use crate::head::{self, Description, FamilyEnd, Kind};
+use crate::head::{Description, FamilyEnd, Kind};
 use crate::medium::{self, HEAD, MediumHead, Protection, Superseded, family_name};
 use crate::pipeline::write::{self, Settings, Target};
 use crate::set::{Cipher, Guard};
@@ -167,7 +168,16 @@ pub fn create(
     description.compressed_size_bytes = families.iter().map(|end| end.length_bytes).sum();
     description.families = families;
     source.describe(&mut description);
-    let position = medium::publish(store, &head::to_bytes(&guard, &description)?)?;
+    let finished = chain::store_manifest(store, &guard, options, source, &mut description)
+        .and_then(|()| chain::publish(store, &guard, &description));
+    let position = match finished {
+        // An incremental set without its base would be of no use.
+        Err(error) if error.code() == &code::CHAIN => {
+            remove_families(store, &guard, medium.stripes);
+            return Err(error);
+        }
+        other => other?,
+    };
     // A lock on a shared medium may hold on its own host only.
     if let Err(error) = unchanged(store, until_then) {
         let _changing = store.changing("sets").map_err(failed)?;
@@ -429,4 +439,5 @@ fn remove_families(store: &dyn Store, guard: &Guard, stripes: u16) {
     for family in 0..stripes {
         drop(store.remove(&family_name(&set_id, family)));
     }
+    drop(store.remove(&chain::manifest_name(&set_id)));
 }

@@ -1,9 +1,11 @@
 //! Removes sets that are not to be kept any longer, and of the log archive what no set that is left can use.
 //!
 //! Invariants: log is removed only together with a set, and never any from the segment on in which the oldest set that is
-//! left begins; a set whose time has not come stays.
+//! left begins; a set whose time has not come stays, and so does every set that one which stays builds on.
 //!
 //! Must not: remove anything on a medium of which a head cannot be read.
+
+use std::collections::BTreeSet;
 
 use strongroom_format::code;
 use strongroom_replication::Lsn;
@@ -41,8 +43,10 @@ pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> 
     let old = listing.sets.len().saturating_sub(keep);
     let (old, new) = listing.sets.split_at(old);
     let (gone, kept): (Vec<&ListedSet>, Vec<&ListedSet>) = old.iter().partition(|set| due(set));
+    let (gone, bases) = without_bases(gone, kept.iter().copied().chain(new));
     let left: Vec<&Description> = kept
         .into_iter()
+        .chain(bases)
         .chain(new)
         .map(|set| &set.description)
         .collect();
@@ -67,6 +71,27 @@ pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> 
         remove_log(store, &log).map_err(|error| Error::io(store.shown(), error))?;
     }
     Ok(Expired { sets, log })
+}
+
+/// Of `gone` those that no set which stays builds on, and the others. Sets lie behind those that they build on.
+fn without_bases<'a>(
+    gone: Vec<&'a ListedSet>,
+    stay: impl Iterator<Item = &'a ListedSet>,
+) -> (Vec<&'a ListedSet>, Vec<&'a ListedSet>) {
+    let mut needed: BTreeSet<&str> = stay
+        .filter_map(|set| set.description.base_set_id())
+        .collect();
+    let (mut out, mut bases) = (Vec::new(), Vec::new());
+    for set in gone.into_iter().rev() {
+        if needed.contains(set.description.set_id.as_str()) {
+            needed.extend(set.description.base_set_id());
+            bases.push(set);
+        } else {
+            out.push(set);
+        }
+    }
+    out.reverse();
+    (out, bases)
 }
 
 fn remove_log(store: &dyn Store, names: &[String]) -> std::io::Result<()> {

@@ -2,6 +2,8 @@
 //!
 //! Invariants: B8 (`stream::reader`), every parent is a directory that this made; every file is created anew, so nothing is
 //! ever written through a link or over anything. The control file of a PostgreSQL cluster is kept back until the end.
+//! B11: everything is written below directories that are held open, so whoever may exchange their names changes nothing of
+//! what is written; that they still have their names is compared at the end.
 //!
 //! While they are filled, the directory and those of tablespaces are closed to everyone but who restores: their owner and mode
 //! come last, so nobody can exchange what is below them.
@@ -9,13 +11,17 @@
 //! Must not: leave the directory that it was given, but for tablespaces.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write as _};
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, OFlags, Timespec, Timestamps, utimensat};
+use rustix::fs::{
+    AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, Uid, chmodat, chownat, mkdirat, openat,
+    renameat, symlinkat, unlinkat, utimensat,
+};
 use rustix::io::Errno;
 use strongroom_format::backup::{Member, MemberKind};
 use strongroom_format::code;
@@ -25,17 +31,63 @@ use crate::{Error, Result};
 
 /// Without this file no server starts on a directory.
 const CONTROL: &[u8] = b"global/pg_control";
+/// Its name, in the root, while it is written.
+const CONTROL_BEFORE: &[u8] = b".pg_control.partial";
 /// Its longest form that is kept back, in bytes (PostgreSQL: `PG_CONTROL_FILE_SIZE`, 8192).
 const CONTROL_MAX: usize = 64 * 1024;
 /// Where tablespaces are linked.
 const SPACES: &str = "pg_tblspc/";
 
+/// A directory that is held open while it is filled.
+struct Base {
+    path: PathBuf,
+    held: File,
+}
+
+impl Base {
+    /// The directory that has just been made as `path`; never through a link.
+    fn open(within: impl std::os::fd::AsFd, name: &OsStr, path: PathBuf) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = openat(within, name, flags, Mode::empty());
+        let held = held.map_err(|error| Error::io(path.display().to_string(), error.into()))?;
+        Ok(Self {
+            path,
+            held: held.into(),
+        })
+    }
+
+    /// Whether `path` is this directory.
+    fn is_at(&self, path: &Path) -> bool {
+        let named = fs::symlink_metadata(path);
+        let held = self.held.metadata();
+        match (named, held) {
+            (Ok(named), Ok(held)) => (named.dev(), named.ino()) == (held.dev(), held.ino()),
+            _ => false,
+        }
+    }
+}
+
+/// A tablespace: its path in the stream, where it is, and what its directory becomes.
+struct Space {
+    stored: Vec<u8>,
+    base: Base,
+    member: Member,
+}
+
+/// Where a member goes: below a directory that is held, and as messages name it.
+struct Spot<'a> {
+    held: &'a File,
+    below: &'a OsStr,
+    shown: PathBuf,
+}
+
 /// A directory that is being filled.
 pub(crate) struct Files {
-    root: PathBuf,
-    /// Where tablespaces go, each in a directory of its number.
+    root: Base,
+    /// Where tablespaces go, each in a directory of its number, once it is open.
     spaces: PathBuf,
-    made_spaces: Vec<(PathBuf, Member)>,
+    place: Option<OwnedFd>,
+    made_spaces: Vec<Space>,
     /// Whether the directory that they are in was made here. One that was there is its owner's.
     made_place: bool,
     /// What the root becomes.
@@ -49,10 +101,14 @@ pub(crate) struct Files {
 
 impl Files {
     /// Fills `root`, which exists, is empty, and is open to its owner only: to who restores. `keep_back`: a cluster, whose control file comes last.
-    pub(crate) fn new(root: &Path, spaces: &Path, keep_back: bool) -> Self {
-        Self {
-            root: root.to_path_buf(),
+    ///
+    /// # Errors
+    /// SR-5001.
+    pub(crate) fn new(root: &Path, spaces: &Path, keep_back: bool) -> Result<Self> {
+        Ok(Self {
+            root: Base::open(CWD, root.as_os_str(), root.to_path_buf())?,
             spaces: spaces.to_path_buf(),
+            place: None,
             made_spaces: Vec::new(),
             made_place: false,
             root_member: None,
@@ -61,12 +117,11 @@ impl Files {
             control: None,
             in_control: false,
             keep_back,
-        }
+        })
     }
 
     /// Makes a member; a file is open afterwards.
     pub(crate) fn member(&mut self, member: Member, again: bool) -> Result<()> {
-        let path = self.path(&member.path);
         match member.kind {
             MemberKind::Directory if member.is_root() => {
                 self.root_member = Some(member);
@@ -74,34 +129,32 @@ impl Files {
             }
             MemberKind::Directory if again => {
                 // The path of a tablespace is a link.
-                let space = self.space_number(&member).map(|number| self.place(number));
-                let made = self.made_spaces.iter_mut();
-                match made
-                    .into_iter()
-                    .find(|(made, _)| Some(made) == space.as_ref())
-                {
-                    Some((_, last)) => {
-                        *last = member;
+                let mut made = self.made_spaces.iter_mut();
+                match made.find(|space| space.stored == member.path) {
+                    Some(space) => {
+                        space.member = member;
                         Ok(())
                     }
-                    None => self.settle_directory(&path, &member),
+                    None => self.settle_directory(&self.spot(&member.path), &member),
                 }
             }
-            MemberKind::Directory => self.make_directory(&path, &member),
+            MemberKind::Directory => self.make_directory(&member),
             MemberKind::Link => {
+                let spot = self.spot(&member.path);
                 let target = OsStr::from_bytes(&member.target);
-                std::os::unix::fs::symlink(target, &path).map_err(|error| taken(&path, error))?;
-                self.own(&path, &member)?;
-                set_times(&path, &member)
+                let made = symlinkat(target, spot.held, spot.below);
+                made.map_err(|error| taken(&spot, error))?;
+                self.own(&spot, &member)?;
+                set_times(&spot, &member)
             }
-            MemberKind::Tablespace => self.make_space(&path, &member),
+            MemberKind::Tablespace => self.make_space(&member),
             MemberKind::File => {
                 self.in_control = self.keep_back && member.path == CONTROL;
                 if self.in_control {
-                    self.control = Some((member, Vec::new()));
-                    return Ok(());
+                    let first = self.control.replace((member, Vec::new())).is_none();
+                    return if first { Ok(()) } else { Err(named_twice()) };
                 }
-                let file = create(&path)?;
+                let file = create(&self.spot(&member.path))?;
                 self.file = Some((file, member, Writeback::default()));
                 Ok(())
             }
@@ -141,116 +194,148 @@ impl Files {
 
     /// Adds to a file of the root, or makes it: not of the stream. Its owner is that of `like`. Neither is followed.
     pub(crate) fn extra(&self, like: &str, name: &str, content: &[u8]) -> Result<()> {
-        use std::os::unix::fs::MetadataExt as _;
-        let path = self.root.join(name);
-        let shown = || path.display().to_string();
         let unfit = |name: &str| Error::new(&code::STREAM, format!("{name} is no regular file"));
-        let like_path = self.root.join(like);
-        let about = fs::symlink_metadata(&like_path)
-            .map_err(|error| Error::io(like_path.display().to_string(), error))?;
-        if !about.is_file() {
-            return Err(unfit(like));
-        }
-        // Never through a link, never waiting for a pipe.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
-            .open(&path);
-        let mut file = file.map_err(|error| match Errno::from_io_error(&error) {
-            Some(Errno::LOOP | Errno::ISDIR) => unfit(name),
-            _ => Error::io(shown(), error),
-        })?;
-        let found = file.metadata().map_err(|error| Error::io(shown(), error))?;
-        if !found.is_file() {
-            return Err(unfit(name));
-        }
-        file.write_all(content)
-            .map_err(|error| Error::io(shown(), error))?;
+        let opened = |name: &str, flags: OFlags| {
+            // Never through a link, never waiting for a pipe.
+            let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let file = openat(&self.root.held, name, flags, Mode::from_raw_mode(0o600));
+            let shown = self.root.path.join(name).display().to_string();
+            let file = file.map_err(|error| match error {
+                Errno::LOOP | Errno::ISDIR => unfit(name),
+                error => Error::io(shown.as_str(), error.into()),
+            })?;
+            let file = File::from(file);
+            let about = file.metadata().map_err(|error| Error::io(shown, error))?;
+            if about.is_file() {
+                Ok((file, about))
+            } else {
+                Err(unfit(name))
+            }
+        };
+        let (_, owner) = opened(like, OFlags::PATH)?;
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        let (mut file, _) = opened(name, flags)?;
+        let failed = |error| Error::io(name, error);
+        file.write_all(content).map_err(failed)?;
         if self.as_root {
-            let owned = std::os::unix::fs::fchown(&file, Some(about.uid()), Some(about.gid()));
-            owned.map_err(|error| Error::io(shown(), error))?;
+            let owned = std::os::unix::fs::fchown(&file, Some(owner.uid()), Some(owner.gid()));
+            owned.map_err(failed)?;
         }
         Ok(())
     }
 
     /// Removes a file of the root, if it is there.
     pub(crate) fn without(&self, name: &str) -> Result<()> {
-        let path = self.root.join(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::io(path.display().to_string(), error))
-            }
-            _ => Ok(()),
+        match unlinkat(&self.root.held, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(Error::io(name, error.into())),
         }
     }
 
     /// Writes what was kept back and makes everything durable.
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.sync()?;
+        // The links to tablespaces lead to names. Who exchanged one gets no control file: nothing starts.
+        if let Some(lost) = self.made_spaces.iter().find(|space| !space.is_in_place()) {
+            return Err(exchanged(&lost.base.path));
+        }
         if let Some((member, content)) = self.control.take() {
-            let path = self.path(&member.path);
-            let mut file = create(&path)?;
+            // It has its name when it is whole.
+            let (spot, last) = (self.root.below(CONTROL_BEFORE), self.spot(&member.path));
+            let mut file = create(&spot)?;
             file.write_all(&content)
-                .map_err(|error| Error::io(path.display().to_string(), error))?;
+                .map_err(|error| Error::io(spot.shown.display().to_string(), error))?;
             self.settle_file(&file, &member)?;
+            let synced = file.sync_all();
+            synced.map_err(|error| Error::io(spot.shown.display().to_string(), error))?;
+            renameat(spot.held, spot.below, last.held, last.below)
+                .map_err(|error| taken(&last, error))?;
         }
-        // Nothing is written by its path any more.
-        for (place, member) in &self.made_spaces {
-            self.settle_directory(place, member)?;
+        // Nothing is written below them any more.
+        for space in &self.made_spaces {
+            self.settle_directory(&space.base.spot(), &space.member)?;
         }
-        if let (true, Some((_, member))) = (self.made_place, self.made_spaces.first()) {
-            self.own(&self.spaces, member)?;
+        if let (true, Some(place), Some(space)) =
+            (self.made_place, &self.place, self.made_spaces.first())
+        {
+            let (owner, group) = (space.member.owner, space.member.group);
+            let owned = self
+                .as_root
+                .then(|| std::os::unix::fs::fchown(place, Some(owner), Some(group)));
+            owned
+                .transpose()
+                .map_err(|error| Error::io(self.spaces.display().to_string(), error))?;
         }
         if let Some(member) = &self.root_member {
-            self.settle_directory(&self.root, member)?;
+            self.settle_directory(&self.root.spot(), member)?;
         }
         self.sync()
     }
 
-    fn sync(&self) -> Result<()> {
-        let spaces = self.made_spaces.iter().map(|(place, _)| place);
-        spaces
-            .chain([&self.root])
-            .try_for_each(|directory| sync_all_of(directory))
+    /// Whether `path` is the directory that was filled.
+    ///
+    /// # Errors
+    /// SR-7150 when it is not.
+    pub(crate) fn check_at(&self, path: &Path) -> Result<()> {
+        if self.root.is_at(path) {
+            return Ok(());
+        }
+        Err(exchanged(path))
     }
 
-    /// Removes all that was made.
+    fn sync(&self) -> Result<()> {
+        let spaces = self.made_spaces.iter().map(|space| &space.base);
+        spaces.chain([&self.root]).try_for_each(|base| {
+            let synced = rustix::fs::syncfs(&base.held);
+            synced.map_err(|error| Error::io(base.path.display().to_string(), error.into()))
+        })
+    }
+
+    /// Removes all that was made. Half a restore has no control file: what cannot be removed is at least not started.
     pub(crate) fn undo(self) {
-        let spaces = self.made_spaces.iter().map(|(place, _)| place);
-        for directory in spaces.chain([&self.root]) {
-            // Half a restore has no control file: what cannot be removed is at least not started.
-            drop(fs::remove_dir_all(directory));
+        let spaces = self.made_spaces.iter().map(|space| &space.base);
+        for base in spaces.chain([&self.root]) {
+            // What has the name by now may be somebody's.
+            if base.is_at(&base.path) {
+                drop(fs::remove_dir_all(&base.path));
+            }
         }
         if self.made_place {
             drop(fs::remove_dir(&self.spaces));
         }
     }
 
-    fn path(&self, stored: &[u8]) -> PathBuf {
-        if stored == b"." {
-            return self.root.clone();
+    /// Where a path of the stream is. Those below a tablespace are not reached by its link.
+    fn spot<'a>(&'a self, stored: &'a [u8]) -> Spot<'a> {
+        for space in &self.made_spaces {
+            match stored.strip_prefix(space.stored.as_slice()) {
+                Some([]) => return space.base.spot(),
+                Some([b'/', below @ ..]) => return space.base.below(below),
+                _ => {}
+            }
         }
-        self.root.join(OsStr::from_bytes(stored))
+        if stored == b"." {
+            return self.root.spot();
+        }
+        self.root.below(stored)
     }
 
-    fn make_directory(&self, path: &Path, member: &Member) -> Result<()> {
-        let made = DirBuilder::new().mode(0o700).create(path);
-        made.map_err(|error| taken(path, error))?;
+    fn make_directory(&self, member: &Member) -> Result<()> {
+        let spot = self.spot(&member.path);
+        let made = mkdirat(spot.held, spot.below, Mode::from_raw_mode(0o700));
+        made.map_err(|error| taken(&spot, error))?;
         // One that its owner cannot write to gets its mode when it is named again.
         if member.mode & 0o700 == 0o700 {
-            self.own(path, member)?;
-            self.set_mode(path, member.mode)?;
+            self.own(&spot, member)?;
+            self.set_mode(&spot, member.mode)?;
         }
         Ok(())
     }
 
-    fn settle_directory(&self, path: &Path, member: &Member) -> Result<()> {
-        self.own(path, member)?;
-        self.set_mode(path, member.mode)?;
-        set_times(path, member)
+    fn settle_directory(&self, spot: &Spot<'_>, member: &Member) -> Result<()> {
+        self.own(spot, member)?;
+        self.set_mode(spot, member.mode)?;
+        set_times(spot, member)
     }
 
     fn space_number(&self, member: &Member) -> Option<u32> {
@@ -259,40 +344,51 @@ impl Files {
         self.keep_back.then_some(number)
     }
 
-    fn place(&self, number: u32) -> PathBuf {
-        self.spaces.join(number.to_string())
-    }
-
-    fn make_space(&mut self, path: &Path, member: &Member) -> Result<()> {
+    fn make_space(&mut self, member: &Member) -> Result<()> {
         let number = self.space_number(member);
         let number = number.ok_or_else(|| Error::new(&code::STREAM, "a tablespace's path"))?;
-        let place = self.place(number);
-        let shown = || place.display().to_string();
-        self.make_place()?;
-        let made = DirBuilder::new().mode(0o700).create(&place);
-        made.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Error::new(&code::TARGET_NOT_EMPTY, shown()),
-            _ => Error::io(shown(), error),
+        let name = number.to_string();
+        let path = self.spaces.join(&name);
+        let place = self.open_place()?;
+        let made = mkdirat(place, name.as_str(), Mode::from_raw_mode(0o700));
+        made.map_err(|error| match error {
+            Errno::EXIST => Error::new(&code::TARGET_NOT_EMPTY, path.display().to_string()),
+            error => Error::io(path.display().to_string(), error.into()),
         })?;
-        self.made_spaces.push((place.clone(), member.clone()));
-        std::os::unix::fs::symlink(&place, path).map_err(|error| taken(path, error))?;
-        self.own(path, member)
+        let base = Base::open(place, OsStr::new(&name), path.clone())?;
+        self.made_spaces.push(Space {
+            stored: member.path.clone(),
+            base,
+            member: member.clone(),
+        });
+        let link = self.root.below(&member.path);
+        let made = symlinkat(&path, link.held, link.below);
+        made.map_err(|error| taken(&link, error))?;
+        self.own(&link, member)
     }
 
-    /// Makes the directory of tablespaces, and those above it, unless it is there.
-    fn make_place(&mut self) -> Result<()> {
+    /// The directory of tablespaces, open; it is made, with those above it, unless it is there.
+    fn open_place(&mut self) -> Result<&OwnedFd> {
         let failed = |error| Error::io(self.spaces.display().to_string(), error);
-        let mut builder = DirBuilder::new();
-        builder.mode(0o700);
-        if let Some(above) = self.spaces.parent() {
-            builder.recursive(true).create(above).map_err(failed)?;
-        }
-        match builder.recursive(false).create(&self.spaces) {
-            Ok(()) => self.made_place = true,
-            Err(_) if self.spaces.is_dir() => {}
-            Err(error) => return Err(failed(error)),
-        }
-        Ok(())
+        let opened = match self.place.take() {
+            Some(opened) => opened,
+            None => {
+                let mut builder = DirBuilder::new();
+                builder.mode(0o700);
+                if let Some(above) = self.spaces.parent() {
+                    builder.recursive(true).create(above).map_err(failed)?;
+                }
+                match builder.recursive(false).create(&self.spaces) {
+                    Ok(()) => self.made_place = true,
+                    Err(_) if self.spaces.is_dir() => {}
+                    Err(error) => return Err(failed(error)),
+                }
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let opened = openat(CWD, &self.spaces, flags, Mode::empty());
+                opened.map_err(|error| failed(error.into()))?
+            }
+        };
+        Ok(self.place.insert(opened))
     }
 
     fn settle_file(&self, file: &File, member: &Member) -> Result<()> {
@@ -308,17 +404,22 @@ impl Files {
     }
 
     /// Links are owned, not followed.
-    fn own(&self, path: &Path, member: &Member) -> Result<()> {
+    fn own(&self, spot: &Spot<'_>, member: &Member) -> Result<()> {
         if !self.as_root {
             return Ok(());
         }
-        std::os::unix::fs::lchown(path, Some(member.owner), Some(member.group))
-            .map_err(|error| Error::io(path.display().to_string(), error))
+        // The last number stands for "as it is" (chown(2)).
+        let owner = (member.owner != u32::MAX).then(|| Uid::from_raw(member.owner));
+        let group = (member.group != u32::MAX).then(|| Gid::from_raw(member.group));
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        chownat(spot.held, spot.below, owner, group, flags).map_err(|error| spot.failed(error))
     }
 
-    fn set_mode(&self, path: &Path, mode: u32) -> Result<()> {
-        fs::set_permissions(path, Permissions::from_mode(self.kept_mode(mode)))
-            .map_err(|error| Error::io(path.display().to_string(), error))
+    /// Of a directory.
+    fn set_mode(&self, spot: &Spot<'_>, mode: u32) -> Result<()> {
+        let mode = Mode::from_raw_mode(self.kept_mode(mode));
+        let set = chmodat(spot.held, spot.below, mode, AtFlags::empty());
+        set.map_err(|error| spot.failed(error))
     }
 
     /// Set-user-ID means something only with the owner that it was given for.
@@ -327,26 +428,62 @@ impl Files {
     }
 }
 
-fn create(path: &Path) -> Result<File> {
-    let made = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path);
-    made.map_err(|error| taken(path, error))
-}
+impl Base {
+    fn spot(&self) -> Spot<'_> {
+        Spot {
+            held: &self.held,
+            below: OsStr::new("."),
+            shown: self.path.clone(),
+        }
+    }
 
-/// What is there already was named by the stream before: the directory was empty.
-fn taken(path: &Path, error: io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::AlreadyExists => Error::new(&code::STREAM, "a path that is named twice"),
-        _ => Error::io(path.display().to_string(), error),
+    fn below<'a>(&'a self, path: &'a [u8]) -> Spot<'a> {
+        let below = OsStr::from_bytes(path);
+        Spot {
+            held: &self.held,
+            below,
+            shown: self.path.join(below),
+        }
     }
 }
 
-fn set_times(path: &Path, member: &Member) -> Result<()> {
-    utimensat(CWD, path, &timestamps(member), AtFlags::SYMLINK_NOFOLLOW)
-        .map_err(|error| Error::io(path.display().to_string(), error.into()))
+impl Space {
+    fn is_in_place(&self) -> bool {
+        self.base.is_at(&self.base.path)
+    }
+}
+
+impl Spot<'_> {
+    fn failed(&self, error: Errno) -> Error {
+        Error::io(self.shown.display().to_string(), error.into())
+    }
+}
+
+fn create(spot: &Spot<'_>) -> Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let made = openat(spot.held, spot.below, flags, Mode::from_raw_mode(0o600));
+    made.map(File::from).map_err(|error| taken(spot, error))
+}
+
+/// What is there already was named by the stream before: the directory was empty.
+fn taken(spot: &Spot<'_>, error: Errno) -> Error {
+    match error {
+        Errno::EXIST => named_twice(),
+        error => spot.failed(error),
+    }
+}
+
+fn named_twice() -> Error {
+    Error::new(&code::STREAM, "a path that is named twice")
+}
+
+fn set_times(spot: &Spot<'_>, member: &Member) -> Result<()> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    utimensat(spot.held, spot.below, &timestamps(member), flags).map_err(|error| spot.failed(error))
+}
+
+fn exchanged(path: &Path) -> Error {
+    Error::new(&code::RESTORE_EXCHANGED, path.display().to_string())
 }
 
 fn timestamps(member: &Member) -> Timestamps {
@@ -360,8 +497,8 @@ fn timestamps(member: &Member) -> Timestamps {
     }
 }
 
-fn sync_all_of(directory: &Path) -> Result<()> {
-    let failed = |error: io::Error| Error::io(directory.display().to_string(), error);
+pub(crate) fn sync_all_of(directory: &Path) -> Result<()> {
+    let failed = |error| Error::io(directory.display().to_string(), error);
     let opened = File::open(directory).map_err(failed)?;
     rustix::fs::syncfs(&opened).map_err(|error| failed(error.into()))
 }

@@ -100,6 +100,14 @@ pub struct Description {
     pub content_digest: Option<String>,
 }
 
+impl Description {
+    /// The set that this one builds on, if it is incremental.
+    #[must_use]
+    pub fn base_set_id(&self) -> Option<&str> {
+        self.postgres.as_ref()?.base_set_id.as_deref()
+    }
+}
+
 /// Where a family ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FamilyEnd {
@@ -137,6 +145,12 @@ pub struct PostgresFacts {
     pub tablespaces: Vec<TablespaceFacts>,
     /// Whether every file agreed with the server's own manifest.
     pub manifest: bool,
+    /// How the object ends that has the manifest by itself, for incremental sets that are to build on this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manifest_object: Option<FamilyEnd>,
+    /// The set that this one builds on, if it is incremental.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_set_id: Option<String>,
     /// Name in the archive.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub file_name: String,

@@ -2,19 +2,24 @@
 //!
 //! A [`Source`] writes a stream of members ([`stream`]); the stream is cut into pieces that are compressed and sealed by
 //! several threads ([`pipeline`]) and become the families of a set; its head is written last ([`medium`], [`head`]).
-//! Invariants B1 to B9 are in docs/internals/backup.md; each file names those that it keeps.
+//! Invariants B1 to B16 are in docs/internals/backup.md; each file names those that it keeps.
 //!
 //! Must not: name a cryptographic primitive, print, read the environment, or take a secret that is not an opener.
 #![forbid(unsafe_code)]
 
+mod chain;
+mod continuity;
 mod create;
 mod expire;
 mod family;
 mod files;
 mod head;
+mod leftovers;
 mod medium;
+mod pieces;
 mod pipeline;
 mod read;
+mod receive;
 mod restore;
 mod rewrap;
 mod set;
@@ -24,11 +29,15 @@ mod stream;
 mod wal;
 mod writeback;
 
+pub use chain::{Base, Chain, open_base, open_chain, restore_chain, verify_chain};
+pub use continuity::{LogCheck, check_log};
 pub use create::{Compression, CreateOptions, Created, Mode, create};
 pub use expire::{Expired, expire};
 pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, TablespaceFacts};
-pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list};
+pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list, listed};
+pub use pieces::{Partial, wal_partial};
 pub use read::{SetReader, Verified, open_set, verify};
+pub use receive::{ReceiveOptions, Received, wal_receive};
 pub use restore::{RestoreOptions, Restored, restore};
 pub use rewrap::{Others, rewrap_archive, rewrap_set};
 pub use set::Cipher;

@@ -5,7 +5,7 @@
 //!
 //! Must not: believe the medium's head where something is restored, but to refuse it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use strongroom_crypto::random16;
@@ -184,6 +184,20 @@ pub fn list(store: &dyn Store) -> Result<Listing> {
     Ok(listing)
 }
 
+/// The set at `position`, as a listing has it.
+///
+/// # Errors
+/// SR-7107; SR-7106 and others when its head cannot be read.
+pub fn listed(store: &dyn Store, position: u32) -> Result<ListedSet> {
+    let found = read_head(store, position)?;
+    let header = found.header()?;
+    Ok(ListedSet {
+        position,
+        description: found.description,
+        header,
+    })
+}
+
 /// Whether a set was made on another medium, or on this one before it was begun anew.
 pub(crate) fn is_foreign(head: Option<&MediumHead>, description: &Description) -> bool {
     head.is_some_and(|head| head.medium_id != description.medium_id)
@@ -267,8 +281,32 @@ pub(crate) struct Superseded {
     pub(crate) set_id: Option<String>,
 }
 
-/// Removes the heads of `superseded`, then families that no head names, if no other writer is at work. `alone`: the lock, when
-/// the caller has it.
+/// Which sets are built on, by heads that are there; each head is read once.
+#[derive(Default)]
+struct Bases(BTreeMap<u32, Option<String>>);
+
+impl Bases {
+    /// Whether a head names this set as its base.
+    fn has(&mut self, store: &dyn Store, set_id: Option<&str>) -> Result<bool> {
+        let there = positions(store)?;
+        self.0.retain(|position, _| there.contains(position));
+        for position in there {
+            if !self.0.contains_key(&position) {
+                let base = match read_head(store, position) {
+                    Ok(head) => head.description.base_set_id().map(str::to_owned),
+                    Err(error) if error.code() == &code::IO => return Err(error),
+                    Err(_) => None,
+                };
+                self.0.insert(position, base);
+            }
+        }
+        Ok(set_id.is_some() && self.0.values().any(|base| base.as_deref() == set_id))
+    }
+}
+
+/// Removes the heads of `superseded`, which are in order of position and of which none that a head which stays builds on, then
+/// families that no head names, if no other writer is at work. `alone`: the lock, when the caller has it. Then also temporary
+/// files of writers that were killed.
 ///
 /// A set of another medium keeps its head and its families: what makes it one is `medium.json`, which nobody has authenticated.
 pub(crate) fn clear(
@@ -277,11 +315,14 @@ pub(crate) fn clear(
     alone: Option<Box<dyn Send>>,
 ) -> Result<()> {
     let failed = |error| Error::io(store.shown(), error);
-    for gone in superseded {
+    let mut bases = Bases::default();
+    // A set goes before the one that it builds on: whatever ends this, the chains that are left are whole.
+    for gone in superseded.iter().rev() {
         let _changing = store.changing("sets").map_err(failed)?;
         // The position may be another set's by now.
         let there = read_head(store, gone.position).ok();
-        if there.map(|head| head.description.set_id) == gone.set_id {
+        let same = there.map(|head| head.description.set_id) == gone.set_id;
+        if same && !bases.has(store, gone.set_id.as_deref())? {
             store.remove(&head_name(gone.position)).map_err(failed)?;
         }
     }
@@ -292,6 +333,7 @@ pub(crate) fn clear(
     let Some(_alone) = alone else {
         return Ok(());
     };
+    store.collect().map_err(failed)?;
     let mut named = BTreeSet::new();
     for position in positions(store)? {
         match read_head(store, position) {

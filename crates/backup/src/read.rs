@@ -114,6 +114,14 @@ pub fn verify(
             }
         }
     })?;
+    if set
+        .description
+        .postgres
+        .as_ref()
+        .is_some_and(|facts| facts.manifest_object.is_some())
+    {
+        crate::chain::manifest_of(set)?;
+    }
     let description = set.description.clone();
     let mut not_checked = vec![String::from("whether this is the newest set that was made")];
     not_checked.extend(set.guard.not_proved().map(String::from));
@@ -132,6 +140,14 @@ pub fn verify(
 }
 
 impl SetReader<'_> {
+    pub(crate) fn store(&self) -> &dyn Store {
+        self.store
+    }
+
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
     /// What the head says; authentic if the set is sealed.
     #[must_use]
     pub fn description(&self) -> &Description {

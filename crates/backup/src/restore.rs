@@ -6,6 +6,7 @@
 //!
 //! Must not: touch the target before every family of the set was found.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -57,6 +58,19 @@ pub fn restore(
     options: &RestoreOptions,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Restored> {
+    if set.description().base_set_id().is_some() {
+        let detail = "an incremental set is restored with its chain";
+        return Err(Error::new(&code::BUG, detail));
+    }
+    restore_alone(set, options, progress)
+}
+
+/// As [`restore`], also of an incremental set, which is no cluster then.
+pub(crate) fn restore_alone(
+    set: &SetReader<'_>,
+    options: &RestoreOptions,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Restored> {
     let description = set.description();
     let cluster = description.kind == Kind::Postgres;
     if options.recovery.is_some() && !cluster {
@@ -65,17 +79,25 @@ pub fn restore(
     }
     check_target(&options.to)?;
     set.check_families()?;
-    check_space(&options.to, description.backup_size_bytes)?;
-    let partial = partial_beside(&options.to)?;
-    let made = DirBuilder::new().mode(0o700).create(&partial);
-    made.map_err(|error| Error::io(partial.display().to_string(), error))?;
     let spaces = match &options.tablespaces {
         Some(named) => absolute(named)?,
         None => beside(&absolute(&options.to)?, |name| name.push(".tablespaces"))?,
     };
-    let mut files = Files::new(&partial, &spaces, cluster);
-    let filled = fill(set, options, &mut files, progress)
-        .and_then(|end| moved(&partial, &options.to).map(|()| end));
+    let facts = description.postgres.as_ref();
+    let has_spaces = facts.is_some_and(|facts| !facts.tablespaces.is_empty());
+    let places = [
+        Some(parent_of(&absolute(&options.to)?)),
+        has_spaces.then(|| spaces.clone()),
+    ];
+    check_space(places.into_iter().flatten(), description.backup_size_bytes)?;
+    let partial = partial_beside(&options.to)?;
+    let made = DirBuilder::new().mode(0o700).create(&partial);
+    made.map_err(|error| Error::io(partial.display().to_string(), error))?;
+    let mut files = Files::new(&partial, &spaces, cluster)?;
+    let filled = fill(set, options, &mut files, progress).and_then(|end| {
+        files.check_at(&partial)?;
+        moved(&partial, &options.to).map(|()| end)
+    });
     let end = match filled {
         Ok(end) => end,
         Err(error) => {
@@ -86,8 +108,7 @@ pub fn restore(
     // The name is given: what fails now must not take anything away again.
     durable::sync_dir_of(&options.to)
         .map_err(|error| Error::io(options.to.display().to_string(), error))?;
-    let facts = description.postgres.as_ref();
-    let has_spaces = facts.is_some_and(|facts| !facts.tablespaces.is_empty());
+    files.check_at(&options.to)?;
     Ok(Restored {
         description: description.clone(),
         files: end.files,
@@ -118,17 +139,22 @@ fn fill(
         }
     })?;
     if let Some(settings) = &options.recovery {
-        files.extra("PG_VERSION", "postgresql.auto.conf", settings.as_bytes())?;
-        files.extra("PG_VERSION", "recovery.signal", b"")?;
-        // Of a standby: the server would look at it first, and never end recovery.
-        files.without("standby.signal")?;
+        add_recovery(files, settings)?;
     }
     files.finish()?;
     Ok(end)
 }
 
+/// Recovery from an archive, for a cluster whose files are there.
+pub(crate) fn add_recovery(files: &Files, settings: &str) -> Result<()> {
+    files.extra("PG_VERSION", "postgresql.auto.conf", settings.as_bytes())?;
+    files.extra("PG_VERSION", "recovery.signal", b"")?;
+    // Of a standby: the server would look at it first, and never end recovery.
+    files.without("standby.signal")
+}
+
 /// The target is absent, or an empty directory that can be replaced.
-fn check_target(to: &Path) -> Result<()> {
+pub(crate) fn check_target(to: &Path) -> Result<()> {
     let shown = || to.display().to_string();
     let about = match fs::symlink_metadata(to) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -150,20 +176,40 @@ fn check_target(to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn check_space(to: &Path, needed: u64) -> Result<()> {
-    let directory = parent_of(&absolute(to)?);
-    let shown = directory.display().to_string();
-    let about = rustix::fs::statvfs(&directory);
-    let about = about.map_err(|error| Error::io(shown.as_str(), error.into()))?;
-    let free = about.f_bavail.saturating_mul(about.f_frsize);
+/// Whether `needed` bytes are free in the file systems of `places` together. How much of it each of them gets is not known
+/// before everything is read; more than there is in all of them never fits.
+pub(crate) fn check_space(places: impl Iterator<Item = PathBuf>, needed: u64) -> Result<()> {
+    let mut free_of: BTreeMap<u64, (String, u64)> = BTreeMap::new();
+    for place in places {
+        let there = nearest(&place);
+        let shown = there.display().to_string();
+        let device = fs::metadata(&there).map_err(|error| Error::io(shown.as_str(), error))?;
+        let about = rustix::fs::statvfs(&there);
+        let about = about.map_err(|error| Error::io(shown.as_str(), error.into()))?;
+        let free = about.f_bavail.saturating_mul(about.f_frsize);
+        free_of.entry(device.dev()).or_insert((shown, free));
+    }
+    let free = free_of
+        .values()
+        .fold(0_u64, |sum, (_, free)| sum.saturating_add(*free));
     if free < needed {
-        let detail = format!("{shown}: {free} bytes are free, {needed} are needed");
+        let shown: Vec<&str> = free_of.values().map(|(shown, _)| shown.as_str()).collect();
+        let detail = format!(
+            "{}: {free} bytes are free, {needed} are needed",
+            shown.join(" and ")
+        );
         return Err(Error::new(&code::IO, detail));
     }
     Ok(())
 }
 
-fn partial_beside(to: &Path) -> Result<PathBuf> {
+/// The place itself, or the directory above it that is there.
+fn nearest(place: &Path) -> PathBuf {
+    let there = place.ancestors().find(|path| path.is_dir());
+    there.unwrap_or_else(|| Path::new("/")).to_path_buf()
+}
+
+pub(crate) fn partial_beside(to: &Path) -> Result<PathBuf> {
     let random = hex::hex(&random16()?);
     beside(&absolute(to)?, |name| {
         let shown: String = name.to_string_lossy().chars().take(48).collect();
@@ -171,7 +217,7 @@ fn partial_beside(to: &Path) -> Result<PathBuf> {
     })
 }
 
-fn beside(to: &Path, rename: impl FnOnce(&mut OsString)) -> Result<PathBuf> {
+pub(crate) fn beside(to: &Path, rename: impl FnOnce(&mut OsString)) -> Result<PathBuf> {
     let name = to.file_name();
     let name = name.ok_or_else(|| Error::new(&code::TARGET_NOT_EMPTY, to.display().to_string()))?;
     let mut name = name.to_os_string();
@@ -179,18 +225,18 @@ fn beside(to: &Path, rename: impl FnOnce(&mut OsString)) -> Result<PathBuf> {
     Ok(to.with_file_name(name))
 }
 
-fn absolute(path: &Path) -> Result<PathBuf> {
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io(path.display().to_string(), error))
 }
 
-fn parent_of(path: &Path) -> PathBuf {
+pub(crate) fn parent_of(path: &Path) -> PathBuf {
     path.parent()
         .unwrap_or_else(|| Path::new("/"))
         .to_path_buf()
 }
 
 /// Gives the whole directory its name. An empty directory is replaced; anything else in the way is not.
-fn moved(partial: &Path, to: &Path) -> Result<()> {
+pub(crate) fn moved(partial: &Path, to: &Path) -> Result<()> {
     // A directory never replaces a directory that is not empty, nor anything else (rename(2)).
     rustix::fs::rename(partial, to)
         .map_err(|error| Error::io(to.display().to_string(), error.into()))

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use strongroom_keyring::durable;
 
+use crate::leftovers;
 use crate::writeback::Writeback;
 
 /// Objects by name. Names are relative, with `/` between directory and name, and are never a user's.
@@ -64,6 +65,15 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// The system's.
     fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Removes temporary files that a writer left which was killed, if they are older than a day: the lock that the caller has is
+    /// not held by every writer. A place that has no such files does nothing.
+    ///
+    /// # Errors
+    /// The system's.
+    fn collect(&self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Keeps others from removing orphans while the guard lives. With `alone`, `None` when another writer is at work.
     ///
@@ -197,6 +207,16 @@ impl Store for LocalStore {
         }
         found.sort();
         Ok(found)
+    }
+
+    fn collect(&self) -> io::Result<()> {
+        let directories = DIRECTORIES.iter().map(|name| self.path(name));
+        for directory in directories.chain([self.root.clone()]) {
+            leftovers::collect(&directory, |name| {
+                name.starts_with('.') && name.ends_with(".tmp")
+            })?;
+        }
+        Ok(())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

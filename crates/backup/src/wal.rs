@@ -14,8 +14,9 @@ use strongroom_keyring::Opener;
 
 use crate::create::{self, CreateOptions, now};
 use crate::family::{FamilyWriter, Unkeyed};
-use crate::head::{self, Description, Kind, PostgresFacts, Unopened};
+use crate::head::{self, Description, FamilyEnd, Kind, PostgresFacts, Unopened};
 use crate::medium::MediumHead;
+use crate::pieces::Piece;
 use crate::pipeline::read::{self as reading, Origin};
 use crate::pipeline::write::{self as writing, Settings, Target};
 use crate::set::Guard;
@@ -49,7 +50,7 @@ pub fn wal_push(
         Guard::sealed(options.cipher, &options.openers)?
     };
     let started_unix_s = now();
-    let family = sealed_family(&guard, content, options)?;
+    let (family, _) = sealed_family(&guard, content, options)?;
     let mut described = create::description(&guard, options, &medium.medium_id, started_unix_s);
     described.kind = Kind::Wal;
     described.source = name.to_owned();
@@ -75,7 +76,7 @@ pub fn wal_push(
 ///
 /// # Errors
 /// SR-7121 when there is none, and only then; SR-7130 when there is none, but later segments of its timeline; SR-2001, SR-2002; SR-7126;
-/// SR-7106, SR-7109, SR-7110, SR-7112 when it is damaged.
+/// SR-7106, SR-7109 to SR-7112 when it is damaged.
 pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Result<Vec<u8>> {
     check_name(name)?;
     let object = object_name(name);
@@ -98,7 +99,12 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
             format!("{name}: another file's"),
         ));
     }
-    let content = opened_family(&guard, head.rest().to_vec())?;
+    // A few bytes can stand for a thousand times as many.
+    let stated = described.backup_size_bytes;
+    let (content, _) = opened_family(&guard, head.rest().to_vec(), stated.min(FILE_MAX))?;
+    if content.len() as u64 != stated {
+        return Err(not_as_long());
+    }
     if described.content_digest != Some(content_digest(&described.set_id, &content)?) {
         return Err(Error::new(&code::FILE_DIGEST, name));
     }
@@ -107,20 +113,22 @@ pub fn wal_fetch(store: &dyn Store, name: &str, opener: Option<&Opener>) -> Resu
 
 /// Whether the archive has a later segment of the same timeline, whole or partial. A server archives in order, and what expires
 /// is the beginning: a segment is missing in between only if it was lost.
-fn is_followed(store: &dyn Store, name: &str) -> Result<bool> {
+pub(crate) fn is_followed(store: &dyn Store, name: &str) -> Result<bool> {
     let Some(wanted) = segment(name) else {
         return Ok(false);
     };
     let listed = store.list("wal");
     let listed = listed.map_err(|error| failed(store, "wal", error))?;
-    let mut segments = listed
-        .iter()
-        .filter_map(|(name, _)| segment(name.strip_suffix(".partial").unwrap_or(name)));
+    let mut segments = listed.iter().filter_map(|(name, _)| {
+        let piece = Piece::of(name).map(|piece| piece.segment);
+        let of = piece.as_deref().or(name.strip_suffix(".partial"));
+        segment(of.unwrap_or(name))
+    });
     Ok(segments.any(|(timeline, number)| timeline == wanted.0 && number > wanted.1))
 }
 
 /// Timeline of a segment, and what its name has after that: 32 bits of which 4 GiB, 32 bits of which segment in it.
-fn segment(name: &str) -> Option<(u64, u64)> {
+pub(crate) fn segment(name: &str) -> Option<(u64, u64)> {
     let digits = |byte: u8| byte.is_ascii_hexdigit();
     if name.len() != 24 || !name.bytes().all(digits) {
         return None;
@@ -177,6 +185,27 @@ fn is_archived_as(described: &Description, name: &str) -> bool {
     described.kind == Kind::Wal && facts.is_some_and(|facts| facts.file_name == name)
 }
 
+/// The cluster whose log the archive has, by its newest segment. Not authenticated: this only ever refuses.
+pub(crate) fn archived_system(store: &dyn Store) -> Result<Option<String>> {
+    let listed = store.list("wal");
+    let listed = listed.map_err(|error| failed(store, "wal", error))?;
+    for (name, _) in listed.iter().rev() {
+        let first = Piece::of(name).is_some_and(|piece| piece.start == 0);
+        if !first && segment(name).is_none() {
+            continue;
+        }
+        let object = object_name(name);
+        let read = store.read(&object, OBJECT_MAX);
+        let Some(bytes) = read.map_err(|error| failed(store, &object, error))? else {
+            continue;
+        };
+        let facts = Unopened::parse(bytes)?.description.postgres;
+        let system = facts.map(|facts| facts.system_identifier);
+        return Ok(system.filter(|system| !system.is_empty()));
+    }
+    Ok(None)
+}
+
 fn content_digest(set_id: &str, content: &[u8]) -> Result<String> {
     let id = hex::from_hex(set_id).ok_or_else(|| Error::new(&code::SET_HEAD, "its id"))?;
     Ok(hex::hex(&sha256(&[&id, content])))
@@ -200,13 +229,14 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// What a segment's first page says (PostgreSQL: `XLogLongPageHeaderData`, `src/include/access/xlog_internal.h`).
-fn facts(name: &str, content: &[u8]) -> PostgresFacts {
+pub(crate) fn facts(name: &str, content: &[u8]) -> PostgresFacts {
     const LONG_HEADER: u16 = 2;
     let mut facts = PostgresFacts {
         file_name: name.to_owned(),
         ..PostgresFacts::default()
     };
-    let is_segment = segment(name).is_some();
+    let first = Piece::of(name).filter(|piece| piece.start == 0);
+    let is_segment = first.is_some() || segment(name).is_some();
     let word = |at: usize| {
         Some(u32::from_le_bytes(
             content.get(at..at + 4)?.try_into().ok()?,
@@ -228,7 +258,12 @@ fn facts(name: &str, content: &[u8]) -> PostgresFacts {
     facts
 }
 
-fn sealed_family(guard: &Guard, content: &[u8], options: &CreateOptions<'_>) -> Result<Vec<u8>> {
+/// One family that has `content` by itself.
+pub(crate) fn sealed_family(
+    guard: &Guard,
+    content: &[u8],
+    options: &CreateOptions<'_>,
+) -> Result<(Vec<u8>, FamilyEnd)> {
     let key = guard.new_family(0, 1)?;
     let memory = Memory::default();
     let out: Box<dyn Upload> = Box::new(memory.clone());
@@ -237,25 +272,38 @@ fn sealed_family(guard: &Guard, content: &[u8], options: &CreateOptions<'_>) -> 
         threads: options.threads,
         level: options.compression.level(),
     };
-    writing::run(vec![Target { key, writer }], settings, |pieces| {
+    let ((), mut ends) = writing::run(vec![Target { key, writer }], settings, |pieces| {
         pieces.put(content)
     })?;
+    let end = ends.pop();
+    let end = end.ok_or_else(|| Error::new(&code::BUG, "a family without an end"))?;
     let mut bytes = memory.0.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(std::mem::take(&mut *bytes))
+    Ok((std::mem::take(&mut *bytes), end))
 }
 
-fn opened_family(guard: &Guard, bytes: Vec<u8>) -> Result<Vec<u8>> {
+/// What a family has that is alone, at most `most` bytes, and how it ends.
+pub(crate) fn opened_family(
+    guard: &Guard,
+    bytes: Vec<u8>,
+    most: u64,
+) -> Result<(Vec<u8>, Vec<FamilyEnd>)> {
     let unkeyed = Unkeyed::read(Box::new(io::Cursor::new(bytes)), 0)?;
     let key = guard.family(&unkeyed.header, 0, 1)?;
     let reader = unkeyed.keyed(&key);
-    let (content, _) = reading::run(vec![Origin { key, reader }], 1, |opened| {
+    reading::run(vec![Origin { key, reader }], 1, |opened| {
         let mut content = Vec::new();
         while let Some(piece) = opened.next_piece()? {
+            if (content.len() as u64).saturating_add(piece.len() as u64) > most {
+                return Err(not_as_long());
+            }
             content.extend_from_slice(piece);
         }
         Ok(content)
-    })?;
-    Ok(content)
+    })
+}
+
+fn not_as_long() -> Error {
+    Error::new(&code::STREAM, "not as long as its head says")
 }
 
 fn failed(store: &dyn Store, object: &str, error: io::Error) -> Error {

@@ -8,106 +8,13 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use common::forged::{cluster, directory, file, forged, link, member};
 use common::{Place, key, made, options, put, verified};
 use strongroom_backup::{
-    Created, Description, Error, Kind, LocalStore, PostgresFacts, RestoreOptions, Result, Source,
-    StreamWriter, create, open_set, restore, wal_fetch, wal_push,
+    Error, Kind, LocalStore, RestoreOptions, Result, open_set, restore, wal_fetch, wal_push,
 };
-use strongroom_format::backup::{Member, MemberKind};
+use strongroom_format::backup::MemberKind;
 use strongroom_format::code;
-
-/// A source of whatever members are given, which says that it is one kind and describes another.
-struct Forged {
-    said: Kind,
-    described: Kind,
-    members: Vec<(Member, &'static [u8])>,
-    /// Bytes that the head is said to have counted.
-    bytes: Option<u64>,
-}
-
-impl Source for Forged {
-    fn kind(&self) -> Kind {
-        self.said
-    }
-
-    fn shown(&self) -> String {
-        String::from("forged")
-    }
-
-    fn prepare(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn write(&mut self, stream: &mut StreamWriter<'_>) -> Result<()> {
-        for (member, content) in &self.members {
-            stream.member(member)?;
-            if member.kind == MemberKind::File {
-                stream.data(content)?;
-                stream.end_file()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn describe(&self, description: &mut Description) {
-        description.kind = self.described;
-        description.postgres = Some(PostgresFacts::default());
-        if let Some(bytes) = self.bytes {
-            description.backup_size_bytes = bytes;
-        }
-    }
-}
-
-fn member(kind: MemberKind, path: &str) -> Member {
-    Member {
-        kind,
-        mode: if kind == MemberKind::File {
-            0o600
-        } else {
-            0o700
-        },
-        owner: 54_321,
-        group: 54_321,
-        seconds: 0,
-        nanoseconds: 0,
-        path: path.as_bytes().to_vec(),
-        target: Vec::new(),
-    }
-}
-
-fn directory(path: &str) -> (Member, &'static [u8]) {
-    (member(MemberKind::Directory, path), b"")
-}
-
-fn file(path: &str, content: &'static [u8]) -> (Member, &'static [u8]) {
-    (member(MemberKind::File, path), content)
-}
-
-fn link(path: &str, target: &Path) -> (Member, &'static [u8]) {
-    let mut link = member(MemberKind::Link, path);
-    link.target = target.to_str().unwrap().as_bytes().to_vec();
-    (link, b"")
-}
-
-fn cluster(more: Vec<(Member, &'static [u8])>) -> Forged {
-    let mut members = vec![
-        directory("."),
-        directory("global"),
-        file("global/pg_control", b"control"),
-        file("PG_VERSION", b"18\n"),
-    ];
-    members.extend(more);
-    Forged {
-        said: Kind::Files,
-        described: Kind::Postgres,
-        members,
-        bytes: None,
-    }
-}
-
-fn forged(place: &Place, mut source: Forged) -> Result<Created> {
-    create(&place.medium(), &mut source, &options(None), &mut |_| {})
-}
 
 fn recovering(place: &Place) -> RestoreOptions {
     RestoreOptions {
@@ -375,4 +282,14 @@ fn no_more_is_restored_than_the_head_says() {
     refused(done.map(drop), &code::STREAM);
     assert!(most > 0 && most <= STATED, "{most}");
     assert!(!place.at("out").exists());
+}
+
+#[test]
+fn a_control_file_that_is_named_twice_is_refused() {
+    for name in ["global/pg_control", "base"] {
+        let place = Place::new();
+        forged(&place, cluster(vec![file("base", b""), file(name, b"2")])).unwrap();
+        refused(restored(&place, &recovering(&place)), &code::STREAM);
+        assert!(!place.at("out").exists());
+    }
 }

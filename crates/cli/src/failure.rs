@@ -110,6 +110,20 @@ impl Failure {
         self.code
     }
 
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// Code, what happened and detail, to be the detail of a warning.
+    pub(crate) fn shown(&self) -> String {
+        format!(
+            "{}, {}: {}",
+            code_text(self.code),
+            self.code.what,
+            self.detail
+        )
+    }
+
     /// Whether the reader of standard output has gone, so that going on is useless.
     pub(crate) fn is_closed_output(&self) -> bool {
         self.told == Told::Everything

@@ -190,7 +190,7 @@ codes! {
     BACKUP_SERVER = 7115, Io, "the PostgreSQL server has refused or ended the backup", "see its message; the server's log says more";
     BACKUP_MANIFEST = 7116, Data, "the backup is not what PostgreSQL's own manifest says", "take the backup again; if it happens again, check the server's disks and memory";
     STRIPES = 7117, Refused, "the medium has another number of stripes", "leave out --stripes; --format begins the medium anew";
-    NOT_COPIED = 7118, Warning, "something was left out of the backup", "sockets, pipes and devices hold no data; whatever could be needed must be backed up in another way";
+    NOT_COPIED = 7118, Warning, "something was left out of the backup", "sockets, pipes and devices hold no data; what was removed or exchanged meanwhile is in the next backup; whatever could be needed must be backed up in another way";
     PLAIN_SET = 7119, Warning, "the backup is not encrypted: whoever can read the medium can read the data", "leave out --no-encryption and give a key";
     WAL_DIFFERS = 7120, Refused, "the archive has another file of that name already", "find out which server wrote it: two servers must not share one archive; nothing was overwritten";
     WAL_ABSENT = 7121, Usage, "the archive has no file of that name", "none, at the end of recovery: PostgreSQL asks until there is none";
@@ -201,6 +201,17 @@ codes! {
     WAL_GAP = 7130, Data, "the archive lacks a file of the log, but has later ones", "bring the file back from another copy of the medium, or end recovery before it with --until-lsn or --until-time";
     MEDIUM_CHANGED = 7131, Refused, "another writer is at work on the backup medium, or has begun it anew meanwhile", "run the command again when the other one has ended; no set was added";
     OTHER_RECIPIENTS = 7132, Refused, "others can open the set or archived file too, and could not any more", "give --drop-others if they are to lose it; nothing was changed";
+    RESTORE_EXCHANGED = 7150, Refused, "a directory was exchanged for another one while a set was restored into it", "restore below a directory that nobody else can write to; the set was not restored";
+    HISTORY_NOT_KEPT = 7151, Warning, "the run could not be noted in the catalogue of backups", "the backup itself is not concerned; mend the cause, name another catalogue with --catalogue, or give --no-history";
+    HISTORY_ABSENT = 7152, Usage, "there is no catalogue of backups there", "`strongroom backup create` with --key-id makes one, and so does `strongroom backup history --key-id NAME`; --scan fills it from a medium";
+    METRICS_NOT_WRITTEN = 7153, Warning, "the metrics could not be written", "check the directory and who runs the command; the backup itself is not concerned";
+    INCREMENTAL_BASE = 7160, Refused, "there is no set that an incremental one can build on", "make a full set with `strongroom backup create` without --incremental; see the detail";
+    CHAIN = 7161, Data, "a set that an incremental set builds on is missing, or is not the one it was", "bring its head and families back from another copy of the medium, or use a full set";
+    COMBINE = 7162, Io, "PostgreSQL's `pg_combinebackup` could not put the sets together", "see its message; --bindir names the directory of the programs of the server's version";
+    RESTORE_TEST = 7163, Data, "a cluster that was restored for a test has failed it", "do not rely on this set: see the message, restore it and look, and make a new one";
+    TEST_PROGRAM = 7164, Io, "a program that the test of a restore needs cannot be run", "install PostgreSQL's programs of the server's version, or name their directory with --bindir";
+    ARCHIVE_FOREIGN = 7165, Refused, "the archive on the medium is of another PostgreSQL cluster", "use one medium for one cluster; nothing was written";
+    RECEIVE = 7166, Io, "the log cannot be received", "see the server's message; if it no longer has the log, make a new set: recovery cannot pass the gap";
     LEGACY_CIPHER = 7170, Refused, "Triple DES is not used unless it is asked for twice: NIST allows it for no encryption since 2024 (SP 800-131A Rev. 2), for its blocks are short and it is slow", "choose aes-256; where a rule demands Triple DES, give --allow-legacy beside it";
     LEGACY_SET = 7171, Warning, "the set is sealed with Triple DES, which NIST allows for no encryption since 2024", "choose aes-256 for new sets, and keep this one no longer than the rule asks that demands it";
 

@@ -65,7 +65,7 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("redo_put_layout", redo::redo_put_layout::FIELDS),
     layout("redo_swept_layout", redo::redo_swept_layout::FIELDS),
     layout("sealed_block_layout", block::sealed_block_layout::FIELDS),
-    layout("slot_state_layout", block::slot_state_layout::FIELDS),
+    layout("image_layout", block::image_layout::FIELDS),
     layout("header_layout", header::header_layout::FIELDS),
     layout("hello_layout", channel::hello_layout::FIELDS),
     layout("journal_mark_layout", journal::journal_mark_layout::FIELDS),

@@ -25,8 +25,8 @@ pub enum Op {
     /// Called. Opens one envelope, `n` bytes in the data area, of kind `flags`, into the ephemeral `r`; with flag
     /// [`flag::LITERAL`] into a literal, found again by its bytes. Answers with the FID.
     Intake = 16,
-    /// Called. Seals `n` FIDs in the data area (8 bytes each), kinds checked against `flags`; answers with the number of bytes
-    /// written over them: for each a length (4 bytes) and an envelope.
+    /// Called. Seals `n` FIDs in the data area (8 bytes each), kinds checked against `flags`, of any kind when that is 0; answers with the number of
+    /// bytes written over them: for each a length (4 bytes) and an envelope. 0 when several do not fit together.
     Output = 17,
     /// Called. Promotes `n` records of [`crate::layout::promote_layout`] in the data area into partition `a`: each FID becomes a permanent one
     /// in place. Answers with the length of a redo record that stands behind them, 0 when none is needed.

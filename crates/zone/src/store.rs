@@ -13,6 +13,7 @@ mod checkpoint;
 mod column_keys;
 mod files;
 mod frame;
+mod image;
 mod log;
 pub(crate) mod memory;
 mod open;

@@ -28,6 +28,7 @@ mod pages;
 mod partition;
 mod promote;
 mod rows;
+mod sending;
 mod settings;
 mod shared;
 mod statement;

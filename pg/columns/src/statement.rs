@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_int, c_void};
 use pgrx::pg_sys;
 
 use crate::call::{guarded, outside};
-use crate::{ahead, lifecycle, shared, zone};
+use crate::{ahead, lifecycle, sending, shared, zone};
 
 thread_local! {
     /// Depth of executor runs and utility commands.
@@ -146,12 +146,14 @@ extern "C-unwind" fn run(
 ) {
     guarded(|| {
         let levels = (Level::enter(&DEPTH), Level::enter(&RUNNING));
+        let sending = sending::begin(query);
         match HOOKS.get().run {
             // SAFETY: the hook that stood here before, with its arguments.
             Some(hook) => unsafe { outside(|| hook(query, direction, count, once)) },
             // SAFETY: as above.
             None => unsafe { pg_sys::standard_ExecutorRun(query, direction, count, once) },
         }
+        drop(sending);
         if DEPTH.get() == 1 {
             zone::settle();
         }

@@ -15,7 +15,7 @@ use strongroom_rpc::Op;
 use strongroom_rpc::function::{Arg, Function, by_name};
 
 use crate::call::{Call, Site, datum, sql_functions};
-use crate::{catalog, ddl, fault, statement, zone};
+use crate::{catalog, ddl, fault, sending, statement, zone};
 
 sql_functions! {
     /// `enc_*_in(cstring, oid, integer)`
@@ -145,7 +145,7 @@ fn malformed(kind: Kind) -> ! {
 fn seal(call: &Call) -> Vec<u8> {
     let kind = kind_of_first(call);
     let fid = call.bits(0);
-    zone::with(|link| link.output(kind, fid))
+    sending::taken(kind, fid).unwrap_or_else(|| zone::with(|link| link.output(kind, fid)))
 }
 
 fn text_out(call: &mut Call) -> Datum {

@@ -495,20 +495,33 @@ impl Link {
 
     /// Seals one value: its envelope.
     pub(crate) fn output(&mut self, kind: Kind, fid: u64) -> Result<Vec<u8>, Broken> {
-        self.area_words(0, &[fid])?;
+        let one = self.sealed(u16::from(kind.number()), &[fid])?.pop();
+        one.ok_or(Broken::Fault(Fault::BadRequest))
+    }
+
+    /// Seals values of any kinds: their envelopes in order, none when they do not fit together.
+    pub(crate) fn outputs(&mut self, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
+        self.sealed(0, fids)
+    }
+
+    fn sealed(&mut self, flags: u16, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
+        self.area_words(0, fids)?;
         let answer = self.call(Descriptor {
-            flags: u16::from(kind.number()),
-            n: 1,
+            flags,
+            n: u32::try_from(fids.len()).unwrap_or(u32::MAX),
             ..Descriptor::of(Op::Output)
         })?;
         let bytes = self.read(0, usize::try_from(answer.value).unwrap_or(usize::MAX))?;
-        let envelope = bytes.split_first_chunk::<4>().and_then(|(len, rest)| {
-            let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
-            rest.get(..len)
-        });
-        envelope
-            .map(<[u8]>::to_vec)
-            .ok_or(Broken::Fault(Fault::BadRequest))
+        let mut rest = bytes.as_slice();
+        let mut envelopes = Vec::with_capacity(fids.len());
+        while let Some((len, behind)) = rest.split_first_chunk::<4>() {
+            let len = usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX);
+            let cut = behind.split_at_checked(len);
+            let (envelope, behind) = cut.ok_or(Broken::Fault(Fault::BadRequest))?;
+            envelopes.push(envelope.to_vec());
+            rest = behind;
+        }
+        Ok(envelopes)
     }
 
     /// A value in clear: its binary form.

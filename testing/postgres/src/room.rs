@@ -136,6 +136,16 @@ impl Room {
         command
     }
 
+    /// `strongroom backup`, as PostgreSQL's user, with a keyring in the room.
+    #[must_use]
+    pub fn backup(&self) -> Command {
+        let mut command = self.command(&self.command);
+        command.env("STRONGROOM_KEYRING", self.at("keyring"));
+        // Names PostgreSQL's programs to the command where a test does not.
+        command.env_remove("PG_BINDIR").arg("backup");
+        command
+    }
+
     /// A program that runs in the room as PostgreSQL's user, with nothing of the test's environment that concerns
     /// PostgreSQL or the shield.
     #[must_use]

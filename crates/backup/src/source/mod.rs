@@ -10,6 +10,9 @@ pub use directory::DirectorySource;
 pub use postgres::PostgresSource;
 pub use sqlite::SqliteSource;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
 use crate::Result;
 use crate::head::{Description, Kind};
 use crate::stream::writer::StreamWriter;
@@ -34,6 +37,15 @@ pub trait Source {
     /// Of the source; what the stream's own calls return must be passed on.
     fn write(&mut self, stream: &mut StreamWriter<'_>) -> Result<()>;
 
+    /// Where the bytes of all files are to go as soon as they are known, for whoever shows progress. A source that never knows them
+    /// leaves it.
+    fn note_total(&mut self, _total: Arc<AtomicU64>) {}
+
     /// Adds what only this source knows. Called after [`Source::write`].
     fn describe(&self, description: &mut Description);
+
+    /// What the set keeps as an object of its own: a server's manifest. Called after [`Source::write`].
+    fn manifest(&self) -> Option<&[u8]> {
+        None
+    }
 }

@@ -9,6 +9,8 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use strongroom_crypto::random16;
 use strongroom_format::backup::{Member, MemberKind};
@@ -18,17 +20,24 @@ use strongroom_sqlite::ops::{Copied, copy_online};
 
 use super::Source;
 use crate::head::{Description, Kind, SqliteFacts};
+use crate::leftovers;
 use crate::stream::writer::StreamWriter;
 use crate::{Error, Result};
 
 /// Bytes read at a time.
 const READ: usize = 256 * 1024;
 
+/// How the names of copies end.
+const COPY: &str = ".backup";
+/// What SQLite puts beside a database.
+const JOURNALS: [&str; 5] = ["", "-journal", "-wal", "-shm", "-strongroom"];
+
 /// A SQLite database.
 pub struct SqliteSource {
     path: PathBuf,
     options: OpenOptions,
     facts: SqliteFacts,
+    total: Option<Arc<AtomicU64>>,
 }
 
 impl SqliteSource {
@@ -39,6 +48,7 @@ impl SqliteSource {
             path: path.to_path_buf(),
             options,
             facts: SqliteFacts::default(),
+            total: None,
         }
     }
 }
@@ -54,14 +64,19 @@ impl Source for SqliteSource {
 
     fn prepare(&mut self) -> Result<()> {
         // The key is tried before the medium is touched.
-        strongroom_sqlite::open(&self.path, &self.options).map(drop)
+        strongroom_sqlite::open(&self.path, &self.options).map(drop)?;
+        let beside = match self.path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        // Copies of runs that were killed while SQLite made them. What cannot be removed is in nobody's way.
+        drop(leftovers::collect(beside, is_copy_name));
+        Ok(())
     }
 
     fn write(&mut self, stream: &mut StreamWriter<'_>) -> Result<()> {
         let name = self.path.file_name().unwrap_or_default().to_os_string();
-        let mut copy_name = std::ffi::OsString::from(".");
-        copy_name.push(format!("{}.backup", hex::hex(&random16()?)));
-        let copy = Removed(self.path.with_file_name(copy_name));
+        let copy = Removed(self.path.with_file_name(copy_name(&random16()?)));
         let Copied { report, sealed } =
             copy_online(&self.path, &copy.0, &self.options, &mut |_, _| {})?;
         self.facts = SqliteFacts {
@@ -72,7 +87,12 @@ impl Source for SqliteSource {
         let failed =
             |error| Error::caused(&code::BACKUP_SOURCE, copy.0.display().to_string(), error);
         let mut file = File::open(&copy.0).map_err(failed)?;
+        // Its name is not needed any more: a run that is killed from here on leaves nothing.
+        std::fs::remove_file(&copy.0).map_err(failed)?;
         let about = file.metadata().map_err(failed)?;
+        if let Some(total) = &self.total {
+            total.store(about.len(), Ordering::Relaxed);
+        }
         let root = Member {
             kind: MemberKind::Directory,
             mode: 0o700,
@@ -100,9 +120,37 @@ impl Source for SqliteSource {
         stream.end_file().map(drop)
     }
 
+    fn note_total(&mut self, total: Arc<AtomicU64>) {
+        self.total = Some(total);
+    }
+
     fn describe(&self, description: &mut Description) {
         description.sqlite = Some(self.facts.clone());
     }
+}
+
+fn copy_name(random: &[u8; 16]) -> String {
+    format!(".{}{COPY}", hex::hex(random))
+}
+
+/// Whether a file is a copy, one under way (`strongroom_sqlite::ops` adds a dot, a tag and `.part`), or what SQLite put beside it.
+fn is_copy_name(name: &str) -> bool {
+    let hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let Some(name) = name.strip_prefix('.') else {
+        return false;
+    };
+    let name = name.strip_prefix('.').unwrap_or(name);
+    let Some((random, rest)) = name.split_at_checked(32) else {
+        return false;
+    };
+    let Some(rest) = rest.strip_prefix(COPY).filter(|_| hex(random)) else {
+        return false;
+    };
+    let tagged = rest.strip_prefix('.').and_then(|rest| {
+        let (tag, rest) = rest.split_at_checked(12)?;
+        rest.strip_prefix(".part").filter(|_| hex(tag))
+    });
+    JOURNALS.contains(&tagged.unwrap_or(rest))
 }
 
 /// A file that is removed when it is not needed any more.
@@ -112,5 +160,29 @@ impl Drop for Removed {
     fn drop(&mut self) {
         // There is none when copying failed.
         drop(std::fs::remove_file(&self.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_told_by_their_names() {
+        let copy = copy_name(&[0xa5; 16]);
+        assert!(is_copy_name(&copy), "{copy}");
+        assert!(is_copy_name(&format!("{copy}-journal")));
+        let under_way = format!(".{copy}.0123456789ab.part");
+        assert!(is_copy_name(&under_way), "{under_way}");
+        assert!(is_copy_name(&format!("{under_way}-journal")));
+        assert!(!is_copy_name(&format!("{under_way}.x")));
+        for other in ["db.backup", ".backup", ".0123.backup", "", ".x"] {
+            assert!(!is_copy_name(other), "{other}");
+        }
+        assert!(!is_copy_name(&format!("{copy}2")));
+        assert!(!is_copy_name(&copy[1..]));
+        assert!(!is_copy_name(
+            ".\u{e9}123456789012345678901234567890\u{e9}.backup"
+        ));
     }
 }

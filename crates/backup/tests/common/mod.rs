@@ -1,10 +1,17 @@
 //! What the tests of media share: a place, a tree of files, keys, and the calls with their usual options.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that panics has failed"
+)]
 #![allow(
     dead_code,
     clippy::allow_attributes,
     reason = "each test program uses a part of it"
 )]
+
+pub(crate) mod disk;
+pub(crate) mod forged;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -9,18 +9,20 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_backup::{
     Cipher, Compression, CreateOptions, Created, DirectorySource, Mode, PostgresSource, Source,
-    SqliteSource,
+    SqliteSource, open_base,
 };
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
 use strongroom_replication::{Config, SslMode};
 
-use super::{sealing_openers, store, thread_count, threads};
+use super::history::{self, Entry, HistoryOptions, Told};
+use super::metrics::MetricsOptions;
+use super::progress::{ProgressOptions, Watch};
+use super::{sealing_openers, store, thread_count, threads, with_key};
 use crate::args::{KeyOptions, SourceKeyOptions};
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::paths::{self, Sort};
-use crate::progress::Progress;
 use crate::{Context, guard, keyring, keys};
 
 /// Back up a directory, a SQLite database, or a PostgreSQL server.
@@ -75,6 +77,12 @@ pub(super) struct CreateArgs {
     /// Files that the set is spread over, 1 to 64 [default: those of the medium, 1 on a new one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     stripes: Option<u16>,
+    /// Of a PostgreSQL server, 17 or later: only what changed since the newest set of the same cluster
+    #[arg(long, conflicts_with_all = ["init", "format"])]
+    incremental: bool,
+    /// With --incremental: the position of the set to build on
+    #[arg(long, value_name = "N", requires = "incremental", value_parser = clap::value_parser!(u32).range(1..))]
+    base: Option<u32>,
     /// Of a PostgreSQL server: let its checkpoint take its usual time instead of hurrying
     #[arg(long)]
     spread_checkpoint: bool,
@@ -84,6 +92,12 @@ pub(super) struct CreateArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
+    #[command(flatten)]
+    progress: ProgressOptions,
+    #[command(flatten)]
+    metrics: MetricsOptions,
+    #[command(flatten)]
+    history: HistoryOptions,
 }
 
 #[derive(Serialize)]
@@ -96,9 +110,22 @@ struct Report {
 
 impl CreateArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let told = Told {
+            history: Some(self.history.clone()),
+            key_id: self.key.key_id.clone(),
+            metrics: self.metrics.file(),
+        };
+        history::told(context, "create", &told, |context, entry| {
+            self.make(context, entry)
+        })
+    }
+
+    fn make(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         let algorithm = allowed(self.algorithm, self.allow_legacy, &self.to)?;
-        let mut source = self.source(context)?;
         let store = store(&self.to);
+        entry.on(store.as_ref());
+        let mut source = self.source(context)?;
+        entry.of_source(source.shown());
         let key = self.key_source()?;
         let keyring_path = keyring::path(context);
         let openers = sealing_openers(key.as_ref(), &self.certificate, &keyring_path)?;
@@ -113,12 +140,17 @@ impl CreateArgs {
         options.name.clone_from(&self.name);
         options.expires_unix_s = self.retain_days.map(|days| now + u64::from(days) * 86_400);
         options.skip_expiry = self.skip;
-        let mut progress = Progress::new("backing up");
+        let mut progress = Watch::new("create", self.progress);
+        if let Some(total) = progress.total() {
+            source.note_total(total);
+        }
         let created =
             strongroom_backup::create(store.as_ref(), source.as_mut(), &options, &mut |bytes| {
-                progress.update(bytes, 0);
+                progress.update(bytes);
             })?;
-        drop(progress);
+        entry.with_set(store.as_ref(), created.position);
+        entry.done();
+        progress.finish();
         self.report(context, created)?;
         match key {
             None if openers.is_empty() => warn(&code::PLAIN_SET, &self.to.display().to_string()),
@@ -134,7 +166,15 @@ impl CreateArgs {
     fn source(&self, context: &Context) -> Result<Box<dyn Source>, Failure> {
         let text = self.source.to_str();
         if let Some(text) = text.filter(|text| is_connection(text)) {
-            return server(text, &self.name, self.spread_checkpoint);
+            let mut source = server(text, &self.name, self.spread_checkpoint)?;
+            if self.incremental {
+                self.build_on_base(context, &mut source)?;
+            }
+            return Ok(Box::new(source));
+        }
+        if self.incremental {
+            let text = "--incremental is for PostgreSQL servers";
+            return Err(Failure::usage(text));
         }
         let path = Path::new(&self.source);
         let about = std::fs::metadata(path).map_err(|error| Failure::open(path, &error))?;
@@ -158,6 +198,19 @@ impl CreateArgs {
         let key = key.map(|key| key.settled(&about)).transpose()?;
         let options = guard::options(key, context);
         Ok(Box::new(SqliteSource::new(path, options)))
+    }
+
+    /// The manifest of the base is sealed as the base is: this needs a key that opens it.
+    fn build_on_base(&self, context: &Context, source: &mut PostgresSource) -> Result<(), Failure> {
+        let store = store(&self.to);
+        let keyring = keyring::path(context);
+        let system = source.identify()?.to_owned();
+        let base = with_key(self.key.clone(), &keyring, |key| {
+            open_base(store.as_ref(), self.base, &system, key)
+        })?;
+        note(&format!("building on set {}", base.position()));
+        source.build_on(base);
+        Ok(())
     }
 
     fn key_source(&self) -> Result<Option<KeySource>, Failure> {
@@ -264,7 +317,24 @@ fn is_connection(text: &str) -> bool {
         || keyword.is_some_and(is_keyword)
 }
 
-fn server(text: &str, label: &str, spread: bool) -> Result<Box<dyn Source>, Failure> {
+fn server(text: &str, label: &str, spread: bool) -> Result<PostgresSource, Failure> {
+    let config = connection(text)?;
+    let shown = format!(
+        "host={} port={} user={}",
+        config.host(),
+        config.port(),
+        config.user()
+    );
+    let label = if label.is_empty() {
+        "strongroom"
+    } else {
+        label
+    };
+    Ok(PostgresSource::new(config, shown, label.to_owned(), spread))
+}
+
+/// A connection string, with libpq's variables; without a password in it.
+pub(super) fn connection(text: &str) -> Result<Config, Failure> {
     let refused = |error: strongroom_replication::Error| {
         Failure::new(&code::BACKUP_SOURCE, format!("connection string: {error}"))
     };
@@ -278,19 +348,7 @@ fn server(text: &str, label: &str, spread: bool) -> Result<Box<dyn Source>, Fail
             "the backup comes over the network, and the server is not proved to be the one that is meant: use sslmode=verify-full",
         );
     }
-    let shown = format!(
-        "host={} port={} user={}",
-        config.host(),
-        config.port(),
-        config.user()
-    );
-    let label = if label.is_empty() {
-        "strongroom"
-    } else {
-        label
-    };
-    let source = PostgresSource::new(config, shown, label.to_owned(), spread);
-    Ok(Box::new(source))
+    Ok(config)
 }
 
 /// Says what is lost with the key, until there is a copy of it that is known of.

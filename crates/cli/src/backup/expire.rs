@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use strongroom_backup::expire;
 
+use super::history::{self, Entry, HistoryOptions, Told};
 use super::store;
 use crate::Context;
 use crate::failure::Failure;
@@ -25,12 +26,29 @@ pub(super) struct ExpireArgs {
     /// Remove nothing; say what would be
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    history: HistoryOptions,
 }
 
 impl ExpireArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let told = Told {
+            history: (!self.dry_run).then(|| self.history.clone()),
+            ..Told::default()
+        };
+        history::told(context, "expire", &told, |context, entry| {
+            entry.on(store(&self.medium).as_ref());
+            self.remove(context, entry)
+        })
+    }
+
+    fn remove(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         let keep = usize::try_from(self.keep).unwrap_or(usize::MAX);
         let expired = expire(store(&self.medium).as_ref(), keep, self.dry_run)?;
+        let sets: Vec<String> = expired.sets.iter().map(u32::to_string).collect();
+        let (log, list) = (expired.log.len(), sets.join(", "));
+        entry.with_detail(format!("sets {list}; {log} files of the log"));
+        entry.done();
         let verb = if self.dry_run {
             "would remove"
         } else {

@@ -207,6 +207,9 @@ fn set_text(set: &ListedSet) -> String {
             printable(&postgres.end_lsn),
             postgres.end_timeline
         ));
+        if let Some(base) = &postgres.base_set_id {
+            lines.push(format!("  builds on        set {}", printable(base)));
+        }
         for space in &postgres.tablespaces {
             lines.push(format!(
                 "  tablespace       {} {}",

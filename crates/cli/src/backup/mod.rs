@@ -3,8 +3,13 @@
 //! Must not: know a byte of a medium; that is strongroom-backup's.
 
 mod create;
+mod drill;
 mod expire;
 mod header;
+mod history;
+mod metrics;
+mod progress;
+mod receive;
 mod restore;
 mod rewrap;
 mod until;
@@ -45,8 +50,10 @@ enum Verb {
     Restore(restore::RestoreArgs),
     WalPush(wal::WalPushArgs),
     WalFetch(wal::WalFetchArgs),
+    WalReceive(receive::WalReceiveArgs),
     Rewrap(rewrap::RewrapArgs),
     Expire(expire::ExpireArgs),
+    History(history::HistoryArgs),
 }
 
 impl BackupArgs {
@@ -56,7 +63,12 @@ impl BackupArgs {
             Verb::Header(args) => args.json,
             Verb::Verify(args) => args.json,
             Verb::Restore(args) => args.json,
-            Verb::WalPush(_) | Verb::WalFetch(_) | Verb::Rewrap(_) | Verb::Expire(_) => false,
+            Verb::History(args) => args.json,
+            Verb::WalPush(_)
+            | Verb::WalFetch(_)
+            | Verb::WalReceive(_)
+            | Verb::Rewrap(_)
+            | Verb::Expire(_) => false,
         }
     }
 
@@ -68,8 +80,10 @@ impl BackupArgs {
             Verb::Restore(args) => args.run(context),
             Verb::WalPush(args) => args.run(context),
             Verb::WalFetch(args) => args.run(context),
+            Verb::WalReceive(args) => args.run(context),
             Verb::Rewrap(args) => args.run(context),
             Verb::Expire(args) => args.run(context),
+            Verb::History(args) => args.run(context),
         }
     }
 }

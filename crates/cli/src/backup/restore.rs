@@ -6,14 +6,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use strongroom_backup::{Description, RestoreOptions, open_set};
+use strongroom_backup::{Chain, Description, RestoreOptions, Restored, open_chain};
 
+use super::history::{self, Entry, HistoryOptions, Told};
+use super::progress::{ProgressOptions, Watch};
 use super::until::UntilOptions;
 use super::{store, thread_count, threads, with_key};
 use crate::args::KeyOptions;
 use crate::failure::{Failure, note};
 use crate::help::tail;
-use crate::progress::Progress;
+use crate::pg::programs::BindirOption;
 use crate::{Context, keyring};
 
 /// Restore a set into a directory that is absent or empty.
@@ -38,12 +40,18 @@ pub(super) struct RestoreArgs {
     tablespaces: Option<PathBuf>,
     #[command(flatten)]
     until: UntilOptions,
+    #[command(flatten)]
+    programs: BindirOption,
     /// Threads that open and decompress, 1 to 64 [default: one per processor]
     #[arg(long, value_name = "N", value_parser = thread_count)]
     threads: Option<usize>,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
+    #[command(flatten)]
+    progress: ProgressOptions,
+    #[command(flatten)]
+    history: HistoryOptions,
 }
 
 #[derive(Serialize)]
@@ -58,12 +66,26 @@ struct Report {
 
 impl RestoreArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let told = Told {
+            history: Some(self.history.clone()),
+            ..Told::default()
+        };
+        history::told(context, "restore", &told, |context, entry| {
+            self.fill(context, entry)
+        })
+    }
+
+    fn fill(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         let store = store(&self.medium);
+        entry.on(store.as_ref());
         let keyring = keyring::path(context);
-        let set = with_key(self.key.clone(), &keyring, |key| {
-            open_set(store.as_ref(), self.set, key)
+        let chain = with_key(self.key.clone(), &keyring, |key| {
+            open_chain(store.as_ref(), self.set, key)
         })?;
-        let total = set.description().backup_size_bytes;
+        let set = chain.newest()?;
+        entry.with_set(store.as_ref(), set.position());
+        entry.with_detail(history::place(&self.to.display().to_string()));
+        let total = chain.size_bytes();
         let facts = set.description().postgres.as_ref();
         let recovery = self
             .until
@@ -74,11 +96,12 @@ impl RestoreArgs {
             threads: threads(self.threads),
             recovery,
         };
-        let mut progress = Progress::new("restoring");
-        let restored = strongroom_backup::restore(&set, &options, &mut |bytes| {
-            progress.update(bytes, total);
+        let mut progress = Watch::new("restore", self.progress).of(total);
+        let restored = restored(&chain, &options, &self.programs, &mut |bytes| {
+            progress.update(bytes);
         })?;
-        drop(progress);
+        entry.done();
+        progress.finish();
         let tablespaces = restored.tablespaces.map(|path| path.display().to_string());
         if self.json {
             return context.output.json(&Report {
@@ -103,4 +126,23 @@ impl RestoreArgs {
         }
         Ok(())
     }
+}
+
+/// Restores a set, with those that it builds on.
+pub(super) fn restored(
+    chain: &Chain<'_>,
+    options: &RestoreOptions,
+    programs: &BindirOption,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Restored, Failure> {
+    let set = chain.newest()?;
+    if !chain.is_incremental() {
+        return Ok(strongroom_backup::restore(set, options, progress)?);
+    }
+    let facts = set.description().postgres.as_ref();
+    let major = facts.map(|facts| facts.server_version / 10_000);
+    let combine = programs.find(major)?.join("pg_combinebackup");
+    Ok(strongroom_backup::restore_chain(
+        chain, options, &combine, progress,
+    )?)
 }

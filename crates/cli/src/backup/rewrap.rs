@@ -8,6 +8,7 @@ use clap::Args;
 use strongroom_backup::{Others, list, rewrap_archive, rewrap_set};
 use strongroom_format::code;
 
+use super::history::{self, Entry, HistoryOptions, Told};
 use super::{opener, store};
 use crate::args::{KeyOptions, NewKeyOptions};
 use crate::failure::{Failure, note};
@@ -33,11 +34,24 @@ pub(super) struct RewrapArgs {
     key: KeyOptions,
     #[command(flatten)]
     new_key: NewKeyOptions,
+    #[command(flatten)]
+    history: HistoryOptions,
 }
 
 impl RewrapArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let told = Told {
+            history: Some(self.history.clone()),
+            ..Told::default()
+        };
+        history::told(context, "rewrap", &told, |context, entry| {
+            self.rewrap(context, entry)
+        })
+    }
+
+    fn rewrap(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         let store = store(&self.medium);
+        entry.on(store.as_ref());
         let keyring = Some(keyring::path(context));
         let others = if self.drop_others {
             Others::Drop
@@ -54,6 +68,8 @@ impl RewrapArgs {
         let new = opener(&new, keyring, true)?;
         if let Some(position) = self.set {
             rewrap_set(store.as_ref(), position, &old, &[&new], others)?;
+            entry.with_set(store.as_ref(), position);
+            entry.done();
             return context.output.line(&format!("rewrapped set {position}"));
         }
         let listing = list(store.as_ref())?;
@@ -83,6 +99,7 @@ impl RewrapArgs {
             Err(error)
         })?;
         left.extend(kept);
+        entry.with_detail(format!("{done} sets and {log} files of the log"));
         context
             .output
             .line(&format!("rewrapped {done} sets and {log} files of the log"))?;

@@ -120,7 +120,7 @@ fn word(path: &Path) -> Result<String, Failure> {
 }
 
 /// A string of postgresql.conf (src/backend/utils/misc/guc-file.l): quotes doubled, backslashes too.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', r"\\").replace('\'', "''"))
 }
 
@@ -131,7 +131,7 @@ fn plain(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-fn lsn(text: &str) -> Result<Lsn, String> {
+pub(super) fn lsn(text: &str) -> Result<Lsn, String> {
     text.parse()
         .map_err(|_| "use a position as 16/B374D848".to_owned())
 }

@@ -6,13 +6,17 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use strongroom_backup::{Description, Verified, open_set};
+use strongroom_backup::{Description, LogCheck, Verified, check_log, open_chain, verify_chain};
+use strongroom_format::code;
 
+use super::drill::{DrillOptions, Drilled};
+use super::history::{self, Entry, HistoryOptions, Told};
+use super::metrics::MetricsOptions;
+use super::progress::{ProgressOptions, Watch};
 use super::{store, thread_count, threads, with_key};
 use crate::args::KeyOptions;
-use crate::failure::{Failure, printable};
+use crate::failure::{ErrorJson, Failure, printable};
 use crate::help::tail;
-use crate::progress::Progress;
 use crate::{Context, keyring};
 
 /// Read a set to its end: every segment is authenticated and decompressed, every file's digest compared.
@@ -27,38 +31,70 @@ pub(super) struct VerifyArgs {
     set: Option<u32>,
     #[command(flatten)]
     key: KeyOptions,
+    #[command(flatten)]
+    test: DrillOptions,
     /// Threads that open and decompress, 1 to 64 [default: one per processor]
     #[arg(long, value_name = "N", value_parser = thread_count)]
     threads: Option<usize>,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
+    #[command(flatten)]
+    progress: ProgressOptions,
+    #[command(flatten)]
+    metrics: MetricsOptions,
+    #[command(flatten)]
+    history: HistoryOptions,
 }
 
 #[derive(Serialize)]
 struct Report {
     position: u32,
     ok: bool,
+    error: Option<ErrorJson>,
+    missing_log: Vec<String>,
     segments: u64,
     files: u64,
     size_bytes: u64,
     not_checked: Vec<String>,
+    builds_on: Vec<u32>,
+    restore_test: Option<Drilled>,
     set: Description,
 }
 
 impl VerifyArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let told = Told {
+            history: Some(self.history.clone()),
+            key_id: self.key.key_id.clone(),
+            metrics: self.metrics.file(),
+        };
+        history::told(context, "verify", &told, |context, entry| {
+            self.read(context, entry)
+        })
+    }
+
+    fn read(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         let store = store(&self.medium);
+        entry.on(store.as_ref());
         let keyring = keyring::path(context);
-        let set = with_key(self.key, &keyring, |key| {
-            open_set(store.as_ref(), self.set, key)
+        let chain = with_key(self.key, &keyring, |key| {
+            open_chain(store.as_ref(), self.set, key)
         })?;
-        let total = set.description().backup_size_bytes;
-        let mut progress = Progress::new("verifying");
-        let verified = strongroom_backup::verify(&set, threads(self.threads), &mut |bytes| {
-            progress.update(bytes, total);
+        entry.with_set(store.as_ref(), chain.newest()?.position());
+        let mut progress = Watch::new("verify", self.progress).of(chain.size_bytes());
+        let (verified, bases) = verify_chain(&chain, threads(self.threads), &mut |bytes| {
+            progress.update(bytes);
         })?;
-        drop(progress);
+        progress.finish();
+        let drilled = self
+            .test
+            .run(&chain, threads(self.threads), self.progress)?;
+        let log = check_log(store.as_ref(), &verified.description)?;
+        let gap = log.as_ref().and_then(gap);
+        if gap.is_none() {
+            entry.done();
+        }
         if self.json {
             let Verified {
                 position,
@@ -68,23 +104,71 @@ impl VerifyArgs {
                 bytes,
                 not_checked,
             } = verified;
-            return context.output.json(&Report {
+            context.output.json(&Report {
                 position,
-                ok: true,
+                ok: gap.is_none(),
+                error: gap.as_ref().map(Failure::json),
+                missing_log: log.map(|log| log.missing).unwrap_or_default(),
                 segments,
                 files,
                 size_bytes: bytes,
                 not_checked,
+                builds_on: bases.iter().map(|base| base.position).collect(),
+                restore_test: drilled,
                 set: description,
-            });
+            })?;
+            context.output.flush()?;
+            return gap.map_or(Ok(()), |gap| Err(gap.told_in_json()));
         }
-        let mut text = format!(
-            "set {}: {} segments, {} files, {} bytes: good\n",
-            verified.position, verified.segments, verified.files, verified.bytes
-        );
+        let mut text = String::new();
+        for each in bases.iter().chain([&verified]) {
+            text.push_str(&format!(
+                "set {}: {} segments, {} files, {} bytes: good\n",
+                each.position, each.segments, each.files, each.bytes
+            ));
+        }
         for item in &verified.not_checked {
             text.push_str(&format!("  not checked: {}\n", printable(item)));
         }
-        context.output.text(&text)
+        if let Some(drilled) = drilled {
+            text.push_str(&told(&drilled));
+        }
+        if let Some(log) = log.filter(|log| log.missing_count == 0) {
+            text.push_str(&format!(
+                "log: {} segments follow, up to {}, none is missing\n",
+                log.segments,
+                log.newest.unwrap_or_default()
+            ));
+            text.push_str("  not checked: what the archived files hold\n");
+        }
+        context.output.text(&text)?;
+        context.output.flush()?;
+        gap.map_or(Ok(()), Err)
     }
+}
+
+fn told(drilled: &Drilled) -> String {
+    let mut text = String::from("restore test: passed\n");
+    for item in &drilled.checked {
+        text.push_str(&format!("  checked: {item}\n"));
+    }
+    for item in &drilled.not_checked {
+        text.push_str(&format!("  not checked: {item}\n"));
+    }
+    for line in drilled.answer.iter().flat_map(|answer| answer.lines()) {
+        text.push_str(&format!("  answer: {}\n", printable(line)));
+    }
+    text
+}
+
+/// SR-7130 when segments are missing.
+fn gap(log: &LogCheck) -> Option<Failure> {
+    let more = log.missing_count - log.missing.len() as u64;
+    let more = (more > 0).then(|| format!(" and {more} more"));
+    let names = log.missing.join(", ");
+    let detail = format!(
+        "the set is good; missing: {names}{}",
+        more.unwrap_or_default()
+    );
+    (log.missing_count > 0).then(|| Failure::new(&code::WAL_GAP, detail))
 }

@@ -14,10 +14,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use strongroom_backup::{Cipher, Compression, begins_segment, wal_fetch, wal_push};
+use strongroom_backup::{
+    Cipher, Compression, Partial, begins_segment, wal_fetch, wal_partial, wal_push,
+};
 use strongroom_format::code;
 
 use super::create::{allowed, cipher, compression, set_options};
+use super::history::{self, Entry, Told};
+use super::metrics::MetricsOptions;
 use super::{sealing_openers, store, with_key};
 use crate::args::KeyOptions;
 use crate::failure::Failure;
@@ -58,6 +62,8 @@ pub(super) struct WalPushArgs {
     /// none, zstd, or zstd:LEVEL with a level from 1 to 19
     #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = compression)]
     compression: Compression,
+    #[command(flatten)]
+    metrics: MetricsOptions,
 }
 
 /// Bring one file of a log archive back: for `restore_command`.
@@ -81,6 +87,19 @@ pub(super) struct WalFetchArgs {
 
 impl WalPushArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        // In no catalogue: this runs for every segment.
+        let told = Told {
+            metrics: self.metrics.file(),
+            ..Told::default()
+        };
+        history::told(context, "wal-push", &told, |context, entry| {
+            self.push(context, entry)
+        })
+    }
+
+    fn push(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
+        let store = store(&self.to);
+        entry.on(store.as_ref());
         let keyring = keyring::path(context);
         let key = if self.no_encryption || !self.certificate.is_empty() {
             keys::source(self.key)
@@ -104,7 +123,8 @@ impl WalPushArgs {
         options.compression = self.compression;
         options.threads = 1;
         // Quiet: this runs for every segment.
-        wal_push(store(&self.to).as_ref(), name, &content, &options)?;
+        wal_push(store.as_ref(), name, &content, &options)?;
+        entry.with_archived(content.len() as u64);
         Ok(())
     }
 }
@@ -128,11 +148,34 @@ impl WalFetchArgs {
 
     fn fetch(self, keyring: &Path) -> Result<(), Failure> {
         let store = store(&self.from);
-        let content = with_key(self.key, keyring, |key| {
+        let content = with_key(self.key.clone(), keyring, |key| {
             wal_fetch(store.as_ref(), &self.name, key)
-        })?;
-        write(&self.file, &content)
+        });
+        match content {
+            Ok(content) => write(&self.file, &content),
+            Err(absent) if absent.code() == &code::WAL_ABSENT => {
+                let partial = with_key(self.key, keyring, |key| {
+                    wal_partial(store.as_ref(), &self.name, key)
+                })?;
+                let local = self.file.with_file_name(&self.name);
+                let partial = partial.filter(|partial| !has_all(&local, &self.name, partial));
+                let partial = partial.ok_or(absent)?;
+                write(&self.file, &partial.content)
+            }
+            Err(other) => Err(other),
+        }
     }
+}
+
+/// Whether the server has the segment itself, and at least what was received of it: a set brings the log that it needs, which may be
+/// more than a receiver had got.
+fn has_all(local: &Path, name: &str, partial: &Partial) -> bool {
+    let mut content = Vec::new();
+    let read = File::open(local).and_then(|file| file.take(FILE_MAX).read_to_end(&mut content));
+    let received = partial.content.get(..partial.received);
+    read.is_ok()
+        && begins_segment(name, &content)
+        && received.is_some_and(|received| content.starts_with(received))
 }
 
 /// Whether the command line is one of `wal-fetch`, also where it cannot be parsed. May say so of another one that has the word

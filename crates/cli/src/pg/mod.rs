@@ -19,7 +19,7 @@ mod facts;
 mod initdb;
 mod outside;
 mod plaintext;
-mod programs;
+pub(crate) mod programs;
 mod rotate;
 mod run;
 mod service;

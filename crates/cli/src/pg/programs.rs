@@ -29,8 +29,8 @@ const LIBRARY_DIRECTORIES: &[&str] = &[
 const LAYOUTS: &[(&str, &str)] = &[("/usr/lib/postgresql/", "/bin"), ("/usr/pgsql-", "/bin")];
 
 /// `--bindir`.
-#[derive(Args)]
-pub(super) struct BindirOption {
+#[derive(Args, Clone)]
+pub(crate) struct BindirOption {
     #[arg(
         long,
         value_name = "DIR",
@@ -43,7 +43,7 @@ impl BindirOption {
     /// The directory of PostgreSQL's programs, of version `major` if that is known.
     ///
     /// A directory that was named is used or refused, never replaced by another one.
-    pub(super) fn find(&self, major: Option<u32>) -> Result<PathBuf, Failure> {
+    pub(crate) fn find(&self, major: Option<u32>) -> Result<PathBuf, Failure> {
         let variable = std::env::var_os("PG_BINDIR").filter(|value| !value.is_empty());
         if let Some(named) = self.bindir.clone().or_else(|| variable.map(PathBuf::from)) {
             return match version(&named) {

@@ -1,8 +1,9 @@
 //! A block of the zone's store: 1024 slots, the unit of paging and of sealing.
 //!
-//! Sealed, a block is a nonce and the encrypted image. The image is the state of every slot, then the words of the slots that have
-//! one, then the bytes that are kept out of line. Specified in docs/spec/columns.md. Must not: hold a value.
+//! Sealed, a block is a nonce and the encrypted image. The image is the generation and the state of every slot, then the words and
+//! short values, then the bytes that are kept out of line. Specified in docs/spec/columns.md. Must not: hold a value.
 
+use super::Kind;
 use crate::aad::{Place, Role, aad_layout};
 use crate::header::Cipher;
 use crate::layout::layout;
@@ -24,7 +25,7 @@ pub mod state {
     pub const FREE: u8 = 0;
     /// A word.
     pub const WORD: u8 = 1;
-    /// Bytes out of line; the image has their length in the word's place.
+    /// Bytes out of line; the image has their length.
     pub const BYTES: u8 = 2;
     /// Its generations are used up.
     pub const RETIRED: u8 = 3;
@@ -40,10 +41,28 @@ layout! {
 }
 
 layout! {
-    /// The state of one slot in an image.
-    slot_state_layout, 2, {
-        GENERATION @ 0, 1;
-        STATE @ 1, 1;
+    /// What an image begins with.
+    image_layout, 2, {
+        FORM @ 0, 1;
+        WIDTH @ 1, 1;
+    }
+}
+
+/// Bits of an image's form.
+pub mod form {
+    /// All slots have one generation.
+    pub const ONE_GENERATION: u8 = 1;
+    /// All slots have one state.
+    pub const ONE_STATE: u8 = 2;
+}
+
+/// Bytes of the words of a kind in an image, if all of a block fit: fixed for a kind, so that an image's length tells nothing of them.
+#[must_use]
+pub const fn word_width(kind: Kind) -> usize {
+    match kind {
+        Kind::Bool => 1,
+        Kind::Int4 | Kind::Date => 4,
+        _ => 8,
     }
 }
 

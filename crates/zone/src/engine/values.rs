@@ -67,13 +67,18 @@ impl Zone {
         descriptor: &Descriptor,
         area: &Area,
     ) -> Result<u64, Fault> {
-        let kind = kind_of(descriptor)?;
+        let wanted = (descriptor.flags != 0).then(|| kind_of(descriptor));
+        let wanted = wanted.transpose()?;
         let offset = offset_of(descriptor)?;
         copy_words(area, descriptor, &mut self.hands.words)?;
         self.hands.bytes.clear();
         let [each, ..] = &mut self.hands.args;
         for bits in &self.hands.words {
-            let loaded = self.ground.load_of(ring, *bits, kind, each)?;
+            let loaded = self.ground.load(ring, *bits, each)?;
+            let kind = loaded.kind;
+            if wanted.is_some_and(|wanted| wanted != kind) {
+                return Err(Fault::KindMismatch);
+            }
             self.hands.buf.clear();
             send(kind, each.value(), &mut self.hands.buf)?;
             let plain = self.hands.buf.as_slice();
@@ -99,7 +104,12 @@ impl Zone {
                 .and_then(|rest| rest.first_chunk_mut::<4>());
             *place.ok_or(Fault::BadRequest)? = len.to_le_bytes();
             if out.len() > AREA_SIZE.saturating_sub(offset) {
-                return Err(Fault::StringTooLong);
+                let alone = self.hands.words.len() == 1;
+                return if alone {
+                    Err(Fault::StringTooLong)
+                } else {
+                    Ok(0)
+                };
             }
         }
         self.hands.buf.clear();

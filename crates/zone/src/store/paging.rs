@@ -13,7 +13,8 @@ use strongroom_keyring::Error;
 use strongroom_rpc::Fault;
 
 use super::files::about;
-use super::frame::{Frame, ImageError};
+use super::frame::Frame;
+use super::image::{self, ImageError};
 use super::partition::{BLOCKS, Block};
 use super::places::rounded;
 use super::seal::NONCE;
@@ -145,12 +146,10 @@ impl Store {
         let before = partition.slabs.used();
         let image = self.scratch.as_slice().get(NONCE..).unwrap_or_default();
         let frame =
-            Frame::of_image(image, &mut partition.slabs, &self.space).map_err(
-                |error| match error {
-                    ImageError::NoMemory => Error::new(&code::ZONE_MEMORY, ""),
-                    ImageError::Malformed => damaged(),
-                },
-            )?;
+            image::read(image, &mut partition.slabs, &self.space).map_err(|error| match error {
+                ImageError::NoMemory => Error::new(&code::ZONE_MEMORY, ""),
+                ImageError::Malformed => damaged(),
+            })?;
         self.strings += partition.slabs.used() - before;
         self.scratch.clear();
         self.placed(number, extent, at, frame)
@@ -247,6 +246,9 @@ impl Store {
         else {
             return Ok(());
         };
+        let Some(kind) = partition.extent(extent).map(|extent| extent.kind) else {
+            return Ok(());
+        };
         let Some((block, slabs)) = partition.block_mut(extent, at) else {
             return Ok(());
         };
@@ -255,9 +257,7 @@ impl Store {
         };
         self.scratch.clear();
         self.scratch.lengthen(NONCE).map_err(no_memory)?;
-        frame
-            .write_image(slabs, &mut self.scratch)
-            .map_err(no_memory)?;
+        image::write(frame, kind, slabs, &mut self.scratch).map_err(no_memory)?;
         let len = self.scratch.len();
         let length = u32::try_from(len - NONCE)
             .map_err(|_| Error::new(&code::BUG, "a block above 4 GiB"))?;

@@ -6,7 +6,7 @@ use strongroom_rpc::function::{Arg, by_name};
 use strongroom_rpc::op::flag;
 use strongroom_rpc::{ANSWER_HALF, Descriptor, Fault, Host, Op};
 
-use super::{A, call, earlier, fault, go_on, intake, of_kind, with_zone};
+use super::{A, call, earlier, fault, go_on, intake, of_kind, output, sealed, with_zone};
 
 /// Pairs, tests and tokens of many values are what they are one by one.
 pub(crate) fn in_batches(owner: &mut Host, stored: &[u64], five: u64) {
@@ -147,5 +147,37 @@ fn a_batch_that_takes_long_is_broken_off() {
         let area = host.area(go_on).unwrap();
         area.read(ANSWER_HALF, &mut truths).unwrap();
         assert_eq!(truths, [0, 2, 2, 2]);
+    });
+}
+
+#[test]
+fn the_values_of_a_row_are_sealed_together() {
+    with_zone("row", |scene| {
+        let mut host = scene.client(ORDINARY, &[A]);
+        let number = scene.int8(&mut host, A, 5);
+        let mut text = |bytes: &[u8]| {
+            let envelope = scene.owner.seal(A, Kind::Text, bytes);
+            intake(&mut host, Kind::Text, &envelope, 0).unwrap()
+        };
+        let (short, long, longer) = (text(b"abc"), text(&[b'x'; 600_000]), text(&[b'y'; 600_000]));
+        let row = sealed(&mut host, 0, &[short, number, short]).unwrap();
+        let opened: Vec<_> = row
+            .iter()
+            .map(|envelope| scene.owner.open_envelope(envelope).1)
+            .collect();
+        assert_eq!(opened, [&b"abc"[..], &5_i64.to_be_bytes(), b"abc"]);
+        // Each of them fits, but not both.
+        assert_eq!(sealed(&mut host, 0, &[long, number, longer]), Ok(vec![]));
+        for fid in [long, longer] {
+            assert_eq!(sealed(&mut host, 0, &[fid]).map(|row| row.len()), Ok(1));
+        }
+        assert_eq!(
+            output(&mut host, Kind::Text, &[short, number]),
+            fault(Fault::KindMismatch)
+        );
+        assert_eq!(
+            sealed(&mut host, 0, &[short, 0x1234]),
+            fault(Fault::ForgedFid)
+        );
     });
 }

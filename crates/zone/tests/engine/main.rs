@@ -204,9 +204,14 @@ fn int8(host: &mut Host, name: &str, a: u64, b: u64) -> u64 {
 }
 
 fn output(host: &mut Host, kind: Kind, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
+    sealed(host, u16::from(kind.number()), fids)
+}
+
+/// Envelopes of values, of any kinds where `flags` is 0.
+fn sealed(host: &mut Host, flags: u16, fids: &[u64]) -> Result<Vec<Vec<u8>>, Broken> {
     host.area(go_on)?.write_words(0, fids).unwrap();
     let descriptor = Descriptor {
-        flags: u16::from(kind.number()),
+        flags,
         n: u32::try_from(fids.len()).unwrap(),
         ..Descriptor::of(Op::Output)
     };

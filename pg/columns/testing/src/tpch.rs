@@ -69,9 +69,20 @@ macro_rules! lines {
     };
 }
 
-/// Writes the rows of a table as COPY reads them with the delimiter `|`.
+/// Rows of one COPY: what a statement computes stays in the zone to its end, and one of a whole large table would be too much.
+const COPY_ROWS: usize = 1_000_000;
+
+/// Writes COPY statements with the rows of a table.
 fn write_rows(table: &str, scale: f64, out: &mut impl Write) -> std::io::Result<()> {
-    let mut write = |row: &str| writeln!(out, "{row}");
+    let mut rows = 0;
+    let mut write = |row: &str| {
+        if rows % COPY_ROWS == 0 {
+            let end = if rows == 0 { "" } else { "\\.\n" };
+            writeln!(out, "{end}copy {table} from stdin (delimiter '|');")?;
+        }
+        rows += 1;
+        writeln!(out, "{row}")
+    };
     match table {
         "region" => lines!(RegionGenerator, scale, write),
         "nation" => lines!(NationGenerator, scale, write),
@@ -113,7 +124,6 @@ pub fn load(host: &Path, scale: f64) {
 fn write_all(mut input: impl Write, scale: f64) -> std::io::Result<()> {
     writeln!(input, "begin;")?;
     for table in TABLES {
-        writeln!(input, "copy {table} from stdin (delimiter '|');")?;
         write_rows(table, scale, &mut input)?;
         writeln!(input, "\\.")?;
     }

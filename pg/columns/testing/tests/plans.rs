@@ -129,6 +129,41 @@ fn what_is_asked_ahead_changes_no_answer() {
 }
 
 #[test]
+fn scans_that_take_turns_keep_their_answers_apart() {
+    let (_owner, _server, mut client) = made();
+    // Each fetch takes both scans some pages on; what one asked ahead is answered while the other asks.
+    let _begun = client
+        .query(
+            "begin; declare a cursor for select id, pi from t where i < 120; \
+             declare b cursor for select id, pi from t where i >= 880",
+        )
+        .expect("two cursors");
+    let (mut low, mut high) = (Vec::new(), Vec::new());
+    loop {
+        let before = low.len() + high.len();
+        low.extend(client.rows("fetch 7 from a").expect("rows"));
+        high.extend(client.rows("fetch 7 from b").expect("rows"));
+        if low.len() + high.len() == before {
+            break;
+        }
+    }
+    let _ended = client.query("commit").expect("they end");
+    let number = |row: &Vec<Option<String>>| -> i32 {
+        let text = row[1].as_deref().unwrap_or_default();
+        text.parse().expect("a number")
+    };
+    assert!(low.iter().all(|row| number(row) < 120));
+    assert!(high.iter().all(|row| number(row) >= 880));
+    let counts = ["pi < 120", "pi >= 880"].map(|condition| {
+        one(
+            &mut client,
+            &format!("select count(*) from t where {condition}"),
+        )
+    });
+    assert_eq!([low.len().to_string(), high.len().to_string()], counts);
+}
+
+#[test]
 fn ranges_are_estimated_by_some_rows() {
     let (_owner, server, mut client) = made();
     let estimated = |client: &mut Client, condition: &str| -> f64 {

@@ -7,6 +7,8 @@ mod manifest;
 mod tar;
 
 use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use strongroom_format::backup::{Member, MemberKind};
 use strongroom_format::code;
@@ -17,6 +19,7 @@ use strongroom_replication::{
 use self::manifest::Received;
 use self::tar::{Archive, Entry, Sort, Visitor};
 use super::Source;
+use crate::chain::Base;
 use crate::head::{Description, Kind, PostgresFacts, TablespaceFacts};
 use crate::stream::writer::StreamWriter;
 use crate::{Error, Result};
@@ -34,6 +37,9 @@ pub struct PostgresSource {
     spread: bool,
     connection: Option<Connection>,
     facts: PostgresFacts,
+    total: Option<Arc<AtomicU64>>,
+    base: Option<Base>,
+    manifest: Vec<u8>,
 }
 
 impl PostgresSource {
@@ -48,7 +54,25 @@ impl PostgresSource {
             spread,
             connection: None,
             facts: PostgresFacts::default(),
+            total: None,
+            base: None,
+            manifest: Vec::new(),
         }
+    }
+
+    /// Connects, unless that was done; returns the cluster's system identifier.
+    ///
+    /// # Errors
+    /// SR-7115.
+    pub fn identify(&mut self) -> Result<&str> {
+        self.prepare()?;
+        Ok(&self.facts.system_identifier)
+    }
+
+    /// Makes an incremental set: only what changed since `base` was made.
+    pub fn build_on(&mut self, base: Base) {
+        self.facts.base_set_id = Some(base.set_id().to_owned());
+        self.base = Some(base);
     }
 }
 
@@ -62,6 +86,9 @@ impl Source for PostgresSource {
     }
 
     fn prepare(&mut self) -> Result<()> {
+        if self.connection.is_some() {
+            return Ok(());
+        }
         let mut connection = Connection::open(&self.config).map_err(server)?;
         let identity = connection.identify_system().map_err(server)?;
         self.facts.system_identifier = identity.system.to_string();
@@ -86,24 +113,45 @@ impl Source for PostgresSource {
             },
             wal: true,
             tablespace_map: false,
+            // Only for who looks: it costs the server a walk over all files.
+            progress: self.total.is_some(),
+            incremental: self.base.is_some(),
             ..BackupOptions::default()
         };
-        let mut backup = connection.base_backup(&options).map_err(server)?;
+        if let Some(base) = &self.base {
+            let mut manifest = base.manifest();
+            connection
+                .upload_manifest(&mut manifest)
+                .map_err(incremental)?;
+        }
+        let mut backup = connection.base_backup(&options).map_err(incremental)?;
         self.facts.start_lsn = backup.start().to_string();
         self.facts.timeline = backup.timeline();
         self.facts.tablespaces = tablespaces(&backup)?;
+        if let Some(total) = &self.total {
+            let sizes = backup.tablespaces().iter().filter_map(|space| space.bytes);
+            total.store(sizes.sum(), Ordering::Relaxed);
+        }
         let mut receiver = Receiver::new(stream);
         receiver.begin(&self.facts.tablespaces)?;
         let end = receiver.receive(&mut backup)?;
-        receiver.finish()?;
+        self.manifest = receiver.finish()?;
         self.facts.end_lsn = end.position.to_string();
         self.facts.end_timeline = end.timeline;
         self.facts.manifest = true;
         Ok(())
     }
 
+    fn note_total(&mut self, total: Arc<AtomicU64>) {
+        self.total = Some(total);
+    }
+
     fn describe(&self, description: &mut Description) {
         description.postgres = Some(self.facts.clone());
+    }
+
+    fn manifest(&self) -> Option<&[u8]> {
+        Some(&self.manifest)
     }
 }
 
@@ -183,8 +231,8 @@ impl<'a, 'b> Receiver<'a, 'b> {
         }
     }
 
-    /// Compares everything with the manifest and adds it, then says who owns the directory.
-    fn finish(&mut self) -> Result<()> {
+    /// Compares everything with the manifest and adds it, then says who owns the directory. Returns the manifest.
+    fn finish(&mut self) -> Result<Vec<u8>> {
         if self.space.is_some() {
             return Err(unexpected("an archive without entries"));
         }
@@ -196,7 +244,8 @@ impl<'a, 'b> Receiver<'a, 'b> {
         let manifest = std::mem::take(&mut self.manifest);
         self.stream.data(&manifest)?;
         self.stream.end_file()?;
-        self.stream.member(&directory(b".", self.owner))
+        self.stream.member(&directory(b".", self.owner))?;
+        Ok(manifest)
     }
 
     fn space(&mut self, oid: u32, place: &[u8]) -> Vec<u8> {
@@ -310,6 +359,17 @@ fn size_of(shown: &str) -> Option<u64> {
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn server(error: strongroom_replication::Error) -> Error {
     Error::new(&code::BACKUP_SERVER, error.to_string())
+}
+
+/// A server that cannot build on the base says so with one class of errors: summaries of the log are off or missing, another
+/// timeline, another cluster.
+fn incremental(error: strongroom_replication::Error) -> Error {
+    let refused = matches!(error, strongroom_replication::Error::Unsupported(_))
+        || error.sqlstate() == Some("55000");
+    if refused {
+        return Error::new(&code::INCREMENTAL_BASE, error.to_string());
+    }
+    server(error)
 }
 
 fn unexpected(what: &str) -> Error {

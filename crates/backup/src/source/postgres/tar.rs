@@ -104,7 +104,8 @@ impl Archive {
             return Ok(());
         }
         self.left = size;
-        self.filling = size.next_multiple_of(BLOCK as u64) - size;
+        let padded = size.checked_next_multiple_of(BLOCK as u64);
+        self.filling = padded.ok_or_else(|| strange("a size beyond any file's"))? - size;
         self.in_file = size > 0;
         if size == 0 { visitor.end() } else { Ok(()) }
     }
@@ -263,6 +264,20 @@ mod tests {
             let (mut archive, mut seen) = (Archive::default(), Seen::default());
             archive.feed(&whole[..length], &mut seen).unwrap();
             assert!(archive.finish().is_err(), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_size_that_no_file_has_is_refused() {
+        for (last, refused) in [(0x00_u8, false), (0x01, true), (0xff, true)] {
+            let mut size = vec![0x80, 0, 0, 0];
+            size.extend_from_slice(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe, last]);
+            if refused {
+                size[10] = 0xff;
+            }
+            let block = header("name", b'0', &size);
+            let fed = Archive::default().feed(&block, &mut Seen::default());
+            assert_eq!(fed.is_err(), refused, "{last}");
         }
     }
 

@@ -1,0 +1,572 @@
+//! Incremental sets of PostgreSQL clusters: what one can build on, its chain, and a chain put together again by
+//! PostgreSQL's own `pg_combinebackup`.
+//!
+//! Invariants:
+//! - B12: an incremental set is published while its base is there, and a base is not removed while a set that stays names it.
+//! - B13: no server starts on what a restore of a chain leaves when it is killed: the directories that could be clusters are
+//!   open to everyone, which PostgreSQL refuses, below one that is open to nobody else.
+//!
+//! Must not: combine by itself; believe a listing, which is not authenticated, about what builds on what.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use strongroom_format::code;
+use strongroom_keyring::{Opener, durable};
+
+use crate::create::CreateOptions;
+use crate::files::{Files, sync_all_of};
+use crate::head::{self, Description, Kind, PostgresFacts};
+use crate::medium::{self, list};
+use crate::read::{SetReader, Verified, open_set, verify};
+use crate::restore::{self, RestoreOptions, Restored};
+use crate::set::Guard;
+use crate::source::Source;
+use crate::store::Store;
+use crate::wal::{opened_family, sealed_family};
+use crate::{Error, Result};
+
+/// Longest object of a manifest, in bytes.
+const MANIFEST_MAX: u64 = 512 << 20;
+/// Most bytes of a program's messages that stand in an error.
+const WORDS_MAX: usize = 2000;
+
+pub(crate) fn manifest_name(set_id: &str) -> String {
+    format!("data/{set_id}.manifest")
+}
+
+/// Keeps the source's manifest as an object of its own, if it has one.
+pub(crate) fn store_manifest(
+    store: &dyn Store,
+    guard: &Guard,
+    options: &CreateOptions<'_>,
+    source: &dyn Source,
+    description: &mut Description,
+) -> Result<()> {
+    let (Some(manifest), Some(facts)) = (source.manifest(), &mut description.postgres) else {
+        return Ok(());
+    };
+    let (bytes, end) = sealed_family(guard, manifest, options)?;
+    let name = manifest_name(&description.set_id);
+    let created = store.create_new(&name, &bytes);
+    let shown = format!("{}/{name}", store.shown());
+    if !created.map_err(|error| Error::io(shown.as_str(), error))? {
+        return Err(Error::new(&code::BUG, shown));
+    }
+    facts.manifest_object = Some(end);
+    Ok(())
+}
+
+/// Publishes a head; of an incremental set only while its base is there (B12).
+pub(crate) fn publish(store: &dyn Store, guard: &Guard, description: &Description) -> Result<u32> {
+    let bytes = head::to_bytes(guard, description)?;
+    let Some(base) = description.base_set_id() else {
+        return medium::publish(store, &bytes);
+    };
+    let changing = store.changing("sets");
+    let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;
+    for position in medium::positions(store)? {
+        if medium::read_head(store, position).is_ok_and(|head| head.description.set_id == base) {
+            return medium::publish(store, &bytes);
+        }
+    }
+    let detail = format!("set {base} was removed meanwhile; no set was added");
+    Err(Error::new(&code::CHAIN, detail))
+}
+
+/// What an incremental set builds on.
+#[derive(Debug)]
+pub struct Base {
+    set_id: String,
+    position: u32,
+    manifest: Vec<u8>,
+}
+
+impl Base {
+    /// 32 hexadecimal digits.
+    #[must_use]
+    pub fn set_id(&self) -> &str {
+        &self.set_id
+    }
+
+    /// Where it is on the medium.
+    #[must_use]
+    pub fn position(&self) -> u32 {
+        self.position
+    }
+
+    pub(crate) fn manifest(&self) -> &[u8] {
+        &self.manifest
+    }
+}
+
+/// The set at `position`, or the newest one of the cluster `system_identifier`, to build on.
+///
+/// # Errors
+/// SR-7160 when there is none, or the one that was named is none; SR-2001 and others when it cannot be opened.
+pub fn open_base(
+    store: &dyn Store,
+    position: Option<u32>,
+    system_identifier: &str,
+    opener: Option<&Opener>,
+) -> Result<Base> {
+    let unfit = |detail: String| Error::new(&code::INCREMENTAL_BASE, detail);
+    let position = match position {
+        Some(position) => position,
+        None => newest(store, system_identifier)?,
+    };
+    let set = open_set(store, Some(position), opener)?;
+    let facts = facts_of(set.description());
+    if facts.is_none_or(|facts| facts.system_identifier != system_identifier) {
+        return Err(unfit(format!("set {position} is not of this cluster")));
+    }
+    if facts.is_none_or(|facts| facts.manifest_object.is_none()) {
+        return Err(unfit(format!("set {position} keeps no manifest")));
+    }
+    Ok(Base {
+        set_id: set.description().set_id.clone(),
+        position,
+        manifest: manifest_of(&set)?,
+    })
+}
+
+fn newest(store: &dyn Store, system_identifier: &str) -> Result<u32> {
+    let found = list(store)?.sets.into_iter().rev().find(|set| {
+        facts_of(&set.description).is_some_and(|facts| facts.system_identifier == system_identifier)
+    });
+    let none = || {
+        format!(
+            "{}: no set of the cluster {system_identifier}",
+            store.shown()
+        )
+    };
+    let found = found.map(|set| set.position);
+    found.ok_or_else(|| Error::new(&code::INCREMENTAL_BASE, none()))
+}
+
+fn facts_of(description: &Description) -> Option<&PostgresFacts> {
+    let facts = description.postgres.as_ref();
+    facts.filter(|_| description.kind == Kind::Postgres)
+}
+
+/// The server's manifest of a set, authentic if the set is sealed.
+pub(crate) fn manifest_of(set: &SetReader<'_>) -> Result<Vec<u8>> {
+    let name = manifest_name(&set.description().set_id);
+    let shown = format!("{}/{name}", set.store().shown());
+    let read = set.store().read(&name, MANIFEST_MAX);
+    let bytes = read.map_err(|error| Error::io(shown.as_str(), error))?;
+    let bytes = bytes.ok_or_else(|| Error::new(&code::FAMILY_ABSENT, shown.as_str()))?;
+    let (manifest, ends) = opened_family(set.guard(), bytes, MANIFEST_MAX)?;
+    let stated = facts_of(set.description()).and_then(|facts| facts.manifest_object.as_ref());
+    if stated.is_none() || ends.first() != stated {
+        return Err(Error::new(&code::FAMILY_SHORT, shown));
+    }
+    Ok(manifest)
+}
+
+/// A set and those that it builds on, every head authentic.
+#[derive(Debug)]
+pub struct Chain<'a> {
+    /// The full one first.
+    sets: Vec<SetReader<'a>>,
+}
+
+/// Opens the set at `position`, or the newest one, and those that it builds on.
+///
+/// # Errors
+/// As [`open_set`], of each of them; SR-7161 when one is missing or is not what it must be.
+pub fn open_chain<'a>(
+    store: &'a dyn Store,
+    position: Option<u32>,
+    opener: Option<&Opener>,
+) -> Result<Chain<'a>> {
+    let mut sets = vec![open_set(store, position, opener)?];
+    let mut listed = None;
+    while let Some(last) = sets.last()
+        && let Some(base) = last.description().base_set_id().map(str::to_owned)
+    {
+        let listing = match listed.take() {
+            Some(listing) => listing,
+            None => list(store)?,
+        };
+        let found = listing
+            .sets
+            .iter()
+            .find(|set| set.description.set_id == base);
+        // Downwards only, so it ends.
+        let below = found.filter(|set| set.position < last.position());
+        let below = below.map(|set| set.position);
+        let missing = || {
+            let detail = format!("set {} builds on set {base}", last.position());
+            Error::new(&code::CHAIN, detail)
+        };
+        let next = open_set(store, Some(below.ok_or_else(missing)?), opener)?;
+        let system = |set: &SetReader<'_>| {
+            facts_of(set.description()).map(|facts| facts.system_identifier.clone())
+        };
+        let same = system(&next).is_some() && system(&next) == system(last);
+        if !same || next.description().set_id != base {
+            return Err(missing());
+        }
+        listed = Some(listing);
+        sets.push(next);
+    }
+    sets.reverse();
+    Ok(Chain { sets })
+}
+
+impl<'a> Chain<'a> {
+    /// The full one first; the last is the one that was asked for.
+    #[must_use]
+    pub fn sets(&self) -> &[SetReader<'a>] {
+        &self.sets
+    }
+
+    /// The set that was asked for.
+    ///
+    /// # Errors
+    /// SR-9001, never: a chain has a set.
+    pub fn newest(&self) -> Result<&SetReader<'a>> {
+        let last = self.sets.last();
+        last.ok_or_else(|| Error::new(&code::BUG, "a chain without a set"))
+    }
+
+    /// Whether the set builds on others, so that `pg_combinebackup` is needed to restore it.
+    #[must_use]
+    pub fn is_incremental(&self) -> bool {
+        self.sets.len() > 1
+    }
+
+    /// Bytes of the files of all sets.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        let sizes = self
+            .sets
+            .iter()
+            .map(|set| set.description().backup_size_bytes);
+        sizes.fold(0, u64::saturating_add)
+    }
+}
+
+/// Verifies every set of a chain: the one that was asked for, and those that it builds on, the full one first. `progress` gets the bytes
+/// of files so far, of all of them.
+///
+/// # Errors
+/// As [`verify`]: the first thing that is wrong.
+pub fn verify_chain(
+    chain: &Chain<'_>,
+    threads: usize,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(Verified, Vec<Verified>)> {
+    let mut all = Vec::new();
+    let mut before = 0_u64;
+    for set in chain.sets() {
+        let verified = verify(set, threads, &mut |bytes| {
+            progress(before.saturating_add(bytes))
+        });
+        all.push(verified.map_err(|error| {
+            if !chain.is_incremental() {
+                return error;
+            }
+            let detail = format!("set {}: {}", set.position(), error.detail());
+            Error::new(error.code(), detail)
+        })?);
+        before = before.saturating_add(set.description().backup_size_bytes);
+    }
+    let newest = all.pop();
+    let newest = newest.ok_or_else(|| Error::new(&code::BUG, "a chain without a set"))?;
+    Ok((newest, all))
+}
+
+/// Restores a chain: each set into a directory of its own, which `combine`, the server's `pg_combinebackup`, puts together.
+/// `progress` gets the bytes of files so far, of all sets.
+///
+/// # Errors
+/// As [`restore::restore`]; SR-7162. Nothing is at the target then.
+pub fn restore_chain(
+    chain: &Chain<'_>,
+    options: &RestoreOptions,
+    combine: &Path,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Restored> {
+    let to = restore::absolute(&options.to)?;
+    restore::check_target(&to)?;
+    for set in chain.sets() {
+        set.check_families()?;
+    }
+    // All sets are put together beside the target, their tablespaces too.
+    let beside = std::iter::once(restore::parent_of(&to));
+    restore::check_space(beside, chain.size_bytes())?;
+    let spaces = match &options.tablespaces {
+        Some(named) => restore::absolute(named)?,
+        None => restore::beside(&to, |name| name.push(".tablespaces"))?,
+    };
+    let scratch = restore::partial_beside(&to)?;
+    make_private(&scratch)?;
+    let mut work = Work {
+        scratch,
+        spaces,
+        made: Vec::new(),
+    };
+    let done = work.fill(chain, options, combine, progress).and_then(|()| {
+        restore::moved(&work.out(), &to)?;
+        durable::sync_dir_of(&to).map_err(|error| failed(&to, error))
+    });
+    // Readable to nobody else, and of no use to anyone.
+    drop(fs::remove_dir_all(&work.scratch));
+    if let Err(error) = done {
+        work.undo();
+        return Err(error);
+    }
+    let description = chain.newest()?.description().clone();
+    let facts = description.postgres.as_ref();
+    let has_spaces = facts.is_some_and(|facts| !facts.tablespaces.is_empty());
+    let (files, bytes) = counted(&to, &work.made)?;
+    Ok(Restored {
+        description,
+        files,
+        bytes,
+        tablespaces: has_spaces.then_some(work.spaces),
+    })
+}
+
+/// The directories of a restore of a chain.
+struct Work {
+    /// Holds the sets and, until it is whole, what they become.
+    scratch: PathBuf,
+    /// Where tablespaces go.
+    spaces: PathBuf,
+    /// Directories of tablespaces that were made; the first may be the one that holds them.
+    made: Vec<PathBuf>,
+}
+
+impl Work {
+    fn out(&self) -> PathBuf {
+        self.scratch.join("out")
+    }
+
+    fn fill(
+        &mut self,
+        chain: &Chain<'_>,
+        options: &RestoreOptions,
+        combine: &Path,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        let mut inputs = Vec::new();
+        let mut before = 0_u64;
+        for set in chain.sets() {
+            let into = self.scratch.join(inputs.len().to_string());
+            let each = RestoreOptions {
+                to: into.clone(),
+                tablespaces: None,
+                threads: options.threads,
+                recovery: None,
+            };
+            restore::restore_alone(set, &each, &mut |bytes| {
+                progress(before.saturating_add(bytes));
+            })?;
+            before = before.saturating_add(set.description().backup_size_bytes);
+            if inputs.is_empty() {
+                // A cluster that is whole, and older than the one that is wanted (B13).
+                set_mode(&into, 0o777)?;
+            }
+            inputs.push(into);
+        }
+        let newest = chain.newest()?.description();
+        let facts = newest.postgres.clone().unwrap_or_default();
+        let last = inputs.last().cloned().unwrap_or_default();
+        let about = fs::metadata(&last).map_err(|error| failed(&last, error))?;
+        let out = self.out();
+        make_private(&out)?;
+        set_mode(&out, 0o777)?;
+        let mappings = self.mappings(&last, &facts)?;
+        self.combine(combine, &facts, &mappings, &inputs)?;
+        self.settle(&about, options)
+    }
+
+    /// Where each tablespace of the last set goes. The directories are made here, so that what is removed after a failure is ours.
+    fn mappings(&mut self, last: &Path, facts: &PostgresFacts) -> Result<Vec<OsString>> {
+        if facts.tablespaces.is_empty() {
+            return Ok(Vec::new());
+        }
+        if let Some(above) = self.spaces.parent() {
+            let mut builder = DirBuilder::new();
+            let made = builder.recursive(true).mode(0o700).create(above);
+            made.map_err(|error| failed(above, error))?;
+        }
+        if !self.spaces.is_dir() {
+            make_private(&self.spaces)?;
+            self.made.push(self.spaces.clone());
+        }
+        let mut out = Vec::new();
+        let from = restore::beside(last, |name| name.push(".tablespaces"))?;
+        for space in &facts.tablespaces {
+            let number = space.oid.to_string();
+            let place = self.spaces.join(&number);
+            if place.symlink_metadata().is_ok() {
+                let shown = place.display().to_string();
+                return Err(Error::new(&code::TARGET_NOT_EMPTY, shown));
+            }
+            make_private(&place)?;
+            self.made.push(place.clone());
+            let mapping = [mapped(&from.join(&number)), vec![b'='], mapped(&place)];
+            out.push(OsString::from_vec(mapping.concat()));
+        }
+        Ok(out)
+    }
+
+    fn combine(
+        &self,
+        program: &Path,
+        facts: &PostgresFacts,
+        mappings: &[OsString],
+        inputs: &[PathBuf],
+    ) -> Result<()> {
+        let mut command = Command::new(program);
+        command.env("LC_ALL", "C").env_remove("LD_PRELOAD");
+        command.stdin(Stdio::null()).current_dir(&self.scratch);
+        command.args(["--no-sync", "--manifest-checksums=SHA256"]);
+        // The sets are removed afterwards: their files need not be copied. Since 18.
+        if facts.server_version >= 180_000 {
+            command.arg("--link");
+        }
+        for mapping in mappings {
+            command.arg("-T").arg(mapping);
+        }
+        command.arg("-o").arg(self.out()).args(inputs);
+        let shown = program.display();
+        let output = command
+            .output()
+            .map_err(|error| Error::new(&code::COMBINE, format!("{shown}: {error}")))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = words(&output.stderr);
+        let detail = format!("{shown}: {}: {said}", output.status);
+        Err(Error::new(&code::COMBINE, detail))
+    }
+
+    /// Gives what was combined its owner, the settings of a recovery and its mode, and makes it durable.
+    fn settle(&self, like: &fs::Metadata, options: &RestoreOptions) -> Result<()> {
+        let out = self.out();
+        if rustix::process::geteuid().is_root() {
+            for directory in self.made.iter().chain([&out]) {
+                own_all(directory, like.uid(), like.gid())?;
+            }
+        }
+        let files = Files::new(&out, &self.spaces, true)?;
+        if let Some(settings) = &options.recovery {
+            restore::add_recovery(&files, settings)?;
+        }
+        for directory in &self.made {
+            sync_all_of(directory)?;
+        }
+        sync_all_of(&out)?;
+        set_mode(&out, like.mode() & 0o777)?;
+        sync_all_of(&out)
+    }
+
+    /// Removes what was made outside of the scratch directory.
+    fn undo(&self) {
+        for directory in self.made.iter().rev() {
+            drop(fs::remove_dir_all(directory));
+        }
+    }
+}
+
+/// What a program has said, short and without control characters.
+pub(crate) fn words(said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(said);
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let text = lines.join("; ");
+    let plain = text.chars().filter(|character| !character.is_control());
+    plain.take(WORDS_MAX).collect()
+}
+
+/// A path in a mapping of tablespaces: `=` ends the first one unless a backslash is before it.
+fn mapped(path: &Path) -> Vec<u8> {
+    let escaped = path.as_os_str().as_bytes().iter().flat_map(|byte| {
+        let escape = (*byte == b'=').then_some(b'\\');
+        escape.into_iter().chain([*byte])
+    });
+    escaped.collect()
+}
+
+/// Files and their bytes below directories.
+fn counted(root: &Path, spaces: &[PathBuf]) -> Result<(u64, u64)> {
+    let (mut files, mut bytes) = (0_u64, 0_u64);
+    // The first of `spaces` may hold the others.
+    let within = |space: &&PathBuf| !spaces.iter().any(|other| space.parent() == Some(other));
+    for directory in spaces
+        .iter()
+        .filter(within)
+        .map(PathBuf::as_path)
+        .chain([root])
+    {
+        walk(directory, &mut |_, about| {
+            if about.is_file() {
+                files = files.saturating_add(1);
+                bytes = bytes.saturating_add(about.len());
+            }
+            Ok(())
+        })?;
+    }
+    Ok((files, bytes))
+}
+
+/// Calls `each` with everything below a directory, and with itself; links are not followed.
+fn walk(directory: &Path, each: &mut dyn FnMut(&Path, &fs::Metadata) -> Result<()>) -> Result<()> {
+    let mut open = vec![directory.to_path_buf()];
+    while let Some(path) = open.pop() {
+        let about = fs::symlink_metadata(&path).map_err(|error| failed(&path, error))?;
+        if about.is_dir() {
+            for entry in fs::read_dir(&path).map_err(|error| failed(&path, error))? {
+                open.push(entry.map_err(|error| failed(&path, error))?.path());
+            }
+        }
+        each(&path, &about)?;
+    }
+    Ok(())
+}
+
+/// Gives everything below a directory, which nobody else can reach, to an owner.
+fn own_all(directory: &Path, owner: u32, group: u32) -> Result<()> {
+    walk(directory, &mut |path, _| {
+        std::os::unix::fs::lchown(path, Some(owner), Some(group))
+            .map_err(|error| failed(path, error))
+    })
+}
+
+fn make_private(path: &Path) -> Result<()> {
+    let made = DirBuilder::new().mode(0o700).create(path);
+    made.map_err(|error| failed(path, error))
+}
+
+fn set_mode(path: &Path, mode: u32) -> Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(mode)).map_err(|error| failed(path, error))
+}
+
+fn failed(path: &Path, error: std::io::Error) -> Error {
+    Error::io(path.display().to_string(), error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_has_one_sign_that_is_not_escaped() {
+        let mapping = mapped(Path::new("/a=b/c"));
+        assert_eq!(mapping, br"/a\=b/c");
+    }
+
+    #[test]
+    fn what_a_program_says_is_one_short_line() {
+        assert_eq!(words(b"error: a\n\x1b[0mhint: b\n"), "error: a; [0mhint: b");
+        assert_eq!(words(&vec![b'x'; 5000]).len(), WORDS_MAX);
+    }
+}

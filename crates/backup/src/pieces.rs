@@ -1,0 +1,185 @@
+//! The segment of the log that a receiver has not got to the end of yet: pieces of it in the archive, each an archived file of
+//! its own.
+//!
+//! Invariants:
+//! - B14: a piece is removed only when a piece that has all of it, or the whole segment, is durable in the archive.
+//! - A segment is put together only where no later one of its timeline is in the archive: there it would hide a gap.
+//!
+//! Must not: put a segment together from pieces that do not begin with its first byte.
+
+use strongroom_format::code;
+use strongroom_keyring::Opener;
+
+use crate::medium::MediumHead;
+use crate::store::Store;
+use crate::wal::{facts, is_followed, object_name, segment, wal_fetch};
+use crate::{Error, Result};
+
+/// A piece's name: of the segment, and which bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) segment: String,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+impl Piece {
+    /// `NAME.SSSSSSSS.EEEEEEEE.piece`; one spelling of each.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let mut parts = name.strip_suffix(".piece")?.split('.');
+        let (name_of, start, end) = (parts.next()?, parts.next()?, parts.next()?);
+        let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+        let piece = Self {
+            segment: name_of.to_owned(),
+            start: number(start)?,
+            end: number(end)?,
+        };
+        let sound = segment(name_of).is_some() && piece.start < piece.end && piece.end <= 1 << 30;
+        (sound && parts.next().is_none() && piece.name() == name).then_some(piece)
+    }
+
+    pub(crate) fn name(&self) -> String {
+        let (segment, start, end) = (&self.segment, self.start, self.end);
+        format!("{segment}.{start:08X}.{end:08X}.piece")
+    }
+}
+
+/// A segment as far as it was received.
+#[derive(Debug)]
+pub struct Partial {
+    /// A whole segment's length; zeros after what was received.
+    pub content: Vec<u8>,
+    /// Bytes that were received.
+    pub received: usize,
+}
+
+/// The pieces of a segment that follow each other from its first byte on, and how far they reach.
+pub(crate) fn covering(pieces: &[Piece], segment: &str) -> (Vec<Piece>, u64) {
+    let mut of: Vec<&Piece> = pieces
+        .iter()
+        .filter(|piece| piece.segment == segment)
+        .collect();
+    of.sort_by_key(|piece| (piece.start, piece.end));
+    let (mut chosen, mut reached) = (Vec::new(), 0);
+    loop {
+        let best = of.iter().filter(|piece| piece.start <= reached);
+        match best.max_by_key(|piece| piece.end) {
+            Some(piece) if piece.end > reached => {
+                reached = piece.end;
+                chosen.push((*piece).clone());
+            }
+            _ => return (chosen, reached),
+        }
+    }
+}
+
+/// What was received of the segment `name`, which the archive does not have whole. `None`: nothing.
+///
+/// # Errors
+/// SR-7130 when later segments are there; as [`wal_fetch`], of every piece; SR-7106 when a piece is not of that segment.
+pub fn wal_partial(
+    store: &dyn Store,
+    name: &str,
+    opener: Option<&Opener>,
+) -> Result<Option<Partial>> {
+    if segment(name).is_none() || MediumHead::read(store)?.is_none() {
+        return Ok(None);
+    }
+    let listed = store.list("wal");
+    let listed = listed.map_err(|error| Error::io(store.shown(), error))?;
+    let pieces: Vec<Piece> = listed
+        .iter()
+        .filter_map(|(name, _)| Piece::of(name))
+        .collect();
+    let (chosen, received) = covering(&pieces, name);
+    if chosen.is_empty() {
+        return Ok(None);
+    }
+    if is_followed(store, name)? {
+        return Err(Error::new(&code::WAL_GAP, name));
+    }
+    let strange = |why: &str| Error::new(&code::SET_HEAD, format!("{name}: {why}"));
+    let mut content = Vec::new();
+    for piece in chosen {
+        let bytes = wal_fetch(store, &piece.name(), opener)?;
+        let whole = piece.end.checked_sub(piece.start) == Some(bytes.len() as u64);
+        let again = (content.len() as u64).checked_sub(piece.start);
+        let again = again.and_then(|again| usize::try_from(again).ok());
+        let new = again.and_then(|again| bytes.get(again..));
+        match new.filter(|_| whole) {
+            Some(new) => content.extend_from_slice(new),
+            None => return Err(strange("a piece of another length")),
+        }
+    }
+    let size = facts(name, &content).segment_size_bytes;
+    let size = usize::try_from(size)
+        .ok()
+        .filter(|size| *size >= content.len());
+    let size = size.ok_or_else(|| strange("pieces that do not begin a segment"))?;
+    content.resize(size, 0);
+    let received = usize::try_from(received).unwrap_or(size);
+    Ok(Some(Partial { content, received }))
+}
+
+/// Removes pieces that something durable has taken the place of (B14).
+pub(crate) fn remove(store: &dyn Store, pieces: &[Piece]) -> Result<()> {
+    if pieces.is_empty() {
+        return Ok(());
+    }
+    let failed = |error| Error::io(store.shown(), error);
+    let _changing = store.changing("wal").map_err(failed)?;
+    for piece in pieces {
+        store.remove(&object_name(&piece.name())).map_err(failed)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: &str = "0000000100000000000000AB";
+
+    fn piece(start: u64, end: u64) -> Piece {
+        Piece {
+            segment: NAME.to_owned(),
+            start,
+            end,
+        }
+    }
+
+    #[test]
+    fn a_piece_has_one_name() {
+        let name = piece(0x2000, 0x1000_0000).name();
+        assert_eq!(name, format!("{NAME}.00002000.10000000.piece"));
+        assert_eq!(Piece::of(&name), Some(piece(0x2000, 0x1000_0000)));
+        for other in [
+            format!("{NAME}.00002000.00002000.piece"),
+            format!("{NAME}.2000.00003000.piece"),
+            format!("{NAME}.0000200a.00003000.piece"),
+            format!("{NAME}.00002000.00003000.00004000.piece"),
+            format!("{NAME}.00000000.40000001.piece"),
+            format!("{NAME}0.00000000.00000001.piece"),
+            format!("{NAME}.+0000001.00000002.piece"),
+            format!("{NAME}.partial"),
+        ] {
+            assert_eq!(Piece::of(&other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn pieces_cover_from_the_first_byte_without_a_hole() {
+        let reached = |pieces: &[(u64, u64)]| {
+            let pieces: Vec<Piece> = pieces.iter().map(|(s, e)| piece(*s, *e)).collect();
+            covering(&pieces, NAME).1
+        };
+        assert_eq!(reached(&[]), 0);
+        assert_eq!(reached(&[(1, 5)]), 0);
+        assert_eq!(reached(&[(0, 5), (6, 9)]), 5);
+        assert_eq!(reached(&[(5, 9), (0, 5)]), 9);
+        assert_eq!(reached(&[(0, 3), (3, 5), (0, 7), (6, 8), (8, 9)]), 9);
+        let pieces = [piece(0, 3), piece(3, 5), piece(0, 7)];
+        assert_eq!(covering(&pieces, NAME).0, [piece(0, 7)]);
+        assert_eq!(covering(&pieces, "0000000200000000000000AB").1, 0);
+    }
+}

@@ -1,0 +1,501 @@
+//! Receives a server's log as it is written, into the archive: whole segments as `wal_push` archives them, and pieces of the
+//! one that is being written.
+//!
+//! Invariants:
+//! - B15: the server hears of a position as flushed only when all log up to it is durable on the medium.
+//! - B16: a receiver that begins again begins with the first byte of the segment in which the archive ends, so that no segment is
+//!   left out, and none is archived that was not received from its first byte to its last.
+//!
+//! Must not: write log anywhere but onto the medium; decide that log which the server no longer has was not needed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use strongroom_format::code;
+use strongroom_replication::{
+    Config, Connection, Error as ServerError, Lsn, NextTimeline, Positions, Started, WalEvent,
+    WalStream,
+};
+
+use crate::create::{CreateOptions, medium_for_archive};
+use crate::medium::list;
+use crate::pieces::{Piece, covering, remove};
+use crate::store::Store;
+use crate::wal::{archived_system, segment, wal_push};
+use crate::{Error, Result};
+
+/// Bytes that are received at the most before they are made durable, also while more come.
+const PENDING_MAX: usize = 4 << 20;
+/// Pieces of one segment before they become one.
+const PIECES_MAX: usize = 64;
+/// How long the server may go without a sign of life.
+const ALIVE: Duration = Duration::from_secs(10);
+/// How often a silent receiver looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long a stream may take to end.
+const ENDING: Duration = Duration::from_secs(10);
+/// The waits between attempts to connect: doubled from the first to the last.
+const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// What is received, and for how long.
+#[derive(Clone, Debug, Default)]
+pub struct ReceiveOptions {
+    /// The replication slot to use.
+    pub slot: Option<String>,
+    /// Make it if it is not there.
+    pub create_slot: bool,
+    /// End when the log is durable up to here.
+    pub until: Option<Lsn>,
+    /// End with an error when the connection is lost, instead of trying again.
+    pub once: bool,
+}
+
+/// What a receiver tells on its way.
+#[derive(Debug)]
+pub enum Received {
+    /// The log comes, from here on this timeline.
+    From(Lsn, u32),
+    /// The connection was lost, or could not be made; it is tried again after so long.
+    Lost(String, Duration),
+}
+
+/// Receives log until `stop` is set, or `options.until` is reached.
+///
+/// # Errors
+/// SR-7101, SR-7104, SR-7105; SR-7165; SR-7166 of the server; SR-7120; SR-5001 of the medium.
+pub fn wal_receive(
+    store: &dyn Store,
+    config: &Config,
+    sealing: &CreateOptions<'_>,
+    options: &ReceiveOptions,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Received),
+) -> Result<()> {
+    medium_for_archive(store, sealing)?;
+    let mut wait = WAITS.0;
+    loop {
+        let mut receiver = Receiver {
+            store,
+            sealing,
+            options,
+            stop,
+            segment: Segment::default(),
+            received: false,
+        };
+        let lost = match receiver.connected(config, tell) {
+            Ok(Ended::Done) => return Ok(()),
+            Ok(Ended::ShutDown) => String::from("the server has shut down"),
+            Err(Failed::Medium(error)) => return Err(error),
+            Err(Failed::Server(error)) if !options.once && is_passing(&error) => error.to_string(),
+            Err(Failed::Server(error)) => {
+                return Err(Error::new(&code::RECEIVE, error.to_string()));
+            }
+        };
+        if options.once {
+            return Err(Error::new(&code::RECEIVE, lost));
+        }
+        if receiver.received {
+            wait = WAITS.0;
+        }
+        tell(Received::Lost(lost, wait));
+        let until = Instant::now() + wait;
+        while Instant::now() < until {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            thread::sleep(LOOK.min(wait));
+        }
+        wait = wait.saturating_mul(2).min(WAITS.1);
+    }
+}
+
+/// Whether trying again can help: the network, a server that starts, stops or is full, a slot that its last user still has.
+fn is_passing(error: &ServerError) -> bool {
+    match error {
+        ServerError::Connect { .. }
+        | ServerError::EndedEarly(_)
+        | ServerError::TimedOut(_)
+        | ServerError::Io(_) => true,
+        ServerError::Server(told) => {
+            let class = told.sqlstate.get(..2).unwrap_or_default();
+            ["08", "53", "57"].contains(&class) || told.sqlstate == "55006"
+        }
+        _ => false,
+    }
+}
+
+/// Where the newest set of the cluster ends: recovery of it needs the log from there on. A set of a standby has only the beginning of
+/// that segment. Not authenticated: log is received that is of no use, at the worst.
+fn newest_set(store: &dyn Store, system: u64) -> Result<Option<(u32, Lsn)>> {
+    let system = system.to_string();
+    let mut ends = list(store)?.sets.into_iter().rev().filter_map(|set| {
+        let facts = set.description.postgres?;
+        let end: Lsn = facts.end_lsn.parse().ok()?;
+        let of = facts.system_identifier == system && end.0 > 0;
+        of.then_some((facts.end_timeline, Lsn(end.0.saturating_sub(1))))
+    });
+    Ok(ends.next())
+}
+
+enum Failed {
+    Server(ServerError),
+    Medium(Error),
+}
+
+impl From<ServerError> for Failed {
+    fn from(error: ServerError) -> Self {
+        Self::Server(error)
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Medium(error)
+    }
+}
+
+enum Ended {
+    /// Told to stop, or come to the wanted position.
+    Done,
+    ShutDown,
+}
+
+enum StreamEnd {
+    Timeline(NextTimeline),
+    Ended(Ended),
+}
+
+/// The segment that is being received.
+#[derive(Default)]
+struct Segment {
+    timeline: u32,
+    /// Where it begins.
+    start: u64,
+    /// Bytes of a segment.
+    size: usize,
+    content: Vec<u8>,
+    /// So many of its bytes are durable in pieces, perhaps of an earlier run.
+    durable: usize,
+    pieces: Vec<Piece>,
+}
+
+impl Segment {
+    /// The name that PostgreSQL gives it (`XLogFileName`, `src/include/access/xlog_internal.h`).
+    fn name(&self) -> String {
+        let size = self.size.max(1) as u64;
+        let (number, in_file) = (self.start / size, (1_u64 << 32) / size);
+        let (file, within) = (number / in_file.max(1), number % in_file.max(1));
+        format!("{:08X}{file:08X}{within:08X}", self.timeline)
+    }
+
+    /// Goes to the segment that begins at `start`.
+    fn go_to(&mut self, timeline: u32, start: u64) {
+        self.timeline = timeline;
+        self.start = start;
+        self.content.clear();
+        self.durable = 0;
+        self.pieces.clear();
+    }
+
+    /// Up to where everything is durable, of what was received.
+    fn flushed(&self) -> Lsn {
+        let durable = self.durable.min(self.content.len());
+        Lsn(self.start.saturating_add(durable as u64))
+    }
+}
+
+struct Receiver<'a> {
+    store: &'a dyn Store,
+    sealing: &'a CreateOptions<'a>,
+    options: &'a ReceiveOptions,
+    stop: &'a AtomicBool,
+    segment: Segment,
+    received: bool,
+}
+
+impl Receiver<'_> {
+    fn connected(
+        &mut self,
+        config: &Config,
+        tell: &mut dyn FnMut(Received),
+    ) -> std::result::Result<Ended, Failed> {
+        let mut connection = Connection::open(config)?;
+        let identity = connection.identify_system()?;
+        let size = connection.wal_segment_bytes()?;
+        let found = archived_system(self.store)?;
+        if let Some(found) = found.filter(|found| *found != identity.system.to_string()) {
+            let detail = format!("{found}, the server is {}", identity.system);
+            return Err(Error::new(&code::ARCHIVE_FOREIGN, detail).into());
+        }
+        let slot = self.options.slot.as_deref();
+        let reserved = self.slot(&mut connection)?;
+        self.segment.size = usize::try_from(size).unwrap_or(usize::MAX);
+        let set = newest_set(self.store, identity.system)?;
+        let fallback = set
+            .or(reserved)
+            .unwrap_or((identity.timeline, identity.position));
+        self.begin(fallback)?;
+        loop {
+            self.history(&mut connection, self.segment.timeline)?;
+            let (from, timeline) = (Lsn(self.segment.start), self.segment.timeline);
+            let next = match connection.start_replication(slot, from, timeline)? {
+                Started::TimelineEnded(next) => next,
+                Started::Streaming(mut stream) => {
+                    tell(Received::From(from, timeline));
+                    match self.streamed(&mut stream)? {
+                        StreamEnd::Timeline(next) => next,
+                        StreamEnd::Ended(Ended::ShutDown) => return Ok(Ended::ShutDown),
+                        StreamEnd::Ended(Ended::Done) => {
+                            // Everything is durable and confirmed: how the connection ends does not matter.
+                            drop(stream.stop(ENDING));
+                            return Ok(Ended::Done);
+                        }
+                    }
+                }
+            };
+            self.segment
+                .go_to(next.timeline, next.start.segment_start(size).0);
+        }
+    }
+
+    /// The slot's own position, if it has one.
+    fn slot(
+        &self,
+        connection: &mut Connection,
+    ) -> std::result::Result<Option<(u32, Lsn)>, ServerError> {
+        let Some(name) = &self.options.slot else {
+            return Ok(None);
+        };
+        let mut found = connection.read_slot(name)?;
+        if found.is_none() && self.options.create_slot {
+            connection.create_slot(name, false, true)?;
+            found = connection.read_slot(name)?;
+        }
+        let found = found.and_then(|slot| slot.timeline.zip(slot.restart));
+        Ok(found)
+    }
+
+    /// Where to begin (B16): behind the last whole segment of the archive, or with the one of which it has pieces; without either,
+    /// with the segment of `fallback`.
+    fn begin(&mut self, fallback: (u32, Lsn)) -> Result<()> {
+        let failed = |error| Error::io(self.store.shown(), error);
+        let listed = self.store.list("wal").map_err(failed)?;
+        let size = self.segment.size.max(1) as u64;
+        let mut pieces = Vec::new();
+        // Number, timeline, whether it is whole: the greatest is where the archive ends.
+        let mut last: Option<(u64, u32, bool)> = None;
+        for (name, _) in &listed {
+            let piece = Piece::of(name);
+            let of = piece.as_ref().map_or(name.as_str(), |piece| &piece.segment);
+            if let Some((timeline, number)) = segment(of) {
+                let timeline = u32::try_from(timeline).unwrap_or(u32::MAX);
+                last = last.max(Some((number, timeline, piece.is_none())));
+            }
+            pieces.extend(piece);
+        }
+        let Some((number, timeline, whole)) = last else {
+            self.segment
+                .go_to(fallback.0, fallback.1.segment_start(size).0);
+            return Ok(());
+        };
+        let within = number & 0xffff_ffff;
+        let start = (number & !0xffff_ffff).saturating_add(within.saturating_mul(size));
+        self.segment.go_to(timeline, start);
+        let name = self.segment.name();
+        let of: Vec<Piece> = pieces
+            .into_iter()
+            .filter(|piece| piece.segment == name)
+            .collect();
+        if whole {
+            // A receiver that was killed may not have come to it.
+            remove(self.store, &of)?;
+            self.segment.go_to(timeline, start.saturating_add(size));
+        } else {
+            let durable = covering(&of, &name).1;
+            self.segment.durable = usize::try_from(durable).unwrap_or(0);
+            self.segment.pieces = of;
+        }
+        Ok(())
+    }
+
+    /// Archives the history of a timeline: recovery cannot find its way without. The first one has none.
+    fn history(
+        &self,
+        connection: &mut Connection,
+        timeline: u32,
+    ) -> std::result::Result<(), Failed> {
+        if timeline > 1 {
+            let history = connection.timeline_history(timeline)?;
+            wal_push(self.store, &history.file, &history.content, self.sealing)?;
+        }
+        Ok(())
+    }
+
+    fn streamed(&mut self, stream: &mut WalStream<'_>) -> std::result::Result<StreamEnd, Failed> {
+        let mut incoming = Vec::new();
+        let mut told = Instant::now();
+        loop {
+            let pending = self.segment.content.len() > self.segment.durable;
+            let wait = if pending { Duration::ZERO } else { LOOK };
+            let mut idle = false;
+            let mut end = None;
+            match stream.next(wait)? {
+                WalEvent::Data { bytes, .. } => incoming.extend_from_slice(bytes),
+                WalEvent::Idle => idle = true,
+                WalEvent::Keepalive { .. } => {}
+                WalEvent::TimelineEnd(next) => end = Some(StreamEnd::Timeline(next)),
+                WalEvent::ServerShutDown => end = Some(StreamEnd::Ended(Ended::ShutDown)),
+            }
+            self.take(stream, &mut incoming)?;
+            let stopping = self.stop.load(Ordering::Relaxed);
+            let pending = self
+                .segment
+                .content
+                .len()
+                .saturating_sub(self.segment.durable);
+            if pending > 0 && (idle || stopping || end.is_some() || pending >= PENDING_MAX) {
+                self.flush(stream)?;
+            }
+            if let Some(end) = end {
+                return Ok(end);
+            }
+            let flushed = self.segment.flushed();
+            if flushed > stream.confirmed().flush {
+                self.confirm(stream, flushed)?;
+                told = Instant::now();
+            } else if told.elapsed() >= ALIVE {
+                stream.keep_alive()?;
+                told = Instant::now();
+            }
+            if stopping || self.options.until.is_some_and(|until| flushed >= until) {
+                return Ok(StreamEnd::Ended(Ended::Done));
+            }
+        }
+    }
+
+    fn confirm(
+        &self,
+        stream: &mut WalStream<'_>,
+        flush: Lsn,
+    ) -> std::result::Result<(), ServerError> {
+        stream.confirm(Positions {
+            write: stream.received(),
+            flush,
+            apply: Lsn(0),
+        })
+    }
+
+    /// Moves what came to its segment, and archives every segment that is whole.
+    fn take(
+        &mut self,
+        stream: &mut WalStream<'_>,
+        incoming: &mut Vec<u8>,
+    ) -> std::result::Result<(), Failed> {
+        while !incoming.is_empty() {
+            self.received = true;
+            let room = self.segment.size.saturating_sub(self.segment.content.len());
+            let now = incoming.drain(..room.min(incoming.len()));
+            self.segment.content.extend(now);
+            if self.segment.content.len() < self.segment.size {
+                continue;
+            }
+            let name = self.segment.name();
+            self.push(stream, &name, 0)?;
+            remove(self.store, &self.segment.pieces)?;
+            let next = self.segment.start.saturating_add(self.segment.size as u64);
+            self.segment.go_to(self.segment.timeline, next);
+        }
+        Ok(())
+    }
+
+    /// Makes what is not durable yet a piece of its own, or all of them one when there are many.
+    fn flush(&mut self, stream: &mut WalStream<'_>) -> std::result::Result<(), Failed> {
+        let together = self.segment.pieces.len() >= PIECES_MAX;
+        let start = if together { 0 } else { self.segment.durable };
+        let end = self.segment.content.len();
+        let piece = Piece {
+            segment: self.segment.name(),
+            start: start as u64,
+            end: end as u64,
+        };
+        self.push(stream, &piece.name(), start)?;
+        self.segment.durable = end;
+        if together {
+            remove(self.store, &self.segment.pieces)?;
+            self.segment.pieces.clear();
+        }
+        self.segment.pieces.push(piece);
+        Ok(())
+    }
+
+    /// Archives the segment's bytes from `from` on under `name`, while the server hears that the receiver lives.
+    fn push(
+        &self,
+        stream: &mut WalStream<'_>,
+        name: &str,
+        from: usize,
+    ) -> std::result::Result<(), Failed> {
+        let content = self.segment.content.get(from..).unwrap_or_default();
+        let (store, sealing) = (self.store, self.sealing);
+        thread::scope(|scope| {
+            let (done, is_done) = channel();
+            let job = scope.spawn(move || {
+                let pushed = wal_push(store, name, content, sealing);
+                // Nobody waits any more when the stream has failed.
+                let _sent: std::result::Result<(), _> = done.send(());
+                pushed
+            });
+            let mut alive = Ok(());
+            while let Err(RecvTimeoutError::Timeout) = is_done.recv_timeout(ALIVE) {
+                if alive.is_ok() {
+                    alive = stream.keep_alive();
+                }
+            }
+            let pushed = job.join();
+            let pushed = pushed.map_err(|_| Error::new(&code::BUG, "archiving panicked"))?;
+            pushed?;
+            Ok(alive?)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_has_the_name_that_postgresql_gives_it() {
+        let name = |timeline, start, size| {
+            let mut segment = Segment {
+                size,
+                ..Segment::default()
+            };
+            segment.go_to(timeline, start);
+            segment.name()
+        };
+        assert_eq!(name(1, 0x300_0000, 16 << 20), "000000010000000000000003");
+        assert_eq!(
+            name(10, 0x2_ff00_0000, 16 << 20),
+            "0000000A00000002000000FF"
+        );
+        assert_eq!(name(1, 0x1_4000_0000, 1 << 30), "000000010000000100000001");
+        assert_eq!(name(1, 0x10_0000, 1 << 20), "000000010000000000000001");
+    }
+
+    #[test]
+    fn nothing_is_flushed_that_was_not_received_again() {
+        let mut segment = Segment {
+            size: 16 << 20,
+            ..Segment::default()
+        };
+        segment.go_to(1, 0x300_0000);
+        segment.durable = 100;
+        assert_eq!(segment.flushed(), Lsn(0x300_0000));
+        segment.content = vec![0; 40];
+        assert_eq!(segment.flushed(), Lsn(0x300_0028));
+        segment.content = vec![0; 400];
+        assert_eq!(segment.flushed(), Lsn(0x300_0064));
+    }
+}

@@ -1,0 +1,321 @@
+//! The catalogue: a SQLite database that guard 1 seals for a key of the keyring. Which key that is, its own header says, so a run
+//! needs to be told nothing but where it is.
+//!
+//! Invariants: the file appears whole, with its schema, and never over another one; rows are only added.
+//!
+//! Must not: exist in clear, not even while it is made.
+
+use std::fs::OpenOptions as FileOptions;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, Row, params};
+use strongroom_format::code;
+use strongroom_format::header::{HEADER_LEN, Header, HeaderError};
+use strongroom_format::slot::SlotKind;
+use strongroom_keyring::{KeySource, durable};
+use strongroom_sqlite::{OpenOptions, explain};
+
+use super::entry::{Entry, SetFacts};
+use crate::failure::Failure;
+
+/// Kept as `user_version`.
+const VERSION: i64 = 1;
+/// Another run may be writing.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const SCHEMA: &str = "
+    CREATE TABLE run(
+        run_id INTEGER PRIMARY KEY,
+        operation TEXT NOT NULL,
+        outcome TEXT NOT NULL,
+        begun_unix_s INTEGER NOT NULL,
+        ended_unix_s INTEGER NOT NULL,
+        medium TEXT NOT NULL,
+        source TEXT NOT NULL,
+        detail TEXT NOT NULL,
+        position INTEGER,
+        set_id TEXT,
+        medium_id TEXT,
+        kind TEXT,
+        name TEXT,
+        started_unix_s INTEGER,
+        finished_unix_s INTEGER,
+        expires_unix_s INTEGER,
+        files INTEGER,
+        backup_size_bytes INTEGER,
+        compressed_size_bytes INTEGER,
+        key_algorithm TEXT,
+        encryptor TEXT,
+        system_identifier TEXT,
+        timeline INTEGER,
+        start_lsn TEXT,
+        end_lsn TEXT,
+        machine_name TEXT,
+        user_name TEXT,
+        software TEXT
+    );
+    CREATE INDEX run_set ON run(set_id, medium_id);
+    PRAGMA user_version = 1;";
+
+const COLUMNS: &str = "operation, outcome, begun_unix_s, ended_unix_s, medium, source, detail, position, set_id, medium_id, kind,
+    name, started_unix_s, finished_unix_s, expires_unix_s, files, backup_size_bytes, compressed_size_bytes, key_algorithm,
+    encryptor, system_identifier, timeline, start_lsn, end_lsn, machine_name, user_name, software";
+
+/// An open catalogue.
+pub(super) struct Catalogue {
+    connection: Connection,
+}
+
+impl Catalogue {
+    /// Makes one for the key `id` of the keyring. No error when another run was faster.
+    pub(super) fn make(path: &Path, keyring: &Path, id: &str) -> Result<(), Failure> {
+        let making = Making::beside(path)?;
+        let connection = opened(&making.0, keyring, id, true)?;
+        connection.execute_batch(SCHEMA).map_err(sql)?;
+        connection.close().map_err(|(_, error)| sql(error))?;
+        match durable::publish(&making.0, path) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(Failure::io(path, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens the one at `path` with the key that its header names.
+    pub(super) fn open(path: &Path, keyring: &Path) -> Result<Self, Failure> {
+        let id = key_of(path)?;
+        let connection = opened(path, keyring, &id, false)?;
+        let version: i64 = connection
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .map_err(sql)?;
+        if version == VERSION {
+            return Ok(Self { connection });
+        }
+        let about = if version > VERSION {
+            &code::NEWER_FORMAT
+        } else {
+            &code::HISTORY_ABSENT
+        };
+        let detail = format!("{}: version {version}", path.display());
+        Err(Failure::new(about, detail))
+    }
+
+    pub(super) fn add(&self, entry: &Entry) -> Result<(), Failure> {
+        let none = SetFacts::default();
+        let known = entry.set.is_some();
+        let set = entry.set.as_ref().unwrap_or(&none);
+        let values = format!("INSERT INTO run({COLUMNS}) VALUES ({})", placeholders(27));
+        let text = |value: &str| known.then(|| value.to_owned());
+        let count = |value: u64| known.then(|| integer(value));
+        self.connection
+            .execute(
+                &values,
+                params![
+                    entry.operation,
+                    entry.outcome,
+                    integer(entry.begun_unix_s),
+                    integer(entry.ended_unix_s),
+                    entry.medium,
+                    entry.source,
+                    entry.detail,
+                    known.then_some(set.position),
+                    text(&set.set_id),
+                    text(&set.medium_id),
+                    text(&set.kind),
+                    text(&set.name),
+                    count(set.started_unix_s),
+                    count(set.finished_unix_s),
+                    set.expires_unix_s.map(integer),
+                    count(set.files),
+                    count(set.backup_size_bytes),
+                    count(set.compressed_size_bytes),
+                    text(&set.key_algorithm),
+                    text(&set.encryptor),
+                    set.system_identifier,
+                    set.timeline,
+                    set.start_lsn,
+                    set.end_lsn,
+                    text(&set.machine_name),
+                    text(&set.user_name),
+                    text(&set.software),
+                ],
+            )
+            .map(drop)
+            .map_err(sql)
+    }
+
+    /// Adds the sets that the catalogue does not have yet; returns how many those were.
+    pub(super) fn add_new(&mut self, entries: &[Entry]) -> Result<u64, Failure> {
+        self.connection
+            .execute_batch("BEGIN IMMEDIATE")
+            .map_err(sql)?;
+        let mut added = 0;
+        for entry in entries {
+            let Some(set) = &entry.set else { continue };
+            let known: bool = self
+                .connection
+                .query_row(
+                    "SELECT EXISTS (SELECT 1 FROM run WHERE set_id = ?1 AND medium_id = ?2
+                     AND operation IN ('create', 'scan') AND outcome = 'done')",
+                    params![set.set_id, set.medium_id],
+                    |row| row.get(0),
+                )
+                .map_err(sql)?;
+            if !known {
+                self.add(entry)?;
+                added += 1;
+            }
+        }
+        self.connection.execute_batch("COMMIT").map_err(sql)?;
+        Ok(added)
+    }
+
+    /// The newest `last` runs, oldest first; all without a number. `medium`: of this one only.
+    pub(super) fn runs(
+        &self,
+        medium: Option<&str>,
+        last: Option<u32>,
+    ) -> Result<Vec<Entry>, Failure> {
+        let query = format!(
+            "SELECT {COLUMNS} FROM (SELECT * FROM run WHERE ?1 IS NULL OR medium = ?1
+             ORDER BY run_id DESC LIMIT ?2) ORDER BY run_id"
+        );
+        let mut statement = self.connection.prepare(&query).map_err(sql)?;
+        let limit = last.map_or(-1, i64::from);
+        let rows = statement.query_map(params![medium, limit], entry);
+        let rows = rows.map_err(sql)?;
+        rows.collect::<Result<_, _>>().map_err(sql)
+    }
+}
+
+fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
+    let number = |at: usize| row.get::<_, i64>(at).map(natural);
+    let mut entry = Entry {
+        operation: row.get(0)?,
+        outcome: row.get(1)?,
+        begun_unix_s: number(2)?,
+        ended_unix_s: number(3)?,
+        medium: row.get(4)?,
+        source: row.get(5)?,
+        detail: row.get(6)?,
+        ..Entry::default()
+    };
+    if let Some(position) = row.get(7)? {
+        entry.set = Some(SetFacts {
+            position,
+            set_id: row.get(8)?,
+            medium_id: row.get(9)?,
+            kind: row.get(10)?,
+            name: row.get(11)?,
+            started_unix_s: number(12)?,
+            finished_unix_s: number(13)?,
+            expires_unix_s: row.get::<_, Option<i64>>(14)?.map(natural),
+            files: number(15)?,
+            backup_size_bytes: number(16)?,
+            compressed_size_bytes: number(17)?,
+            key_algorithm: row.get(18)?,
+            encryptor: row.get(19)?,
+            system_identifier: row.get(20)?,
+            timeline: row.get(21)?,
+            start_lsn: row.get(22)?,
+            end_lsn: row.get(23)?,
+            machine_name: row.get(24)?,
+            user_name: row.get(25)?,
+            software: row.get(26)?,
+        });
+    }
+    Ok(entry)
+}
+
+fn opened(path: &Path, keyring: &Path, id: &str, create: bool) -> Result<Connection, Failure> {
+    let options = OpenOptions {
+        key: Some(KeySource::KeyId { id: id.to_owned() }),
+        keyring: Some(keyring.to_path_buf()),
+        create,
+        ..OpenOptions::default()
+    };
+    let connection = strongroom_sqlite::open(path, &options)?;
+    connection.busy_timeout(PATIENCE).map_err(sql)?;
+    Ok(connection)
+}
+
+/// The key of the keyring that a catalogue is sealed for.
+fn key_of(path: &Path) -> Result<String, Failure> {
+    let shown = || path.display().to_string();
+    let file = FileOptions::new().read(true).open(path);
+    let file = file.map_err(|error| Failure::open(path, &error))?;
+    let mut start = Vec::new();
+    let read = file.take(HEADER_LEN as u64).read_to_end(&mut start);
+    read.map_err(|error| Failure::io(path, &error))?;
+    let header = Header::parse(&start).map_err(|error| {
+        let about = match error {
+            HeaderError::NotSealed => &code::NOT_SEALED,
+            HeaderError::Newer(_) => &code::NEWER_FORMAT,
+            _ => &code::HEADER_DAMAGED,
+        };
+        Failure::new(about, shown())
+    })?;
+    let named = header.slots.iter().find_map(|slot| match &slot.kind {
+        SlotKind::Keyring { id, .. } => Some(id.clone()),
+        _ => None,
+    });
+    named.ok_or_else(|| {
+        let detail = format!("{}: not sealed for a key of the keyring", shown());
+        Failure::new(&code::HISTORY_ABSENT, detail)
+    })
+}
+
+/// A catalogue that has not its name yet; what is left of it goes when it is not needed.
+struct Making(PathBuf);
+
+impl Making {
+    fn beside(path: &Path) -> Result<Self, Failure> {
+        let random = strongroom_crypto::random16();
+        let random = random.map_err(|error| Failure::new(&code::IO, error.to_string()))?;
+        let name = path.file_name();
+        let name = name.ok_or_else(|| Failure::usage("a catalogue without a name"))?;
+        let mut temporary = std::ffi::OsString::from(".");
+        temporary.push(name);
+        temporary.push(format!(".{:032x}.part", u128::from_le_bytes(random)));
+        let temporary = path.with_file_name(temporary);
+        // Before SQLite opens it, so that it is never anybody else's to read.
+        FileOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)
+            .map_err(|error| Failure::io(path, &error))?;
+        Ok(Self(temporary))
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        for suffix in ["", "-journal", "-strongroom"] {
+            let mut path = self.0.clone().into_os_string();
+            path.push(suffix);
+            // There is none, when all went well.
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+fn placeholders(count: usize) -> String {
+    let marks: Vec<String> = (1..=count).map(|at| format!("?{at}")).collect();
+    marks.join(", ")
+}
+
+fn integer(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn natural(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+fn sql(error: rusqlite::Error) -> Failure {
+    explain(error).into()
+}

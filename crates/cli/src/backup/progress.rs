@@ -1,0 +1,180 @@
+//! How far a backup, a verification or a restore has come: a bar on a terminal, or lines of JSON for schedulers.
+//!
+//! Must not: write to standard output; write anything when standard error is no terminal, unless JSON was asked for.
+
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::failure::to_stderr;
+
+/// Work shorter than this shows no bar.
+const QUIET: Duration = Duration::from_secs(1);
+/// Between two lines of JSON.
+const STEP: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// A bar, if standard error is a terminal
+    #[default]
+    Auto,
+    /// One JSON object a line on standard error
+    Json,
+    /// Nothing
+    None,
+}
+
+/// How progress is shown.
+#[derive(Args, Clone, Copy, Default)]
+pub(super) struct ProgressOptions {
+    /// How progress is shown
+    #[arg(
+        long,
+        value_name = "FORM",
+        value_enum,
+        default_value_t,
+        hide_possible_values = false
+    )]
+    progress: Form,
+}
+
+/// One line for a scheduler. A stable contract: docs/reference/backup.md.
+#[derive(Serialize)]
+struct Line {
+    operation: &'static str,
+    bytes_done: u64,
+    bytes_total: Option<u64>,
+    bytes_per_s: u64,
+    seconds_left: Option<u64>,
+}
+
+/// Some work under way.
+pub(super) struct Watch {
+    operation: &'static str,
+    form: Form,
+    started: Instant,
+    told: Instant,
+    bar: Option<ProgressBar>,
+    done: u64,
+    /// Bytes of all of it; 0 while that is not known.
+    total: Arc<AtomicU64>,
+}
+
+impl Watch {
+    pub(super) fn new(operation: &'static str, options: ProgressOptions) -> Self {
+        let on_terminal = std::io::stderr().is_terminal();
+        let form = match options.progress {
+            Form::Auto if !on_terminal => Form::None,
+            form => form,
+        };
+        let now = Instant::now();
+        Self {
+            operation,
+            form,
+            started: now,
+            told: now,
+            bar: None,
+            done: 0,
+            total: Arc::default(),
+        }
+    }
+
+    /// Where the bytes of all of it go as soon as they are known; `None` when nobody looks.
+    pub(super) fn total(&self) -> Option<Arc<AtomicU64>> {
+        (self.form != Form::None).then(|| Arc::clone(&self.total))
+    }
+
+    /// So many bytes in all.
+    pub(super) fn of(self, total: u64) -> Self {
+        self.total.store(total, Ordering::Relaxed);
+        self
+    }
+
+    pub(super) fn update(&mut self, done: u64) {
+        self.done = done;
+        match self.form {
+            Form::None => {}
+            Form::Json if self.told.elapsed() >= STEP => {
+                self.told = Instant::now();
+                self.tell();
+            }
+            Form::Json => {}
+            Form::Auto => self.draw(),
+        }
+    }
+
+    /// The work is done: a scheduler gets one line in any case.
+    pub(super) fn finish(self) {
+        if self.form == Form::Json {
+            self.tell();
+        }
+    }
+
+    fn tell(&self) {
+        let total = Some(self.total.load(Ordering::Relaxed)).filter(|total| *total > 0);
+        // Milliseconds, so that what takes less than a second has a rate.
+        let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let rate = self.done.saturating_mul(1000) / elapsed.max(1);
+        let left = total.map(|total| total.saturating_sub(self.done));
+        let line = Line {
+            operation: self.operation,
+            bytes_done: self.done,
+            // An estimate that was passed is none.
+            bytes_total: total.filter(|total| *total >= self.done),
+            bytes_per_s: rate,
+            seconds_left: left.and_then(|left| left.checked_div(rate)),
+        };
+        if let Ok(line) = serde_json::to_string(&line) {
+            to_stderr(&format!("{line}\n"));
+        }
+    }
+
+    fn draw(&mut self) {
+        if self.bar.is_none() && self.started.elapsed() < QUIET {
+            return;
+        }
+        let total = self.total.load(Ordering::Relaxed);
+        let operation = self.operation;
+        let bar = self.bar.get_or_insert_with(|| new_bar(operation));
+        // A total may become known while it is shown, and an estimate may be passed.
+        let known = total >= self.done && total > 0;
+        if known && bar.length() != Some(total) {
+            bar.set_style(style(KNOWN));
+            bar.set_length(total);
+        } else if !known && bar.length().is_some() {
+            bar.unset_length();
+            bar.set_style(style(UNKNOWN));
+        }
+        bar.set_position(self.done);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+const KNOWN: &str = "{msg} {wide_bar} {bytes} of {total_bytes}  {binary_bytes_per_sec}  {eta} left";
+const UNKNOWN: &str = "{msg} {spinner} {bytes} of an unknown total  {binary_bytes_per_sec}";
+
+fn new_bar(operation: &'static str) -> ProgressBar {
+    let message = match operation {
+        "create" => "backing up",
+        "verify" => "verifying",
+        _ => "restoring",
+    };
+    let bar = ProgressBar::no_length().with_message(message);
+    bar.with_style(style(UNKNOWN))
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}

@@ -1,0 +1,223 @@
+//! What schedulers and monitoring systems get of backups: progress in JSON, metrics for Prometheus, units for systemd.
+//!
+//! Method: the real binary; what it writes is parsed as its readers parse it.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use common::Place;
+use serde_json::Value;
+
+fn place() -> Place {
+    let place = Place::new();
+    place.with_key();
+    fs::create_dir_all(place.path("tree")).unwrap();
+    place.write("tree/file", vec![3; 2_000_000]);
+    place
+}
+
+const CREATE: [&str; 7] = [
+    "backup", "create", "tree", "--to", "medium", "--key-id", "app",
+];
+
+/// The lines that are JSON objects.
+fn lines(err: &str) -> Vec<Value> {
+    let objects = err.lines().filter(|line| line.starts_with('{'));
+    objects
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn progress_is_told_to_who_asks() {
+    let place = place();
+    place.plain_database("db", 1000);
+    let silent = place.run(&CREATE);
+    assert!(lines(&silent.err).is_empty(), "{}", silent.err);
+    silent.succeeded();
+    let json = ["--progress", "json"];
+    let run = place.run(&[&CREATE[..], &json, &["--json"]].concat());
+    let last = lines(&run.err).pop().unwrap();
+    assert_eq!(last["operation"], "create");
+    assert_eq!(last["bytes_done"], 2_000_000);
+    // What a directory holds is not known before it is read.
+    assert_eq!(last["bytes_total"], Value::Null);
+    assert_eq!(last["seconds_left"], Value::Null);
+    assert!(last["bytes_per_s"].as_u64().unwrap() > 0);
+    assert_eq!(run.json()["position"], 2);
+    let database = [
+        "backup", "create", "db", "--to", "medium", "--key-id", "app",
+    ];
+    let size = fs::metadata(place.path("db")).unwrap().len();
+    let run = place.run(&[&database[..], &json].concat());
+    let last = lines(&run.err).pop().unwrap();
+    assert_eq!(last["bytes_done"], last["bytes_total"]);
+    assert_eq!(last["bytes_total"], size);
+    assert_eq!(last["seconds_left"], 0);
+    run.succeeded();
+    let usual = ["--set", "1", "--key-id", "app", "--progress", "json"];
+    for verb in [
+        &["verify", "medium"][..],
+        &["restore", "medium", "--to", "out"],
+    ] {
+        let run = place.run(&[&["backup"][..], verb, &usual].concat());
+        let last = lines(&run.err).pop().unwrap();
+        assert_eq!(last["operation"], verb[0]);
+        assert_eq!(last["bytes_total"], 2_000_000);
+        run.succeeded();
+    }
+}
+
+/// Metric and labels, and the value.
+fn metrics(place: &Place) -> BTreeMap<String, u64> {
+    let text = String::from_utf8(place.read("metrics/strongroom.prom")).unwrap();
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    samples
+        .map(|line| {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            (name.to_owned(), value.parse().unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn metrics_tell_how_the_last_runs_went() {
+    let place = place();
+    fs::create_dir(place.path("metrics")).unwrap();
+    let told = ["--metrics", "metrics/strongroom.prom"];
+    place.run(&[&CREATE[..], &told].concat()).succeeded();
+    let medium = place.path("medium").display().to_string();
+    let name = |metric: &str, operation: &str| {
+        format!("strongroom_backup_{metric}{{operation=\"{operation}\",medium=\"{medium}\"}}")
+    };
+    let first = metrics(&place);
+    let of = |all: &BTreeMap<String, u64>, metric: &str, operation: &str| {
+        all.get(&name(metric, operation)).copied()
+    };
+    assert_eq!(of(&first, "runs_total", "create"), Some(1));
+    assert_eq!(of(&first, "failures_total", "create"), Some(0));
+    assert_eq!(of(&first, "size_bytes", "create"), Some(2_000_000));
+    let stored = of(&first, "stored_bytes", "create").unwrap();
+    assert!(stored > 0 && stored < 2_000_000);
+    let succeeded = of(&first, "last_success_timestamp_seconds", "create");
+    assert!(succeeded.unwrap() > 1_600_000_000);
+    let about = fs::metadata(place.path("metrics/strongroom.prom")).unwrap();
+    assert_eq!(about.permissions().mode() & 0o777, 0o644);
+
+    let verify = [
+        "backup", "verify", "medium", "--key-id", "app", "--set", "9",
+    ];
+    place
+        .run(&[&verify[..], &told].concat())
+        .failed(2, "SR-7107");
+    let plain = [
+        "backup",
+        "create",
+        "tree",
+        "--to",
+        "medium",
+        "--no-encryption",
+    ];
+    place
+        .run(&[&plain[..], &told].concat())
+        .failed(6, "SR-7104");
+    place.write("00000002.history", "history");
+    let push = [
+        "backup",
+        "wal-push",
+        "00000002.history",
+        "--to",
+        "medium",
+        "--key-id",
+        "app",
+    ];
+    let run = place.run(&[&push[..], &told].concat());
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    let then = metrics(&place);
+    assert_eq!(of(&then, "runs_total", "create"), Some(2));
+    assert_eq!(of(&then, "failures_total", "create"), Some(1));
+    assert_eq!(of(&then, "last_run_success", "create"), Some(0));
+    assert_eq!(of(&then, "last_run_exit_code", "create"), Some(6));
+    assert_eq!(
+        of(&then, "last_success_timestamp_seconds", "create"),
+        succeeded
+    );
+    assert_eq!(of(&then, "size_bytes", "create"), Some(2_000_000));
+    assert_eq!(of(&then, "last_run_exit_code", "verify"), Some(2));
+    assert_eq!(of(&then, "last_success_timestamp_seconds", "verify"), None);
+    assert_eq!(of(&then, "size_bytes", "wal-push"), Some(7));
+    assert_eq!(fs::read_dir(place.path("metrics")).unwrap().count(), 1);
+
+    // What cannot be written is a warning.
+    let run = place.run(&[&CREATE[..], &["--metrics", "no/such/place.prom"]].concat());
+    assert!(run.err.contains("warning[SR-7153]"), "{}", run.err);
+    run.succeeded();
+}
+
+#[test]
+fn systemd_accepts_the_units() {
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+    let place = Place::new();
+    for name in ["strongroom-backup.service", "strongroom-backup.timer"] {
+        let text = fs::read_to_string(units.join(name)).unwrap();
+        // The command need not be installed where this runs; all else is as it is.
+        let text = text.replace("/usr/bin/strongroom", env!("CARGO_BIN_EXE_strongroom"));
+        place.write(name, text);
+    }
+    let verify = Command::new("systemd-analyze")
+        .arg("verify")
+        .arg("--man=no")
+        .arg(place.path("strongroom-backup.service"))
+        .arg(place.path("strongroom-backup.timer"))
+        .output();
+    let Ok(output) = verify else {
+        println!("not tested: there is no systemd-analyze");
+        return;
+    };
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{err}");
+    assert!(!err.contains("strongroom-backup"), "{err}");
+}
+
+/// The options of the units are the command's.
+#[test]
+fn the_units_commands_are_parsed() {
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+    let text = fs::read_to_string(units.join("strongroom-backup.service")).unwrap();
+    let text = text.replace("\\\n", " ");
+    let place = Place::new();
+    let mut commands = 0;
+    for line in text.lines() {
+        let Some(command) = line.strip_prefix("ExecStart=/usr/bin/strongroom ") else {
+            continue;
+        };
+        let arguments: Vec<String> = words(command);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let run = place.run(&arguments);
+        // It fails for want of a keyring, a server, a medium; not for its arguments.
+        assert!(!run.err.contains("SR-1001"), "{command}: {}", run.err);
+        commands += 1;
+    }
+    assert_eq!(commands, 3);
+}
+
+/// Words and quoted words.
+fn words(line: &str) -> Vec<String> {
+    let parts = line.split('"').enumerate();
+    parts
+        .flat_map(|(at, part)| {
+            if at % 2 == 1 {
+                vec![part.to_owned()]
+            } else {
+                part.split_whitespace().map(str::to_owned).collect()
+            }
+        })
+        .collect()
+}

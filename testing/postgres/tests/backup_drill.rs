@@ -1,0 +1,239 @@
+//! Goal: `verify --restore-test` passes a set only if PostgreSQL itself finds its cluster sound; it says what it has not checked, and
+//! leaves neither server nor files, whatever ends it.
+//!
+//! Method: real servers and PostgreSQL's own programs, a cluster with an index that does not fit its table, servers that do not start,
+//! settings that would lead a server elsewhere, a signal in the middle.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use strongroom_testing::random::{Random, seed};
+use strongroom_testing_postgres::instance::{Guard, Instance};
+use strongroom_testing_postgres::packages;
+use strongroom_testing_postgres::programs::Programs;
+use strongroom_testing_postgres::room::{Room, checked, refused};
+
+struct Work<'a> {
+    room: &'a Room,
+    programs: Programs,
+    server: Instance<'a>,
+    key: PathBuf,
+}
+
+impl<'a> Work<'a> {
+    fn new(room: &'a Room, programs: Programs) -> Self {
+        let server = Instance::create(room, &programs, "server", Guard::Plain);
+        server.start();
+        server.sql(
+            "create table t as select n from generate_series(1, 12345) n; create index on t (n)",
+        );
+        drop(room.directory("scratch"));
+        Self {
+            room,
+            programs,
+            server,
+            key: room.key("main", &mut Random::new(seed())),
+        }
+    }
+
+    fn create(&self, options: &[&str]) {
+        let mut create = self.room.backup();
+        create.arg("create").arg(self.server.address());
+        create.arg("--to").arg(self.room.at("medium"));
+        checked(create.arg("--key-file").arg(&self.key).args(options));
+    }
+
+    fn with_options(&self, mut command: Command, bin: &Path, options: &[&str]) -> Command {
+        command.arg("verify").arg(self.room.at("medium"));
+        command.arg("--key-file").arg(&self.key);
+        command.arg("--restore-test").arg("--bindir").arg(bin);
+        command
+            .arg("--scratch")
+            .arg(self.room.at("scratch"))
+            .args(options);
+        command
+    }
+
+    fn drill(&self, options: &[&str]) -> Command {
+        self.with_options(self.room.backup(), self.programs.directory(), options)
+    }
+
+    fn nothing_is_left(&self) {
+        let left = fs::read_dir(self.room.at("scratch")).unwrap().count();
+        assert_eq!(left, 0);
+    }
+}
+
+#[test]
+fn a_sound_cluster_passes() {
+    let room = Room::new("drill");
+    let work = Work::new(&room, Programs::installed());
+    // Settings that another place has no use for, or that keep a server from starting; and work that recovery has to know.
+    work.server.sql(
+        "alter system set shared_preload_libraries = 'no_such_library'; alter system set ssl_cert_file = '/nowhere';
+         alter system set archive_command = 'touch /tmp/strongroom-never'; alter system set port = 1;",
+    );
+    work.server
+        .sql("begin; insert into t values (0); prepare transaction 'open'");
+    work.create(&[]);
+    let said = checked(&mut work.drill(&["--query", "select 'rows', count(*) from t"]));
+    for expected in [
+        "restore test: passed",
+        "recovered by PostgreSQL",
+        "by pg_amcheck",
+        "by pg_checksums",
+        "answer: rows|12345",
+        "not checked: the cluster's own settings",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    work.nothing_is_left();
+    let json = checked(&mut work.drill(&["--json"]));
+    assert!(
+        json.contains("\"restore_test\"") && json.contains("no query was given"),
+        "{json}"
+    );
+    // Root restores, and does not run the server.
+    let mut root = Command::new(room.at("bin/strongroom"));
+    root.env("STRONGROOM_KEYRING", room.at("keyring"))
+        .arg("backup");
+    let query = "select pg_read_file('/proc/self/status') !~ 'Uid:\\s+0'";
+    let said =
+        checked(&mut work.with_options(root, work.programs.directory(), &["--query", query]));
+    assert!(said.contains("answer: t"), "{said}");
+    work.nothing_is_left();
+}
+
+#[test]
+fn what_fails_is_told_and_nothing_is_left() {
+    let room = Room::new("unsound");
+    let work = Work::new(&room, Programs::installed());
+    work.server.sql(
+        "create function f(n int) returns int immutable language sql as 'select n';
+         create index odd on t (f(n));
+         create or replace function f(n int) returns int immutable language sql as 'select n + 1'",
+    );
+    work.create(&[]);
+    let told = |command: &mut Command, words: &[&str]| {
+        let said = refused(command);
+        for word in words {
+            assert!(said.contains(word), "{word}: {said}");
+        }
+        work.nothing_is_left();
+    };
+    told(&mut work.drill(&[]), &["SR-7163", "pg_amcheck", "odd"]);
+    work.server.sql("drop index odd");
+    work.create(&[]);
+    told(
+        &mut work.drill(&["--query", "select 1/0"]),
+        &["SR-7163", "psql", "division by zero"],
+    );
+    told(
+        &mut work.drill(&["--superuser", "nobody"]),
+        &["SR-7163", "nobody"],
+    );
+    told(&mut work.drill(&["--bindir", "/nowhere"]), &["SR-1001"]);
+    // A server that does not start.
+    let liar = room.directory("liar");
+    let real = work.programs.path("postgres").display().to_string();
+    let script = format!(
+        "#!/bin/sh\ncase \"$1\" in --version|-V) exec {real} \"$@\";; esac\necho 'FATAL: not today' >&2\nexit 1\n"
+    );
+    room.put(&liar.join("postgres"), script.as_bytes());
+    fs::copy(work.programs.path("pg_ctl"), liar.join("pg_ctl")).unwrap();
+    for name in ["postgres", "pg_ctl"] {
+        room.give(&liar.join(name), 0o755);
+    }
+    told(
+        &mut work.with_options(room.backup(), &liar, &[]),
+        &["SR-7163", "not today"],
+    );
+    // Not of a cluster.
+    let mut files = room.backup();
+    files
+        .arg("create")
+        .arg(&liar)
+        .arg("--to")
+        .arg(room.at("medium"));
+    checked(files.arg("--key-file").arg(&work.key));
+    told(&mut work.drill(&[]), &["SR-1001"]);
+}
+
+#[test]
+fn a_signal_ends_it_without_a_trace() {
+    let room = Room::new("signal");
+    let work = Work::new(&room, Programs::installed());
+    work.create(&[]);
+    let mut drill = work.drill(&["--query", "select pg_sleep(600)"]);
+    let mut child = drill
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    let place = loop {
+        let found = fs::read_dir(room.at("scratch")).unwrap().flatten().next();
+        let place = found.map(|entry| entry.path());
+        if let Some(place) = place.filter(|place| place.join("data/postmaster.pid").exists()) {
+            break place;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let postmaster = fs::read_to_string(place.join("data/postmaster.pid")).unwrap();
+    let postmaster = postmaster.lines().next().unwrap().to_owned();
+    std::thread::sleep(Duration::from_secs(1));
+    checked(Command::new("kill").args(["-TERM", &child.id().to_string()]));
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+    assert!(begun.elapsed() < Duration::from_secs(90));
+    work.nothing_is_left();
+    assert!(
+        !Path::new("/proc").join(postmaster).exists(),
+        "the server runs on"
+    );
+}
+
+#[test]
+fn a_chain_is_tested_whole() {
+    let room = Room::new("drilled-chain");
+    let Some(programs) = packages::complete(&room) else {
+        return;
+    };
+    let work = Work::new(&room, programs);
+    work.server
+        .sql("alter system set summarize_wal = on; select pg_reload_conf()");
+    std::thread::sleep(Duration::from_secs(1));
+    work.create(&[]);
+    work.server
+        .sql("insert into t select n from generate_series(1, 55) n");
+    work.create(&["--incremental"]);
+    let said = checked(&mut work.drill(&["--query", "select count(*) from t"]));
+    assert_eq!(said.matches(": good").count(), 2, "{said}");
+    assert!(
+        said.contains("answer: 12400") && said.contains("by pg_amcheck"),
+        "{said}"
+    );
+    work.nothing_is_left();
+}
+
+#[test]
+fn what_cannot_be_checked_is_said() {
+    let room = Room::new("few");
+    let Some(programs) = packages::server(&room, 18) else {
+        return;
+    };
+    let work = Work::new(&room, programs);
+    work.create(&[]);
+    let said = checked(&mut work.drill(&[]));
+    for lacking in [
+        "pg_amcheck is not installed",
+        "pg_checksums is not installed",
+    ] {
+        assert!(said.contains(lacking), "{said}");
+    }
+    let said = refused(&mut work.drill(&["--query", "select 1"]));
+    assert!(said.contains("SR-7164"), "{said}");
+    work.nothing_is_left();
+}
