@@ -266,7 +266,7 @@ pub fn verify_chain(
     let mut before = 0_u64;
     for set in chain.sets() {
         let verified = verify(set, threads, &mut |bytes| {
-            progress(before.saturating_add(bytes))
+            progress(before.saturating_add(bytes));
         });
         all.push(verified.map_err(|error| {
             if !chain.is_incremental() {

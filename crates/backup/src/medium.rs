@@ -5,6 +5,7 @@
 //!
 //! Must not: believe the medium's head where something is restored, but to refuse it.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -291,13 +292,12 @@ impl Bases {
         let there = positions(store)?;
         self.0.retain(|position, _| there.contains(position));
         for position in there {
-            if !self.0.contains_key(&position) {
-                let base = match read_head(store, position) {
+            if let Entry::Vacant(vacant) = self.0.entry(position) {
+                vacant.insert(match read_head(store, position) {
                     Ok(head) => head.description.base_set_id().map(str::to_owned),
                     Err(error) if error.code() == &code::IO => return Err(error),
                     Err(_) => None,
-                };
-                self.0.insert(position, base);
+                });
             }
         }
         Ok(set_id.is_some() && self.0.values().any(|base| base.as_deref() == set_id))

@@ -121,7 +121,7 @@ pub(crate) fn is_followed(store: &dyn Store, name: &str) -> Result<bool> {
     let listed = listed.map_err(|error| failed(store, "wal", error))?;
     let mut segments = listed.iter().filter_map(|(name, _)| {
         let piece = Piece::of(name).map(|piece| piece.segment);
-        let of = piece.as_deref().or(name.strip_suffix(".partial"));
+        let of = piece.as_deref().or_else(|| name.strip_suffix(".partial"));
         segment(of.unwrap_or(name))
     });
     Ok(segments.any(|(timeline, number)| timeline == wanted.0 && number > wanted.1))

@@ -207,7 +207,7 @@ codes! {
     METRICS_NOT_WRITTEN = 7153, Warning, "the metrics could not be written", "check the directory and who runs the command; the backup itself is not concerned";
     INCREMENTAL_BASE = 7160, Refused, "there is no set that an incremental one can build on", "make a full set with `strongroom backup create` without --incremental; see the detail";
     CHAIN = 7161, Data, "a set that an incremental set builds on is missing, or is not the one it was", "bring its head and families back from another copy of the medium, or use a full set";
-    COMBINE = 7162, Io, "PostgreSQL's pg_combinebackup could not put the sets together", "see its message; --bindir names the directory of the programs of the server's version";
+    COMBINE = 7162, Io, "PostgreSQL could not put the sets of a chain together", "see its message; --bindir names the directory of the programs of the server's version";
     RESTORE_TEST = 7163, Data, "a cluster that was restored for a test has failed it", "do not rely on this set: see the message, restore it and look, and make a new one";
     TEST_PROGRAM = 7164, Io, "a program that the test of a restore needs cannot be run", "install PostgreSQL's programs of the server's version, or name their directory with --bindir";
     ARCHIVE_FOREIGN = 7165, Refused, "the archive on the medium is of another PostgreSQL cluster", "use one medium for one cluster; nothing was written";
