@@ -158,14 +158,17 @@ mod tests {
         (plain, bytes, trailer)
     }
 
+    fn keys_of(info: &[u8]) -> TripleDes {
+        TripleDes::derive(&key(), b"salt", info).unwrap()
+    }
+
     fn opened(
         aad: &[u8],
         info: &[u8],
         bytes: &mut [u8],
         trailer: &[u8; 40],
     ) -> Result<(), OpenError> {
-        let keys = TripleDes::derive(&key(), b"salt", info).unwrap();
-        keys.open(aad, bytes, trailer)
+        keys_of(info).open(aad, bytes, trailer)
     }
 
     #[test]

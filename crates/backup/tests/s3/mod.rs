@@ -172,6 +172,10 @@ impl Relay {
     }
 }
 
+fn fate_of(rule: &Rule, request: &str) -> Fate {
+    (rule.lock().unwrap())(request)
+}
+
 fn relayed(mut client: TcpStream, server: u16, rule: &Rule) -> std::io::Result<()> {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -189,7 +193,7 @@ fn relayed(mut client: TcpStream, server: u16, rule: &Rule) -> std::io::Result<(
         is_length.then(|| value.trim().parse::<u64>().ok())?
     });
     let length = length.unwrap_or(0);
-    let fate = (rule.lock().unwrap())(&first);
+    let fate = fate_of(rule, &first);
     let mut upstream = TcpStream::connect((Ipv4Addr::LOCALHOST, server))?;
     upstream.write_all(&head)?;
     let pass = match fate {
