@@ -5,6 +5,7 @@
 #   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension, and the whole with zone and proxy
 #   make lint     formatting, clippy, documentation links
 #   make bench    the guards beside stock SQLite and stock PostgreSQL, interleaved
+#   make bench-backup   backups beside plain ones, pgBackRest, restic, zstd and age; and the forty combinations, with their chart
 #   make bench-columns  the part of it that is about confidential columns
 SHELL := /bin/bash
 CARGO ?= cargo
@@ -12,10 +13,10 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: demo test test-regress test-columns columns-postgres bench-columns-oltp lint bench bench-columns deps deps-postgres deps-test build clean
+.PHONY: demo test test-regress test-columns columns-postgres bench-columns-oltp lint bench bench-backup bench-columns deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
-# and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
+# an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
 deps:
 	@packaging/install-debian gcc:cc libc6-dev:/usr/include/stdio.h "perl:/usr/share/perl/5*/IPC/Cmd.pm" \
 		"libclang-dev:/usr/lib/llvm-*/lib/libclang.so"
@@ -26,6 +27,8 @@ deps-postgres: deps
 deps-test: deps-postgres
 	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb \
 		npm:npm python3-pip:pip3 strace:strace pgbackrest:pgbackrest swtpm:swtpm swtpm-tools:swtpm_setup tpm2-tools:tpm2_createak openssl:openssl
+	@python3 -c 'import moto.server' 2>/dev/null || python3 -m pip install --quiet 'moto[server]' || \
+		python3 -m pip install --quiet --break-system-packages 'moto[server]'
 
 build: deps
 	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-shield-preload
@@ -89,6 +92,15 @@ bench: deps-postgres build bench-columns
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-postgres --directory $(BENCH_DIRECTORY)
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-postgres --directory $(BENCH_DIRECTORY) --instructions
 	$(MAKE) --no-print-directory bench-columns-oltp
+	$(MAKE) --no-print-directory bench-backup
+
+# Backups: some ten minutes a round. BACKUP_BENCH=--quick shows in a minute or two that everything runs.
+BACKUP_BENCH ?= --rounds 3
+bench-backup: deps-postgres build
+	@packaging/install-debian pgbackrest:pgbackrest restic:restic age:age zstd:zstd
+	$(CARGO) build --locked --release -p strongroom-benches-backup
+	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-backup --directory $(BENCH_DIRECTORY) $(BACKUP_BENCH)
+	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-backup --matrix --directory $(BENCH_DIRECTORY) $(BACKUP_BENCH)
 
 # TPC-H on confidential columns beside plain ones.
 bench-columns: columns-postgres build

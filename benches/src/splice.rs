@@ -31,6 +31,18 @@ pub const COLUMNS_LARGE: Markers = Markers {
     end: "<!-- confidential columns, large: end -->",
 };
 
+/// Of `strongroom-bench-backup`.
+pub const BACKUP: Markers = Markers {
+    begin: "<!-- backup figures: begin (written by strongroom-bench-backup) -->",
+    end: "<!-- backup figures: end -->",
+};
+
+/// Of `strongroom-bench-backup --matrix`.
+pub const BACKUP_MATRIX: Markers = Markers {
+    begin: "<!-- backup matrix: begin (written by strongroom-bench-backup) -->",
+    end: "<!-- backup matrix: end -->",
+};
+
 /// Of `strongroom-bench-postgres`.
 pub const POSTGRES: Markers = Markers {
     begin: "<!-- PostgreSQL figures: begin (written by strongroom-bench-postgres) -->",
@@ -76,9 +88,15 @@ pub fn splice_file(path: &Path, markers: Markers, figures: &str) -> Result<(), F
 
 #[cfg(test)]
 mod tests {
-    use super::{Markers, POSTGRES, POSTGRES_INSTRUCTIONS, SQLITE, splice};
+    use super::{BACKUP, BACKUP_MATRIX, Markers, POSTGRES, POSTGRES_INSTRUCTIONS, SQLITE, splice};
 
-    const ALL: [Markers; 3] = [SQLITE, POSTGRES, POSTGRES_INSTRUCTIONS];
+    const ALL: [Markers; 5] = [
+        SQLITE,
+        POSTGRES,
+        POSTGRES_INSTRUCTIONS,
+        BACKUP,
+        BACKUP_MATRIX,
+    ];
 
     #[test]
     fn only_what_is_between_the_markers_changes() {

@@ -15,15 +15,22 @@ import struct
 import subprocess
 import sys
 
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, padding
+from cryptography.hazmat.primitives.ciphers import Cipher, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+try:
+    from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
+except ImportError:
+    from cryptography.hazmat.primitives.ciphers.algorithms import TripleDES
 
 SEGMENT = 1048576
 HEADER = 4096
 MAGIC = b"\x89STRONGROOM\r\n\x1a\n\0"
 KEY_BYTES = {1: 32, 5: 24, 6: 16}
-NAMES = {0: "none", 1: "aes-256", 5: "aes-192", 6: "aes-128"}
+TRIPLE_DES = 7
+NAMES = {0: "none", 1: "aes-256", 5: "aes-192", 6: "aes-128", TRIPLE_DES: "triple-des-3key"}
 
 
 def need(condition, what):
@@ -31,8 +38,21 @@ def need(condition, what):
         sys.exit(f"refused: {what}")
 
 
-def hkdf(key, salt, info):
-    return HKDF(hashes.SHA256(), 32, salt, info).derive(key)
+def hkdf(key, salt, info, length=32):
+    return HKDF(hashes.SHA256(), length, salt, info).derive(key)
+
+
+def triple_des(family_key, salt, nonce, head, data, trailer):
+    """One segment under cipher 7: the tag first, then TDEA-CBC."""
+    keys = hkdf(family_key, salt, nonce, 64)
+    rest, tag = trailer[:8], trailer[8:]
+    need(hmac.compare_digest(hmac.new(keys[32:], head + data + rest, "sha256").digest(), tag), "tag")
+    here = 8 - len(data) % 8
+    need(rest[here:] == bytes(8 - here), "zeros of a trailer")
+    decryptor = Cipher(TripleDES(keys[:24]), modes.CBC(keys[24:32])).decryptor()
+    padded = decryptor.update(data + rest[:here]) + decryptor.finalize()
+    unpadder = padding.PKCS7(64).unpadder()
+    return unpadder.update(padded) + unpadder.finalize()
 
 
 def associated(role, object_id, position):
@@ -108,11 +128,12 @@ class Family:
         self.header, self.prefix, self.end = header, fields[9], end
         self.at, self.next = 80, 0
         self.digest = hashlib.sha256(header)
-        self.aead = None
+        self.aead = self.key = None
         if key is not None:
             family_input = hkdf(key, set_id, b"strongroom/v1/backup-family")
             family_key = hkdf(family_input, fields[8], header)
-            self.aead = AESGCM(family_key[: KEY_BYTES[cipher]])
+            self.salt, self.key = fields[8], family_key
+            self.aead = None if cipher == TRIPLE_DES else AESGCM(family_key[: KEY_BYTES[cipher]])
 
     def segment(self):
         """The next piece; None at the family's end."""
@@ -125,13 +146,15 @@ class Family:
         else:
             need(0 < length and (length < plain_length if packed else length == plain_length), "lengths")
         start = self.at + 12
-        size = 16 if self.aead else 32
+        size = 16 if self.aead else 40 if self.key else 32
         data, trailer = self.bytes[start : start + length], self.bytes[start + length : start + length + size]
         need(len(data) == length and len(trailer) == size, "a family that is cut")
         number = struct.pack(">I", self.next)
+        nonce = self.prefix + number + bytes([last])
         if self.aead:
-            nonce = self.prefix + number + bytes([last])
             data = self.aead.decrypt(nonce, data + trailer, head)
+        elif self.key:
+            data = triple_des(self.key, self.salt, nonce, head, data, trailer)
         else:
             need(hashlib.sha256(self.header + number + head + data).digest() == trailer, "digest")
         self.digest.update(head + trailer)

@@ -10,7 +10,7 @@ mod rows;
 
 pub use load::{create, finish, insert, load};
 pub use queries::{Answer, QUERIES, Query, answer};
-pub use rows::rows;
+pub use rows::{Lines, lines, rows};
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,8 @@ use tpchgen::generators::{
 use crate::Failure;
 use crate::tpch::{Kind, Table};
 
-type Lines = Box<dyn Iterator<Item = String>>;
+/// Rows as text.
+pub type Lines = Box<dyn Iterator<Item = String>>;
 
 macro_rules! lines {
     ($generator:ident, $scale:expr) => {
@@ -25,7 +26,11 @@ macro_rules! lines {
     };
 }
 
-fn lines(table: &Table, scale: f64) -> Result<Lines, Failure> {
+/// The rows of `table` at `scale` in TPC-H's own form, columns ended by `|`. Always the same.
+///
+/// # Errors
+/// A table that TPC-H does not have.
+pub fn lines(table: &Table, scale: f64) -> Result<Lines, Failure> {
     Ok(match table.name {
         "region" => lines!(RegionGenerator, scale),
         "nation" => lines!(NationGenerator, scale),

@@ -26,6 +26,7 @@ use rustix::io::Errno;
 use strongroom_format::backup::{Member, MemberKind};
 use strongroom_format::code;
 
+use crate::writeback::Writeback;
 use crate::{Error, Result};
 
 /// Without this file no server starts on a directory.
@@ -92,7 +93,7 @@ pub(crate) struct Files {
     /// What the root becomes.
     root_member: Option<Member>,
     as_root: bool,
-    file: Option<(File, Member)>,
+    file: Option<(File, Member, Writeback)>,
     control: Option<(Member, Vec<u8>)>,
     in_control: bool,
     keep_back: bool,
@@ -154,7 +155,7 @@ impl Files {
                     return if first { Ok(()) } else { Err(named_twice()) };
                 }
                 let file = create(&self.spot(&member.path))?;
-                self.file = Some((file, member));
+                self.file = Some((file, member, Writeback::default()));
                 Ok(())
             }
         }
@@ -172,11 +173,13 @@ impl Files {
             content.extend_from_slice(bytes);
             return Ok(());
         }
-        let Some((file, member)) = &mut self.file else {
+        let Some((file, member, writeback)) = &mut self.file else {
             return Err(no_file());
         };
         let written = file.write_all(bytes);
-        written.map_err(|error| Error::io(String::from_utf8_lossy(&member.path), error))
+        written.map_err(|error| Error::io(String::from_utf8_lossy(&member.path), error))?;
+        writeback.wrote(file, bytes.len());
+        Ok(())
     }
 
     /// Ends the open file.
@@ -185,7 +188,7 @@ impl Files {
             self.in_control = false;
             return Ok(());
         }
-        let (file, member) = self.file.take().ok_or_else(no_file)?;
+        let (file, member, _) = self.file.take().ok_or_else(no_file)?;
         self.settle_file(&file, &member)
     }
 

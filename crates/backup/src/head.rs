@@ -77,7 +77,7 @@ pub struct Description {
     pub expires_unix_s: Option<u64>,
     /// `none` or `zstd:LEVEL`.
     pub compression: String,
-    /// `aes-256`, `aes-192`, `aes-128` or `none`.
+    /// `aes-256`, `aes-192`, `aes-128`, `triple-des-3key` or `none`.
     pub key_algorithm: String,
     /// Members of the stream.
     pub members: u64,

@@ -5,7 +5,9 @@
 //!
 //! Must not: do I/O.
 
-use strongroom_crypto::{AesLength, AnyGcmKey, MacKey, fill_random, random16, random32, sha256};
+use strongroom_crypto::{
+    AesLength, AnyGcmKey, MacKey, SecretKey, TripleDes, fill_random, random16, random32, sha256,
+};
 use strongroom_format::backup::{FamilyHeader, RecordError, SegmentHead, SetRecord};
 use strongroom_format::code;
 use strongroom_format::header;
@@ -16,8 +18,11 @@ use crate::{Error, Result};
 
 /// The epoch of a set's only data key.
 const EPOCH: u32 = 1;
-/// Bytes of the trailer of a segment at most: a SHA-256.
-pub(crate) const TRAILER_MAX: usize = 32;
+/// Bytes of the trailer of a segment at most: Triple DES's.
+pub(crate) const TRAILER_MAX: usize = TripleDes::TRAILER_LEN;
+/// Bytes of the trailer of a plain set's segment, a SHA-256, and of one under GCM.
+const DIGEST: usize = 32;
+const TAG: usize = 16;
 
 /// What the families of a sealed set are sealed with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,9 +34,20 @@ pub enum Cipher {
     Aes192,
     /// AES-128-GCM.
     Aes128,
+    /// Three-key Triple DES. See [`Cipher::is_legacy`].
+    TripleDes,
 }
 
 impl Cipher {
+    /// All of them, the best one first.
+    pub const ALL: [Self; 4] = [Self::Aes256, Self::Aes192, Self::Aes128, Self::TripleDes];
+
+    /// Whether nobody should use it who is not held to (NIST SP 800-131A Rev. 2).
+    #[must_use]
+    pub const fn is_legacy(self) -> bool {
+        matches!(self, Self::TripleDes)
+    }
+
     /// The word on the command line and in descriptions.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -39,6 +55,7 @@ impl Cipher {
             Self::Aes256 => "aes-256",
             Self::Aes192 => "aes-192",
             Self::Aes128 => "aes-128",
+            Self::TripleDes => "triple-des-3key",
         }
     }
 
@@ -47,21 +64,24 @@ impl Cipher {
             Self::Aes256 => header::Cipher::Aes256Gcm,
             Self::Aes192 => header::Cipher::Aes192Gcm,
             Self::Aes128 => header::Cipher::Aes128Gcm,
+            Self::TripleDes => header::Cipher::TripleDesCbc,
         }
     }
 
-    const fn length(self) -> AesLength {
+    /// Length of the key of AES; `None`: it is another cipher.
+    const fn length(self) -> Option<AesLength> {
         match self {
-            Self::Aes256 => AesLength::Aes256,
-            Self::Aes192 => AesLength::Aes192,
-            Self::Aes128 => AesLength::Aes128,
+            Self::Aes256 => Some(AesLength::Aes256),
+            Self::Aes192 => Some(AesLength::Aes192),
+            Self::Aes128 => Some(AesLength::Aes128),
+            Self::TripleDes => None,
         }
     }
 }
 
 /// The cipher that a header names.
 pub(crate) fn cipher_of(found: header::Cipher) -> Result<Cipher> {
-    [Cipher::Aes256, Cipher::Aes192, Cipher::Aes128]
+    Cipher::ALL
         .into_iter()
         .find(|cipher| cipher.in_header() == found)
         .ok_or_else(|| Error::new(&code::HEADER_DAMAGED, "cipher"))
@@ -195,9 +215,12 @@ impl Guard {
         let key = match self {
             Self::Sealed { object, cipher } => {
                 let key = object.derive(EPOCH, Purpose::BackupFamily, &header.salt, &bytes)?;
-                Some(AnyGcmKey::new(cipher.length(), &key)?)
+                match cipher.length() {
+                    Some(length) => Segments::Gcm(AnyGcmKey::new(length, &key)?),
+                    None => Segments::TripleDes(key),
+                }
             }
-            Self::Plain { .. } => None,
+            Self::Plain { .. } => Segments::Plain,
         };
         Ok(FamilyKey { header, bytes, key })
     }
@@ -207,7 +230,15 @@ impl Guard {
 pub(crate) struct FamilyKey {
     header: FamilyHeader,
     bytes: [u8; 80],
-    key: Option<AnyGcmKey>,
+    key: Segments,
+}
+
+/// How segments are sealed.
+enum Segments {
+    Plain,
+    Gcm(AnyGcmKey),
+    /// What the keys of each segment are derived from.
+    TripleDes(SecretKey),
 }
 
 /// What stands behind a segment's data.
@@ -245,18 +276,29 @@ impl FamilyKey {
 
     /// Bytes of every trailer.
     pub(crate) fn trailer_length(&self) -> usize {
-        if self.key.is_some() { 16 } else { TRAILER_MAX }
+        match self.key {
+            Segments::Plain => DIGEST,
+            Segments::Gcm(_) => TAG,
+            Segments::TripleDes(_) => TripleDes::TRAILER_LEN,
+        }
     }
 
     /// Seals `data` in place as segment `number`. **The caller's duty**: a number is used once in a family, the last
     /// one with `head.last` and no other.
     pub(crate) fn seal(&self, number: u32, head: SegmentHead, data: &mut [u8]) -> Result<Trailer> {
         let head_bytes = head.to_bytes();
-        let Some(key) = &self.key else {
-            return Ok(self.digest(number, &head_bytes, data));
-        };
-        let tag = key.seal(&self.nonce(number, head.last), &head_bytes, data)?;
-        Ok(Trailer::from_slice(&tag))
+        let nonce = self.nonce(number, head.last);
+        match &self.key {
+            Segments::Plain => Ok(self.digest(number, &head_bytes, data)),
+            Segments::Gcm(key) => {
+                let tag = key.seal(&nonce, &head_bytes, data)?;
+                Ok(Trailer::from_slice(&tag))
+            }
+            Segments::TripleDes(key) => {
+                let keys = TripleDes::derive(key, &self.header.salt, &nonce)?;
+                Ok(Trailer::from_slice(&keys.seal(&head_bytes, data)?))
+            }
+        }
     }
 
     /// Opens `data` in place. False when anything is not as it was sealed; the data is then of no use.
@@ -268,14 +310,22 @@ impl FamilyKey {
         trailer: &Trailer,
     ) -> bool {
         let head_bytes = head.to_bytes();
-        let Some(key) = &self.key else {
-            return self.digest(number, &head_bytes, data) == *trailer;
-        };
-        let Ok(tag) = <&[u8; 16]>::try_from(trailer.as_slice()) else {
-            return false;
-        };
-        key.open(&self.nonce(number, head.last), &head_bytes, data, tag)
-            .is_ok()
+        let nonce = self.nonce(number, head.last);
+        match &self.key {
+            Segments::Plain => self.digest(number, &head_bytes, data) == *trailer,
+            Segments::Gcm(key) => {
+                let tag = <&[u8; TAG]>::try_from(trailer.as_slice());
+                tag.is_ok_and(|tag| key.open(&nonce, &head_bytes, data, tag).is_ok())
+            }
+            Segments::TripleDes(key) => {
+                let trailer = <&[u8; TripleDes::TRAILER_LEN]>::try_from(trailer.as_slice());
+                let keys = TripleDes::derive(key, &self.header.salt, &nonce);
+                match (keys, trailer) {
+                    (Ok(keys), Ok(trailer)) => keys.open(&head_bytes, data, trailer).is_ok(),
+                    _ => false,
+                }
+            }
+        }
     }
 
     fn digest(&self, number: u32, head: &[u8], data: &[u8]) -> Trailer {

@@ -267,7 +267,7 @@ pub(crate) fn sealed_family(
     let key = guard.new_family(0, 1)?;
     let memory = Memory::default();
     let out: Box<dyn Upload> = Box::new(memory.clone());
-    let writer = FamilyWriter::begin(vec![out], String::from("archive"), &key)?;
+    let writer = FamilyWriter::begin(vec![(String::from("archive"), out)], &key)?;
     let settings = Settings {
         threads: options.threads,
         level: options.compression.level(),

@@ -38,6 +38,8 @@ fn another_reader_reads_what_is_written() {
         (Some(Cipher::Aes256), Compression::Zstd(3), 1),
         (Some(Cipher::Aes192), Compression::None, 3),
         (Some(Cipher::Aes128), Compression::Zstd(1), 2),
+        (Some(Cipher::TripleDes), Compression::Zstd(1), 2),
+        (Some(Cipher::TripleDes), Compression::None, 1),
         (None, Compression::Zstd(1), 2),
     ] {
         let place = Place::new();

@@ -1,4 +1,4 @@
-//! OpenSSL's libcrypto: its set-up, for all of this crate, and what XTS and AES-192-GCM need of it: contexts that hold key schedules,
+//! OpenSSL's libcrypto: its set-up, for all of this crate, and what XTS, AES-192-GCM and Triple DES need of it: contexts that hold key schedules,
 //! set up once and then used without allocating.
 //!
 //! Invariants:
@@ -40,6 +40,8 @@ pub(crate) struct Ciphers {
     aes_128_xts: NonNull<ffi::EVP_CIPHER>,
     aes_256_xts: NonNull<ffi::EVP_CIPHER>,
     aes_192_gcm: NonNull<ffi::EVP_CIPHER>,
+    /// `None` in a libcrypto that has it no more: all else works without.
+    des_ede3_cbc: Option<NonNull<ffi::EVP_CIPHER>>,
 }
 
 // SAFETY: a fetched cipher is immutable and reference-counted; contexts only read it.
@@ -175,6 +177,38 @@ impl Context {
         Ok(context)
     }
 
+    /// Expands three DES keys, 24 bytes together, for one message in CBC mode without padding.
+    pub(crate) fn triple_des(
+        keys: &[u8],
+        iv: &[u8],
+        direction: Direction,
+    ) -> Result<Self, CryptoError> {
+        if keys.len() != 24 || iv.len() != 8 {
+            return Err(CryptoError::Key);
+        }
+        let cipher = ciphers()?.des_ede3_cbc.ok_or(CryptoError::Library)?;
+        let _locked = InArena::enter();
+        let context = Self::empty()?;
+        // SAFETY: context and cipher are valid; keys and vector have the cipher's lengths; no engine.
+        let done = unsafe {
+            ffi::EVP_CipherInit_ex(
+                context.0.as_ptr(),
+                cipher.as_ptr(),
+                ptr::null_mut(),
+                keys.as_ptr(),
+                iv.as_ptr(),
+                c_int::from(direction == Direction::Encrypt),
+            )
+        };
+        // SAFETY: a valid context, whose cipher was set unless `done` says otherwise. Padding is the caller's.
+        let bare = unsafe { ffi::EVP_CIPHER_CTX_set_padding(context.0.as_ptr(), 0) };
+        if done != 1 || bare != 1 {
+            forget_errors();
+            return Err(CryptoError::Key);
+        }
+        Ok(context)
+    }
+
     /// Takes associated data; before the message.
     pub(crate) fn associated(&mut self, aad: &[u8]) -> Result<(), CryptoError> {
         let len = c_int::try_from(aad.len()).map_err(|_| CryptoError::TooLong)?;
@@ -192,7 +226,7 @@ impl Context {
         succeeded(done)
     }
 
-    /// The whole message, in place. An empty one is left out: no output would mean associated data.
+    /// The whole message of GCM, or whole blocks of one in CBC, in place. An empty one is left out: no output would mean associated data.
     pub(crate) fn apply_in_place(&mut self, in_out: &mut [u8]) -> Result<(), CryptoError> {
         if in_out.is_empty() {
             return Ok(());
@@ -200,8 +234,8 @@ impl Context {
         let len = c_int::try_from(in_out.len()).map_err(|_| CryptoError::TooLong)?;
         let bytes = in_out.as_mut_ptr();
         let mut written = 0;
-        // SAFETY: `bytes` is readable and writable for `len` bytes; GCM writes as much as it reads, and may do so in
-        // place (EVP_EncryptInit(3)).
+        // SAFETY: `bytes` is readable and writable for `len` bytes; GCM, and CBC of whole blocks without padding, write as
+        // much as they read, and may do so in place (EVP_EncryptInit(3)).
         let done =
             unsafe { ffi::EVP_CipherUpdate(self.0.as_ptr(), bytes, &raw mut written, bytes, len) };
         succeeded(c_int::from(done == 1 && written == len))
@@ -292,6 +326,7 @@ pub(crate) fn ciphers() -> Result<&'static Ciphers, CryptoError> {
                 aes_128_xts: fetched(c"AES-128-XTS")?,
                 aes_256_xts: fetched(c"AES-256-XTS")?,
                 aes_192_gcm: fetched(c"AES-192-GCM")?,
+                des_ede3_cbc: fetched(c"DES-EDE3-CBC"),
             })
         })
         .as_ref()

@@ -201,6 +201,13 @@ codes! {
     WAL_GAP = 7130, Data, "the archive lacks a file of the log, but has later ones", "bring the file back from another copy of the medium, or end recovery before it with --until-lsn or --until-time";
     MEDIUM_CHANGED = 7131, Refused, "another writer is at work on the backup medium, or has begun it anew meanwhile", "run the command again when the other one has ended; no set was added";
     OTHER_RECIPIENTS = 7132, Refused, "others can open the set or archived file too, and could not any more", "give --drop-others if they are to lose it; nothing was changed";
+    STORE_URL = 7140, Usage, "the URL does not name a place in an object store that can be used", "use s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX; credentials and endpoint come from the environment";
+    STORE_LOST = 7141, Io, "the object store cannot be reached, or does not answer", "check network, endpoint and proxy (AWS_ENDPOINT and others), then run the command again";
+    STORE_DENIED = 7142, Io, "the object store refuses access", "check the credentials in the environment, the clock, and what the store's policy allows: get, put, delete and list below the prefix";
+    STORE_FAILED = 7143, Io, "the object store has failed, or does not know what was asked of it", "its answer is in the message; a store needs conditional puts, ranges and multipart uploads (docs/spec/backup.md)";
+    SET_LATE = 7144, Io, "writing the set took longer than an object store allows", "use more stripes, threads or bandwidth; no set was added";
+    MIRRORS = 7145, Io, "not all mirrors have the set", "the message names those that have it, whole; mend the others and run the command again for them";
+    OBJECT_CHANGED = 7146, Refused, "another has changed or removed the object meanwhile", "run the command again; nothing was changed";
     RESTORE_EXCHANGED = 7150, Refused, "a directory was exchanged for another one while a set was restored into it", "restore below a directory that nobody else can write to; the set was not restored";
     HISTORY_NOT_KEPT = 7151, Warning, "the run could not be noted in the catalogue of backups", "the backup itself is not concerned; mend the cause, name another catalogue with --catalogue, or give --no-history";
     HISTORY_ABSENT = 7152, Usage, "there is no catalogue of backups there", "`strongroom backup create` with --key-id makes one, and so does `strongroom backup history --key-id NAME`; --scan fills it from a medium";
@@ -212,6 +219,8 @@ codes! {
     TEST_PROGRAM = 7164, Io, "a program that the test of a restore needs cannot be run", "install PostgreSQL's programs of the server's version, or name their directory with --bindir";
     ARCHIVE_FOREIGN = 7165, Refused, "the archive on the medium is of another PostgreSQL cluster", "use one medium for one cluster; nothing was written";
     RECEIVE = 7166, Io, "the log cannot be received", "see the server's message; if it no longer has the log, make a new set: recovery cannot pass the gap";
+    LEGACY_CIPHER = 7170, Refused, "Triple DES is not used unless it is asked for twice: NIST allows it for no encryption since 2024 (SP 800-131A Rev. 2), for its blocks are short and it is slow", "choose aes-256; where a rule demands Triple DES, give --allow-legacy beside it";
+    LEGACY_SET = 7171, Warning, "the set is sealed with Triple DES, which NIST allows for no encryption since 2024", "choose aes-256 for new sets, and keep this one no longer than the rule asks that demands it";
 
     FID_STALE = 8001, Data, "the identifier does not name a value any more", "if a table still holds it, restore table and zone to one point in time; report it if neither was restored";
     FID_FORGED = 8002, Data, "the identifier never named a value of this place", "someone or something other than Strongroom wrote it into the table, or the zone's store is another one's";

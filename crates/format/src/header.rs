@@ -160,6 +160,9 @@ pub enum Cipher {
     Aes192Gcm,
     /// AES-128-GCM. Families of backup sets only.
     Aes128Gcm,
+    /// Three-key Triple DES in CBC mode with HMAC-SHA256 (NIST SP 800-67 Rev. 2). Families of backup sets only, and only for
+    /// those who ask for it in so many words.
+    TripleDesCbc,
 }
 
 impl Cipher {
@@ -173,6 +176,7 @@ impl Cipher {
             Self::Aes256Xts => 4,
             Self::Aes192Gcm => 5,
             Self::Aes128Gcm => 6,
+            Self::TripleDesCbc => 7,
         }
     }
 
@@ -186,6 +190,7 @@ impl Cipher {
             Self::Aes256Xts,
             Self::Aes192Gcm,
             Self::Aes128Gcm,
+            Self::TripleDesCbc,
         ]
         .into_iter()
         .find(|cipher| cipher.number() == number)
@@ -198,7 +203,9 @@ impl Cipher {
             Self::Aes256Gcm => !matches!(kind, ObjectKind::Postgres),
             Self::Aes256Ctr => matches!(kind, ObjectKind::Sqlite | ObjectKind::Keyring),
             Self::Aes128Xts | Self::Aes256Xts => matches!(kind, ObjectKind::Postgres),
-            Self::Aes192Gcm | Self::Aes128Gcm => matches!(kind, ObjectKind::Backup),
+            Self::Aes192Gcm | Self::Aes128Gcm | Self::TripleDesCbc => {
+                matches!(kind, ObjectKind::Backup)
+            }
         }
     }
 
@@ -206,7 +213,11 @@ impl Cipher {
     #[must_use]
     pub const fn xts_key_len(self) -> Option<usize> {
         match self {
-            Self::Aes256Gcm | Self::Aes256Ctr | Self::Aes192Gcm | Self::Aes128Gcm => None,
+            Self::Aes256Gcm
+            | Self::Aes256Ctr
+            | Self::Aes192Gcm
+            | Self::Aes128Gcm
+            | Self::TripleDesCbc => None,
             Self::Aes128Xts => Some(32),
             Self::Aes256Xts => Some(64),
         }
@@ -222,6 +233,7 @@ impl Cipher {
             Self::Aes256Xts => "aes-256-xts",
             Self::Aes192Gcm => "aes-192-gcm",
             Self::Aes128Gcm => "aes-128-gcm",
+            Self::TripleDesCbc => "triple-des-3key",
         }
     }
 

@@ -52,8 +52,8 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// The next piece, which is not empty; `None` at the stream's end.
-    pub(crate) fn next_piece(&mut self) -> Result<Option<&[u8]>> {
+    /// The next piece, which is not empty; `None` at the stream's end. The caller may take its buffer and leave another one.
+    pub(crate) fn next_piece(&mut self) -> Result<Option<&mut Vec<u8>>> {
         if let Some(used) = self.current.take() {
             // Has room: it came from there. The reader takes no more when it has ended.
             drop(self.free.send(used));
@@ -62,7 +62,7 @@ impl Opened {
             if let Some(buffers) = self.waiting.remove(&self.next) {
                 self.next = self.next.saturating_add(1);
                 let current = self.current.insert(buffers);
-                return Ok(Some(&current.plain));
+                return Ok(Some(&mut current.plain));
             }
             if self
                 .end
@@ -169,9 +169,10 @@ fn open_one(
     let length = usize::try_from(job.head.plain_length).map_err(|_| bad())?;
     if job.head.compressed {
         buffers.plain.clear();
-        buffers.plain.resize(length, 0);
+        // No more than a segment holds; its head was authenticated. The room is not filled with zeros first.
+        buffers.plain.reserve_exact(length);
         let written = decompressor
-            .decompress_to_buffer(&buffers.stored, buffers.plain.as_mut_slice())
+            .decompress_to_buffer(&buffers.stored, &mut buffers.plain)
             .map_err(|_| bad())?;
         if written != length {
             return Err(bad());

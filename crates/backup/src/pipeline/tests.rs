@@ -48,11 +48,12 @@ fn sealed(cipher: Cipher) -> Guard {
     Guard::sealed(cipher, &[&opener]).unwrap()
 }
 
-fn guards() -> [Guard; 4] {
+fn guards() -> [Guard; 5] {
     [
         sealed(Cipher::Aes256),
         sealed(Cipher::Aes192),
         sealed(Cipher::Aes128),
+        sealed(Cipher::TripleDes),
         Guard::plain().unwrap(),
     ]
 }
@@ -84,7 +85,7 @@ fn written(
     for (family, place) in (0..).zip(&places) {
         let key = guard.new_family(family, families)?;
         let out: Box<dyn Upload> = Box::new(place.clone());
-        let writer = FamilyWriter::begin(vec![out], String::new(), &key)?;
+        let writer = FamilyWriter::begin(vec![(String::new(), out)], &key)?;
         targets.push(Target { key, writer });
     }
     let ((), ends) = write::run(targets, settings, |pieces| {
@@ -232,7 +233,11 @@ fn joined(bytes: &[u8], segments: &[Vec<u8>]) -> Vec<u8> {
 #[test]
 fn segments_do_not_move() {
     for guard in guards() {
-        let trailer = if guard.number() == 0 { 32 } else { 16 };
+        let trailer = match guard.number() {
+            0 => 32,
+            7 => 40,
+            _ => 16,
+        };
         // All pieces are equal, so a segment differs from another only by where it belongs.
         let stream = vec![7; 8 * PIECE];
         let (bytes, _) = written(&guard, 2, QUICK, &stream).unwrap();
@@ -321,7 +326,7 @@ fn a_failing_source_or_medium_ends_the_pipeline_with_its_own_error() {
     let guard = sealed(Cipher::Aes256);
     let target = |out: Box<dyn Upload>| {
         let key = guard.new_family(0, 1).unwrap();
-        let writer = FamilyWriter::begin(vec![out], String::from("here"), &key).unwrap();
+        let writer = FamilyWriter::begin(vec![(String::from("here"), out)], &key).unwrap();
         vec![Target { key, writer }]
     };
     let stream = content(64 * PIECE);

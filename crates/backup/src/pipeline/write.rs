@@ -197,27 +197,17 @@ fn seal_one(
     let key = usize::try_from(family).ok().and_then(|at| keys.get(at));
     let key = key.ok_or_else(bug)?;
     let number = u32::try_from(number).map_err(|_| bug())?;
-    let plain = &buffers.plain;
-    // Room for one byte less than the piece: what does not get smaller is not kept.
-    buffers.stored.clear();
-    buffers.stored.resize(plain.len().saturating_sub(1), 0);
-    let smaller = compressor.and_then(|zstd| {
-        zstd.compress_to_buffer(plain.as_slice(), buffers.stored.as_mut_slice())
-            .ok()
-            .filter(|length| *length > 0)
-    });
-    match smaller {
-        Some(length) => buffers.stored.truncate(length),
-        None => {
-            buffers.stored.clear();
-            buffers.stored.extend_from_slice(plain);
-        }
+    let plain_length = buffers.plain.len();
+    let smaller = compressor.is_some_and(|zstd| compressed(zstd, &mut buffers));
+    if !smaller {
+        // As it is, and without copying it.
+        std::mem::swap(&mut buffers.plain, &mut buffers.stored);
     }
     let head = SegmentHead {
         length: u32::try_from(buffers.stored.len()).map_err(|_| bug())?,
-        plain_length: u32::try_from(plain.len()).map_err(|_| bug())?,
+        plain_length: u32::try_from(plain_length).map_err(|_| bug())?,
         last: false,
-        compressed: smaller.is_some(),
+        compressed: smaller,
     };
     let trailer = key.seal(number, head, &mut buffers.stored)?;
     Ok(Sealed {
@@ -226,6 +216,19 @@ fn seal_one(
         trailer,
         buffers,
     })
+}
+
+/// Compresses a piece into `stored`. False when it does not get smaller; `stored` is then of no use.
+fn compressed(zstd: &mut zstd::bulk::Compressor<'_>, buffers: &mut Buffers) -> bool {
+    let Buffers { plain, stored } = buffers;
+    stored.clear();
+    if stored.capacity() == 0 {
+        stored.reserve_exact(PIECE);
+    }
+    // Into the buffer's free room, which is not filled with zeros first. An error is that of a piece that does not fit into
+    // it, which is as long as a piece at least.
+    let length = zstd.compress_to_buffer(plain.as_slice(), stored).ok();
+    length.is_some_and(|length| length > 0 && length < plain.len())
 }
 
 /// The thread that writes: in order, round-robin, then every family's last segment.

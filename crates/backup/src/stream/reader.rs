@@ -33,12 +33,12 @@ pub(crate) enum Event<'a> {
 
 /// The stream's bytes as they come.
 pub(crate) trait Input {
-    /// The next bytes, none of them empty; `None` at the end.
-    fn next_bytes(&mut self) -> Result<Option<&[u8]>>;
+    /// The next bytes, never none; `None` at the end. The caller may take the buffer and leave another one.
+    fn next_bytes(&mut self) -> Result<Option<&mut Vec<u8>>>;
 }
 
 impl Input for Opened {
-    fn next_bytes(&mut self) -> Result<Option<&[u8]>> {
+    fn next_bytes(&mut self) -> Result<Option<&mut Vec<u8>>> {
         self.next_piece()
     }
 }
@@ -203,8 +203,8 @@ impl<'a, I: Input> StreamReader<'a, I> {
         }
         let bytes = self.input.next_bytes()?;
         let bytes = bytes.ok_or_else(|| malformed("it ends too early"))?;
-        self.piece.clear();
-        self.piece.extend_from_slice(bytes);
+        // What was read is left in its place: the pipeline uses the buffer again.
+        std::mem::swap(&mut self.piece, bytes);
         self.at = 0;
         Ok(())
     }

@@ -19,10 +19,10 @@ use crate::{Error, Result};
 struct Bytes(Vec<Vec<u8>>);
 
 impl Input for Bytes {
-    fn next_bytes(&mut self) -> Result<Option<&[u8]>> {
+    fn next_bytes(&mut self) -> Result<Option<&mut Vec<u8>>> {
         // The first one was handed out before; empty at the start.
         self.0.remove(0);
-        Ok(self.0.first().map(Vec::as_slice))
+        Ok(self.0.first_mut())
     }
 }
 

@@ -12,7 +12,7 @@ use strongroom_backup::{Cipher, Compression, ReceiveOptions, Received, wal_recei
 use strongroom_format::code;
 use strongroom_replication::Lsn;
 
-use super::create::{cipher, compression, connection, set_options};
+use super::create::{allowed, cipher, compression, connection, set_options};
 use super::until::lsn;
 use super::{sealing_openers, store};
 use crate::args::KeyOptions;
@@ -32,7 +32,7 @@ pub(super) struct WalReceiveArgs {
     /// A connection string of the server: postgresql://... or host=...
     #[arg(value_name = "CONNINFO")]
     source: String,
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(long, value_name = "MEDIUM")]
     to: PathBuf,
     /// The physical replication slot to use: the server keeps the log until it was received
@@ -55,9 +55,12 @@ pub(super) struct WalReceiveArgs {
     /// Do not encrypt: whoever can read the medium can read the data
     #[arg(long, conflicts_with_all = ["key_id", "key_env", "key_file", "key_command", "ask", "certificate"])]
     no_encryption: bool,
-    /// aes-256, aes-192 or aes-128
+    /// aes-256, aes-192, aes-128, or, with --allow-legacy, triple-des-3key
     #[arg(long, value_name = "NAME", default_value = "aes-256", value_parser = cipher)]
     algorithm: Cipher,
+    /// Allow --algorithm triple-des-3key, which NIST allows for no encryption since 2024
+    #[arg(long)]
+    allow_legacy: bool,
     /// none, zstd, or zstd:LEVEL with a level from 1 to 19
     #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = compression)]
     compression: Compression,
@@ -75,7 +78,7 @@ impl WalReceiveArgs {
         };
         let openers = sealing_openers(key.as_ref(), &self.certificate, &keyring)?;
         let mut sealing = set_options(openers.iter().collect());
-        sealing.cipher = self.algorithm;
+        sealing.cipher = allowed(self.algorithm, self.allow_legacy, &self.to)?;
         sealing.compression = self.compression;
         let options = ReceiveOptions {
             slot: self.slot,
@@ -85,7 +88,7 @@ impl WalReceiveArgs {
         };
         ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))
             .map_err(|error| Failure::new(&code::IO, format!("signal handler: {error}")))?;
-        let store = store(&self.to);
+        let store = store(&self.to)?;
         wal_receive(
             store.as_ref(),
             &config,

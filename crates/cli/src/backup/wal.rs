@@ -19,7 +19,7 @@ use strongroom_backup::{
 };
 use strongroom_format::code;
 
-use super::create::{cipher, compression, set_options};
+use super::create::{allowed, cipher, compression, set_options};
 use super::history::{self, Entry, Told};
 use super::metrics::MetricsOptions;
 use super::{sealing_openers, store, with_key};
@@ -42,7 +42,7 @@ pub(super) struct WalPushArgs {
     /// The file; it is archived under its name
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(long, value_name = "MEDIUM")]
     to: PathBuf,
     #[command(flatten)]
@@ -53,9 +53,12 @@ pub(super) struct WalPushArgs {
     /// Do not encrypt: whoever can read the medium can read the data
     #[arg(long, conflicts_with_all = ["key_id", "key_env", "key_file", "key_command", "ask", "certificate"])]
     no_encryption: bool,
-    /// aes-256, aes-192 or aes-128
+    /// aes-256, aes-192, aes-128, or, with --allow-legacy, triple-des-3key
     #[arg(long, value_name = "NAME", default_value = "aes-256", value_parser = cipher)]
     algorithm: Cipher,
+    /// Allow --algorithm triple-des-3key, which NIST allows for no encryption since 2024
+    #[arg(long)]
+    allow_legacy: bool,
     /// none, zstd, or zstd:LEVEL with a level from 1 to 19
     #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = compression)]
     compression: Compression,
@@ -75,7 +78,7 @@ pub(super) struct WalFetchArgs {
     /// Where to write it: %p
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(long, value_name = "MEDIUM")]
     from: PathBuf,
     #[command(flatten)]
@@ -95,7 +98,7 @@ impl WalPushArgs {
     }
 
     fn push(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
-        let store = store(&self.to);
+        let store = store(&self.to)?;
         entry.on(store.as_ref());
         let keyring = keyring::path(context);
         let key = if self.no_encryption || !self.certificate.is_empty() {
@@ -116,7 +119,7 @@ impl WalPushArgs {
         read.map_err(|error| Failure::io(&self.file, &error))?;
         let openers = sealing_openers(key.as_ref(), &self.certificate, &keyring)?;
         let mut options = set_options(openers.iter().collect());
-        options.cipher = self.algorithm;
+        options.cipher = allowed(self.algorithm, self.allow_legacy, &self.to)?;
         options.compression = self.compression;
         options.threads = 1;
         // Quiet: this runs for every segment.
@@ -144,7 +147,7 @@ impl WalFetchArgs {
     }
 
     fn fetch(self, keyring: &Path) -> Result<(), Failure> {
-        let store = store(&self.from);
+        let store = store(&self.from)?;
         let content = with_key(self.key.clone(), keyring, |key| {
             wal_fetch(store.as_ref(), &self.name, key)
         });
