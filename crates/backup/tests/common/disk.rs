@@ -15,6 +15,10 @@ const FILLER: &str = ".filler";
 
 impl SmallDisk {
     /// Mounts one of so many KiB over `at`, which is made. `None` for who may not mount, which is said.
+    #[expect(
+        clippy::print_stdout,
+        reason = "what a test leaves out is for whoever runs it"
+    )]
     pub(crate) fn mount(at: &Path, kib: u32) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             println!("not tested: only root can mount a small file system");
