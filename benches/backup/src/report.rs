@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use strongroom_benches::Failure;
 use strongroom_benches::machine::Machine;
 use strongroom_benches::report::{duration, mebibytes};
@@ -13,7 +13,7 @@ use crate::peers::Tool;
 use crate::run::Line;
 
 /// A whole run.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
     /// The tools, as they call themselves.
