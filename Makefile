@@ -16,7 +16,7 @@ SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 .PHONY: demo test test-regress test-columns columns-postgres bench-columns-oltp lint bench bench-backup bench-columns deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
-# and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
+# an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
 deps:
 	@packaging/install-debian gcc:cc libc6-dev:/usr/include/stdio.h "perl:/usr/share/perl/5*/IPC/Cmd.pm" \
 		"libclang-dev:/usr/lib/llvm-*/lib/libclang.so"
@@ -27,6 +27,8 @@ deps-postgres: deps
 deps-test: deps-postgres
 	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb \
 		npm:npm python3-pip:pip3 strace:strace pgbackrest:pgbackrest swtpm:swtpm swtpm-tools:swtpm_setup tpm2-tools:tpm2_createak openssl:openssl
+	@python3 -c 'import moto.server' 2>/dev/null || python3 -m pip install --quiet 'moto[server]' || \
+		python3 -m pip install --quiet --break-system-packages 'moto[server]'
 
 build: deps
 	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-shield-preload

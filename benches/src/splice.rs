@@ -25,6 +25,12 @@ pub const COLUMNS: Markers = Markers {
     end: "<!-- confidential columns: end -->",
 };
 
+/// Around those at scale 1 and above.
+pub const COLUMNS_LARGE: Markers = Markers {
+    begin: "<!-- confidential columns, large: begin (written by strongroom-bench-columns --scale 1) -->",
+    end: "<!-- confidential columns, large: end -->",
+};
+
 /// Of `strongroom-bench-backup`.
 pub const BACKUP: Markers = Markers {
     begin: "<!-- backup figures: begin (written by strongroom-bench-backup) -->",
@@ -35,12 +41,6 @@ pub const BACKUP: Markers = Markers {
 pub const BACKUP_MATRIX: Markers = Markers {
     begin: "<!-- backup matrix: begin (written by strongroom-bench-backup) -->",
     end: "<!-- backup matrix: end -->",
-};
-
-/// Around those at scale 1 and above.
-pub const COLUMNS_LARGE: Markers = Markers {
-    begin: "<!-- confidential columns, large: begin (written by strongroom-bench-columns --scale 1) -->",
-    end: "<!-- confidential columns, large: end -->",
 };
 
 /// Of `strongroom-bench-postgres`.

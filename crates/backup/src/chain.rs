@@ -15,7 +15,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use strongroom_format::code;
+use strongroom_format::code::{self, Class};
 use strongroom_keyring::{Opener, durable};
 
 use crate::create::CreateOptions;
@@ -61,7 +61,7 @@ pub(crate) fn store_manifest(
     Ok(())
 }
 
-/// Publishes a head; of an incremental set only while its base is there (B12).
+/// Publishes a head; of an incremental set only while its base is there (B12), and SR-7161 otherwise.
 pub(crate) fn publish(store: &dyn Store, guard: &Guard, description: &Description) -> Result<u32> {
     let bytes = head::to_bytes(guard, description)?;
     let Some(base) = description.base_set_id() else {
@@ -69,13 +69,30 @@ pub(crate) fn publish(store: &dyn Store, guard: &Guard, description: &Descriptio
     };
     let changing = store.changing("sets");
     let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;
-    for position in medium::positions(store)? {
-        if medium::read_head(store, position).is_ok_and(|head| head.description.set_id == base) {
-            return medium::publish(store, &bytes);
+    if has(store, base)? {
+        let position = medium::publish(store, &bytes)?;
+        // Where no lock keeps others from removing the base, it may be gone by now.
+        if store.writing_limit().is_none() || has(store, base)? {
+            return Ok(position);
         }
+        let removed = store.remove(&medium::head_name(position));
+        removed.map_err(|error| Error::io(store.shown(), error))?;
     }
     let detail = format!("set {base} was removed meanwhile; no set was added");
     Err(Error::new(&code::CHAIN, detail))
+}
+
+/// Whether the set `set_id` is there.
+fn has(store: &dyn Store, set_id: &str) -> Result<bool> {
+    for position in medium::positions(store)? {
+        match medium::read_head(store, position) {
+            Ok(head) if head.description.set_id == set_id => return Ok(true),
+            // It may be the one.
+            Err(error) if error.code().class == Class::Io => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(false)
 }
 
 /// What an incremental set builds on.
@@ -266,7 +283,7 @@ pub fn verify_chain(
     let mut before = 0_u64;
     for set in chain.sets() {
         let verified = verify(set, threads, &mut |bytes| {
-            progress(before.saturating_add(bytes))
+            progress(before.saturating_add(bytes));
         });
         all.push(verified.map_err(|error| {
             if !chain.is_incremental() {

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use strongroom_format::{code, hex};
 use strongroom_keyring::Opener;
 
+use crate::berth::{self, Began, Berth, Found, Sealing};
 use crate::chain;
 use crate::family::FamilyWriter;
 use crate::head::{Description, FamilyEnd, Kind};
@@ -16,7 +17,7 @@ use crate::medium::{self, HEAD, MediumHead, Protection, Superseded, family_name}
 use crate::pipeline::write::{self, Settings, Target};
 use crate::set::{Cipher, Guard};
 use crate::source::Source;
-use crate::store::Store;
+use crate::store::{Store, Version};
 use crate::stream::writer::StreamWriter;
 use crate::{Error, Result};
 
@@ -126,40 +127,51 @@ pub fn create(
     options: &CreateOptions<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Created> {
+    let made = create_on(&[store], source, options, progress)?;
+    let only = made.into_iter().next();
+    only.ok_or_else(|| Error::new(&code::BUG, "no medium"))
+}
+
+/// Backs `source` up to the first of `stores`, and the same set to the others, its mirrors. Tells of each in order.
+///
+/// # Errors
+/// As [`create`]; SR-7145 when some mediums have the set and others have not.
+pub fn create_on(
+    stores: &[&dyn Store],
+    source: &mut dyn Source,
+    options: &CreateOptions<'_>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Vec<Created>> {
     let started_unix_s = now();
-    let failed = |error| Error::io(store.shown(), error);
-    let mut present = present_head(store)?;
-    let mut alone = None;
-    if options.mode == Mode::Format && present.is_some() {
-        alone = Some(taken_alone(store)?);
-        present = present_head(store)?;
+    let mut found = Vec::new();
+    for store in stores {
+        found.push(Found::new(*store, options, started_unix_s)?);
     }
-    let superseded = allowed(store, present.as_ref(), options, started_unix_s)?;
+    let stripes = berth::wanted_stripes(&found, options)?;
+    berth::all_different(&found)?;
     source.prepare()?;
-    let replaced = present.as_ref().filter(|_| alone.is_some());
-    let replaced = replaced.map(|head| head.medium_id.clone());
-    let medium = medium_head(store, present, options, started_unix_s)?;
-    let until_then = replaced.as_ref().unwrap_or(&medium.medium_id);
-    // Waits for whoever begins the medium anew.
-    let at_work = match alone {
-        Some(_) => None,
-        None => store.at_work(false).map_err(failed)?,
-    };
-    unchanged(store, until_then)?;
+    let mut berths = Vec::new();
+    for found in found {
+        berths.push(found.taken(options, stripes, started_unix_s)?);
+    }
+    let stripes = berth::agreed(&berths)?;
+    let began = Began::now();
     let guard = if options.openers.is_empty() {
         Guard::plain()?
     } else {
         Guard::sealed(options.cipher, &options.openers)?
     };
-    let written = write_families(store, &guard, medium.stripes, options, source, progress);
+    let written = write_families(&berths, &guard, stripes, options, source, progress);
     let (end, left_out, families) = match written {
         Ok(written) => written,
         Err(error) => {
-            remove_families(store, &guard, medium.stripes);
+            for berth in &berths {
+                remove_families(berth.store, &guard, stripes);
+            }
             return Err(error);
         }
     };
-    let mut description = description(&guard, options, &medium.medium_id, started_unix_s);
+    let mut description = description(&guard, options, "", started_unix_s);
     description.kind = source.kind();
     description.source = source.shown();
     description.members = end.members;
@@ -168,46 +180,28 @@ pub fn create(
     description.compressed_size_bytes = families.iter().map(|end| end.length_bytes).sum();
     description.families = families;
     source.describe(&mut description);
-    let finished = chain::store_manifest(store, &guard, options, source, &mut description)
-        .and_then(|()| chain::publish(store, &guard, &description));
-    let position = match finished {
-        // An incremental set without its base would be of no use.
-        Err(error) if error.code() == &code::CHAIN => {
-            remove_families(store, &guard, medium.stripes);
-            return Err(error);
-        }
-        other => other?,
+    let sealing = Sealing {
+        guard: &guard,
+        options,
+        source,
+        began: &began,
     };
-    // A lock on a shared medium may hold on its own host only.
-    if let Err(error) = unchanged(store, until_then) {
-        let _changing = store.changing("sets").map_err(failed)?;
-        drop(store.remove(&medium::head_name(position)));
-        remove_families(store, &guard, medium.stripes);
-        return Err(error);
+    let mut made = berth::published(berths, &sealing, &description)?;
+    for created in &mut made {
+        created.left_out.clone_from(&left_out);
     }
-    if replaced.is_some() {
-        let bytes = medium.to_bytes()?;
-        store.replace(HEAD, &bytes).map_err(failed)?;
-    }
-    drop(at_work);
-    let cleared = medium::clear(store, &superseded, alone);
-    Ok(Created {
-        position,
-        description,
-        left_out,
-        not_cleared: cleared.err(),
-    })
+    Ok(made)
 }
 
 /// The lock that no other writer has: a medium is begun anew only when nobody adds to it.
-fn taken_alone(store: &dyn Store) -> Result<Box<dyn Send>> {
+pub(crate) fn taken_alone(store: &dyn Store) -> Result<Box<dyn Send>> {
     let taken = store.at_work(true);
     let taken = taken.map_err(|error| Error::io(store.shown(), error))?;
     taken.ok_or_else(|| Error::new(&code::MEDIUM_CHANGED, store.shown()))
 }
 
 /// A set that was made under another medium's id would be none of this medium.
-fn unchanged(store: &dyn Store, medium_id: &str) -> Result<()> {
+pub(crate) fn unchanged(store: &dyn Store, medium_id: &str) -> Result<()> {
     match MediumHead::read(store)? {
         Some(head) if head.medium_id == medium_id => Ok(()),
         _ => Err(Error::new(&code::MEDIUM_CHANGED, store.shown())),
@@ -265,8 +259,8 @@ pub(crate) fn now() -> u64 {
 }
 
 /// The head of the medium that is there. `None` when the place is absent or empty.
-fn present_head(store: &dyn Store) -> Result<Option<MediumHead>> {
-    if let Some(head) = MediumHead::read(store)? {
+pub(crate) fn present_head(store: &dyn Store) -> Result<Option<(MediumHead, Version)>> {
+    if let Some(head) = MediumHead::read_version(store)? {
         return Ok(Some(head));
     }
     let failed = |error| Error::io(store.shown(), error);
@@ -274,14 +268,14 @@ fn present_head(store: &dyn Store) -> Result<Option<MediumHead>> {
         return Ok(None);
     }
     // Another writer may have made the medium since.
-    match MediumHead::read(store)? {
+    match MediumHead::read_version(store)? {
         Some(head) => Ok(Some(head)),
         None => Err(Error::new(&code::MEDIUM_FOREIGN, store.shown())),
     }
 }
 
 /// Whether the options may be used on this medium. Returns the sets that the new one takes the place of.
-fn allowed(
+pub(crate) fn allowed(
     store: &dyn Store,
     present: Option<&MediumHead>,
     options: &CreateOptions<'_>,
@@ -369,14 +363,14 @@ fn protection(options: &CreateOptions<'_>) -> Protection {
 }
 
 /// The head that the set is made under. Of a new medium it is written here; of one that is begun anew later.
-fn medium_head(
+pub(crate) fn medium_head(
     store: &dyn Store,
     present: Option<MediumHead>,
     options: &CreateOptions<'_>,
+    stripes: u16,
     now_unix_s: u64,
 ) -> Result<MediumHead> {
     let failed = |error| Error::io(store.shown(), error);
-    let stripes = options.stripes.unwrap_or(1);
     let fresh = || MediumHead::new(protection(options), stripes, now_unix_s);
     match present {
         Some(head) if options.mode != Mode::Format => Ok(head),
@@ -403,7 +397,7 @@ type Written = (
 );
 
 fn write_families(
-    store: &dyn Store,
+    berths: &[Berth<'_>],
     guard: &Guard,
     stripes: u16,
     options: &CreateOptions<'_>,
@@ -415,10 +409,14 @@ fn write_families(
     for family in 0..stripes {
         let key = guard.new_family(family, stripes)?;
         let name = family_name(&set_id, family);
-        let shown = format!("{}/{name}", store.shown());
-        let upload = store.begin(&name);
-        let upload = upload.map_err(|error| Error::io(shown.as_str(), error))?;
-        let writer = FamilyWriter::begin(vec![upload], shown, &key)?;
+        let mut outs = Vec::new();
+        for berth in berths {
+            let shown = format!("{}/{name}", berth.store.shown());
+            let upload = berth.store.begin(&name);
+            let upload = upload.map_err(|error| Error::io(shown.as_str(), error))?;
+            outs.push((shown, upload));
+        }
+        let writer = FamilyWriter::begin(outs, &key)?;
         targets.push(Target { key, writer });
     }
     let settings = Settings {
@@ -434,7 +432,7 @@ fn write_families(
 }
 
 /// After a failure. Whatever cannot be removed is an orphan, which the next writer removes.
-fn remove_families(store: &dyn Store, guard: &Guard, stripes: u16) {
+pub(crate) fn remove_families(store: &dyn Store, guard: &Guard, stripes: u16) {
     let set_id = hex::hex(&guard.set_id());
     for family in 0..stripes {
         drop(store.remove(&family_name(&set_id, family)));

@@ -18,8 +18,8 @@ const WRITE_BUFFER: usize = 256 * 1024;
 
 /// A family that is being written.
 pub(crate) struct FamilyWriter {
-    outs: Vec<io::BufWriter<Box<dyn Upload>>>,
-    shown: String,
+    /// Each with what it is called in errors.
+    outs: Vec<(String, io::BufWriter<Box<dyn Upload>>)>,
     digest: Sha256,
     length: u64,
     segments: u32,
@@ -27,15 +27,10 @@ pub(crate) struct FamilyWriter {
 
 impl FamilyWriter {
     /// Writes the family's header. The same bytes go to each of `outs`: a medium and its mirrors.
-    pub(crate) fn begin(
-        outs: Vec<Box<dyn Upload>>,
-        shown: String,
-        key: &FamilyKey,
-    ) -> Result<Self> {
-        let buffered = |out| io::BufWriter::with_capacity(WRITE_BUFFER, out);
+    pub(crate) fn begin(outs: Vec<(String, Box<dyn Upload>)>, key: &FamilyKey) -> Result<Self> {
+        let buffered = |(shown, out)| (shown, io::BufWriter::with_capacity(WRITE_BUFFER, out));
         let mut writer = Self {
             outs: outs.into_iter().map(buffered).collect(),
-            shown,
             digest: Sha256::new(),
             length: 0,
             segments: 0,
@@ -70,12 +65,10 @@ impl FamilyWriter {
 
     /// Makes the family durable.
     pub(crate) fn finish(self) -> Result<FamilyEnd> {
-        let failed = |error: io::Error| Error::io(self.shown.as_str(), error);
-        for out in self.outs {
-            let out = out
-                .into_inner()
-                .map_err(|error| failed(error.into_error()))?;
-            out.finish().map_err(failed)?;
+        for (shown, out) in self.outs {
+            let out = out.into_inner().map_err(io::IntoInnerError::into_error);
+            let finished = out.and_then(|out| out.finish());
+            finished.map_err(|error| Error::io(shown, error))?;
         }
         Ok(FamilyEnd {
             length_bytes: self.length,
@@ -85,9 +78,9 @@ impl FamilyWriter {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
-        for out in &mut self.outs {
+        for (shown, out) in &mut self.outs {
             out.write_all(bytes)
-                .map_err(|error| Error::io(self.shown.as_str(), error))?;
+                .map_err(|error| Error::io(shown.as_str(), error))?;
         }
         self.length = self.length.saturating_add(bytes.len() as u64);
         Ok(())

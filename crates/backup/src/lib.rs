@@ -2,11 +2,12 @@
 //!
 //! A [`Source`] writes a stream of members ([`stream`]); the stream is cut into pieces that are compressed and sealed by
 //! several threads ([`pipeline`]) and become the families of a set; its head is written last ([`medium`], [`head`]).
-//! Invariants B1 to B16 are in docs/internals/backup.md; each file names those that it keeps.
+//! Invariants B1 to B21 are in docs/internals/backup.md; each file names those that it keeps.
 //!
 //! Must not: name a cryptographic primitive, print, read the environment, or take a secret that is not an opener.
 #![forbid(unsafe_code)]
 
+mod berth;
 mod chain;
 mod continuity;
 mod create;
@@ -16,6 +17,8 @@ mod files;
 mod head;
 mod leftovers;
 mod medium;
+#[cfg(feature = "object-store")]
+mod object;
 mod pieces;
 mod pipeline;
 mod read;
@@ -31,10 +34,12 @@ mod writeback;
 
 pub use chain::{Base, Chain, open_base, open_chain, restore_chain, verify_chain};
 pub use continuity::{LogCheck, check_log};
-pub use create::{Compression, CreateOptions, Created, Mode, create};
+pub use create::{Compression, CreateOptions, Created, Mode, create, create_on};
 pub use expire::{Expired, expire};
 pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, TablespaceFacts};
 pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list, listed};
+#[cfg(feature = "object-store")]
+pub use object::ObjectMedium;
 pub use pieces::{Partial, wal_partial};
 pub use read::{SetReader, Verified, open_set, verify};
 pub use receive::{ReceiveOptions, Received, wal_receive};
@@ -42,7 +47,7 @@ pub use restore::{RestoreOptions, Restored, restore};
 pub use rewrap::{Others, rewrap_archive, rewrap_set};
 pub use set::Cipher;
 pub use source::{DirectorySource, PostgresSource, Source, SqliteSource};
-pub use store::{LocalStore, Store, Upload};
+pub use store::{LocalStore, Store, Upload, Version};
 pub use stream::writer::StreamWriter;
 pub use strongroom_keyring::Error;
 pub use wal::{begins_segment, wal_fetch, wal_push};

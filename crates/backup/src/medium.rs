@@ -5,16 +5,18 @@
 //!
 //! Must not: believe the medium's head where something is restored, but to refuse it.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use strongroom_crypto::random16;
 use strongroom_format::backup::{DESCRIPTION_MAX, set_layout};
+use strongroom_format::code::{self, Class};
 use strongroom_format::header::{HEADER_LEN, Header};
-use strongroom_format::{code, hex};
+use strongroom_format::hex;
 
 use crate::head::{Description, Unopened};
-use crate::store::Store;
+use crate::store::{Store, Version};
 use crate::{Error, Result};
 
 pub(crate) const HEAD: &str = "medium.json";
@@ -86,9 +88,17 @@ impl MediumHead {
     /// # Errors
     /// SR-7102, SR-3002, SR-5001.
     pub(crate) fn read(store: &dyn Store) -> Result<Option<Self>> {
+        Ok(Self::read_version(store)?.map(|(head, _)| head))
+    }
+
+    /// As [`Self::read`], with what it takes to replace it.
+    ///
+    /// # Errors
+    /// SR-7102, SR-3002, SR-5001.
+    pub(crate) fn read_version(store: &dyn Store) -> Result<Option<(Self, Version)>> {
         let shown = || format!("{}/{HEAD}", store.shown());
-        let read = store.read(HEAD, HEAD_MAX);
-        let Some(bytes) = read.map_err(|error| Error::io(shown(), error))? else {
+        let read = store.read_version(HEAD, HEAD_MAX);
+        let Some((bytes, version)) = read.map_err(|error| Error::io(shown(), error))? else {
             return Ok(None);
         };
         let damaged = || Error::new(&code::MEDIUM_DAMAGED, shown());
@@ -97,9 +107,9 @@ impl MediumHead {
             return Err(damaged());
         }
         match value.get("version").and_then(serde_json::Value::as_u64) {
-            Some(version) if version == u64::from(VERSION) => {}
-            Some(version) if version > u64::from(VERSION) => {
-                let detail = format!("{}: version {version}", shown());
+            Some(format) if format == u64::from(VERSION) => {}
+            Some(format) if format > u64::from(VERSION) => {
+                let detail = format!("{}: version {format}", shown());
                 return Err(Error::new(&code::NEWER_FORMAT, detail));
             }
             _ => return Err(damaged()),
@@ -108,7 +118,7 @@ impl MediumHead {
         let stripes_ok = (1..=strongroom_format::backup::FAMILIES_MAX).contains(&head.stripes);
         let id_ok = hex::from_hex(&head.medium_id).is_some_and(|id| id.len() == 16);
         if stripes_ok && id_ok {
-            Ok(Some(head))
+            Ok(Some((head, version)))
         } else {
             Err(damaged())
         }
@@ -153,7 +163,7 @@ pub struct Listing {
 pub fn list(store: &dyn Store) -> Result<Listing> {
     let head = MediumHead::read(store);
     let head = match head {
-        Err(error) if error.code() == &code::IO => return Err(error),
+        Err(error) if error.code().class == Class::Io => return Err(error),
         // What is on it can be told all the same.
         other => other.ok().flatten(),
     };
@@ -291,17 +301,34 @@ impl Bases {
         let there = positions(store)?;
         self.0.retain(|position, _| there.contains(position));
         for position in there {
-            if !self.0.contains_key(&position) {
-                let base = match read_head(store, position) {
+            if let Entry::Vacant(vacant) = self.0.entry(position) {
+                vacant.insert(match read_head(store, position) {
                     Ok(head) => head.description.base_set_id().map(str::to_owned),
-                    Err(error) if error.code() == &code::IO => return Err(error),
+                    Err(error) if error.code().class == Class::Io => return Err(error),
                     Err(_) => None,
-                };
-                self.0.insert(position, base);
+                });
             }
         }
         Ok(set_id.is_some() && self.0.values().any(|base| base.as_deref() == set_id))
     }
+}
+
+/// Removes a head that nobody builds on. Without locks someone may begin to meanwhile: an incremental set's writer looks for its
+/// base after the head is there, and this looks for such heads after the removal, so that one of them finds the other.
+fn remove_head(store: &dyn Store, gone: &Superseded, bases: &mut Bases) -> Result<()> {
+    let name = head_name(gone.position);
+    let failed = |error| Error::io(format!("{}/{name}", store.shown()), error);
+    let mut before = None;
+    if store.writing_limit().is_some() {
+        before = store.read(&name, SET_HEAD_MAX).map_err(failed)?;
+    }
+    store.remove(&name).map_err(failed)?;
+    if let Some(before) = before
+        && bases.has(store, gone.set_id.as_deref())?
+    {
+        store.create_new(&name, &before).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Removes the heads of `superseded`, which are in order of position and of which none that a head which stays builds on, then
@@ -323,7 +350,7 @@ pub(crate) fn clear(
         let there = read_head(store, gone.position).ok();
         let same = there.map(|head| head.description.set_id) == gone.set_id;
         if same && !bases.has(store, gone.set_id.as_deref())? {
-            store.remove(&head_name(gone.position)).map_err(failed)?;
+            remove_head(store, gone, &mut bases)?;
         }
     }
     let alone = match alone {
@@ -334,6 +361,8 @@ pub(crate) fn clear(
         return Ok(());
     };
     store.collect().map_err(failed)?;
+    // Before the heads: a family whose head comes later is not among them (B19).
+    let families = store.abandoned().map_err(failed)?;
     let mut named = BTreeSet::new();
     for position in positions(store)? {
         match read_head(store, position) {
@@ -344,7 +373,7 @@ pub(crate) fn clear(
             Err(_) => return Ok(()),
         }
     }
-    for (name, _) in store.list("data").map_err(failed)? {
+    for name in families {
         let set_id = name.split_once('.').map(|(set_id, _)| set_id);
         if set_id.is_some_and(|set_id| !named.contains(set_id)) {
             store.remove(&format!("data/{name}")).map_err(failed)?;

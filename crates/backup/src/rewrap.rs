@@ -26,7 +26,7 @@ pub enum Others {
 /// Gives the set at `position` key slots for exactly `new`.
 ///
 /// # Errors
-/// SR-7107; SR-7132 when it has other recipients; SR-2002 when `old` does not open it; SR-2019 without new keys, or for a set that is not sealed; SR-3009.
+/// SR-7107; SR-7146 when another has replaced it meanwhile; SR-7132 when it has other recipients; SR-2002 when `old` does not open it; SR-2019 without new keys, or for a set that is not sealed; SR-3009.
 pub fn rewrap_set(
     store: &dyn Store,
     position: u32,
@@ -80,9 +80,9 @@ fn rewrap(
         std::io::ErrorKind::NotFound => Error::new(&code::SET_ABSENT, shown()),
         _ => Error::io(shown(), error),
     })?;
-    let read = store.read(name, most);
+    let read = store.read_version(name, most);
     let read = read.map_err(|error| Error::io(shown(), error))?;
-    let bytes = read.ok_or_else(|| Error::new(&code::SET_ABSENT, shown()))?;
+    let (bytes, seen) = read.ok_or_else(|| Error::new(&code::SET_ABSENT, shown()))?;
     let head = Unopened::parse(bytes)?;
     // The seal is verified before the header is carried over to other keys.
     let Guard::Sealed { object, .. } = head.open(Some(old))? else {
@@ -96,7 +96,13 @@ fn rewrap(
     let rewrapped = object.rewrapped(new)?;
     let mut out = rewrapped.initial_bytes();
     out.extend_from_slice(head.after_header());
-    store
-        .replace(name, &out)
-        .map_err(|error| Error::io(shown(), error))
+    let replaced = store.replace(name, &out, &seen);
+    if replaced.map_err(|error| Error::io(shown(), error))? {
+        return Ok(());
+    }
+    let left = store.read(name, most);
+    match left.map_err(|error| Error::io(shown(), error))? {
+        None => Err(Error::new(&code::SET_ABSENT, shown())),
+        Some(_) => Err(Error::new(&code::OBJECT_CHANGED, shown())),
+    }
 }

@@ -1,7 +1,7 @@
 //! Where a medium's objects lie: create, read, list, replace, remove by name.
 //!
 //! Invariants: B1, an object that was reported as written is durable and whole; B2, `create_new` and the end of a
-//! stream of bytes never replace an object.
+//! stream of bytes never replace an object; B18, `replace` replaces what was read.
 //!
 //! Must not: know what is in an object.
 
@@ -9,12 +9,22 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use strongroom_keyring::durable;
 
 use crate::leftovers;
 use crate::writeback::Writeback;
+
+/// Which state of an object was read: what the store names it by, or nothing where a lock keeps others from replacing it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    /// Its entity tag.
+    pub(crate) tag: Option<String>,
+    /// Its generation, where a store goes by that (Google Cloud Storage).
+    pub(crate) generation: Option<String>,
+}
 
 /// Objects by name. Names are relative, with `/` between directory and name, and are never a user's.
 pub trait Store: Send + Sync {
@@ -23,6 +33,15 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// The system's; `FileTooLarge` above the limit.
     fn read(&self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>>;
+
+    /// As [`Self::read`], with what [`Self::replace`] needs.
+    ///
+    /// # Errors
+    /// As of [`Self::read`].
+    fn read_version(&self, name: &str, limit: u64) -> io::Result<Option<(Vec<u8>, Version)>> {
+        let read = self.read(name, limit)?;
+        Ok(read.map(|bytes| (bytes, Version::default())))
+    }
 
     /// Opens an object for reading from its start, and its length in bytes.
     ///
@@ -36,11 +55,12 @@ pub trait Store: Send + Sync {
     /// The system's.
     fn create_new(&self, name: &str, bytes: &[u8]) -> io::Result<bool>;
 
-    /// Replaces an object whole, or creates it.
+    /// Replaces the object that was read as `seen`. False when it is another one by now, or gone; nothing is changed then. A store
+    /// whose guards keep others away need not look: the caller holds the one of [`Self::changing`] or [`Self::at_work`].
     ///
     /// # Errors
     /// The system's; the old object is then still there.
-    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
+    fn replace(&self, name: &str, bytes: &[u8], seen: &Version) -> io::Result<bool>;
 
     /// Begins an object that is written piece by piece.
     ///
@@ -59,6 +79,24 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// The system's.
     fn list(&self, directory: &str) -> io::Result<Vec<(String, u64)>>;
+
+    /// Names of the objects of `data` of which no writer at work can be about to create the head. The caller holds the guard of
+    /// [`Self::at_work`], alone, and reads the heads afterwards.
+    ///
+    /// # Errors
+    /// The system's.
+    fn abandoned(&self) -> io::Result<Vec<String>> {
+        Ok(self
+            .list("data")?
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect())
+    }
+
+    /// How long a writer may take from its first family to its head. None where guards count.
+    fn writing_limit(&self) -> Option<Duration> {
+        None
+    }
 
     /// Removes an object; no error when there is none.
     ///
@@ -163,8 +201,9 @@ impl Store for LocalStore {
         }
     }
 
-    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        durable::replace(&self.path(name), bytes, 0o600)
+    fn replace(&self, name: &str, bytes: &[u8], _seen: &Version) -> io::Result<bool> {
+        durable::replace(&self.path(name), bytes, 0o600)?;
+        Ok(true)
     }
 
     fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>> {

@@ -121,7 +121,7 @@ pub(crate) fn is_followed(store: &dyn Store, name: &str) -> Result<bool> {
     let listed = listed.map_err(|error| failed(store, "wal", error))?;
     let mut segments = listed.iter().filter_map(|(name, _)| {
         let piece = Piece::of(name).map(|piece| piece.segment);
-        let of = piece.as_deref().or(name.strip_suffix(".partial"));
+        let of = piece.as_deref().or_else(|| name.strip_suffix(".partial"));
         segment(of.unwrap_or(name))
     });
     Ok(segments.any(|(timeline, number)| timeline == wanted.0 && number > wanted.1))
@@ -267,7 +267,7 @@ pub(crate) fn sealed_family(
     let key = guard.new_family(0, 1)?;
     let memory = Memory::default();
     let out: Box<dyn Upload> = Box::new(memory.clone());
-    let writer = FamilyWriter::begin(vec![out], String::from("archive"), &key)?;
+    let writer = FamilyWriter::begin(vec![(String::from("archive"), out)], &key)?;
     let settings = Settings {
         threads: options.threads,
         level: options.compression.level(),

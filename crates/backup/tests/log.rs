@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Place, key, made, noise, options, put, verified};
 use strongroom_backup::{
-    CreateOptions, DirectorySource, LocalStore, Mode, Others, Store, Upload, create, expire,
-    rewrap_archive, rewrap_set, wal_fetch, wal_push,
+    CreateOptions, DirectorySource, LocalStore, Mode, Others, Store, Upload, Version, create,
+    expire, rewrap_archive, rewrap_set, wal_fetch, wal_push,
 };
 use strongroom_format::code;
 
@@ -270,8 +270,8 @@ impl Store for Watched {
         self.store.create_new(name, bytes)
     }
 
-    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        self.store.replace(name, bytes)
+    fn replace(&self, name: &str, bytes: &[u8], seen: &Version) -> io::Result<bool> {
+        self.store.replace(name, bytes, seen)
     }
 
     fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>> {

@@ -6,11 +6,13 @@ mod support;
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{key, options, put, verified};
 use strongroom_backup::{
-    CreateOptions, Created, Error, LocalStore, PostgresSource, RestoreOptions, create, list,
-    open_set, restore,
+    CreateOptions, Created, Error, LocalStore, PostgresSource, RestoreOptions, Source as _, create,
+    list, open_set, restore,
 };
 use strongroom_format::code;
 use strongroom_keyring::Opener;
@@ -94,6 +96,25 @@ fn a_restored_set_is_the_cluster() {
         let found = bytes.windows(11).any(|window| window == b"CANARY-91ab");
         assert!(!found, "{}", path.display());
     }
+}
+
+#[test]
+fn who_shows_progress_is_told_how_much_there_is() {
+    let room = Room::new();
+    let server = filled(&room);
+    let store = LocalStore::new(&room.at("medium"));
+    let total = Arc::new(AtomicU64::new(0));
+    let shown = String::new();
+    let mut source = PostgresSource::new(server.config(), shown, String::from("label"), false);
+    source.note_total(Arc::clone(&total));
+    let mut at_first = None;
+    let made = create(&store, &mut source, &options(None), &mut |_| {
+        at_first.get_or_insert(total.load(Ordering::Relaxed));
+    })
+    .unwrap();
+    // The server's estimate, before the first file came. It leaves out the log and the manifest.
+    let (total, size) = (at_first.unwrap(), made.description.backup_size_bytes);
+    assert!(total > size / 3 && total < size * 2, "{total} of {size}");
 }
 
 #[test]

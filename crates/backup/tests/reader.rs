@@ -8,8 +8,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use common::forged::{cluster, forged, link};
 use common::{Place, made, options, picture, put};
-use strongroom_backup::{Cipher, Compression, CreateOptions};
+use strongroom_backup::{Cipher, Compression, CreateOptions, Kind};
 use strongroom_crypto::SecretKey;
 use strongroom_keyring::Opener;
 
@@ -83,4 +84,27 @@ fn another_reader_reads_what_is_written() {
         put(&family, &bytes);
         assert!(!read(&place, &key, "changed").status.success());
     }
+}
+
+#[test]
+fn another_reader_refuses_what_the_specification_refuses() {
+    let place = Place::new();
+    // A link is for sets of files; a cluster's would lead what is written later.
+    let with_link = vec![link("pg_wal", Path::new("/elsewhere"))];
+    let mut files = cluster(with_link.clone());
+    files.described = Kind::Files;
+    forged(&place, files).unwrap();
+    let read_it = read(&place, Path::new("-"), "files");
+    let err = String::from_utf8_lossy(&read_it.stderr);
+    assert!(read_it.status.success(), "{err}");
+    let place = Place::new();
+    forged(&place, cluster(with_link)).unwrap();
+    let refused = read(&place, Path::new("-"), "cluster");
+    let err = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success());
+    assert!(
+        err.contains("a link in a set of a kind that has none"),
+        "{err}"
+    );
+    assert!(!place.at("cluster/pg_wal").exists());
 }

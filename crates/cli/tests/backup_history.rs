@@ -134,6 +134,7 @@ fn first_set(place: &Place, run: &Value) {
         members(set),
         [
             "backup_size_bytes",
+            "base_set_id",
             "compressed_size_bytes",
             "encryptor",
             "end_lsn",

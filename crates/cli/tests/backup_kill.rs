@@ -1,8 +1,8 @@
 //! Goal: whatever ends a command, the medium holds whole sets, the older ones open, and the next command goes on. Method: strace(1)
 //! kills the real command at each call in turn that writes, names, removes or makes durable; after each, the medium is used.
 //!
-//! strace counts the calls of each thread by themselves, so every kind of call is swept alone: what a thread that begins later
-//! calls first is reached too.
+//! strace counts the calls of each thread by themselves. So the main thread, which does all but write families, is swept alone first; then all
+//! threads together, for those that write families. Every kind of call is swept alone.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -80,39 +80,47 @@ fn copied(place: &Place, from: &str, to: &str) {
 /// Kills the command at each call; `after` gets what to say where it fails. Returns how often it was killed.
 fn swept(place: &Place, arguments: &[&str], after: &dyn Fn(&str)) -> u32 {
     let mut kills = 0;
-    for group in GROUPS {
-        let mut finished = false;
-        for at in 1..MOST {
-            copied(place, "before", "medium");
-            let plain = place.command();
-            let mut strace = Command::new("strace");
-            strace
-                .args(["-f", "-qq", "-o", "/dev/null", "-e"])
-                .arg(format!("trace={group}"))
-                .arg(format!("--inject={group}:signal=KILL:when={at}"))
-                .arg(plain.get_program())
-                .args(arguments)
-                .current_dir(plain.get_current_dir().unwrap());
-            for (name, value) in plain.get_envs() {
-                match value {
-                    Some(value) => strace.env(name, value),
-                    None => strace.env_remove(name),
-                };
-            }
-            let output = strace.output().unwrap();
-            let killed = output.status.signal() == Some(9);
-            let err = String::from_utf8_lossy(&output.stderr);
-            assert!(killed || output.status.success(), "{group} {at}: {err}");
-            after(&format!("{arguments:?} killed at call {at} of {group}"));
-            if !killed {
-                finished = true;
-                break;
-            }
-            kills += 1;
+    for threads in [&[][..], &["-f"]] {
+        for group in GROUPS {
+            let finished = (1..MOST).find(|at| {
+                copied(place, "before", "medium");
+                let killed = killed(place, threads, group, *at, arguments);
+                let who = if threads.is_empty() { "main" } else { "any" };
+                after(&format!(
+                    "{arguments:?}, call {at} of {group}, {who} thread"
+                ));
+                kills += u32::from(killed);
+                !killed
+            });
+            assert!(finished.is_some(), "{group} came to no end");
         }
-        assert!(finished, "{group} came to no end");
     }
     kills
+}
+
+/// Runs the command until that call; false when it ended before.
+fn killed(place: &Place, threads: &[&str], group: &str, at: u32, arguments: &[&str]) -> bool {
+    let plain = place.command();
+    let mut strace = Command::new("strace");
+    strace
+        .args(threads)
+        .args(["-qq", "-o", "/dev/null", "-e"])
+        .arg(format!("trace={group}"))
+        .arg(format!("--inject={group}:signal=KILL:when={at}"))
+        .arg(plain.get_program())
+        .args(arguments)
+        .current_dir(plain.get_current_dir().unwrap());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => strace.env(name, value),
+            None => strace.env_remove(name),
+        };
+    }
+    let output = strace.output().unwrap();
+    let killed = output.status.signal() == Some(9);
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(killed || output.status.success(), "{group} {at}: {err}");
+    killed
 }
 
 #[track_caller]
@@ -143,6 +151,9 @@ fn a_backup_of_a_directory() {
     let kills = swept(&place, &create("tree", &[]), &|at| {
         good(&place, "1", "app", at);
         goes_on(&place, at);
+        // The catalogue is written by the same command.
+        let history = place.run(&["backup", "history", "--last", "1"]);
+        assert_eq!(history.code, 0, "{at}: {}", history.err);
     });
     assert!(kills > 20, "{kills}");
 }

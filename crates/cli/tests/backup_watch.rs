@@ -7,12 +7,15 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use common::Place;
+use common::{Place, noise};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
 
 fn place() -> Place {
@@ -73,6 +76,63 @@ fn progress_is_told_to_who_asks() {
         assert_eq!(last["bytes_total"], 2_000_000);
         run.succeeded();
     }
+}
+
+/// Runs a command on a terminal; what appeared there.
+fn on_terminal(place: &Place, arguments: &[&str]) -> String {
+    let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&near).unwrap();
+    unlockpt(&near).unwrap();
+    let size = Winsize {
+        ws_row: 50,
+        ws_col: 200,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&near, size).unwrap();
+    let name = ptsname(&near, Vec::new()).unwrap().into_string().unwrap();
+    let far = File::options().read(true).write(true).open(name).unwrap();
+    let mut command = place.command();
+    command
+        .args(arguments)
+        .env("TERM", "xterm")
+        .stdout(Stdio::null())
+        .stderr(Stdio::from(far));
+    let mut child = command.spawn().unwrap();
+    // Holds the far side too: the terminal would never end.
+    drop(command);
+    let mut seen = Vec::new();
+    let mut buffer = [0; 4096];
+    let mut screen = File::from(near);
+    // A terminal ends with an error when its far side is closed.
+    while let Ok(length @ 1..) = screen.read(&mut buffer) {
+        seen.extend_from_slice(&buffer[..length]);
+    }
+    assert!(child.wait().unwrap().success());
+    String::from_utf8_lossy(&seen).into_owned()
+}
+
+#[test]
+fn on_a_terminal_long_work_has_a_bar() {
+    let place = place();
+    place.write("tree/noise", noise(12_000_000, 3));
+    place.plain_database("db", 300_000);
+    // Slow on purpose.
+    let slow = ["--compression", "zstd:19", "--threads", "1"];
+    let seen = on_terminal(&place, &[&CREATE[..], &slow].concat());
+    for part in ["backing up ", " MiB of an unknown total  ", " MiB/s"] {
+        assert!(seen.contains(part), "{part:?} not in {seen:?}");
+    }
+    let database = [
+        "backup", "create", "db", "--to", "medium", "--key-id", "app",
+    ];
+    let seen = on_terminal(&place, &[&database[..], &slow].concat());
+    for part in ["backing up ", " MiB of ", " MiB/s", "s left"] {
+        assert!(seen.contains(part), "{part:?} not in {seen:?}");
+    }
+    let quiet = ["--progress", "none"];
+    let seen = on_terminal(&place, &[&CREATE[..], &slow, &quiet].concat());
+    assert!(!seen.contains("backing up"), "{seen:?}");
 }
 
 /// Metric and labels, and the value.

@@ -27,10 +27,12 @@ impl Error {
         }
     }
 
-    /// SR-5001 with the system's error; `context` says what was being done to what.
+    /// SR-5001 with the system's error, or the code that a [`Fault`] has; `context` says what was being done to what.
     #[must_use]
     pub fn io(context: impl Into<String>, error: io::Error) -> Self {
-        Self::caused(&code::IO, context, error)
+        let fault = error.get_ref().and_then(|inner| inner.downcast_ref());
+        let code = fault.map_or(&code::IO, |fault: &Fault| fault.code);
+        Self::caused(code, context, error)
     }
 
     /// An error of this code that the system's error explains.
@@ -78,6 +80,30 @@ impl Error {
         }
     }
 }
+
+/// A failure with a code of its own, where the system's are expected: of what stands in for files and is none.
+#[derive(Debug)]
+pub struct Fault {
+    code: &'static Code,
+    text: String,
+}
+
+impl Fault {
+    /// As an error of the system's kind `kind`. `text` must not hold a secret.
+    #[must_use]
+    pub fn io(kind: io::ErrorKind, code: &'static Code, text: impl Into<String>) -> io::Error {
+        let text = text.into();
+        io::Error::new(kind, Self { code, text })
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Fault {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -49,7 +49,7 @@ mod wrap;
 mod vectors;
 
 pub use certificates::{CertificateInfo, NewCertificate, Restored, read_identity};
-pub use error::Error;
+pub use error::{Error, Fault};
 pub use keyring::{KeyInfo, Keyring, Status};
 pub use object::{NewObject, Object, inspect_checksum};
 pub use opener::Opener;

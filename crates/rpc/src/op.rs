@@ -88,6 +88,8 @@ pub enum Op {
     Rehome = 66,
     /// Posted. The blocks of `n` FIDs' places are about to be read: `a` the first, `b` the last.
     Prefetch = 67,
+    /// Called. Answers with how many partitions relations of the database `a` (an OID) have.
+    Holds = 68,
 
     // ---- the host's log ----
     /// Called. A redo record of `n` bytes in the data area, found in the host's log at position `a`.
@@ -182,6 +184,7 @@ numbered!(
     Drop,
     Rehome,
     Prefetch,
+    Holds,
     Replay,
     Replayed,
     Checkpoint,
@@ -229,6 +232,7 @@ impl Op {
             Self::Partition
                 | Self::Drop
                 | Self::Rehome
+                | Self::Holds
                 | Self::Replay
                 | Self::Replayed
                 | Self::Checkpoint

@@ -278,6 +278,7 @@ impl Zone {
             Op::Partition => return self.partition(ring, descriptor, area),
             Op::Drop => return self.drop_partition(ring, descriptor, area),
             Op::Rehome => return self.rehome(ring, descriptor, area),
+            Op::Holds => Ok(self.ground.store.partitions_of(descriptor.a)),
             Op::Position => return self.position(ring),
             Op::Life => self.life(descriptor),
             Op::Replay | Op::Replayed | Op::Checkpoint => self.log(ring, op, descriptor, area),

@@ -13,7 +13,7 @@ use strongroom_format::columns::Kind;
 
 use crate::call::{guarded, outside};
 use crate::partition::Storage;
-use crate::{catalog, fault, lifecycle, rows, statement};
+use crate::{catalog, databases, fault, lifecycle, rows, statement};
 
 /// The access method.
 pub(crate) const ACCESS_METHOD: &CStr = c"strongroom";
@@ -165,6 +165,10 @@ unsafe fn before(node: *mut pg_sys::Node) -> bool {
                 range(node.cast());
                 false
             }
+            NodeTag::T_CreatedbStmt => {
+                databases::check_template(node.cast());
+                false
+            }
             _ => false,
         }
     }
@@ -313,6 +317,9 @@ fn relation(oid: Oid) {
             ),
             None => {}
         }
+    }
+    if confidential {
+        databases::refuse_in_template();
     }
     if confidential && table && class.access_method != access_method() {
         fault::Report::new("0A000", "a table with a confidential column must use the access method strongroom")

@@ -15,6 +15,7 @@ mod clear;
 mod compare;
 mod compute;
 mod conversion;
+mod databases;
 mod ddl;
 mod estimate;
 mod fault;

@@ -16,7 +16,7 @@ use strongroom_testing_postgres::room::{Room, checked, refused};
 use strongroom_testing_postgres::scan::Found;
 
 const CANARY: &str = "CANARYreceived";
-const SETTINGS: &str = "wal_level = replica\nsummarize_wal = off\nwal_keep_size = 512MB\n";
+const SETTINGS: &str = "wal_level = replica\nwal_keep_size = 512MB\n";
 
 struct Work<'a> {
     room: &'a Room,
@@ -53,8 +53,7 @@ impl<'a> Work<'a> {
     fn new(room: &'a Room, settings: &str) -> Self {
         let programs = Programs::installed();
         let server = Instance::create(room, &programs, "server", Guard::Plain);
-        let known = settings.replace("summarize_wal = off\n", "");
-        server.configure(&known);
+        server.configure(settings);
         server.start();
         server.sql("create table t (n bigint, filler text)");
         let key = room.key("main", &mut Random::new(seed()));
@@ -327,6 +326,10 @@ fn a_receiver_follows_a_server_that_was_promoted() {
             .args(["-R", "-c", "fast"]),
     );
     standby.start();
+    // The log of the first set is not on the standby.
+    let mut create = work.backup("create");
+    create.arg(work.server.address()).arg("--to");
+    checked(create.arg(work.medium()));
     work.insert(20_000);
     let receive = |options: &[&str]| {
         let mut command = work.receive(&standby, options);

@@ -85,7 +85,7 @@ fn written(
     for (family, place) in (0..).zip(&places) {
         let key = guard.new_family(family, families)?;
         let out: Box<dyn Upload> = Box::new(place.clone());
-        let writer = FamilyWriter::begin(vec![out], String::new(), &key)?;
+        let writer = FamilyWriter::begin(vec![(String::new(), out)], &key)?;
         targets.push(Target { key, writer });
     }
     let ((), ends) = write::run(targets, settings, |pieces| {
@@ -326,7 +326,7 @@ fn a_failing_source_or_medium_ends_the_pipeline_with_its_own_error() {
     let guard = sealed(Cipher::Aes256);
     let target = |out: Box<dyn Upload>| {
         let key = guard.new_family(0, 1).unwrap();
-        let writer = FamilyWriter::begin(vec![out], String::from("here"), &key).unwrap();
+        let writer = FamilyWriter::begin(vec![(String::from("here"), out)], &key).unwrap();
         vec![Target { key, writer }]
     };
     let stream = content(64 * PIECE);

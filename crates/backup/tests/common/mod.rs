@@ -7,6 +7,7 @@
 #![allow(
     dead_code,
     clippy::allow_attributes,
+    clippy::print_stdout,
     reason = "each test program uses a part of it"
 )]
 

@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_backup::{
     Cipher, Compression, CreateOptions, Created, DirectorySource, Mode, PostgresSource, Source,
-    SqliteSource, open_base,
+    SqliteSource, Store, list, open_base,
 };
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
@@ -18,7 +18,7 @@ use strongroom_replication::{Config, SslMode};
 use super::history::{self, Entry, HistoryOptions, Told};
 use super::metrics::MetricsOptions;
 use super::progress::{ProgressOptions, Watch};
-use super::{sealing_openers, store, thread_count, threads, with_key};
+use super::{is_url, sealing_openers, store, thread_count, threads, with_key};
 use crate::args::{KeyOptions, SourceKeyOptions};
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
@@ -34,9 +34,12 @@ pub(super) struct CreateArgs {
     /// A directory, a SQLite database, or a connection string of a PostgreSQL server: postgresql://... or host=...
     #[arg(value_name = "SOURCE")]
     source: OsString,
-    /// The medium: a directory, which is made if it is absent
+    /// The medium: a directory, which is made if it is absent, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(long, value_name = "MEDIUM")]
     to: PathBuf,
+    /// A further medium that gets the same set; may be given three times
+    #[arg(long, value_name = "MEDIUM")]
+    mirror: Vec<PathBuf>,
     #[command(flatten)]
     key: KeyOptions,
     #[command(flatten)]
@@ -106,7 +109,19 @@ struct Report {
     #[serde(flatten)]
     description: strongroom_backup::Description,
     left_out: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    mirrors: Vec<MirrorReport>,
 }
+
+#[derive(Serialize)]
+struct MirrorReport {
+    path: String,
+    medium_id: String,
+    position: u32,
+}
+
+/// Mirrors of one set.
+const MIRRORS_MAX: usize = 3;
 
 impl CreateArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
@@ -121,9 +136,16 @@ impl CreateArgs {
     }
 
     fn make(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
+        if self.mirror.len() > MIRRORS_MAX {
+            return Err(Failure::usage("--mirror is given at most three times"));
+        }
         let algorithm = allowed(self.algorithm, self.allow_legacy, &self.to)?;
-        let store = store(&self.to);
-        entry.on(store.as_ref());
+        let medium = store(&self.to)?;
+        entry.on(medium.as_ref());
+        let mirrors = self.mirror.iter().map(|place| store(place));
+        let mirrors = mirrors.collect::<Result<Vec<_>, Failure>>()?;
+        let mirrors = mirrors.iter().map(AsRef::as_ref);
+        let stores: Vec<_> = std::iter::once(medium.as_ref()).chain(mirrors).collect();
         let mut source = self.source(context)?;
         entry.of_source(source.shown());
         let key = self.key_source()?;
@@ -145,10 +167,13 @@ impl CreateArgs {
             source.note_total(total);
         }
         let created =
-            strongroom_backup::create(store.as_ref(), source.as_mut(), &options, &mut |bytes| {
+            strongroom_backup::create_on(&stores, source.as_mut(), &options, &mut |bytes| {
                 progress.update(bytes);
             })?;
-        entry.with_set(store.as_ref(), created.position);
+        if let Some((first, mirrored)) = created.split_first() {
+            entry.with_set(medium.as_ref(), first.position);
+            entry.with_detail(mirrors_of(stores.iter().skip(1).copied().zip(mirrored)));
+        }
         entry.done();
         progress.finish();
         self.report(context, created)?;
@@ -179,7 +204,11 @@ impl CreateArgs {
         let path = Path::new(&self.source);
         let about = std::fs::metadata(path).map_err(|error| Failure::open(path, &error))?;
         if about.is_dir() {
-            refuse_within(path, &self.to)?;
+            for medium in std::iter::once(&self.to).chain(&self.mirror) {
+                if !is_url(medium) {
+                    refuse_within(path, medium)?;
+                }
+            }
             return Ok(Box::new(DirectorySource::new(path)));
         }
         if !matches!(paths::sort(path)?, Sort::PlainSqlite | Sort::Sealed) {
@@ -202,12 +231,20 @@ impl CreateArgs {
 
     /// The manifest of the base is sealed as the base is: this needs a key that opens it.
     fn build_on_base(&self, context: &Context, source: &mut PostgresSource) -> Result<(), Failure> {
-        let store = store(&self.to);
+        let medium = store(&self.to)?;
         let keyring = keyring::path(context);
         let system = source.identify()?.to_owned();
         let base = with_key(self.key.clone(), &keyring, |key| {
-            open_base(store.as_ref(), self.base, &system, key)
+            open_base(medium.as_ref(), self.base, &system, key)
         })?;
+        for mirror in &self.mirror {
+            let sets = list(store(mirror)?.as_ref())?.sets;
+            let mut sets = sets.iter().map(|set| set.description.set_id.as_str());
+            if !sets.any(|set_id| set_id == base.set_id()) {
+                let detail = format!("the mirror {} does not have it", mirror.display());
+                return Err(Failure::new(&code::INCREMENTAL_BASE, detail));
+            }
+        }
         note(&format!("building on set {}", base.position()));
         source.build_on(base);
         Ok(())
@@ -230,14 +267,27 @@ impl CreateArgs {
         }
     }
 
-    fn report(&self, context: &mut Context, created: Created) -> Result<(), Failure> {
-        for what in &created.left_out {
-            warn(&code::NOT_COPIED, what);
-        }
-        if let Some(error) = &created.not_cleared {
+    fn report(&self, context: &mut Context, made: Vec<Created>) -> Result<(), Failure> {
+        for error in made.iter().filter_map(|made| made.not_cleared.as_ref()) {
             let detail = format!("older sets are still there: {}", error.detail());
             warn(error.code(), &detail);
         }
+        let mut made = made.into_iter();
+        let created = made.next();
+        let created = created.ok_or_else(|| Failure::new(&code::BUG, "no medium"))?;
+        for what in &created.left_out {
+            warn(&code::NOT_COPIED, what);
+        }
+        let mirrors = self
+            .mirror
+            .iter()
+            .zip(made)
+            .map(|(path, made)| MirrorReport {
+                path: path.display().to_string(),
+                medium_id: made.description.medium_id,
+                position: made.position,
+            });
+        let mirrors: Vec<MirrorReport> = mirrors.collect();
         if self.json {
             let Created {
                 position,
@@ -249,6 +299,7 @@ impl CreateArgs {
                 position,
                 description,
                 left_out,
+                mirrors,
             })?;
         } else {
             let description = &created.description;
@@ -260,9 +311,24 @@ impl CreateArgs {
                 description.compressed_size_bytes,
                 description.key_algorithm
             ))?;
+            for mirror in mirrors {
+                let MirrorReport { path, position, .. } = mirror;
+                context
+                    .output
+                    .line(&format!("mirror {path}: set {position}"))?;
+            }
         }
         context.output.flush()
     }
+}
+
+/// For the catalogue: where else the set is.
+fn mirrors_of<'a>(made: impl Iterator<Item = (&'a dyn Store, &'a Created)>) -> String {
+    let shown = made.map(|(store, created)| {
+        let place = history::place(&store.shown());
+        format!("mirror {place} (set {})", created.position)
+    });
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// What a set is made with unless the command line says otherwise.

@@ -17,7 +17,7 @@ use crate::help::tail;
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup expire /mnt/backups --keep 7 --dry-run"))]
 pub(super) struct ExpireArgs {
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// How many sets to keep, beside those that have not expired
@@ -37,14 +37,14 @@ impl ExpireArgs {
             ..Told::default()
         };
         history::told(context, "expire", &told, |context, entry| {
-            entry.on(store(&self.medium).as_ref());
+            entry.on(store(&self.medium)?.as_ref());
             self.remove(context, entry)
         })
     }
 
     fn remove(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         let keep = usize::try_from(self.keep).unwrap_or(usize::MAX);
-        let expired = expire(store(&self.medium).as_ref(), keep, self.dry_run)?;
+        let expired = expire(store(&self.medium)?.as_ref(), keep, self.dry_run)?;
         let sets: Vec<String> = expired.sets.iter().map(u32::to_string).collect();
         let (log, list) = (expired.log.len(), sets.join(", "));
         entry.with_detail(format!("sets {list}; {log} files of the log"));

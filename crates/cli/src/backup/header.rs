@@ -19,7 +19,7 @@ use crate::time::rfc3339;
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup header /mnt/backups --json"))]
 pub(super) struct HeaderArgs {
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// Print one JSON object
@@ -61,7 +61,7 @@ struct UnreadableReport {
 
 impl HeaderArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let listing = list(store(&self.medium).as_ref())?;
+        let listing = list(store(&self.medium)?.as_ref())?;
         let bad: Vec<(u32, Failure)> = listing
             .unreadable
             .iter()

@@ -1,5 +1,5 @@
 //! `--metrics FILE`: how the last runs went, as text that Prometheus reads (exposition format 0.0.4), for the textfile collector of
-//! node_exporter.
+//! `node_exporter`.
 //!
 //! Invariants: the file is replaced whole; what it says of other operations and media stays; counters grow from what it says.
 //!
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 /// For a monitoring system.
 #[derive(Args, Clone, Default)]
 pub(super) struct MetricsOptions {
-    /// Write how the run went as metrics for Prometheus: a file NAME.prom where node_exporter looks for text files
+    /// Write how the run went as metrics for Prometheus: a file NAME.prom where `node_exporter` looks for text files
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
 }

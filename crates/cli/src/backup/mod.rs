@@ -8,6 +8,7 @@ mod expire;
 mod header;
 mod history;
 mod metrics;
+mod place;
 mod progress;
 mod receive;
 mod restore;
@@ -20,12 +21,12 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use clap::{Args, Subcommand};
-use strongroom_backup::{LocalStore, Store};
 use strongroom_format::header::Header;
 use strongroom_format::slot::SlotKind;
 use strongroom_format::{code, hex};
 use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
 
+use self::place::{is_url, store};
 pub(crate) use self::wal::{is_wal_fetch, never_absent, stopping};
 
 use crate::Context;
@@ -86,11 +87,6 @@ impl BackupArgs {
             Verb::History(args) => args.run(context),
         }
     }
-}
-
-/// The medium at a path.
-fn store(path: &Path) -> Box<dyn Store> {
-    Box::new(LocalStore::new(path))
 }
 
 /// The key, fetched. Asked for twice when something is sealed with it.

@@ -33,13 +33,7 @@ enum Form {
 #[derive(Args, Clone, Copy, Default)]
 pub(super) struct ProgressOptions {
     /// How progress is shown
-    #[arg(
-        long,
-        value_name = "FORM",
-        value_enum,
-        default_value_t,
-        hide_possible_values = false
-    )]
+    #[arg(long, value_name = "FORM", value_enum, default_value_t)]
     progress: Form,
 }
 

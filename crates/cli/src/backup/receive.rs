@@ -32,7 +32,7 @@ pub(super) struct WalReceiveArgs {
     /// A connection string of the server: postgresql://... or host=...
     #[arg(value_name = "CONNINFO")]
     source: String,
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(long, value_name = "MEDIUM")]
     to: PathBuf,
     /// The physical replication slot to use: the server keeps the log until it was received
@@ -88,7 +88,7 @@ impl WalReceiveArgs {
         };
         ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))
             .map_err(|error| Failure::new(&code::IO, format!("signal handler: {error}")))?;
-        let store = store(&self.to);
+        let store = store(&self.to)?;
         wal_receive(
             store.as_ref(),
             &config,

@@ -24,7 +24,7 @@ use crate::{Context, keyring};
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup restore /mnt/backups --to /srv/restored --key-id backups"))]
 pub(super) struct RestoreArgs {
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// The directory to make
@@ -76,7 +76,7 @@ impl RestoreArgs {
     }
 
     fn fill(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
-        let store = store(&self.medium);
+        let store = store(&self.medium)?;
         entry.on(store.as_ref());
         let keyring = keyring::path(context);
         let chain = with_key(self.key.clone(), &keyring, |key| {

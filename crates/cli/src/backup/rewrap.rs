@@ -21,7 +21,7 @@ use crate::{Context, keyring, keys};
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup rewrap /mnt/backups --key-id old --new-key-id new"))]
 pub(super) struct RewrapArgs {
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// One set only, by its position, and no log
@@ -50,7 +50,7 @@ impl RewrapArgs {
     }
 
     fn rewrap(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
-        let store = store(&self.medium);
+        let store = store(&self.medium)?;
         entry.on(store.as_ref());
         let keyring = Some(keyring::path(context));
         let others = if self.drop_others {

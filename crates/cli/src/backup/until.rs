@@ -9,6 +9,7 @@ use strongroom_backup::PostgresFacts;
 use strongroom_format::code;
 use strongroom_replication::Lsn;
 
+use super::is_url;
 use crate::args::KeyOptions;
 use crate::failure::Failure;
 
@@ -85,7 +86,7 @@ fn command(medium: &Path, key: &KeyOptions, keyring: &Path) -> Result<String, Fa
         String::from("--keyring"),
         word(&absolute(keyring)?)?,
         String::from("backup wal-fetch '%f' '%p' --from"),
-        word(&absolute(medium)?)?,
+        word(&named(medium)?)?,
     ];
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
     if let Some(id) = &key.key_id {
@@ -105,6 +106,14 @@ fn command(medium: &Path, key: &KeyOptions, keyring: &Path) -> Result<String, Fa
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| Failure::io(path, &error))
+}
+
+/// A medium in an object store is where it is from everywhere.
+fn named(medium: &Path) -> Result<PathBuf, Failure> {
+    if is_url(medium) {
+        return Ok(medium.to_path_buf());
+    }
+    absolute(medium)
 }
 
 /// One word of the shell; PostgreSQL replaces `%` before the shell sees it.

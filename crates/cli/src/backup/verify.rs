@@ -23,7 +23,7 @@ use crate::{Context, keyring};
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup verify /mnt/backups --key-id backups"))]
 pub(super) struct VerifyArgs {
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// The set's position [default: the newest]
@@ -75,7 +75,7 @@ impl VerifyArgs {
     }
 
     fn read(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
-        let store = store(&self.medium);
+        let store = store(&self.medium)?;
         entry.on(store.as_ref());
         let keyring = keyring::path(context);
         let chain = with_key(self.key, &keyring, |key| {

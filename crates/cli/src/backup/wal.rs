@@ -42,7 +42,7 @@ pub(super) struct WalPushArgs {
     /// The file; it is archived under its name
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(long, value_name = "MEDIUM")]
     to: PathBuf,
     #[command(flatten)]
@@ -78,7 +78,7 @@ pub(super) struct WalFetchArgs {
     /// Where to write it: %p
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The medium
+    /// The medium: a directory, or s3://BUCKET/PREFIX, gs://..., az://...
     #[arg(long, value_name = "MEDIUM")]
     from: PathBuf,
     #[command(flatten)]
@@ -98,7 +98,7 @@ impl WalPushArgs {
     }
 
     fn push(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
-        let store = store(&self.to);
+        let store = store(&self.to)?;
         entry.on(store.as_ref());
         let keyring = keyring::path(context);
         let key = if self.no_encryption || !self.certificate.is_empty() {
@@ -147,7 +147,7 @@ impl WalFetchArgs {
     }
 
     fn fetch(self, keyring: &Path) -> Result<(), Failure> {
-        let store = store(&self.from);
+        let store = store(&self.from)?;
         let content = with_key(self.key.clone(), keyring, |key| {
             wal_fetch(store.as_ref(), &self.name, key)
         });

@@ -36,6 +36,16 @@ impl Store {
             }
         })
     }
+
+    /// How many partitions relations of a database have.
+    #[must_use]
+    pub fn partitions_of(&self, database: u64) -> u64 {
+        let of = |partition: &&Partition| u64::from(partition.relation.database) == database;
+        self.numbered()
+            .map(|(_, partition)| partition)
+            .filter(of)
+            .count() as u64
+    }
 }
 
 fn counted(partition: &Partition) -> (u64, u64) {

@@ -202,3 +202,55 @@ fn columns_and_constants_cannot_be_put_side_by_side() {
         "bonus|1\nbonus|37\nsalary|42\nsalary|99\nbonus|4711\ndump|4711\nsalary|4711"
     );
 }
+
+/// Its rows would have identifiers of values that go with the other one's rows.
+#[test]
+fn a_database_with_confidential_tables_is_no_template() {
+    let (owner, server) = begin();
+    let refused = |sql: &str, message: &str| {
+        let said = server.run(sql);
+        assert!(
+            said.messages.contains("0A000") && said.messages.contains(message),
+            "{sql}: {}",
+            said.messages
+        );
+    };
+    for sql in [
+        "create database empty",
+        "create database copy template empty",
+    ] {
+        assert_eq!(server.run(sql).messages, "", "{sql}");
+    }
+    assert_eq!(
+        server
+            .run("create database bare template template0")
+            .messages,
+        ""
+    );
+    let made = owner.run("create table t (a enc_int4) using strongroom; insert into t values (1)");
+    assert!(!made.messages.contains("ERROR"), "{}", made.messages);
+    let named = server.rows("select current_database()");
+    // From another database, because a template must not be in use.
+    let copy = format!("create database again template {named}");
+    let elsewhere = server.run(&format!("\\connect empty\n{copy}"));
+    assert!(
+        elsewhere.messages.contains("cannot be a template"),
+        "{}",
+        elsewhere.messages
+    );
+    refused(
+        "\\connect template1\ncreate extension strongroom_columns; create table t (a enc_int4) using strongroom",
+        "template1 cannot have confidential tables",
+    );
+    let dropped = owner.run("drop table t");
+    assert!(!dropped.messages.contains("ERROR"), "{}", dropped.messages);
+    let since = Instant::now();
+    let copied = loop {
+        let said = server.run(&format!("\\connect empty\n{copy}"));
+        if !said.messages.contains("ERROR") || since.elapsed() > Duration::from_secs(30) {
+            break said;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    assert!(!copied.messages.contains("ERROR"), "{}", copied.messages);
+}

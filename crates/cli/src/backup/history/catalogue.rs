@@ -53,6 +53,7 @@ const SCHEMA: &str = "
         timeline INTEGER,
         start_lsn TEXT,
         end_lsn TEXT,
+        base_set_id TEXT,
         machine_name TEXT,
         user_name TEXT,
         software TEXT
@@ -62,7 +63,7 @@ const SCHEMA: &str = "
 
 const COLUMNS: &str = "operation, outcome, begun_unix_s, ended_unix_s, medium, source, detail, position, set_id, medium_id, kind,
     name, started_unix_s, finished_unix_s, expires_unix_s, files, backup_size_bytes, compressed_size_bytes, key_algorithm,
-    encryptor, system_identifier, timeline, start_lsn, end_lsn, machine_name, user_name, software";
+    encryptor, system_identifier, timeline, start_lsn, end_lsn, base_set_id, machine_name, user_name, software";
 
 /// An open catalogue.
 pub(super) struct Catalogue {
@@ -107,7 +108,7 @@ impl Catalogue {
         let none = SetFacts::default();
         let known = entry.set.is_some();
         let set = entry.set.as_ref().unwrap_or(&none);
-        let values = format!("INSERT INTO run({COLUMNS}) VALUES ({})", placeholders(27));
+        let values = format!("INSERT INTO run({COLUMNS}) VALUES ({})", placeholders(28));
         let text = |value: &str| known.then(|| value.to_owned());
         let count = |value: u64| known.then(|| integer(value));
         self.connection
@@ -138,6 +139,7 @@ impl Catalogue {
                     set.timeline,
                     set.start_lsn,
                     set.end_lsn,
+                    set.base_set_id,
                     text(&set.machine_name),
                     text(&set.user_name),
                     text(&set.software),
@@ -222,9 +224,10 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
             timeline: row.get(21)?,
             start_lsn: row.get(22)?,
             end_lsn: row.get(23)?,
-            machine_name: row.get(24)?,
-            user_name: row.get(25)?,
-            software: row.get(26)?,
+            base_set_id: row.get(24)?,
+            machine_name: row.get(25)?,
+            user_name: row.get(26)?,
+            software: row.get(27)?,
         });
     }
     Ok(entry)

@@ -62,6 +62,8 @@ pub(super) struct SetFacts {
     pub(super) timeline: Option<u32>,
     pub(super) start_lsn: Option<String>,
     pub(super) end_lsn: Option<String>,
+    /// The set that an incremental one builds on.
+    pub(super) base_set_id: Option<String>,
     pub(super) machine_name: String,
     pub(super) user_name: String,
     pub(super) software: String,
@@ -196,6 +198,7 @@ impl SetFacts {
             timeline: postgres.map(|facts| facts.timeline),
             start_lsn: postgres.map(|facts| facts.start_lsn.clone()),
             end_lsn: postgres.map(|facts| facts.end_lsn.clone()),
+            base_set_id: postgres.and_then(|facts| facts.base_set_id.clone()),
             machine_name: d.machine_name.clone(),
             user_name: d.user_name.clone(),
             software: d.software.clone(),

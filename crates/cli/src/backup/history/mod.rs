@@ -195,7 +195,7 @@ impl HistoryArgs {
 }
 
 fn scan(catalogue: &mut Catalogue, medium: &Path) -> Result<u64, Failure> {
-    let store = store(medium);
+    let store = store(medium)?;
     let listing = list(store.as_ref())?;
     let found = listing.sets.iter();
     let entries: Vec<Entry> = found

@@ -1,0 +1,158 @@
+//! What an object store's errors mean, in words of our own.
+//!
+//! Invariant B21: a store's answer may repeat the name of a key and what was signed, so nothing of it is told but the status and a
+//! code word.
+//!
+//! Must not: show an error of the client library.
+
+use std::error::Error as StdError;
+use std::io;
+
+use object_store::Error;
+use object_store::client::{HttpError, HttpErrorKind};
+use strongroom_format::code;
+use strongroom_keyring::Fault;
+
+/// Longest code word of a store.
+const WORD_MAX: usize = 48;
+
+/// What is known after a put under a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The condition did not hold when the store looked.
+    Refused,
+    /// It was not written, and will not be by trying again.
+    Failed,
+    /// It may have been written.
+    Unknown,
+}
+
+pub(super) fn outcome(error: &Error) -> Outcome {
+    match error {
+        Error::AlreadyExists { .. } | Error::Precondition { .. } => Outcome::Refused,
+        Error::Generic { .. } if is_lost(error) => Outcome::Unknown,
+        // A server's own failure may come after the deed.
+        Error::Generic { .. } if status(error).is_none_or(|status| status >= 500) => {
+            Outcome::Unknown
+        }
+        _ => Outcome::Failed,
+    }
+}
+
+/// Nothing came back in time.
+pub(super) fn lost() -> Error {
+    Error::Generic {
+        store: "object store",
+        source: Box::new(HttpError::new(
+            HttpErrorKind::Timeout,
+            io::Error::from(io::ErrorKind::TimedOut),
+        )),
+    }
+}
+
+/// Whether the store was not heard of at all.
+pub(super) fn is_lost(error: &Error) -> bool {
+    chain(error).any(|cause| cause.is::<HttpError>())
+}
+
+/// For those who know files.
+pub(super) fn told(error: &Error) -> io::Error {
+    if is_lost(error) {
+        let text = "no answer";
+        return Fault::io(io::ErrorKind::NotConnected, &code::STORE_LOST, text);
+    }
+    let answer = answered(error);
+    match error {
+        Error::NotFound { .. } => Fault::io(io::ErrorKind::NotFound, &code::STORE_FAILED, answer),
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+            Fault::io(io::ErrorKind::PermissionDenied, &code::STORE_DENIED, answer)
+        }
+        _ => Fault::io(io::ErrorKind::Other, &code::STORE_FAILED, answer),
+    }
+}
+
+/// Status and code word, as far as there are any.
+fn answered(error: &Error) -> String {
+    let text = full(error);
+    let status = status(error).map(|status| format!("status {status}"));
+    let word = between(&text, "<Code>", "<").or_else(|| between(&text, "\"reason\": \"", "\""));
+    let word = word.filter(|word| is_word(word)).map(str::to_owned);
+    let parts: Vec<String> = status.into_iter().chain(word).collect();
+    match (error, parts.is_empty()) {
+        (_, false) => parts.join(", "),
+        (Error::NotFound { .. }, _) => String::from("not found"),
+        (Error::NotImplemented { .. } | Error::NotSupported { .. }, _) => {
+            String::from("not supported")
+        }
+        _ => String::from("an answer that cannot be used"),
+    }
+}
+
+/// The status of the answer (object_store: `RequestError::Status`, which it does not give out).
+fn status(error: &Error) -> Option<u16> {
+    let text = full(error);
+    let digits = text.split_once("status code: ")?.1.get(..3)?;
+    digits.parse().ok()
+}
+
+fn full(error: &Error) -> String {
+    let texts: Vec<String> = chain(error).map(ToString::to_string).collect();
+    texts.join("\n")
+}
+
+fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    let rest = text.split_once(before)?.1;
+    Some(rest.split_once(after)?.0)
+}
+
+fn is_word(text: &str) -> bool {
+    (1..=WORD_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+fn chain(error: &Error) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+    let mut next: Option<&(dyn StdError + 'static)> = Some(error);
+    std::iter::from_fn(move || {
+        let now = next?;
+        next = now.source();
+        Some(now)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generic(text: &str) -> Error {
+        Error::Generic {
+            store: "S3",
+            source: text.into(),
+        }
+    }
+
+    #[test]
+    fn nothing_of_an_answer_is_repeated_but_status_and_word() {
+        let answer = "Error performing PUT http://h/b/k in 1ms - Server returned non-2xx status code: 400 Bad Request: \
+            <Error><Code>SignatureWrong</Code><AWSAccessKeyId>CANARY</AWSAccessKeyId></Error>";
+        let error = told(&generic(answer));
+        assert_eq!(error.to_string(), "status 400, SignatureWrong");
+        let shown = strongroom_keyring::Error::io("s3://b", error);
+        assert_eq!(shown.code(), &code::STORE_FAILED);
+        for forged in ["<Code>CANARY key</Code>", "<Code></Code>", "<Code>CANARY"] {
+            let error = told(&generic(forged));
+            assert_eq!(error.to_string(), "an answer that cannot be used");
+        }
+    }
+
+    #[test]
+    fn a_lost_store_leaves_the_outcome_open() {
+        assert_eq!(outcome(&lost()), Outcome::Unknown);
+        assert!(is_lost(&lost()));
+        let shown = strongroom_keyring::Error::io("s3://b", told(&lost()));
+        assert_eq!(shown.code(), &code::STORE_LOST);
+        let failed = generic("Server returned non-2xx status code: 503 Slow Down: ");
+        assert_eq!(outcome(&failed), Outcome::Unknown);
+        let refused = generic("Server returned non-2xx status code: 400 Bad Request: ");
+        assert_eq!(outcome(&refused), Outcome::Failed);
+        assert!(!is_lost(&refused));
+    }
+}

@@ -1,0 +1,297 @@
+//! Objects by name below a prefix of an object store: S3 and what speaks like it, Google Cloud Storage, Azure Blob Storage.
+//!
+//! Invariants: B1, B2; B17, an outcome that is not known is settled by reading; B18, what is replaced is what was read, by its
+//! entity tag; B19, there are no locks, and orphans are told by their age; B21, nothing that a store says reaches an error.
+//!
+//! Must not: read the environment; take a credential from a URL.
+
+mod client;
+mod fault;
+mod parts;
+mod read;
+mod upload;
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::path::Path;
+use object_store::{
+    GetOptions, ObjectMeta, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion,
+};
+use strongroom_format::code;
+use strongroom_keyring::Fault;
+
+use self::client::Client;
+use self::fault::{Outcome, outcome, told};
+use crate::Result;
+use crate::store::{Store, Upload, Version};
+
+/// An orphan is older than the newest object by this before anyone may remove it.
+const ORPHAN_AGE: Duration = Duration::from_secs(7 * 86_400);
+/// From a writer's first family to its head.
+const WRITING_MAX: Duration = Duration::from_secs(6 * 86_400);
+/// Turns of a put whose outcome is not known: put, then look.
+const TURNS: u32 = 3;
+
+/// A medium below a prefix of an object store.
+pub struct ObjectMedium {
+    client: Arc<Client>,
+}
+
+impl std::fmt::Debug for ObjectMedium {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ObjectMedium({})", self.client.shown)
+    }
+}
+
+impl ObjectMedium {
+    /// The medium that `url` names. Of `settings`, names and values as environments have them, those are used that the kind of store
+    /// knows: `AWS_...`, `GOOGLE_...` or `AZURE_...`. Requests that fail for want of a connection are repeated for `patience`. Nothing
+    /// is sent yet.
+    ///
+    /// # Errors
+    /// SR-7140.
+    pub fn open(
+        url: &str,
+        settings: impl Iterator<Item = (String, String)>,
+        patience: Duration,
+    ) -> Result<Self> {
+        let client = Arc::new(Client::new(url, settings, patience)?);
+        Ok(Self { client })
+    }
+
+    fn meta(&self, path: &Path) -> io::Result<Option<ObjectMeta>> {
+        match self.client.send(self.client.store.head(path)) {
+            Ok(meta) => Ok(Some(meta)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(told(&error)),
+        }
+    }
+
+    /// Puts `bytes` under a condition. Some(true): they are there. Some(false): the condition did not hold.
+    fn put_if(&self, name: &str, bytes: &[u8], mode: &PutMode) -> io::Result<bool> {
+        let path = self.client.path(name)?;
+        let payload = PutPayload::from(bytes.to_vec());
+        let mut last = None;
+        for _ in 0..TURNS {
+            let options = PutOptions::from(mode.clone());
+            let put = self
+                .client
+                .send(self.client.store.put_opts(&path, payload.clone(), options));
+            let error = match put {
+                Ok(_) => return Ok(true),
+                Err(error) => error,
+            };
+            match outcome(&error) {
+                // It may be ours, of a turn whose answer was lost.
+                Outcome::Refused => return self.is_ours(&path, bytes),
+                Outcome::Failed => return Err(told(&error)),
+                Outcome::Unknown => {}
+            }
+            // B17. A store that cannot be asked either leaves it open.
+            if self.is_ours(&path, bytes)? {
+                return Ok(true);
+            }
+            last = Some(error);
+        }
+        Err(last.map_or_else(|| io::ErrorKind::Other.into(), |error| told(&error)))
+    }
+
+    fn is_ours(&self, path: &Path, bytes: &[u8]) -> io::Result<bool> {
+        let limit = bytes.len() as u64;
+        match self.bytes(path, limit) {
+            Ok(found) => Ok(found.is_some_and(|(found, _)| found == bytes)),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn bytes(&self, path: &Path, limit: u64) -> io::Result<Option<(Vec<u8>, Version)>> {
+        // Two requests to wait for: the first one of a command is waited for only shortly, however long the object is.
+        let options = GetOptions::default();
+        let found = match self.client.send(self.client.store.get_opts(path, options)) {
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            other => other.map_err(|error| told(&error))?,
+        };
+        if found.meta.size > limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let seen = Version {
+            tag: found.meta.e_tag.clone(),
+            generation: found.meta.version.clone(),
+        };
+        let bytes = self.client.send(found.bytes());
+        let bytes = bytes.map_err(|error| told(&error))?;
+        Ok(Some((bytes.into(), seen)))
+    }
+
+    fn metas(&self, directory: &str) -> io::Result<Vec<(String, ObjectMeta)>> {
+        let below = self.client.path(directory)?;
+        let found = self.client.all_below(&below)?;
+        let mut named = Vec::new();
+        for meta in found {
+            if let Some(name) = name_in(&meta.location, &below) {
+                named.push((name, meta));
+            }
+        }
+        named.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(named)
+    }
+}
+
+/// The last name of `path`, if it lies directly below `directory`.
+fn name_in(path: &Path, directory: &Path) -> Option<String> {
+    let mut parts = path.prefix_match(directory)?;
+    let name = parts.next()?;
+    parts.next().is_none().then(|| name.as_ref().to_owned())
+}
+
+/// Those of `families` that are older than the newest of all by what makes an orphan. Both times are the store's.
+fn abandoned(families: Vec<(String, ObjectMeta)>, heads: &[(String, ObjectMeta)]) -> Vec<String> {
+    let all = families.iter().chain(heads);
+    let newest = all.map(|(_, meta)| meta.last_modified).max();
+    let is_old = |meta: &ObjectMeta| {
+        let age = newest.map(|newest| newest.signed_duration_since(meta.last_modified));
+        let age = age.and_then(|age| age.to_std().ok());
+        age.is_some_and(|age| age >= ORPHAN_AGE)
+    };
+    let old = families.into_iter().filter(|(_, meta)| is_old(meta));
+    old.map(|(name, _)| name).collect()
+}
+
+impl Store for ObjectMedium {
+    fn read(&self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.read_version(name, limit)?.map(|(bytes, _)| bytes))
+    }
+
+    fn read_version(&self, name: &str, limit: u64) -> io::Result<Option<(Vec<u8>, Version)>> {
+        self.bytes(&self.client.path(name)?, limit)
+    }
+
+    fn open(&self, name: &str) -> io::Result<(Box<dyn Read + Send>, u64)> {
+        let path = self.client.path(name)?;
+        let meta = self.meta(&path)?.ok_or(io::ErrorKind::NotFound)?;
+        let length = meta.size;
+        let reader = read::Ranges::new(Arc::clone(&self.client), meta);
+        Ok((Box::new(reader), length))
+    }
+
+    fn create_new(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
+        self.put_if(name, bytes, &PutMode::Create)
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8], seen: &Version) -> io::Result<bool> {
+        if seen.tag.is_none() {
+            let text = "the store gave no entity tag";
+            return Err(Fault::io(
+                io::ErrorKind::Unsupported,
+                &code::STORE_FAILED,
+                text,
+            ));
+        }
+        let version = UpdateVersion {
+            e_tag: seen.tag.clone(),
+            version: seen.generation.clone(),
+        };
+        self.put_if(name, bytes, &PutMode::Update(version))
+    }
+
+    fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>> {
+        let path = self.client.path(name)?;
+        let upload = upload::ObjectUpload::new(Arc::clone(&self.client), path);
+        Ok(Box::new(upload))
+    }
+
+    /// What a store has told as written is durable.
+    fn sync(&self, name: &str) -> io::Result<()> {
+        let there = self.meta(&self.client.path(name)?)?;
+        there
+            .map(drop)
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn list(&self, directory: &str) -> io::Result<Vec<(String, u64)>> {
+        let metas = self.metas(directory)?.into_iter();
+        Ok(metas.map(|(name, meta)| (name, meta.size)).collect())
+    }
+
+    fn abandoned(&self) -> io::Result<Vec<String>> {
+        let families = self.metas("data")?;
+        Ok(abandoned(families, &self.metas("sets")?))
+    }
+
+    fn writing_limit(&self) -> Option<Duration> {
+        Some(WRITING_MAX)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let path = self.client.path(name)?;
+        match self.client.send(self.client.store.delete(&path)) {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(told(&error)),
+        }
+    }
+
+    /// B19.
+    fn at_work(&self, _alone: bool) -> io::Result<Option<Box<dyn Send>>> {
+        Ok(Some(Box::new(())))
+    }
+
+    /// B18.
+    fn changing(&self, _directory: &str) -> io::Result<Box<dyn Send>> {
+        Ok(Box::new(()))
+    }
+
+    fn is_empty(&self) -> io::Result<bool> {
+        self.client.is_empty()
+    }
+
+    /// A bucket is made by whoever pays for it; names below a prefix need no directories.
+    fn prepare(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn shown(&self) -> String {
+        self.client.shown.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    fn at(name: &str, seconds: u64) -> (String, ObjectMeta) {
+        let meta = ObjectMeta {
+            location: Path::from(name),
+            last_modified: (UNIX_EPOCH + Duration::from_secs(seconds)).into(),
+            size: 1,
+            e_tag: None,
+            version: None,
+        };
+        (name.to_owned(), meta)
+    }
+
+    #[test]
+    fn families_are_orphans_by_the_stores_own_times() {
+        const WEEK: u64 = 7 * 86_400;
+        let families = || vec![at("old", 5), at("young", 6), at("newer", WEEK)];
+        let none: Vec<String> = Vec::new();
+        assert_eq!(abandoned(families(), &[]), none);
+        assert_eq!(abandoned(families(), &[at("1", WEEK + 4)]), none);
+        assert_eq!(abandoned(families(), &[at("1", WEEK + 5)]), ["old"]);
+        assert_eq!(
+            abandoned(families(), &[at("1", 0), at("2", WEEK + 6)]),
+            ["old", "young"]
+        );
+        assert_eq!(abandoned(Vec::new(), &[]), none);
+    }
+
+    #[test]
+    fn writers_give_up_before_their_families_can_be_orphans() {
+        let margin = ORPHAN_AGE - WRITING_MAX;
+        assert!(margin >= Duration::from_secs(86_400));
+    }
+}

@@ -1,0 +1,136 @@
+//! A family on its way from an object store: range after range, one ahead of the reader.
+//!
+//! Invariant B20: all families that are being read share a fixed number of bytes.
+//!
+//! Must not: put two states of an object together.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use bytes::{Buf as _, Bytes};
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+use tokio::task::JoinHandle;
+
+use super::client::Client;
+use super::fault::told;
+
+/// Bytes in memory of all families that are being read.
+const MEMORY: u64 = 64 << 20;
+const RANGE_MAX: u64 = 8 << 20;
+const RANGE_MIN: u64 = 512 << 10;
+
+/// One object from its start to its end.
+pub(super) struct Ranges {
+    client: Arc<Client>,
+    path: Path,
+    tag: Option<String>,
+    length: u64,
+    /// Where the next request begins.
+    next: u64,
+    current: Bytes,
+    ahead: Option<JoinHandle<object_store::Result<Bytes>>>,
+    /// Present from the first read.
+    counted: Option<Arc<()>>,
+}
+
+impl Ranges {
+    pub(super) fn new(client: Arc<Client>, meta: ObjectMeta) -> Self {
+        Self {
+            client,
+            path: meta.location,
+            tag: meta.e_tag,
+            length: meta.size,
+            next: 0,
+            current: Bytes::new(),
+            ahead: None,
+            counted: None,
+        }
+    }
+
+    /// Asks for the next range, if there is one.
+    fn ask(&mut self) {
+        let readers = self
+            .counted
+            .get_or_insert_with(|| Arc::clone(&self.client.readers));
+        // The client has one of them.
+        let readers = Arc::strong_count(readers).saturating_sub(1) as u64;
+        let left = self.length - self.next;
+        // Until the first two ranges were asked for, not all readers are counted.
+        let early = self.next < 2 * RANGE_MIN;
+        let length = left.min(if early {
+            RANGE_MIN
+        } else {
+            range_bytes(readers)
+        });
+        if length == 0 {
+            return;
+        }
+        let range = self.next..self.next + length;
+        self.next += length;
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range)),
+            if_match: self.tag.clone(),
+            ..GetOptions::default()
+        };
+        let (store, path) = (Arc::clone(&self.client.store), self.path.clone());
+        self.ahead = Some(self.client.runtime.spawn(asked(store, path, options)));
+    }
+}
+
+async fn asked(
+    store: Arc<dyn ObjectStore>,
+    path: Path,
+    options: GetOptions,
+) -> object_store::Result<Bytes> {
+    store.get_opts(&path, options).await?.bytes().await
+}
+
+/// Two ranges of each reader fit: the one that is read and the one ahead.
+fn range_bytes(readers: u64) -> u64 {
+    (MEMORY / 2 / readers.max(1)).clamp(RANGE_MIN, RANGE_MAX)
+}
+
+impl Read for Ranges {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if self.current.is_empty() {
+            if self.ahead.is_none() {
+                self.ask();
+            }
+            let Some(asked) = self.ahead.take() else {
+                return Ok(0);
+            };
+            let got = self.client.runtime.block_on(asked);
+            let got = got.map_err(io::Error::other)?;
+            self.client.noted(&got);
+            self.current = got.map_err(|error| told(&error))?;
+            self.ask();
+        }
+        let length = bytes.len().min(self.current.len());
+        let (to, _) = bytes.split_at_mut(length);
+        self.current.copy_to_slice(to);
+        Ok(length)
+    }
+}
+
+impl Drop for Ranges {
+    fn drop(&mut self) {
+        if let Some(asked) = &self.ahead {
+            asked.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_readers_together_stay_within_the_memory() {
+        for readers in 0..=64 {
+            let range = range_bytes(readers);
+            assert!(readers * range * 2 <= MEMORY, "{readers}");
+            assert!((RANGE_MIN..=RANGE_MAX).contains(&range));
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! A real S3 server (moto) for tests, what lies in its bucket, and a relay that loses connections where a test wants it.
+//!
+//! The server is `python3 server.py`, with `moto[server]` installed; it ends with the test.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test program uses a part of it"
+)]
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub(crate) const BUCKET: &str = "canary-bucket";
+/// What must be in no output and no object.
+pub(crate) const KEY_ID: &str = "CANARYKEYID";
+pub(crate) const SECRET: &str = "CANARY-secret-access-key";
+
+/// A store with one bucket.
+pub(crate) struct S3 {
+    child: Child,
+    pub(crate) port: u16,
+}
+
+/// The settings of a client, as variables of the environment.
+pub(crate) fn settings(port: u16) -> Vec<(String, String)> {
+    let endpoint = format!("http://127.0.0.1:{port}");
+    [
+        ("AWS_ACCESS_KEY_ID", KEY_ID),
+        ("AWS_SECRET_ACCESS_KEY", SECRET),
+        ("AWS_REGION", "us-east-1"),
+        ("AWS_ENDPOINT", &endpoint),
+        ("AWS_ALLOW_HTTP", "true"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .to_vec()
+}
+
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+impl S3 {
+    pub(crate) fn started() -> Self {
+        let port = free_port();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backup/tests/s3/server.py");
+        let child = Command::new("python3")
+            .arg(script)
+            .arg(port.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let server = Self { child, port };
+        let late = Instant::now() + Duration::from_secs(120);
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            assert!(Instant::now() < late, "is moto[server] installed?");
+            thread::sleep(Duration::from_millis(100));
+        }
+        let (status, _) = server.request("PUT", "");
+        assert_eq!(status, 200);
+        server
+    }
+
+    /// A request of our own: status and body.
+    pub(crate) fn request(&self, method: &str, below: &str) -> (u16, Vec<u8>) {
+        let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
+        // moto takes any key for the owner's.
+        let head = format!(
+            "{method} /{BUCKET}{} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\nAuthorization: AWS4-HMAC-SHA256 \
+             Credential=x/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0\r\n\r\n",
+            below.replace(' ', "%20")
+        );
+        connection.write_all(head.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        connection.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|at| at == b"\r\n\r\n").unwrap();
+        let body = answer.split_off(end + 4);
+        let head = String::from_utf8(answer).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, body)
+    }
+
+    /// Names of all objects.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let (status, body) = self.request("GET", "?list-type=2");
+        assert_eq!(status, 200);
+        let body = String::from_utf8(body).unwrap();
+        let keys = body.split("<Key>").skip(1);
+        keys.map(|rest| rest.split_once('<').unwrap().0.to_owned())
+            .collect()
+    }
+
+    /// Names of those below `sets`, of whatever medium.
+    pub(crate) fn heads(&self) -> Vec<String> {
+        let names = self.names().into_iter();
+        names.filter(|name| name.contains("/sets/")).collect()
+    }
+
+    pub(crate) fn object(&self, name: &str) -> Vec<u8> {
+        let (status, body) = self.request("GET", &format!("/{name}"));
+        assert_eq!(status, 200, "{name}");
+        body
+    }
+
+    /// Uploads in parts that were neither completed nor aborted.
+    pub(crate) fn unfinished(&self) -> usize {
+        let (status, body) = self.request("GET", "?uploads");
+        assert_eq!(status, 200);
+        String::from_utf8(body).unwrap().matches("<Upload>").count()
+    }
+
+    /// That `needle` is in no object.
+    pub(crate) fn nothing_has(&self, needle: &str) {
+        let names = self.names();
+        assert!(!names.is_empty());
+        for name in names {
+            let bytes = self.object(&name);
+            let needle = needle.as_bytes();
+            let found = bytes.windows(needle.len()).any(|at| at == needle);
+            assert!(!found, "{name}");
+        }
+    }
+}
+
+impl Drop for S3 {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It arrives, and its answer too.
+    Passes,
+    /// The connection ends after so many bytes of its body.
+    Cut(u64),
+    /// It arrives; its answer does not.
+    Unanswered,
+}
+
+type Rule = Arc<Mutex<dyn FnMut(&str) -> Fate + Send>>;
+
+/// Listens for clients and hands requests on to a server. One request a connection, as the server has it.
+pub(crate) struct Relay {
+    pub(crate) port: u16,
+}
+
+impl Relay {
+    /// `rule` is asked about every request, by its first line.
+    pub(crate) fn started(server: u16, rule: impl FnMut(&str) -> Fate + Send + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let rule: Rule = Arc::new(Mutex::new(rule));
+        // It ends with the test program.
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let rule = Arc::clone(&rule);
+                thread::spawn(move || drop(relayed(client, server, &rule)));
+            }
+        });
+        Self { port }
+    }
+}
+
+fn relayed(mut client: TcpStream, server: u16, rule: &Rule) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        if client.read(&mut byte)? == 0 {
+            return Ok(());
+        }
+        head.extend_from_slice(&byte);
+    }
+    let text = String::from_utf8_lossy(&head).into_owned();
+    let first = text.lines().next().unwrap_or_default().to_owned();
+    let length = text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let is_length = name.eq_ignore_ascii_case("content-length");
+        is_length.then(|| value.trim().parse::<u64>().ok())?
+    });
+    let length = length.unwrap_or(0);
+    let fate = (rule.lock().unwrap())(&first);
+    let mut upstream = TcpStream::connect((Ipv4Addr::LOCALHOST, server))?;
+    upstream.write_all(&head)?;
+    let pass = match fate {
+        Fate::Cut(after) => after.min(length),
+        _ => length,
+    };
+    std::io::copy(&mut (&client).take(pass), &mut upstream)?;
+    if let Fate::Cut(_) = fate {
+        upstream.shutdown(Shutdown::Both)?;
+        return client.shutdown(Shutdown::Both);
+    }
+    let mut answer = Vec::new();
+    upstream.read_to_end(&mut answer)?;
+    if fate == Fate::Passes {
+        client.write_all(&answer)?;
+    }
+    client.shutdown(Shutdown::Both)
+}

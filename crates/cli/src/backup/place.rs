@@ -1,0 +1,62 @@
+//! What a medium is called on the command line: a directory, or a URL of an object store.
+//!
+//! Must not: repeat a URL that was refused, in which someone may have written a password.
+
+use std::path::Path;
+
+use strongroom_backup::{LocalStore, Store};
+
+use crate::failure::Failure;
+
+/// How long requests are repeated while an object store cannot be reached.
+#[cfg(feature = "object-store")]
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
+
+/// Whether a medium is in an object store. A directory of such a name is written with `./`.
+pub(super) fn is_url(medium: &Path) -> bool {
+    let text = medium.to_string_lossy();
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| {
+        !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
+}
+
+/// The medium of that name. Nothing is sent yet; credentials and endpoint of an object store come from the environment.
+pub(super) fn store(medium: &Path) -> Result<Box<dyn Store>, Failure> {
+    if is_url(medium) {
+        return remote(&medium.to_string_lossy());
+    }
+    Ok(Box::new(LocalStore::new(medium)))
+}
+
+#[cfg(feature = "object-store")]
+fn remote(url: &str) -> Result<Box<dyn Store>, Failure> {
+    // What is not text is no setting of an object store.
+    let settings = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok()?;
+        Some((name, value.into_string().ok()?))
+    });
+    let medium = strongroom_backup::ObjectMedium::open(url, settings, PATIENCE)?;
+    Ok(Box::new(medium))
+}
+
+#[cfg(not(feature = "object-store"))]
+fn remote(_url: &str) -> Result<Box<dyn Store>, Failure> {
+    let text = "this command was built without object stores";
+    Err(Failure::new(&strongroom_format::code::STORE_URL, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_told_from_paths() {
+        for url in ["s3://b/p", "gs://b", "az://c/p", "http://h/p", "S3://b"] {
+            assert!(is_url(Path::new(url)), "{url}");
+        }
+        for path in ["/mnt/s3://b", "./s3://b", "s3:/b", "://b", "b", ""] {
+            assert!(!is_url(Path::new(path)), "{path}");
+        }
+    }
+}

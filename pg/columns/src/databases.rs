@@ -1,0 +1,77 @@
+//! Databases that are made from others.
+//!
+//! A copy of a database has the identifiers of the other one's values, which go when the other one no longer needs them. So a database with
+//! confidential tables is no template. Must not: look into another database.
+
+use std::ffi::CStr;
+
+use pg_sys::Oid;
+use pgrx::pg_sys;
+use strongroom_rpc::{Descriptor, Op};
+
+use crate::{fault, zone};
+
+/// What CREATE DATABASE copies if nothing else is named (catalog/pg_database.dat).
+const TEMPLATE1: &CStr = c"template1";
+/// Its OID: `Template1DbOid`.
+const TEMPLATE1_OID: u32 = 1;
+
+/// Refuses CREATE DATABASE from a database with confidential tables.
+///
+/// The zone is asked, and has to be there, only if another template than `template1` is named: that one never has any.
+///
+/// # Safety
+///
+/// A parse tree of PostgreSQL's.
+pub(crate) unsafe fn check_template(command: *mut pg_sys::CreatedbStmt) {
+    // SAFETY: the caller's promise; a list of definitions.
+    let template = unsafe {
+        let list = (*command).options;
+        let count = if list.is_null() { 0 } else { (*list).length };
+        (0..usize::try_from(count).unwrap_or(0)).find_map(|at| {
+            let definition: *mut pg_sys::DefElem = (*(*list).elements.add(at)).ptr_value.cast();
+            let named = CStr::from_ptr((*definition).defname) == c"template";
+            (named && !(*definition).arg.is_null()).then(|| pg_sys::defGetString(definition))
+        })
+    };
+    // SAFETY: a C string of PostgreSQL's.
+    let Some(template) = template.filter(|name| unsafe { CStr::from_ptr(*name) } != TEMPLATE1)
+    else {
+        return;
+    };
+    // SAFETY: looks the name up; no such database is PostgreSQL's to say.
+    let database = unsafe { pg_sys::get_database_oid(template, true) };
+    // The other template of initdb's accepts no connections, so nothing is in it.
+    // SAFETY: as above.
+    if database == Oid::INVALID || unsafe { CStr::from_ptr(template) } == c"template0" {
+        return;
+    }
+    let partitions = zone::with(|link| {
+        let holds = Descriptor {
+            a: u64::from(database.to_u32()),
+            ..Descriptor::of(Op::Holds)
+        };
+        link.call(holds)
+    });
+    if partitions.value > 0 {
+        fault::Report::new(
+            "0A000",
+            "a database with confidential tables cannot be a template",
+        )
+        .hint("Dump it with pg_dump, and restore the dump into a new database.")
+        .raise();
+    }
+}
+
+/// Refuses a confidential table in the database that others are made from without saying so.
+pub(crate) fn refuse_in_template() {
+    // SAFETY: set when the session begins.
+    if unsafe { pg_sys::MyDatabaseId }.to_u32() == TEMPLATE1_OID {
+        fault::Report::new(
+            "0A000",
+            "the database template1 cannot have confidential tables",
+        )
+        .hint("Every database is made from it: create the table in a database of its own.")
+        .raise();
+    }
+}
