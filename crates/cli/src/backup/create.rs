@@ -182,7 +182,7 @@ impl CreateArgs {
             // A certificate's warning has been given.
             _ if !self.certificate.is_empty() => {}
             None => {}
-            Some(key) => warn_of_loss(&key, &keyring_path)?,
+            Some(key) => warn_of_loss(&key, &keyring_path),
         }
         Ok(())
     }
@@ -418,19 +418,19 @@ pub(super) fn connection(text: &str) -> Result<Config, Failure> {
 }
 
 /// Says what is lost with the key, until there is a copy of it that is known of.
-fn warn_of_loss(key: &KeySource, keyring_path: &Path) -> Result<(), Failure> {
+fn warn_of_loss(key: &KeySource, keyring_path: &Path) {
     if !matches!(key, KeySource::KeyId { .. }) {
         warn(&code::BACKUP_KEY_LOST, &key.describe());
-        return Ok(());
+        return;
     }
-    if Keyring::open(keyring_path)?.unexported() {
+    // The set is there: a keyring that cannot be looked at again is no reason to fail, but one to warn.
+    if Keyring::open(keyring_path).map_or(true, |keyring| keyring.unexported()) {
         let detail = format!(
             "{}; strongroom keyring export --out FILE --ask",
             keyring_path.display()
         );
         warn(&code::NOT_EXPORTED, &detail);
     }
-    Ok(())
 }
 
 pub(super) fn cipher(name: &str) -> Result<Cipher, String> {
