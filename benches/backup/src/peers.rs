@@ -342,8 +342,8 @@ impl Peer {
             .collect();
         options.push("--log-level-file=off".to_owned());
         options.push("--log-level-console=error".to_owned());
+        // Its user guide, "File Bundling": small files are stored together, which saves time.
         if command == "backup" {
-            // Its guide: saves time for many small files. Else a file of its own is made, and synchronised, for each.
             options.push("--repo1-bundle".to_owned());
         }
         if command != "restore" {

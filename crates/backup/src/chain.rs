@@ -16,15 +16,16 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use strongroom_format::code::{self, Class};
+use strongroom_format::code;
 use strongroom_keyring::{Opener, durable};
 
 use crate::combine::{self, mapped};
 use crate::create::CreateOptions;
 use crate::files::{Files, sync_all_of};
-use crate::head::{self, Description, Kind, PostgresFacts};
-use crate::medium::{self, list};
+use crate::head::{Description, Kind, PostgresFacts};
+use crate::medium::list;
 use crate::read::{SetReader, Verified, open_set, verify};
+use crate::removal::is_there_to_stay;
 use crate::restore::{self, RestoreOptions, Restored};
 use crate::set::Guard;
 use crate::source::Source;
@@ -59,40 +60,6 @@ pub(crate) fn store_manifest(
     }
     facts.manifest_object = Some(end);
     Ok(())
-}
-
-/// Publishes a head; of an incremental set only while its base is there (B12), and SR-7161 otherwise.
-pub(crate) fn publish(store: &dyn Store, guard: &Guard, description: &Description) -> Result<u32> {
-    let bytes = head::to_bytes(guard, description)?;
-    let Some(base) = description.base_set_id() else {
-        return medium::publish(store, &bytes);
-    };
-    let changing = store.changing("sets");
-    let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;
-    if has(store, base)? {
-        let position = medium::publish(store, &bytes)?;
-        // Where no lock keeps others from removing the base, it may be gone by now.
-        if store.writing_limit().is_none() || has(store, base)? {
-            return Ok(position);
-        }
-        let removed = store.remove(&medium::head_name(position));
-        removed.map_err(|error| Error::io(store.shown(), error))?;
-    }
-    let detail = format!("set {base} was removed meanwhile; no set was added");
-    Err(Error::new(&code::CHAIN, detail))
-}
-
-/// Whether the set `set_id` is there.
-fn has(store: &dyn Store, set_id: &str) -> Result<bool> {
-    for position in medium::positions(store)? {
-        match medium::read_head(store, position) {
-            Ok(head) if head.description.set_id == set_id => return Ok(true),
-            // It may be the one.
-            Err(error) if error.code().class == Class::Io => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(false)
 }
 
 /// What an incremental set builds on.
@@ -144,8 +111,15 @@ pub fn open_base(
     if facts.is_none_or(|facts| facts.manifest_object.is_none()) {
         return Err(unfit(format!("set {position} keeps no manifest")));
     }
+    let set_id = &set.description().set_id;
+    // Told before anything is written; looked at again when the set is published.
+    if !is_there_to_stay(store, set_id)? {
+        return Err(unfit(format!(
+            "set {position}, or one that it builds on, is missing or about to be removed"
+        )));
+    }
     Ok(Base {
-        set_id: set.description().set_id.clone(),
+        set_id: set_id.clone(),
         position,
         manifest: manifest_of(&set)?,
     })
@@ -444,7 +418,10 @@ impl Work {
         options: &RestoreOptions,
     ) -> Result<()> {
         let mut command = Command::new(program);
-        command.env("LC_ALL", "C").env_remove("LD_PRELOAD");
+        // Credentials of object stores and servers are not for it.
+        let kept = ["PATH", "LD_LIBRARY_PATH"].into_iter();
+        let kept = kept.filter_map(|name| Some((name, std::env::var_os(name)?)));
+        command.env_clear().envs(kept).env("LC_ALL", "C");
         command.stdin(Stdio::null()).current_dir(&self.scratch);
         command.args(["--no-sync", "--manifest-checksums=SHA256"]);
         // The sets are removed afterwards: their files need not be copied. Since 18, and never from one file system to another.

@@ -24,6 +24,7 @@ mod pieces;
 mod pipeline;
 mod read;
 mod receive;
+mod removal;
 mod restore;
 mod rewrap;
 mod set;
