@@ -128,7 +128,7 @@ fn useless_log(store: &dyn Store, left: &[&Description]) -> Result<Vec<String>> 
 }
 
 /// A power of two from 1 MiB to 1 GiB (PostgreSQL: `IsValidWalSegSize`, `src/include/access/xlog_internal.h`).
-fn is_segment_size(bytes: u64) -> bool {
+pub(crate) fn is_segment_size(bytes: u64) -> bool {
     bytes.is_power_of_two() && (1 << 20..=1 << 30).contains(&bytes)
 }
 

@@ -9,6 +9,7 @@
 
 mod berth;
 mod chain;
+mod combine;
 mod continuity;
 mod create;
 mod expire;

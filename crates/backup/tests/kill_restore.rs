@@ -70,6 +70,7 @@ fn child() {
         tablespaces: None,
         threads: 1,
         recovery: Some(String::from("# settings\n")),
+        stop: None,
     };
     restore(&set, &options, &mut |_| {}).unwrap();
 }

@@ -48,6 +48,7 @@ fn restored(store: &LocalStore, opener: &Opener, to: &Path) -> Result<(), Error>
         tablespaces: None,
         threads: 2,
         recovery: None,
+        stop: None,
     };
     let set = open_set(store, None, Some(opener))?;
     restore(&set, &options, &mut |_| {}).map(drop)

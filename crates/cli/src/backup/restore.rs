@@ -95,6 +95,7 @@ impl RestoreArgs {
             tablespaces: self.tablespaces,
             threads: threads(self.threads),
             recovery,
+            stop: None,
         };
         let mut progress = Watch::new("restore", self.progress).of(total);
         let restored = restored(&chain, &options, &self.programs, &mut |bytes| {
