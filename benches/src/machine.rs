@@ -5,10 +5,10 @@
 use std::fs::read_to_string;
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a reader needs to judge a figure.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub struct Machine {
     /// Processor model, as the kernel names it.
     pub cpu: String,

@@ -4,12 +4,12 @@
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Failure;
 
 /// Durations of one piece of work, one per round.
-#[derive(Clone, Default, Serialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Samples {
     seconds: Vec<f64>,
 }

@@ -49,7 +49,7 @@ struct Options {
     /// With --matrix: draw the chart here (SVG)
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
-    /// With --matrix: do not measure, take these results (the JSON of an earlier run)
+    /// Do not measure, take these results (the JSON of an earlier run)
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
     /// Where everything is made, and removed again
@@ -98,7 +98,10 @@ fn main() -> ExitCode {
 }
 
 fn comparison(options: &Options) -> Result<(), Failure> {
-    let report = run::run(options)?;
+    let report = match &options.from {
+        Some(path) => serde_json::from_slice(&std::fs::read(path)?)?,
+        None => run::run(options)?,
+    };
     let json = serde_json::to_string_pretty(&report)?;
     show(options, BACKUP, &report.markdown()?, &json)
 }

@@ -113,7 +113,10 @@ impl Matrix {
         for from in PLACES {
             for to in PLACES {
                 let wall = self.cell(algorithm, compressed, from, to).map(Cell::wall);
-                shown.push_str(&format!(" {} |", wall.map_or("-".to_owned(), duration)));
+                shown.push_str(&format!(
+                    " {} |",
+                    wall.map_or_else(|| "-".to_owned(), duration)
+                ));
             }
         }
         let [disk, _] = PLACES;
@@ -132,7 +135,7 @@ impl Matrix {
         };
         shown.push_str(&format!(
             " {} | {} | {more} |",
-            cpu.map_or("-".to_owned(), duration),
+            cpu.map_or_else(|| "-".to_owned(), duration),
             mebibytes(own)
         ));
         shown

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use strongroom_benches::Failure;
 use strongroom_benches::machine::Machine;
 use strongroom_benches::report::{duration, mebibytes};
@@ -13,7 +13,7 @@ use crate::peers::Tool;
 use crate::run::Line;
 
 /// A whole run.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
     /// The tools, as they call themselves.
@@ -25,8 +25,8 @@ pub(crate) struct Report {
 }
 
 /// A table's title, its compression and threads, and which tools are in it.
-const HEAD: &str = "| who | protection | threads | backup | CPU | server's CPU | memory | size | restore | CPU | memory | spread |\n\
-                    |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|";
+const HEAD: &str = "| who | protection | compression | threads | backup | CPU | server's CPU | memory | size | restore | CPU | memory | spread |\n\
+                    |---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|";
 
 impl Report {
     /// As Markdown.
@@ -48,7 +48,7 @@ impl Report {
             };
             let compression = level.map_or_else(
                 || "not compressed".to_owned(),
-                |level| format!("zstd {level}"),
+                |level| format!("compressed, ours with zstd {level}"),
             );
             writeln!(out, "\n**From {from}, {compression}**\n\n{HEAD}")?;
             let of_kind =
@@ -146,9 +146,10 @@ fn row(line: &Line) -> String {
         _ => "-".to_owned(),
     };
     format!(
-        "| {} | {} | {} | {} | {} | {server} | {} | {} | {} | {} | {} | {:.0} / {:.0} % |",
+        "| {} | {} | {} | {} | {} | {} | {server} | {} | {} | {} | {} | {} | {:.0} / {:.0} % |",
         who(peer.tool, peer.sealed),
         peer.protection(),
+        peer.compression(),
         peer.threads,
         duration(line.backup.median()),
         duration(line.backup_cpu.median()),

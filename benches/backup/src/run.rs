@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use strongroom_benches::Failure;
 use strongroom_benches::hex::new_key_file;
 use strongroom_benches::machine::Machine;
@@ -24,7 +24,7 @@ use crate::report::Report;
 use crate::{Options, compare, note, source};
 
 /// A peer's rounds.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Line {
     pub(crate) peer: Peer,
     /// The clock's and the processors' time of the program and all that it started.

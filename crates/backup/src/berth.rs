@@ -7,15 +7,16 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use strongroom_format::code;
+use strongroom_format::{code, hex};
 
 use crate::chain;
 use crate::create::{
     CreateOptions, Created, Mode, allowed, medium_head, present_head, remove_families, taken_alone,
     unchanged,
 };
-use crate::head::Description;
+use crate::head::{self, Description};
 use crate::medium::{self, HEAD, MediumHead, Superseded};
+use crate::removal;
 use crate::set::Guard;
 use crate::source::Source;
 use crate::store::{Store, Version};
@@ -77,6 +78,9 @@ impl<'a> Found<'a> {
         let replaced = replaced.filter(|_| self.alone.is_some());
         let replaced = replaced.map(|(head, version)| (head.medium_id.clone(), version));
         let medium = medium_head(store, present, options, stripes, now_unix_s)?;
+        // All that keeps writers apart there rests on it.
+        let refuses = store.refuses(HEAD);
+        refuses.map_err(|error| Error::io(format!("{}/{HEAD}", store.shown()), error))?;
         // Waits for whoever begins the medium anew.
         let at_work = match self.alone {
             Some(_) => None,
@@ -193,10 +197,22 @@ pub(crate) fn published(
     sealing: &Sealing<'_>,
     description: &Description,
 ) -> Result<Vec<Created>> {
-    let (mut made, mut failed) = (Vec::new(), Vec::new());
+    let (mut there, mut failed) = (Vec::new(), Vec::new());
     for berth in &berths {
         match berth.publish(sealing, description.clone()) {
-            Ok(created) => made.push((berth.store.shown(), created)),
+            Ok(created) => there.push((berth, created)),
+            Err(error) => failed.push((berth.store.shown(), error)),
+        }
+    }
+    let anew = berths.iter().any(|berth| berth.replaced.is_some());
+    if anew && !failed.is_empty() {
+        let (_, first) = failed.swap_remove(0);
+        return Err(none_anew(there, sealing.guard, first));
+    }
+    let mut made = Vec::new();
+    for (berth, created) in there {
+        match berth.begun_anew(sealing.guard, created.position) {
+            Ok(()) => made.push((berth.store.shown(), created)),
             Err(error) => failed.push((berth.store.shown(), error)),
         }
     }
@@ -215,6 +231,19 @@ pub(crate) fn published(
         created.push(one);
     }
     Ok(created)
+}
+
+/// Takes a set back everywhere: one medium that was to be begun anew cannot have it, and the older sets of the others would be
+/// listed no more. Returns what is to be told.
+fn none_anew(there: Vec<(&Berth<'_>, Created)>, guard: &Guard, mut first: Error) -> Error {
+    for (berth, created) in there {
+        let why = Error::new(first.code(), first.detail());
+        let told = berth.taken_back(created.position, guard, why);
+        if told.code() == &code::UNSETTLED {
+            first = told;
+        }
+    }
+    first
 }
 
 fn told(made: &[(String, Created)], failed: &[(String, Error)]) -> String {
@@ -249,7 +278,7 @@ impl Berth<'_> {
             remove_families(store, guard, self.medium.stripes);
             return Err(error);
         }
-        let position = match chain::publish(store, guard, &description) {
+        let position = match publish_head(store, guard, &description) {
             // An incremental set without its base would be of no use.
             Err(error) if error.code() == &code::CHAIN => {
                 remove_families(store, guard, self.medium.stripes);
@@ -259,15 +288,7 @@ impl Berth<'_> {
         };
         // A lock on a shared medium may hold on its own host only.
         if let Err(error) = unchanged(store, self.until_then()) {
-            self.take_back(position, guard)?;
-            return Err(error);
-        }
-        if let Some((_, seen)) = &self.replaced {
-            let replaced = store.replace(HEAD, &self.medium.to_bytes()?, seen);
-            if !replaced.map_err(|error| Error::io(store.shown(), error))? {
-                self.take_back(position, guard)?;
-                return Err(Error::new(&code::MEDIUM_CHANGED, store.shown()));
-            }
+            return Err(self.taken_back(position, guard, error));
         }
         Ok(Created {
             position,
@@ -277,14 +298,84 @@ impl Berth<'_> {
         })
     }
 
-    /// Removes the set again. Its families stay while its head may be there.
-    fn take_back(&self, position: u32, guard: &Guard) -> Result<()> {
+    /// The last step: from here on older sets are another medium's, if this one is begun anew.
+    fn begun_anew(&self, guard: &Guard, position: u32) -> Result<()> {
         let store = self.store;
-        let changing = store.changing("sets");
-        let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;
-        if store.remove(&medium::head_name(position)).is_ok() {
-            remove_families(store, guard, self.medium.stripes);
-        }
-        Ok(())
+        let Some((_, seen)) = &self.replaced else {
+            return Ok(());
+        };
+        let replaced = store.replace(HEAD, &self.medium.to_bytes()?, seen);
+        let replaced = replaced.map_err(|error| Error::io(store.shown(), error));
+        let why = match replaced {
+            Ok(true) => return Ok(()),
+            Ok(false) => Error::new(&code::MEDIUM_CHANGED, store.shown()),
+            Err(error) => self.unless_begun_anew(position, error)?,
+        };
+        Err(self.taken_back(position, guard, why))
     }
+
+    /// What is to be told of a `medium.json` that could not be replaced: `error`, if the old one is seen to be there. The set is of no
+    /// medium then, and would never be listed.
+    fn unless_begun_anew(&self, position: u32, error: Error) -> Result<Error> {
+        let store = self.store;
+        if error.code() != &code::UNSETTLED && unchanged(store, self.until_then()).is_ok() {
+            return Ok(error);
+        }
+        let detail = format!(
+            "{}: set {position}, and whether the medium was begun anew; {error}",
+            store.shown()
+        );
+        Err(Error::new(&code::UNSETTLED, detail))
+    }
+
+    /// Removes the set again and returns `why`. Its families stay while its head may be there, and `why` then says so.
+    fn taken_back(&self, position: u32, guard: &Guard, why: Error) -> Error {
+        let (store, set_id) = (self.store, hex::hex(&guard.set_id()));
+        let changing = store.changing("sets");
+        let changing = changing.map_err(|error| Error::io(store.shown(), error));
+        match changing.and_then(|_changing| removal::withdraw(store, position, &set_id)) {
+            Ok(true) => {
+                remove_families(store, guard, self.medium.stripes);
+                why
+            }
+            Ok(false) | Err(_) => {
+                let detail = format!("{}: set {position}; {why}", store.shown());
+                Error::new(&code::UNSETTLED, detail)
+            }
+        }
+    }
+}
+
+/// Publishes a head; of an incremental set only while its base is there (B12), and SR-7161 otherwise.
+fn publish_head(store: &dyn Store, guard: &Guard, description: &Description) -> Result<u32> {
+    let bytes = head::to_bytes(guard, description)?;
+    let Some(base) = description.base_set_id() else {
+        return medium::publish(store, &bytes);
+    };
+    let changing = store.changing("sets");
+    let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;
+    if removal::is_there_to_stay(store, base)? {
+        let position = medium::publish(store, &bytes)?;
+        // Where no lock keeps others from removing the base, it may be gone by now.
+        if store.writing_limit().is_none() {
+            return Ok(position);
+        }
+        let looked = removal::is_there_to_stay(store, base);
+        if matches!(looked, Ok(true)) {
+            return Ok(position);
+        }
+        let withdrawn = removal::withdraw(store, position, &description.set_id);
+        if !matches!(withdrawn, Ok(true)) {
+            let detail = format!(
+                "{}: set {position}, and what it builds on may be gone",
+                store.shown()
+            );
+            return Err(Error::new(&code::UNSETTLED, detail));
+        }
+        looked?;
+    }
+    let detail = format!(
+        "set {base}, or one that it builds on, was removed meanwhile or is about to be; no set was added"
+    );
+    Err(Error::new(&code::CHAIN, detail))
 }

@@ -4,25 +4,28 @@
 //! Invariants:
 //! - B12: an incremental set is published while its base is there, and a base is not removed while a set that stays names it.
 //! - B13: no server starts on what a restore of a chain leaves when it is killed: the directories that could be clusters are
-//!   open to everyone, which PostgreSQL refuses, below one that is open to nobody else.
+//!   open to everyone, which PostgreSQL refuses, below one that is open to nobody else, until the one that is wanted is whole and
+//!   durable and only needs its name.
 //!
 //! Must not: combine by itself; believe a listing, which is not authenticated, about what builds on what.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, Permissions};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use strongroom_format::code::{self, Class};
+use strongroom_format::code;
 use strongroom_keyring::{Opener, durable};
 
+use crate::combine::{self, mapped};
 use crate::create::CreateOptions;
 use crate::files::{Files, sync_all_of};
-use crate::head::{self, Description, Kind, PostgresFacts};
-use crate::medium::{self, list};
+use crate::head::{Description, Kind, PostgresFacts};
+use crate::medium::list;
 use crate::read::{SetReader, Verified, open_set, verify};
+use crate::removal::is_there_to_stay;
 use crate::restore::{self, RestoreOptions, Restored};
 use crate::set::Guard;
 use crate::source::Source;
@@ -32,8 +35,6 @@ use crate::{Error, Result};
 
 /// Longest object of a manifest, in bytes.
 const MANIFEST_MAX: u64 = 512 << 20;
-/// Most bytes of a program's messages that stand in an error.
-const WORDS_MAX: usize = 2000;
 
 pub(crate) fn manifest_name(set_id: &str) -> String {
     format!("data/{set_id}.manifest")
@@ -59,40 +60,6 @@ pub(crate) fn store_manifest(
     }
     facts.manifest_object = Some(end);
     Ok(())
-}
-
-/// Publishes a head; of an incremental set only while its base is there (B12), and SR-7161 otherwise.
-pub(crate) fn publish(store: &dyn Store, guard: &Guard, description: &Description) -> Result<u32> {
-    let bytes = head::to_bytes(guard, description)?;
-    let Some(base) = description.base_set_id() else {
-        return medium::publish(store, &bytes);
-    };
-    let changing = store.changing("sets");
-    let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;
-    if has(store, base)? {
-        let position = medium::publish(store, &bytes)?;
-        // Where no lock keeps others from removing the base, it may be gone by now.
-        if store.writing_limit().is_none() || has(store, base)? {
-            return Ok(position);
-        }
-        let removed = store.remove(&medium::head_name(position));
-        removed.map_err(|error| Error::io(store.shown(), error))?;
-    }
-    let detail = format!("set {base} was removed meanwhile; no set was added");
-    Err(Error::new(&code::CHAIN, detail))
-}
-
-/// Whether the set `set_id` is there.
-fn has(store: &dyn Store, set_id: &str) -> Result<bool> {
-    for position in medium::positions(store)? {
-        match medium::read_head(store, position) {
-            Ok(head) if head.description.set_id == set_id => return Ok(true),
-            // It may be the one.
-            Err(error) if error.code().class == Class::Io => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(false)
 }
 
 /// What an incremental set builds on.
@@ -144,8 +111,15 @@ pub fn open_base(
     if facts.is_none_or(|facts| facts.manifest_object.is_none()) {
         return Err(unfit(format!("set {position} keeps no manifest")));
     }
+    let set_id = &set.description().set_id;
+    // Told before anything is written; looked at again when the set is published.
+    if !is_there_to_stay(store, set_id)? {
+        return Err(unfit(format!(
+            "set {position}, or one that it builds on, is missing or about to be removed"
+        )));
+    }
     Ok(Base {
-        set_id: set.description().set_id.clone(),
+        set_id: set_id.clone(),
         position,
         manifest: manifest_of(&set)?,
     })
@@ -303,7 +277,7 @@ pub fn verify_chain(
 /// `progress` gets the bytes of files so far, of all sets.
 ///
 /// # Errors
-/// As [`restore::restore`]; SR-7162. Nothing is at the target then.
+/// As [`restore::restore`]; SR-7162. Nothing is at the target then, unless its name could not be made durable (SR-5001).
 pub fn restore_chain(
     chain: &Chain<'_>,
     options: &RestoreOptions,
@@ -329,16 +303,17 @@ pub fn restore_chain(
         spaces,
         made: Vec::new(),
     };
-    let done = work.fill(chain, options, combine, progress).and_then(|()| {
-        restore::moved(&work.out(), &to)?;
-        durable::sync_dir_of(&to).map_err(|error| failed(&to, error))
-    });
+    let done = work
+        .fill(chain, options, combine, progress)
+        .and_then(|()| restore::moved(&work.out(), &to));
     // Readable to nobody else, and of no use to anyone.
     drop(fs::remove_dir_all(&work.scratch));
     if let Err(error) = done {
         work.undo();
         return Err(error);
     }
+    // The name is given: what fails now must not take anything away again.
+    durable::sync_dir_of(&to).map_err(|error| failed(&to, error))?;
     let description = chain.newest()?.description().clone();
     let facts = description.postgres.as_ref();
     let has_spaces = facts.is_some_and(|facts| !facts.tablespaces.is_empty());
@@ -382,15 +357,13 @@ impl Work {
                 tablespaces: None,
                 threads: options.threads,
                 recovery: None,
+                stop: options.stop,
             };
-            restore::restore_alone(set, &each, &mut |bytes| {
+            // The first is a cluster that is whole, and older than the one that is wanted (B13).
+            restore::restore_part(set, &each, inputs.is_empty(), &mut |bytes| {
                 progress(before.saturating_add(bytes));
             })?;
             before = before.saturating_add(set.description().backup_size_bytes);
-            if inputs.is_empty() {
-                // A cluster that is whole, and older than the one that is wanted (B13).
-                set_mode(&into, 0o777)?;
-            }
             inputs.push(into);
         }
         let newest = chain.newest()?.description();
@@ -401,7 +374,7 @@ impl Work {
         make_private(&out)?;
         set_mode(&out, 0o777)?;
         let mappings = self.mappings(&last, &facts)?;
-        self.combine(combine, &facts, &mappings, &inputs)?;
+        self.combine(combine, &facts, &mappings, &inputs, options)?;
         self.settle(&about, options)
     }
 
@@ -442,29 +415,39 @@ impl Work {
         facts: &PostgresFacts,
         mappings: &[OsString],
         inputs: &[PathBuf],
+        options: &RestoreOptions,
     ) -> Result<()> {
         let mut command = Command::new(program);
-        command.env("LC_ALL", "C").env_remove("LD_PRELOAD");
+        // Credentials of object stores and servers are not for it.
+        let kept = ["PATH", "LD_LIBRARY_PATH"].into_iter();
+        let kept = kept.filter_map(|name| Some((name, std::env::var_os(name)?)));
+        command.env_clear().envs(kept).env("LC_ALL", "C");
         command.stdin(Stdio::null()).current_dir(&self.scratch);
         command.args(["--no-sync", "--manifest-checksums=SHA256"]);
-        // The sets are removed afterwards: their files need not be copied. Since 18.
-        if facts.server_version >= 180_000 {
+        // The sets are removed afterwards: their files need not be copied. Since 18, and never from one file system to another.
+        if facts.server_version >= 180_000 && self.is_on_one_device()? {
             command.arg("--link");
         }
         for mapping in mappings {
             command.arg("-T").arg(mapping);
         }
         command.arg("-o").arg(self.out()).args(inputs);
-        let shown = program.display();
-        let output = command
-            .output()
-            .map_err(|error| Error::new(&code::COMBINE, format!("{shown}: {error}")))?;
-        if output.status.success() {
-            return Ok(());
+        combine::run(command, program, &self.scratch.join("said"), options)
+    }
+
+    /// Whether the sets and all that is made of them lie in one file system.
+    fn is_on_one_device(&self) -> Result<bool> {
+        let device = |path: &PathBuf| {
+            let about = fs::metadata(path).map_err(|error| failed(path, error));
+            about.map(|about| about.dev())
+        };
+        let here = device(&self.scratch)?;
+        for directory in &self.made {
+            if device(directory)? != here {
+                return Ok(false);
+            }
         }
-        let said = words(&output.stderr);
-        let detail = format!("{shown}: {}: {said}", output.status);
-        Err(Error::new(&code::COMBINE, detail))
+        Ok(true)
     }
 
     /// Gives what was combined its owner, the settings of a recovery and its mode, and makes it durable.
@@ -483,6 +466,7 @@ impl Work {
             sync_all_of(directory)?;
         }
         sync_all_of(&out)?;
+        options.go_on()?;
         set_mode(&out, like.mode() & 0o777)?;
         sync_all_of(&out)
     }
@@ -493,24 +477,6 @@ impl Work {
             drop(fs::remove_dir_all(directory));
         }
     }
-}
-
-/// What a program has said, short and without control characters.
-pub(crate) fn words(said: &[u8]) -> String {
-    let text = String::from_utf8_lossy(said);
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let text = lines.join("; ");
-    let plain = text.chars().filter(|character| !character.is_control());
-    plain.take(WORDS_MAX).collect()
-}
-
-/// A path in a mapping of tablespaces: `=` ends the first one unless a backslash is before it.
-fn mapped(path: &Path) -> Vec<u8> {
-    let escaped = path.as_os_str().as_bytes().iter().flat_map(|byte| {
-        let escape = (*byte == b'=').then_some(b'\\');
-        escape.into_iter().chain([*byte])
-    });
-    escaped.collect()
 }
 
 /// Files and their bytes below directories.
@@ -569,21 +535,4 @@ fn set_mode(path: &Path, mode: u32) -> Result<()> {
 
 fn failed(path: &Path, error: std::io::Error) -> Error {
     Error::io(path.display().to_string(), error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mapping_has_one_sign_that_is_not_escaped() {
-        let mapping = mapped(Path::new("/a=b/c"));
-        assert_eq!(mapping, br"/a\=b/c");
-    }
-
-    #[test]
-    fn what_a_program_says_is_one_short_line() {
-        assert_eq!(words(b"error: a\n\x1b[0mhint: b\n"), "error: a; [0mhint: b");
-        assert_eq!(words(&vec![b'x'; 5000]).len(), WORDS_MAX);
-    }
 }

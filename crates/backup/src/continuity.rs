@@ -1,15 +1,18 @@
-//! Whether the archive has all the log that follows a set: by the names of its files.
+//! Whether the archive has all the log that follows a set: by the names of its files, and by the history of the newest timeline.
 //!
-//! Must not: open an archived file, or say anything about what is in one.
+//! Must not: open an archived segment, or say anything about what is in one; take log of a timeline for the set's that does not
+//! come from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use strongroom_format::code;
+use strongroom_format::code::{self, Class};
+use strongroom_keyring::Opener;
 use strongroom_replication::Lsn;
 
+use crate::expire::is_segment_size;
 use crate::head::{Description, PostgresFacts};
 use crate::store::Store;
-use crate::wal::segment;
+use crate::wal::{segment, wal_fetch};
 use crate::{Error, Result};
 
 /// Names that are listed at the most; the rest is counted.
@@ -26,26 +29,34 @@ pub struct LogCheck {
     pub missing: Vec<String>,
     /// How many are missing.
     pub missing_count: u64,
+    /// What could not be looked at.
+    pub not_checked: Vec<String>,
 }
 
+/// Numbers of the whole segments of each timeline.
+type Timelines = BTreeMap<u64, BTreeSet<u64>>;
+
 /// Looks for segments that are missing between the end of a set of a PostgreSQL cluster, which brings its own log, and the newest
-/// archived one. `None` for other sets, and where nothing is archived that follows it.
+/// archived one on the way to the newest timeline, to which recovery goes. `None` for other sets, and where nothing is archived that
+/// follows it.
 ///
 /// # Errors
 /// SR-7106 when the set's range of the log is none; SR-5001.
-pub fn check_log(store: &dyn Store, description: &Description) -> Result<Option<LogCheck>> {
+pub fn check_log(
+    store: &dyn Store,
+    description: &Description,
+    opener: Option<&Opener>,
+) -> Result<Option<LogCheck>> {
     let Some(facts) = &description.postgres else {
         return Ok(None);
     };
-    let sound = facts.segment_size_bytes.is_power_of_two()
-        && (1 << 20..=1 << 30).contains(&facts.segment_size_bytes);
     let end: Option<Lsn> = facts.end_lsn.parse().ok();
-    let end = end.filter(|end| sound && end.0 > 0);
+    let end = end.filter(|end| is_segment_size(facts.segment_size_bytes) && end.0 > 0);
     let end = end.ok_or_else(|| Error::new(&code::SET_HEAD, "a set's log range"))?;
     let listed = store.list("wal");
     let listed = listed.map_err(|error| Error::io(store.shown(), error))?;
     let per_file = (1_u64 << 32) / facts.segment_size_bytes;
-    let mut timelines: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+    let mut timelines = Timelines::new();
     for (name, _) in &listed {
         if let Some((timeline, number)) = segment(name) {
             let number = (number >> 32)
@@ -56,41 +67,158 @@ pub fn check_log(store: &dyn Store, description: &Description) -> Result<Option<
     }
     // The end is behind the set's last byte of log.
     let last = (end.0 - 1) / facts.segment_size_bytes;
-    let check = follow(&timelines, u64::from(facts.end_timeline), last, facts);
-    Ok((check.segments > 0 || check.missing_count > 0).then_some(check))
+    let of = u64::from(facts.end_timeline);
+    let newest = timelines.keys().next_back().copied().unwrap_or(of);
+    let mut not_checked = Vec::new();
+    let mut way = vec![(of, None)];
+    if newest > of {
+        match branches(store, newest, opener)? {
+            Ok(branches) => match lineage(&branches, of, newest, facts) {
+                Some(found) if found.first().is_some_and(|(_, end)| *end >= Some(last)) => {
+                    way = found;
+                }
+                _ => not_checked.push(format!(
+                    "log of timeline {newest}, which does not come from this set's"
+                )),
+            },
+            Err(why) => not_checked.push(format!(
+                "log of the timelines after {of}: {newest:08X}.history: {why}"
+            )),
+        }
+    }
+    let besides = timelines
+        .range(of..newest)
+        .filter(|(timeline, _)| !way.iter().any(|(on, _)| on == *timeline));
+    for (timeline, _) in besides.filter(|_| way.len() > 1) {
+        let text = format!("log of timeline {timeline}, from which {newest} does not come");
+        not_checked.push(text);
+    }
+    let mut check = follow(&timelines, &way, last, facts);
+    check.not_checked.extend(not_checked);
+    let any = check.segments > 0 || check.missing_count > 0 || !check.not_checked.is_empty();
+    Ok(any.then_some(check))
 }
 
-/// From the segment `last` of `timeline` on to the newest one. A later timeline goes on where an earlier one has come to.
-fn follow(
-    timelines: &BTreeMap<u64, BTreeSet<u64>>,
+/// The timelines that `timeline` comes from, each with where it was left, the first one first; or why that is not known.
+fn branches(
+    store: &dyn Store,
     timeline: u64,
+    opener: Option<&Opener>,
+) -> Result<std::result::Result<Vec<(u64, Lsn)>, String>> {
+    let content = match wal_fetch(store, &format!("{timeline:08X}.history"), opener) {
+        Ok(content) => content,
+        Err(error) if error.code().class == Class::Io => return Err(error),
+        Err(error) if error.code() == &code::WAL_ABSENT => {
+            return Ok(Err(String::from("not archived")));
+        }
+        Err(error) => return Ok(Err(format!("SR-{:04}", error.code().number))),
+    };
+    let parsed = parsed(&content);
+    Ok(parsed.ok_or_else(|| String::from("not a timeline's history")))
+}
+
+/// Timeline, position, reason on each line (PostgreSQL: `readTimeLineHistory`, `src/backend/access/transam/timeline.c`).
+fn parsed(content: &[u8]) -> Option<Vec<(u64, Lsn)>> {
+    let text = std::str::from_utf8(content).ok()?;
+    let mut found: Vec<(u64, Lsn)> = Vec::new();
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_whitespace();
+        let Some(timeline) = words.next() else {
+            continue;
+        };
+        let (timeline, end) = (timeline.parse().ok()?, words.next()?.parse().ok()?);
+        let rising = found
+            .last()
+            .is_none_or(|(before, at): &(u64, Lsn)| *before < timeline && *at <= end);
+        if !rising {
+            return None;
+        }
+        found.push((timeline, end));
+    }
+    Some(found)
+}
+
+/// The way from the timeline `of` to `newest`: each with the number of the segment in which the next one begins.
+fn lineage(
+    branches: &[(u64, Lsn)],
+    of: u64,
+    newest: u64,
+    facts: &PostgresFacts,
+) -> Option<Vec<(u64, Option<u64>)>> {
+    let from = branches.iter().position(|(timeline, _)| *timeline == of)?;
+    let left = branches.get(from..)?.iter();
+    let size = facts.segment_size_bytes.max(1);
+    let mut way: Vec<_> = left
+        .map(|(timeline, end)| (*timeline, Some(end.0 / size)))
+        .collect();
+    way.push((newest, None));
+    Some(way)
+}
+
+/// From the segment `last` of the first timeline of the way on to the newest one. A segment in which a timeline was left is the next
+/// one's: recovery takes the newest timeline's that begins before its end.
+fn follow(
+    timelines: &Timelines,
+    way: &[(u64, Option<u64>)],
     last: u64,
     facts: &PostgresFacts,
 ) -> LogCheck {
     let mut check = LogCheck::default();
-    let mut reached = last;
-    for (timeline, numbers) in timelines.range(timeline..) {
-        // A timeline begins with the segment of the one before in which it branched off.
-        let first = numbers.first().copied().unwrap_or(reached);
-        let next = first.min(reached.saturating_add(1));
-        let mut next = next.max(last.saturating_add(1));
-        for number in numbers.range(next..) {
-            let missing = number.saturating_sub(next);
-            let room = LISTED_MAX.saturating_sub(check.missing.len() as u64);
-            let names = (next..*number).take(usize::try_from(room).unwrap_or(0));
-            check
-                .missing
-                .extend(names.map(|number| name(*timeline, number, facts)));
-            check.missing_count = check.missing_count.saturating_add(missing);
-            next = number.saturating_add(1);
-            if *number > last {
-                check.segments = check.segments.saturating_add(1);
-                check.newest = Some(name(*timeline, *number, facts));
-            }
+    let none = BTreeSet::new();
+    let mut next = last.saturating_add(1);
+    if way.first().is_some_and(|(_, end)| *end == Some(last)) {
+        // The set ends where the next timeline begins, which has that segment anew.
+        next = last;
+    } else if let Some((timeline, _)) = way.first() {
+        let numbers = timelines.get(timeline).unwrap_or(&none);
+        if !numbers.contains(&last) && numbers.range(next..).next().is_some() {
+            let name = name(*timeline, last, facts);
+            check.not_checked.push(format!(
+                "whether the set has all of {name}, which is not archived: one of a standby has only its beginning"
+            ));
         }
-        reached = reached.max(next.saturating_sub(1));
+    }
+    for (at, (timeline, end)) in way.iter().enumerate() {
+        let numbers = timelines.get(timeline).unwrap_or(&none);
+        let later = way
+            .get(at.saturating_add(1)..)
+            .unwrap_or_default()
+            .iter()
+            .any(|(later, _)| timelines.contains_key(later));
+        let end = end.filter(|_| later).or_else(|| {
+            let newest = numbers.last().map(|newest| newest.saturating_add(1));
+            Some(newest.unwrap_or(next))
+        });
+        let end = end.unwrap_or(next).max(next);
+        for number in numbers.range(next..end) {
+            missing(&mut check, *timeline, next..*number, facts);
+            next = number.saturating_add(1);
+            check.segments = check.segments.saturating_add(1);
+            check.newest = Some(name(*timeline, *number, facts));
+        }
+        missing(&mut check, *timeline, next..end, facts);
+        next = end;
+        if !later {
+            break;
+        }
     }
     check
+}
+
+fn missing(
+    check: &mut LogCheck,
+    timeline: u64,
+    numbers: std::ops::Range<u64>,
+    facts: &PostgresFacts,
+) {
+    let count = numbers.end.saturating_sub(numbers.start);
+    let room = LISTED_MAX.saturating_sub(check.missing.len() as u64);
+    let names = numbers.take(usize::try_from(room).unwrap_or(0));
+    check
+        .missing
+        .extend(names.map(|number| name(timeline, number, facts)));
+    check.missing_count = check.missing_count.saturating_add(count);
 }
 
 fn name(timeline: u64, number: u64, facts: &PostgresFacts) -> String {
@@ -103,48 +231,107 @@ fn name(timeline: u64, number: u64, facts: &PostgresFacts) -> String {
 mod tests {
     use super::*;
 
-    fn followed(timelines: &[(u64, &[u64])], last: u64) -> (Vec<String>, u64) {
+    const SIZE: u64 = 16 << 20;
+
+    /// The names that are missing, how many segments follow, and how much was not checked.
+    fn followed(
+        timelines: &[(u64, &[u64])],
+        way: &[(u64, Option<u64>)],
+        last: u64,
+    ) -> (Vec<String>, u64, usize) {
         let facts = PostgresFacts {
-            segment_size_bytes: 16 << 20,
+            segment_size_bytes: SIZE,
             ..PostgresFacts::default()
         };
         let timelines = timelines
             .iter()
             .map(|(timeline, numbers)| (*timeline, numbers.iter().copied().collect()))
             .collect();
-        let check = follow(&timelines, 1, last, &facts);
+        let check = follow(&timelines, way, last, &facts);
         assert!(check.missing.len() as u64 <= check.missing_count);
-        (check.missing, check.segments)
+        (check.missing, check.segments, check.not_checked.len())
+    }
+
+    fn alone(numbers: &[u64], last: u64) -> (Vec<String>, u64, usize) {
+        followed(&[(1, numbers)], &[(1, None)], last)
     }
 
     #[test]
     fn what_is_missing_is_named() {
         let none: Vec<String> = Vec::new();
-        assert_eq!(followed(&[], 4), (none.clone(), 0));
-        assert_eq!(followed(&[(1, &[2, 3])], 4), (none.clone(), 0));
-        assert_eq!(followed(&[(1, &[3, 4, 5, 6])], 4), (none.clone(), 2));
+        assert_eq!(followed(&[], &[(1, None)], 4), (none.clone(), 0, 0));
+        assert_eq!(alone(&[2, 3], 4), (none.clone(), 0, 0));
+        assert_eq!(alone(&[3, 4, 5, 6], 4), (none.clone(), 2, 0));
         // The set brings 3 itself.
-        assert_eq!(followed(&[(1, &[2, 4, 5])], 4), (none, 1));
+        assert_eq!(alone(&[2, 4, 5], 4), (none.clone(), 1, 0));
+        // Of 4 it has all, or only the beginning.
+        assert_eq!(alone(&[5], 4), (none, 1, 1));
         let five = vec![String::from("000000010000000000000005")];
-        assert_eq!(followed(&[(1, &[4, 6])], 4), (five.clone(), 1));
-        assert_eq!(followed(&[(1, &[6, 7])], 4), (five, 2));
+        assert_eq!(alone(&[4, 6], 4), (five.clone(), 1, 0));
+        assert_eq!(alone(&[4, 6, 7], 4), (five, 2, 0));
         let file = vec![String::from("000000010000000100000000")];
-        assert_eq!(followed(&[(1, &[255, 257])], 254), (file, 2));
+        assert_eq!(alone(&[254, 255, 257], 254), (file, 2, 0));
     }
 
     #[test]
-    fn a_later_timeline_goes_on_where_the_earlier_one_ended() {
+    fn a_later_timeline_goes_on_where_the_earlier_one_was_left() {
         let none: Vec<String> = Vec::new();
+        let way = [(1, Some(6)), (2, None)];
         // 6 has the branch: the old timeline's is not whole.
-        assert_eq!(followed(&[(1, &[5]), (2, &[6, 7])], 4), (none.clone(), 3));
-        assert_eq!(followed(&[(1, &[5, 6, 7]), (2, &[6, 7, 8])], 4), (none, 6));
-        let six = vec![String::from("000000020000000000000006")];
-        assert_eq!(followed(&[(1, &[5]), (2, &[7])], 4), (six, 2));
+        let sound: [(u64, &[u64]); 2] = [(1, &[4, 5]), (2, &[6, 7])];
+        assert_eq!(followed(&sound, &way, 4), (none.clone(), 3, 0));
+        // The old server went on: what it wrote after the branch fills no gap.
+        let lost: [(u64, &[u64]); 2] = [(1, &[4, 5, 6, 7, 8, 9]), (2, &[8, 9])];
+        let both = ["000000020000000000000006", "000000020000000000000007"];
+        assert_eq!(
+            followed(&lost, &way, 4),
+            (both.map(String::from).to_vec(), 3, 0)
+        );
+        // And what it lost after the branch is no gap.
+        let odd: [(u64, &[u64]); 2] = [(1, &[4, 5, 7]), (2, &[6, 7])];
+        assert_eq!(followed(&odd, &way, 4), (none.clone(), 3, 0));
+        // The end of the old one is missing.
+        let short: [(u64, &[u64]); 2] = [(1, &[4]), (2, &[6])];
+        let five = vec![String::from("000000010000000000000005")];
+        assert_eq!(followed(&short, &way, 4), (five, 1, 0));
+        // Nothing of the new one yet.
+        assert_eq!(followed(&[(1, &[4, 5])], &way, 4), (none.clone(), 1, 0));
+        // The set ends in the segment of the branch.
+        let way = [(1, Some(4)), (2, None)];
+        assert_eq!(followed(&[(1, &[4]), (2, &[4, 5])], &way, 4), (none, 2, 0));
+        let four = vec![String::from("000000020000000000000004")];
+        assert_eq!(followed(&[(1, &[4]), (2, &[5])], &way, 4), (four, 1, 0));
+    }
+
+    #[test]
+    fn a_history_names_the_way() {
+        let text = b"1\t0/5000000\tno recovery target specified\n\n# no line\n2\t0/7000000\tx\n";
+        let found = parsed(text).unwrap();
+        assert_eq!(found, [(1, Lsn(0x500_0000)), (2, Lsn(0x700_0000))]);
+        let facts = PostgresFacts {
+            segment_size_bytes: SIZE,
+            ..PostgresFacts::default()
+        };
+        let way = lineage(&found, 1, 4, &facts).unwrap();
+        assert_eq!(way, [(1, Some(5)), (2, Some(7)), (4, None)]);
+        let way = lineage(&found, 2, 4, &facts).unwrap();
+        assert_eq!(way, [(2, Some(7)), (4, None)]);
+        assert_eq!(lineage(&found, 3, 4, &facts), None);
+        for odd in [
+            &b"1"[..],
+            b"x 0/1",
+            b"1 0",
+            b"2 0/1\n1 0/2",
+            b"1 0/2\n2 0/1",
+            b"\xff",
+        ] {
+            assert_eq!(parsed(odd), None, "{odd:?}");
+        }
     }
 
     #[test]
     fn a_name_far_away_is_counted_and_not_listed() {
-        let (missing, segments) = followed(&[(1, &[1 << 40])], 4);
+        let (missing, segments, _) = alone(&[4, 1 << 40], 4);
         assert_eq!((missing.len(), segments), (20, 1));
     }
 }

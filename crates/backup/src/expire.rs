@@ -50,27 +50,45 @@ pub fn expire(store: &dyn Store, keep: usize, pretend: bool) -> Result<Expired> 
         .chain(new)
         .map(|set| &set.description)
         .collect();
-    let of_cluster = gone
+    let of_cluster = |removed: &[u32]| {
+        gone.iter()
+            .filter(|set| removed.contains(&set.position))
+            .any(|set| set.description.kind == Kind::Postgres)
+    };
+    let due: Vec<u32> = gone.iter().map(|set| set.position).collect();
+    if pretend || due.is_empty() {
+        let log = if of_cluster(&due) {
+            useless_log(store, &left)?
+        } else {
+            Vec::new()
+        };
+        return Ok(Expired { sets: due, log });
+    }
+    let superseded: Vec<Superseded> = gone
         .iter()
-        .any(|set| set.description.kind == Kind::Postgres);
-    let log = if of_cluster {
-        useless_log(store, &left)?
+        .map(|set| Superseded {
+            position: set.position,
+            set_id: Some(set.description.set_id.clone()),
+        })
+        .collect();
+    let sets = clear(store, &superseded, None)?;
+    let log = if of_cluster(&sets) {
+        useless_now(store)?
     } else {
         Vec::new()
     };
-    let sets: Vec<u32> = gone.iter().map(|set| set.position).collect();
-    if !pretend && !sets.is_empty() {
-        let superseded: Vec<Superseded> = gone
-            .iter()
-            .map(|set| Superseded {
-                position: set.position,
-                set_id: Some(set.description.set_id.clone()),
-            })
-            .collect();
-        clear(store, &superseded, None)?;
-        remove_log(store, &log).map_err(|error| Error::io(store.shown(), error))?;
-    }
+    remove_log(store, &log).map_err(|error| Error::io(store.shown(), error))?;
     Ok(Expired { sets, log })
+}
+
+/// By the sets that are there: one that was to go may have become a base, and stayed.
+fn useless_now(store: &dyn Store) -> Result<Vec<String>> {
+    let listing = list(store)?;
+    if let Some(bad) = listing.unreadable.into_iter().next() {
+        return Err(bad.error);
+    }
+    let left: Vec<&Description> = listing.sets.iter().map(|set| &set.description).collect();
+    useless_log(store, &left)
 }
 
 /// Of `gone` those that no set which stays builds on, and the others. Sets lie behind those that they build on.
@@ -128,7 +146,7 @@ fn useless_log(store: &dyn Store, left: &[&Description]) -> Result<Vec<String>> 
 }
 
 /// A power of two from 1 MiB to 1 GiB (PostgreSQL: `IsValidWalSegSize`, `src/include/access/xlog_internal.h`).
-fn is_segment_size(bytes: u64) -> bool {
+pub(crate) fn is_segment_size(bytes: u64) -> bool {
     bytes.is_power_of_two() && (1 << 20..=1 << 30).contains(&bytes)
 }
 

@@ -97,6 +97,8 @@ pub(crate) struct Files {
     control: Option<(Member, Vec<u8>)>,
     in_control: bool,
     keep_back: bool,
+    /// Whether the root becomes open to everyone.
+    open: bool,
 }
 
 impl Files {
@@ -117,7 +119,13 @@ impl Files {
             control: None,
             in_control: false,
             keep_back,
+            open: false,
         })
+    }
+
+    /// The root becomes open to everyone, whatever it was: no server starts on it.
+    pub(crate) fn keep_open(&mut self) {
+        self.open = true;
     }
 
     /// Makes a member; a file is open afterwards.
@@ -239,6 +247,9 @@ impl Files {
         if let Some(lost) = self.made_spaces.iter().find(|space| !space.is_in_place()) {
             return Err(exchanged(&lost.base.path));
         }
+        if self.open {
+            self.set_mode(&self.root.spot(), 0o777)?;
+        }
         if let Some((member, content)) = self.control.take() {
             // It has its name when it is whole.
             let (spot, last) = (self.root.below(CONTROL_BEFORE), self.spot(&member.path));
@@ -267,7 +278,11 @@ impl Files {
                 .map_err(|error| Error::io(self.spaces.display().to_string(), error))?;
         }
         if let Some(member) = &self.root_member {
-            self.settle_directory(&self.root.spot(), member)?;
+            let mut becomes = member.clone();
+            if self.open {
+                becomes.mode = 0o777;
+            }
+            self.settle_directory(&self.root.spot(), &becomes)?;
         }
         self.sync()
     }

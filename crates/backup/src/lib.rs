@@ -9,6 +9,7 @@
 
 mod berth;
 mod chain;
+mod combine;
 mod continuity;
 mod create;
 mod expire;
@@ -23,6 +24,7 @@ mod pieces;
 mod pipeline;
 mod read;
 mod receive;
+mod removal;
 mod restore;
 mod rewrap;
 mod set;

@@ -5,8 +5,7 @@
 //!
 //! Must not: believe the medium's head where something is restored, but to refuse it.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use strongroom_crypto::random16;
@@ -16,6 +15,7 @@ use strongroom_format::header::{HEADER_LEN, Header};
 use strongroom_format::hex;
 
 use crate::head::{Description, Unopened};
+use crate::removal;
 use crate::store::{Store, Version};
 use crate::{Error, Result};
 
@@ -223,7 +223,7 @@ pub(crate) fn positions(store: &dyn Store) -> Result<Vec<u32>> {
         .collect())
 }
 
-fn position_of(name: &str) -> Option<u32> {
+pub(crate) fn position_of(name: &str) -> Option<u32> {
     let position: u32 = name.parse().ok()?;
     // One spelling of each position.
     (position > 0 && name == format!("{position:08}")).then_some(position)
@@ -267,8 +267,7 @@ pub(crate) fn read_head(store: &dyn Store, position: u32) -> Result<Unopened> {
 
 /// Publishes a head at the first free position; returns it.
 pub(crate) fn publish(store: &dyn Store, bytes: &[u8]) -> Result<u32> {
-    let last = positions(store)?.last().copied().unwrap_or(0);
-    let mut position = last;
+    let mut position = removal::last_position(store)?;
     // Another writer may take a position at any time; each turn means that one succeeded.
     loop {
         position = match position.checked_add(1) {
@@ -291,76 +290,42 @@ pub(crate) struct Superseded {
     pub(crate) set_id: Option<String>,
 }
 
-/// Which sets are built on, by heads that are there; each head is read once.
-#[derive(Default)]
-struct Bases(BTreeMap<u32, Option<String>>);
-
-impl Bases {
-    /// Whether a head names this set as its base.
-    fn has(&mut self, store: &dyn Store, set_id: Option<&str>) -> Result<bool> {
-        let there = positions(store)?;
-        self.0.retain(|position, _| there.contains(position));
-        for position in there {
-            if let Entry::Vacant(vacant) = self.0.entry(position) {
-                vacant.insert(match read_head(store, position) {
-                    Ok(head) => head.description.base_set_id().map(str::to_owned),
-                    Err(error) if error.code().class == Class::Io => return Err(error),
-                    Err(_) => None,
-                });
-            }
-        }
-        Ok(set_id.is_some() && self.0.values().any(|base| base.as_deref() == set_id))
-    }
-}
-
-/// Removes a head that nobody builds on. Without locks someone may begin to meanwhile: an incremental set's writer looks for its
-/// base after the head is there, and this looks for such heads after the removal, so that one of them finds the other.
-fn remove_head(store: &dyn Store, gone: &Superseded, bases: &mut Bases) -> Result<()> {
-    let name = head_name(gone.position);
-    let failed = |error| Error::io(format!("{}/{name}", store.shown()), error);
-    let mut before = None;
-    if store.writing_limit().is_some() {
-        before = store.read(&name, SET_HEAD_MAX).map_err(failed)?;
-    }
-    store.remove(&name).map_err(failed)?;
-    if let Some(before) = before
-        && bases.has(store, gone.set_id.as_deref())?
-    {
-        store.create_new(&name, &before).map_err(failed)?;
-    }
-    Ok(())
-}
-
 /// Removes the heads of `superseded`, which are in order of position and of which none that a head which stays builds on, then
 /// families that no head names, if no other writer is at work. `alone`: the lock, when the caller has it. Then also temporary
 /// files of writers that were killed.
 ///
 /// A set of another medium keeps its head and its families: what makes it one is `medium.json`, which nobody has authenticated.
+/// Returns the positions of the heads that were removed; the others have become bases meanwhile, or others removed them.
 pub(crate) fn clear(
     store: &dyn Store,
     superseded: &[Superseded],
     alone: Option<Box<dyn Send>>,
-) -> Result<()> {
+) -> Result<Vec<u32>> {
     let failed = |error| Error::io(store.shown(), error);
-    let mut bases = Bases::default();
+    let mut bases = removal::Bases::default();
+    let mut removed = Vec::new();
     // A set goes before the one that it builds on: whatever ends this, the chains that are left are whole.
     for gone in superseded.iter().rev() {
-        let _changing = store.changing("sets").map_err(failed)?;
-        // The position may be another set's by now.
-        let there = read_head(store, gone.position).ok();
-        let same = there.map(|head| head.description.set_id) == gone.set_id;
-        if same && !bases.has(store, gone.set_id.as_deref())? {
-            remove_head(store, gone, &mut bases)?;
+        if removal::remove_head(store, gone, &mut bases)? {
+            removed.push(gone.position);
         }
     }
+    removed.reverse();
     let alone = match alone {
         Some(alone) => Some(alone),
         None => store.at_work(true).map_err(failed)?,
     };
-    let Some(_alone) = alone else {
-        return Ok(());
-    };
+    if alone.is_some() {
+        clear_orphans(store)?;
+    }
+    Ok(removed)
+}
+
+/// The caller has the lock.
+fn clear_orphans(store: &dyn Store) -> Result<()> {
+    let failed = |error| Error::io(store.shown(), error);
     store.collect().map_err(failed)?;
+    removal::sweep(store)?;
     // Before the heads: a family whose head comes later is not among them (B19).
     let families = store.abandoned().map_err(failed)?;
     let mut named = BTreeSet::new();

@@ -10,9 +10,10 @@
 use strongroom_format::code;
 use strongroom_keyring::Opener;
 
+use crate::expire::is_segment_size;
 use crate::medium::MediumHead;
 use crate::store::Store;
-use crate::wal::{facts, is_followed, object_name, segment, wal_fetch};
+use crate::wal::{begins_segment, facts, is_followed, object_name, segment, wal_fetch};
 use crate::{Error, Result};
 
 /// A piece's name: of the segment, and which bytes.
@@ -112,9 +113,10 @@ pub fn wal_partial(
         }
     }
     let size = facts(name, &content).segment_size_bytes;
+    let sound = is_segment_size(size) && begins_segment(name, &content);
     let size = usize::try_from(size)
         .ok()
-        .filter(|size| *size >= content.len());
+        .filter(|size| sound && *size >= content.len());
     let size = size.ok_or_else(|| strange("pieces that do not begin a segment"))?;
     content.resize(size, 0);
     let received = usize::try_from(received).unwrap_or(size);

@@ -2,12 +2,14 @@
 //! one that is being written.
 //!
 //! Invariants:
-//! - B15: the server hears of a position as flushed only when all log up to it is durable on the medium.
+//! - B15: the server hears of a position as flushed only when all log up to it is durable on the medium. What is merely listed is
+//!   made durable before it counts: a writer may have been killed between giving it its name and making that last.
 //! - B16: a receiver that begins again begins with the first byte of the segment in which the archive ends, so that no segment is
 //!   left out, and none is archived that was not received from its first byte to its last.
 //!
 //! Must not: write log anywhere but onto the medium; decide that log which the server no longer has was not needed.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
@@ -23,7 +25,7 @@ use crate::create::{CreateOptions, medium_for_archive};
 use crate::medium::list;
 use crate::pieces::{Piece, covering, remove};
 use crate::store::Store;
-use crate::wal::{archived_system, segment, wal_push};
+use crate::wal::{archived_system, make_durable, segment, wal_push};
 use crate::{Error, Result};
 
 /// Bytes that are received at the most before they are made durable, also while more come.
@@ -304,19 +306,34 @@ impl Receiver<'_> {
         let start = (number & !0xffff_ffff).saturating_add(within.saturating_mul(size));
         self.segment.go_to(timeline, start);
         let name = self.segment.name();
-        let of: Vec<Piece> = pieces
+        // A receiver that was killed may not have come to removing them.
+        let is_whole = |piece: &Piece| {
+            let names = listed.binary_search_by(|(name, _)| name.as_str().cmp(&piece.segment));
+            names.is_ok()
+        };
+        let (done, open): (Vec<Piece>, Vec<Piece>) = pieces.into_iter().partition(is_whole);
+        let mut followed: BTreeSet<&str> =
+            done.iter().map(|piece| piece.segment.as_str()).collect();
+        if whole {
+            followed.insert(&name);
+        }
+        for name in followed {
+            make_durable(self.store, name)?;
+        }
+        remove(self.store, &done)?;
+        if whole {
+            self.segment.go_to(timeline, start.saturating_add(size));
+            return Ok(());
+        }
+        let (chosen, durable) = covering(&open, &name);
+        for piece in &chosen {
+            make_durable(self.store, &piece.name())?;
+        }
+        self.segment.durable = usize::try_from(durable).unwrap_or(0);
+        self.segment.pieces = open
             .into_iter()
             .filter(|piece| piece.segment == name)
             .collect();
-        if whole {
-            // A receiver that was killed may not have come to it.
-            remove(self.store, &of)?;
-            self.segment.go_to(timeline, start.saturating_add(size));
-        } else {
-            let durable = covering(&of, &name).1;
-            self.segment.durable = usize::try_from(durable).unwrap_or(0);
-            self.segment.pieces = of;
-        }
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use strongroom_crypto::random16;
 use strongroom_format::{code, hex};
@@ -34,6 +35,18 @@ pub struct RestoreOptions {
     pub threads: usize,
     /// Added to `postgresql.auto.conf`, with a `recovery.signal` and without a `standby.signal`: recovery from an archive.
     pub recovery: Option<String>,
+    /// Once this is set the restore ends as if it had failed.
+    pub stop: Option<&'static AtomicBool>,
+}
+
+impl RestoreOptions {
+    /// SR-5001 once the restore is to end.
+    pub(crate) fn go_on(&self) -> Result<()> {
+        if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(Error::new(&code::IO, "ended by a signal"));
+        }
+        Ok(())
+    }
 }
 
 /// What was restored.
@@ -62,13 +75,15 @@ pub fn restore(
         let detail = "an incremental set is restored with its chain";
         return Err(Error::new(&code::BUG, detail));
     }
-    restore_alone(set, options, progress)
+    restore_part(set, options, false, progress)
 }
 
-/// As [`restore`], also of an incremental set, which is no cluster then.
-pub(crate) fn restore_alone(
+/// As [`restore`], also of an incremental set, which is no cluster then. With `open` the directory gets mode 0777, before it has a
+/// control file, so that no server starts on it.
+pub(crate) fn restore_part(
     set: &SetReader<'_>,
     options: &RestoreOptions,
+    open: bool,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Restored> {
     let description = set.description();
@@ -94,6 +109,9 @@ pub(crate) fn restore_alone(
     let made = DirBuilder::new().mode(0o700).create(&partial);
     made.map_err(|error| Error::io(partial.display().to_string(), error))?;
     let mut files = Files::new(&partial, &spaces, cluster)?;
+    if open {
+        files.keep_open();
+    }
     let filled = fill(set, options, &mut files, progress).and_then(|end| {
         files.check_at(&partial)?;
         moved(&partial, &options.to).map(|()| end)
@@ -126,6 +144,7 @@ fn fill(
     let mut bytes = 0_u64;
     let end = set.read(options.threads, |stream| {
         loop {
+            options.go_on()?;
             match stream.next()? {
                 Event::Member { member, again } => files.member(member, again)?,
                 Event::Data(data) => {

@@ -21,9 +21,11 @@ pub enum Others {
     Refuse,
     /// They cannot open it any more.
     Drop,
+    /// They keep their slots, and so does the old key: the new ones come beside them.
+    Keep,
 }
 
-/// Gives the set at `position` key slots for exactly `new`.
+/// Gives the set at `position` key slots for `new`, and for nobody else unless `others` says so.
 ///
 /// # Errors
 /// SR-7107; SR-7146 when another has replaced it meanwhile; SR-7132 when it has other recipients; SR-2002 when `old` does not open it; SR-2019 without new keys, or for a set that is not sealed; SR-3009.
@@ -38,7 +40,7 @@ pub fn rewrap_set(
     rewrap(store, &object, old, new, others)
 }
 
-/// Gives every file of the log archive key slots for exactly `new`; returns how many there are.
+/// Gives every file of the log archive key slots as [`rewrap_set`] does; returns how many there are.
 ///
 /// # Errors
 /// As [`rewrap_set`], at the first file; those before it have the new slots, and running it again with either key that is
@@ -93,7 +95,10 @@ fn rewrap(
         let detail = format!("{}: {openers} keys and certificates", shown());
         return Err(Error::new(&code::OTHER_RECIPIENTS, detail));
     }
-    let rewrapped = object.rewrapped(new)?;
+    let rewrapped = match others {
+        Others::Keep => object.extended(new)?,
+        Others::Refuse | Others::Drop => object.rewrapped(new)?,
+    };
     let mut out = rewrapped.initial_bytes();
     out.extend_from_slice(head.after_header());
     let replaced = store.replace(name, &out, &seen);

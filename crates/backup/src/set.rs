@@ -6,7 +6,8 @@
 //! Must not: do I/O.
 
 use strongroom_crypto::{
-    AesLength, AnyGcmKey, MacKey, SecretKey, TripleDes, fill_random, random16, random32, sha256,
+    AesLength, AnyGcmKey, CryptoError, MacKey, SecretKey, TripleDes, fill_random, random16,
+    random32, sha256,
 };
 use strongroom_format::backup::{FamilyHeader, RecordError, SegmentHead, SetRecord};
 use strongroom_format::code;
@@ -302,28 +303,37 @@ impl FamilyKey {
     }
 
     /// Opens `data` in place. False when anything is not as it was sealed; the data is then of no use.
+    ///
+    /// # Errors
+    /// SR-7172 when libcrypto has no Triple DES; of its memory. Nothing is then known of the data.
     pub(crate) fn open(
         &self,
         number: u32,
         head: SegmentHead,
         data: &mut [u8],
         trailer: &Trailer,
-    ) -> bool {
+    ) -> Result<bool> {
         let head_bytes = head.to_bytes();
         let nonce = self.nonce(number, head.last);
         match &self.key {
-            Segments::Plain => self.digest(number, &head_bytes, data) == *trailer,
+            Segments::Plain => Ok(self.digest(number, &head_bytes, data) == *trailer),
             Segments::Gcm(key) => {
                 let tag = <&[u8; TAG]>::try_from(trailer.as_slice());
-                tag.is_ok_and(|tag| key.open(&nonce, &head_bytes, data, tag).is_ok())
+                Ok(tag.is_ok_and(|tag| key.open(&nonce, &head_bytes, data, tag).is_ok()))
             }
             Segments::TripleDes(key) => {
                 let trailer = <&[u8; TripleDes::TRAILER_LEN]>::try_from(trailer.as_slice());
-                let keys = TripleDes::derive(key, &self.header.salt, &nonce);
-                match (keys, trailer) {
-                    (Ok(keys), Ok(trailer)) => keys.open(&head_bytes, data, trailer).is_ok(),
-                    _ => false,
-                }
+                let Ok(trailer) = trailer else {
+                    return Ok(false);
+                };
+                let keys = TripleDes::derive(key, &self.header.salt, &nonce)?;
+                let opened = keys.open(&head_bytes, data, trailer);
+                opened.map_err(|error| match error {
+                    CryptoError::Library | CryptoError::Key => {
+                        Error::new(&code::NO_TRIPLE_DES, "DES-EDE3-CBC")
+                    }
+                    other => other.into(),
+                })
             }
         }
     }

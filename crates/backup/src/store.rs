@@ -98,6 +98,15 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Makes sure that creating and replacing refuse what they must, by the object `name`, which is there and is not changed. Where
+    /// the system's calls do that by themselves there is nothing to ask.
+    ///
+    /// # Errors
+    /// The store's; SR-7143 when it does not refuse.
+    fn refuses(&self, _name: &str) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Removes an object; no error when there is none.
     ///
     /// # Errors

@@ -170,14 +170,36 @@ fn is_there(store: &dyn Store, object: &str, name: &str, content: &[u8]) -> Resu
     if described.content_digest != Some(content_digest(&described.set_id, content)?) {
         return Err(Error::new(&code::WAL_DIFFERS, name));
     }
+    settled(store, object, name, &head)?;
+    Ok(true)
+}
+
+/// Makes an archived file durable that is listed: whoever created it may have been ended before it was.
+///
+/// # Errors
+/// SR-7106, SR-7110 when it is damaged; SR-5001, also when it is gone.
+pub(crate) fn make_durable(store: &dyn Store, name: &str) -> Result<()> {
+    let object = object_name(name);
+    let read = store.read(&object, OBJECT_MAX);
+    let bytes = read.map_err(|error| failed(store, &object, error))?;
+    let bytes = bytes.ok_or_else(|| failed(store, &object, io::ErrorKind::NotFound.into()))?;
+    let head = Unopened::parse(bytes)?;
+    if !is_archived_as(&head.description, name) {
+        return Err(Error::new(
+            &code::SET_HEAD,
+            format!("{name}: another file's"),
+        ));
+    }
+    settled(store, &object, name, &head)
+}
+
+fn settled(store: &dyn Store, object: &str, name: &str, head: &Unopened) -> Result<()> {
     // Its digest says what it was made of, and not that all of it is there.
-    if head.rest().len() as u64 != described.compressed_size_bytes {
+    if head.rest().len() as u64 != head.description.compressed_size_bytes {
         return Err(Error::new(&code::FAMILY_SHORT, name));
     }
-    // Whoever created it may have been ended before it was durable.
     let synced = store.sync(object);
-    synced.map_err(|error| failed(store, object, error))?;
-    Ok(true)
+    synced.map_err(|error| failed(store, object, error))
 }
 
 fn is_archived_as(described: &Description, name: &str) -> bool {

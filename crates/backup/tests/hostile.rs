@@ -22,6 +22,7 @@ fn recovering(place: &Place) -> RestoreOptions {
         tablespaces: None,
         threads: 1,
         recovery: Some(String::from("# settings\n")),
+        stop: None,
     }
 }
 
@@ -259,6 +260,7 @@ fn a_set_of_a_standby_recovers_to_where_it_is_told() {
     let as_it_was = RestoreOptions {
         to: place.at("standby"),
         recovery: None,
+        stop: None,
         ..recovering(&place)
     };
     restored(&place, &as_it_was).unwrap();

@@ -1,10 +1,6 @@
 //! Goal: no server starts on what a killed restore leaves, unless it is whole. Method: this program runs itself under strace(1),
 //! which kills it at each call in turn that writes, names or makes durable; the set is a cluster's, with a tablespace.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test that panics has failed, and says why"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
 
@@ -70,6 +66,7 @@ fn child() {
         tablespaces: None,
         threads: 1,
         recovery: Some(String::from("# settings\n")),
+        stop: None,
     };
     restore(&set, &options, &mut |_| {}).unwrap();
 }

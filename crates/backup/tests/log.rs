@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{Place, key, made, noise, options, put, verified};
 use strongroom_backup::{
     CreateOptions, DirectorySource, LocalStore, Mode, Others, Store, Upload, Version, create,
-    expire, rewrap_archive, rewrap_set, wal_fetch, wal_push,
+    expire, rewrap_archive, rewrap_set, wal_fetch, wal_partial, wal_push,
 };
 use strongroom_format::code;
 
@@ -68,6 +68,45 @@ fn a_lost_segment_is_not_the_end_of_the_log() {
         let refused = wal_fetch(&medium, name, None).unwrap_err();
         assert_eq!(refused.code(), expected, "{name}");
     }
+}
+
+#[test]
+fn a_piece_says_no_size_that_a_segment_cannot_have() {
+    let place = Place::new();
+    let medium = place.medium();
+    made(&medium, &place.tree(10), &options(None)).unwrap();
+    let sizes: [(u64, bool); 5] = [
+        (16 << 20, true),
+        (1 << 20, true),
+        (3 << 20, false),
+        (1 << 31, false),
+        (1 << 19, false),
+    ];
+    for (number, (size, sound)) in (1_u64..).zip(sizes) {
+        let name = format!("0000000{number}0000000000000001");
+        let mut content = vec![0; 40];
+        content[2] = 2;
+        content[8..16].copy_from_slice(&size.to_le_bytes());
+        content[32..36].copy_from_slice(&u32::try_from(size).unwrap().to_le_bytes());
+        let piece = format!("{name}.00000000.00000028.piece");
+        assert!(wal_push(&medium, &piece, &content, &options(None)).unwrap());
+        match wal_partial(&medium, &name, None) {
+            Ok(found) => {
+                let found = found.unwrap();
+                assert!(sound, "{size}");
+                assert_eq!((found.received, found.content.len() as u64), (40, size));
+            }
+            Err(error) => assert!(!sound && error.code() == &code::SET_HEAD, "{size}"),
+        }
+    }
+    // Another segment's beginning.
+    let mut content = vec![0; 40];
+    content[2] = 2;
+    content[34] = 16;
+    let piece = "000000090000000000000001.00000000.00000028.piece";
+    assert!(wal_push(&medium, piece, &content, &options(None)).unwrap());
+    let refused = wal_partial(&medium, "000000090000000000000001", None).unwrap_err();
+    assert_eq!(refused.code(), &code::SET_HEAD);
 }
 
 #[test]

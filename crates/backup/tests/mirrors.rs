@@ -126,6 +126,30 @@ fn a_full_mirror_leaves_the_set_nowhere() {
 }
 
 #[test]
+fn no_medium_is_begun_anew_if_one_cannot_be() {
+    let (place, opener) = (Place::new(), key());
+    let tree = place.tree(1000);
+    let [one, two, three] = stores(&place);
+    let mut options = options(Some(&opener));
+    mirrored(&[&one, &two, &three], &tree, &options).unwrap();
+    let ids = || [&one, &two, &three].map(|store| list(store).unwrap().head.unwrap().medium_id);
+    let before = ids();
+    let refusing = Failing {
+        store: two.clone(),
+        room: None,
+        refuses_heads: true,
+    };
+    options.mode = Mode::Format;
+    let failed = mirrored(&[&one, &refusing, &three], &tree, &options).unwrap_err();
+    assert_eq!(failed.code(), &code::IO, "{failed}");
+    assert_eq!(ids(), before);
+    for store in [&one, &two, &three] {
+        assert_eq!(names(store, "sets"), ["00000001"]);
+        verified(store, None, Some(&opener)).unwrap();
+    }
+}
+
+#[test]
 fn a_mirror_without_a_head_is_named() {
     let (place, opener) = (Place::new(), key());
     let tree = place.tree(1000);

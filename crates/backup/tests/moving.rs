@@ -5,6 +5,7 @@
 mod common;
 
 use std::fs::{self, File};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -12,7 +13,8 @@ use std::time::{Duration, SystemTime};
 use common::disk::SmallDisk;
 use common::forged::{cluster, directory, file, forged, space};
 use common::{Place, key, made, options, put, restored, verified};
-use rustix::fs::{CWD, RenameFlags, rename, renameat_with};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, mkdirat, openat, rename, renameat_with};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use strongroom_backup::{
     Compression, CreateOptions, DirectorySource, RestoreOptions, SqliteSource, create, open_set,
     restore, wal_fetch, wal_push,
@@ -58,6 +60,42 @@ fn a_directory_that_is_exchanged_while_it_is_read_is_still_the_one_that_was_foun
 }
 
 #[test]
+fn a_tree_that_is_too_deep_does_not_stop_a_backup() {
+    let place = Place::new();
+    fs::create_dir(place.at("tree")).unwrap();
+    put(&place.at("tree/beside"), b"beside");
+    let mut within = OwnedFd::from(File::open(place.at("tree")).unwrap());
+    // As long as a path can be, and two levels more.
+    for _ in 0..2050 {
+        mkdirat(&within, "a", Mode::RWXU).unwrap();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        within = openat(&within, "a", flags, Mode::empty()).unwrap();
+    }
+    // What a process has unless somebody changed it.
+    let limit = getrlimit(Resource::Nofile);
+    let usual = Rlimit {
+        current: Some(1024),
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, usual).unwrap();
+    let made = made(&place.medium(), &place.at("tree"), &options(None)).unwrap();
+    assert_eq!(made.left_out.len(), 1, "{:?}", made.left_out);
+    restored(&place.medium(), None, None, &place.at("out")).unwrap();
+    assert_eq!(fs::read(place.at("out/beside")).unwrap(), b"beside");
+    let levels = |name: &str| {
+        let mut within = OwnedFd::from(File::open(place.at(name)).unwrap());
+        let mut levels = 0;
+        while let Ok(below) = openat(&within, "a", OFlags::RDONLY, Mode::empty()) {
+            within = below;
+            levels += 1;
+        }
+        levels
+    };
+    let room = limit.maximum.unwrap_or(u64::MAX);
+    assert_eq!(levels("out"), room.saturating_sub(256).min(2048));
+}
+
+#[test]
 fn nobody_leads_a_backup_out_of_its_tree() {
     let place = Place::new();
     fs::create_dir_all(place.at("tree/d")).unwrap();
@@ -99,6 +137,7 @@ fn to(place: &Place, spaces: &str) -> RestoreOptions {
         tablespaces: Some(place.at(spaces)),
         threads: 1,
         recovery: None,
+        stop: None,
     }
 }
 

@@ -71,6 +71,7 @@ fn sets_in_a_bucket_are_what_they_were() {
         tablespaces: None,
         threads: 2,
         recovery: None,
+        stop: None,
     };
     let set = open_set(&store, None, Some(&opener)).unwrap();
     restore(&set, &wanted, &mut |_| {}).unwrap();
@@ -315,4 +316,54 @@ fn a_source_that_fails_leaves_no_upload() {
     drop(upload);
     assert_eq!(s3.unfinished(), 0);
     assert!(!s3.names().contains(&"m/data/x.0".to_owned()));
+}
+
+#[test]
+fn a_store_that_ignores_conditions_is_refused() {
+    let (place, opener, s3) = (Place::new(), key(), S3::started());
+    let tree = place.tree(1000);
+    let relay = Relay::started(s3.port, |first| {
+        if first.starts_with("PUT") {
+            Fate::Unconditional
+        } else {
+            Fate::Passes
+        }
+    });
+    let store = medium(relay.port, "m");
+    let refused = made(&store, &tree, &opener, Mode::Append, 1).unwrap_err();
+    assert_eq!(refused.code(), &code::STORE_FAILED);
+    assert!(refused.to_string().contains("If-None-Match"), "{refused}");
+    // What was asked about is as it was, and nothing else is there.
+    assert_eq!(s3.names(), ["m/medium.json"]);
+    let direct = medium(s3.port, "m");
+    assert_eq!(made(&direct, &tree, &opener, Mode::Append, 1).unwrap(), 1);
+}
+
+#[test]
+fn no_more_of_an_answer_is_taken_than_was_asked_for() {
+    let (place, opener, s3) = (Place::new(), key(), S3::started());
+    let tree = place.tree(1 << 20);
+    let direct = medium(s3.port, "m");
+    made(&direct, &tree, &opener, Mode::Append, 1).unwrap();
+    for endless in ["/data/", "/sets/0", "/medium.json"] {
+        s3::SENT.store(0, Ordering::Relaxed);
+        let relay = Relay::started(s3.port, move |first| {
+            if first.starts_with("GET") && first.contains(endless) {
+                Fate::Endless
+            } else {
+                Fate::Passes
+            }
+        });
+        let store = medium(relay.port, "m");
+        let refused = if endless == "/medium.json" {
+            made(&store, &tree, &opener, Mode::Append, 1).unwrap_err()
+        } else {
+            checked(&store, Some(1), &opener).unwrap_err()
+        };
+        let known = [&code::STORE_FAILED, &code::SET_HEAD, &code::IO];
+        assert!(known.contains(&refused.code()), "{endless}: {refused}");
+        let sent = s3::SENT.load(Ordering::Relaxed);
+        // What was asked for, and what lies in buffers of the system.
+        assert!((1..64 << 20).contains(&sent), "{endless}: {sent}");
+    }
 }

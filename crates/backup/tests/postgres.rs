@@ -48,6 +48,7 @@ fn restored(store: &LocalStore, opener: &Opener, to: &Path) -> Result<(), Error>
         tablespaces: None,
         threads: 2,
         recovery: None,
+        stop: None,
     };
     let set = open_set(store, None, Some(opener))?;
     restore(&set, &options, &mut |_| {}).map(drop)
@@ -148,11 +149,13 @@ fn a_restore_that_is_cut_off_cannot_be_started() {
     let store = LocalStore::new(&room.at("medium"));
     let opener = key();
     backed_up(&server, &store, &options(Some(&opener))).unwrap();
-    let family = fs::read_dir(room.at("medium/data"))
-        .unwrap()
-        .next()
+    // Beside it lies the server's manifest.
+    let mut objects = fs::read_dir(room.at("medium/data")).unwrap();
+    let family = objects
+        .find_map(|entry| {
+            Some(entry.unwrap().path()).filter(|path| path.extension() == Some("0".as_ref()))
+        })
         .unwrap();
-    let family = family.unwrap().path();
     let mut bytes = fs::read(&family).unwrap();
     // The very last segment: by then every file has been written.
     let last = bytes.len() - 1;

@@ -126,3 +126,39 @@ fn rewrap_names_what_others_can_open() {
         .run(&[&verify[..], &["--key-id", "new"]].concat())
         .succeeded();
 }
+
+/// A certificate for what was sealed for a key only; then the private key alone gives it to another key.
+#[test]
+fn rewrap_adds_certificates_and_takes_keys_away() {
+    let place = place();
+    place.run(&["key", "create", "new"]).succeeded();
+    place.run(&["cert", "create", "escrow"]).succeeded();
+    let create = [
+        "backup", "create", "tree", "--to", "medium", "--key-id", "app",
+    ];
+    place.run(&create).succeeded();
+    let verify = ["backup", "verify", "medium"];
+    let with = |key: &str| place.run(&[&verify[..], &["--key-id", key]].concat());
+    place.run(&verify).failed(3, "SR-2001");
+    let rewrap = |more: &[&str]| place.run(&[&["backup", "rewrap", "medium"], more].concat());
+    rewrap(&["--key-id", "app"]).failed(2, "SR-2019");
+    let add = ["--key-id", "app", "--new-certificate", "escrow", "--add"];
+    let run = rewrap(&add);
+    assert!(run.err.contains("warning[SR-2033]"), "{}", run.err);
+    run.succeeded();
+    // Again it finds it there.
+    rewrap(&add).succeeded();
+    let header = place
+        .run(&["backup", "header", "medium", "--json"])
+        .succeeded();
+    assert_eq!(header.matches("\"certificate\"").count(), 1, "{header}");
+    place.run(&verify).succeeded();
+    with("app").succeeded();
+    rewrap(&["--new-key-id", "new", "--add", "--drop-others"]).failed(2, "SR-1001");
+    rewrap(&["--new-key-id", "new", "--drop-others"]).succeeded();
+    with("new").succeeded();
+    with("app").failed(3, "SR-2002");
+    place.run(&verify).failed(3, "SR-2001");
+    // No private key opens it any more.
+    rewrap(&["--new-certificate", "escrow"]).failed(3, "SR-2002");
+}

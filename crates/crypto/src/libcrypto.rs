@@ -186,7 +186,10 @@ impl Context {
         if keys.len() != 24 || iv.len() != 8 {
             return Err(CryptoError::Key);
         }
-        let cipher = ciphers()?.des_ede3_cbc.ok_or(CryptoError::Library)?;
+        let cipher = ciphers()?.des_ede3_cbc;
+        #[cfg(test)]
+        let cipher = cipher.filter(|_| !TRIPLE_DES_ABSENT.get());
+        let cipher = cipher.ok_or(CryptoError::Library)?;
         let _locked = InArena::enter();
         let context = Self::empty()?;
         // SAFETY: context and cipher are valid; keys and vector have the cipher's lengths; no engine.
@@ -337,6 +340,28 @@ fn fetched(name: &std::ffi::CStr) -> Option<NonNull<ffi::EVP_CIPHER>> {
     // SAFETY: the name is a C string; null means the default context and no properties.
     let cipher = unsafe { ffi::EVP_CIPHER_fetch(ptr::null_mut(), name.as_ptr(), ptr::null()) };
     NonNull::new(cipher)
+}
+
+#[cfg(test)]
+thread_local! {
+    static TRIPLE_DES_ABSENT: Flag<bool> = const { Flag::new(false) };
+}
+
+/// While it lives this thread's libcrypto has no Triple DES, as one of the future.
+#[cfg(test)]
+pub(crate) struct WithoutTripleDes;
+
+#[cfg(test)]
+pub(crate) fn without_triple_des() -> WithoutTripleDes {
+    TRIPLE_DES_ABSENT.set(true);
+    WithoutTripleDes
+}
+
+#[cfg(test)]
+impl Drop for WithoutTripleDes {
+    fn drop(&mut self) {
+        TRIPLE_DES_ABSENT.set(false);
+    }
 }
 
 /// The thread's queue of errors must not grow, nor tell a later caller of something that was ours.

@@ -12,7 +12,7 @@
 
 use zeroize::Zeroize;
 
-use crate::error::{CryptoError, OpenError};
+use crate::error::CryptoError;
 use crate::harden::wipe_stack;
 use crate::kdf::hkdf_bytes;
 use crate::libcrypto::{Context, Direction};
@@ -84,50 +84,55 @@ impl TripleDes {
         Ok(trailer)
     }
 
-    /// Verifies the tag, then decrypts `in_out` in place.
+    /// Verifies the tag, then decrypts `in_out` in place. False when anything differs from what was sealed; `in_out` is then all
+    /// zeros.
     ///
     /// # Errors
-    /// [`OpenError`] if anything differs from what was sealed; `in_out` is then all zeros.
+    /// [`CryptoError::Library`] in a libcrypto that has the cipher no more, [`CryptoError::OutOfLockedMemory`]: nothing is known of
+    /// the message, and `in_out` is all zeros.
     pub fn open(
         self,
         aad: &[u8],
         in_out: &mut [u8],
         trailer: &[u8; Self::TRAILER_LEN],
-    ) -> Result<(), OpenError> {
+    ) -> Result<bool, CryptoError> {
         let (rest, tag) = trailer.split_at(BLOCK);
-        let tag = <&[u8; MAC]>::try_from(tag).map_err(|_| OpenError)?;
-        let authentic = in_out.len() < MESSAGE_MAX && self.mac.verify(&[aad, in_out, rest], tag);
-        if authentic && self.decrypt(in_out, rest).is_some() {
-            return Ok(());
+        let tag = <&[u8; MAC]>::try_from(tag).map_err(|_| CryptoError::Length)?;
+        let opened = if in_out.len() < MESSAGE_MAX && self.mac.verify(&[aad, in_out, rest], tag) {
+            self.context(Direction::Decrypt)
+                .map(|context| decrypted(context, in_out, rest).is_some())
+        } else {
+            Ok(false)
+        };
+        if opened != Ok(true) {
+            in_out.zeroize();
         }
-        in_out.zeroize();
-        Err(OpenError)
-    }
-
-    /// `None` when it is not what [`TripleDes::seal`] makes, which only someone with the key can bring about.
-    fn decrypt(&self, in_out: &mut [u8], rest: &[u8]) -> Option<()> {
-        let mut context = self.context(Direction::Decrypt).ok()?;
-        let (whole, tail) = in_out.split_at_mut(in_out.len() / BLOCK * BLOCK);
-        context.apply_in_place(whole).ok()?;
-        let mut last = [0; BLOCK];
-        copy(&mut last, tail);
-        let (beyond, zeros) = rest.split_at_checked(BLOCK - tail.len())?;
-        copy(last.get_mut(tail.len()..)?, beyond);
-        context.apply_in_place(&mut last).ok()?;
-        let (here, filling) = last.split_at(tail.len());
-        let expected = padding(tail.len());
-        let canonical =
-            filling.iter().all(|byte| *byte == expected) && zeros.iter().all(|byte| *byte == 0);
-        copy(tail, here);
-        last.zeroize();
-        wipe_stack();
-        canonical.then_some(())
+        opened
     }
 
     fn context(&self, direction: Direction) -> Result<Context, CryptoError> {
         let (keys, iv) = self.cipher.as_slice().split_at(KEYS);
         Context::triple_des(keys, iv, direction)
     }
+}
+
+/// `None` when it is not what [`TripleDes::seal`] makes, which only someone with the key can bring about.
+fn decrypted(mut context: Context, in_out: &mut [u8], rest: &[u8]) -> Option<()> {
+    let (whole, tail) = in_out.split_at_mut(in_out.len() / BLOCK * BLOCK);
+    context.apply_in_place(whole).ok()?;
+    let mut last = [0; BLOCK];
+    copy(&mut last, tail);
+    let (beyond, zeros) = rest.split_at_checked(BLOCK - tail.len())?;
+    copy(last.get_mut(tail.len()..)?, beyond);
+    context.apply_in_place(&mut last).ok()?;
+    let (here, filling) = last.split_at(tail.len());
+    let expected = padding(tail.len());
+    let canonical =
+        filling.iter().all(|byte| *byte == expected) && zeros.iter().all(|byte| *byte == 0);
+    copy(tail, here);
+    last.zeroize();
+    wipe_stack();
+    canonical.then_some(())
 }
 
 /// The bytes of padding behind a tail of this length, each of which says how many there are.
@@ -158,14 +163,17 @@ mod tests {
         (plain, bytes, trailer)
     }
 
+    fn keys_of(info: &[u8]) -> TripleDes {
+        TripleDes::derive(&key(), b"salt", info).unwrap()
+    }
+
     fn opened(
         aad: &[u8],
         info: &[u8],
         bytes: &mut [u8],
         trailer: &[u8; 40],
-    ) -> Result<(), OpenError> {
-        let keys = TripleDes::derive(&key(), b"salt", info).unwrap();
-        keys.open(aad, bytes, trailer)
+    ) -> Result<bool, CryptoError> {
+        keys_of(info).open(aad, bytes, trailer)
     }
 
     #[test]
@@ -173,7 +181,7 @@ mod tests {
         for len in (0..40).chain([4095, 4096, 4097, 1 << 20]) {
             let (plain, mut bytes, trailer) = sealed(len);
             assert!(len < 8 || bytes != plain);
-            opened(b"head", b"one", &mut bytes, &trailer).unwrap();
+            assert_eq!(opened(b"head", b"one", &mut bytes, &trailer), Ok(true));
             assert_eq!(bytes, plain, "length {len}");
         }
     }
@@ -183,7 +191,7 @@ mod tests {
         for len in [0, 1, 7, 8, 21] {
             let (_, bytes, trailer) = sealed(len);
             let refused = |aad: &[u8], info: &[u8], mut bytes: Vec<u8>, trailer: [u8; 40]| {
-                assert_eq!(opened(aad, info, &mut bytes, &trailer), Err(OpenError));
+                assert_eq!(opened(aad, info, &mut bytes, &trailer), Ok(false));
                 assert!(bytes.iter().all(|byte| *byte == 0), "length {len}");
             };
             for bit in 0..8 * len {
@@ -221,6 +229,16 @@ mod tests {
         context.apply_in_place(&mut block).unwrap();
         let expected = [0xa8, 0x26, 0xfd, 0x8c, 0xe5, 0x3b, 0x85, 0x5f];
         assert_eq!(block, expected);
+    }
+
+    #[test]
+    fn a_library_without_the_cipher_is_told_from_a_forgery() {
+        let (_, mut bytes, trailer) = sealed(21);
+        let absent = crate::libcrypto::without_triple_des();
+        let told = opened(b"head", b"one", &mut bytes, &trailer);
+        drop(absent);
+        assert_eq!(told, Err(CryptoError::Library));
+        assert!(bytes.iter().all(|byte| *byte == 0));
     }
 
     #[test]

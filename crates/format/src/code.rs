@@ -208,6 +208,7 @@ codes! {
     SET_LATE = 7144, Io, "writing the set took longer than an object store allows", "use more stripes, threads or bandwidth; no set was added";
     MIRRORS = 7145, Io, "not all mirrors have the set", "the message names those that have it, whole; mend the others and run the command again for them";
     OBJECT_CHANGED = 7146, Refused, "another has changed or removed the object meanwhile", "run the command again; nothing was changed";
+    UNSETTLED = 7147, Io, "it is not known whether the object was written: a set may have been added", "look with `strongroom backup header` before running the command again: a set that is listed is whole, unless it builds on one that is not";
     RESTORE_EXCHANGED = 7150, Refused, "a directory was exchanged for another one while a set was restored into it", "restore below a directory that nobody else can write to; the set was not restored";
     HISTORY_NOT_KEPT = 7151, Warning, "the run could not be noted in the catalogue of backups", "the backup itself is not concerned; mend the cause, name another catalogue with --catalogue, or give --no-history";
     HISTORY_ABSENT = 7152, Usage, "there is no catalogue of backups there", "`strongroom backup create` with --key-id makes one, and so does `strongroom backup history --key-id NAME`; --scan fills it from a medium";
@@ -221,6 +222,7 @@ codes! {
     RECEIVE = 7166, Io, "the log cannot be received", "see the server's message; if it no longer has the log, make a new set: recovery cannot pass the gap";
     LEGACY_CIPHER = 7170, Refused, "Triple DES is not used unless it is asked for twice: NIST allows it for no encryption since 2024 (SP 800-131A Rev. 2), for its blocks are short and it is slow", "choose aes-256; where a rule demands Triple DES, give --allow-legacy beside it";
     LEGACY_SET = 7171, Warning, "the set is sealed with Triple DES, which NIST allows for no encryption since 2024", "choose aes-256 for new sets, and keep this one no longer than the rule asks that demands it";
+    NO_TRIPLE_DES = 7172, Io, "the set is sealed with Triple DES, which this system's libcrypto does not have", "the set may be sound: read it on a host whose OpenSSL has DES-EDE3-CBC, and seal what is restored anew";
 
     FID_STALE = 8001, Data, "the identifier does not name a value any more", "if a table still holds it, restore table and zone to one point in time; report it if neither was restored";
     FID_FORGED = 8002, Data, "the identifier never named a value of this place", "someone or something other than Strongroom wrote it into the table, or the zone's store is another one's";

@@ -12,7 +12,7 @@ use strongroom_crypto::SecretKey;
 use strongroom_format::aad::Role;
 use strongroom_format::code;
 use strongroom_format::header::{Header, SLOTS_MAX, WrappedKey};
-use strongroom_format::slot::Slot;
+use strongroom_format::slot::{Slot, SlotKind};
 
 use crate::error::Error;
 use crate::fresh::{Fresh, System};
@@ -52,6 +52,35 @@ impl Object {
     /// SR-2019 without openers; SR-2012; SR-3009 when the slots do not fit.
     pub fn rewrapped(&self, openers: &[&Opener]) -> Result<Self, Error> {
         self.rewrapped_with(&mut System, openers)
+    }
+
+    /// The same data key, with slots for these openers beside those that are there. A key of a keyring or a certificate that has one
+    /// keeps it.
+    ///
+    /// # Errors
+    /// As [`Object::rewrapped`].
+    pub fn extended(&self, openers: &[&Opener]) -> Result<Self, Error> {
+        let mut header = self.next_header()?;
+        let (slots, _) = self.new_slots(&mut System, header.epoch, &self.data_key, openers)?;
+        for slot in slots {
+            if !header
+                .slots
+                .iter()
+                .any(|there| is_for_the_same(there, &slot))
+            {
+                header.slots.push(slot);
+            }
+        }
+        if header.slots.len() > SLOTS_MAX {
+            let detail = format!("at most {SLOTS_MAX}");
+            return Err(Error::new(&code::SLOTS_FULL, detail));
+        }
+        Self::finished(
+            header,
+            self.data_key.try_clone()?,
+            self.cloned_previous()?,
+            self.held.try_clone()?,
+        )
     }
 
     /// A new data key at the next epoch, with the present one wrapped under it. Without openers, the slot in use is
@@ -220,5 +249,14 @@ impl Object {
             .held
             .slot(fresh, epoch, self.header.object_id, data_key)?;
         Ok((vec![slot], self.held.try_clone()?))
+    }
+}
+
+/// Whether both slots are for one key of a keyring, or one certificate. Of other keys nothing tells which they are.
+fn is_for_the_same(a: &Slot, b: &Slot) -> bool {
+    match (&a.kind, &b.kind) {
+        (SlotKind::Certificate { id, .. }, SlotKind::Certificate { id: other, .. }) => id == other,
+        (keyring @ SlotKind::Keyring { .. }, other) => keyring == other,
+        _ => false,
     }
 }

@@ -71,14 +71,38 @@ fn a_sound_cluster_passes() {
     let room = Room::new("drill");
     let work = Work::new(&room, Programs::installed());
     // Settings that another place has no use for, or that keep a server from starting; and work that recovery has to know.
+    // An archiver works in the data directory: nobody but the restored server's is below the place of the test.
+    let never = room.at("never");
+    work.server.sql("alter system set archive_mode = on");
+    work.server.sql(&format!(
+        "alter system set archive_command = 'case \"$PWD\" in */strongroom-*) touch {};; esac'",
+        never.display()
+    ));
+    work.server.stop();
+    work.server.start();
     work.server.sql(
         "alter system set shared_preload_libraries = 'no_such_library'; alter system set ssl_cert_file = '/nowhere';
-         alter system set archive_command = 'touch /tmp/strongroom-never'; alter system set port = 1;",
+         alter system set port = 1;",
     );
+    // A subscription that is enabled: its workers would go to the publisher.
+    work.server.sql(
+        "create subscription s connection 'host=/nowhere dbname=x' publication p with (connect = false, slot_name = 's')",
+    );
+    work.server.sql("alter subscription s enable");
     work.server
         .sql("begin; insert into t values (0); prepare transaction 'open'");
+    // The last: of a database's own settings a file's word would count less.
+    work.server
+        .sql("alter database postgres set session_preload_libraries = 'no_such_library'");
     work.create(&[]);
-    let said = checked(&mut work.drill(&["--query", "select 'rows', count(*) from t"]));
+    let said = checked(&mut work.drill(&[
+        "--query",
+        "select pg_switch_wal() is not null;
+         select 'followers', count(*) from pg_stat_activity where backend_type like 'logical replication%';
+         select 'rows', count(*) from t",
+    ]));
+    assert!(said.contains("answer: followers|0"), "{said}");
+    assert!(!never.exists());
     for expected in [
         "restore test: passed",
         "recovered by PostgreSQL",
@@ -99,7 +123,8 @@ fn a_sound_cluster_passes() {
     let mut root = Command::new(room.at("bin/strongroom"));
     root.env("STRONGROOM_KEYRING", room.at("keyring"))
         .arg("backup");
-    let query = "select pg_read_file('/proc/self/status') !~ 'Uid:\\s+0'";
+    let query = "select pg_read_file('/proc/self/status') !~ 'Uid:\\s+0';
+        copy (select 1) to program 'for name in out err log settings/x; do if ln -s /tmp/x ../$name; then exit 1; fi; done; true'";
     let said =
         checked(&mut work.with_options(root, work.programs.directory(), &["--query", query]));
     assert!(said.contains("answer: t"), "{said}");
@@ -130,6 +155,9 @@ fn what_fails_is_told_and_nothing_is_left() {
         &mut work.drill(&["--query", "select 1/0"]),
         &["SR-7163", "psql", "division by zero"],
     );
+    // What a query found before it failed stays out of the error.
+    let said = refused(&mut work.drill(&["--query", "select 'a sec' || 'ret'; select 1/0"]));
+    assert!(!said.contains("a secret"), "{said}");
     told(
         &mut work.drill(&["--superuser", "nobody"]),
         &["SR-7163", "nobody"],
@@ -189,10 +217,68 @@ fn a_signal_ends_it_without_a_trace() {
     assert_eq!(child.wait().unwrap().code(), Some(5));
     assert!(begun.elapsed() < Duration::from_secs(90));
     work.nothing_is_left();
-    assert!(
-        !Path::new("/proc").join(postmaster).exists(),
-        "the server runs on"
+    // It has removed its files before it ends, and whoever inherited it has to see that it did.
+    let state = Path::new("/proc").join(postmaster).join("stat");
+    let runs = || fs::read_to_string(&state).is_ok_and(|state| !state.contains(") Z "));
+    while runs() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(90),
+            "the server runs on"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Sends SIGTERM once something in the place is there; what is never there before the end.
+fn stopped_at(work: &Work<'_>, mut drill: Command, at: &str, never: &str) {
+    let scratch = work.room.at("scratch");
+    let mut child = drill
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    let names = || -> Vec<String> {
+        let places = fs::read_dir(&scratch).unwrap().flatten();
+        let entries = places.filter_map(|place| fs::read_dir(place.path()).ok());
+        let names = entries.flat_map(|entries| entries.flatten());
+        names
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect()
+    };
+    while !names().iter().any(|name| name.starts_with(at)) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{at}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    checked(Command::new("kill").args(["-TERM", &child.id().to_string()]));
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(!names().iter().any(|name| name == never), "{never}");
+        assert!(begun.elapsed() < Duration::from_secs(90), "{at}");
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    assert_eq!(status.code(), Some(5));
+    work.nothing_is_left();
+}
+
+#[test]
+fn a_signal_ends_the_restore_and_the_start_too() {
+    let room = Room::new("early");
+    let work = Work::new(&room, Programs::installed());
+    work.create(&[]);
+    stopped_at(&work, work.drill(&[]), ".data.", "data");
+    // A server that never gets ready.
+    let slow = room.directory("slow");
+    let real = work.programs.path("postgres").display().to_string();
+    let script = format!(
+        "#!/bin/sh\ncase \"$1\" in --version|-V) exec {real} \"$@\";; esac\nexec sleep 600\n"
     );
+    room.put(&slow.join("postgres"), script.as_bytes());
+    room.give(&slow.join("postgres"), 0o755);
+    let drill = work.with_options(room.backup(), &slow, &[]);
+    stopped_at(&work, drill, "run", "none");
 }
 
 #[test]

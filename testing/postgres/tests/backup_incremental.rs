@@ -4,6 +4,7 @@
 //! Method: a server of 18 from packages with all its programs, the real command, restored clusters that are started and compared.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -145,6 +146,31 @@ fn a_chain_is_restored_to_what_the_server_had() {
     checked(&mut work.create(&["--incremental", "--base", "1"]));
     checked(&mut work.restore("branch", &[]));
     assert_eq!(work.asked("branch"), third);
+}
+
+#[test]
+fn tablespaces_of_a_chain_go_to_another_file_system() {
+    let room = Room::new("apart");
+    let Some(work) = Work::new(&room, SETTINGS) else {
+        return;
+    };
+    let memory = tempfile::Builder::new()
+        .prefix("sr-apart-")
+        .tempdir_in("/dev/shm");
+    let Ok(memory) = memory else { return };
+    let device = |path: &Path| fs::metadata(path).unwrap().dev();
+    if device(memory.path()) == device(room.path()) {
+        return;
+    }
+    room.give(memory.path(), 0o700);
+    checked(&mut work.create(&[]));
+    work.server
+        .sql("update a set t = 'changed' || i where i % 1000 = 0; insert into elsewhere select * from elsewhere limit 10");
+    checked(&mut work.create(&["--incremental"]));
+    let spaces = memory.path().join("spaces");
+    let spaces = spaces.to_str().unwrap();
+    checked(&mut work.restore("restored", &["--tablespaces", spaces]));
+    assert_eq!(work.asked("restored"), work.server.sql(LOOK));
 }
 
 #[test]

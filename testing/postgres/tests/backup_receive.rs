@@ -356,6 +356,27 @@ fn a_receiver_follows_a_server_that_was_promoted() {
         "{names:?}"
     );
     work.compare(&standby, "00000002");
+    // The log of both is followed, by the history of the second.
+    let verified = checked(work.backup("verify").arg(work.medium()));
+    assert!(
+        verified.contains("up to 00000002") && verified.contains("none is missing"),
+        "{verified}"
+    );
+    let mut second = work.segments().into_iter();
+    let first = second.find(|name| name.starts_with("00000002")).unwrap();
+    let (path, away) = (work.medium().join("wal").join(&first), room.at("away"));
+    fs::rename(&path, &away).unwrap();
+    let told = refused(work.backup("verify").arg(work.medium()));
+    assert!(told.contains("SR-7130") && told.contains(&first), "{told}");
+    fs::rename(&away, &path).unwrap();
+    let history = work.medium().join("wal/00000002.history");
+    fs::rename(&history, &away).unwrap();
+    let verified = checked(work.backup("verify").arg(work.medium()));
+    assert!(
+        verified.contains("not checked: log of the timelines after 1"),
+        "{verified}"
+    );
+    fs::rename(&away, &history).unwrap();
     standby.kill();
     assert_eq!(work.recovered("restored"), "80005");
 }
@@ -399,6 +420,13 @@ fn what_cannot_be_received_is_told() {
             .count(),
         1
     );
+    // What is merely listed does not count: it is looked at, and made durable, first.
+    let piece = work.archived().pop().unwrap();
+    let path = work.medium().join("wal").join(piece);
+    let whole = fs::read(&path).unwrap();
+    room.put(&path, whole.get(..whole.len() - 1).unwrap());
+    told(&mut work.receive(&work.server, &["--no-retry"]), "SR-7110");
+    room.put(&path, &whole);
     let other = Instance::create(&room, &work.programs, "other", Guard::Plain);
     other.start();
     told(&mut work.receive(&other, &[]), "SR-7165");

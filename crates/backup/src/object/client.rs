@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, ObjectMeta, ObjectStore, RetryConfig};
 use strongroom_format::code;
+use strongroom_keyring::Fault;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use url::Url;
@@ -30,6 +31,8 @@ const AFTER_LOSS: Duration = Duration::from_secs(5);
 /// For one request with its answer: 2 GiB at 7 MB/s.
 const REQUEST: Duration = Duration::from_secs(300);
 const RETRIES: usize = 30;
+/// Objects of one list. An archive of 16 MiB segments has so many after 64 TiB of log.
+const NAMES_MAX: usize = 4 << 20;
 
 const UNKNOWN: u8 = 0;
 const REACHED: u8 = 1;
@@ -118,10 +121,24 @@ impl Client {
         self.reach.store(reach, Ordering::Relaxed);
     }
 
-    /// What lies below `below`, however deep.
+    /// What lies below `below`, however deep; no more than `NAMES_MAX`.
     pub(super) fn all_below(&self, below: &Path) -> io::Result<Vec<ObjectMeta>> {
-        let found = self.send(self.store.list(Some(below)).try_collect());
-        found.map_err(|error| told(&error))
+        let found = self.store.list(Some(below)).take(NAMES_MAX + 1);
+        let found: object_store::Result<Vec<ObjectMeta>> = self.send(found.try_collect());
+        let found = found.map_err(|error| told(&error))?;
+        if found.len() > NAMES_MAX {
+            let text = format!("it lists more than {NAMES_MAX} objects");
+            return Err(Fault::io(io::ErrorKind::Other, &code::STORE_FAILED, text));
+        }
+        Ok(found)
+    }
+
+    /// How long what is left may take to be cleared away, `usually` while the store is there.
+    pub(super) fn clearing(&self, usually: Duration) -> Duration {
+        match self.reach.load(Ordering::Relaxed) {
+            LOST => AFTER_LOSS,
+            _ => usually,
+        }
     }
 
     /// Whether nothing lies below the prefix.

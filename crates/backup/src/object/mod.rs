@@ -34,6 +34,11 @@ const WRITING_MAX: Duration = Duration::from_secs(6 * 86_400);
 /// Turns of a put whose outcome is not known: put, then look.
 const TURNS: u32 = 3;
 
+/// Bytes of the object by which a store's conditions are tried, at most.
+const PROBE_MAX: u64 = 64 * 1024;
+/// An entity tag that no object has.
+const NO_TAG: &str = "\"00000000000000000000000000000000\"";
+
 /// A medium below a prefix of an object store.
 pub struct ObjectMedium {
     client: Arc<Client>,
@@ -89,12 +94,16 @@ impl ObjectMedium {
                 Outcome::Unknown => {}
             }
             // B17. A store that cannot be asked either leaves it open.
-            if self.is_ours(&path, bytes)? {
-                return Ok(true);
+            match self.is_ours(&path, bytes) {
+                Ok(true) => return Ok(true),
+                Ok(false) => last = Some(error),
+                Err(unread) => return Err(unsettled(&unread)),
             }
-            last = Some(error);
         }
-        Err(last.map_or_else(|| io::ErrorKind::Other.into(), |error| told(&error)))
+        Err(last.map_or_else(
+            || io::ErrorKind::Other.into(),
+            |error| unsettled(&told(&error)),
+        ))
     }
 
     fn is_ours(&self, path: &Path, bytes: &[u8]) -> io::Result<bool> {
@@ -120,9 +129,29 @@ impl ObjectMedium {
             tag: found.meta.e_tag.clone(),
             generation: found.meta.version.clone(),
         };
-        let bytes = self.client.send(found.bytes());
+        // What the store says of the length need not be so.
+        let bytes = self.client.send(read::gathered(found, limit));
         let bytes = bytes.map_err(|error| told(&error))?;
-        Ok(Some((bytes.into(), seen)))
+        let bytes = bytes.ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(Some((bytes, seen)))
+    }
+
+    /// Puts `bytes` where a store that honours `mode` must refuse it. They are what is there, so one that does not changes nothing.
+    fn must_refuse(&self, path: &Path, bytes: &[u8], mode: PutMode, what: &str) -> io::Result<()> {
+        let payload = PutPayload::from(bytes.to_vec());
+        let put = self.client.store.put_opts(path, payload, mode.into());
+        match self.client.send(put) {
+            Err(error) if outcome(&error) == Outcome::Refused => Ok(()),
+            Err(error) => Err(told(&error)),
+            Ok(_) => {
+                let text = format!("it ignores the condition of a put ({what})");
+                Err(Fault::io(
+                    io::ErrorKind::Unsupported,
+                    &code::STORE_FAILED,
+                    text,
+                ))
+            }
+        }
     }
 
     fn metas(&self, directory: &str) -> io::Result<Vec<(String, ObjectMeta)>> {
@@ -137,6 +166,11 @@ impl ObjectMedium {
         named.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(named)
     }
+}
+
+/// Neither written nor refused, as far as is known.
+fn unsettled(why: &io::Error) -> io::Error {
+    Fault::io(why.kind(), &code::UNSETTLED, why.to_string())
 }
 
 /// The last name of `path`, if it lies directly below `directory`.
@@ -222,6 +256,18 @@ impl Store for ObjectMedium {
 
     fn writing_limit(&self) -> Option<Duration> {
         Some(WRITING_MAX)
+    }
+
+    fn refuses(&self, name: &str) -> io::Result<()> {
+        let path = self.client.path(name)?;
+        let there = self.bytes(&path, PROBE_MAX)?;
+        let (bytes, seen) = there.ok_or(io::ErrorKind::NotFound)?;
+        self.must_refuse(&path, &bytes, PutMode::Create, "If-None-Match")?;
+        let other = UpdateVersion {
+            e_tag: Some(String::from(NO_TAG)),
+            version: seen.generation.map(|_| String::from("1")),
+        };
+        self.must_refuse(&path, &bytes, PutMode::Update(other), "If-Match")
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

@@ -8,8 +8,9 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::{Buf as _, Bytes};
+use futures_util::TryStreamExt as _;
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore};
 use tokio::task::JoinHandle;
 
 use super::client::Client;
@@ -83,7 +84,40 @@ async fn asked(
     path: Path,
     options: GetOptions,
 ) -> object_store::Result<Bytes> {
-    store.get_opts(&path, options).await?.bytes().await
+    let Some(GetRange::Bounded(range)) = options.range.clone() else {
+        return Err(not_asked());
+    };
+    let found = store.get_opts(&path, options).await?;
+    let length = range.end - range.start;
+    let bytes = gathered(found, length).await?.ok_or_else(not_asked)?;
+    if bytes.len() as u64 == length {
+        Ok(bytes.into())
+    } else {
+        Err(not_asked())
+    }
+}
+
+fn not_asked() -> object_store::Error {
+    object_store::Error::Generic {
+        store: "object store",
+        source: "another length than was asked for".into(),
+    }
+}
+
+/// The bytes of an answer; `None` as soon as there are more than `limit`, whatever its head says.
+pub(super) async fn gathered(
+    found: GetResult,
+    limit: u64,
+) -> object_store::Result<Option<Vec<u8>>> {
+    let mut pieces = found.into_stream();
+    let mut bytes = Vec::new();
+    while let Some(piece) = pieces.try_next().await? {
+        if (bytes.len() + piece.len()) as u64 > limit {
+            return Ok(None);
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(Some(bytes))
 }
 
 /// Two ranges of each reader fit: the one that is read and the one ahead.

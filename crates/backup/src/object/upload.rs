@@ -196,11 +196,12 @@ impl Drop for ObjectUpload {
         if let Some(mut upload) = self.upload.take() {
             let under_way = std::mem::take(&mut self.under_way);
             // What cannot be aborted is left to the bucket's rule.
+            let limit = self.client.clearing(ABORT);
             let aborted = self.client.runtime.block_on(async {
                 for part in under_way {
                     drop(part.await);
                 }
-                tokio::time::timeout(ABORT, upload.abort()).await
+                tokio::time::timeout(limit, upload.abort()).await
             });
             drop(aborted);
         }

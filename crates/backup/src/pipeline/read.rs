@@ -163,7 +163,7 @@ fn open_one(
     let key = keys.get(job.family);
     let key = key.ok_or_else(|| Error::new(&code::BUG, "no family"))?;
     let bad = || bad_segment(key.family(), job.number);
-    if !key.open(job.number, job.head, &mut buffers.stored, &job.trailer) {
+    if !key.open(job.number, job.head, &mut buffers.stored, &job.trailer)? {
         return Err(bad());
     }
     let length = usize::try_from(job.head.plain_length).map_err(|_| bad())?;
@@ -243,7 +243,7 @@ fn ended(
         } else {
             reader.segment(&mut nothing)?
         };
-        if !head.last || !key.open(number, head, &mut [], &trailer) {
+        if !head.last || !key.open(number, head, &mut [], &trailer)? {
             return Err(bad_segment(key.family(), number));
         }
     }

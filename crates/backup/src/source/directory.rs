@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Dir, Mode, OFlags, openat, readlinkat};
 use rustix::io::Errno;
-use strongroom_format::backup::{Member, MemberKind};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use strongroom_format::backup::{Member, MemberKind, PATH_MAX};
 use strongroom_format::code;
 
 use super::Source;
@@ -29,6 +30,12 @@ use crate::{Error, Result};
 
 /// Bytes read at a time.
 const READ: usize = 256 * 1024;
+
+/// Longest path that is stored, in bytes: a restore makes it below a directory that is open, and the system takes so many
+/// (`PATH_MAX` of limits.h, with its 0).
+const STORED_MAX: usize = PATH_MAX as usize - 1;
+/// Descriptors that the rest of this process may need: families, libraries, connections.
+const OTHERS: u64 = 256;
 
 /// A directory.
 #[derive(Debug)]
@@ -76,8 +83,10 @@ impl Source for DirectorySource {
         let mut walk = Walk {
             stream,
             buffer: vec![0; READ],
+            levels_max: levels_max(),
         };
-        walk.directory(&opened.into(), &self.root, &[])?;
+        let level = Level::open(opened.into(), self.root.clone(), Vec::new(), None)?;
+        walk.tree(level)?;
         stream.member(&root)
     }
 
@@ -109,58 +118,131 @@ impl From<Errno> for Changed {
 struct Walk<'a, 'b> {
     stream: &'a mut StreamWriter<'b>,
     buffer: Vec<u8>,
+    levels_max: usize,
 }
 
-impl Walk<'_, '_> {
-    /// Everything in the directory that is open as `opened`, whose path in the stream is `prefix`. One descriptor is held for each
-    /// level; a path of the stream has no more than 2048.
-    fn directory(&mut self, opened: &OwnedFd, shown: &Path, prefix: &[u8]) -> Result<()> {
-        let entries = Dir::read_from(opened).map_err(|error| failed(shown, error.into()))?;
+/// A directory that is being read: one descriptor.
+struct Level {
+    opened: OwnedFd,
+    shown: PathBuf,
+    /// Its path in the stream.
+    stored: Vec<u8>,
+    /// What is still to be read.
+    names: std::vec::IntoIter<Vec<u8>>,
+    /// Written again when everything is in it: a reader sets its time.
+    member: Option<Member>,
+}
+
+impl Level {
+    fn open(
+        opened: OwnedFd,
+        shown: PathBuf,
+        stored: Vec<u8>,
+        member: Option<Member>,
+    ) -> Result<Self> {
+        let entries = Dir::read_from(&opened).map_err(|error| failed(&shown, error.into()))?;
         let mut names = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(|error| failed(shown, error.into()))?;
+            let entry = entry.map_err(|error| failed(&shown, error.into()))?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
                 names.push(name.to_vec());
             }
         }
         names.sort();
-        for name in names {
-            let mut stored = prefix.to_vec();
-            if !stored.is_empty() {
-                stored.push(b'/');
-            }
-            stored.extend_from_slice(&name);
-            let path = shown.join(OsStr::from_bytes(&name));
-            self.entry(opened, &name, &path, &stored)?;
+        Ok(Self {
+            opened,
+            shown,
+            stored,
+            names: names.into_iter(),
+            member,
+        })
+    }
+}
+
+/// How many directories may be open one below the other, after the limit of this process was raised as far as it goes.
+fn levels_max() -> usize {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        };
+        if setrlimit(Resource::Nofile, raised).is_ok() {
+            limit = getrlimit(Resource::Nofile);
         }
-        Ok(())
+    }
+    let files = limit.current.unwrap_or(u64::MAX);
+    usize::try_from(files.saturating_sub(OTHERS)).unwrap_or(usize::MAX)
+}
+
+impl Walk<'_, '_> {
+    /// Everything below the first level. Levels are on a list of ours and not on the stack: whoever may write to the tree decides how
+    /// many there are, as far as a path of the stream goes (2048). What is below more of them than descriptors allow is left out.
+    fn tree(&mut self, first: Level) -> Result<()> {
+        let mut open = vec![first];
+        loop {
+            let levels = open.len();
+            let Some(level) = open.last_mut() else {
+                return Ok(());
+            };
+            if let Some(name) = level.names.next() {
+                let mut stored = level.stored.clone();
+                if !stored.is_empty() {
+                    stored.push(b'/');
+                }
+                stored.extend_from_slice(&name);
+                let path = level.shown.join(OsStr::from_bytes(&name));
+                let below = self.entry(&level.opened, &name, path, stored, levels)?;
+                open.extend(below);
+            } else if let Some(member) = open.pop().and_then(|level| level.member) {
+                self.stream.member(&member)?;
+            }
+        }
     }
 
-    fn entry(&mut self, within: &OwnedFd, name: &[u8], path: &Path, stored: &[u8]) -> Result<()> {
+    /// One entry; of a directory the level that it is.
+    fn entry(
+        &mut self,
+        within: &OwnedFd,
+        name: &[u8],
+        path: PathBuf,
+        stored: Vec<u8>,
+        levels: usize,
+    ) -> Result<Option<Level>> {
+        if stored.len() > STORED_MAX {
+            return self.without(&path, "too long a path");
+        }
         let handle = match handle(within, name) {
             Ok(handle) => handle,
-            Err(changed) => return self.changed(path, changed),
+            Err(changed) => return self.changed(&path, changed),
         };
-        let about = handle.metadata().map_err(|error| failed(path, error))?;
+        let about = handle.metadata().map_err(|error| failed(&path, error))?;
         let sort = about.file_type();
         if sort.is_dir() {
-            match directory(&handle) {
-                Ok(opened) => self.subdirectory(&opened, &about, path, stored),
-                Err(changed) => self.changed(path, changed),
+            if levels >= self.levels_max {
+                return self.without(&path, "deeper than files may be open");
             }
-        } else if sort.is_symlink() {
+            let opened = match directory(&handle) {
+                Ok(opened) => opened,
+                Err(changed) => return self.changed(&path, changed),
+            };
+            let directory = member(MemberKind::Directory, &stored, &about);
+            self.stream.member(&directory)?;
+            return Level::open(opened, path, stored, Some(directory)).map(Some);
+        }
+        if sort.is_symlink() {
             // Of the link that the handle is, whatever has its name by now.
             let target = readlinkat(&handle, "", Vec::new());
-            let target = target.map_err(|error| failed(path, error.into()))?;
-            let mut link = member(MemberKind::Link, stored, &about);
+            let target = target.map_err(|error| failed(&path, error.into()))?;
+            let mut link = member(MemberKind::Link, &stored, &about);
             link.target = target.into_bytes();
-            self.stream.member(&link)
+            self.stream.member(&link)?;
         } else if sort.is_file() {
             drop(handle);
             match regular(within, name) {
-                Ok((file, about)) => self.file(file, &about, path, stored),
-                Err(changed) => self.changed(path, changed),
+                Ok((file, about)) => self.file(file, &about, &path, &stored)?,
+                Err(changed) => return self.changed(&path, changed),
             }
         } else {
             let what = match () {
@@ -168,33 +250,22 @@ impl Walk<'_, '_> {
                 () if sort.is_fifo() => "pipe",
                 () => "device",
             };
-            self.stream.leave_out(format!("{}: {what}", path.display()));
-            Ok(())
+            return self.without(&path, what);
         }
+        Ok(None)
     }
 
-    fn changed(&mut self, path: &Path, changed: Changed) -> Result<()> {
-        let what = match changed {
-            Changed::Gone => "removed while the directory was read",
-            Changed::Exchanged => "exchanged while the directory was read",
-            Changed::Failed(error) => return Err(failed(path, error)),
-        };
-        self.stream.leave_out(format!("{}: {what}", path.display()));
-        Ok(())
+    fn without(&mut self, path: &Path, why: &str) -> Result<Option<Level>> {
+        self.stream.leave_out(format!("{}: {why}", path.display()));
+        Ok(None)
     }
 
-    fn subdirectory(
-        &mut self,
-        opened: &OwnedFd,
-        about: &Metadata,
-        path: &Path,
-        stored: &[u8],
-    ) -> Result<()> {
-        let directory = member(MemberKind::Directory, stored, about);
-        self.stream.member(&directory)?;
-        self.directory(opened, path, stored)?;
-        // Again, now that everything is in it: a reader sets its time.
-        self.stream.member(&directory)
+    fn changed(&mut self, path: &Path, changed: Changed) -> Result<Option<Level>> {
+        match changed {
+            Changed::Gone => self.without(path, "removed while the directory was read"),
+            Changed::Exchanged => self.without(path, "exchanged while the directory was read"),
+            Changed::Failed(error) => Err(failed(path, error)),
+        }
     }
 
     fn file(&mut self, file: File, about: &Metadata, path: &Path, stored: &[u8]) -> Result<()> {

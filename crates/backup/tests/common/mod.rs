@@ -159,6 +159,7 @@ pub(crate) fn restored(
         tablespaces: None,
         threads: 2,
         recovery: None,
+        stop: None,
     };
     restore(&open_set(store, set, opener)?, &options, &mut |_| {})
 }

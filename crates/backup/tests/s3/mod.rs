@@ -12,6 +12,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -146,7 +147,16 @@ pub(crate) enum Fate {
     Cut(u64),
     /// It arrives; its answer does not.
     Unanswered,
+    /// It arrives without the conditions that it is made under.
+    Unconditional,
+    /// Its answer has no end, whatever its head says: bytes follow until the client has enough, or `ENDLESS` were sent.
+    Endless,
 }
+
+/// Bytes behind an answer without an end, at most.
+pub(crate) const ENDLESS: u64 = 400 << 20;
+/// How many of them were sent.
+pub(crate) static SENT: AtomicU64 = AtomicU64::new(0);
 
 type Rule = Arc<Mutex<dyn FnMut(&str) -> Fate + Send>>;
 
@@ -172,6 +182,10 @@ impl Relay {
     }
 }
 
+fn fate_of(rule: &Rule, request: &str) -> Fate {
+    (rule.lock().unwrap())(request)
+}
+
 fn relayed(mut client: TcpStream, server: u16, rule: &Rule) -> std::io::Result<()> {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -189,10 +203,13 @@ fn relayed(mut client: TcpStream, server: u16, rule: &Rule) -> std::io::Result<(
         is_length.then(|| value.trim().parse::<u64>().ok())?
     });
     let length = length.unwrap_or(0);
-    let mut rule = rule.lock().map_err(|_| std::io::ErrorKind::Other)?;
-    let fate = rule(&first);
-    drop(rule);
+    let fate = fate_of(rule, &first);
     let mut upstream = TcpStream::connect((Ipv4Addr::LOCALHOST, server))?;
+    if fate == Fate::Unconditional {
+        let kept = text.split_inclusive("\r\n");
+        let kept = kept.filter(|line| !line.to_ascii_lowercase().starts_with("if-"));
+        head = kept.collect::<String>().into_bytes();
+    }
     upstream.write_all(&head)?;
     let pass = match fate {
         Fate::Cut(after) => after.min(length),
@@ -205,8 +222,38 @@ fn relayed(mut client: TcpStream, server: u16, rule: &Rule) -> std::io::Result<(
     }
     let mut answer = Vec::new();
     upstream.read_to_end(&mut answer)?;
-    if fate == Fate::Passes {
-        client.write_all(&answer)?;
+    match fate {
+        Fate::Passes | Fate::Unconditional => client.write_all(&answer)?,
+        Fate::Endless => endless(&mut client, &answer)?,
+        Fate::Cut(_) | Fate::Unanswered => {}
     }
     client.shutdown(Shutdown::Both)
+}
+
+fn endless(client: &mut TcpStream, answer: &[u8]) -> std::io::Result<()> {
+    let end = answer.windows(4).position(|at| at == b"\r\n\r\n").unwrap();
+    let (head, body) = answer.split_at(end + 2);
+    let head = String::from_utf8_lossy(head).into_owned();
+    // The client takes the length of what came from elsewhere: `Content-Range`.
+    for line in head.split_inclusive("\r\n") {
+        let name = line.to_ascii_lowercase();
+        if !name.starts_with("content-length") && !name.starts_with("connection") {
+            client.write_all(line.as_bytes())?;
+        }
+    }
+    client.write_all(b"Transfer-Encoding: chunked\r\n\r\n")?;
+    let body = body.get(2..).unwrap_or_default();
+    let more = vec![0; 1 << 20];
+    for piece in std::iter::once(body).chain(std::iter::repeat(more.as_slice())) {
+        if piece.is_empty() {
+            continue;
+        }
+        client.write_all(format!("{:x}\r\n", piece.len()).as_bytes())?;
+        client.write_all(piece)?;
+        client.write_all(b"\r\n")?;
+        if SENT.fetch_add(piece.len() as u64, Ordering::Relaxed) > ENDLESS {
+            break;
+        }
+    }
+    Ok(())
 }

@@ -34,7 +34,7 @@ pub(super) struct CreateArgs {
     /// A directory, a SQLite database, or a connection string of a PostgreSQL server: postgresql://... or host=...
     #[arg(value_name = "SOURCE")]
     source: OsString,
-    /// The medium: a directory, which is made if it is absent, or a URL of an object store
+    /// The medium: a directory, which is made if it is absent, or the URL of a place in an object store (s3:, gs:, az:)
     #[arg(long, value_name = "MEDIUM")]
     to: PathBuf,
     /// A further medium that gets the same set; may be given three times
@@ -139,9 +139,10 @@ impl CreateArgs {
         if self.mirror.len() > MIRRORS_MAX {
             return Err(Failure::usage("--mirror is given at most three times"));
         }
-        let algorithm = allowed(self.algorithm, self.allow_legacy, &self.to)?;
         let medium = store(&self.to)?;
+        // First of all: what fails from here on is told of this medium.
         entry.on(medium.as_ref());
+        let algorithm = allowed(self.algorithm, self.allow_legacy, &self.to)?;
         let mirrors = self.mirror.iter().map(|place| store(place));
         let mirrors = mirrors.collect::<Result<Vec<_>, Failure>>()?;
         let mirrors = mirrors.iter().map(AsRef::as_ref);
@@ -182,7 +183,7 @@ impl CreateArgs {
             // A certificate's warning has been given.
             _ if !self.certificate.is_empty() => {}
             None => {}
-            Some(key) => warn_of_loss(&key, &keyring_path)?,
+            Some(key) => warn_of_loss(&key, &keyring_path),
         }
         Ok(())
     }
@@ -417,20 +418,20 @@ pub(super) fn connection(text: &str) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Says what is lost with the key, until there is a copy of it that is known of.
-fn warn_of_loss(key: &KeySource, keyring_path: &Path) -> Result<(), Failure> {
+/// Says what is lost with the key, until there is a copy of it that is known of. The set is there: whether the keyring can be opened
+/// once more changes nothing of that, and without it there is no such copy for all that is known.
+fn warn_of_loss(key: &KeySource, keyring_path: &Path) {
     if !matches!(key, KeySource::KeyId { .. }) {
         warn(&code::BACKUP_KEY_LOST, &key.describe());
-        return Ok(());
+        return;
     }
-    if Keyring::open(keyring_path)?.unexported() {
+    if Keyring::open(keyring_path).map_or(true, |keyring| keyring.unexported()) {
         let detail = format!(
             "{}; strongroom keyring export --out FILE --ask",
             keyring_path.display()
         );
         warn(&code::NOT_EXPORTED, &detail);
     }
-    Ok(())
 }
 
 pub(super) fn cipher(name: &str) -> Result<Cipher, String> {

@@ -1,24 +1,29 @@
 //! `strongroom backup verify --restore-test`: a set restored to a private place, a server started there, PostgreSQL's own checks.
 //!
 //! Invariants:
-//! - The server listens on a socket in the private place and nowhere else, archives nothing, and runs as the owner of its files.
-//! - Server and place are gone when this ends, unless it is killed.
+//! - The server listens on a socket in the private place and nowhere else, archives nothing, follows no publisher, and runs as the
+//!   owner of its files.
+//! - The place itself stays ours: of another user are only the cluster, its tablespaces and the directory of the socket, and nothing
+//!   in them is opened by root once that user can reach it, but the server's own word that it is ready.
+//! - Server and place are gone when this ends, after a signal too, unless it is killed.
 //! - What was not checked is said; what was checked and failed is an error.
 //!
 //! Must not: take a setting of the restored cluster: they are for another place.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-};
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::Read as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
+use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use strongroom_backup::{Chain, RestoreOptions};
 use strongroom_crypto::random16;
@@ -39,6 +44,12 @@ const WORDS_MAX: usize = 2000;
 
 /// How often a program that runs is looked at.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long a server may take that is told to end at once.
+const AT_ONCE: Duration = Duration::from_secs(10);
+/// Longest `postmaster.pid` that is looked at, in bytes.
+const PID_FILE_MAX: u64 = 4096;
+/// Since this version (`server_version_num`) event triggers can be switched off, and fire at a login.
+const EVENT_TRIGGERS: u32 = 170_000;
 
 /// Set by a signal.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -97,17 +108,19 @@ impl DrillOptions {
             tablespaces: None,
             threads,
             recovery: None,
+            stop: Some(&STOP),
         };
         let mut progress = Watch::new("restore-test", progress).of(chain.size_bytes());
         restored(chain, &options, &self.programs, &mut |bytes| {
             progress.update(bytes);
         })?;
         progress.finish();
-        let server = place.settled()?;
-        self.checked(&server).map(Some)
+        not_stopped()?;
+        let mut server = place.settled(facts.server_version)?;
+        self.checked(&mut server).map(Some)
     }
 
-    fn checked(&self, server: &Server) -> Result<Drilled, Failure> {
+    fn checked(&self, server: &mut Server) -> Result<Drilled, Failure> {
         let mut out = Drilled {
             checked: vec![String::from("restored, with the digest of every file")],
             not_checked: Vec::new(),
@@ -132,8 +145,12 @@ impl DrillOptions {
         server.stop()?;
         // After a clean shutdown: the program refuses a cluster that still has to recover.
         checksums(server, &mut out)?;
-        let settings = "the cluster's own settings, and what needs libraries to be preloaded";
-        out.not_checked.push(String::from(settings));
+        for what in [
+            "the cluster's own settings, and what needs libraries to be preloaded",
+            "subscriptions: none was followed",
+        ] {
+            out.not_checked.push(String::from(what));
+        }
         Ok(out)
     }
 
@@ -163,9 +180,15 @@ impl DrillOptions {
         }
         server.reached_by(&mut amcheck, &self.superuser);
         amcheck.args(["--all", "--heapallindexed", "--install-missing"]);
-        passed("pg_amcheck", server, amcheck)?;
+        let output = run("pg_amcheck", amcheck)?;
+        // What it finds is on its standard output: names and places, no values.
+        let said = [output.stdout.as_slice(), &output.stderr].concat();
+        succeeded("pg_amcheck", output.status, &said)?;
         out.checked
-            .push(String::from("every table and index, by pg_amcheck"));
+            .push(String::from("tables and B-tree indexes, by pg_amcheck"));
+        out.not_checked.push(String::from(
+            "other indexes, indexes that are invalid, and databases that allow no connections",
+        ));
         Ok(())
     }
 
@@ -180,9 +203,13 @@ impl DrillOptions {
             return Ok(None);
         };
         server.reached_by(&mut psql, &self.superuser);
+        // Terse: what a row holds has no place in an error.
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]);
+        psql.args(["-v", "VERBOSITY=terse"]);
         psql.arg("-d").arg(database).arg("-c").arg(statement);
-        let output = passed("psql", server, psql)?;
+        let output = run("psql", psql)?;
+        // Nor have the rows that came before it.
+        succeeded("psql", output.status, &output.stderr)?;
         Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 }
@@ -194,43 +221,50 @@ fn checksums(server: &Server, out: &mut Drilled) -> Result<(), Failure> {
         return Ok(());
     };
     program.arg("--check").arg("-D").arg(&server.data);
-    let output = run("pg_checksums", server, program)?;
+    let output = run("pg_checksums", program)?;
     // The program's own words for a cluster without (src/bin/pg_checksums/pg_checksums.c); LC_ALL is C.
     if String::from_utf8_lossy(&output.stderr).contains("data checksums are not enabled") {
         let text = "page checksums: the cluster has none";
         out.not_checked.push(String::from(text));
         return Ok(());
     }
-    succeeded("pg_checksums", &output)?;
+    succeeded("pg_checksums", output.status, &output.stderr)?;
     out.checked
         .push(String::from("the checksum of every page, by pg_checksums"));
     Ok(())
 }
 
-/// Runs a program that has to succeed.
-fn passed(name: &str, server: &Server, command: Command) -> Result<Output, Failure> {
-    let output = run(name, server, command)?;
-    succeeded(name, &output)?;
-    Ok(output)
-}
-
-/// Runs a program to its end, or to a signal for us. What it says goes to files: nobody has to read along.
-fn run(name: &str, server: &Server, mut command: Command) -> Result<Output, Failure> {
-    let (out, err) = (server.place.root.join("out"), server.place.root.join("err"));
-    command.stdout(emptied(&out)?).stderr(emptied(&err)?);
+/// Runs a program to its end, or to a signal for us. What it says goes to memory: nobody has to read along, and no name leads to it.
+fn run(name: &str, mut command: Command) -> Result<Output, Failure> {
+    let (out, err) = (unnamed()?, unnamed()?);
+    command.stdout(copy_of(&out)?).stderr(copy_of(&err)?);
     let status = ended(name, &mut command)?;
-    let said = |path: &Path| fs::read(path).map_err(|error| Failure::io(path, &error));
     Ok(Output {
         status,
-        stdout: said(&out)?,
-        stderr: said(&err)?,
+        stdout: said_in(&out)?,
+        stderr: said_in(&err)?,
     })
 }
 
-fn emptied(path: &Path) -> Result<File, Failure> {
-    let mut options = OpenOptions::new();
-    let opened = options.write(true).create(true).truncate(true).mode(0o600);
-    opened.open(path).map_err(|error| Failure::io(path, &error))
+/// A file without a name.
+fn unnamed() -> Result<File, Failure> {
+    let made = memfd_create("strongroom", MemfdFlags::CLOEXEC);
+    let made = made.map_err(|error| Failure::new(&code::IO, error.to_string()))?;
+    Ok(made.into())
+}
+
+fn copy_of(file: &File) -> Result<File, Failure> {
+    let copy = file.try_clone();
+    copy.map_err(|error| Failure::new(&code::IO, error.to_string()))
+}
+
+/// All of a file from its beginning, wherever its writer stands.
+fn said_in(file: &File) -> Result<Vec<u8>, Failure> {
+    let failed = |error: std::io::Error| Failure::new(&code::IO, error.to_string());
+    let length = usize::try_from(file.metadata().map_err(failed)?.len()).unwrap_or(usize::MAX);
+    let mut said = vec![0; length];
+    file.read_exact_at(&mut said, 0).map_err(failed)?;
+    Ok(said)
 }
 
 fn ended(name: &str, command: &mut Command) -> Result<ExitStatus, Failure> {
@@ -250,12 +284,11 @@ fn ended(name: &str, command: &mut Command) -> Result<ExitStatus, Failure> {
     }
 }
 
-fn succeeded(name: &str, output: &Output) -> Result<(), Failure> {
-    if output.status.success() {
+fn succeeded(name: &str, status: ExitStatus, said: &[u8]) -> Result<(), Failure> {
+    if status.success() {
         return Ok(());
     }
-    let said = [output.stdout.as_slice(), &output.stderr].concat();
-    let detail = format!("{name}: {}: {}", output.status, words(&said));
+    let detail = format!("{name}: {status}: {}", words(said));
     Err(Failure::new(&code::RESTORE_TEST, detail))
 }
 
@@ -289,7 +322,7 @@ impl Place {
         let random = random16().map_err(strongroom_keyring::Error::from)?;
         let random: String = hex::hex(&random).chars().take(12).collect();
         let root = absolute.join(format!("strongroom-{random}"));
-        let socket = root.join(format!(".s.PGSQL.{PORT}.lock"));
+        let socket = root.join("run").join(format!(".s.PGSQL.{PORT}.lock"));
         if socket.as_os_str().len() > SOCKET_MAX {
             let detail = format!(
                 "{}: too long a path for a socket; use --scratch",
@@ -309,8 +342,8 @@ impl Place {
         self.root.join("data")
     }
 
-    /// Gives the place to the owner of the restored files, with settings for a server in it.
-    fn settled(self) -> Result<Server, Failure> {
+    /// Lets the owner of the restored files in, with settings for a server that is theirs to read.
+    fn settled(self, version_number: u32) -> Result<Server, Failure> {
         let data = self.data();
         let version = data.join("PG_VERSION");
         let about = fs::metadata(&version).map_err(|error| Failure::io(&version, &error))?;
@@ -331,8 +364,12 @@ impl Place {
         }
         let server = Server {
             settings: self.root.join("settings"),
+            socket: self.root.join("run"),
+            version: version_number,
             data,
             owner,
+            child: None,
+            log: unnamed()?,
             place: self,
         };
         server.configure()?;
@@ -352,8 +389,16 @@ struct Server {
     place: Place,
     data: PathBuf,
     settings: PathBuf,
+    /// The directory of its socket.
+    socket: PathBuf,
+    /// As `server_version_num`.
+    version: u32,
     /// User and group that programs run as, if not as ours.
     owner: Option<(u32, u32)>,
+    /// The server, until it has ended.
+    child: Option<Child>,
+    /// What it says.
+    log: File,
 }
 
 impl Server {
@@ -365,39 +410,60 @@ impl Server {
             text.map(quoted)
                 .ok_or_else(|| Failure::usage("a path that cannot stand in a setting"))
         };
-        let settings = format!(
+        let mut settings = format!(
             "data_directory = {}\nunix_socket_directories = {}\nlisten_addresses = ''\nport = {PORT}\n\
              archive_mode = off\nfsync = off\nautovacuum = off\nshared_buffers = 64MB\nrestart_after_crash = off\n\
-             max_prepared_transactions = 1000\nmax_locks_per_transaction = 256\nlogging_collector = off\n",
+             max_prepared_transactions = 1000\nmax_locks_per_transaction = 256\nlogging_collector = off\n\
+             max_logical_replication_workers = 0\nmax_sync_workers_per_subscription = 0\n",
             text(&self.data)?,
-            text(&self.place.root)?,
+            text(&self.socket)?,
         );
-        let made = DirBuilder::new().mode(0o700).create(&self.settings);
-        made.map_err(|error| Failure::io(&self.settings, &error))?;
+        if self.version >= EVENT_TRIGGERS {
+            settings.push_str("event_triggers = off\n");
+        }
         let files = [
             ("postgresql.conf", settings.as_str()),
             ("pg_hba.conf", "local all all trust\n"),
             ("pg_ident.conf", ""),
         ];
+        // Until the last line nobody else can reach any of this.
+        self.make(&self.settings)?;
         for (name, content) in files {
             let path = self.settings.join(name);
-            strongroom_keyring::durable::create_new(&path, content.as_bytes(), 0o600)
+            strongroom_keyring::durable::create_new(&path, content.as_bytes(), 0o640)
                 .map_err(|error| Failure::io(&path, &error))?;
-            self.give(&path)?;
+            self.give(&path, None)?;
         }
-        self.give(&self.settings)?;
-        self.give(&self.place.root)?;
-        // A set of a directory that its group could read keeps that; nobody can reach it here.
-        let mode = fs::metadata(&self.data).map_err(|error| Failure::io(&self.data, &error))?;
-        let private = Permissions::from_mode(mode.mode() & 0o750);
-        fs::set_permissions(&self.data, private).map_err(|error| Failure::io(&self.data, &error))
+        self.give(&self.settings, None)?;
+        self.allow(&self.settings, 0o750)?;
+        self.make(&self.socket)?;
+        let user = self.owner.map(|(user, _)| user);
+        self.give(&self.socket, user)?;
+        // A set of a directory that its group could read keeps that.
+        self.allow(&self.data, 0o700)?;
+        if self.owner.is_some() {
+            self.give(&self.place.root, None)?;
+            self.allow(&self.place.root, 0o710)?;
+        }
+        Ok(())
     }
 
-    fn give(&self, path: &Path) -> Result<(), Failure> {
-        let Some((user, group)) = self.owner else {
+    fn make(&self, path: &Path) -> Result<(), Failure> {
+        let made = DirBuilder::new().mode(0o700).create(path);
+        made.map_err(|error| Failure::io(path, &error))
+    }
+
+    fn allow(&self, path: &Path, mode: u32) -> Result<(), Failure> {
+        fs::set_permissions(path, Permissions::from_mode(mode))
+            .map_err(|error| Failure::io(path, &error))
+    }
+
+    /// Gives something to the server's group, and to a user, if the server is not ours.
+    fn give(&self, path: &Path, user: Option<u32>) -> Result<(), Failure> {
+        let Some((_, group)) = self.owner else {
             return Ok(());
         };
-        std::os::unix::fs::lchown(path, Some(user), Some(group))
+        std::os::unix::fs::lchown(path, user, Some(group))
             .map_err(|error| Failure::io(path, &error))
     }
 
@@ -421,51 +487,101 @@ impl Server {
     }
 
     fn reached_by(&self, command: &mut Command, user: &str) {
-        command.arg("-h").arg(&self.place.root);
+        command.arg("-h").arg(&self.socket);
         command.args(["-p", PORT, "-w", "-U", user]);
-    }
-
-    fn control(&self) -> Result<Command, Failure> {
-        let program = self.program("pg_ctl");
-        let mut program =
-            program.ok_or_else(|| Failure::new(&code::TEST_PROGRAM, "pg_ctl: not found"))?;
-        // Recovery takes as long as it takes.
-        program.args(["-w", "-s", "-t", "864000", "-D"]);
-        program.arg(&self.settings);
-        Ok(program)
-    }
-
-    fn start(&self) -> Result<(), Failure> {
-        not_stopped()?;
-        let log = self.place.root.join("log");
-        let mut program = self.control()?;
-        program.arg("-l").arg(&log).arg("start");
-        let ended = program.status();
-        let ended =
-            ended.map_err(|error| Failure::new(&code::TEST_PROGRAM, format!("pg_ctl: {error}")))?;
-        if ended.success() {
-            return not_stopped();
+        // A client's word counts more than what a database or a role of the set has, a file's does not.
+        let mut options = String::from("-c session_preload_libraries= -c local_preload_libraries=");
+        if self.version >= EVENT_TRIGGERS {
+            options.push_str(" -c event_triggers=off");
         }
-        let said = words(&fs::read(&log).unwrap_or_default());
-        let detail = format!("the server does not start: {said}");
-        Err(Failure::new(&code::RESTORE_TEST, detail))
+        command.env("PGOPTIONS", options);
     }
 
-    fn stop(&self) -> Result<(), Failure> {
-        let mut program = self.control()?;
-        program.args(["-m", "fast", "stop"]);
-        let output = run("pg_ctl", self, program)?;
-        succeeded("pg_ctl stop", &output)
+    /// Starts the server, and waits until it has recovered, which takes as long as it takes.
+    fn start(&mut self) -> Result<(), Failure> {
+        not_stopped()?;
+        let lost =
+            |error: std::io::Error| Failure::new(&code::TEST_PROGRAM, format!("postgres: {error}"));
+        let program = self.program("postgres");
+        let mut program =
+            program.ok_or_else(|| Failure::new(&code::TEST_PROGRAM, "postgres: not found"))?;
+        program.arg("-D").arg(&self.settings);
+        // What a terminal sends is for us.
+        program.process_group(0);
+        program.stdout(copy_of(&self.log)?);
+        program.stderr(copy_of(&self.log)?);
+        let child = self.child.insert(program.spawn().map_err(lost)?);
+        let pid = child.id();
+        loop {
+            if child.try_wait().map_err(lost)?.is_some() {
+                self.child = None;
+                let said = words(&said_in(&self.log).unwrap_or_default());
+                let detail = format!("the server does not start: {said}");
+                return Err(Failure::new(&code::RESTORE_TEST, detail));
+            }
+            not_stopped()?;
+            if is_ready(&self.data, pid) {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK);
+        }
     }
+
+    fn stop(&mut self) -> Result<(), Failure> {
+        self.signal(Signal::INT);
+        let lost =
+            |error: std::io::Error| Failure::new(&code::TEST_PROGRAM, format!("postgres: {error}"));
+        while let Some(child) = &mut self.child {
+            if let Some(status) = child.try_wait().map_err(lost)? {
+                self.child = None;
+                return succeeded("postgres", status, &said_in(&self.log).unwrap_or_default());
+            }
+            not_stopped()?;
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = self.child.as_ref().map(|child| child.id().cast_signed());
+        if let Some(pid) = pid.and_then(Pid::from_raw) {
+            // Not waited for yet, so it is nobody else's.
+            let _sent: Result<(), Errno> = kill_process(pid, signal);
+        }
+    }
+}
+
+/// Whether the server has written that it takes connections (PostgreSQL: `LOCK_FILE_LINE_PM_STATUS`,
+/// `src/include/utils/pidfile.h`). The directory is another user's: neither a link nor a pipe is opened for him.
+fn is_ready(data: &Path, pid: u32) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(opened) = rustix::fs::open(data.join("postmaster.pid"), flags, Mode::empty()) else {
+        return false;
+    };
+    let file = File::from(opened);
+    let mut text = String::new();
+    let is_file = file.metadata().is_ok_and(|about| about.is_file());
+    if !is_file || file.take(PID_FILE_MAX).read_to_string(&mut text).is_err() {
+        return false;
+    }
+    let mut lines = text.lines();
+    lines.next() == Some(pid.to_string().as_str()) && lines.nth(6).map(str::trim) == Some("ready")
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if self.data.join("postmaster.pid").exists()
-            && let Ok(mut program) = self.control()
-        {
-            program.stdout(Stdio::null()).stderr(Stdio::null());
-            drop(program.args(["-m", "immediate", "stop"]).status());
+        self.signal(Signal::QUIT);
+        let begun = Instant::now();
+        while let Some(child) = &mut self.child {
+            match child.try_wait() {
+                Ok(None) if begun.elapsed() < AT_ONCE => std::thread::sleep(LOOK),
+                Ok(None) => {
+                    drop(child.kill());
+                    drop(child.wait());
+                    self.child = None;
+                }
+                _ => self.child = None,
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::help::tail;
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup expire /mnt/backups --keep 7 --dry-run"))]
 pub(super) struct ExpireArgs {
-    /// The medium: a directory, or a URL of an object store
+    /// The medium: a directory, or the URL of a place in an object store (s3:, gs:, az:)
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// How many sets to keep, beside those that have not expired

@@ -19,7 +19,7 @@ use crate::time::rfc3339;
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup header /mnt/backups --json"))]
 pub(super) struct HeaderArgs {
-    /// The medium: a directory, or a URL of an object store
+    /// The medium: a directory, or the URL of a place in an object store (s3:, gs:, az:)
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// Print one JSON object

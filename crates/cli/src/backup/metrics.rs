@@ -8,9 +8,11 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use strongroom_format::code;
 use strongroom_keyring::durable;
 
@@ -31,6 +33,9 @@ impl MetricsOptions {
     }
 }
 
+/// How long other runs that write metrics are waited for, and how often is looked.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(20);
 /// Longest file that is read back, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
@@ -83,8 +88,7 @@ pub(super) fn tell(path: &Path, entry: &Entry) -> Result<(), Failure> {
         _ => Path::new("."),
     };
     // Two runs that end at the same time take turns; readers see the old file or the new one.
-    let turn = File::open(directory).map_err(failed)?;
-    flock(&turn, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+    let _turn = turn(directory, PATIENCE).map_err(failed)?;
     let mut samples = match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Samples::new(),
         Err(error) => return Err(failed(error)),
@@ -96,6 +100,24 @@ pub(super) fn tell(path: &Path, entry: &Entry) -> Result<(), Failure> {
     };
     update(samples.entry(labels(entry)).or_default(), entry);
     durable::replace(path, text(&samples).as_bytes(), 0o644).map_err(failed)
+}
+
+/// Keeps other runs from writing while it lives. Whoever can open the directory can hold its lock for ever, so nobody waits for ever.
+fn turn(directory: &Path, patience: Duration) -> std::io::Result<File> {
+    let held = File::open(directory)?;
+    let begun = Instant::now();
+    loop {
+        match flock(&held, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(held),
+            Err(Errno::WOULDBLOCK | Errno::INTR) if begun.elapsed() < patience => {
+                std::thread::sleep(LOOK);
+            }
+            Err(Errno::WOULDBLOCK) => {
+                return Err(std::io::Error::other("somebody holds its directory's lock"));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 fn labels(entry: &Entry) -> String {
@@ -185,6 +207,17 @@ fn text(samples: &Samples) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_that_somebody_holds_is_not_waited_for_without_end() {
+        let place = tempfile::tempdir().unwrap();
+        let other = File::open(place.path()).unwrap();
+        flock(&other, FlockOperation::LockShared).unwrap();
+        let refused = turn(place.path(), Duration::from_millis(100));
+        assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::Other);
+        drop(other);
+        assert!(turn(place.path(), Duration::ZERO).is_ok());
+    }
 
     #[test]
     fn what_was_written_is_read_back() {

@@ -32,7 +32,7 @@ pub(super) struct WalReceiveArgs {
     /// A connection string of the server: postgresql://... or host=...
     #[arg(value_name = "CONNINFO")]
     source: String,
-    /// The medium: a directory, or a URL of an object store
+    /// The medium: a directory, or the URL of a place in an object store (s3:, gs:, az:)
     #[arg(long, value_name = "MEDIUM")]
     to: PathBuf,
     /// The physical replication slot to use: the server keeps the log until it was received

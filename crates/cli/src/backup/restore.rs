@@ -24,7 +24,7 @@ use crate::{Context, keyring};
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup restore /mnt/backups --to /srv/restored --key-id backups"))]
 pub(super) struct RestoreArgs {
-    /// The medium: a directory, or a URL of an object store
+    /// The medium: a directory, or the URL of a place in an object store (s3:, gs:, az:)
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// The directory to make
@@ -95,6 +95,7 @@ impl RestoreArgs {
             tablespaces: self.tablespaces,
             threads: threads(self.threads),
             recovery,
+            stop: None,
         };
         let mut progress = Watch::new("restore", self.progress).of(total);
         let restored = restored(&chain, &options, &self.programs, &mut |bytes| {

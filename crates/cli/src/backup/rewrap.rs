@@ -2,26 +2,28 @@
 //!
 //! Must not: say that a set was rewrapped before its head is durable.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use strongroom_backup::{Others, list, rewrap_archive, rewrap_set};
 use strongroom_format::code;
+use strongroom_keyring::{Keyring, Opener};
 
 use super::history::{self, Entry, HistoryOptions, Told};
-use super::{opener, store};
+use super::{opener, sealing_openers, store};
 use crate::args::{KeyOptions, NewKeyOptions};
 use crate::failure::{Failure, note};
 use crate::help::tail;
 use crate::{Context, keyring, keys};
 
-/// Change the key that opens sets and archived log. Only their headers are written.
+/// Change who can open sets and archived log. Only their headers are written.
 ///
-/// Sets that the key does not open are left as they are, and named; so are those that others can open too.
+/// Sets that the key does not open are left as they are, and named; so are those that others can open too, unless it is said what becomes of those.
 #[derive(Args)]
-#[command(after_help = tail!("  strongroom backup rewrap /mnt/backups --key-id old --new-key-id new"))]
+#[command(after_help = tail!("  strongroom backup rewrap /mnt/backups --key-id old --new-key-id new
+  strongroom backup rewrap /mnt/backups --key-id backups --new-certificate escrow --add"))]
 pub(super) struct RewrapArgs {
-    /// The medium: a directory, or a URL of an object store
+    /// The medium: a directory, or the URL of a place in an object store (s3:, gs:, az:)
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// One set only, by its position, and no log
@@ -30,10 +32,16 @@ pub(super) struct RewrapArgs {
     /// Rewrap what others can open too: they lose it
     #[arg(long)]
     drop_others: bool,
+    /// Everyone who can open a set keeps it, the key that is named too: the new ones can open it as well
+    #[arg(long, conflicts_with = "drop_others")]
+    add: bool,
     #[command(flatten)]
     key: KeyOptions,
     #[command(flatten)]
     new_key: NewKeyOptions,
+    /// A certificate of the keyring; several, if it is given several times, also beside a new key
+    #[arg(long, value_name = "NAME", help_heading = "New key options")]
+    new_certificate: Vec<String>,
     #[command(flatten)]
     history: HistoryOptions,
 }
@@ -52,22 +60,25 @@ impl RewrapArgs {
     fn rewrap(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         let store = store(&self.medium)?;
         entry.on(store.as_ref());
-        let keyring = Some(keyring::path(context));
-        let others = if self.drop_others {
-            Others::Drop
-        } else {
-            Others::Refuse
+        let keyring = keyring::path(context);
+        let others = match (self.drop_others, self.add) {
+            (true, _) => Others::Drop,
+            (_, true) => Others::Keep,
+            _ => Others::Refuse,
         };
-        let old = keys::required(self.key, "backup rewrap")?;
-        let new = keys::source(self.new_key.into());
-        let new = new.ok_or_else(|| {
-            let text = "backup rewrap needs one of --new-key-id, --new-key-env, --new-key-file, --new-key-command, --new-ask";
-            Failure::new(&code::KEY_OPTION, text)
-        })?;
-        let old = opener(&old, keyring.clone(), false)?;
-        let new = opener(&new, keyring, true)?;
+        let old = match keys::source(self.key) {
+            Some(key) => opener(&key, Some(keyring.clone()), false)?,
+            None => private_keys(&keyring)?,
+        };
+        let new_key = keys::source(self.new_key.into());
+        let new = sealing_openers(new_key.as_ref(), &self.new_certificate, &keyring)?;
+        let new: Vec<&Opener> = new.iter().collect();
+        if new.is_empty() {
+            let text = "backup rewrap needs --new-certificate or one of --new-key-id, --new-key-env, --new-key-file, --new-key-command, --new-ask";
+            return Err(Failure::new(&code::KEY_OPTION, text));
+        }
         if let Some(position) = self.set {
-            rewrap_set(store.as_ref(), position, &old, &[&new], others)?;
+            rewrap_set(store.as_ref(), position, &old, &new, others)?;
             entry.with_set(store.as_ref(), position);
             entry.done();
             return context.output.line(&format!("rewrapped set {position}"));
@@ -75,19 +86,13 @@ impl RewrapArgs {
         let listing = list(store.as_ref())?;
         let (mut done, mut left) = (0_u64, Vec::new());
         for set in &listing.sets {
-            match one(rewrap_set(
-                store.as_ref(),
-                set.position,
-                &old,
-                &[&new],
-                others,
-            ))? {
+            match one(rewrap_set(store.as_ref(), set.position, &old, &new, others))? {
                 None => done += 1,
                 Some(failure) => left.push((format!("set {}", set.position), failure)),
             }
         }
         let mut kept = Vec::new();
-        let log = rewrap_archive(store.as_ref(), &old, &[&new], others, &mut |name, error| {
+        let log = rewrap_archive(store.as_ref(), &old, &new, others, &mut |name, error| {
             if error.code() == &code::SET_ABSENT {
                 // It has expired since it was listed.
                 return Ok(());
@@ -106,6 +111,18 @@ impl RewrapArgs {
         context.output.flush()?;
         finish(left, &listing)
     }
+}
+
+/// The private keys of the keyring's certificates.
+fn private_keys(keyring: &Path) -> Result<Opener, Failure> {
+    if keyring.exists() {
+        let keys = Keyring::open(keyring)?;
+        if keys.certificates().iter().any(|held| held.has_private_key) {
+            return Ok(keys.private_keys()?);
+        }
+    }
+    let text = "backup rewrap needs one of --key-id, --key-env, --key-file, --key-command, --ask, or a certificate's private key in the keyring";
+    Err(Failure::new(&code::KEY_OPTION, text))
 }
 
 /// What stands in the way of success: heads that cannot be read, and objects of other keys.

@@ -23,7 +23,7 @@ use crate::{Context, keyring};
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup verify /mnt/backups --key-id backups"))]
 pub(super) struct VerifyArgs {
-    /// The medium: a directory, or a URL of an object store
+    /// The medium: a directory, or the URL of a place in an object store (s3:, gs:, az:)
     #[arg(value_name = "MEDIUM")]
     medium: PathBuf,
     /// The set's position [default: the newest]
@@ -78,8 +78,11 @@ impl VerifyArgs {
         let store = store(&self.medium)?;
         entry.on(store.as_ref());
         let keyring = keyring::path(context);
-        let chain = with_key(self.key, &keyring, |key| {
-            open_chain(store.as_ref(), self.set, key)
+        let (chain, log) = with_key(self.key, &keyring, |key| {
+            let chain = open_chain(store.as_ref(), self.set, key)?;
+            // Now, since a timeline's history is sealed too.
+            let log = check_log(store.as_ref(), chain.newest()?.description(), key);
+            Ok((chain, log))
         })?;
         entry.with_set(store.as_ref(), chain.newest()?.position());
         let mut progress = Watch::new("verify", self.progress).of(chain.size_bytes());
@@ -90,7 +93,7 @@ impl VerifyArgs {
         let drilled = self
             .test
             .run(&chain, threads(self.threads), self.progress)?;
-        let log = check_log(store.as_ref(), &verified.description)?;
+        let log = log?;
         let gap = log.as_ref().and_then(gap);
         if gap.is_none() {
             entry.done();
@@ -102,8 +105,9 @@ impl VerifyArgs {
                 segments,
                 files,
                 bytes,
-                not_checked,
+                mut not_checked,
             } = verified;
+            not_checked.extend(log.iter().flat_map(|log| log.not_checked.clone()));
             context.output.json(&Report {
                 position,
                 ok: gap.is_none(),
@@ -133,13 +137,8 @@ impl VerifyArgs {
         if let Some(drilled) = drilled {
             text.push_str(&told(&drilled));
         }
-        if let Some(log) = log.filter(|log| log.missing_count == 0) {
-            text.push_str(&format!(
-                "log: {} segments follow, up to {}, none is missing\n",
-                log.segments,
-                log.newest.unwrap_or_default()
-            ));
-            text.push_str("  not checked: what the archived files hold\n");
+        if let Some(log) = log {
+            text.push_str(&of_log(&log));
         }
         context.output.text(&text)?;
         context.output.flush()?;
@@ -157,6 +156,21 @@ fn told(drilled: &Drilled) -> String {
     }
     for line in drilled.answer.iter().flat_map(|answer| answer.lines()) {
         text.push_str(&format!("  answer: {}\n", printable(line)));
+    }
+    text
+}
+
+fn of_log(log: &LogCheck) -> String {
+    let mut text = String::new();
+    if let (0, Some(newest)) = (log.missing_count, &log.newest) {
+        let count = log.segments;
+        text.push_str(&format!(
+            "log: {count} segments follow, up to {newest}, none is missing\n"
+        ));
+        text.push_str("  not checked: what the archived files hold\n");
+    }
+    for item in &log.not_checked {
+        text.push_str(&format!("  not checked: {}\n", printable(item)));
     }
     text
 }

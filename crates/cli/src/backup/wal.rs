@@ -42,7 +42,7 @@ pub(super) struct WalPushArgs {
     /// The file; it is archived under its name
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The medium: a directory, or a URL of an object store
+    /// The medium: a directory, or the URL of a place in an object store (s3:, gs:, az:)
     #[arg(long, value_name = "MEDIUM")]
     to: PathBuf,
     #[command(flatten)]
@@ -78,7 +78,7 @@ pub(super) struct WalFetchArgs {
     /// Where to write it: %p
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The medium: a directory, or a URL of an object store
+    /// The medium: a directory, or the URL of a place in an object store (s3:, gs:, az:)
     #[arg(long, value_name = "MEDIUM")]
     from: PathBuf,
     #[command(flatten)]

@@ -223,6 +223,22 @@ fn rewrapping_replaces_the_slots_and_nothing_else() {
 }
 
 #[test]
+fn extending_leaves_the_slots_that_are_there() {
+    let (one, two, three) = (raw(1), passphrase("two"), raw(3));
+    let object = new_object(&one).extended(&[&two]).unwrap();
+    let more = object.extended(&[&three]).unwrap();
+    let header = more.header_bytes();
+    assert_eq!(more.header().sequence, object.header().sequence + 1);
+    assert_eq!(more.header().slots[..2], object.header().slots[..]);
+    for opener in [&one, &two, &three] {
+        assert_eq!(code(open(&header, opener)), 0);
+    }
+    assert_eq!(code(more.extended(&[])), 2019);
+    assert_eq!(code(more.extended(&[&one; 5])), 0);
+    assert_eq!(code(more.extended(&[&one; 6])), 3009);
+}
+
+#[test]
 fn a_rekey_opens_both_epochs_until_it_is_finished() {
     let (old, new) = (raw(1), raw(2));
     let object = new_object(&old);

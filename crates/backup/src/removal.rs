@@ -1,0 +1,255 @@
+//! Removing heads of sets so that no set loses the one that it builds on, in places with locks and without.
+//!
+//! Invariant B12. Where there are no locks, who removes a head first says so by a mark (`sets/POSITION.SET_ID.RANDOM.gone`, a name
+//! of its own), then looks for heads that name it, and removes it only if there is none; who builds on a set looks for marks and
+//! heads once its own head is there. Whichever looks later finds the other, and no head that was removed ever comes back. A mark
+//! is taken away by who made it, or by anybody once the head is gone, never while its removal may still happen.
+//!
+//! Must not: create a head.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use strongroom_crypto::random16;
+use strongroom_format::code::{self, Class};
+use strongroom_format::hex;
+
+use crate::medium::{Superseded, head_name, position_of, read_head};
+use crate::store::Store;
+use crate::{Error, Result};
+
+const GONE: &str = "gone";
+
+/// That someone is about to remove a head, or has.
+#[derive(Debug, PartialEq, Eq)]
+struct Mark {
+    position: u32,
+    set_id: String,
+    /// The object's.
+    name: String,
+}
+
+impl Mark {
+    fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.split('.');
+        let (position, set_id) = (parts.next()?, parts.next()?);
+        let (random, word) = (parts.next()?, parts.next()?);
+        let hex32 = |text: &str| hex::from_hex(text).is_some_and(|bytes| bytes.len() == 16);
+        let sound = hex32(set_id) && hex32(random) && word == GONE && parts.next().is_none();
+        sound.then_some(Self {
+            position: position_of(position)?,
+            set_id: set_id.to_owned(),
+            name: format!("sets/{name}"),
+        })
+    }
+
+    fn made(store: &dyn Store, position: u32, set_id: &str) -> Result<Self> {
+        let random = hex::hex(&random16()?);
+        let name = format!("sets/{position:08}.{set_id}.{random}.{GONE}");
+        let failed = |error| Error::io(format!("{}/{name}", store.shown()), error);
+        if !store.create_new(&name, name.as_bytes()).map_err(failed)? {
+            return Err(Error::new(&code::BUG, name));
+        }
+        Ok(Self {
+            position,
+            set_id: set_id.to_owned(),
+            name,
+        })
+    }
+
+    fn taken_away(&self, store: &dyn Store) -> Result<()> {
+        let removed = store.remove(&self.name);
+        removed.map_err(|error| Error::io(format!("{}/{}", store.shown(), self.name), error))
+    }
+}
+
+/// What `sets/` holds: positions of heads and marks, by one listing.
+fn listed(store: &dyn Store) -> Result<(Vec<u32>, Vec<Mark>)> {
+    let found = store.list("sets");
+    let found = found.map_err(|error| Error::io(store.shown(), error))?;
+    let names = || found.iter().map(|(name, _)| name.as_str());
+    Ok((
+        names().filter_map(position_of).collect(),
+        names().filter_map(Mark::parse).collect(),
+    ))
+}
+
+/// The last position that has or had a head: of one whose removal may come a second time, a repeated request, the position is not
+/// given again.
+pub(crate) fn last_position(store: &dyn Store) -> Result<u32> {
+    let (positions, marks) = listed(store)?;
+    let marked = marks.iter().map(|mark| mark.position);
+    Ok(positions.into_iter().chain(marked).max().unwrap_or(0))
+}
+
+/// Whether the set `set_id` and all that it builds on are there, and nobody is about to remove one of them. By heads that are not
+/// authenticated: a forged one can only keep a set from being made.
+pub(crate) fn is_there_to_stay(store: &dyn Store, set_id: &str) -> Result<bool> {
+    // The marks before the heads: who takes a mark away has removed the head before.
+    let (positions, marks) = listed(store)?;
+    let mut wanted = Some(set_id.to_owned());
+    // Each lies below the one that names it.
+    for position in positions.into_iter().rev() {
+        let Some(set_id) = &wanted else {
+            return Ok(true);
+        };
+        if marks.iter().any(|mark| mark.set_id == *set_id) {
+            return Ok(false);
+        }
+        match read_head(store, position) {
+            Ok(head) if head.description.set_id == *set_id => {
+                wanted = head.description.base_set_id().map(str::to_owned);
+            }
+            // It may be the one.
+            Err(error) if error.code().class == Class::Io => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(wanted.is_none())
+}
+
+/// Which sets are built on, by heads that are there; each head is read once.
+#[derive(Default)]
+pub(crate) struct Bases(BTreeMap<u32, Option<String>>);
+
+impl Bases {
+    /// Whether a head names this set as its base.
+    fn has(&mut self, store: &dyn Store, set_id: &str) -> Result<bool> {
+        let (there, _) = listed(store)?;
+        let last = there.last().copied();
+        // The last position may be another set's since.
+        self.0
+            .retain(|position, _| there.contains(position) && Some(*position) != last);
+        for position in there {
+            if let Entry::Vacant(vacant) = self.0.entry(position) {
+                vacant.insert(match read_head(store, position) {
+                    Ok(head) => head.description.base_set_id().map(str::to_owned),
+                    Err(error) if error.code().class == Class::Io => return Err(error),
+                    Err(_) => None,
+                });
+            }
+        }
+        Ok(self.0.values().any(|base| base.as_deref() == Some(set_id)))
+    }
+}
+
+/// Removes a head that no other one names as its base. False when it stays, or was not there any more.
+///
+/// # Errors
+/// SR-5001 and the store's; whether the head is there is then not known.
+pub(crate) fn remove_head(store: &dyn Store, gone: &Superseded, bases: &mut Bases) -> Result<bool> {
+    let changing = store.changing("sets");
+    let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;
+    // The position may be another set's by now.
+    match (read_head(store, gone.position), &gone.set_id) {
+        (Ok(head), Some(set_id)) if head.description.set_id == *set_id => {}
+        (Err(error), _) if error.code() == &code::SET_ABSENT => return Ok(false),
+        (Err(error), _) if error.code().class == Class::Io => return Err(error),
+        // It could not be read, and still cannot: nobody builds on it.
+        (Err(_), None) => {
+            by_name(store, gone.position)?;
+            return Ok(true);
+        }
+        _ => return Ok(false),
+    }
+    let Some(set_id) = &gone.set_id else {
+        return Ok(false);
+    };
+    Ok(unless_named(store, gone.position, set_id, bases)?.is_some())
+}
+
+/// Removes a head that was published and is not to stay, unless another one names it by now. True when it is gone. Its position is
+/// not given again before a later one has a head.
+///
+/// # Errors
+/// As of [`remove_head`].
+pub(crate) fn withdraw(store: &dyn Store, position: u32, set_id: &str) -> Result<bool> {
+    Ok(marked_and_removed(store, position, set_id, &mut Bases::default())?.is_some())
+}
+
+/// As [`marked_and_removed`]; the mark is taken away.
+fn unless_named(
+    store: &dyn Store,
+    position: u32,
+    set_id: &str,
+    bases: &mut Bases,
+) -> Result<Option<()>> {
+    let Some(mark) = marked_and_removed(store, position, set_id, bases)? else {
+        return Ok(None);
+    };
+    // The head is gone; who clears away next finds the mark if this fails.
+    drop(mark.map(|mark| mark.taken_away(store)));
+    Ok(Some(()))
+}
+
+/// The mark that is left when the head is removed, none where locks keep others away. None at all when a head names the set.
+fn marked_and_removed(
+    store: &dyn Store,
+    position: u32,
+    set_id: &str,
+    bases: &mut Bases,
+) -> Result<Option<Option<Mark>>> {
+    let mut mark = None;
+    if store.writing_limit().is_some() {
+        mark = Some(Mark::made(store, position, set_id)?);
+    }
+    let named = bases.has(store, set_id);
+    if !matches!(named, Ok(false)) {
+        // Nothing was removed, and nothing will be.
+        if let Some(mark) = mark {
+            mark.taken_away(store)?;
+        }
+        return named.map(|_| None);
+    }
+    // If this fails the mark stays: the request may still be carried out.
+    by_name(store, position)?;
+    Ok(Some(mark))
+}
+
+fn by_name(store: &dyn Store, position: u32) -> Result<()> {
+    let name = head_name(position);
+    let removed = store.remove(&name);
+    removed.map_err(|error| Error::io(format!("{}/{name}", store.shown()), error))
+}
+
+/// Takes marks away whose heads are gone and below a head that is there. What a killed run left of others stays with the head: it
+/// is removed with it, and until then nobody builds on that set.
+pub(crate) fn sweep(store: &dyn Store) -> Result<()> {
+    let (positions, marks) = listed(store)?;
+    let last = positions.last().copied().unwrap_or(0);
+    for mark in marks.iter().filter(|mark| mark.position < last) {
+        let of_it = match read_head(store, mark.position) {
+            Ok(head) => head.description.set_id == mark.set_id,
+            Err(error) => error.code() != &code::SET_ABSENT,
+        };
+        if !of_it {
+            mark.taken_away(store)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_told_by_their_names() {
+        let id = "00112233445566778899aabbccddeeff";
+        let name = format!("00000007.{id}.{id}.gone");
+        let mark = Mark::parse(&name).unwrap();
+        assert_eq!((mark.position, mark.set_id.as_str()), (7, id));
+        assert_eq!(mark.name, format!("sets/{name}"));
+        assert_eq!(position_of(&name), None);
+        for other in [
+            String::from("00000007"),
+            format!("7.{id}.{id}.gone"),
+            format!("00000007.{id}.gone"),
+            format!("00000007.{id}.{id}.gone.x"),
+            format!("00000007.{id}.x.gone"),
+            format!("00000007.x.{id}.gone"),
+        ] {
+            assert_eq!(Mark::parse(&other), None, "{other}");
+        }
+    }
+}
