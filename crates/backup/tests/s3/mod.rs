@@ -8,14 +8,13 @@
     reason = "each test program uses a part of it"
 )]
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
 
 pub(crate) const BUCKET: &str = "canary-bucket";
 /// What must be in no output and no object.
@@ -49,22 +48,19 @@ pub(crate) fn free_port() -> u16 {
 
 impl S3 {
     pub(crate) fn started() -> Self {
-        let port = free_port();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backup/tests/s3/server.py");
-        let child = Command::new("python3")
+        let mut child = Command::new("python3")
             .arg(script)
-            .arg(port.to_string())
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let server = Self { child, port };
-        let late = Instant::now() + Duration::from_secs(120);
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            assert!(Instant::now() < late, "is moto[server] installed?");
-            thread::sleep(Duration::from_millis(100));
-        }
+        // It says which port it listens on: one that was free a moment ago may be another test's by now.
+        let said = BufReader::new(child.stdout.take().unwrap());
+        let mut server = Self { child, port: 0 };
+        let port = said.lines().next().expect("is moto[server] installed?");
+        server.port = port.unwrap().parse().unwrap();
         let (status, _) = server.request("PUT", "");
         assert_eq!(status, 200);
         server

@@ -1,13 +1,12 @@
-"""An S3 store in memory for tests: moto, on a port of the loopback address, one request after another.
+"""An S3 store in memory for tests: moto, on a free port of the loopback address, which it prints; one request after another.
 
 moto looks whether a condition holds and then writes; what S3 does at once is made so here by a lock.
 """
 
-import sys
 import threading
 
 from moto.server import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import run_simple
+from werkzeug.serving import make_server
 
 application = DomainDispatcherApplication(create_backend_app)
 lock = threading.Lock()
@@ -18,4 +17,6 @@ def one_at_a_time(environ, start_response):
         return list(application(environ, start_response))
 
 
-run_simple("127.0.0.1", int(sys.argv[1]), one_at_a_time, threaded=True)
+server = make_server("127.0.0.1", 0, one_at_a_time, threaded=True)
+print(server.port, flush=True)
+server.serve_forever()
