@@ -36,6 +36,7 @@ fn named(place: &Place, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
         .collect()
 }
 
+#[expect(clippy::print_stdout, reason = "which file it was")]
 fn is_whole(cluster: &Path, spaces: &Path) -> bool {
     let same = |path: PathBuf, content: &[u8]| {
         let same = fs::read(&path).is_ok_and(|read| read == content);
