@@ -230,10 +230,9 @@ fn endless(client: &mut TcpStream, answer: &[u8]) -> std::io::Result<()> {
     let end = answer.windows(4).position(|at| at == b"\r\n\r\n").unwrap();
     let (head, body) = answer.split_at(end + 2);
     let head = String::from_utf8_lossy(head).into_owned();
-    // The client takes the length of what came from elsewhere: `Content-Range`.
+    // `Content-Length` stays: the client wants one. How the body ends is what `Transfer-Encoding` says (RFC 9112, section 6.3).
     for line in head.split_inclusive("\r\n") {
-        let name = line.to_ascii_lowercase();
-        if !name.starts_with("content-length") && !name.starts_with("connection") {
+        if !line.to_ascii_lowercase().starts_with("connection") {
             client.write_all(line.as_bytes())?;
         }
     }
@@ -244,12 +243,13 @@ fn endless(client: &mut TcpStream, answer: &[u8]) -> std::io::Result<()> {
         if piece.is_empty() {
             continue;
         }
-        client.write_all(format!("{:x}\r\n", piece.len()).as_bytes())?;
-        client.write_all(piece)?;
-        client.write_all(b"\r\n")?;
+        // Before it goes: the client may have had enough of it by the time that the system has taken it.
         if SENT.fetch_add(piece.len() as u64, Ordering::Relaxed) > ENDLESS {
             break;
         }
+        client.write_all(format!("{:x}\r\n", piece.len()).as_bytes())?;
+        client.write_all(piece)?;
+        client.write_all(b"\r\n")?;
     }
     Ok(())
 }
