@@ -63,8 +63,10 @@ impl<'a> Unlocked<'a> {
         }
         let step = self.steps.fetch_add(1, Ordering::Relaxed);
         if step == self.at {
-            let other = self.other.lock().unwrap().take();
-            other.unwrap()();
+            let other = self.other.lock().map(|mut other| other.take());
+            if let Ok(Some(other)) = other {
+                other();
+            }
         }
         let (last, death) = self.dies;
         let killed = || io::Error::from(io::ErrorKind::BrokenPipe);

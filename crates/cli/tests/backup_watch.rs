@@ -120,14 +120,14 @@ fn on_a_terminal_long_work_has_a_bar() {
     // Slow on purpose.
     let slow = ["--compression", "zstd:19", "--threads", "1"];
     let seen = on_terminal(&place, &[&CREATE[..], &slow].concat());
-    for part in ["backing up ", " MiB of an unknown total  ", " MiB/s"] {
+    for part in ["backing up ", " MiB of an unknown total  ", "iB/s"] {
         assert!(seen.contains(part), "{part:?} not in {seen:?}");
     }
     let database = [
         "backup", "create", "db", "--to", "medium", "--key-id", "app",
     ];
     let seen = on_terminal(&place, &[&database[..], &slow].concat());
-    for part in ["backing up ", " MiB of ", " MiB/s", "s left"] {
+    for part in ["backing up ", " MiB of ", "iB/s", "s left"] {
         assert!(seen.contains(part), "{part:?} not in {seen:?}");
     }
     let quiet = ["--progress", "none"];

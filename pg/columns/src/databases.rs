@@ -11,7 +11,7 @@ use strongroom_rpc::{Descriptor, Op};
 
 use crate::{fault, zone};
 
-/// What CREATE DATABASE copies if nothing else is named (catalog/pg_database.dat).
+/// What CREATE DATABASE copies if nothing else is named (`catalog/pg_database.dat`).
 const TEMPLATE1: &CStr = c"template1";
 /// Its OID: `Template1DbOid`.
 const TEMPLATE1_OID: u32 = 1;

@@ -4,6 +4,8 @@
 //! Method: real servers and PostgreSQL's own programs, a cluster with an index that does not fit its table, servers that do not start,
 //! settings that would lead a server elsewhere, a signal in the middle.
 
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -3,6 +3,12 @@
 //!
 //! Method: real servers under load, the real command, kill -9, SIGTERM, promotion of a standby, and recovery from the medium alone.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test that panics has failed, and its files need not outlive a power cut"
+)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
@@ -424,7 +430,7 @@ fn what_cannot_be_received_is_told() {
     let piece = work.archived().pop().unwrap();
     let path = work.medium().join("wal").join(piece);
     let whole = fs::read(&path).unwrap();
-    room.put(&path, whole.get(..whole.len() - 1).unwrap());
+    room.put(&path, whole.split_last().unwrap().1);
     told(&mut work.receive(&work.server, &["--no-retry"]), "SR-7110");
     room.put(&path, &whole);
     let other = Instance::create(&room, &work.programs, "other", Guard::Plain);

@@ -3,6 +3,8 @@
 //!
 //! Method: real servers, the real command; sources and restored instances plain and sealed, in all combinations.
 
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::failure::to_stderr;
@@ -111,9 +111,7 @@ impl Watch {
 
     fn tell(&self) {
         let total = Some(self.total.load(Ordering::Relaxed)).filter(|total| *total > 0);
-        // Milliseconds, so that what takes less than a second has a rate.
-        let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let rate = self.done.saturating_mul(1000) / elapsed.max(1);
+        let rate = self.rate();
         let left = total.map(|total| total.saturating_sub(self.done));
         let line = Line {
             operation: self.operation,
@@ -128,12 +126,19 @@ impl Watch {
         }
     }
 
+    /// Bytes a second since it began.
+    fn rate(&self) -> u64 {
+        // Milliseconds, so that what takes less than a second has a rate.
+        let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.done.saturating_mul(1000) / elapsed.max(1)
+    }
+
     fn draw(&mut self) {
         if self.bar.is_none() && self.started.elapsed() < QUIET {
             return;
         }
         let total = self.total.load(Ordering::Relaxed);
-        let operation = self.operation;
+        let (operation, rate) = (self.operation, self.rate());
         let bar = self.bar.get_or_insert_with(|| new_bar(operation));
         // A total may become known while it is shown, and an estimate may be passed.
         let known = total >= self.done && total > 0;
@@ -144,6 +149,14 @@ impl Watch {
             bar.unset_length();
             bar.set_style(style(UNKNOWN));
         }
+        // The bar's own rate is of its last moments, and it begins late.
+        let mut speed = format!("{}/s", HumanBytes(rate));
+        let left = total.saturating_sub(self.done).checked_div(rate);
+        if let Some(left) = left.filter(|_| known) {
+            let left = HumanDuration(Duration::from_secs(left));
+            speed = format!("{speed}  {left:#} left");
+        }
+        bar.set_prefix(speed);
         bar.set_position(self.done);
     }
 }
@@ -156,8 +169,8 @@ impl Drop for Watch {
     }
 }
 
-const KNOWN: &str = "{msg} {wide_bar} {bytes} of {total_bytes}  {binary_bytes_per_sec}  {eta} left";
-const UNKNOWN: &str = "{msg} {spinner} {bytes} of an unknown total  {binary_bytes_per_sec}";
+const KNOWN: &str = "{msg} {wide_bar} {bytes} of {total_bytes}  {prefix}";
+const UNKNOWN: &str = "{msg} {spinner} {bytes} of an unknown total  {prefix}";
 
 fn new_bar(operation: &'static str) -> ProgressBar {
     let message = match operation {
