@@ -18,8 +18,9 @@ use strongroom_replication::{Config, SslMode};
 use super::history::{self, Entry, HistoryOptions, Told};
 use super::metrics::MetricsOptions;
 use super::progress::{ProgressOptions, Watch};
-use super::{is_url, sealing_openers, store, thread_count, threads, with_key};
-use crate::args::{KeyOptions, SourceKeyOptions};
+use super::sealing::SealingOptions;
+use super::{is_url, store, thread_count, threads, with_key};
+use crate::args::SourceKeyOptions;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::paths::{self, Sort};
@@ -41,24 +42,9 @@ pub(super) struct CreateArgs {
     #[arg(long, value_name = "MEDIUM")]
     mirror: Vec<PathBuf>,
     #[command(flatten)]
-    key: KeyOptions,
+    sealing: SealingOptions,
     #[command(flatten)]
     source_key: SourceKeyOptions,
-    /// A certificate of the keyring to seal the set for; may be given several times, and beside a key
-    #[arg(long, value_name = "NAME")]
-    certificate: Vec<String>,
-    /// Do not encrypt: whoever can read the medium can read the data
-    #[arg(long, conflicts_with_all = ["key_id", "key_env", "key_file", "key_command", "ask", "certificate"])]
-    no_encryption: bool,
-    /// aes-256, aes-192, aes-128, or, with --allow-legacy, triple-des-3key
-    #[arg(long, value_name = "NAME", default_value = "aes-256", value_parser = cipher)]
-    algorithm: Cipher,
-    /// Allow --algorithm triple-des-3key, which NIST allows for no encryption since 2024
-    #[arg(long)]
-    allow_legacy: bool,
-    /// none, zstd, or zstd:LEVEL with a level from 1 to 19
-    #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = compression)]
-    compression: Compression,
     /// A name for the set
     #[arg(long, value_name = "TEXT", default_value = "", value_parser = name)]
     name: String,
@@ -127,7 +113,7 @@ impl CreateArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let told = Told {
             history: Some(self.history.clone()),
-            key_id: self.key.key_id.clone(),
+            key_id: self.sealing.key.key_id.clone(),
             metrics: self.metrics.file(),
         };
         history::told(context, "create", &told, |context, entry| {
@@ -142,21 +128,21 @@ impl CreateArgs {
         let medium = store(&self.to)?;
         // First of all: what fails from here on is told of this medium.
         entry.on(medium.as_ref());
-        let algorithm = allowed(self.algorithm, self.allow_legacy, &self.to)?;
+        let algorithm = self.sealing.cipher(&self.to)?;
         let mirrors = self.mirror.iter().map(|place| store(place));
         let mirrors = mirrors.collect::<Result<Vec<_>, Failure>>()?;
         let mirrors = mirrors.iter().map(AsRef::as_ref);
         let stores: Vec<_> = std::iter::once(medium.as_ref()).chain(mirrors).collect();
         let mut source = self.source(context)?;
         entry.of_source(source.shown());
-        let key = self.key_source()?;
+        let key = self.sealing.key("backup create")?;
         let keyring_path = keyring::path(context);
-        let openers = sealing_openers(key.as_ref(), &self.certificate, &keyring_path)?;
+        let openers = self.sealing.openers(key.as_ref(), &keyring_path)?;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_secs());
         let mut options = set_options(openers.iter().collect());
         options.cipher = algorithm;
-        options.compression = self.compression;
+        options.compression = self.sealing.compression;
         options.mode = self.mode();
         options.stripes = self.stripes;
         options.threads = threads(self.threads);
@@ -181,7 +167,7 @@ impl CreateArgs {
         match key {
             None if openers.is_empty() => warn(&code::PLAIN_SET, &self.to.display().to_string()),
             // A certificate's warning has been given.
-            _ if !self.certificate.is_empty() => {}
+            _ if self.sealing.has_certificates() => {}
             None => {}
             Some(key) => warn_of_loss(&key, &keyring_path),
         }
@@ -235,7 +221,7 @@ impl CreateArgs {
         let medium = store(&self.to)?;
         let keyring = keyring::path(context);
         let system = source.identify()?.to_owned();
-        let base = with_key(self.key.clone(), &keyring, |key| {
+        let base = with_key(self.sealing.key.clone(), &keyring, |key| {
             open_base(medium.as_ref(), self.base, &system, key)
         })?;
         for mirror in &self.mirror {
@@ -249,15 +235,6 @@ impl CreateArgs {
         note(&format!("building on set {}", base.position()));
         source.build_on(base);
         Ok(())
-    }
-
-    fn key_source(&self) -> Result<Option<KeySource>, Failure> {
-        let named = keys::source(self.key.clone());
-        if self.no_encryption || (named.is_none() && !self.certificate.is_empty()) {
-            return Ok(None);
-        }
-        let what = "backup create without --no-encryption";
-        keys::required(self.key.clone(), what).map(Some)
     }
 
     fn mode(&self) -> Mode {
@@ -432,30 +409,6 @@ fn warn_of_loss(key: &KeySource, keyring_path: &Path) {
         );
         warn(&code::NOT_EXPORTED, &detail);
     }
-}
-
-pub(super) fn cipher(name: &str) -> Result<Cipher, String> {
-    Cipher::ALL
-        .into_iter()
-        .find(|cipher| cipher.name() == name)
-        .ok_or_else(|| "use aes-256, aes-192, aes-128 or triple-des-3key".to_owned())
-}
-
-/// The cipher, unless it is one of the past that was not asked for twice; then it is warned of, every time.
-pub(super) fn allowed(cipher: Cipher, legacy: bool, medium: &Path) -> Result<Cipher, Failure> {
-    if !cipher.is_legacy() {
-        return Ok(cipher);
-    }
-    if !legacy {
-        return Err(Failure::new(&code::LEGACY_CIPHER, cipher.name()));
-    }
-    warn(&code::LEGACY_SET, &medium.display().to_string());
-    Ok(cipher)
-}
-
-pub(super) fn compression(name: &str) -> Result<Compression, String> {
-    Compression::from_name(name)
-        .ok_or_else(|| "use none, zstd, or zstd:LEVEL with a level from 1 to 19".to_owned())
 }
 
 fn name(text: &str) -> Result<String, String> {

@@ -13,6 +13,7 @@ mod progress;
 mod receive;
 mod restore;
 mod rewrap;
+mod sealing;
 mod until;
 mod verify;
 mod wal;

@@ -8,17 +8,17 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use strongroom_backup::{Cipher, Compression, ReceiveOptions, Received, wal_receive};
+use strongroom_backup::{ReceiveOptions, Received, wal_receive};
 use strongroom_format::code;
 use strongroom_replication::Lsn;
 
-use super::create::{allowed, cipher, compression, connection, set_options};
+use super::create::{connection, set_options};
+use super::sealing::SealingOptions;
+use super::store;
 use super::until::lsn;
-use super::{sealing_openers, store};
-use crate::args::KeyOptions;
 use crate::failure::{Failure, note};
 use crate::help::tail;
-use crate::{Context, keyring, keys};
+use crate::{Context, keyring};
 
 /// Set by a signal.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -48,38 +48,18 @@ pub(super) struct WalReceiveArgs {
     #[arg(long)]
     no_retry: bool,
     #[command(flatten)]
-    key: KeyOptions,
-    /// A certificate of the keyring to seal the log for; may be given several times, and beside a key
-    #[arg(long, value_name = "NAME")]
-    certificate: Vec<String>,
-    /// Do not encrypt: whoever can read the medium can read the data
-    #[arg(long, conflicts_with_all = ["key_id", "key_env", "key_file", "key_command", "ask", "certificate"])]
-    no_encryption: bool,
-    /// aes-256, aes-192, aes-128, or, with --allow-legacy, triple-des-3key
-    #[arg(long, value_name = "NAME", default_value = "aes-256", value_parser = cipher)]
-    algorithm: Cipher,
-    /// Allow --algorithm triple-des-3key, which NIST allows for no encryption since 2024
-    #[arg(long)]
-    allow_legacy: bool,
-    /// none, zstd, or zstd:LEVEL with a level from 1 to 19
-    #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = compression)]
-    compression: Compression,
+    sealing: SealingOptions,
 }
 
 impl WalReceiveArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let config = connection(&self.source)?;
         let keyring = keyring::path(context);
-        let key = if self.no_encryption || !self.certificate.is_empty() {
-            keys::source(self.key)
-        } else {
-            let what = "backup wal-receive without --no-encryption";
-            Some(keys::required(self.key, what)?)
-        };
-        let openers = sealing_openers(key.as_ref(), &self.certificate, &keyring)?;
+        let key = self.sealing.key("backup wal-receive")?;
+        let openers = self.sealing.openers(key.as_ref(), &keyring)?;
         let mut sealing = set_options(openers.iter().collect());
-        sealing.cipher = allowed(self.algorithm, self.allow_legacy, &self.to)?;
-        sealing.compression = self.compression;
+        sealing.cipher = self.sealing.cipher(&self.to)?;
+        sealing.compression = self.sealing.compression;
         let options = ReceiveOptions {
             slot: self.slot,
             create_slot: self.create_slot,

@@ -14,19 +14,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use strongroom_backup::{
-    Cipher, Compression, Partial, begins_segment, wal_fetch, wal_partial, wal_push,
-};
+use strongroom_backup::{Partial, begins_segment, wal_fetch, wal_partial, wal_push};
 use strongroom_format::code;
 
-use super::create::{allowed, cipher, compression, set_options};
+use super::create::set_options;
 use super::history::{self, Entry, Told};
 use super::metrics::MetricsOptions;
-use super::{sealing_openers, store, with_key};
+use super::sealing::SealingOptions;
+use super::{store, with_key};
 use crate::args::KeyOptions;
 use crate::failure::Failure;
 use crate::help::tail;
-use crate::{Context, keyring, keys, paths};
+use crate::{Context, keyring, paths};
 
 /// Longest file that PostgreSQL archives, in bytes.
 const FILE_MAX: u64 = 1 << 30;
@@ -46,22 +45,7 @@ pub(super) struct WalPushArgs {
     #[arg(long, value_name = "MEDIUM")]
     to: PathBuf,
     #[command(flatten)]
-    key: KeyOptions,
-    /// A certificate of the keyring to seal the file for; may be given several times, and beside a key
-    #[arg(long, value_name = "NAME")]
-    certificate: Vec<String>,
-    /// Do not encrypt: whoever can read the medium can read the data
-    #[arg(long, conflicts_with_all = ["key_id", "key_env", "key_file", "key_command", "ask", "certificate"])]
-    no_encryption: bool,
-    /// aes-256, aes-192, aes-128, or, with --allow-legacy, triple-des-3key
-    #[arg(long, value_name = "NAME", default_value = "aes-256", value_parser = cipher)]
-    algorithm: Cipher,
-    /// Allow --algorithm triple-des-3key, which NIST allows for no encryption since 2024
-    #[arg(long)]
-    allow_legacy: bool,
-    /// none, zstd, or zstd:LEVEL with a level from 1 to 19
-    #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = compression)]
-    compression: Compression,
+    sealing: SealingOptions,
     #[command(flatten)]
     metrics: MetricsOptions,
 }
@@ -101,12 +85,7 @@ impl WalPushArgs {
         let store = store(&self.to)?;
         entry.on(store.as_ref());
         let keyring = keyring::path(context);
-        let key = if self.no_encryption || !self.certificate.is_empty() {
-            keys::source(self.key)
-        } else {
-            let what = "backup wal-push without --no-encryption";
-            Some(keys::required(self.key, what)?)
-        };
+        let key = self.sealing.key("backup wal-push")?;
         let name = self.file.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| Failure::usage("a file without a name"))?;
         let (file, length) = paths::open_to_read(&self.file)?;
@@ -117,10 +96,10 @@ impl WalPushArgs {
         let mut content = Vec::new();
         let read = file.take(FILE_MAX).read_to_end(&mut content);
         read.map_err(|error| Failure::io(&self.file, &error))?;
-        let openers = sealing_openers(key.as_ref(), &self.certificate, &keyring)?;
+        let openers = self.sealing.openers(key.as_ref(), &keyring)?;
         let mut options = set_options(openers.iter().collect());
-        options.cipher = allowed(self.algorithm, self.allow_legacy, &self.to)?;
-        options.compression = self.compression;
+        options.cipher = self.sealing.cipher(&self.to)?;
+        options.compression = self.sealing.compression;
         options.threads = 1;
         // Quiet: this runs for every segment.
         wal_push(store.as_ref(), name, &content, &options)?;

@@ -1,0 +1,85 @@
+//! What is sealed for whom, and how: the options that `create`, `wal-push` and `wal-receive` have in common.
+//!
+//! Must not: let anything be written unencrypted unless that was asked for in so many words.
+
+use std::path::Path;
+
+use clap::Args;
+use strongroom_backup::{Cipher, Compression};
+use strongroom_format::code;
+use strongroom_keyring::{KeySource, Opener};
+
+use super::sealing_openers;
+use crate::args::KeyOptions;
+use crate::failure::{Failure, warn};
+use crate::keys;
+
+/// Keys, certificates, cipher and compression.
+#[derive(Args)]
+pub(super) struct SealingOptions {
+    #[command(flatten)]
+    pub(super) key: KeyOptions,
+    /// A certificate of the keyring to seal for; may be given several times, and beside a key
+    #[arg(long, value_name = "NAME")]
+    certificate: Vec<String>,
+    /// Do not encrypt: whoever can read the medium can read the data
+    #[arg(long, conflicts_with_all = ["key_id", "key_env", "key_file", "key_command", "ask", "certificate"])]
+    no_encryption: bool,
+    /// aes-256, aes-192, aes-128, or, with --allow-legacy, triple-des-3key
+    #[arg(long, value_name = "NAME", default_value = "aes-256", value_parser = cipher)]
+    algorithm: Cipher,
+    /// Allow --algorithm triple-des-3key, which NIST allows for no encryption since 2024
+    #[arg(long)]
+    allow_legacy: bool,
+    /// none, zstd, or zstd:LEVEL with a level from 1 to 19
+    #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = compression)]
+    pub(super) compression: Compression,
+}
+
+impl SealingOptions {
+    /// The key that is named; `None` if certificates are, or no encryption is wanted.
+    pub(super) fn key(&self, command: &str) -> Result<Option<KeySource>, Failure> {
+        if self.no_encryption || self.has_certificates() {
+            return Ok(keys::source(self.key.clone()));
+        }
+        let what = format!("{command} without --no-encryption");
+        keys::required(self.key.clone(), &what).map(Some)
+    }
+
+    pub(super) const fn has_certificates(&self) -> bool {
+        !self.certificate.is_empty()
+    }
+
+    /// Everyone that it is sealed for; nobody if it is not.
+    pub(super) fn openers(
+        &self,
+        key: Option<&KeySource>,
+        keyring: &Path,
+    ) -> Result<Vec<Opener>, Failure> {
+        sealing_openers(key, &self.certificate, keyring)
+    }
+
+    /// The cipher, unless it is one of the past that was not asked for twice; then it is warned of, every time.
+    pub(super) fn cipher(&self, medium: &Path) -> Result<Cipher, Failure> {
+        if !self.algorithm.is_legacy() {
+            return Ok(self.algorithm);
+        }
+        if !self.allow_legacy {
+            return Err(Failure::new(&code::LEGACY_CIPHER, self.algorithm.name()));
+        }
+        warn(&code::LEGACY_SET, &medium.display().to_string());
+        Ok(self.algorithm)
+    }
+}
+
+fn cipher(name: &str) -> Result<Cipher, String> {
+    Cipher::ALL
+        .into_iter()
+        .find(|cipher| cipher.name() == name)
+        .ok_or_else(|| "use aes-256, aes-192, aes-128 or triple-des-3key".to_owned())
+}
+
+fn compression(name: &str) -> Result<Compression, String> {
+    Compression::from_name(name)
+        .ok_or_else(|| "use none, zstd, or zstd:LEVEL with a level from 1 to 19".to_owned())
+}
