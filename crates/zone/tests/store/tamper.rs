@@ -65,7 +65,8 @@ fn a_changed_block_is_found_and_the_others_are_not_touched() {
     let safe = Safe::new();
     let (state, fids) = filled(&safe);
     assert_eq!(faults(&safe, &state, &fids), [None; 4]);
-    for at in [0, 11, 12, 700, 2047, 2059] {
+    // The nonce, the states, the length and the bytes of the one value.
+    for at in [0, 11, 12, 700, 1038, 1040, 1045] {
         let mut bad = state.clone();
         bad.blocks[at] ^= 1;
         let found = faults(&safe, &bad, &fids);
@@ -81,8 +82,8 @@ fn a_changed_block_is_found_and_the_others_are_not_touched() {
 fn exchanged_older_and_missing_blocks_are_found() {
     let safe = Safe::new();
     let (state, fids) = filled(&safe);
-    // Every block takes three units here. All are turned by one place.
-    let unit = 3 * 1024;
+    // Every block takes two units here. All are turned by one place.
+    let unit = 2 * 1024;
     assert_eq!(state.blocks.len(), 4 * unit);
     let mut exchanged = state.clone();
     exchanged.blocks.rotate_left(unit);
