@@ -18,8 +18,8 @@ SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
 deps:
-	@packaging/install-debian gcc:cc libc6-dev:/usr/include/stdio.h "perl:/usr/share/perl/5*/IPC/Cmd.pm" \
-		"libclang-dev:/usr/lib/llvm-*/lib/libclang.so"
+	@packaging/install-debian gcc:cc libc6-dev:/usr/include/stdio.h "perl:/usr/share/perl/5*/IPC/Cmd.pm" pkg-config:pkg-config \
+		"libclang-dev:/usr/lib/llvm-*/lib/libclang.so" libcryptsetup-dev:/usr/include/libcryptsetup.h
 
 deps-postgres: deps
 	@packaging/install-debian "postgresql:/usr/lib/postgresql/*/bin/postgres"
