@@ -12,6 +12,7 @@ use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use common::{Place, noise};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -112,26 +113,44 @@ fn on_terminal(place: &Place, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&seen).into_owned()
 }
 
+/// Runs a backup on a terminal until it has been long work, which begins with a second: `grow` makes its source larger, by
+/// how often it has grown. What appeared there.
+fn long_work(place: &Place, arguments: &[&str], grow: impl Fn(usize)) -> String {
+    for times in 1..=8 {
+        grow(times);
+        let begun = Instant::now();
+        let seen = on_terminal(place, arguments);
+        if begun.elapsed() > Duration::from_secs(3) {
+            return seen;
+        }
+    }
+    unreachable!("no work is long on this machine")
+}
+
 #[test]
 fn on_a_terminal_long_work_has_a_bar() {
     let place = place();
-    place.write("tree/noise", noise(12_000_000, 3));
-    place.plain_database("db", 300_000);
     // Slow on purpose.
     let slow = ["--compression", "zstd:19", "--threads", "1"];
-    let seen = on_terminal(&place, &[&CREATE[..], &slow].concat());
+    let directory = [&CREATE[..], &slow].concat();
+    let grow = |times| drop(place.write("tree/noise", noise(6_000_000 << times, 3)));
+    let seen = long_work(&place, &directory, grow);
     for part in ["backing up ", " MiB of an unknown total  ", "iB/s"] {
         assert!(seen.contains(part), "{part:?} not in {seen:?}");
     }
     let database = [
         "backup", "create", "db", "--to", "medium", "--key-id", "app",
     ];
-    let seen = on_terminal(&place, &[&database[..], &slow].concat());
+    let grow = |times| {
+        drop(fs::remove_file(place.path("db")));
+        drop(place.plain_database("db", 150_000 << times));
+    };
+    let seen = long_work(&place, &[&database[..], &slow].concat(), grow);
     for part in ["backing up ", " MiB of ", "iB/s", "s left"] {
         assert!(seen.contains(part), "{part:?} not in {seen:?}");
     }
     let quiet = ["--progress", "none"];
-    let seen = on_terminal(&place, &[&CREATE[..], &slow, &quiet].concat());
+    let seen = on_terminal(&place, &[&directory[..], &quiet].concat());
     assert!(!seen.contains("backing up"), "{seen:?}");
 }
 
