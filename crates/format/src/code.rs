@@ -265,6 +265,27 @@ codes! {
     COLUMN_UNRECORDED = 8124, Refused, "the zone makes no record of this", "start the zone with --record-key-file, choose a name that is not taken; values in clear and more than 64 MiB are not recorded";
     COLUMN_DEPARTED = 8125, Usage, "the statement departs from its record, or would change something", "replay the statement that was recorded, in the same form and on the same data, in a new session; see docs/guides/columns.md";
 
+    VOLUME_IN_USE = 8320, Refused, "the device is in use: mounted, mapped, or held by another program", "unmount or close it first; nothing was changed";
+    VOLUME_NOT_EMPTY = 8321, Refused, "the device holds something already", "check that it is the right device; --overwrite destroys what is on it";
+    VOLUME_NOT_LUKS = 8322, Data, "there is no LUKS2 volume", "check the path; `strongroom inspect` says what is there; a header that was lost comes back from its backup";
+    VOLUME_TOKEN = 8323, Data, "the volume has no token of Strongroom's, or a damaged one, so that it does not say which key opens it", "name the key with --key-id, or open it with --passphrase or --recovery; `strongroom volume enroll` adds a token";
+    VOLUME_LIBRARY = 8324, Io, "libcryptsetup reported an error", "see its message; `strongroom inspect` shows the state of the header";
+    VOLUME_LAST_OPENER = 8325, Refused, "the last key slot, or the last recovery key, would be removed", "enroll another one first; --force removes a last recovery key, nothing removes a last key slot but `strongroom volume shred`";
+    VOLUME_SIZE = 8326, Usage, "the size of the device or of a new file does not serve for a volume", "a volume needs its 16 MiB header and room for data, in whole sectors";
+    VOLUME_KERNEL = 8327, Io, "the kernel cannot map encrypted devices: device-mapper or one of its targets is missing", "load the modules dm_crypt and, for --integrity, dm_integrity; in a container use `strongroom volume attach`";
+    VOLUME_ROTATING = 8328, Refused, "a re-encryption of the volume was begun and not finished", "finish it with `strongroom volume rotate`, with the options that it was begun with";
+    VOLUME_LIBRARY_VERSION = 8329, Refused, "this version of libcryptsetup must not re-encrypt: before 2.4.3 it can be made to decrypt (CVE-2021-4122), and 2.7.0 to 2.7.4 can damage data", "install another version; nothing was changed";
+    VOLUME_SLOT = 8330, Usage, "the volume has no such key slot, or no opener of that kind", "`strongroom volume status` lists its slots";
+    VOLUME_NO_REPAIR = 8331, Refused, "the header is not in the state that can be repaired", "nothing was changed; a re-encryption that was interrupted elsewhere goes on with `strongroom volume rotate`";
+    VOLUME_NO_RECOVERY = 8332, Warning, "the volume has no recovery key: lose the key and the data is gone", "`strongroom volume enroll DEVICE --recovery` makes one";
+    VOLUME_NOT_ESCROWED = 8333, Warning, "the backup of the header could not be brought to the key server", "keep a backup of your own, and run `strongroom volume backup DEVICE` when the server answers";
+    VOLUME_COPY = 8334, Data, "the copy differs from its source", "do not use the copy; run the command again, which copies what differs, on a source that nobody writes to";
+    VOLUME_TABLE = 8335, Usage, "the table of volumes for the start of the system is not valid", "see docs/reference/volume.md for its form; the detail names the line";
+    VOLUME_LOCKED = 8336, Key, "not every volume was unlocked in time", "see the reason given for each; `strongroom volume open` tries again";
+    VOLUME_NAME = 8337, Usage, "the name of a mapping or a label is not valid", "use 1 to 47 characters of a-z, A-Z, 0-9, '.', '_', '-'; no mapping may have the name already";
+    VOLUME_OPENERS = 8338, Usage, "a volume key can be changed only together with what opens each slot", "give the passphrase or the recovery key of each other slot, replace the recovery key with --new-recovery, or give slots up with --drop";
+    VOLUME_WARNED = 8339, Warning, "what remains after the keys of a volume are destroyed", "destroy every backup of its header, and wait for the key server's delay, before the data counts as gone";
+
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }
 
