@@ -285,6 +285,29 @@ codes! {
     VOLUME_NAME = 8337, Usage, "the name of a mapping or a label is not valid", "use 1 to 47 characters of a-z, A-Z, 0-9, '.', '_', '-'; no mapping may have the name already";
     VOLUME_OPENERS = 8338, Usage, "a volume key can be changed only together with what opens each slot", "give the passphrase or the recovery key of each other slot, replace the recovery key with --new-recovery, or give slots up with --drop";
     VOLUME_WARNED = 8339, Warning, "what remains after the keys of a volume are destroyed", "destroy every backup of its header, and wait for the key server's delay, before the data counts as gone";
+    SERVER_CERTIFICATE_NEEDED = 8420, Key, "the key server wants a client certificate, and none was shown", "join the node first: `strongroom keyserver join`";
+    SERVER_NOT_ENROLLED = 8421, Key, "the client certificate is not enrolled with the key server, or no longer", "have an administrator make a token, and join again";
+    SERVER_ROLE = 8422, Refused, "the key server does not allow this to the role of the client", "use the certificate of a client that may";
+    SERVER_NO_SUCH = 8423, Key, "the key server has no such thing, or it is not granted to this client", "check the name; an administrator grants keys: `strongroom keyserver grant`";
+    SERVER_EXISTS = 8424, Refused, "the key server has one of that name already", "choose another name";
+    SERVER_DESTROYED = 8425, Key, "the key was destroyed", "it cannot be brought back; what was sealed under it is gone unless there is another opener";
+    SERVER_DISABLED = 8426, Key, "the key is disabled or about to be destroyed", "an administrator enables or restores it: `strongroom keyserver enable`, `strongroom keyserver restore`";
+    SERVER_TOO_MANY = 8427, Io, "the key server was asked too often", "wait as long as it says, and try again";
+    SERVER_SEALED = 8428, Key, "the key server is sealed: it has no root key", "give the shares with `strongroom keyserver unseal`, or see to the provider of its root key";
+    SERVER_REQUEST = 8429, Usage, "the request to the key server is not well formed", "see docs/spec/keyserver.md";
+    SERVER_TOO_LARGE = 8430, Usage, "the request to the key server is too large", "send less at once: docs/spec/keyserver.md, \"Limits\"";
+    SERVER_TOKEN = 8431, Key, "the enrolment token is wrong, used, or expired", "have an administrator make another: `strongroom keyserver token`";
+    SERVER_SHARE = 8432, Key, "that is not a share of this key server's root key", "check what was typed, and which server the share is for";
+    SERVER_NO_ADDRESS = 8433, Usage, "the key server has no such address or method", "see docs/spec/keyserver.md";
+    SERVER_CONFIG = 8434, Usage, "the key server's configuration is not valid", "see docs/guides/keyserver.md, \"Configuration\"";
+    SERVER_STORE = 8435, Io, "the key server's store does not answer, or holds what it should not", "see its log; check the disk, or the members of the replicated store";
+    SERVER_AUDIT = 8436, Data, "the audit log is not whole: a row is missing, changed, or out of order", "keep a copy of the store, compare with the heads in the server's log, and find out who had access to it";
+    SERVER_ROOT = 8437, Key, "the root key does not open the key server's store", "check what the provider delivers, and that server.toml belongs to this store";
+    SERVER_TIMEOUT = 8438, Io, "the request to the key server did not end in time", "try again";
+    SERVER_STATE = 8439, Refused, "the key's state does not allow that", "see its state: `strongroom keyserver keys`";
+    SERVER_TLS = 8440, Usage, "a certificate or private key of the key server cannot be used", "check the files that server.toml names";
+    SERVER_SHARE_TWICE = 8441, Refused, "that share was given already", "give another one";
+    SERVER_BUSY = 8442, Io, "others changed the same thing at the same time, again and again", "try again";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }
