@@ -108,6 +108,17 @@ codes! {
     CERT_RETIRED = 2036, Key, "the certificate is retired and may not seal anything new", "use an active certificate: `strongroom cert list` shows them";
     CERT_SUBJECT = 2037, Usage, "the certificate's subject or days are not valid", "write the subject as CN=NAME,O=NAME,C=XX, and days from 1 to 36500";
 
+    REMOTE_UNREACHABLE = 2120, Key, "the root key's server cannot be reached, or did not answer in time", "check the address, the network and the server; the wait is bounded by the provider's `timeout`";
+    REMOTE_TRUST = 2121, Key, "the root key's server is not who it should be: its TLS certificate is not trusted", "check the address and the provider's `ca`; never go on without it";
+    REMOTE_DENIED = 2122, Key, "the root key's server refuses these credentials, or what they may do", "check the credentials and what they are allowed at the server: it must be sealing and opening with this key";
+    REMOTE_NO_KEY = 2123, Key, "the root key's server has no such key", "check the key's name; if it was removed there, restore it from the server's backup: without it the keyring cannot be opened";
+    REMOTE_DISABLED = 2124, Key, "the key is not active at its server", "enable or activate it there, if that was not meant";
+    REMOTE_DESTROYED = 2125, Key, "the key is destroyed at its server, or will be", "cancel the deletion while the server lets you; then restore the key from the server's backup, or the keyring from an export";
+    REMOTE_ANSWER = 2126, Data, "the root key server's answer is malformed, or is not what was sealed", "check what stands between this host and the server; do not go on with another key";
+    REMOTE_BUSY = 2127, Key, "the root key's server is there and does not serve now: sealed, standing by, failed or too busy", "unseal it or wait, then try again";
+    REMOTE_CREDENTIALS = 2128, Key, "the credentials for the root key's server are not there, or cannot be used", "check the file or variable that the provider names: it must be there, be readable by this user, and by nobody else";
+    REMOTE_BLOB = 2129, Data, "the sealed root key in the keyring is damaged, or was made for another key", "restore the keyring from an export or a backup";
+
     NOT_SEALED = 3001, Data, "the file is not a sealed object", "check the path; `strongroom inspect` shows what it is";
     NEWER_FORMAT = 3002, Data, "the object was written by a newer version of Strongroom", "open it with that version or a later one";
     HEADER_DAMAGED = 3003, Data, "the object's header is damaged", "restore the file from a backup; the header holds the wrapped key, without it the data is gone";
