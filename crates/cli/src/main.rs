@@ -25,6 +25,7 @@ mod output;
 mod paths;
 mod pg;
 mod progress;
+mod signals;
 mod sqlite;
 mod time;
 mod verify;

@@ -19,6 +19,7 @@ pub mod limits;
 pub mod log;
 pub mod metrics;
 mod notify;
+pub mod page;
 pub mod records;
 pub mod run;
 pub mod serve;
