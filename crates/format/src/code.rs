@@ -319,6 +319,18 @@ codes! {
     SERVER_TLS = 8440, Usage, "a certificate or private key of the key server cannot be used", "check the files that server.toml names";
     SERVER_SHARE_TWICE = 8441, Refused, "that share was given already", "give another one";
     SERVER_BUSY = 8442, Io, "others changed the same thing at the same time, again and again", "try again";
+    LUKS_NOT = 8300, Data, "the file or device does not begin with a LUKS header", "check the path; `strongroom inspect` says what it looks like";
+    LUKS_1 = 8301, Refused, "the volume is LUKS1", "convert it while it is closed: `cryptsetup convert --type luks2 DEVICE`, after a header backup";
+    LUKS_DAMAGED = 8302, Data, "neither copy of the volume's LUKS2 header can be used", "restore the header from its backup; the field that is named is the first that is wrong";
+    LUKS_UNSUPPORTED = 8303, Refused, "the volume uses something that is not supported without device-mapper", "open it with `strongroom volume open`, or with cryptsetup, where there is device-mapper";
+    LUKS_REENCRYPTING = 8304, Refused, "a re-encryption of the volume was begun and not finished", "finish it where there is device-mapper, or offline: `cryptsetup reencrypt --resume-only DEVICE`";
+    LUKS_FORGED = 8305, Data, "the volume's re-encryption metadata was not made by someone with its keys", "do not open this volume with any tool; restore its header from a backup, and find out who wrote to it";
+    LUKS_KEY = 8306, Key, "no key slot of the volume opens with the key that was given", "`strongroom inspect` lists the key slots and what opens them";
+    LUKS_COST = 8307, Refused, "a key slot asks for more memory or time than is reasonable", "if you made it so, open it with cryptsetup; otherwise someone has written to the header";
+    LUKS_IN_USE = 8308, Refused, "the volume is in use", "detach or close it first; two writers would destroy it";
+    LUKS_ONE_COPY = 8309, Warning, "one of the two copies of the volume's header is not as it should be", "back up the header, then let cryptsetup repair it: `cryptsetup repair DEVICE`";
+    MOUNTPOINT = 8310, Usage, "the mount point cannot be used", "name an empty directory to attach to, or the directory that a volume is attached to";
+    FUSE = 8311, Io, "the volume could not be attached through FUSE", "check that /dev/fuse is there and that this user may mount";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }
