@@ -108,6 +108,17 @@ codes! {
     CERT_RETIRED = 2036, Key, "the certificate is retired and may not seal anything new", "use an active certificate: `strongroom cert list` shows them";
     CERT_SUBJECT = 2037, Usage, "the certificate's subject or days are not valid", "write the subject as CN=NAME,O=NAME,C=XX, and days from 1 to 36500";
 
+    REMOTE_UNREACHABLE = 2120, Key, "the root key's server cannot be reached, or did not answer in time", "check the address, the network and the server; the wait is bounded by the provider's `timeout`";
+    REMOTE_TRUST = 2121, Key, "the root key's server is not who it should be: its TLS certificate is not trusted", "check the address and the provider's `ca`; never go on without it";
+    REMOTE_DENIED = 2122, Key, "the root key's server refuses these credentials, or what they may do", "check the credentials and what they are allowed at the server: it must be sealing and opening with this key";
+    REMOTE_NO_KEY = 2123, Key, "the root key's server has no such key", "check the key's name; if it was removed there, restore it from the server's backup: without it the keyring cannot be opened";
+    REMOTE_DISABLED = 2124, Key, "the key is not active at its server", "enable or activate it there, if that was not meant";
+    REMOTE_DESTROYED = 2125, Key, "the key is destroyed at its server, or will be", "cancel the deletion while the server lets you; then restore the key from the server's backup, or the keyring from an export";
+    REMOTE_ANSWER = 2126, Data, "the root key server's answer is malformed, or is not what was sealed", "check what stands between this host and the server; do not go on with another key";
+    REMOTE_BUSY = 2127, Key, "the root key's server is there and does not serve now: sealed, standing by, failed or too busy", "unseal it or wait, then try again";
+    REMOTE_CREDENTIALS = 2128, Key, "the credentials for the root key's server are not there, or cannot be used", "check the file or variable that the provider names: it must be there, be readable by this user, and by nobody else";
+    REMOTE_BLOB = 2129, Data, "the sealed root key in the keyring is damaged, or was made for another key", "restore the keyring from an export or a backup";
+
     NOT_SEALED = 3001, Data, "the file is not a sealed object", "check the path; `strongroom inspect` shows what it is";
     NEWER_FORMAT = 3002, Data, "the object was written by a newer version of Strongroom", "open it with that version or a later one";
     HEADER_DAMAGED = 3003, Data, "the object's header is damaged", "restore the file from a backup; the header holds the wrapped key, without it the data is gone";
@@ -264,6 +275,50 @@ codes! {
     COLUMN_RECORD = 8123, Data, "the record does not open", "use the key for records that the zone was started with; a record that was changed or cut is not replayed";
     COLUMN_UNRECORDED = 8124, Refused, "the zone makes no record of this", "start the zone with --record-key-file, choose a name that is not taken; values in clear and more than 64 MiB are not recorded";
     COLUMN_DEPARTED = 8125, Usage, "the statement departs from its record, or would change something", "replay the statement that was recorded, in the same form and on the same data, in a new session; see docs/guides/columns.md";
+
+    VOLUME_IN_USE = 8320, Refused, "the device is in use: mounted, mapped, or held by another program", "unmount or close it first; nothing was changed";
+    VOLUME_NOT_EMPTY = 8321, Refused, "the device holds something already", "check that it is the right device; --overwrite destroys what is on it";
+    VOLUME_NOT_LUKS = 8322, Data, "there is no LUKS2 volume", "check the path; `strongroom inspect` says what is there; a header that was lost comes back from its backup";
+    VOLUME_TOKEN = 8323, Data, "the volume has no token of Strongroom's, or a damaged one, so that it does not say which key opens it", "name the key with --key-id, or open it with --passphrase or --recovery; `strongroom volume enroll` adds a token";
+    VOLUME_LIBRARY = 8324, Io, "libcryptsetup reported an error", "see its message; `strongroom inspect` shows the state of the header";
+    VOLUME_LAST_OPENER = 8325, Refused, "the last key slot, or the last recovery key, would be removed", "enroll another one first; --force removes a last recovery key, nothing removes a last key slot but `strongroom volume shred`";
+    VOLUME_SIZE = 8326, Usage, "the size of the device or of a new file does not serve for a volume", "a volume needs its 16 MiB header and room for data, in whole sectors";
+    VOLUME_KERNEL = 8327, Io, "the kernel cannot map encrypted devices: device-mapper or one of its targets is missing", "load the modules dm_crypt and, for --integrity, dm_integrity; in a container use `strongroom volume attach`";
+    VOLUME_ROTATING = 8328, Refused, "a re-encryption of the volume was begun and not finished", "finish it with `strongroom volume rotate`, with the options that it was begun with";
+    VOLUME_LIBRARY_VERSION = 8329, Refused, "this version of libcryptsetup must not re-encrypt: before 2.4.3 it can be made to decrypt (CVE-2021-4122), and 2.7.0 to 2.7.4 can damage data", "install another version; nothing was changed";
+    VOLUME_SLOT = 8330, Usage, "the volume has no such key slot, or no opener of that kind", "`strongroom volume status` lists its slots";
+    VOLUME_NO_REPAIR = 8331, Refused, "the header is not in the state that can be repaired", "nothing was changed; a re-encryption that was interrupted elsewhere goes on with `strongroom volume rotate`";
+    VOLUME_NO_RECOVERY = 8332, Warning, "the volume has no recovery key: lose the key and the data is gone", "`strongroom volume enroll DEVICE --recovery` makes one";
+    VOLUME_NOT_ESCROWED = 8333, Warning, "the backup of the header could not be brought to the key server", "keep a backup of your own, and run `strongroom volume backup DEVICE` when the server answers";
+    VOLUME_COPY = 8334, Data, "the copy differs from its source", "do not use the copy; run the command again, which copies what differs, on a source that nobody writes to";
+    VOLUME_TABLE = 8335, Usage, "the table of volumes for the start of the system is not valid", "see docs/reference/volume.md for its form; the detail names the line";
+    VOLUME_LOCKED = 8336, Key, "not every volume was unlocked in time", "see the reason given for each; `strongroom volume open` tries again";
+    VOLUME_NAME = 8337, Usage, "the name of a mapping or a label is not valid", "use 1 to 47 characters of a-z, A-Z, 0-9, '.', '_', '-'; no mapping may have the name already";
+    VOLUME_OPENERS = 8338, Usage, "a volume key can be changed only together with what opens each slot", "give the passphrase or the recovery key of each other slot, replace the recovery key with --new-recovery, or give slots up with --drop";
+    VOLUME_WARNED = 8339, Warning, "what remains after the keys of a volume are destroyed", "destroy every backup of its header, and wait for the key server's delay, before the data counts as gone";
+    SERVER_CERTIFICATE_NEEDED = 8420, Key, "the key server wants a client certificate, and none was shown", "join the node first: `strongroom keyserver join`";
+    SERVER_NOT_ENROLLED = 8421, Key, "the client certificate is not enrolled with the key server, or no longer", "have an administrator make a token, and join again";
+    SERVER_ROLE = 8422, Refused, "the key server does not allow this to the role of the client", "use the certificate of a client that may";
+    SERVER_NO_SUCH = 8423, Key, "the key server has no such thing, or it is not granted to this client", "check the name; an administrator grants keys: `strongroom keyserver grant`";
+    SERVER_EXISTS = 8424, Refused, "the key server has one of that name already", "choose another name";
+    SERVER_DESTROYED = 8425, Key, "the key was destroyed", "it cannot be brought back; what was sealed under it is gone unless there is another opener";
+    SERVER_DISABLED = 8426, Key, "the key is disabled or about to be destroyed", "an administrator enables or restores it: `strongroom keyserver enable`, `strongroom keyserver restore`";
+    SERVER_TOO_MANY = 8427, Io, "the key server was asked too often", "wait as long as it says, and try again";
+    SERVER_SEALED = 8428, Key, "the key server is sealed: it has no root key", "give the shares with `strongroom keyserver unseal`, or see to the provider of its root key";
+    SERVER_REQUEST = 8429, Usage, "the request to the key server is not well formed", "see docs/spec/keyserver.md";
+    SERVER_TOO_LARGE = 8430, Usage, "the request to the key server is too large", "send less at once: docs/spec/keyserver.md, \"Limits\"";
+    SERVER_TOKEN = 8431, Key, "the enrolment token is wrong, used, or expired", "have an administrator make another: `strongroom keyserver token`";
+    SERVER_SHARE = 8432, Key, "that is not a share of this key server's root key", "check what was typed, and which server the share is for";
+    SERVER_NO_ADDRESS = 8433, Usage, "the key server has no such address or method", "see docs/spec/keyserver.md";
+    SERVER_CONFIG = 8434, Usage, "the key server's configuration is not valid", "see docs/guides/keyserver.md, \"Configuration\"";
+    SERVER_STORE = 8435, Io, "the key server's store does not answer, or holds what it should not", "see its log; check the disk, or the members of the replicated store";
+    SERVER_AUDIT = 8436, Data, "the audit log is not whole: a row is missing, changed, or out of order", "keep a copy of the store, compare with the heads in the server's log, and find out who had access to it";
+    SERVER_ROOT = 8437, Key, "the root key does not open the key server's store", "check what the provider delivers, and that server.toml belongs to this store";
+    SERVER_TIMEOUT = 8438, Io, "the request to the key server did not end in time", "try again";
+    SERVER_STATE = 8439, Refused, "the key's state does not allow that", "see its state: `strongroom keyserver keys`";
+    SERVER_TLS = 8440, Usage, "a certificate or private key of the key server cannot be used", "check the files that server.toml names";
+    SERVER_SHARE_TWICE = 8441, Refused, "that share was given already", "give another one";
+    SERVER_BUSY = 8442, Io, "others changed the same thing at the same time, again and again", "try again";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }
