@@ -11,6 +11,7 @@ mount -t tmpfs -o mode=1777 shm /dev/shm
 mount -t tmpfs run /run
 chmod 1777 /tmp
 chmod 755 /
+# shellcheck disable=SC2013 # a word a line
 for module in $(cat /etc/modules); do
     insmod "/modules/$module.ko" || echo "module $module: not loaded"
 done
@@ -29,6 +30,7 @@ fi
 for port in /sys/class/virtio-ports/*; do
     [ "$(cat "$port/name")" = harness ] && harness=/dev/${port##*/}
 done
+# shellcheck source=/dev/null
 [ -e /etc/boot ] && . /etc/boot
 exec 3<>"$harness"
 echo "ready 0 $(cut -d' ' -f1 /proc/uptime | base64)" >&3
