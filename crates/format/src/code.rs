@@ -118,6 +118,13 @@ codes! {
     REMOTE_BUSY = 2127, Key, "the root key's server is there and does not serve now: sealed, standing by, failed or too busy", "unseal it or wait, then try again";
     REMOTE_CREDENTIALS = 2128, Key, "the credentials for the root key's server are not there, or cannot be used", "check the file or variable that the provider names: it must be there, be readable by this user, and by nobody else";
     REMOTE_BLOB = 2129, Data, "the sealed root key in the keyring is damaged, or was made for another key", "restore the keyring from an export or a backup";
+    PROVIDER_ELSEWHERE = 2100, Key, "the keyring's root key comes from a provider that this program does not have", "use the `strongroom` command, built with that provider; or change the provider with `strongroom keyring rotate-root`";
+    PROVIDER_UNREACHABLE = 2101, Key, "the provider of the root key could not be reached, or did not answer in time", "check that its server, device or module is there and answers; nothing was changed";
+    PROVIDER_DENIED = 2102, Key, "the provider of the root key refused the credentials", "check the PIN, certificate or token, and that it may use the key; some devices lock after a few wrong PINs";
+    PROVIDER_NO_KEY = 2103, Key, "the provider of the root key does not have the key, or has destroyed it", "check the key's name; if it was destroyed, restore the keyring from an export";
+    PROVIDER_DISABLED = 2104, Key, "the provider's key is disabled, or may not be used for wrapping", "enable the key at the provider, or use one that may wrap and unwrap";
+    PROVIDER_ANSWER = 2105, Data, "the provider did not open the wrapped root key, or its answer is not authentic: damaged, forged, or of another key", "check that the keyring and the provider's key belong together; restore the keyring from a backup";
+    PROVIDER_STATE = 2106, Key, "the machine is not in the state that the root key was sealed for", "boot the system that it was sealed under, or import an export into a new keyring; before updates change the provider";
 
     NOT_SEALED = 3001, Data, "the file is not a sealed object", "check the path; `strongroom inspect` shows what it is";
     NEWER_FORMAT = 3002, Data, "the object was written by a newer version of Strongroom", "open it with that version or a later one";
