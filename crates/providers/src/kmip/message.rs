@@ -175,14 +175,14 @@ impl Reason {
     /// As an error, when nothing more is known.
     pub(super) fn error(self, operation: Operation) -> Error {
         let (code, what): (&'static Code, _) = match self {
-            Self::NotFound => (&code::REMOTE_NO_KEY, "item not found"),
-            Self::NotAuthenticated => (&code::REMOTE_DENIED, "not authenticated"),
-            Self::Denied => (&code::REMOTE_DENIED, "permission denied"),
-            Self::BadMessage => (&code::REMOTE_ANSWER, "it finds the question malformed"),
-            Self::NotSupported => (&code::REMOTE_DENIED, "not supported by the server"),
-            Self::Cryptographic => (&code::REMOTE_ANSWER, "it does not open"),
-            Self::Archived => (&code::REMOTE_DISABLED, "the key is archived"),
-            Self::Other => (&code::REMOTE_BUSY, "general failure"),
+            Self::NotFound => (&code::PROVIDER_NO_KEY, "item not found"),
+            Self::NotAuthenticated => (&code::PROVIDER_DENIED, "not authenticated"),
+            Self::Denied => (&code::PROVIDER_DENIED, "permission denied"),
+            Self::BadMessage => (&code::PROVIDER_ANSWER, "it finds the question malformed"),
+            Self::NotSupported => (&code::PROVIDER_DENIED, "not supported by the server"),
+            Self::Cryptographic => (&code::PROVIDER_ANSWER, "it does not open"),
+            Self::Archived => (&code::PROVIDER_DISABLED, "the key is archived"),
+            Self::Other => (&code::PROVIDER_BUSY, "general failure"),
         };
         error(code, format!("{operation:?}: {what}"))
     }
@@ -199,7 +199,7 @@ pub(super) fn response<'item, 'bytes>(
     message: &'item Item<'bytes>,
     operation: Operation,
 ) -> Result<Response<'item, 'bytes>, Error> {
-    let wrong = |what: &str| error(&code::REMOTE_ANSWER, what);
+    let wrong = |what: &str| error(&code::PROVIDER_ANSWER, what);
     if message.tag != tag::RESPONSE {
         return Err(wrong("it is no response of KMIP"));
     }
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn only_the_one_result_that_was_asked_for_counts() {
-        let wrong = code::REMOTE_ANSWER.number;
+        let wrong = code::PROVIDER_ANSWER.number;
         assert_eq!(told(&answered(0x20, 0, None, 1)), Ok(None));
         assert_eq!(told(&answered(0x1f, 0, None, 1)), Err(wrong));
         assert_eq!(told(&answered(0x20, 0, None, 2)), Err(wrong));

@@ -20,11 +20,11 @@ const CREDENTIAL_MAX: usize = 32 * 1024;
 /// The contents of a file that this user or root owns, that no other user may read, and no other group may write.
 ///
 /// # Errors
-/// SR-2128.
+/// SR-2123.
 pub(crate) fn from_file(path: &Path) -> Result<SecretBytes, Error> {
     let wrong = |what: &str| {
         let detail = format!("{}: {what}", path.display());
-        error(&code::REMOTE_CREDENTIALS, detail)
+        error(&code::PROVIDER_CREDENTIALS, detail)
     };
     let mut file = File::open(path).map_err(|error| wrong(&error.to_string()))?;
     let about = file.metadata().map_err(|error| wrong(&error.to_string()))?;
@@ -54,12 +54,12 @@ pub(crate) fn from_file(path: &Path) -> Result<SecretBytes, Error> {
 /// One line: what a file or variable holds without the line end. Visible ASCII only, because it goes into a header.
 ///
 /// # Errors
-/// SR-2128.
+/// SR-2123.
 pub(crate) fn line(held: &SecretBytes, of: &str) -> Result<SecretBytes, Error> {
     let text = held.as_slice().trim_ascii();
     if text.is_empty() || !text.iter().all(u8::is_ascii_graphic) {
         let detail = format!("{of}: is not one line of visible characters");
-        return Err(error(&code::REMOTE_CREDENTIALS, detail));
+        return Err(error(&code::PROVIDER_CREDENTIALS, detail));
     }
     copy(text)
 }
@@ -84,7 +84,7 @@ pub(crate) fn from_variable(name: &str) -> Result<Option<SecretBytes>, Error> {
     };
     let mut bytes = std::os::unix::ffi::OsStringExt::into_vec(value);
     let held = match bytes.len() > CREDENTIAL_MAX {
-        true => Err(error(&code::REMOTE_CREDENTIALS, format!("{name} is longer than 32 KiB"))),
+        true => Err(error(&code::PROVIDER_CREDENTIALS, format!("{name} is longer than 32 KiB"))),
         false => SecretBytes::take(&mut bytes).map_err(Error::from),
     };
     bytes.zeroize();
@@ -113,17 +113,17 @@ mod tests {
                 }
                 Err(error) => {
                     assert!(!good, "{mode:o}");
-                    assert_eq!(error.code().number, 2128);
+                    assert_eq!(error.code().number, 2123);
                     assert!(!error.to_string().contains("CANARY"));
                 }
             }
         }
         for bytes in [b"".as_slice(), b"\n", b"CANARY two", b"CANARY\r\nX: y", b"CANARY\xff"] {
             let error = line(&copy(bytes).unwrap(), "the token").err().unwrap();
-            assert!(error.code().number == 2128 && !error.to_string().contains("CANARY"));
+            assert!(error.code().number == 2123 && !error.to_string().contains("CANARY"));
         }
         let missing = from_file(&directory.path().join("none")).err().unwrap();
-        assert_eq!(missing.code().number, 2128);
-        assert_eq!(from_file(directory.path()).err().unwrap().code().number, 2128);
+        assert_eq!(missing.code().number, 2123);
+        assert_eq!(from_file(directory.path()).err().unwrap().code().number, 2123);
     }
 }

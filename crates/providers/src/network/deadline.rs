@@ -35,7 +35,7 @@ impl Deadline {
     /// What is left of it; never zero.
     ///
     /// # Errors
-    /// SR-2120 when nothing is.
+    /// SR-2101 when nothing is.
     pub(crate) fn left(&self) -> Result<Duration, Error> {
         let left = self.end.saturating_duration_since(Instant::now());
         match left.is_zero() {
@@ -47,14 +47,14 @@ impl Deadline {
     /// The error of a deadline that has passed.
     pub(crate) fn passed(&self) -> Error {
         let detail = format!("no answer within {} s", self.whole.as_secs());
-        error(&code::REMOTE_UNREACHABLE, detail)
+        error(&code::PROVIDER_UNREACHABLE, detail)
     }
 
     /// Runs `work` in a thread of its own and waits for it until the deadline. What the operating system does not bound,
     /// such as the resolution of names, is then left behind: the thread ends by itself or with the process.
     ///
     /// # Errors
-    /// SR-2120 when the time is up; what `work` returns; SR-5001 without a thread.
+    /// SR-2101 when the time is up; what `work` returns; SR-5001 without a thread.
     pub(crate) fn bound<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send + 'static,
@@ -88,7 +88,7 @@ mod tests {
             drop(never.recv());
             Ok(())
         });
-        assert_eq!(late.err().map(|error| error.code().number), Some(2120));
+        assert_eq!(late.err().map(|error| error.code().number), Some(2101));
         assert!(deadline.left().is_err());
         let deadline = Deadline::after(Duration::from_secs(600));
         assert_eq!(deadline.bound(|| Ok(7)).ok(), Some(7));

@@ -47,7 +47,7 @@ impl Http {
     /// A client that trusts so, and identifies itself so.
     ///
     /// # Errors
-    /// SR-2128.
+    /// SR-2123.
     pub(crate) fn new(trust: &Trust) -> Result<Self, Error> {
         let roots: Vec<_> = trust.roots()?;
         let roots: Vec<_> = roots.iter().map(|root| Certificate::from_der(root)).collect();
@@ -90,7 +90,7 @@ impl Http {
     /// Asks once.
     ///
     /// # Errors
-    /// SR-2120, SR-2121, SR-2123 (a refused certificate), SR-2126.
+    /// SR-2101, SR-2102 (a certificate that is refused), SR-2105, SR-2120.
     pub(crate) fn ask(&self, question: &Question<'_>, deadline: Deadline) -> Result<Answer, Error> {
         let bad = || error(&code::BUG, "a question that is not HTTP");
         let mut request = Request::builder()
@@ -115,7 +115,7 @@ impl Http {
         let body = read_all(&mut answer.body_mut().as_reader(), deadline)?;
         if (300..400).contains(&status) {
             let detail = "it redirects, which is not followed";
-            return Err(error(&code::REMOTE_ANSWER, detail));
+            return Err(error(&code::PROVIDER_ANSWER, detail));
         }
         Ok(Answer { status, body })
     }
@@ -128,7 +128,7 @@ fn read_all(from: &mut dyn Read, deadline: Deadline) -> Result<SecretBytes, Erro
     loop {
         let Some(space) = held.as_mut_slice().get_mut(length..).filter(|rest| !rest.is_empty())
         else {
-            return Err(error(&code::REMOTE_ANSWER, "it is longer than 32 KiB"));
+            return Err(error(&code::PROVIDER_ANSWER, "it is longer than 32 KiB"));
         };
         match from.read(space) {
             Ok(0) => break,
@@ -145,7 +145,7 @@ fn failed(given: &ureq::Error, deadline: Deadline) -> Error {
     use std::io::ErrorKind;
     match given {
         ureq::Error::Timeout(_) => deadline.passed(),
-        ureq::Error::HostNotFound => error(&code::REMOTE_UNREACHABLE, "the host is not known"),
+        ureq::Error::HostNotFound => error(&code::PROVIDER_UNREACHABLE, "the host is not known"),
         ureq::Error::Rustls(given) => failure(given),
         ureq::Error::Io(given) => {
             let inner = given.get_ref();
@@ -162,20 +162,20 @@ fn failed(given: &ureq::Error, deadline: Deadline) -> Error {
                 | ErrorKind::ConnectionReset
                 | ErrorKind::ConnectionAborted
                 | ErrorKind::BrokenPipe => "the connection was lost",
-                ErrorKind::InvalidData => return error(&code::REMOTE_ANSWER, "it is not HTTP"),
+                ErrorKind::InvalidData => return error(&code::PROVIDER_ANSWER, "it is not HTTP"),
                 ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
                     "there is no way to the host"
                 }
                 _ => "the connection failed",
             };
-            error(&code::REMOTE_UNREACHABLE, what)
+            error(&code::PROVIDER_UNREACHABLE, what)
         }
-        ureq::Error::ConnectionFailed => error(&code::REMOTE_UNREACHABLE, "no connection"),
-        ureq::Error::Tls(_) => error(&code::REMOTE_TRUST, "its name cannot be checked"),
+        ureq::Error::ConnectionFailed => error(&code::PROVIDER_UNREACHABLE, "no connection"),
+        ureq::Error::Tls(_) => error(&code::PROVIDER_TRUST, "its name cannot be checked"),
         ureq::Error::LargeResponseHeader(..) | ureq::Error::BodyExceedsLimit(_) => {
-            error(&code::REMOTE_ANSWER, "it is too long")
+            error(&code::PROVIDER_ANSWER, "it is too long")
         }
-        _ => error(&code::REMOTE_ANSWER, "it is not HTTP"),
+        _ => error(&code::PROVIDER_ANSWER, "it is not HTTP"),
     }
 }
 
@@ -212,10 +212,10 @@ pub(crate) fn is_path_piece(text: &str) -> bool {
 /// 32 bytes in base64, as a key.
 ///
 /// # Errors
-/// SR-2126.
+/// SR-2105.
 pub(crate) fn key_of(text: &str) -> Result<SecretKey, Error> {
     use base64::Engine as _;
-    let wrong = || error(&code::REMOTE_ANSWER, "what came is not a root key");
+    let wrong = || error(&code::PROVIDER_ANSWER, "what came is not a root key");
     // The decoder wants room for three bytes of every four characters.
     let mut held = SecretBytes::with_capacity(text.len().min(ANSWER_MAX))?;
     let decoder = base64::engine::general_purpose::STANDARD;
@@ -296,7 +296,7 @@ mod tests {
         let text = std::str::from_utf8(text.as_slice()).unwrap();
         assert_eq!(key_of(text).unwrap().expose(), &key);
         for wrong in ["", "AAAA", "!", &text[1..], &format!("{text}AAAA")] {
-            assert_eq!(key_of(wrong).err().unwrap().code().number, 2126);
+            assert_eq!(key_of(wrong).err().unwrap().code().number, 2105);
         }
         assert_eq!(joined(&[b"a", b"", b"bc"]).unwrap().as_slice(), b"abc");
     }

@@ -34,7 +34,7 @@ impl Trust {
     /// The trusted certificates.
     ///
     /// # Errors
-    /// SR-2128.
+    /// SR-2123.
     pub(crate) fn roots(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
         match &self.authority {
             Some(path) => certificates(path),
@@ -45,7 +45,7 @@ impl Trust {
     /// The client's certificates and private key.
     ///
     /// # Errors
-    /// SR-2128.
+    /// SR-2123.
     pub(crate) fn pair(&self) -> Result<Option<Pair>, Error> {
         let Some((certificate, key)) = &self.identity else {
             return Ok(None);
@@ -54,7 +54,7 @@ impl Trust {
         // The parser's own error may quote the file.
         let parsed = PrivateKeyDer::from_pem_slice(held.as_slice()).map_err(|_| {
             let detail = format!("{}: is not a PEM key without a passphrase", key.display());
-            error(&code::REMOTE_CREDENTIALS, detail)
+            error(&code::PROVIDER_CREDENTIALS, detail)
         })?;
         Ok(Some((certificates(certificate)?, parsed)))
     }
@@ -62,13 +62,13 @@ impl Trust {
     /// A client's settings, for a protocol that is not HTTP.
     ///
     /// # Errors
-    /// SR-2128.
+    /// SR-2123.
     pub(crate) fn config(&self) -> Result<ClientConfig, Error> {
         let wrong = |error: rustls::Error| local(&error);
         let mut store = RootCertStore::empty();
         let _: (usize, usize) = store.add_parsable_certificates(self.roots()?);
         if store.is_empty() {
-            return Err(error(&code::REMOTE_CREDENTIALS, "no trusted certificate"));
+            return Err(error(&code::PROVIDER_CREDENTIALS, "no trusted certificate"));
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
@@ -85,7 +85,7 @@ impl Trust {
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let wrong = |what: &str| {
         let detail = format!("{}: {what}", path.display());
-        error(&code::REMOTE_CREDENTIALS, detail)
+        error(&code::PROVIDER_CREDENTIALS, detail)
     };
     let pem = fs::read(path).map_err(|error| wrong(&error.to_string()))?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
@@ -101,7 +101,7 @@ fn local(given: &rustls::Error) -> Error {
         rustls::Error::InconsistentKeys(_) => "the private key is not the certificate's",
         _ => "the certificate or its private key cannot be used",
     };
-    error(&code::REMOTE_CREDENTIALS, what)
+    error(&code::PROVIDER_CREDENTIALS, what)
 }
 
 /// What a failure of TLS means: who is at fault.
@@ -119,9 +119,9 @@ pub(crate) fn failure(given: &rustls::Error) -> Error {
                 Why::UnknownIssuer => "its issuer is not trusted",
                 _ => "it is not valid",
             };
-            error(&code::REMOTE_TRUST, why)
+            error(&code::PROVIDER_TRUST, why)
         }
-        rustls::Error::NoCertificatesPresented => error(&code::REMOTE_TRUST, "it has none"),
+        rustls::Error::NoCertificatesPresented => error(&code::PROVIDER_TRUST, "it has none"),
         rustls::Error::AlertReceived(
             Alert::CertificateRequired
             | Alert::BadCertificate
@@ -133,14 +133,14 @@ pub(crate) fn failure(given: &rustls::Error) -> Error {
             | Alert::AccessDenied,
         ) => {
             let detail = "it does not accept the client's certificate";
-            error(&code::REMOTE_DENIED, detail)
+            error(&code::PROVIDER_DENIED, detail)
         }
         rustls::Error::AlertReceived(_)
         | rustls::Error::PeerIncompatible(_)
         | rustls::Error::NoApplicationProtocol => {
-            error(&code::REMOTE_TRUST, "no common version or cipher of TLS")
+            error(&code::PROVIDER_TRUST, "no common version or cipher of TLS")
         }
         // Not TLS at all, or changed on the way.
-        _ => error(&code::REMOTE_ANSWER, "what came is not valid TLS"),
+        _ => error(&code::PROVIDER_ANSWER, "what came is not valid TLS"),
     }
 }

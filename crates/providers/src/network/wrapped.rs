@@ -22,8 +22,8 @@ use super::error;
 const CHECK_LEN: usize = 32;
 /// Most bytes of what a server makes of a secret.
 const SEALED_MAX: usize = 1536;
-/// The label of the check value's key.
-const LABEL: &[u8] = b"strongroom/v1/provider-check";
+/// What follows the context in the label of the check value's key.
+const CHECK: &[u8] = b"check";
 /// Bytes of a context's end that are the id.
 const ID_LEN: usize = 16;
 
@@ -97,7 +97,7 @@ fn seal(
 ) -> Result<Vec<u8>, Error> {
     let sealed = remote.seal(secret, context, deadline)?;
     if sealed.len() > SEALED_MAX {
-        return Err(error(&code::REMOTE_ANSWER, "what was sealed is too long"));
+        return Err(error(&code::PROVIDER_ANSWER, "what was sealed is too long"));
     }
     let check = check_key(secret, context)?.mac(&[context, &sealed]);
     let blob = [&check, sealed.as_slice()].concat();
@@ -115,17 +115,17 @@ fn open(
     let parts = blob.split_first_chunk::<CHECK_LEN>();
     let parts = parts.filter(|(_, sealed)| sealed.len() <= SEALED_MAX);
     let Some((check, sealed)) = parts else {
-        return Err(error(&code::REMOTE_BLOB, ""));
+        return Err(error(&code::PROVIDER_ANSWER, ""));
     };
     let secret = remote.open(sealed, context, deadline)?;
     match check_key(&secret, context)?.verify(&[context, sealed], check) {
         true => Ok(secret),
-        false => Err(error(&code::REMOTE_ANSWER, "it is not what was sealed")),
+        false => Err(error(&code::PROVIDER_ANSWER, "it is not what was sealed")),
     }
 }
 
 fn check_key(secret: &SecretKey, context: &[u8]) -> Result<MacKey, Error> {
-    Ok(MacKey::new(&hkdf(secret, context, LABEL)?)?)
+    Ok(MacKey::new(&hkdf(secret, &[], &[context, CHECK].concat())?)?)
 }
 
 /// The id at a context's end, in words.
@@ -166,15 +166,15 @@ mod tests {
         for at in 0..blob.len() {
             let mut changed = blob.clone();
             changed[at] ^= 1;
-            let number = code::REMOTE_ANSWER.number;
+            let number = code::PROVIDER_ANSWER.number;
             assert_eq!(refused(&changed, &context), number, "byte {at}");
         }
-        assert_eq!(refused(&blob, &[6; 45]), code::REMOTE_ANSWER.number);
+        assert_eq!(refused(&blob, &[6; 45]), code::PROVIDER_ANSWER.number);
         for length in 0..CHECK_LEN {
-            assert_eq!(refused(&blob[..length], &context), code::REMOTE_BLOB.number);
+            assert_eq!(refused(&blob[..length], &context), code::PROVIDER_ANSWER.number);
         }
         let long = [blob, vec![0; SEALED_MAX]].concat();
-        assert_eq!(refused(&long, &context), code::REMOTE_BLOB.number);
+        assert_eq!(refused(&long, &context), code::PROVIDER_ANSWER.number);
         assert_eq!(id_of(&context), "05".repeat(16));
         assert_eq!(id_of(&[1]), "01");
     }
