@@ -108,16 +108,6 @@ codes! {
     CERT_RETIRED = 2036, Key, "the certificate is retired and may not seal anything new", "use an active certificate: `strongroom cert list` shows them";
     CERT_SUBJECT = 2037, Usage, "the certificate's subject or days are not valid", "write the subject as CN=NAME,O=NAME,C=XX, and days from 1 to 36500";
 
-    REMOTE_UNREACHABLE = 2120, Key, "the root key's server cannot be reached, or did not answer in time", "check the address, the network and the server; the wait is bounded by the provider's `timeout`";
-    REMOTE_TRUST = 2121, Key, "the root key's server is not who it should be: its TLS certificate is not trusted", "check the address and the provider's `ca`; never go on without it";
-    REMOTE_DENIED = 2122, Key, "the root key's server refuses these credentials, or what they may do", "check the credentials and what they are allowed at the server: it must be sealing and opening with this key";
-    REMOTE_NO_KEY = 2123, Key, "the root key's server has no such key", "check the key's name; if it was removed there, restore it from the server's backup: without it the keyring cannot be opened";
-    REMOTE_DISABLED = 2124, Key, "the key is not active at its server", "enable or activate it there, if that was not meant";
-    REMOTE_DESTROYED = 2125, Key, "the key is destroyed at its server, or will be", "cancel the deletion while the server lets you; then restore the key from the server's backup, or the keyring from an export";
-    REMOTE_ANSWER = 2126, Data, "the root key server's answer is malformed, or is not what was sealed", "check what stands between this host and the server; do not go on with another key";
-    REMOTE_BUSY = 2127, Key, "the root key's server is there and does not serve now: sealed, standing by, failed or too busy", "unseal it or wait, then try again";
-    REMOTE_CREDENTIALS = 2128, Key, "the credentials for the root key's server are not there, or cannot be used", "check the file or variable that the provider names: it must be there, be readable by this user, and by nobody else";
-    REMOTE_BLOB = 2129, Data, "the sealed root key in the keyring is damaged, or was made for another key", "restore the keyring from an export or a backup";
     PROVIDER_ELSEWHERE = 2100, Key, "the keyring's root key comes from a provider that this program does not have", "use the `strongroom` command, built with that provider; or change the provider with `strongroom keyring rotate-root`";
     PROVIDER_UNREACHABLE = 2101, Key, "the provider of the root key could not be reached, or did not answer in time", "check that its server, device or module is there and answers; nothing was changed";
     PROVIDER_DENIED = 2102, Key, "the provider of the root key refused the credentials", "check the PIN, certificate or token, and that it may use the key; some devices lock after a few wrong PINs";
@@ -125,6 +115,10 @@ codes! {
     PROVIDER_DISABLED = 2104, Key, "the provider's key is disabled, or may not be used for wrapping", "enable the key at the provider, or use one that may wrap and unwrap";
     PROVIDER_ANSWER = 2105, Data, "the provider did not open the wrapped root key, or its answer is not authentic: damaged, forged, or of another key", "check that the keyring and the provider's key belong together; restore the keyring from a backup";
     PROVIDER_STATE = 2106, Key, "the machine is not in the state that the root key was sealed for", "boot the system that it was sealed under, or import an export into a new keyring; before updates change the provider";
+    PROVIDER_TRUST = 2120, Key, "the server that keeps the root key is not who it should be: its TLS certificate is not trusted", "check the address and the provider's `ca`; there is no way to go on without it";
+    PROVIDER_DESTROYED = 2121, Key, "the provider's key is destroyed, or will be soon", "cancel the deletion while the server lets you, or restore the key from the server's backup; otherwise restore the keyring from an export";
+    PROVIDER_BUSY = 2122, Key, "the server that keeps the root key does not serve now: it is sealed, stands by, has failed or is asked too often", "unseal it or wait, then try again";
+    PROVIDER_CREDENTIALS = 2123, Key, "the credentials for the server that keeps the root key are not there, or cannot be used", "check the file or variable that the provider names: this user must be able to read it, and nobody else";
 
     NOT_SEALED = 3001, Data, "the file is not a sealed object", "check the path; `strongroom inspect` shows what it is";
     NEWER_FORMAT = 3002, Data, "the object was written by a newer version of Strongroom", "open it with that version or a later one";

@@ -5,10 +5,13 @@
 //!
 //! Must not: keep a root key; wait without a limit; take a secret from an argument.
 
+mod kmip;
+mod network;
+
 use strongroom_keyring::provider::{self, Registered};
 
 /// Every kind of this crate, in order of number.
-const KINDS: &[Registered] = &[];
+const KINDS: &[Registered] = &[kmip::REGISTERED];
 
 /// Makes the kinds of this crate known to the keyring. Once, when a program starts.
 pub fn register() {
