@@ -29,6 +29,7 @@ mod signals;
 mod sqlite;
 mod time;
 mod verify;
+mod volume;
 
 use std::process::ExitCode;
 
@@ -98,6 +99,7 @@ fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
         Command::Pg(args) => args.run(context),
         Command::Backup(args) => args.run(context),
         Command::Columns(args) => args.run(context),
+        Command::Volume(args) => args.run(context),
         Command::Inspect(args) => args.run(context),
         Command::Verify(args) => args.run(context),
         Command::Explain(args) => args.run(context),

@@ -280,7 +280,7 @@ codes! {
     VOLUME_IN_USE = 8320, Refused, "the device is in use: mounted, mapped, or held by another program", "unmount or close it first; nothing was changed";
     VOLUME_NOT_EMPTY = 8321, Refused, "the device holds something already", "check that it is the right device; --overwrite destroys what is on it";
     VOLUME_NOT_LUKS = 8322, Data, "there is no LUKS2 volume", "check the path; `strongroom inspect` says what is there; a header that was lost comes back from its backup";
-    VOLUME_TOKEN = 8323, Data, "the volume has no token of Strongroom's, or a damaged one, so that it does not say which key opens it", "name the key with --key-id, or open it with --passphrase or --recovery; `strongroom volume enroll` adds a token";
+    VOLUME_TOKEN = 8323, Data, "the volume has no token of Strongroom's, or a damaged one, so that it does not say which key opens it", "open it with --passphrase or --recovery; `strongroom volume enroll` adds a token";
     VOLUME_LIBRARY = 8324, Io, "libcryptsetup reported an error", "see its message; `strongroom inspect` shows the state of the header";
     VOLUME_LAST_OPENER = 8325, Refused, "the last key slot, or the last recovery key, would be removed", "enroll another one first; --force removes a last recovery key, nothing removes a last key slot but `strongroom volume shred`";
     VOLUME_SIZE = 8326, Usage, "the size of the device or of a new file does not serve for a volume", "a volume needs its 16 MiB header and room for data, in whole sectors";
@@ -289,7 +289,7 @@ codes! {
     VOLUME_LIBRARY_VERSION = 8329, Refused, "this version of libcryptsetup must not re-encrypt: before 2.4.3 it can be made to decrypt (CVE-2021-4122), and 2.7.0 to 2.7.4 can damage data", "install another version; nothing was changed";
     VOLUME_SLOT = 8330, Usage, "the volume has no such key slot, or no opener of that kind", "`strongroom volume status` lists its slots";
     VOLUME_NO_REPAIR = 8331, Refused, "the header is not in the state that can be repaired", "nothing was changed; a re-encryption that was interrupted elsewhere goes on with `strongroom volume rotate`";
-    VOLUME_NO_RECOVERY = 8332, Warning, "the volume has no recovery key: lose the key and the data is gone", "`strongroom volume enroll DEVICE --recovery` makes one";
+    VOLUME_NO_RECOVERY = 8332, Warning, "the volume has no recovery key: lose the key and the data is gone", "`strongroom volume enroll DEVICE recovery` makes one";
     VOLUME_NOT_ESCROWED = 8333, Warning, "the backup of the header could not be brought to the key server", "keep a backup of your own, and run `strongroom volume backup DEVICE` when the server answers";
     VOLUME_COPY = 8334, Data, "the copy differs from its source", "do not use the copy; run the command again, which copies what differs, on a source that nobody writes to";
     VOLUME_TABLE = 8335, Usage, "the table of volumes for the start of the system is not valid", "see docs/reference/volume.md for its form; the detail names the line";
