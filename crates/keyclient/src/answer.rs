@@ -13,9 +13,6 @@ use crate::exchange::{Answer, clean};
 /// The numbers of codes that a server may answer with.
 const SERVER_CODES: std::ops::RangeInclusive<u16> = 8420..=8459;
 
-/// The number of "the server is sealed".
-const SEALED: u16 = 8428;
-
 /// What to make of an answer.
 pub(crate) enum Verdict {
     /// What was asked for.
@@ -45,6 +42,8 @@ struct Told {
 struct Words {
     code: String,
     what: String,
+    #[serde(default)]
+    detail: String,
 }
 
 pub(crate) fn judge(answer: Answer) -> Verdict {
@@ -52,36 +51,54 @@ pub(crate) fn judge(answer: Answer) -> Verdict {
     if (200..300).contains(&status) {
         return Verdict::Fine(answer);
     }
-    let (code, detail) = words(&answer);
-    let refusal = |kind| Refusal { kind, code, detail };
     let wait = answer.retry_after.unwrap_or_default();
+    let Some((code, detail)) = words(&answer) else {
+        return wordless(status, wait);
+    };
+    let refusal = |kind| Refusal { kind, code, detail };
+    let is = |number| code.is_some_and(|code| code.number == number);
     match status {
-        // Nothing is fetched from where a server points to.
-        300..=399 => Verdict::Broken(Refusal {
-            kind: Kind::Malformed,
-            code: None,
-            detail: String::from("it points to another place, which is not followed"),
-        }),
         401 | 403 => Verdict::Decided(refusal(Kind::Denied)),
+        404 if is(code::SERVER_NO_ADDRESS.number) => Verdict::Decided(refusal(Kind::Refused)),
         404 => Verdict::Decided(refusal(Kind::NotFound)),
         409 => Verdict::Decided(refusal(Kind::Exists)),
         410 => Verdict::Decided(refusal(Kind::Destroyed)),
         423 => Verdict::Decided(refusal(Kind::Disabled)),
         408 => Verdict::Later(refusal(Kind::Unreachable), wait),
         429 => Verdict::Later(refusal(Kind::Busy), wait),
-        503 if code.is_some_and(|code| code.number == SEALED) => {
-            Verdict::Later(refusal(Kind::Sealed), wait)
-        }
+        503 if is(code::SERVER_SEALED.number) => Verdict::Later(refusal(Kind::Sealed), wait),
         400..=499 => Verdict::Decided(refusal(Kind::Refused)),
         500..=599 => Verdict::Later(refusal(Kind::Unreachable), wait),
         _ => Verdict::Broken(refusal(Kind::Malformed)),
     }
 }
 
-fn words(answer: &Answer) -> (Option<&'static Code>, String) {
-    let Ok(Told { error }) = serde_json::from_slice(answer.body.bytes()) else {
-        return (None, format!("it answers with status {}", answer.status));
+/// A status without a key server's words: of something in front of it, or of something else.
+fn wordless(status: u16, wait: Duration) -> Verdict {
+    let refusal = |kind, detail| Refusal {
+        kind,
+        code: None,
+        detail,
     };
+    let plain = || format!("it answers with status {status}");
+    match status {
+        429 => Verdict::Later(refusal(Kind::Busy, plain()), wait),
+        408 | 500..=599 => Verdict::Later(refusal(Kind::Unreachable, plain()), wait),
+        // Nothing is fetched from where a server points to.
+        300..=399 => Verdict::Broken(refusal(
+            Kind::Malformed,
+            String::from("it points to another place, which is not followed"),
+        )),
+        _ => Verdict::Broken(refusal(
+            Kind::Malformed,
+            format!("it answers with status {status}, and not as a key server does"),
+        )),
+    }
+}
+
+/// The code and the words of a server that refuses. `None`: these are not a key server's.
+fn words(answer: &Answer) -> Option<(Option<&'static Code>, String)> {
+    let Told { error } = serde_json::from_slice(answer.body.bytes()).ok()?;
     let number: Option<u16> = error
         .code
         .strip_prefix("SR-")
@@ -89,5 +106,12 @@ fn words(answer: &Answer) -> (Option<&'static Code>, String) {
     let code = number
         .filter(|number| SERVER_CODES.contains(number))
         .and_then(code::by_number);
-    (code, clean(&format!("{} {}", error.code, error.what)))
+    let detail = match error.detail.as_str() {
+        "" => String::new(),
+        detail => format!(": {detail}"),
+    };
+    Some((
+        code,
+        clean(&format!("{} {}{detail}", error.code, error.what)),
+    ))
 }

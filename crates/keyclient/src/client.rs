@@ -17,10 +17,14 @@ use crate::base64;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Answer, Request, SECRET_MAX};
 use crate::rounds::Servers;
-use crate::wire::{Destroy, KeyRecord, Made, Material, NewKey, Report, ServerStatus};
+use crate::wire::{Destroy, KeyRecord, Keys, Made, Material, NewKey, Report, ServerStatus};
 
 /// Longest answer in JSON, in bytes: a list of all keys.
 const JSON_MAX: usize = 64 * 1024 * 1024;
+
+/// Keys in a part of the list, and the most parts.
+const PAGE: usize = 1000;
+const PAGES_MAX: usize = 10_000;
 
 /// Longest escrow, in bytes.
 const ESCROW_MAX: usize = 32 * 1024 * 1024;
@@ -116,12 +120,27 @@ impl Client {
     /// # Errors
     /// As [`Client::material`].
     pub fn keys(&self) -> Result<Vec<KeyRecord>> {
-        #[derive(serde::Deserialize)]
-        struct Keys {
-            keys: Vec<KeyRecord>,
+        let mut all: Vec<KeyRecord> = Vec::new();
+        for _ in 0..PAGES_MAX {
+            let path = match all.last() {
+                None => format!("/v1/keys?limit={PAGE}"),
+                Some(last) => format!("/v1/keys?limit={PAGE}&after={}", key_name(&last.name)?),
+            };
+            let mut page: Keys = parsed(&self.ask(&Request::get(path, JSON_MAX))?)?;
+            let goes_on = page
+                .keys
+                .first()
+                .is_none_or(|first| all.last().is_none_or(|last| first.name > last.name));
+            if !goes_on {
+                return Err(malformed("the list of keys does not go on"));
+            }
+            let is_last = !page.more || page.keys.is_empty();
+            all.append(&mut page.keys);
+            if is_last {
+                return Ok(all);
+            }
         }
-        let keys: Keys = parsed(&self.ask(&Request::get(String::from("/v1/keys"), JSON_MAX))?)?;
-        Ok(keys.keys)
+        Err(malformed("the list of keys does not end"))
     }
 
     /// One key.

@@ -77,33 +77,23 @@ impl Node {
         let about = |text: String| Error::new(Kind::Config, format!("{}: {text}", path.display()));
         let bytes = read(path, Access::NotWritable).map_err(about)?;
         let text = std::str::from_utf8(&bytes).map_err(|_| about(String::from("is not text")))?;
-        let written: Written = toml::from_str(text).map_err(|error| about(error.to_string()))?;
-        let addresses = written
-            .servers
-            .iter()
-            .map(|server| Address::parse(server))
-            .collect::<Result<Vec<_>>>()?;
-        if !(1..=SERVERS_MAX).contains(&addresses.len()) {
-            return Err(about(String::from("`servers` has 1 to 16 entries")));
-        }
-        let request = written.request_timeout_seconds.unwrap_or(REQUEST_TIMEOUT_S);
-        let total = written.total_timeout_seconds.unwrap_or(TOTAL_TIMEOUT_S);
-        if !(1..=REQUEST_TIMEOUT_MAX_S).contains(&request) {
-            let text =
-                "`request_timeout_seconds` is 1 to 600: a wait without a limit is not offered";
-            return Err(about(String::from(text)));
-        }
-        if !(1..=TOTAL_TIMEOUT_MAX_S).contains(&total) {
-            let text =
-                "`total_timeout_seconds` is 1 to 86400: a wait without a limit is not offered";
-            return Err(about(String::from(text)));
-        }
+        let said = Said::parse(text).map_err(about)?;
         Ok(Self {
-            addresses,
-            tls: settings(path, &written)?,
-            request_timeout: Duration::from_secs(request.min(total)),
-            total_timeout: Duration::from_secs(total),
+            tls: settings(path, &said.written)?,
+            addresses: said.addresses,
+            request_timeout: said.request_timeout,
+            total_timeout: said.total_timeout,
         })
+    }
+
+    /// Whether a configuration's text could be one. No file is looked at.
+    ///
+    /// # Errors
+    /// [`Kind::Config`].
+    pub fn check(text: &str) -> Result<()> {
+        Said::parse(text)
+            .map(drop)
+            .map_err(|why| Error::new(Kind::Config, why))
     }
 
     /// The servers' addresses, in the order in which they are asked.
@@ -126,6 +116,55 @@ impl Node {
             request_timeout: self.request_timeout,
             total_timeout: self.total_timeout,
         }
+    }
+}
+
+/// What the configuration says, checked.
+struct Said {
+    addresses: Vec<Address>,
+    request_timeout: Duration,
+    total_timeout: Duration,
+    written: Written,
+}
+
+impl Said {
+    fn parse(text: &str) -> std::result::Result<Self, String> {
+        let written: Written = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        let addresses = written
+            .servers
+            .iter()
+            .map(|server| Address::parse(server).map_err(|error| error.detail().to_owned()))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        if !(1..=SERVERS_MAX).contains(&addresses.len()) {
+            return Err(String::from("`servers` has 1 to 16 entries"));
+        }
+        let seconds = |name: &str, written: Option<u64>, default, max| {
+            let value = written.unwrap_or(default);
+            match (1..=max).contains(&value) {
+                true => Ok(value),
+                false => Err(format!(
+                    "`{name}` is 1 to {max}: a wait without a limit is not offered"
+                )),
+            }
+        };
+        let request = seconds(
+            "request_timeout_seconds",
+            written.request_timeout_seconds,
+            REQUEST_TIMEOUT_S,
+            REQUEST_TIMEOUT_MAX_S,
+        )?;
+        let total = seconds(
+            "total_timeout_seconds",
+            written.total_timeout_seconds,
+            TOTAL_TIMEOUT_S,
+            TOTAL_TIMEOUT_MAX_S,
+        )?;
+        Ok(Self {
+            addresses,
+            request_timeout: Duration::from_secs(request.min(total)),
+            total_timeout: Duration::from_secs(total),
+            written,
+        })
     }
 }
 

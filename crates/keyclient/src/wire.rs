@@ -22,9 +22,16 @@ pub struct KeyRecord {
 pub struct KeyVersion {
     /// From 1.
     pub version: u64,
-    /// What else the server says of it: when it was made.
-    #[serde(flatten)]
-    pub more: serde_json::Map<String, serde_json::Value>,
+    /// When it was made, in seconds since the Unix epoch.
+    pub created: u64,
+}
+
+/// A part of the list of keys.
+#[derive(Deserialize)]
+pub(crate) struct Keys {
+    pub(crate) keys: Vec<KeyRecord>,
+    /// There may be more after the last of them.
+    pub(crate) more: bool,
 }
 
 /// What a node reports about an object that it keeps, for the fleet page.

@@ -325,6 +325,13 @@ fn what_a_trusted_server_decides_is_final() {
         assert!(!error.to_string().contains('\u{1b}'), "{error}");
     }
     assert_eq!(other.connections(), 0);
+    // The same status from something that is no key server decides nothing.
+    let proxy = place.server(|_, tls| answer(tls, 404, "<h1>no such page</h1>"));
+    let fetched = place
+        .client(&[&proxy, &other], AMPLE)
+        .material("vol", Version::Latest)
+        .unwrap();
+    assert_eq!(fetched.version, 3);
 }
 
 #[test]
