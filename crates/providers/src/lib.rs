@@ -5,13 +5,14 @@
 //!
 //! Must not: keep a root key; wait without a limit; take a secret from an argument.
 
+mod keyserver;
 mod kmip;
 mod network;
 
 use strongroom_keyring::provider::{self, Registered};
 
 /// Every kind of this crate, in order of number.
-const KINDS: &[Registered] = &[kmip::REGISTERED];
+const KINDS: &[Registered] = &[keyserver::REGISTERED, kmip::REGISTERED];
 
 /// Makes the kinds of this crate known to the keyring. Once, when a program starts.
 pub fn register() {
