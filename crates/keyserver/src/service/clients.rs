@@ -24,7 +24,7 @@ use crate::records::{
 use crate::store::Change;
 
 /// What a token begins with.
-pub const TOKEN_PREFIX: &str = "strongroom-token-1-";
+const TOKEN_PREFIX: &str = "strongroom-token-1-";
 /// Longest life of a token.
 const TOKEN_MAX_S: u64 = 30 * 86_400;
 /// Most keys that are granted with a token.
