@@ -21,6 +21,7 @@ mod inspect;
 mod key;
 mod keyring;
 mod keys;
+mod keyserver;
 mod output;
 mod paths;
 mod pg;
@@ -100,6 +101,7 @@ fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
         Command::Backup(args) => args.run(context),
         Command::Columns(args) => args.run(context),
         Command::Volume(args) => args.run(context),
+        Command::Keyserver(args) => args.run(context),
         Command::Inspect(args) => args.run(context),
         Command::Verify(args) => args.run(context),
         Command::Explain(args) => args.run(context),
