@@ -1,8 +1,10 @@
-//! `strongroom keyserver`: one file per verb.
+//! `strongroom keyserver`: the key server itself, and its administration over HTTPS.
 //!
-//! Must not: speak HTTP or TLS; those are strongroom-keyserver's and strongroom-keyclient's.
+//! Must not: take a token, a share or a private key from the command line.
 
+mod init;
 mod join;
+mod run;
 
 use clap::{Args, Subcommand};
 
@@ -10,9 +12,9 @@ use crate::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 
-/// Join a key server, which delivers keys to nodes.
+/// The key server: keeps wrapped keys and delivers them to enrolled nodes.
 #[derive(Args)]
-#[command(after_help = tail!("  strongroom keyserver join https://keys-a:8443 --authority authority.pem --node db-7"))]
+#[command(after_help = tail!("  strongroom keyserver init --store /var/lib/strongroom/keys.db --root-provider file:/etc/strongroom/root.key --name keys.example.org\n  strongroom keyserver run --config /var/lib/strongroom/server.toml"))]
 pub(crate) struct KeyserverArgs {
     #[command(subcommand)]
     verb: Verb,
@@ -20,12 +22,22 @@ pub(crate) struct KeyserverArgs {
 
 #[derive(Subcommand)]
 enum Verb {
+    Init(init::InitArgs),
+    Run(run::RunArgs),
     Join(join::JoinArgs),
 }
 
 impl KeyserverArgs {
+    pub(crate) fn wants_json(&self) -> bool {
+        match &self.verb {
+            Verb::Init(_) | Verb::Run(_) | Verb::Join(_) => false,
+        }
+    }
+
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
+            Verb::Init(args) => args.run(context),
+            Verb::Run(args) => args.run(),
             Verb::Join(args) => args.run(context),
         }
     }
