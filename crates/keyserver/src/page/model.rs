@@ -2,17 +2,15 @@
 //!
 //! Pure: made from records, intervals and one time. Invariants:
 //! 1. An object is as bad as the worst that is found of it; the page shows every finding, not only the worst.
-//! 2. What a kind cannot have is not asked for: a backup needs no backup, a backup set and a volume that never reported a
-//!    verification are not late with a new key and with a verification.
+//! 2. What a kind cannot have is not asked for: a new key of a backup medium, the verification of a volume that never reported one.
+//!    The last backup of a backup medium is its newest set; that of a volume is a copy of its header.
 //!
 //! Must not: read a clock or a store, make HTML.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::judge::{Concern, Finding, Measure, Severity};
-use super::records::{
-    DAY_S, KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records,
-};
+use super::records::{DAY_S, KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records};
 use super::words;
 
 /// Days before a certificate expires from which on it is worth a look.
@@ -113,6 +111,8 @@ pub struct Fleet {
     pub keys: Vec<Key>,
     /// Every node, in order of its name.
     pub nodes: Vec<Node>,
+    /// Whether there are more of something than is shown.
+    pub cut: bool,
 }
 
 impl Fleet {
@@ -142,6 +142,7 @@ impl Fleet {
             objects,
             keys,
             nodes,
+            cut: records.cut,
         }
     }
 
@@ -290,7 +291,7 @@ fn measures(record: &ObjectRecord, policy: Policy, now: u64) -> [Measure; 4] {
     let verifiable = record.kind != Kind::Volume || record.verified.is_some();
     [
         measure(record.rotated, policy.rotation_days, !is_backup),
-        measure(record.backed_up, policy.backup_days, !is_backup),
+        measure(record.backed_up, policy.backup_days, true),
         measure(record.verified, policy.verification_days, verifiable),
         measure(Some(record.reported), policy.report_days, true),
     ]
@@ -351,16 +352,13 @@ fn state_finding(state: KeyState, now: u64) -> Option<Finding> {
 fn cipher_finding(cipher: &str) -> Option<Finding> {
     let lower = cipher.to_ascii_lowercase();
     if matches!(lower.as_str(), "" | "none" | "plain" | "cipher_null-ecb") {
-        return Some(finding(
-            Concern::Cipher,
-            Severity::Overdue,
-            "not encrypted",
-        ));
+        return Some(finding(Concern::Cipher, Severity::Overdue, "not encrypted"));
     }
     let obsolete = ["3des", "tdes", "des3", "triple"];
-    obsolete.iter().any(|name| lower.contains(name)).then(|| {
-        finding(Concern::Cipher, Severity::Soon, "cipher is obsolete")
-    })
+    obsolete
+        .iter()
+        .any(|name| lower.contains(name))
+        .then(|| finding(Concern::Cipher, Severity::Soon, "cipher is obsolete"))
 }
 
 fn sort(findings: &mut [Finding]) {
@@ -455,7 +453,11 @@ fn node_findings(node: &Node, now: u64) -> Vec<Finding> {
     };
     let left = expires.saturating_sub(now);
     if expires <= now {
-        vec![finding(Concern::Key, Severity::Overdue, "certificate expired")]
+        vec![finding(
+            Concern::Key,
+            Severity::Overdue,
+            "certificate expired",
+        )]
     } else if left < CERTIFICATE_DAYS * DAY_S {
         let text = format!("certificate expires in {}", words::length(left));
         vec![finding(Concern::Key, Severity::Soon, text)]
