@@ -320,6 +320,14 @@ codes! {
     SERVER_TLS = 8440, Usage, "a certificate or private key of the key server cannot be used", "check the files that server.toml names";
     SERVER_SHARE_TWICE = 8441, Refused, "that share was given already", "give another one";
     SERVER_BUSY = 8442, Io, "others changed the same thing at the same time, again and again", "try again";
+    NODE_CONFIG = 8400, Usage, "the node's configuration cannot be used", "see docs/guides/nodes.md; `strongroom keyserver join` writes it";
+    NODE_FILE = 8401, Key, "a file that the node's configuration names cannot be used", "see the message; the private key must be this user's alone (mode 0600)";
+    KEYSERVER_UNREACHABLE = 8402, Key, "no key server gave an answer in the time that was configured", "see what each server came to; another opener of the object still opens it";
+    KEYSERVER_NOT_TRUSTED = 8403, Key, "who answered is not a key server that the configured authority vouches for", "check this host's clock, the server's certificate, and that `authority` is the file the key server gave; someone may be in between";
+    KEYSERVER_ANSWER = 8404, Data, "the answer is not that of a key server, or not to what was asked", "check the address of the server, and its version";
+    KEYSERVER_UNCERTAIN = 8405, Io, "the connection broke after a change was sent: whether it was made is not known", "look at the key server before you ask for it again";
+    KEYSERVER_REFUSED = 8406, Key, "the key server refused", "see what it says; its codes are those of this table";
+    KEYSERVER_NOT_ACCEPTED = 8407, Key, "the key server does not accept this node's certificate", "it may have expired, or be another key server's: join again with `strongroom keyserver join`";
     LUKS_NOT = 8300, Data, "the file or device does not begin with a LUKS header", "check the path; `strongroom inspect` says what it looks like";
     LUKS_1 = 8301, Refused, "the volume is LUKS1", "convert it while it is closed: `cryptsetup convert --type luks2 DEVICE`, after a header backup";
     LUKS_DAMAGED = 8302, Data, "neither copy of the volume's LUKS2 header can be used", "restore the header from its backup; the field that is named is the first that is wrong";

@@ -1,8 +1,11 @@
-//! `strongroom keyserver`: the key server itself, and its administration over HTTPS.
+//! `strongroom keyserver`: the key server itself, its administration over HTTPS, and what nodes tell it. One file per verb.
 //!
-//! Must not: take a token, a share or a private key from the command line.
+//! Must not: take a token, a share or a private key from the command line; speak HTTP or TLS, which are strongroom-keyserver's and
+//! strongroom-keyclient's.
 
 mod init;
+mod join;
+mod report;
 mod run;
 
 use clap::{Args, Subcommand};
@@ -23,12 +26,15 @@ pub(crate) struct KeyserverArgs {
 enum Verb {
     Init(init::InitArgs),
     Run(run::RunArgs),
+    Join(join::JoinArgs),
+    Report(report::ReportArgs),
 }
 
 impl KeyserverArgs {
     pub(crate) fn wants_json(&self) -> bool {
         match &self.verb {
-            Verb::Init(_) | Verb::Run(_) => false,
+            Verb::Init(_) | Verb::Run(_) | Verb::Join(_) => false,
+            Verb::Report(args) => args.json,
         }
     }
 
@@ -36,6 +42,8 @@ impl KeyserverArgs {
         match self.verb {
             Verb::Init(args) => args.run(context),
             Verb::Run(args) => args.run(),
+            Verb::Join(args) => args.run(context),
+            Verb::Report(args) => args.run(context),
         }
     }
 }
