@@ -70,7 +70,7 @@ impl Command {
             Self::Volume(args) => args.wants_json(),
             Self::Keyserver(args) => args.wants_json(),
             Self::Sqlite(_) | Self::Explain(_) => false,
-            Self::Sqlite(_) | Self::Keyserver(_) | Self::Explain(_) => false,
+            Self::Sqlite(_) | Self::Explain(_) => false,
         }
     }
 }

@@ -55,6 +55,8 @@ const COMMANDS: &[&str] = &[
     "columns convert",
     "keyserver init",
     "keyserver run",
+    "keyserver join",
+    "keyserver report",
     "inspect",
     "verify",
     "explain",
