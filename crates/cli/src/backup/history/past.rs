@@ -29,9 +29,9 @@ pub(crate) fn past(named: Option<&Path>, keyring: &Path) -> Result<Option<Past>,
 }
 
 impl Past {
-    /// When the newest backup of a file or directory ended.
-    pub(crate) fn backed_up(&self, source: &str) -> Option<u64> {
-        self.newest(|run| run.operation == "create" && run.source == source)
+    /// When the newest backup of a file or directory ended that has one of these names.
+    pub(crate) fn backed_up(&self, names: &[String]) -> Option<u64> {
+        self.newest(|run| run.operation == "create" && names.contains(&run.source))
     }
 
     /// When the newest backup of a PostgreSQL server ended, if all there are, are of one server: a data directory does not
@@ -45,9 +45,9 @@ impl Past {
         self.newest(|run| run.operation == "create" && set(run).is_some())
     }
 
-    /// When a medium was verified last.
-    pub(crate) fn verified(&self, medium: &str) -> Option<u64> {
-        self.newest(|run| run.operation == "verify" && run.medium == medium)
+    /// When a medium that has one of these names was verified last.
+    pub(crate) fn verified(&self, names: &[String]) -> Option<u64> {
+        self.newest(|run| run.operation == "verify" && names.contains(&run.medium))
     }
 
     fn newest(&self, wanted: impl Fn(&Entry) -> bool) -> Option<u64> {

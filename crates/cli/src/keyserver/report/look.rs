@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use strongroom_format::code;
@@ -50,22 +50,30 @@ impl Known {
 }
 
 /// Looks at one path.
-pub(super) fn look(path: &Path, known: &Known, verified: bool) -> Result<Found, Failure> {
-    let path = std::fs::canonicalize(path).map_err(|error| Failure::open(path, &error))?;
+pub(super) fn look(named: &Path, known: &Known, verified: bool) -> Result<Found, Failure> {
+    let path = std::fs::canonicalize(named).map_err(|error| Failure::open(named, &error))?;
+    let names = names(named, &path);
     let header = paths::header_of(path.clone());
     let mut found = if header != path {
-        sealed(&path, &header, known)?
+        sealed(&path, &header, &names, known)?
     } else if path.is_dir() {
-        medium(&path, known)?
+        medium(&path, &names, known)?
     } else if begins_as_luks(&path)? {
         volume(&path, known)?
     } else {
-        sealed(&path, &path, known)?
+        sealed(&path, &path, &names, known)?
     };
     if verified {
         found.report.verified = Some(now());
     }
     Ok(found)
+}
+
+/// What the catalogue may call it: as it was typed, from the root on, and without links.
+fn names(named: &Path, path: &Path) -> Vec<String> {
+    let absolute = std::path::absolute(named).unwrap_or_default();
+    let all = [named, &absolute, path].into_iter();
+    all.map(|name| name.to_string_lossy().into_owned()).collect()
 }
 
 fn now() -> u64 {
@@ -81,7 +89,7 @@ fn begins_as_luks(path: &Path) -> Result<bool, Failure> {
 }
 
 /// A database or an instance, by its object header.
-fn sealed(path: &Path, at: &Path, known: &Known) -> Result<Found, Failure> {
+fn sealed(path: &Path, at: &Path, names: &[String], known: &Known) -> Result<Found, Failure> {
     let shown = || path.display().to_string();
     let (file, _) = paths::open_to_read(at)?;
     let mut start = Vec::new();
@@ -103,7 +111,7 @@ fn sealed(path: &Path, at: &Path, known: &Known) -> Result<Found, Failure> {
     let (key_id, key_version) = key_of(&header);
     let made = known.made(&key_id, key_version);
     let backed_up = known.past.as_ref().and_then(|past| match kind {
-        "sqlite" => past.backed_up(&path.to_string_lossy()),
+        "sqlite" => past.backed_up(names),
         _ => past.server_backed_up(),
     });
     let report = Report {
@@ -157,7 +165,7 @@ fn volume(path: &Path, known: &Known) -> Result<Found, Failure> {
 }
 
 /// A backup medium, by its head and its sets.
-fn medium(path: &PathBuf, known: &Known) -> Result<Found, Failure> {
+fn medium(path: &Path, names: &[String], known: &Known) -> Result<Found, Failure> {
     let store = strongroom_backup::LocalStore::new(path);
     let listing = strongroom_backup::list(&store)?;
     let unreadable = || Failure::new(&code::HEADER_DAMAGED, path.display().to_string());
@@ -174,7 +182,7 @@ fn medium(path: &PathBuf, known: &Known) -> Result<Found, Failure> {
     let verified = known
         .past
         .as_ref()
-        .and_then(|past| past.verified(&path.to_string_lossy()));
+        .and_then(|past| past.verified(names));
     let report = Report {
         kind: "backup".to_owned(),
         name: name_of(path),
