@@ -1,7 +1,7 @@
 # Strongroom's front door: each target installs what it needs on a Debian machine that has a Rust toolchain.
 #   make demo     build, then the tour: every line that it prints is a check
 #   make test     every test, but for what takes long with confidential columns
-#   make test-keyserver  the key server's longer tests: the fleet page in a browser
+#   make test-keyserver  the key server's longer tests: the fleet page in a browser, the interface by its description
 #   make test-regress  PostgreSQL's own regression suites, sealed and plain: ten minutes
 #   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension, and the whole with zone and proxy
 #   make lint     formatting, clippy, documentation links
@@ -50,10 +50,12 @@ test: deps-test
 # The fleet page in Chromium. Screenshots are left in the target directory, to be looked at.
 PLAYWRIGHT := $(abspath $(TARGET)/playwright)
 test-keyserver: deps
-	@packaging/install-debian chromium:chromium fonts-dejavu-core:/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf nodejs:node npm:npm
+	@packaging/install-debian chromium:chromium fonts-dejavu-core:/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf nodejs:node npm:npm python3-pip:pip3
 	@[ -e $(PLAYWRIGHT)/node_modules/axe-core/package.json ] || npm install --silent --no-audit --no-fund --prefix $(PLAYWRIGHT) playwright-core@1 axe-core@4
+	@command -v schemathesis >/dev/null || python3 -m pip install --quiet schemathesis || \
+		python3 -m pip install --quiet --break-system-packages schemathesis
 	STRONGROOM_NODE_MODULES=$(PLAYWRIGHT)/node_modules STRONGROOM_SCREENSHOTS=$(abspath $(TARGET)/screenshots) \
-		$(CARGO) test --locked -p strongroom-keyserver --test page_browser -- --ignored
+		$(CARGO) test --locked -p strongroom-keyserver --test page_browser --test schemathesis -- --ignored
 
 test-regress: deps-postgres build
 	@packaging/install-debian make:make bzip2:bzip2
