@@ -1,6 +1,7 @@
 # Strongroom's front door: each target installs what it needs on a Debian machine that has a Rust toolchain.
 #   make demo     build, then the tour: every line that it prints is a check
 #   make test     every test, but for what takes long with confidential columns
+#   make test-keyserver  the key server's longer tests: the fleet page in a browser, the interface by its description
 #   make test-regress  PostgreSQL's own regression suites, sealed and plain: ten minutes
 #   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension, and the whole with zone and proxy
 #   make lint     formatting, clippy, documentation links
@@ -13,7 +14,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: demo test test-regress test-columns columns-postgres bench-columns-oltp lint bench bench-backup bench-columns deps deps-postgres deps-test build clean
+.PHONY: demo test test-keyserver test-regress test-columns columns-postgres bench-columns-oltp lint bench bench-backup bench-columns deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -45,6 +46,16 @@ test: deps-test
 	STRONGROOM_EXT=$(EXTENSION) STRONGROOM_EXTENSION=$(EXTENSION) STRONGROOM_SHIELD_LIB=$(SHIELD) \
 		STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(CARGO) test --locked --workspace --no-fail-fast
 	$(MAKE) --no-print-directory test-columns COLUMNS_TESTS="$(COLUMNS_USUAL:%=--test %)"
+
+# The fleet page in Chromium. Screenshots are left in the target directory, to be looked at.
+PLAYWRIGHT := $(abspath $(TARGET)/playwright)
+test-keyserver: deps
+	@packaging/install-debian chromium:chromium fonts-dejavu-core:/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf nodejs:node npm:npm python3-pip:pip3
+	@[ -e $(PLAYWRIGHT)/node_modules/axe-core/package.json ] || npm install --silent --no-audit --no-fund --prefix $(PLAYWRIGHT) playwright-core@1 axe-core@4
+	@command -v schemathesis >/dev/null || python3 -m pip install --quiet schemathesis || \
+		python3 -m pip install --quiet --break-system-packages schemathesis
+	STRONGROOM_NODE_MODULES=$(PLAYWRIGHT)/node_modules STRONGROOM_SCREENSHOTS=$(abspath $(TARGET)/screenshots) \
+		$(CARGO) test --locked -p strongroom-keyserver --test page_browser --test schemathesis -- --ignored
 
 test-regress: deps-postgres build
 	@packaging/install-debian make:make bzip2:bzip2
