@@ -71,6 +71,7 @@ impl Command {
             Self::Sqlite(_) | Self::Explain(_) => false,
             Self::Keyserver(args) => args.wants_json(),
             Self::Sqlite(_) | Self::Explain(_) => false,
+            Self::Sqlite(_) | Self::Explain(_) => false,
         }
     }
 }

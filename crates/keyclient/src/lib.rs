@@ -30,6 +30,7 @@ pub use client::{Client, Fetched, Version};
 pub use enrol::{Enrolled, Enrolment, enrol};
 pub use error::{Error, Kind};
 pub use node::{DEFAULT_PATH, Node, VARIABLE};
+pub use ureq::http::Method;
 pub use wire::{KeyRecord, KeyVersion, Report, ServerStatus};
 
 /// Clients are shared between threads; a type that stops being `Send + Sync` fails here.

@@ -19,7 +19,13 @@ fn fewer_shares_than_needed_serve_nothing() {
             running.server.give_share(share).unwrap();
         }
         let node = running.node(&place, "a");
-        assert_eq!(running.client(Some(&node)).post("/v1/keys", &json!({"name": "k"})).status, 201);
+        assert_eq!(
+            running
+                .client(Some(&node))
+                .post("/v1/keys", &json!({"name": "k"}))
+                .status,
+            201
+        );
         node
     };
     // Started again: sealed again.
@@ -27,11 +33,21 @@ fn fewer_shares_than_needed_serve_nothing() {
     let mut client = running.client(Some(&node));
     let mut nobody = running.client(None);
     let served_nothing = |client: &mut common::Client| {
-        for path in ["/v1/keys", "/v1/keys/k/versions/1/material", "/v1/nodes", "/v1/audit", "/v1/objects"] {
+        for path in [
+            "/v1/keys",
+            "/v1/keys/k/versions/1/material",
+            "/v1/nodes",
+            "/v1/audit",
+            "/v1/objects",
+        ] {
             client.get(path).refused(503, "SR-8428");
         }
-        client.post("/v1/keys", &json!({"name": "x"})).refused(503, "SR-8428");
-        client.post("/v1/enroll", &json!({"token": "x", "csr": "y"})).refused(503, "SR-8428");
+        client
+            .post("/v1/keys", &json!({"name": "x"}))
+            .refused(503, "SR-8428");
+        client
+            .post("/v1/enroll", &json!({"token": "x", "csr": "y"}))
+            .refused(503, "SR-8428");
         client.post("/v1/seal", &json!({})).refused(503, "SR-8428");
         assert_eq!(client.get("/healthz").status, 503);
     };
@@ -41,15 +57,26 @@ fn fewer_shares_than_needed_serve_nothing() {
     give("").refused(400, "SR-8432");
     assert_eq!(give(&place.shares[4]).json()["shares_given"], 1);
     give(&place.shares[4]).refused(409, "SR-8441");
-    assert_eq!(give(&place.shares[1]).json(), json!({"sealed": true, "threshold": 3, "shares_given": 2, "version": env!("CARGO_PKG_VERSION")}));
+    assert_eq!(
+        give(&place.shares[1]).json(),
+        json!({"sealed": true, "threshold": 3, "shares_given": 2, "version": env!("CARGO_PKG_VERSION")})
+    );
     served_nothing(&mut client);
-    assert!(client.get("/metrics").text().contains("strongroom_keyserver_sealed 1\n"));
+    assert!(
+        client
+            .get("/metrics")
+            .text()
+            .contains("strongroom_keyserver_sealed 1\n")
+    );
     assert_eq!(give(&place.shares[0]).json()["sealed"], false);
     assert_eq!(client.material("k", "1").len(), 44);
     give(&place.shares[2]).refused(409, "SR-8439");
 
     // Sealed by an administrator, on open connections too; and opened again.
-    assert_eq!(running.admin(&place).post("/v1/seal", &json!({})).json()["sealed"], true);
+    assert_eq!(
+        running.admin(&place).post("/v1/seal", &json!({})).json()["sealed"],
+        true
+    );
     served_nothing(&mut client);
     for share in &place.shares[2..] {
         assert_eq!(give(share).status, 200);
@@ -80,7 +107,16 @@ fn a_provider_that_does_not_answer_leaves_it_sealed_until_it_does() {
     std::fs::copy(&key, &away).unwrap();
     std::fs::remove_file(&key).unwrap();
     let running = Running::sealed(&place);
-    assert_eq!(running.server.unseal_by_provider().err().unwrap().code().number, 2007);
+    assert_eq!(
+        running
+            .server
+            .unseal_by_provider()
+            .err()
+            .unwrap()
+            .code()
+            .number,
+        2007
+    );
     assert!(running.server.wants_provider());
     std::fs::copy(&away, &key).unwrap();
     running.server.unseal_by_provider().unwrap();
@@ -89,5 +125,8 @@ fn a_provider_that_does_not_answer_leaves_it_sealed_until_it_does() {
     // By order: no provider opens it any more.
     admin.post("/v1/seal", &json!({}));
     assert!(!running.server.wants_provider());
-    running.client(None).post("/v1/unseal", &json!({"share": "x"})).refused(409, "SR-8439");
+    running
+        .client(None)
+        .post("/v1/unseal", &json!({"share": "x"}))
+        .refused(409, "SR-8439");
 }

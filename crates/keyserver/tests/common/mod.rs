@@ -46,14 +46,20 @@ impl Place {
     pub(crate) fn with_provider() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().join("root.key");
-        std::fs::File::create(&root).unwrap().write_all(&[b'5'; 64]).unwrap();
+        std::fs::File::create(&root)
+            .unwrap()
+            .write_all(&[b'5'; 64])
+            .unwrap();
         let provider = Provider::parse(&format!("file:{}", root.display())).unwrap();
         Self::made(directory, RootWay::Provider(provider))
     }
 
     /// Files of a new server whose root key is in shares.
     pub(crate) fn with_shares(threshold: u8, shares: u8) -> Self {
-        Self::made(tempfile::tempdir().unwrap(), RootWay::Shares { threshold, shares })
+        Self::made(
+            tempfile::tempdir().unwrap(),
+            RootWay::Shares { threshold, shares },
+        )
     }
 
     fn made(directory: tempfile::TempDir, root: RootWay) -> Self {
@@ -80,7 +86,10 @@ impl Place {
     pub(crate) fn edit(&self, change: impl FnOnce(String) -> String) {
         let path = self.path("server.toml");
         let text = change(std::fs::read_to_string(&path).unwrap());
-        std::fs::File::create(&path).unwrap().write_all(text.as_bytes()).unwrap();
+        std::fs::File::create(&path)
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap();
     }
 }
 
@@ -103,7 +112,10 @@ impl Running {
         let (tell, told) = std::sync::mpsc::channel();
         let shared = Arc::clone(&server);
         let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 tell.send(listener.local_addr().unwrap()).unwrap();
@@ -111,7 +123,13 @@ impl Running {
             });
         });
         let authority = std::fs::read(place.path("authority.pem")).unwrap();
-        Self { server, address: told.recv().unwrap(), authority, stop, thread: Some(thread) }
+        Self {
+            server,
+            address: told.recv().unwrap(),
+            authority,
+            stop,
+            thread: Some(thread),
+        }
     }
 
     /// Starts it and lets its provider open it.
@@ -144,7 +162,9 @@ impl Running {
     /// Uses a token.
     pub(crate) fn enrol_with(&self, token: &str) -> (Answer, Option<Identity>) {
         let (key, request) = request("whatever");
-        let answer = self.client(None).post("/v1/enroll", &json!({"token": token, "csr": request}));
+        let answer = self
+            .client(None)
+            .post("/v1/enroll", &json!({"token": token, "csr": request}));
         let identity = (answer.status == 201).then(|| Identity {
             certificate: answer.json()["certificate"].as_str().unwrap().to_owned(),
             key,
@@ -184,8 +204,12 @@ pub(crate) struct Identity {
 
 impl Identity {
     pub(crate) fn from_files(place: &Place, name: &str) -> Self {
-        let read = |end: &str| std::fs::read_to_string(place.path(&format!("{name}.{end}"))).unwrap();
-        Self { certificate: read("pem"), key: read("key") }
+        let read =
+            |end: &str| std::fs::read_to_string(place.path(&format!("{name}.{end}"))).unwrap();
+        Self {
+            certificate: read("pem"),
+            key: read("key"),
+        }
     }
 }
 
@@ -212,12 +236,20 @@ impl Answer {
 
     /// The code of the error.
     pub(crate) fn code(&self) -> String {
-        self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
+        self.json()["error"]["code"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// Asserts status and code.
     pub(crate) fn refused(&self, status: u16, code: &str) {
-        assert_eq!((self.status, self.code().as_str()), (status, code), "{}", self.text());
+        assert_eq!(
+            (self.status, self.code().as_str()),
+            (status, code),
+            "{}",
+            self.text()
+        );
     }
 }
 
@@ -230,7 +262,9 @@ impl Client {
     ) -> std::io::Result<Self> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(authority).unwrap()).unwrap();
+        roots
+            .add(CertificateDer::from_pem_slice(authority).unwrap())
+            .unwrap();
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
@@ -272,21 +306,43 @@ impl Client {
         }
         let head = String::from_utf8(head).unwrap();
         let mut lines = head.lines();
-        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let status = lines
+            .next()
+            .unwrap()
+            .split(' ')
+            .nth(1)
+            .unwrap()
+            .parse()
+            .unwrap();
         let headers: BTreeMap<String, String> = lines
             .filter_map(|line| line.split_once(": "))
             .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
             .collect();
-        let length = headers.get("content-length").map_or(0, |text| text.parse().unwrap());
+        let length = headers
+            .get("content-length")
+            .map_or(0, |text| text.parse().unwrap());
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body)?;
-        Ok(Answer { status, headers, body })
+        Ok(Answer {
+            status,
+            headers,
+            body,
+        })
     }
 
-    pub(crate) fn try_ask(&mut self, method: &str, path: &str, body: Option<&[u8]>) -> std::io::Result<Answer> {
+    pub(crate) fn try_ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Option<&[u8]>,
+    ) -> std::io::Result<Answer> {
         let mut bytes = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n").into_bytes();
         if let Some(body) = body {
-            write!(bytes, "Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())?;
+            write!(
+                bytes,
+                "Content-Type: application/json\r\nContent-Length: {}\r\n",
+                body.len()
+            )?;
         }
         bytes.extend_from_slice(b"\r\n");
         bytes.extend_from_slice(body.unwrap_or_default());
