@@ -60,7 +60,7 @@ pub fn enrol<E: From<Error>>(
     let answer = client
         .ask(&change(String::from("/v1/enroll"), &body, false))
         .map_err(|error| match error.kind() {
-            Kind::Denied => error.as_kind(Kind::Token),
+            Kind::Denied => error.with_kind(Kind::Token),
             _ => error,
         })?;
     let issued: Issued = parsed(&answer)?;

@@ -99,7 +99,7 @@ impl Error {
     }
 
     /// The same told as another kind.
-    pub(crate) fn as_kind(self, kind: Kind) -> Self {
+    pub(crate) fn with_kind(self, kind: Kind) -> Self {
         Self { kind, ..self }
     }
 

@@ -170,7 +170,7 @@ impl Said {
 
 /// TLS with the files that the configuration names; relative ones stand beside it.
 fn settings(config: &Path, written: &Written) -> Result<Arc<ClientConfig>> {
-    let beside = config.parent().unwrap_or(Path::new("."));
+    let beside = config.parent().unwrap_or_else(|| Path::new("."));
     let file = |path: &Path, access| {
         let path = beside.join(path);
         read(&path, access)
