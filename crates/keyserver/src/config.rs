@@ -145,15 +145,28 @@ impl Default for Policy {
 }
 
 /// How to reach etcd.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Etcd {
+    /// Time for one call, all members and repetitions, in seconds; longer than an election.
+    pub timeout_seconds: u64,
     /// The authority of its members.
     pub authority: Option<PathBuf>,
     /// The certificate to show them.
     pub certificate: Option<PathBuf>,
     /// Its private key.
     pub key: Option<PathBuf>,
+}
+
+impl Default for Etcd {
+    fn default() -> Self {
+        Self {
+            timeout_seconds: 20,
+            authority: None,
+            certificate: None,
+            key: None,
+        }
+    }
 }
 
 impl Config {
