@@ -17,6 +17,7 @@ pub mod kernel;
 pub mod machine;
 pub mod nbd;
 pub mod place;
+pub mod postgres;
 pub mod programs;
 // One file, not the crate: that one brings the whole of guard 1 with it.
 #[path = "../../src/random.rs"]
