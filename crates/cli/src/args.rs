@@ -17,6 +17,7 @@ use crate::keyring::KeyringArgs;
 use crate::pg::PgArgs;
 use crate::sqlite::SqliteArgs;
 use crate::verify::VerifyArgs;
+use crate::volume::VolumeArgs;
 
 /// Keeps databases unreadable wherever they rest: keyrings, keys, sealed SQLite files and PostgreSQL instances.
 #[derive(Parser)]
@@ -46,6 +47,7 @@ pub(crate) enum Command {
     Pg(PgArgs),
     Backup(BackupArgs),
     Columns(ColumnsArgs),
+    Volume(VolumeArgs),
     Inspect(InspectArgs),
     Verify(VerifyArgs),
     Explain(ExplainArgs),
@@ -63,6 +65,7 @@ impl Command {
             Self::Verify(args) => args.json,
             Self::Backup(args) => args.wants_json(),
             Self::Columns(args) => args.wants_json(),
+            Self::Volume(args) => args.wants_json(),
             Self::Sqlite(_) | Self::Explain(_) => false,
         }
     }

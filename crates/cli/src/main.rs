@@ -29,6 +29,7 @@ mod signals;
 mod sqlite;
 mod time;
 mod verify;
+mod volume;
 
 use std::process::ExitCode;
 
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     if std::env::var_os("STRONGROOM_ALLOW_CORE_DUMPS").is_none_or(|value| value != "1") {
         strongroom_crypto::forbid_core_dumps();
     }
+    strongroom_providers::register();
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     if backup::is_wal_fetch(&arguments) {
         // Whatever goes wrong, PostgreSQL must not take it for the end of the archive.
@@ -97,6 +99,7 @@ fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
         Command::Pg(args) => args.run(context),
         Command::Backup(args) => args.run(context),
         Command::Columns(args) => args.run(context),
+        Command::Volume(args) => args.run(context),
         Command::Inspect(args) => args.run(context),
         Command::Verify(args) => args.run(context),
         Command::Explain(args) => args.run(context),

@@ -108,16 +108,17 @@ codes! {
     CERT_RETIRED = 2036, Key, "the certificate is retired and may not seal anything new", "use an active certificate: `strongroom cert list` shows them";
     CERT_SUBJECT = 2037, Usage, "the certificate's subject or days are not valid", "write the subject as CN=NAME,O=NAME,C=XX, and days from 1 to 36500";
 
-    REMOTE_UNREACHABLE = 2120, Key, "the root key's server cannot be reached, or did not answer in time", "check the address, the network and the server; the wait is bounded by the provider's `timeout`";
-    REMOTE_TRUST = 2121, Key, "the root key's server is not who it should be: its TLS certificate is not trusted", "check the address and the provider's `ca`; never go on without it";
-    REMOTE_DENIED = 2122, Key, "the root key's server refuses these credentials, or what they may do", "check the credentials and what they are allowed at the server: it must be sealing and opening with this key";
-    REMOTE_NO_KEY = 2123, Key, "the root key's server has no such key", "check the key's name; if it was removed there, restore it from the server's backup: without it the keyring cannot be opened";
-    REMOTE_DISABLED = 2124, Key, "the key is not active at its server", "enable or activate it there, if that was not meant";
-    REMOTE_DESTROYED = 2125, Key, "the key is destroyed at its server, or will be", "cancel the deletion while the server lets you; then restore the key from the server's backup, or the keyring from an export";
-    REMOTE_ANSWER = 2126, Data, "the root key server's answer is malformed, or is not what was sealed", "check what stands between this host and the server; do not go on with another key";
-    REMOTE_BUSY = 2127, Key, "the root key's server is there and does not serve now: sealed, standing by, failed or too busy", "unseal it or wait, then try again";
-    REMOTE_CREDENTIALS = 2128, Key, "the credentials for the root key's server are not there, or cannot be used", "check the file or variable that the provider names: it must be there, be readable by this user, and by nobody else";
-    REMOTE_BLOB = 2129, Data, "the sealed root key in the keyring is damaged, or was made for another key", "restore the keyring from an export or a backup";
+    PROVIDER_ELSEWHERE = 2100, Key, "the keyring's root key comes from a provider that this program does not have", "use the `strongroom` command, built with that provider; or change the provider with `strongroom keyring rotate-root`";
+    PROVIDER_UNREACHABLE = 2101, Key, "the provider of the root key could not be reached, or did not answer in time", "check that its server, device or module is there and answers; nothing was changed";
+    PROVIDER_DENIED = 2102, Key, "the provider of the root key refused the credentials", "check the PIN, certificate or token, and that it may use the key; some devices lock after a few wrong PINs";
+    PROVIDER_NO_KEY = 2103, Key, "the provider of the root key does not have the key, or has destroyed it", "check the key's name; if it was destroyed, restore the keyring from an export";
+    PROVIDER_DISABLED = 2104, Key, "the provider's key is disabled, or may not be used for wrapping", "enable the key at the provider, or use one that may wrap and unwrap";
+    PROVIDER_ANSWER = 2105, Data, "the provider did not open the wrapped root key, or its answer is not authentic: damaged, forged, or of another key", "check that the keyring and the provider's key belong together; restore the keyring from a backup";
+    PROVIDER_STATE = 2106, Key, "the machine is not in the state that the root key was sealed for", "boot the system that it was sealed under, or import an export into a new keyring; before updates change the provider";
+    PROVIDER_TRUST = 2120, Key, "the server that keeps the root key is not who it should be: its TLS certificate is not trusted", "check the address and the provider's `ca`; there is no way to go on without it";
+    PROVIDER_DESTROYED = 2121, Key, "the provider's key is destroyed, or will be soon", "cancel the deletion while the server lets you, or restore the key from the server's backup; otherwise restore the keyring from an export";
+    PROVIDER_BUSY = 2122, Key, "the server that keeps the root key does not serve now: it is sealed, stands by, has failed or is asked too often", "unseal it or wait, then try again";
+    PROVIDER_CREDENTIALS = 2123, Key, "the credentials for the server that keeps the root key are not there, or cannot be used", "check the file or variable that the provider names: this user must be able to read it, and nobody else";
 
     NOT_SEALED = 3001, Data, "the file is not a sealed object", "check the path; `strongroom inspect` shows what it is";
     NEWER_FORMAT = 3002, Data, "the object was written by a newer version of Strongroom", "open it with that version or a later one";
@@ -279,7 +280,7 @@ codes! {
     VOLUME_IN_USE = 8320, Refused, "the device is in use: mounted, mapped, or held by another program", "unmount or close it first; nothing was changed";
     VOLUME_NOT_EMPTY = 8321, Refused, "the device holds something already", "check that it is the right device; --overwrite destroys what is on it";
     VOLUME_NOT_LUKS = 8322, Data, "there is no LUKS2 volume", "check the path; `strongroom inspect` says what is there; a header that was lost comes back from its backup";
-    VOLUME_TOKEN = 8323, Data, "the volume has no token of Strongroom's, or a damaged one, so that it does not say which key opens it", "name the key with --key-id, or open it with --passphrase or --recovery; `strongroom volume enroll` adds a token";
+    VOLUME_TOKEN = 8323, Data, "the volume has no token of Strongroom's, or a damaged one, so that it does not say which key opens it", "open it with --passphrase or --recovery; `strongroom volume enroll` adds a token";
     VOLUME_LIBRARY = 8324, Io, "libcryptsetup reported an error", "see its message; `strongroom inspect` shows the state of the header";
     VOLUME_LAST_OPENER = 8325, Refused, "the last key slot, or the last recovery key, would be removed", "enroll another one first; --force removes a last recovery key, nothing removes a last key slot but `strongroom volume shred`";
     VOLUME_SIZE = 8326, Usage, "the size of the device or of a new file does not serve for a volume", "a volume needs its 16 MiB header and room for data, in whole sectors";
@@ -288,7 +289,7 @@ codes! {
     VOLUME_LIBRARY_VERSION = 8329, Refused, "this version of libcryptsetup must not re-encrypt: before 2.4.3 it can be made to decrypt (CVE-2021-4122), and 2.7.0 to 2.7.4 can damage data", "install another version; nothing was changed";
     VOLUME_SLOT = 8330, Usage, "the volume has no such key slot, or no opener of that kind", "`strongroom volume status` lists its slots";
     VOLUME_NO_REPAIR = 8331, Refused, "the header is not in the state that can be repaired", "nothing was changed; a re-encryption that was interrupted elsewhere goes on with `strongroom volume rotate`";
-    VOLUME_NO_RECOVERY = 8332, Warning, "the volume has no recovery key: lose the key and the data is gone", "`strongroom volume enroll DEVICE --recovery` makes one";
+    VOLUME_NO_RECOVERY = 8332, Warning, "the volume has no recovery key: lose the key and the data is gone", "`strongroom volume enroll DEVICE recovery` makes one";
     VOLUME_NOT_ESCROWED = 8333, Warning, "the backup of the header could not be brought to the key server", "keep a backup of your own, and run `strongroom volume backup DEVICE` when the server answers";
     VOLUME_COPY = 8334, Data, "the copy differs from its source", "do not use the copy; run the command again, which copies what differs, on a source that nobody writes to";
     VOLUME_TABLE = 8335, Usage, "the table of volumes for the start of the system is not valid", "see docs/reference/volume.md for its form; the detail names the line";
@@ -319,6 +320,18 @@ codes! {
     SERVER_TLS = 8440, Usage, "a certificate or private key of the key server cannot be used", "check the files that server.toml names";
     SERVER_SHARE_TWICE = 8441, Refused, "that share was given already", "give another one";
     SERVER_BUSY = 8442, Io, "others changed the same thing at the same time, again and again", "try again";
+    LUKS_NOT = 8300, Data, "the file or device does not begin with a LUKS header", "check the path; `strongroom inspect` says what it looks like";
+    LUKS_1 = 8301, Refused, "the volume is LUKS1", "convert it while it is closed: `cryptsetup convert --type luks2 DEVICE`, after a header backup";
+    LUKS_DAMAGED = 8302, Data, "neither copy of the volume's LUKS2 header can be used", "restore the header from its backup; the field that is named is the first that is wrong";
+    LUKS_UNSUPPORTED = 8303, Refused, "the volume uses something that is not supported without device-mapper", "open it with `strongroom volume open`, or with cryptsetup, where there is device-mapper";
+    LUKS_REENCRYPTING = 8304, Refused, "a re-encryption of the volume was begun and not finished", "finish it where there is device-mapper, or offline: `cryptsetup reencrypt --resume-only DEVICE`";
+    LUKS_FORGED = 8305, Data, "the volume's re-encryption metadata was not made by someone with its keys", "do not open this volume with any tool; restore its header from a backup, and find out who wrote to it";
+    LUKS_KEY = 8306, Key, "no key slot of the volume opens with the key that was given", "`strongroom inspect` lists the key slots and what opens them";
+    LUKS_COST = 8307, Refused, "a key slot asks for more memory or time than is reasonable", "if you made it so, open it with cryptsetup; otherwise someone has written to the header";
+    LUKS_IN_USE = 8308, Refused, "the volume is in use", "detach or close it first; two writers would destroy it";
+    LUKS_ONE_COPY = 8309, Warning, "one of the two copies of the volume's header is not as it should be", "back up the header, then let cryptsetup repair it: `cryptsetup repair DEVICE`";
+    MOUNTPOINT = 8310, Usage, "the mount point cannot be used", "name an empty directory to attach to, or the directory that a volume is attached to";
+    FUSE = 8311, Io, "the volume could not be attached through FUSE", "check that /dev/fuse is there and that this user may mount";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }

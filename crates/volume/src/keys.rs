@@ -32,8 +32,10 @@ pub struct Report<'a> {
     pub key_id: &'a str,
     /// Version of the key.
     pub key_version: u32,
-    /// Whether the volume was made just now.
-    pub is_new: bool,
+    /// When it was made, RFC 3339 in UTC.
+    pub created: &'a str,
+    /// When its key was last changed.
+    pub rotated: Option<&'a str>,
 }
 
 /// Whoever has the material.
@@ -168,9 +170,8 @@ impl Keys for OfKeyring {
     }
 
     fn destroy(&mut self, name: &str) -> Result<String, Error> {
-        self.keyring()?.retire_key(name)?;
         Ok(format!(
-            "the keyring {} keeps the key {name}, retired, and so do its exports",
+            "the keyring {} keeps the key {name}, and so do its exports",
             self.path.display()
         ))
     }

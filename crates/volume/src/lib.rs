@@ -14,12 +14,17 @@ pub mod active;
 pub mod create;
 pub mod device;
 mod error;
+pub mod escrow;
 mod ffi;
 pub mod header;
 pub mod keys;
 pub mod look;
 pub mod openers;
+pub mod reencrypt;
+pub mod repair;
+pub mod rotate;
 pub mod secret;
+pub mod shred;
 pub mod token;
 
 pub use device::Volume;

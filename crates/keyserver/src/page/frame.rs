@@ -100,7 +100,7 @@ pub fn page(reader: &Reader, place: Place, title: &str, now: Option<u64>, main: 
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (title) " · Strongroom" }
+                title { (words::name(title)) " · Strongroom" }
                 link rel="icon" href="/fleet/icon.svg" type="image/svg+xml";
                 link rel="stylesheet" href="/fleet/style.css";
             }

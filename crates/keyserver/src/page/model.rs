@@ -328,7 +328,7 @@ fn key_findings(key: &KeyRecord, version: u32, now: u64) -> Vec<Finding> {
         let text = format!("version {version} of its key is not known");
         findings.push(finding(Concern::Key, Severity::Overdue, text));
     } else if version < latest {
-        let text = format!("opened by version {version} of its key, the newest is {latest}");
+        let text = format!("key version {version}, the newest is {latest}");
         findings.push(finding(Concern::Key, Severity::Soon, text));
     }
     findings
@@ -364,7 +364,19 @@ fn cipher_finding(cipher: &str) -> Option<Finding> {
 }
 
 fn sort(findings: &mut [Finding]) {
-    findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.concern.cmp(&b.concern)));
+    findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), rank(finding.concern)));
+}
+
+/// What is said first of things that are equally urgent.
+const fn rank(concern: Concern) -> u8 {
+    match concern {
+        Concern::Cipher => 0,
+        Concern::Key => 1,
+        Concern::Backup => 2,
+        Concern::Verification => 3,
+        Concern::Rotation => 4,
+        Concern::Report => 5,
+    }
 }
 
 fn judged_keys(

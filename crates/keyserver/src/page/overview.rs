@@ -337,7 +337,7 @@ fn row(fleet: &Fleet, object: &Object) -> Markup {
             td.code data-label="Cipher" { (parts::name(&record.cipher)) }
             td data-label="Key" { (key(fleet, object)) }
             td data-label="Key age" {
-                @if let Some(made) = object.key_made { (parts::age(made, now)) }
+                @if let Some(made) = object.key_made { (parts::since(made, now)) }
                 @else { span.quiet title="this key is not kept here" { "–" } }
             }
             @for (concern, measure) in Concern::MEASURED.iter().zip(&object.measures).take(3) {

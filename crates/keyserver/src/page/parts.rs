@@ -57,6 +57,14 @@ pub fn age(at: u64, now: u64) -> Markup {
     html! { time datetime=(words::machine_date(at)) title=(words::date(at)) { (words::ago(at, now)) } }
 }
 
+/// The length of time since something was made.
+#[must_use]
+pub fn since(made: u64, now: u64) -> Markup {
+    html! {
+        time datetime=(words::machine_date(made)) title={ "since " (words::date(made)) } { (words::length(now.saturating_sub(made))) }
+    }
+}
+
 /// A time as its date, with its age.
 #[must_use]
 pub fn dated(at: u64, now: u64) -> Markup {

@@ -95,7 +95,7 @@ pub fn name(text: &str) -> String {
 }
 
 /// Controls, marks of direction (Unicode UAX #9), characters without width, separators of lines, tags, private use.
-const fn misleads(c: char) -> bool {
+fn misleads(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

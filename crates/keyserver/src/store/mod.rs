@@ -8,7 +8,15 @@
 
 mod sqlite;
 
+use std::path::Path;
+use std::sync::Arc;
+
+use strongroom_crypto::SecretKey;
+use strongroom_format::code;
 use strongroom_keyring::Error;
+
+use crate::config::Config;
+use crate::keys::Keys;
 
 pub use sqlite::SqliteStore;
 
@@ -129,4 +137,31 @@ pub fn end_of(prefix: &str) -> String {
         *last = last.saturating_add(1);
     }
     String::from_utf8(bytes).unwrap_or_default()
+}
+
+/// Opens the store that the configuration names; makes it when `create` is set.
+///
+/// # Errors
+/// SR-8434 when it names none that is known; what the store reports.
+pub fn open(config: &Config, root: &SecretKey, create: bool) -> Result<Arc<dyn Store>, Error> {
+    let Some((kind, place)) = config.store.split_once(':') else {
+        return Err(Error::new(
+            &code::SERVER_CONFIG,
+            "store: sqlite:FILE, or etcd:URL,URL...",
+        ));
+    };
+    match kind {
+        "sqlite" => {
+            let key = Keys::of_store(root, &config.server_id()?)?;
+            Ok(Arc::new(SqliteStore::open(
+                &config.path(Path::new(place)),
+                &key,
+                create,
+            )?))
+        }
+        _ => Err(Error::new(
+            &code::SERVER_CONFIG,
+            format!("store: no kind `{kind}`"),
+        )),
+    }
 }

@@ -9,10 +9,12 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
-use strongroom_crypto::{SecretBytes, SecretKey};
+use strongroom_crypto::SecretKey;
 use strongroom_format::code;
 use strongroom_keyring::{Error, KeySource};
 use strongroom_sqlite::{OpenOptions, explain};
+
+use crate::keys::secret_hex;
 
 use super::{Append, Change, Guard, Outcome, Store, Stored, end_of};
 
@@ -74,7 +76,7 @@ impl SqliteStore {
 
 fn connection(path: &Path, key: &SecretKey, create: bool) -> Result<Connection, Error> {
     let options = OpenOptions {
-        key: Some(KeySource::Given(hex_of(key)?)),
+        key: Some(KeySource::Given(secret_hex(key.expose())?)),
         create,
         ..OpenOptions::default()
     };
@@ -85,17 +87,6 @@ fn connection(path: &Path, key: &SecretKey, create: bool) -> Result<Connection, 
         ))
         .map_err(failed)?;
     Ok(connection)
-}
-
-/// The key in the form that names a raw key whatever its bytes are.
-fn hex_of(key: &SecretKey) -> Result<SecretBytes, Error> {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = SecretBytes::with_capacity(64)?;
-    for (pair, byte) in text.as_mut_slice().chunks_exact_mut(2).zip(key.expose()) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
-    }
-    Ok(text)
 }
 
 /// SQLite's errors as the store's; guard 1's stay what they are.
@@ -174,7 +165,9 @@ impl Store for SqliteStore {
             let mut statement = transaction
                 .prepare_cached("INSERT INTO audit VALUES (?1, ?2)")
                 .map_err(failed)?;
-            statement.execute(params![number(n)?, row]).map_err(failed)?;
+            statement
+                .execute(params![number(n)?, row])
+                .map_err(failed)?;
         }
         transaction.commit().map_err(failed)?;
         Ok(Outcome::Done)
@@ -183,9 +176,11 @@ impl Store for SqliteStore {
     fn last_row(&self) -> Result<Option<(u64, Vec<u8>)>, Error> {
         let reader = self.reader();
         let last = reader
-            .query_row("SELECT n, row FROM audit ORDER BY n DESC LIMIT 1", [], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
+            .query_row(
+                "SELECT n, row FROM audit ORDER BY n DESC LIMIT 1",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
             .optional()
             .map_err(failed)?;
         last.map(|(n, row)| Ok((count(n)?, row))).transpose()
@@ -237,7 +232,9 @@ fn holds(on: &Connection, guards: &[Guard], append: &Append) -> Result<bool, Err
         return Ok(true);
     }
     let last: i64 = on
-        .query_row("SELECT COALESCE(MAX(n), 0) FROM audit", [], |row| row.get(0))
+        .query_row("SELECT COALESCE(MAX(n), 0) FROM audit", [], |row| {
+            row.get(0)
+        })
         .map_err(failed)?;
     Ok(count(last)?.checked_add(1) == Some(append.first))
 }
