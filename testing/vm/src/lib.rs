@@ -14,6 +14,7 @@ pub mod disk;
 pub mod guest;
 pub mod header;
 pub mod kernel;
+pub mod keyring;
 pub mod keyserver;
 pub mod machine;
 pub mod nbd;

@@ -2,20 +2,19 @@
 //! encrypted; and whoever takes the disks finds noise.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use strongroom_testing_vm::disk::Disk;
-use strongroom_testing_vm::guest::{Guest, engines};
+use strongroom_testing_vm::guest::engines;
 use strongroom_testing_vm::kernel::Kernel;
+use strongroom_testing_vm::keyring::{KEYRING_IN_GUEST, RECOVERY_IN_GUEST, WithVolume};
 use strongroom_testing_vm::machine::{Machine, Setup};
 use strongroom_testing_vm::nbd::Served;
 use strongroom_testing_vm::random::{Random, seed};
-use strongroom_testing_vm::{place, postgres, scan};
+use strongroom_testing_vm::{postgres, scan};
 
-const ROOT: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const OPEN: &str = "strongroom volume open /dev/disk/by-id/virtio-data data";
 
 /// What is put on the disks, and looked for on them.
@@ -23,86 +22,10 @@ const IN_TABLE: &str = "canary-in-a-table-5b1d";
 const IN_FILE: &str = "canary-in-a-file-99e0";
 const IN_MEMORY: &str = "canary-in-memory-c27a";
 
-struct Laboratory {
-    room: tempfile::TempDir,
-    setup: Setup,
-}
-
-impl Laboratory {
-    /// A keyring, a volume that is opened by a key of it, and a machine that has the keyring.
-    fn new() -> Self {
-        let room = tempfile::tempdir().unwrap();
-        put(&room.path().join("root"), ROOT);
-        let laboratory = Self {
-            setup: Setup::new(Kernel::fetch(), room.path().join("initramfs")),
-            room,
-        };
-        let provider = format!("file:{}", laboratory.at("root").display());
-        laboratory.strongroom(&["keyring", "init", "--provider", &provider]);
-        let data = laboratory.at("data.img").display().to_string();
-        let recovery = laboratory.at("recovery").display().to_string();
-        laboratory.strongroom(&[
-            "volume",
-            "create",
-            &data,
-            "--size",
-            "160M",
-            "--key-id",
-            "db-7",
-            "--label",
-            "db-7",
-            "--recovery-out",
-            &recovery,
-        ]);
-        let mut guest = Guest::new().with_strongroom();
-        // The keyring names its root key by a path of this host; the guest has it at the same place.
-        guest.private(
-            &laboratory.at("root").display().to_string(),
-            ROOT.as_bytes(),
-        );
-        guest.private(
-            "root/.local/share/strongroom/keyring",
-            &fs::read(laboratory.at("keyring")).unwrap(),
-        );
-        guest.private(
-            "root/recovery",
-            &fs::read(laboratory.at("recovery")).unwrap(),
-        );
-        guest.write(&laboratory.setup.kernel, &laboratory.at("initramfs"));
-        laboratory
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.room.path().join(name)
-    }
-
-    fn blank(&self, name: &str, mib: u64) -> PathBuf {
-        let path = self.at(name);
-        File::create(&path).unwrap().set_len(mib << 20).unwrap();
-        path
-    }
-
-    fn strongroom(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(place::command());
-        command
-            .args(arguments)
-            .env_clear()
-            .env("STRONGROOM_KEYRING", self.at("keyring"))
-            .env("HOME", self.room.path());
-        let output = command.output().unwrap();
-        let text = format!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        assert!(output.status.success(), "{arguments:?}: {text}");
-        text
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a test's file")]
-fn put(path: &Path, text: &str) {
-    fs::write(path, text).unwrap();
+fn blank(room: &Path, name: &str, mib: u64) -> PathBuf {
+    let path = room.join(name);
+    File::create(&path).unwrap().set_len(mib << 20).unwrap();
+    path
 }
 
 #[test]
@@ -110,20 +33,23 @@ fn put(path: &Path, text: &str) {
 fn a_volume_holds_a_database_through_a_power_cut_and_a_thief_finds_noise() {
     let seed = seed();
     eprintln!("STRONGROOM_SEED={seed}");
-    let mut laboratory = Laboratory::new();
-    let image = laboratory.at("data.img");
-    let swap = laboratory.blank("swap.img", 64);
-    let plain_swap = laboratory.blank("plain.img", 64);
-    let plain_data = laboratory.blank("plaindata.img", 96);
+    let room = tempfile::tempdir().unwrap();
+    let host = WithVolume::new(room.path(), "160M");
+    let image = host.at("data.img");
+    let swap = blank(room.path(), "swap.img", 64);
+    let plain_swap = blank(room.path(), "plain.img", 64);
+    let plain_data = blank(room.path(), "plaindata.img", 96);
     let disk = Arc::new(Disk::open(&image).unwrap());
-    let served = Served::start(Arc::clone(&disk), &laboratory.at("data.sock")).unwrap();
-    laboratory.setup.file("usr", &engines(), true);
-    laboratory.setup.served("data", &served);
-    laboratory.setup.file("swap", &swap, false);
-    laboratory.setup.file("plain", &plain_swap, false);
-    laboratory.setup.file("plaindata", &plain_data, false);
+    let served = Served::start(Arc::clone(&disk), &host.at("data.sock")).unwrap();
+    let mut setup = Setup::new(Kernel::fetch(), host.at("initramfs"));
+    host.guest().write(&setup.kernel, &setup.initramfs);
+    setup.file("usr", &engines(), true);
+    setup.served("data", &served);
+    setup.file("swap", &swap, false);
+    setup.file("plain", &plain_swap, false);
+    setup.file("plaindata", &plain_data, false);
 
-    let mut machine = Machine::boot(&laboratory.setup);
+    let mut machine = Machine::boot(&setup);
     machine.must(&format!(
         "set -e; {OPEN}; mkfs.ext4 -q /dev/mapper/data; mount -t ext4 /dev/mapper/data /mnt"
     ));
@@ -163,7 +89,7 @@ fn a_volume_holds_a_database_through_a_power_cut_and_a_thief_finds_noise() {
     );
 
     // The thief.
-    let said = laboratory.strongroom(&["inspect", &image.display().to_string()]);
+    let said = host.asked(&["inspect", &image.display().to_string()]);
     assert!(said.contains("LUKS2") && said.contains("db-7"), "{said}");
     let texts = [
         IN_TABLE,
@@ -206,7 +132,7 @@ fn a_volume_holds_a_database_through_a_power_cut_and_a_thief_finds_noise() {
     }
 
     // Power again; and the drawer's key, without the keyring.
-    let mut machine = Machine::boot(&laboratory.setup);
+    let mut machine = Machine::boot(&setup);
     machine.must(&format!(
         "{OPEN} && e2fsck -p /dev/mapper/data >/run/fsck 2>&1 || [ $? -eq 1 ]"
     ));
@@ -219,9 +145,9 @@ fn a_volume_holds_a_database_through_a_power_cut_and_a_thief_finds_noise() {
     );
     postgres::stop(&mut machine);
     machine.must("umount /mnt; strongroom volume close data");
-    let refused = machine.run(&format!("rm -r /root/.local; {OPEN}"));
+    let refused = machine.run(&format!("rm {KEYRING_IN_GUEST}; {OPEN}"));
     assert_eq!(refused.code, 3, "{}", refused.text);
-    machine.must(&format!("{OPEN} --recovery-file /root/recovery && mount -o ro /dev/mapper/data /mnt && [ -e /mnt/pg/PG_VERSION ]"));
+    machine.must(&format!("{OPEN} --recovery-file {RECOVERY_IN_GUEST} && mount -o ro /dev/mapper/data /mnt && [ -e /mnt/pg/PG_VERSION ]"));
     machine.must("umount /mnt; strongroom volume close data");
     machine.power_off();
 }
