@@ -53,6 +53,8 @@ const COMMANDS: &[&str] = &[
     "columns status",
     "columns replay",
     "columns convert",
+    "keyserver init",
+    "keyserver run",
     "inspect",
     "verify",
     "explain",
