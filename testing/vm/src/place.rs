@@ -44,6 +44,26 @@ pub fn command() -> &'static Path {
     })
 }
 
+/// cryptsetup's plugin for our tokens, linked as an installation links it.
+///
+/// # Panics
+/// When it cannot be built.
+#[must_use]
+pub fn plugin() -> PathBuf {
+    let library = built("strongroom-volume-token", "libstrongroom_volume_token.a");
+    let whole = cache().join("plugin.so");
+    let link = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/cryptsetup-token/link"
+    );
+    let status = Command::new(link).arg(library).arg(&whole).status();
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "linking the plugin"
+    );
+    stripped(&whole)
+}
+
 /// Builds a package of the workspace as the running test was built, and names the file that comes of it.
 ///
 /// # Panics

@@ -38,7 +38,7 @@ pub fn prepare(machine: &mut Machine) {
 /// Starts pgbench and a writer to the ledger, from this entry on; both run until the server or the machine ends.
 pub fn load(machine: &mut Machine, first: u64) {
     machine.must(&format!(
-        "(/usr/lib/postgresql/bin/pgbench {SOCKET} -c 2 -T 100000 postgres >/run/pgbench 2>&1 &)
+        "(/usr/lib/postgresql/bin/pgbench {SOCKET} -n -c 2 -T 100000 postgres >/run/pgbench 2>&1 &)
          seq {first} 1000000 | sed \"s/.*/insert into ledger values (&) returning '{CALLED}' || entry || '.';/\" >/run/ledger.sql
          (/usr/lib/postgresql/bin/psql {SOCKET} -X -qAt -f /run/ledger.sql postgres >/dev/ttyS0 2>/dev/null &)"
     ));
@@ -47,7 +47,7 @@ pub fn load(machine: &mut Machine, first: u64) {
 /// Runs pgbench for so many seconds and returns what it said.
 pub fn bench(machine: &mut Machine, seconds: u32, clients: u32) -> String {
     machine.must(&format!(
-        "/usr/lib/postgresql/bin/pgbench {SOCKET} -c {clients} -T {seconds} postgres 2>&1"
+        "/usr/lib/postgresql/bin/pgbench {SOCKET} -n -c {clients} -T {seconds} postgres 2>&1"
     ))
 }
 

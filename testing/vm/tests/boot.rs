@@ -56,6 +56,10 @@ fn guest(node: &Node, room: &Path, kernel: &Kernel) -> PathBuf {
         configuration(&format!("{NAME}:8443"), 60).as_bytes(),
     );
     guest.private("etc/strongroom/volumes.toml", TABLE.as_bytes());
+    guest.library(
+        &place::plugin(),
+        "lib/x86_64-linux-gnu/cryptsetup/libcryptsetup-token-strongroom.so",
+    );
     guest.boot(BOOT);
     let initramfs = room.join("initramfs");
     guest.write(kernel, &initramfs);
@@ -136,6 +140,11 @@ fn a_disk_opens_at_boot_while_the_server_says_so() {
         );
     }
     machine.must("umount /mnt; strongroom volume close data");
+    // cryptsetup itself opens it by its token, through the plugin, and shows what the token says.
+    let disk = "/dev/disk/by-id/virtio-data";
+    machine.must(&format!("cryptsetup open --token-only {disk} data </dev/null && e2fsck -fn /dev/mapper/data && cryptsetup close data"));
+    let dump = machine.must(&format!("cryptsetup luksDump {disk}"));
+    assert!(dump.contains("db-7 (version 1, keyserver)"), "{dump}");
     machine.power_off();
 
     // The server is down: in bounded time a person is asked, and mistypes first.
@@ -183,5 +192,13 @@ fn a_disk_opens_at_boot_while_the_server_says_so() {
         machine.console()
     );
     assert_ne!(machine.run("[ -e /dev/mapper/data ]").code, 0);
+    let refused = machine.run(
+        "cryptsetup open --token-only --test-passphrase /dev/disk/by-id/virtio-data </dev/null",
+    );
+    assert!(
+        refused.code != 0 && refused.text.contains("strongroom: "),
+        "{}",
+        refused.text
+    );
     machine.power_off();
 }
