@@ -56,7 +56,9 @@ test-regress: deps-postgres build
 # Volumes in a virtual machine of emulated hardware. The kernel's package is downloaded and unpacked below the target directory, never installed.
 test-volume: deps-test build
 	@packaging/install-debian fio:fio sysbench:sysbench
-	STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(CARGO) test --locked -p strongroom-testing-vm --no-fail-fast -- \
+	$(CARGO) build --locked --release -p strongroom-volume-token
+	STRONGROOM_VOLUME_TOKEN=$(abspath $(TARGET)/release/libstrongroom_volume_token.a) \
+		STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(CARGO) test --locked -p strongroom-testing-vm --no-fail-fast -- \
 		--include-ignored --nocapture --test-threads=1
 
 # The extension of confidential columns is a workspace of its own, because it is built against one PostgreSQL. Its tests run
