@@ -11,6 +11,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 
 pub mod active;
+pub mod boot;
 pub mod create;
 pub mod device;
 mod error;

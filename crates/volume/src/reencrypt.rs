@@ -217,7 +217,7 @@ fn start(
         flags,
     };
     // When it goes on, slots and cipher are what the header says.
-    let how = (flags == CryptReencrypt::INITIALIZE_ONLY).then_some((cipher, mode));
+    let how = new.is_some().then_some((cipher, mode));
     let begun = volume.device.reencrypt_handle().reencrypt_init_by_passphrase(
         active,
         secret.as_slice(),

@@ -4,6 +4,7 @@
 //! Must not: keep material.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use strongroom_volume::keys::{Keys, OfKeyring};
@@ -49,10 +50,20 @@ impl ProviderOptions {
         context: &Context,
         hint: Option<Provider>,
     ) -> Result<Box<dyn Keys>, Failure> {
+        self.keys_within(context, hint, None)
+    }
+
+    /// As [`ProviderOptions::keys`], with this much time for each call to a server instead of what is configured.
+    pub(super) fn keys_within(
+        &self,
+        context: &Context,
+        hint: Option<Provider>,
+        time: Option<Duration>,
+    ) -> Result<Box<dyn Keys>, Failure> {
         let hint = hint.map(Who::from);
         match self.provider.or(hint).unwrap_or_else(|| self.configured()) {
             Who::Keyring => Ok(Box::new(OfKeyring::new(&keyring::path(context)))),
-            Who::Keyserver => self.server(),
+            Who::Keyserver => self.server(time),
         }
     }
 
@@ -61,7 +72,8 @@ impl ProviderOptions {
         Who::Keyring
     }
 
-    fn server(&self) -> Result<Box<dyn Keys>, Failure> {
+    fn server(&self, time: Option<Duration>) -> Result<Box<dyn Keys>, Failure> {
+        let _ = time;
         Err(Failure::new(&strongroom_format::code::PROVIDER, "keyserver"))
     }
 }
