@@ -54,6 +54,7 @@ fn main() -> ExitCode {
     if std::env::var_os("STRONGROOM_ALLOW_CORE_DUMPS").is_none_or(|value| value != "1") {
         strongroom_crypto::forbid_core_dumps();
     }
+    strongroom_providers::register();
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     if backup::is_wal_fetch(&arguments) {
         // Whatever goes wrong, PostgreSQL must not take it for the end of the archive.

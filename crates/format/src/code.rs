@@ -108,6 +108,18 @@ codes! {
     CERT_RETIRED = 2036, Key, "the certificate is retired and may not seal anything new", "use an active certificate: `strongroom cert list` shows them";
     CERT_SUBJECT = 2037, Usage, "the certificate's subject or days are not valid", "write the subject as CN=NAME,O=NAME,C=XX, and days from 1 to 36500";
 
+    PROVIDER_ELSEWHERE = 2100, Key, "the keyring's root key comes from a provider that this program does not have", "use the `strongroom` command, built with that provider; or change the provider with `strongroom keyring rotate-root`";
+    PROVIDER_UNREACHABLE = 2101, Key, "the provider of the root key could not be reached, or did not answer in time", "check that its server, device or module is there and answers; nothing was changed";
+    PROVIDER_DENIED = 2102, Key, "the provider of the root key refused the credentials", "check the PIN, certificate or token, and that it may use the key; some devices lock after a few wrong PINs";
+    PROVIDER_NO_KEY = 2103, Key, "the provider of the root key does not have the key, or has destroyed it", "check the key's name; if it was destroyed, restore the keyring from an export";
+    PROVIDER_DISABLED = 2104, Key, "the provider's key is disabled, or may not be used for wrapping", "enable the key at the provider, or use one that may wrap and unwrap";
+    PROVIDER_ANSWER = 2105, Data, "the provider did not open the wrapped root key, or its answer is not authentic: damaged, forged, or of another key", "check that the keyring and the provider's key belong together; restore the keyring from a backup";
+    PROVIDER_STATE = 2106, Key, "the machine is not in the state that the root key was sealed for", "boot the system that it was sealed under, or import an export into a new keyring; before updates change the provider";
+    PROVIDER_TRUST = 2120, Key, "the server that keeps the root key is not who it should be: its TLS certificate is not trusted", "check the address and the provider's `ca`; there is no way to go on without it";
+    PROVIDER_DESTROYED = 2121, Key, "the provider's key is destroyed, or will be soon", "cancel the deletion while the server lets you, or restore the key from the server's backup; otherwise restore the keyring from an export";
+    PROVIDER_BUSY = 2122, Key, "the server that keeps the root key does not serve now: it is sealed, stands by, has failed or is asked too often", "unseal it or wait, then try again";
+    PROVIDER_CREDENTIALS = 2123, Key, "the credentials for the server that keeps the root key are not there, or cannot be used", "check the file or variable that the provider names: this user must be able to read it, and nobody else";
+
     NOT_SEALED = 3001, Data, "the file is not a sealed object", "check the path; `strongroom inspect` shows what it is";
     NEWER_FORMAT = 3002, Data, "the object was written by a newer version of Strongroom", "open it with that version or a later one";
     HEADER_DAMAGED = 3003, Data, "the object's header is damaged", "restore the file from a backup; the header holds the wrapped key, without it the data is gone";
@@ -285,6 +297,41 @@ codes! {
     VOLUME_NAME = 8337, Usage, "the name of a mapping or a label is not valid", "use 1 to 47 characters of a-z, A-Z, 0-9, '.', '_', '-'; no mapping may have the name already";
     VOLUME_OPENERS = 8338, Usage, "a volume key can be changed only together with what opens each slot", "give the passphrase or the recovery key of each other slot, replace the recovery key with --new-recovery, or give slots up with --drop";
     VOLUME_WARNED = 8339, Warning, "what remains after the keys of a volume are destroyed", "destroy every backup of its header, and wait for the key server's delay, before the data counts as gone";
+    SERVER_CERTIFICATE_NEEDED = 8420, Key, "the key server wants a client certificate, and none was shown", "join the node first: `strongroom keyserver join`";
+    SERVER_NOT_ENROLLED = 8421, Key, "the client certificate is not enrolled with the key server, or no longer", "have an administrator make a token, and join again";
+    SERVER_ROLE = 8422, Refused, "the key server does not allow this to the role of the client", "use the certificate of a client that may";
+    SERVER_NO_SUCH = 8423, Key, "the key server has no such thing, or it is not granted to this client", "check the name; an administrator grants keys: `strongroom keyserver grant`";
+    SERVER_EXISTS = 8424, Refused, "the key server has one of that name already", "choose another name";
+    SERVER_DESTROYED = 8425, Key, "the key was destroyed", "it cannot be brought back; what was sealed under it is gone unless there is another opener";
+    SERVER_DISABLED = 8426, Key, "the key is disabled or about to be destroyed", "an administrator enables or restores it: `strongroom keyserver enable`, `strongroom keyserver restore`";
+    SERVER_TOO_MANY = 8427, Io, "the key server was asked too often", "wait as long as it says, and try again";
+    SERVER_SEALED = 8428, Key, "the key server is sealed: it has no root key", "give the shares with `strongroom keyserver unseal`, or see to the provider of its root key";
+    SERVER_REQUEST = 8429, Usage, "the request to the key server is not well formed", "see docs/spec/keyserver.md";
+    SERVER_TOO_LARGE = 8430, Usage, "the request to the key server is too large", "send less at once: docs/spec/keyserver.md, \"Limits\"";
+    SERVER_TOKEN = 8431, Key, "the enrolment token is wrong, used, or expired", "have an administrator make another: `strongroom keyserver token`";
+    SERVER_SHARE = 8432, Key, "that is not a share of this key server's root key", "check what was typed, and which server the share is for";
+    SERVER_NO_ADDRESS = 8433, Usage, "the key server has no such address or method", "see docs/spec/keyserver.md";
+    SERVER_CONFIG = 8434, Usage, "the key server's configuration is not valid", "see docs/guides/keyserver.md, \"Configuration\"";
+    SERVER_STORE = 8435, Io, "the key server's store does not answer, or holds what it should not", "see its log; check the disk, or the members of the replicated store";
+    SERVER_AUDIT = 8436, Data, "the audit log is not whole: a row is missing, changed, or out of order", "keep a copy of the store, compare with the heads in the server's log, and find out who had access to it";
+    SERVER_ROOT = 8437, Key, "the root key does not open the key server's store", "check what the provider delivers, and that server.toml belongs to this store";
+    SERVER_TIMEOUT = 8438, Io, "the request to the key server did not end in time", "try again";
+    SERVER_STATE = 8439, Refused, "the key's state does not allow that", "see its state: `strongroom keyserver keys`";
+    SERVER_TLS = 8440, Usage, "a certificate or private key of the key server cannot be used", "check the files that server.toml names";
+    SERVER_SHARE_TWICE = 8441, Refused, "that share was given already", "give another one";
+    SERVER_BUSY = 8442, Io, "others changed the same thing at the same time, again and again", "try again";
+    LUKS_NOT = 8300, Data, "the file or device does not begin with a LUKS header", "check the path; `strongroom inspect` says what it looks like";
+    LUKS_1 = 8301, Refused, "the volume is LUKS1", "convert it while it is closed: `cryptsetup convert --type luks2 DEVICE`, after a header backup";
+    LUKS_DAMAGED = 8302, Data, "neither copy of the volume's LUKS2 header can be used", "restore the header from its backup; the field that is named is the first that is wrong";
+    LUKS_UNSUPPORTED = 8303, Refused, "the volume uses something that is not supported without device-mapper", "open it with `strongroom volume open`, or with cryptsetup, where there is device-mapper";
+    LUKS_REENCRYPTING = 8304, Refused, "a re-encryption of the volume was begun and not finished", "finish it where there is device-mapper, or offline: `cryptsetup reencrypt --resume-only DEVICE`";
+    LUKS_FORGED = 8305, Data, "the volume's re-encryption metadata was not made by someone with its keys", "do not open this volume with any tool; restore its header from a backup, and find out who wrote to it";
+    LUKS_KEY = 8306, Key, "no key slot of the volume opens with the key that was given", "`strongroom inspect` lists the key slots and what opens them";
+    LUKS_COST = 8307, Refused, "a key slot asks for more memory or time than is reasonable", "if you made it so, open it with cryptsetup; otherwise someone has written to the header";
+    LUKS_IN_USE = 8308, Refused, "the volume is in use", "detach or close it first; two writers would destroy it";
+    LUKS_ONE_COPY = 8309, Warning, "one of the two copies of the volume's header is not as it should be", "back up the header, then let cryptsetup repair it: `cryptsetup repair DEVICE`";
+    MOUNTPOINT = 8310, Usage, "the mount point cannot be used", "name an empty directory to attach to, or the directory that a volume is attached to";
+    FUSE = 8311, Io, "the volume could not be attached through FUSE", "check that /dev/fuse is there and that this user may mount";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }

@@ -1,8 +1,8 @@
 //! The keyring: named, versioned keys, each wrapped under the keyring's data key, which a root key opens.
 //!
 //! Invariants: K11, a change takes the lock, reads the file again, and writes it whole; K13, of the versions of a
-//! key at most the newest is active, older ones open but do not seal; K14, a command that a keyring names is run
-//! only when nobody else may write to the file; K15, a key once in the keyring is never removed.
+//! key at most the newest is active, older ones open but do not seal; K14, a command, module or server that a
+//! keyring names is asked only when nobody else may write to the file; K15, a key once in the keyring is never removed.
 //!
 //! Must not: hand out a key but to an opener or to the caller of [`Keyring::key`]; print a warning
 //! (see [`Keyring::unexported`]).
@@ -24,7 +24,7 @@ use crate::fresh::{Fresh, System};
 use crate::object::{NewObject, Object};
 use crate::opener::{KeyVersion, Opener};
 use crate::private_key::reseal_key;
-use crate::provider::{self, Provider};
+use crate::provider::Provider;
 use crate::purpose::Purpose;
 use crate::store::{self, Lock, damaged};
 use crate::wrap::{place, unwrap, wrap};
@@ -49,8 +49,11 @@ pub struct Status {
     pub object_id: [u8; 16],
     /// When the keyring was made, in seconds since the Unix epoch.
     pub created_unix_s: u64,
-    /// The provider's word: `passphrase`, `env`, `file`, `command`; `export`, or `unknown`.
+    /// The provider's word: `passphrase`, `env`, `file`, `command` and others; `export`, or `unknown`.
     pub provider: &'static str,
+    /// Whether that provider, in this program, runs or loads what its argument names, or sends credentials to where it
+    /// points.
+    pub provider_acts: bool,
     /// The provider's argument. From the file, unauthenticated: escape it before showing it.
     pub provider_argument: String,
     /// Raised by one at each change.
@@ -99,12 +102,13 @@ impl Keyring {
         if path.symlink_metadata().is_ok() {
             return Err(exists());
         }
-        let object = Object::create(&NEW_KEYRING, &provider.fetch(true)?)?;
+        let root = provider.create()?;
+        let object = Object::create(&NEW_KEYRING, &root.opener)?;
         let body = Body {
             generation: 1,
             exported_generation: 0,
             provider: provider.number(),
-            provider_argument: provider.argument().to_owned(),
+            provider_argument: root.argument,
             entries: Vec::new(),
             certificates: Vec::new(),
         };
@@ -132,9 +136,9 @@ impl Keyring {
         let unproven = store::read(&path)?;
         let named = &unproven.body;
         let provider = Provider::from_stored(named.provider, &named.provider_argument)?;
-        if provider.number() == provider::COMMAND && !store::is_private(&path)? {
+        if provider.acts() && !store::is_private(&path)? {
             let detail = format!(
-                "{} names a command, but others may write to it",
+                "{} names a command, a module or a server, but others may write to it",
                 path.display()
             );
             return Err(Error::new(&code::PROVIDER, detail));
@@ -160,6 +164,7 @@ impl Keyring {
             object_id: unproven.header.object_id,
             created_unix_s: unproven.header.created_unix_s,
             provider: Provider::name_of(unproven.body.provider),
+            provider_acts: Provider::number_acts(unproven.body.provider),
             unexported: is_unexported(&unproven.body),
             generation: unproven.body.generation,
             keys: unproven.body.entries.iter().map(KeyInfo::of).collect(),
@@ -282,14 +287,15 @@ impl Keyring {
             None => Provider::from_stored(self.body.provider, &self.body.provider_argument)?,
         };
         // Before the lock is taken: somebody may have to type.
-        let root = provider.fetch(true)?;
+        let created = provider.create()?;
+        let root = &created.opener;
         let lock = Lock::take(&self.path)?;
         self.read_again()?;
         let header = self.object.header();
         let same = root
             .open(&header.slots, header.epoch, header.object_id)
             .is_ok();
-        let object = self.object.rekey_begun(&[&root])?.rekey_finished()?;
+        let object = self.object.rekey_begun(&[root])?.rekey_finished()?;
         let mut body = self.body.clone();
         for entry in &mut body.entries {
             let key = unsealed(&self.object, entry)?;
@@ -299,7 +305,7 @@ impl Keyring {
             reseal_key(&self.object, &object, record)?;
         }
         body.provider = provider.number();
-        provider.argument().clone_into(&mut body.provider_argument);
+        body.provider_argument = created.argument;
         self.count_change(&mut body, Effect::SameKeys)?;
         self.write(&object, &body)?;
         (self.object, self.body) = (object, body);

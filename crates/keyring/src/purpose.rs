@@ -61,6 +61,8 @@ pub(crate) enum Label {
     Slot,
     /// Not of HKDF's: the beginning of OAEP's label.
     Certificate,
+    /// The root key of a provider whose device wraps.
+    ProviderRoot,
 }
 
 impl Label {
@@ -94,6 +96,7 @@ impl Label {
             Self::PreviousKey => b"strongroom/v1/previous-key",
             Self::Slot => b"strongroom/v1/slot",
             Self::Certificate => b"strongroom/v1/certificate",
+            Self::ProviderRoot => b"strongroom/v1/provider-root",
         }
     }
 }
@@ -132,6 +135,7 @@ mod tests {
             Label::PreviousKey,
             Label::Slot,
             Label::Certificate,
+            Label::ProviderRoot,
         ];
         let unique: std::collections::BTreeSet<_> = all.iter().map(|label| label.info()).collect();
         assert_eq!(unique.len(), all.len());

@@ -1,3 +1,34 @@
 //! Root key providers that need a client of their own, registered with the keyring by the command.
 //!
+//! A kind is one module here and one line in [`KINDS`]. Those that deliver a key implement `fetch`; those whose device
+//! wraps keep what it wrapped in the argument (`strongroom_keyring::provider::Wrapped`) and implement `create` too.
+//!
 //! Must not: keep a root key; wait without a limit; take a secret from an argument.
+
+mod kmip;
+mod network;
+
+use strongroom_keyring::provider::{self, Registered};
+
+/// Every kind of this crate, in order of number.
+const KINDS: &[Registered] = &[kmip::REGISTERED];
+
+/// Makes the kinds of this crate known to the keyring. Once, when a program starts.
+pub fn register() {
+    provider::register(KINDS);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strongroom_keyring::Provider;
+
+    #[test]
+    fn kinds_are_in_order_and_have_the_numbers_of_the_format() {
+        // Before they are registered the keyring knows the names by its own table.
+        for kind in KINDS {
+            assert_eq!(Provider::name_of(kind.number), kind.name);
+        }
+        assert!(KINDS.is_sorted_by(|a, b| a.number < b.number));
+    }
+}

@@ -16,7 +16,7 @@ pub(super) struct InitArgs {
     #[arg(
         long,
         value_name = "PROVIDER",
-        help = "What delivers the root key: passphrase, env:VAR, file:PATH or command:CMD"
+        help = "What delivers the root key: passphrase, env:VAR, file:PATH, command:CMD, or another: docs/guides/providers.md"
     )]
     provider: String,
 }

@@ -4,6 +4,7 @@
 
 use clap::Args;
 use serde::Serialize;
+use strongroom_keyring::provider::locator;
 use strongroom_keyring::{KeyInfo, Keyring, Status};
 
 use crate::Context;
@@ -54,7 +55,8 @@ impl StatusArgs {
         if self.json {
             return context.output.json(&json(shown, &status));
         }
-        let provider = match status.provider_argument.as_str() {
+        // A wrapped root key, which is no secret, is for machines: `--json` has it.
+        let provider = match locator(&status.provider_argument) {
             "" => status.provider.to_owned(),
             argument => format!("{}:{}", status.provider, printable(argument)),
         };

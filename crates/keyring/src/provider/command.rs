@@ -3,7 +3,7 @@
 //! The command line stands in the keyring in clear, and is run before the keyring could be authenticated: the
 //! keyring refuses it when others may write to the file (K14).
 
-use super::{Registered, RootProvider};
+use super::{Made, Registered, RootProvider};
 use crate::error::Error;
 use crate::opener::Opener;
 use crate::source::{KeySource, SourceContext};
@@ -12,20 +12,20 @@ use crate::source::{KeySource, SourceContext};
 pub(super) const REGISTERED: Registered = Registered {
     name: NAME,
     number: NUMBER,
+    acts: true,
     make,
 };
 
 const NAME: &str = "command";
-/// The provider's number; the keyring checks its own file before it asks this one.
-pub(crate) const NUMBER: u16 = 4;
+const NUMBER: u16 = 4;
 
 struct Command(String);
 
-fn make(argument: &str) -> Option<Box<dyn RootProvider>> {
+fn make(argument: &str) -> Made {
     if argument.is_empty() {
-        return None;
+        return Err("a command is missing");
     }
-    Some(Box::new(Command(argument.to_owned())))
+    Ok(Box::new(Command(argument.to_owned())))
 }
 
 impl RootProvider for Command {

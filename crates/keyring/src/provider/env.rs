@@ -1,6 +1,6 @@
 //! Provider `env:VAR`: the root key is the value of an environment variable.
 
-use super::{Registered, RootProvider};
+use super::{Made, Registered, RootProvider};
 use crate::error::Error;
 use crate::opener::Opener;
 use crate::source::{KeySource, SourceContext};
@@ -9,6 +9,7 @@ use crate::source::{KeySource, SourceContext};
 pub(super) const REGISTERED: Registered = Registered {
     name: NAME,
     number: NUMBER,
+    acts: false,
     make,
 };
 
@@ -17,11 +18,11 @@ const NUMBER: u16 = 2;
 
 struct Env(String);
 
-fn make(argument: &str) -> Option<Box<dyn RootProvider>> {
+fn make(argument: &str) -> Made {
     if argument.is_empty() || argument.contains(['=']) {
-        return None;
+        return Err("the name of a variable is wanted");
     }
-    Some(Box::new(Env(argument.to_owned())))
+    Ok(Box::new(Env(argument.to_owned())))
 }
 
 impl RootProvider for Env {

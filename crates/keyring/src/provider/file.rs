@@ -1,6 +1,6 @@
 //! Provider `file:PATH`: the root key is the contents of a file.
 
-use super::{Registered, RootProvider};
+use super::{Made, Registered, RootProvider};
 use crate::error::Error;
 use crate::opener::Opener;
 use crate::source::{KeySource, SourceContext};
@@ -9,6 +9,7 @@ use crate::source::{KeySource, SourceContext};
 pub(super) const REGISTERED: Registered = Registered {
     name: NAME,
     number: NUMBER,
+    acts: false,
     make,
 };
 
@@ -17,12 +18,13 @@ const NUMBER: u16 = 3;
 
 struct KeyFile(String);
 
-fn make(argument: &str) -> Option<Box<dyn RootProvider>> {
+fn make(argument: &str) -> Made {
     if argument.is_empty() {
-        return None;
+        return Err("a path is missing");
     }
-    let path = std::path::absolute(argument).ok()?;
-    Some(Box::new(KeyFile(path.to_str()?.to_owned())))
+    let path = std::path::absolute(argument).map_err(|_| "the path cannot be made absolute")?;
+    let path = path.to_str().ok_or("the path is not UTF-8")?;
+    Ok(Box::new(KeyFile(path.to_owned())))
 }
 
 impl RootProvider for KeyFile {

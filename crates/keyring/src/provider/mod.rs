@@ -1,8 +1,9 @@
 //! Root key providers: what delivers the key that opens a keyring.
 //!
-//! A provider is one file in this directory and one line in [`REGISTRY`]. Its number and argument stand in the
-//! keyring, readable without the root key, so an argument is never a secret. Numbers are part of the format
-//! (docs/spec/keyring.md, "Providers") and never reused.
+//! A provider is one file and one line in a registry: [`REGISTRY`] for those that every program has, and what
+//! [`register`] was given for those that need a client. Its number and argument stand in the keyring, readable without
+//! the root key, so an argument is never a secret. Numbers are part of the format (docs/spec/keyring.md, "Providers")
+//! and never reused. What a device has wrapped for the keyring stands in the argument too: [`Wrapped`].
 //!
 //! Must not: cache a root key, or know the keyring's layout.
 
@@ -10,12 +11,17 @@ mod command;
 mod env;
 mod file;
 mod passphrase;
+mod wrapped;
+
+use std::sync::OnceLock;
 
 use strongroom_format::code;
 use strongroom_format::keyring::PROVIDER_ARGUMENT_MAX;
 
 use crate::error::Error;
 use crate::opener::Opener;
+
+pub use wrapped::{Wrapped, locator};
 
 /// Delivers a keyring's root key.
 pub trait RootProvider: Send + Sync {
@@ -25,22 +31,51 @@ pub trait RootProvider: Send + Sync {
     fn number(&self) -> u16;
     /// The text after the colon; empty where there is none. Never a secret.
     fn argument(&self) -> &str;
-    /// Fetches the root key. `creating`: a keyring is being sealed with it, so a passphrase is asked for twice.
+    /// Fetches the root key of a keyring that there is. `creating`: a keyring is being sealed with it, so a passphrase is
+    /// asked for twice.
     ///
     /// # Errors
-    /// The codes of [`crate::KeySource`].
+    /// The codes of [`crate::KeySource`]; SR-2100 to SR-2106.
     fn fetch(&self, creating: bool) -> Result<Opener, Error>;
+    /// Makes or fetches the root key of a keyring that is about to be sealed with it: a new one at each call, where the
+    /// provider keeps no key but wraps one. Also when the argument holds the wrapped root key of before.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`].
+    fn create(&self) -> Result<Created, Error> {
+        Ok(Created {
+            opener: self.fetch(true)?,
+            argument: self.argument().to_owned(),
+        })
+    }
 }
+
+/// A root key to seal a keyring with.
+pub struct Created {
+    /// The root key.
+    pub opener: Opener,
+    /// The argument that the keyring has to keep: with it, [`RootProvider::fetch`] delivers this root key.
+    pub argument: String,
+}
+
+/// What a kind makes of an argument: a provider, or in words why it is not valid. The words do not repeat the argument.
+pub type Made = Result<Box<dyn RootProvider>, &'static str>;
 
 /// One kind of provider.
-struct Registered {
-    name: &'static str,
-    number: u16,
-    /// Makes one from a checked argument: not too long, no control characters. `None`: not valid for this kind.
-    make: fn(&str) -> Option<Box<dyn RootProvider>>,
+#[derive(Clone, Copy)]
+pub struct Registered {
+    /// The word before the colon.
+    pub name: &'static str,
+    /// The number in the keyring.
+    pub number: u16,
+    /// Whether it runs or loads what its argument names, or sends credentials to where it points. A keyring that others
+    /// may write to is then not acted on (K14).
+    pub acts: bool,
+    /// Makes one from a checked argument: not too long, no control characters.
+    pub make: fn(&str) -> Made,
 }
 
-/// Every kind of provider there is.
+/// The kinds that every program has.
 const REGISTRY: &[Registered] = &[
     passphrase::REGISTERED,
     env::REGISTERED,
@@ -48,58 +83,113 @@ const REGISTRY: &[Registered] = &[
     command::REGISTERED,
 ];
 
-pub(crate) use command::NUMBER as COMMAND;
+/// Every number that is taken by a kind that not every program has.
+const ELSEWHERE: &[(u16, &str)] = &[
+    (5, "keyserver"),
+    (6, "pkcs11"),
+    (7, "tpm"),
+    (8, "credential"),
+    (9, "certificate"),
+    (10, "tang"),
+    (11, "kmip"),
+    (12, "vault"),
+    (13, "aws-kms"),
+];
+
+static MORE: OnceLock<&'static [Registered]> = OnceLock::new();
+
+/// Makes further kinds known to this process. Once, when a program starts: a second call has no effect.
+pub fn register(kinds: &'static [Registered]) {
+    MORE.get_or_init(|| kinds);
+}
+
+fn kinds() -> impl Iterator<Item = &'static Registered> {
+    let more = MORE.get().copied().unwrap_or_default();
+    REGISTRY.iter().chain(more)
+}
 
 /// The number of "no provider": the file is an export, to be imported with the key it was sealed for.
 pub(crate) const EXPORT: u16 = 0;
 
 /// A root key provider of any kind.
-pub struct Provider(Box<dyn RootProvider>);
+pub struct Provider {
+    made: Box<dyn RootProvider>,
+    acts: bool,
+}
 
 impl Provider {
-    /// The provider written as `passphrase`, `env:VAR`, `file:PATH` or `command:CMD`. A relative path is made
-    /// absolute, because the keyring is used from other directories later.
+    /// The provider written as `passphrase`, `env:VAR`, `file:PATH`, `command:CMD`, or as a registered kind has it. A
+    /// relative path is made absolute, because the keyring is used from other directories later.
     ///
     /// # Errors
-    /// SR-2020.
+    /// SR-2020; SR-2100 for a kind that this program does not have.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let (name, argument) = text.split_once(':').unwrap_or((text, ""));
-        let kind = REGISTRY.iter().find(|kind| kind.name == name);
-        // A mistyped provider may be a secret in the wrong place (K2): not repeated.
-        let kind = kind.ok_or_else(|| Error::new(&code::PROVIDER, "unknown kind"))?;
+        let kind = kinds().find(|kind| kind.name == name).ok_or_else(|| {
+            match ELSEWHERE.iter().find(|(_, known)| *known == name) {
+                Some((_, known)) => Error::new(&code::PROVIDER_ELSEWHERE, *known),
+                // A mistyped provider may be a secret in the wrong place (K2): not repeated.
+                None => Error::new(&code::PROVIDER, "unknown kind"),
+            }
+        })?;
         Self::made(kind, argument)
     }
 
     /// The provider that a keyring names.
     ///
     /// # Errors
-    /// SR-2020 when the number is unknown, which includes an export's.
+    /// SR-2020 when the number is unknown, which includes an export's; SR-2100 when this program does not have that kind.
     pub fn from_stored(number: u16, argument: &str) -> Result<Self, Error> {
         if number == EXPORT {
             let detail = "the file is an export: `strongroom keyring import` reads it";
             return Err(Error::new(&code::PROVIDER, detail));
         }
-        let kind = REGISTRY.iter().find(|kind| kind.number == number);
-        let unknown = || Error::new(&code::PROVIDER, format!("provider number {number}"));
+        let unknown = || match ELSEWHERE.iter().find(|(known, _)| *known == number) {
+            Some((_, name)) => Error::new(&code::PROVIDER_ELSEWHERE, *name),
+            None => Error::new(&code::PROVIDER, format!("provider number {number}")),
+        };
+        let kind = kinds().find(|kind| kind.number == number);
         Self::made(kind.ok_or_else(unknown)?, argument)
     }
 
-    /// The word for a provider number in output.
+    /// The word for a provider number in output, also for one that this program does not have.
     #[must_use]
     pub fn name_of(number: u16) -> &'static str {
-        match REGISTRY.iter().find(|kind| kind.number == number) {
+        let elsewhere = || ELSEWHERE.iter().find(|(known, _)| *known == number);
+        match kinds().find(|kind| kind.number == number) {
             Some(kind) => kind.name,
             None if number == EXPORT => "export",
-            None => "unknown",
+            None => elsewhere().map_or("unknown", |(_, name)| name),
         }
     }
 
+    /// Whether the kind of this number runs or loads what its argument names, or sends credentials to where it points.
+    pub(crate) fn number_acts(number: u16) -> bool {
+        kinds().any(|kind| kind.number == number && kind.acts)
+    }
+
+    /// Whether the provider runs or loads what its argument names, or sends credentials to where it points.
+    #[must_use]
+    pub fn acts(&self) -> bool {
+        self.acts
+    }
+
     fn made(kind: &Registered, argument: &str) -> Result<Self, Error> {
-        let refused = || Error::new(&code::PROVIDER, format!("argument of `{}`", kind.name));
-        if argument.len() > PROVIDER_ARGUMENT_MAX || argument.contains(char::is_control) {
-            return Err(refused());
+        let refused = |why: &str| {
+            Error::new(
+                &code::PROVIDER,
+                format!("argument of `{}`: {why}", kind.name),
+            )
+        };
+        if argument.len() > PROVIDER_ARGUMENT_MAX {
+            return Err(refused("longer than 4096 bytes"));
         }
-        (kind.make)(argument).map(Self).ok_or_else(refused)
+        if argument.contains(char::is_control) {
+            return Err(refused("it has control characters"));
+        }
+        let made = (kind.make)(argument).map_err(refused)?;
+        let acts = kind.acts;
+        Ok(Self { made, acts })
     }
 }
 
@@ -107,7 +197,7 @@ impl std::ops::Deref for Provider {
     type Target = dyn RootProvider;
 
     fn deref(&self) -> &Self::Target {
-        &*self.0
+        &*self.made
     }
 }
 
@@ -127,6 +217,7 @@ mod tests {
     fn numbers_and_names_are_unique_and_survive_storage() {
         for (at, kind) in REGISTRY.iter().enumerate() {
             assert_ne!(kind.number, EXPORT);
+            assert!(ELSEWHERE.iter().all(|&(number, _)| number > kind.number));
             for other in &REGISTRY[at + 1..] {
                 assert!(kind.number != other.number && kind.name != other.name);
             }
@@ -153,7 +244,7 @@ mod tests {
         let long = format!("command:{}", "a".repeat(PROVIDER_ARGUMENT_MAX + 1));
         for text in [
             "",
-            "vault:x",
+            "safe:x",
             "passphrase:hunter2",
             "env:",
             "env:A=B",
@@ -178,6 +269,19 @@ mod tests {
             Provider::from_stored(999, "").err().unwrap().code().number,
             2020
         );
+    }
+
+    #[test]
+    fn a_kind_of_another_program_is_told_by_its_name() {
+        for &(number, name) in ELSEWHERE {
+            let stored = Provider::from_stored(number, "x").err().unwrap();
+            let parsed = Provider::parse(&format!("{name}:x")).err().unwrap();
+            for error in [stored, parsed] {
+                assert_eq!((error.code().number, error.detail()), (2100, name));
+            }
+            assert_eq!(Provider::name_of(number), name);
+        }
+        assert_eq!(Provider::name_of(999), "unknown");
     }
 
     #[test]

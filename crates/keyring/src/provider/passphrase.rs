@@ -1,6 +1,6 @@
 //! Provider `passphrase`: the root key is typed at the terminal.
 
-use super::{Registered, RootProvider};
+use super::{Made, Registered, RootProvider};
 use crate::error::Error;
 use crate::opener::Opener;
 use crate::source::{KeySource, SourceContext};
@@ -9,6 +9,7 @@ use crate::source::{KeySource, SourceContext};
 pub(super) const REGISTERED: Registered = Registered {
     name: NAME,
     number: NUMBER,
+    acts: false,
     make,
 };
 
@@ -17,10 +18,11 @@ const NUMBER: u16 = 1;
 
 struct Passphrase;
 
-fn make(argument: &str) -> Option<Box<dyn RootProvider>> {
-    argument
-        .is_empty()
-        .then(|| -> Box<dyn RootProvider> { Box::new(Passphrase) })
+fn make(argument: &str) -> Made {
+    match argument {
+        "" => Ok(Box::new(Passphrase)),
+        _ => Err("there is none: the passphrase is asked for"),
+    }
 }
 
 impl RootProvider for Passphrase {
