@@ -3,8 +3,7 @@
 //! Must not: wait longer than it was told; echo; keep what was typed outside locked memory.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
