@@ -66,6 +66,8 @@ const COMMANDS: &[&str] = &[
     "volume swap",
     "volume unlock",
     "volume shred",
+    "keyserver init",
+    "keyserver run",
     "inspect",
     "verify",
     "explain",

@@ -18,9 +18,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::error::LuksError;
-
-/// What the mounts of volumes are called in /proc/self/mountinfo.
-const FS_TYPE: &[u8] = b"fuse.strongroom";
+use crate::fuse::SOURCE;
 
 /// Opens a volume's file or device, and locks it until it is closed.
 ///
@@ -125,19 +123,23 @@ pub fn attached_at(mountpoint: &Path) -> Option<PathBuf> {
     let resolved = path.canonicalize().unwrap_or(path);
     let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
     let lines = mounts.split(|&byte| byte == b'\n').rev();
-    lines.filter_map(mount).find_map(|(at, kind, source)| {
-        (at == resolved && kind == FS_TYPE).then_some(source)
-    })
+    // The last line is of what lies on top.
+    let (_, kind, source) = lines.filter_map(mount).find(|(at, ..)| *at == resolved)?;
+    let source = source.strip_prefix(SOURCE.as_bytes())?;
+    kind.starts_with(b"fuse").then(|| path_of(source))
 }
 
 /// Mount point, type and source of a line (proc(5)).
-fn mount(line: &[u8]) -> Option<(PathBuf, Vec<u8>, PathBuf)> {
+fn mount(line: &[u8]) -> Option<(PathBuf, Vec<u8>, Vec<u8>)> {
     let mut words = line.split(|&byte| byte == b' ');
     let at = words.nth(4)?;
     let mut rest = words.skip_while(|word| *word != b"-").skip(1);
     let (kind, source) = (rest.next()?, rest.next()?);
-    let path = |word: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(&unescaped(word)));
-    Some((path(at), kind.to_vec(), path(source)))
+    Some((path_of(&unescaped(at)), kind.to_vec(), unescaped(source)))
+}
+
+fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
 }
 
 /// `\040` and the like become the bytes that they stand for.
@@ -206,11 +208,11 @@ mod tests {
 
     #[test]
     fn lines_of_mountinfo_are_read() {
-        let line = b"36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - fuse.strongroom /srv/a\\134b rw";
+        let line = b"36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - fuse strongroom:/srv/a\\134b rw";
         let (at, kind, source) = mount(line).unwrap();
         assert_eq!(at, Path::new("/mnt 2"));
-        assert_eq!(kind, FS_TYPE);
-        assert_eq!(source, Path::new("/srv/a\\b"));
+        assert_eq!(kind, b"fuse");
+        assert_eq!(source, b"strongroom:/srv/a\\b");
         assert!(mount(b"").is_none());
         assert!(mount(b"36 35 98:0 / /mnt rw").is_none());
         assert_eq!(unescaped(b"a\\04"), b"a\\04");

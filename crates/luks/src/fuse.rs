@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen,
     ReplyStatfs, ReplyWrite, Request, Session, SessionACL, SessionUnmounter, TimeOrNow, WriteFlags,
 };
@@ -24,8 +24,8 @@ use crate::volume::Volume;
 
 /// The file's name.
 pub const FILE_NAME: &str = "volume";
-/// What the kernel calls the file system: `fuse.strongroom`.
-const SUBTYPE: &str = "strongroom";
+/// Before the volume's path, in what the kernel calls the mount's source.
+pub(crate) const SOURCE: &str = "strongroom:";
 const FILE: INodeNo = INodeNo(2);
 /// Nothing changes but through the kernel that caches it.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
@@ -58,8 +58,7 @@ impl Mounted {
         let failed = |error| LuksError::Fuse(at.display().to_string(), error);
         let mut config = Config::default();
         config.mount_options = vec![
-            MountOption::FSName(options.source.clone()),
-            MountOption::Subtype(SUBTYPE.to_owned()),
+            MountOption::FSName(format!("{SOURCE}{}", options.source)),
             MountOption::NoSuid,
             MountOption::NoDev,
             MountOption::NoExec,
@@ -176,8 +175,8 @@ fn errno(error: &io::Error) -> Errno {
 #[expect(clippy::too_many_arguments, reason = "the trait's")]
 impl Filesystem for OneFile {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What a kernel does not offer is done without.
-        let _older = config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE);
+        // Without FUSE_WRITEBACK_CACHE: the kernel would take writes beyond the end, and lose what it has taken when this
+        // process dies. What a kernel does not offer is done without.
         let _nearest = config.set_max_write(REQUEST_MAX);
         let _nearest = config.set_max_readahead(REQUEST_MAX);
         let _nearest = config.set_max_background(64);

@@ -18,6 +18,7 @@ use crate::error::LuksError;
 use crate::header::{Header, Source};
 use crate::metadata::{Digest, Kdf, Keyslot, KeyslotKind, Luks2Slot};
 use crate::reencrypt;
+use crate::volume::data_segment;
 
 /// Most iterations of PBKDF2 that are computed: a minute or two.
 const ITERATIONS_MAX: u32 = 1 << 28;
@@ -59,10 +60,10 @@ pub fn unlock(
     if !reencrypt::keys_needed(metadata).is_empty() || requires_reencryption(header) {
         return Err(refuse_reencryption(source, header, pass, slots));
     }
-    let data = metadata.regular_segments().next().map(|(number, _)| number);
-    let wanted = data.and_then(|data| metadata.digest_of_segment(data));
-    let Some((wanted, _)) = wanted else {
-        return Err(LuksError::Unsupported("a first segment that is not encrypted".to_owned()));
+    // Before anything is derived: what cannot be opened needs no key.
+    let (data, _) = data_segment(metadata)?;
+    let Some((wanted, _)) = metadata.digest_of_segment(data) else {
+        return Err(LuksError::damaged(format!("segments.{data} (no digest)")));
     };
     let mut refusals = Vec::new();
     let (mut tried, mut first) = (0, None);

@@ -19,7 +19,7 @@ use strongroom_crypto::XtsKey;
 
 use crate::error::LuksError;
 use crate::header::Found;
-use crate::metadata::{Segment, SegmentKind};
+use crate::metadata::{Metadata, Segment, SegmentKind};
 use crate::unlock::{CIPHER, VolumeKey};
 
 /// Bytes that share a lock with the next of their kind, `STRIPES` of them further on.
@@ -54,19 +54,12 @@ impl Volume {
         read_only: bool,
     ) -> Result<Self, LuksError> {
         let metadata = &found.header.metadata;
-        let mut segments = metadata.regular_segments();
-        let (Some((number, segment)), None) = (segments.next(), segments.next()) else {
-            return Err(LuksError::Unsupported("more than one segment".to_owned()));
-        };
+        let (number, segment) = data_segment(metadata)?;
         if metadata.digest_of_segment(number).map(|(digest, _)| digest) != Some(key.digest) {
             return Err(LuksError::WrongKey("the key is another segment's".to_owned()));
         }
         let device = device_size(&file)?;
         let (sector, iv_tweak) = crypt(segment)?;
-        if segment.offset == 0 {
-            let text = "data apart from the header";
-            return Err(LuksError::Unsupported(text.to_owned()));
-        }
         let available = device.checked_sub(segment.offset);
         let size = match (segment.size, available) {
             (Some(size), Some(available)) if size <= available => size,
@@ -286,6 +279,23 @@ impl Span {
         let from = usize::try_from(offset - self.start).map_err(io::Error::other)?;
         whole.get_mut(from..from + len).ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
+}
+
+/// The one segment of data, if it is of a kind that can be opened.
+///
+/// # Errors
+/// [`LuksError::Unsupported`].
+pub(crate) fn data_segment(metadata: &Metadata) -> Result<(u32, &Segment), LuksError> {
+    let mut segments = metadata.regular_segments();
+    let (Some((number, segment)), None) = (segments.next(), segments.next()) else {
+        return Err(LuksError::Unsupported("more than one segment".to_owned()));
+    };
+    crypt(segment)?;
+    if segment.offset == 0 {
+        let text = "data apart from the header";
+        return Err(LuksError::Unsupported(text.to_owned()));
+    }
+    Ok((number, segment))
 }
 
 /// Sector size and first tweak of a segment that this crate can open.

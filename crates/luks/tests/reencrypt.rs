@@ -62,7 +62,7 @@ fn encryption_in_place_and_decryption_are_verified_too() {
     assert!(matches!(error, LuksError::Reencrypting("its metadata was verified")), "{error}");
 
     let (volume, header) = (place.image("v", 18, &[]), place.path("header"));
-    let decrypt = ["--decrypt", "--header", header.to_str().unwrap()];
+    let decrypt = ["--decrypt", "--force-offline-reencrypt", "--header", header.to_str().unwrap()];
     place.cryptsetup(&[&common[..3], &decrypt[..]].concat(), &volume);
     let error = outcome(&std::fs::read(&header).unwrap());
     assert!(matches!(error, LuksError::Reencrypting("its metadata was verified")), "{error}");
