@@ -59,7 +59,10 @@ fn main() -> ExitCode {
         strongroom_crypto::forbid_core_dumps();
     }
     strongroom_providers::register();
-    if std::env::args_os().nth(1).is_some_and(|first| first == PROVIDER_CHILD) {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == PROVIDER_CHILD)
+    {
         return match strongroom_providers::child::serve() {
             true => ExitCode::SUCCESS,
             false => ExitCode::from(code::BUG.class.exit_code()),

@@ -34,15 +34,43 @@ fn place() -> Place {
     plain.resize(DATA + (32 << 20), 0);
     place.write("v", &plain);
     let encrypt = [
-        "reencrypt", "-q", "--encrypt", "--type", "luks2", "--reduce-device-size", "32M",
-        "--force-offline-reencrypt", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1001",
-        "--key-file", "pass", "v",
+        "reencrypt",
+        "-q",
+        "--encrypt",
+        "--type",
+        "luks2",
+        "--reduce-device-size",
+        "32M",
+        "--force-offline-reencrypt",
+        "--pbkdf",
+        "pbkdf2",
+        "--pbkdf-force-iterations",
+        "1001",
+        "--key-file",
+        "pass",
+        "v",
     ];
     cryptsetup(&place, &encrypt);
-    let enroll = ["volume", "enroll", "v", "keyring", "--key-id", "app", "--passphrase-file", "pass"];
+    let enroll = [
+        "volume",
+        "enroll",
+        "v",
+        "keyring",
+        "--key-id",
+        "app",
+        "--passphrase-file",
+        "pass",
+    ];
     place.run(&enroll).succeeded();
     place
-        .run(&["volume", "enroll", "v", "recovery", "--recovery-out", "recovery"])
+        .run(&[
+            "volume",
+            "enroll",
+            "v",
+            "recovery",
+            "--recovery-out",
+            "recovery",
+        ])
         .succeeded();
     place
 }
@@ -53,18 +81,36 @@ fn data(place: &Place) -> Vec<u8> {
     let recovery = String::from_utf8(place.read("recovery")).unwrap();
     place.write("key", recovery.trim_end());
     drop(fs::remove_file(place.path("header")));
-    cryptsetup(place, &["luksHeaderBackup", "--header-backup-file", "header", "copy"]);
+    cryptsetup(
+        place,
+        &["luksHeaderBackup", "--header-backup-file", "header", "copy"],
+    );
     let slot = slot_of(place, "recovery");
     let decrypt = [
-        "reencrypt", "-q", "--decrypt", "--header", "header", "--force-offline-reencrypt",
-        "--key-slot", &slot, "--key-file", "key", "copy",
+        "reencrypt",
+        "-q",
+        "--decrypt",
+        "--header",
+        "header",
+        "--force-offline-reencrypt",
+        "--key-slot",
+        &slot,
+        "--key-file",
+        "key",
+        "copy",
     ];
-    let moved = Command::new("cryptsetup").args(decrypt).current_dir(place.path("")).output().unwrap();
+    let moved = Command::new("cryptsetup")
+        .args(decrypt)
+        .current_dir(place.path(""))
+        .output()
+        .unwrap();
     let err = String::from_utf8_lossy(&moved.stderr);
     assert!(moved.status.success(), "{err}");
     let mut plain = place.read("copy");
     // Data stay where they were: behind the header's room.
-    let offset = place.run(&["volume", "status", "v", "--json"]).json()["data_offset"].as_u64().unwrap();
+    let offset = place.run(&["volume", "status", "v", "--json"]).json()["data_offset"]
+        .as_u64()
+        .unwrap();
     plain.drain(..usize::try_from(offset).unwrap());
     plain.truncate(DATA);
     plain
@@ -92,21 +138,40 @@ fn opens(place: &Place, more: &[&str]) -> bool {
 }
 
 const SLOTS_ONLY: &[&str] = &["volume", "rotate", "v", "--slots-only"];
-const WHOLE: &[&str] = &["volume", "rotate", "v", "--recovery-file", "recovery", "--passphrase-file", "pass"];
+const WHOLE: &[&str] = &[
+    "volume",
+    "rotate",
+    "v",
+    "--recovery-file",
+    "recovery",
+    "--passphrase-file",
+    "pass",
+];
 
 #[test]
 fn another_key_for_the_slot() {
     let place = place();
     let before = place.read("v");
     let said = place.run(SLOTS_ONLY).succeeded();
-    assert!(said.contains("key version 2 opens the volume, version 1 no longer"), "{said}");
+    assert!(
+        said.contains("key version 2 opens the volume, version 1 no longer"),
+        "{said}"
+    );
     let after = place.read("v");
-    let offset = place.run(&["volume", "status", "v", "--json"]).json()["data_offset"].as_u64().unwrap();
+    let offset = place.run(&["volume", "status", "v", "--json"]).json()["data_offset"]
+        .as_u64()
+        .unwrap();
     let offset = usize::try_from(offset).unwrap();
     assert!(before[offset..] == after[offset..], "data changed");
     assert!(opens(&place, &[]) && opens(&place, &["--recovery-file", "recovery"]));
     let status = place.run(&["volume", "status", "v", "--json"]).json();
-    assert_eq!((&status["key_version"], status["slots"].as_array().unwrap().len()), (&2.into(), 3));
+    assert_eq!(
+        (
+            &status["key_version"],
+            status["slots"].as_array().unwrap().len()
+        ),
+        (&2.into(), 3)
+    );
 }
 
 #[test]
@@ -115,14 +180,25 @@ fn another_volume_key() {
     assert!(data(&place) == noise(DATA, 42), "the fixture");
     let before = place.read("v");
     place.run(&["volume", "rotate", "v"]).failed(2, "SR-8338");
-    place.run(&["volume", "rotate", "v", "--recovery-file", "recovery"]).failed(2, "SR-8338");
+    place
+        .run(&["volume", "rotate", "v", "--recovery-file", "recovery"])
+        .failed(2, "SR-8338");
     assert!(place.read("v") == before, "a refusal changed something");
     place.run(WHOLE).succeeded();
     let after = place.read("v");
-    let offset = place.run(&["volume", "status", "v", "--json"]).json()["data_offset"].as_u64().unwrap();
+    let offset = place.run(&["volume", "status", "v", "--json"]).json()["data_offset"]
+        .as_u64()
+        .unwrap();
     let offset = usize::try_from(offset).unwrap();
-    assert!(before[offset..offset + 4096] != after[offset..offset + 4096], "the same ciphertext");
-    assert!(opens(&place, &[]) && opens(&place, &["--recovery-file", "recovery"]) && opens(&place, &["--passphrase-file", "pass"]));
+    assert!(
+        before[offset..offset + 4096] != after[offset..offset + 4096],
+        "the same ciphertext"
+    );
+    assert!(
+        opens(&place, &[])
+            && opens(&place, &["--recovery-file", "recovery"])
+            && opens(&place, &["--passphrase-file", "pass"])
+    );
     assert!(data(&place) == noise(DATA, 42), "data are lost");
     // The header from before no longer opens the data that are there now: its key is another one.
     let status = place.run(&["volume", "status", "v", "--json"]).json();
@@ -130,10 +206,22 @@ fn another_volume_key() {
     assert_eq!(status["reencrypting"], false);
     // A new recovery key, and the passphrase given up.
     let slot = slot_of(&place, "passphrase");
-    let again = ["volume", "rotate", "v", "--new-recovery", "--recovery-out", "recovery-2", "--drop", &slot];
+    let again = [
+        "volume",
+        "rotate",
+        "v",
+        "--new-recovery",
+        "--recovery-out",
+        "recovery-2",
+        "--drop",
+        &slot,
+    ];
     place.run(&again).succeeded();
     assert!(opens(&place, &[]) && opens(&place, &["--recovery-file", "recovery-2"]));
-    assert!(!opens(&place, &["--recovery-file", "recovery"]) && !opens(&place, &["--passphrase-file", "pass"]));
+    assert!(
+        !opens(&place, &["--recovery-file", "recovery"])
+            && !opens(&place, &["--passphrase-file", "pass"])
+    );
     copied(&place, "recovery-2", "recovery");
     assert!(data(&place) == noise(DATA, 42), "data are lost");
 }
@@ -166,8 +254,15 @@ fn killed(place: &Place, group: &str, at: u32, arguments: &[&str]) -> bool {
 fn calls(place: &Place, group: &str, arguments: &[&str]) -> u32 {
     let plain = place.command();
     let mut strace = Command::new("strace");
-    strace.args(["-f", "-qq", "-o"]).arg(place.path("calls")).arg("-e").arg(format!("trace={group}"));
-    strace.arg(plain.get_program()).args(arguments).current_dir(plain.get_current_dir().unwrap());
+    strace
+        .args(["-f", "-qq", "-o"])
+        .arg(place.path("calls"))
+        .arg("-e")
+        .arg(format!("trace={group}"));
+    strace
+        .arg(plain.get_program())
+        .args(arguments)
+        .current_dir(plain.get_current_dir().unwrap());
     for (name, value) in plain.get_envs() {
         match value {
             Some(value) => strace.env(name, value),
@@ -175,7 +270,11 @@ fn calls(place: &Place, group: &str, arguments: &[&str]) -> u32 {
         };
     }
     let output = strace.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let text = String::from_utf8_lossy(&place.read("calls")).into_owned();
     u32::try_from(text.lines().count()).unwrap()
 }
@@ -186,7 +285,9 @@ const SYNCS: &str = "?fsync,?fdatasync,?rename,?renameat,?renameat2,?unlink";
 /// Points to kill at: at most `most`, evenly over all calls, with the last ones all.
 fn points(calls: u32, most: u32) -> BTreeSet<u32> {
     let even = (0..most).map(|at| 1 + at * calls / most);
-    even.chain(calls.saturating_sub(5)..=calls).filter(|at| *at > 0).collect()
+    even.chain(calls.saturating_sub(5)..=calls)
+        .filter(|at| *at > 0)
+        .collect()
 }
 
 fn start_again(place: &Place, files: &[&str]) {
@@ -238,9 +339,19 @@ fn finishes(place: &Place, at: &str) -> bool {
         let run = place.run(WHOLE);
         assert_eq!(run.code, 0, "{at}: {}", run.err);
     }
-    assert!(opens(place, &[]) && opens(place, &["--passphrase-file", "pass"]), "{at}");
+    assert!(
+        opens(place, &[]) && opens(place, &["--passphrase-file", "pass"]),
+        "{at}"
+    );
     let status = place.run(&["volume", "status", "v", "--json"]).json();
-    assert_eq!((&status["reencrypting"], status["slots"].as_array().unwrap().len()), (&false.into(), 3), "{at}: {status}");
+    assert_eq!(
+        (
+            &status["reencrypting"],
+            status["slots"].as_array().unwrap().len()
+        ),
+        (&false.into(), 3),
+        "{at}: {status}"
+    );
     assert!(data(place) == noise(DATA, 42), "{at}: data are lost");
     mended
 }
@@ -257,7 +368,10 @@ fn killed_while_the_volume_key_changes(most: u32) {
     }
     println!("{calls} writes, {kills} kills, {mended} mended by repair");
     assert!(kills >= most / 2, "{kills}");
-    assert!(mended > 0, "the end of a re-encryption was not hit: {calls} writes");
+    assert!(
+        mended > 0,
+        "the end of a re-encryption was not hit: {calls} writes"
+    );
 }
 
 #[test]
@@ -275,7 +389,10 @@ fn killed_at_many_writes_while_the_volume_key_changes() {
 fn killed_while_a_volume_is_made() {
     let place = Place::new();
     place.with_key();
-    fs::File::create(place.path("v")).unwrap().set_len(20 << 20).unwrap();
+    fs::File::create(place.path("v"))
+        .unwrap()
+        .set_len(20 << 20)
+        .unwrap();
     let create = ["volume", "create", "v", "--key-id", "app", "--no-recovery"];
     copied(&place, "v", "v.before");
     let mut whole = 0;
@@ -299,11 +416,23 @@ fn killed_while_a_volume_is_made() {
     }
     assert!(whole > 0);
     // A new file has its name when it is complete.
-    let create = ["volume", "create", "new", "--key-id", "app", "--no-recovery", "--size", "20M"];
+    let create = [
+        "volume",
+        "create",
+        "new",
+        "--key-id",
+        "app",
+        "--no-recovery",
+        "--size",
+        "20M",
+    ];
     for at in [1, 2, 3] {
         drop(fs::remove_file(place.path("new")));
         if killed(&place, "?fsync", at, &create) {
-            assert!(!place.path("new").exists() || place.run(&["volume", "open", "new", "--test"]).code == 0);
+            assert!(
+                !place.path("new").exists()
+                    || place.run(&["volume", "open", "new", "--test"]).code == 0
+            );
         }
     }
 }

@@ -113,12 +113,11 @@ pub fn close(name: &str) -> Result<(), Error> {
     check_name(name)?;
     prepare();
     let absent = || Error::new(&code::NOT_FOUND, path_of(name).display().to_string());
-    let mut device = CryptInit::init_by_name_and_header(name, None).map_err(|error| {
-        match errno(&error) {
+    let mut device =
+        CryptInit::init_by_name_and_header(name, None).map_err(|error| match errno(&error) {
             Some(Errno::NODEV | Errno::NOENT | Errno::NOTSUP) => absent(),
             _ => failed(name, &error),
-        }
-    })?;
+        })?;
     let closed = device
         .activate_handle()
         .deactivate(name, CryptDeactivate::empty());
@@ -245,7 +244,9 @@ pub fn check_kernel() -> Result<(), Error> {
     if known.lines().any(|line| line.ends_with(" device-mapper")) {
         return Ok(());
     }
-    let loaded = std::process::Command::new("modprobe").args(["-q", "dm-crypt"]).status();
+    let loaded = std::process::Command::new("modprobe")
+        .args(["-q", "dm-crypt"])
+        .status();
     if loaded.is_ok_and(|status| status.success()) {
         return Ok(());
     }

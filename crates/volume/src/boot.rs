@@ -155,7 +155,9 @@ impl Table {
             return Err(bad(format!("more than {ENTRIES_MAX} entries")));
         }
         let volumes = table.volume.iter().map(|entry| entry.name.as_str());
-        let names: Vec<&str> = volumes.chain(table.swap.iter().map(|swap| swap.name.as_str())).collect();
+        let names: Vec<&str> = volumes
+            .chain(table.swap.iter().map(|swap| swap.name.as_str()))
+            .collect();
         for (index, name) in names.iter().enumerate() {
             check_name(name).map_err(|_| bad(format!("name {name:?}")))?;
             if names.iter().take(index).any(|before| before == name) {
@@ -163,14 +165,19 @@ impl Table {
             }
         }
         for entry in &table.volume {
-            let waits = [entry.device_timeout_seconds, entry.timeout_seconds, entry.prompt_timeout_seconds];
+            let waits = [
+                entry.device_timeout_seconds,
+                entry.timeout_seconds,
+                entry.prompt_timeout_seconds,
+            ];
             check_waits(&waits).map_err(|what| bad(format!("{}: {what}", entry.name)))?;
             if entry.openers.is_empty() || !(1..=100).contains(&entry.tries) {
                 return Err(bad(format!("{}: openers or tries", entry.name)));
             }
         }
         for swap in &table.swap {
-            check_waits(&[swap.device_timeout_seconds]).map_err(|what| bad(format!("{}: {what}", swap.name)))?;
+            check_waits(&[swap.device_timeout_seconds])
+                .map_err(|what| bad(format!("{}: {what}", swap.name)))?;
         }
         Ok(table)
     }
@@ -180,7 +187,9 @@ fn check_waits(waits: &[u64]) -> Result<(), String> {
     if waits.iter().all(|wait| (1..=WAIT_MAX_S).contains(wait)) {
         return Ok(());
     }
-    Err(format!("a time-out is 1 to {WAIT_MAX_S} seconds: a wait without a limit is not offered"))
+    Err(format!(
+        "a time-out is 1 to {WAIT_MAX_S} seconds: a wait without a limit is not offered"
+    ))
 }
 
 /// Finds the device that an entry means; waits for it as long as is allowed.
@@ -216,7 +225,9 @@ fn look_for(device: &str) -> Result<Option<PathBuf>, Error> {
     let Ok(entries) = std::fs::read_dir("/sys/class/block") else {
         return Ok(None);
     };
-    let paths = entries.flatten().map(|entry| Path::new("/dev").join(entry.file_name()));
+    let paths = entries
+        .flatten()
+        .map(|entry| Path::new("/dev").join(entry.file_name()));
     let is_it = |path: &PathBuf| text_in_header(path, at, len).is_some_and(|text| text == wanted);
     let mut found: Vec<PathBuf> = paths.filter(is_it).collect();
     found.sort();
@@ -225,7 +236,10 @@ fn look_for(device: &str) -> Result<Option<PathBuf>, Error> {
         [one] => Ok(Some(one.clone())),
         // A copy of a disk, plugged in beside it: none is taken, for one of them is not what is meant.
         several => {
-            let names: Vec<String> = several.iter().map(|path| path.display().to_string()).collect();
+            let names: Vec<String> = several
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
             let detail = format!("{device} is {}", names.join(" and "));
             Err(Error::new(&code::VOLUME_TABLE, detail))
         }
@@ -240,7 +254,10 @@ fn text_in_header(path: &Path, at: usize, len: usize) -> Option<String> {
         return None;
     }
     let text = head.get(at..at + len)?;
-    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+    let end = text
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(text.len());
     String::from_utf8(text.get(..end)?.to_vec()).ok()
 }
 
@@ -264,8 +281,18 @@ device = "/dev/disk/by-partuuid/1"
     fn the_table_as_the_reference_shows_it() {
         let table = Table::read(GOOD).unwrap();
         let volume = &table.volume[0];
-        assert_eq!(volume.openers, [OpenerKind::KeyServer, OpenerKind::Passphrase]);
-        assert_eq!((volume.timeout_seconds, volume.prompt_timeout_seconds, volume.tries), (20, 300, 3));
+        assert_eq!(
+            volume.openers,
+            [OpenerKind::KeyServer, OpenerKind::Passphrase]
+        );
+        assert_eq!(
+            (
+                volume.timeout_seconds,
+                volume.prompt_timeout_seconds,
+                volume.tries
+            ),
+            (20, 300, 3)
+        );
         assert_eq!(table.swap[0].name, "swap");
         assert!(Table::read("").unwrap().volume.is_empty());
     }
@@ -290,7 +317,10 @@ device = "/dev/disk/by-partuuid/1"
 
     #[test]
     fn a_device_that_does_not_come_is_waited_for_no_longer_than_asked() {
-        let error = find("UUID=00000000-0000-4000-8000-000000000000", Duration::from_millis(1));
+        let error = find(
+            "UUID=00000000-0000-4000-8000-000000000000",
+            Duration::from_millis(1),
+        );
         assert_eq!(error.unwrap_err().code(), &code::NOT_FOUND);
     }
 }

@@ -46,7 +46,10 @@ pub fn check_library() -> Result<(), Error> {
 
 fn check_version(version: Option<(u32, u32, u32)>) -> Result<(), Error> {
     let Some(version) = version else {
-        return Err(Error::new(&code::VOLUME_LIBRARY_VERSION, "its version is not known"));
+        return Err(Error::new(
+            &code::VOLUME_LIBRARY_VERSION,
+            "its version is not known",
+        ));
     };
     if version < (2, 4, 3) || ((2, 7, 0)..(2, 7, 5)).contains(&version) {
         let (major, minor, patch) = version;
@@ -94,7 +97,14 @@ pub fn begin(volume: &mut Volume, stays: &[Stays<'_>], active: Option<&str>) -> 
     drop(key);
     name_both(volume, &added)?;
     let new = added.first().map(|(_, new)| *new);
-    start(volume, active, first.secret, Some(first.slot), new, CryptReencrypt::INITIALIZE_ONLY)
+    start(
+        volume,
+        active,
+        first.secret,
+        Some(first.slot),
+        new,
+        CryptReencrypt::INITIALIZE_ONLY,
+    )
 }
 
 /// Moves the data, from where it was left. `progress` is told size and offset in bytes, and ends the work with false; then it
@@ -109,7 +119,14 @@ pub fn go_on(
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<bool, Error> {
     check_library()?;
-    start(volume, active, secret, None, None, CryptReencrypt::RESUME_ONLY)?;
+    start(
+        volume,
+        active,
+        secret,
+        None,
+        None,
+        CryptReencrypt::RESUME_ONLY,
+    )?;
     let mut told = Progress(progress);
     let ran = volume
         .device
@@ -218,14 +235,10 @@ fn start(
     };
     // When it goes on, slots and cipher are what the header says.
     let how = new.is_some().then_some((cipher, mode));
-    let begun = volume.device.reencrypt_handle().reencrypt_init_by_passphrase(
-        active,
-        secret.as_slice(),
-        old,
-        new,
-        how,
-        params,
-    );
+    let begun = volume
+        .device
+        .reencrypt_handle()
+        .reencrypt_init_by_passphrase(active, secret.as_slice(), old, new, how, params);
     begun
         .map(|_| ())
         .map_err(|error| volume.failed("re-encryption", &error))

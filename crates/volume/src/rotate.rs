@@ -46,14 +46,22 @@ pub fn slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error>
     let newest = keys.fetch(&token.key_id, None)?;
     // A newer version that there is already was made by this command, stopped; or by somebody who wants it used.
     let began = newest.version > from;
-    let new = if began { newest } else { keys.rotate(&token.key_id)? };
+    let new = if began {
+        newest
+    } else {
+        keys.rotate(&token.key_id)?
+    };
     if new.version <= from {
         let detail = format!("{} has no version after {from}", token.key_id);
         return Err(Error::new(&code::UNKNOWN_KEY_ID, detail));
     }
     let new_secret = slot_secret(&new.key, &token.object_id)?;
     let machine = volume.metadata()?.machine_slots();
-    let there = if began { volume.opens(&machine, &new_secret)? } else { None };
+    let there = if began {
+        volume.opens(&machine, &new_secret)?
+    } else {
+        None
+    };
     let slot = match there {
         Some(slot) => slot,
         None => volume.add_slot(&secret, &new_secret, Stretch::Machine)?,
@@ -112,11 +120,7 @@ fn finish(
 }
 
 /// The passphrase that the token's key makes; it was tried.
-fn opening(
-    volume: &mut Volume,
-    keys: &mut dyn Keys,
-    token: &Token,
-) -> Result<SecretBytes, Error> {
+fn opening(volume: &mut Volume, keys: &mut dyn Keys, token: &Token) -> Result<SecretBytes, Error> {
     let material = keys.fetch(&token.key_id, Some(token.key_version))?;
     let secret = slot_secret(&material.key, &token.object_id)?;
     volume.test(None, &secret)?;

@@ -76,7 +76,11 @@ fn through_systemd(prompt: &str, wait: Duration) -> Result<Option<SecretBytes>, 
     let status = child.wait().map_err(failed)?;
     finished.map_err(failed)?;
     if gave_up || !status.success() {
-        return if began.elapsed() >= wait { Err(late()) } else { Ok(None) };
+        return if began.elapsed() >= wait {
+            Err(late())
+        } else {
+            Ok(None)
+        };
     }
     typed.finish().map(Some)
 }
@@ -86,7 +90,9 @@ fn at_terminal(terminal: &File, prompt: &str, wait: Duration) -> Result<SecretBy
     let before = tcgetattr(terminal).map_err(|error| failed(error.into()))?;
     let mut silent = before.clone();
     silent.local_modes.remove(LocalModes::ECHO);
-    silent.local_modes.insert(LocalModes::ECHONL | LocalModes::ICANON);
+    silent
+        .local_modes
+        .insert(LocalModes::ECHONL | LocalModes::ICANON);
     tcsetattr(terminal, OptionalActions::Flush, &silent).map_err(|error| failed(error.into()))?;
     let mut to = terminal;
     let typed = write!(to, "{prompt} ({} s): ", wait.as_secs())
@@ -133,7 +139,8 @@ fn readable(from: &impl std::os::fd::AsFd, wait: Duration) -> Result<bool, Failu
 }
 
 fn left(began: Instant, wait: Duration) -> Option<Duration> {
-    wait.checked_sub(began.elapsed()).filter(|left| !left.is_zero())
+    wait.checked_sub(began.elapsed())
+        .filter(|left| !left.is_zero())
 }
 
 fn late() -> Failure {
@@ -158,12 +165,19 @@ impl Typed {
     }
 
     fn has_line(&self) -> bool {
-        self.bytes.as_slice().get(..self.filled).is_some_and(|typed| typed.contains(&b'\n'))
+        self.bytes
+            .as_slice()
+            .get(..self.filled)
+            .is_some_and(|typed| typed.contains(&b'\n'))
     }
 
     /// Reads once; true at the end, or when there is no room.
     fn read(&mut self, from: &mut impl std::io::Read) -> std::io::Result<bool> {
-        let free = self.bytes.as_mut_slice().get_mut(self.filled..).unwrap_or_default();
+        let free = self
+            .bytes
+            .as_mut_slice()
+            .get_mut(self.filled..)
+            .unwrap_or_default();
         if free.is_empty() {
             return Ok(true);
         }
@@ -181,7 +195,10 @@ impl Typed {
     /// The first line, without its end.
     fn finish(mut self) -> Result<SecretBytes, Failure> {
         let typed = self.bytes.as_slice().get(..self.filled).unwrap_or_default();
-        let end = typed.iter().position(|byte| *byte == b'\n').unwrap_or(self.filled);
+        let end = typed
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .unwrap_or(self.filled);
         if end == 0 {
             return Err(Failure::new(&code::NO_KEY, "nothing was typed"));
         }

@@ -74,6 +74,9 @@ impl ProviderOptions {
 
     fn server(&self, time: Option<Duration>) -> Result<Box<dyn Keys>, Failure> {
         let _ = time;
-        Err(Failure::new(&strongroom_format::code::PROVIDER, "keyserver"))
+        Err(Failure::new(
+            &strongroom_format::code::PROVIDER,
+            "keyserver",
+        ))
     }
 }

@@ -41,6 +41,8 @@ impl RepairArgs {
         let slot = repair::repair(&mut volume, &secret)?;
         drop(volume);
         escrow_again(context, &self.provider, &self.path);
-        context.output.line(&format!("mended; key slot {slot} opens it"))
+        context
+            .output
+            .line(&format!("mended; key slot {slot} opens it"))
     }
 }

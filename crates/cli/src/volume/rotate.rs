@@ -81,10 +81,15 @@ impl RotateArgs {
             escrow(&self.path, keys.as_mut());
         }
         let mut progress = crate::progress::Progress::new("re-encrypted");
-        let done = go_on(&mut volume, &secret, active.as_deref(), &mut |size, offset| {
-            progress.update(offset, size);
-            true
-        })?;
+        let done = go_on(
+            &mut volume,
+            &secret,
+            active.as_deref(),
+            &mut |size, offset| {
+                progress.update(offset, size);
+                true
+            },
+        )?;
         drop(volume);
         if !done {
             return Err(Failure::new(&code::VOLUME_ROTATING, "it was stopped"));
@@ -137,7 +142,10 @@ impl RotateArgs {
             let place = self.recovery.place()?;
             let key = place.new_key(&self.path)?;
             openers::add_recovery(volume, secret, &key)?;
-            given.push(Given { secret: key, kind: Kind::Recovery });
+            given.push(Given {
+                secret: key,
+                kind: Kind::Recovery,
+            });
         }
         let metadata = volume.metadata()?;
         let mut stays = Vec::new();
@@ -156,7 +164,11 @@ impl RotateArgs {
                 }
             }
         }
-        let staying: Vec<u32> = stays.iter().map(|stay| stay.slot).chain(self.drop.iter().copied()).collect();
+        let staying: Vec<u32> = stays
+            .iter()
+            .map(|stay| stay.slot)
+            .chain(self.drop.iter().copied())
+            .collect();
         let mut missing = left_out(&metadata, &staying);
         // A new recovery key stands for all that were before.
         missing.retain(|slot| !(self.new_recovery && metadata.kind(*slot) == Kind::Recovery));
@@ -165,7 +177,10 @@ impl RotateArgs {
             let names: Vec<String> = missing.iter().map(name).collect();
             return Err(Failure::new(&code::VOLUME_OPENERS, names.join(", ")));
         }
-        if stays.first().is_none_or(|stay| stay.stretch != Stretch::Machine) {
+        if stays
+            .first()
+            .is_none_or(|stay| stay.stretch != Stretch::Machine)
+        {
             return Err(Failure::new(&code::WRONG_KEY, "the token's key"));
         }
         Ok(begin(volume, &stays, active)?)
@@ -176,18 +191,28 @@ impl RotateArgs {
         let mut given = Vec::new();
         for file in &self.passphrase_file {
             let secret = read(file)?;
-            given.push(Given { secret, kind: Kind::Passphrase });
+            given.push(Given {
+                secret,
+                kind: Kind::Passphrase,
+            });
         }
         if let Some(file) = &self.recovery_file {
             let secret = recovery_key(&read(file)?)?;
-            given.push(Given { secret, kind: Kind::Recovery });
+            given.push(Given {
+                secret,
+                kind: Kind::Recovery,
+            });
         }
         Ok(given)
     }
 }
 
 fn stay<'a>(slot: u32, secret: &'a SecretBytes, stretch: Stretch) -> Stays<'a> {
-    Stays { slot, secret, stretch }
+    Stays {
+        slot,
+        secret,
+        stretch,
+    }
 }
 
 fn read(file: &Path) -> Result<SecretBytes, Failure> {

@@ -72,7 +72,10 @@ impl UnlockArgs {
             entries.push(swapped(entry));
         }
         if let (Some(name), true) = (&self.name, entries.is_empty()) {
-            return Err(Failure::new(&code::VOLUME_TABLE, format!("{name} is not in it")));
+            return Err(Failure::new(
+                &code::VOLUME_TABLE,
+                format!("{name} is not in it"),
+            ));
         }
         let locked: Vec<String> = entries
             .iter()
@@ -84,7 +87,11 @@ impl UnlockArgs {
             return Ok(());
         }
         let failure = Failure::new(&code::VOLUME_LOCKED, locked.join(" | "));
-        Err(if self.json { failure.told_in_json() } else { failure })
+        Err(if self.json {
+            failure.told_in_json()
+        } else {
+            failure
+        })
     }
 
     fn tell(&self, context: &mut Context, summary: Summary) -> Result<(), Failure> {
@@ -130,9 +137,12 @@ impl UnlockArgs {
                     break;
                 }
                 Err(failure) => {
-                    let detail = format!("{} by {}: {}", entry.name, opener.name(), failure.shown());
+                    let detail =
+                        format!("{} by {}: {}", entry.name, opener.name(), failure.shown());
                     note(&detail);
-                    outcome.failures.push(format!("{}: {}", opener.name(), failure.shown()));
+                    outcome
+                        .failures
+                        .push(format!("{}: {}", opener.name(), failure.shown()));
                 }
             }
         }
