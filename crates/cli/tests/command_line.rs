@@ -63,6 +63,7 @@ const COMMANDS: &[&str] = &[
     "volume backup",
     "volume rotate",
     "volume repair",
+    "volume migrate",
     "volume swap",
     "volume unlock",
     "volume shred",

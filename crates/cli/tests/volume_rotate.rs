@@ -1,6 +1,6 @@
 //! Goal: keys of a volume change while its data stay what they are, and whatever stops the change, the volume opens and the same
-//! command finishes. Method: cryptsetup(8) encrypts known bytes in place and takes them out again, on plain files; strace(1) kills
-//! the command at calls that write.
+//! command finishes. Method: cryptsetup(8) encrypts known bytes in place, on plain files, and our own reader of LUKS2 takes them
+//! out again; strace(1) kills the command at calls that write.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
@@ -11,6 +11,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 
 use common::{Place, noise};
+use strongroom_crypto::SecretBytes;
+use strongroom_luks::{Slots, unlock};
 
 /// Bytes of data in the volumes.
 const DATA: usize = 2 << 20;
@@ -75,44 +77,20 @@ fn place() -> Place {
     place
 }
 
-/// The data, taken out by cryptsetup from a copy.
+/// The data, read with the recovery key by the implementation of LUKS2 that does without libcryptsetup.
 fn data(place: &Place) -> Vec<u8> {
-    copied(place, "v", "copy");
-    let recovery = String::from_utf8(place.read("recovery")).unwrap();
-    place.write("key", recovery.trim_end());
-    drop(fs::remove_file(place.path("header")));
-    cryptsetup(
-        place,
-        &["luksHeaderBackup", "--header-backup-file", "header", "copy"],
-    );
-    let slot = slot_of(place, "recovery");
-    let decrypt = [
-        "reencrypt",
-        "-q",
-        "--decrypt",
-        "--header",
-        "header",
-        "--force-offline-reencrypt",
-        "--key-slot",
-        &slot,
-        "--key-file",
-        "key",
-        "copy",
-    ];
-    let moved = Command::new("cryptsetup")
-        .args(decrypt)
-        .current_dir(place.path(""))
-        .output()
-        .unwrap();
-    let err = String::from_utf8_lossy(&moved.stderr);
-    assert!(moved.status.success(), "{err}");
-    let mut plain = place.read("copy");
-    // Data stay where they were: behind the header's room.
-    let offset = place.run(&["volume", "status", "v", "--json"]).json()["data_offset"]
-        .as_u64()
-        .unwrap();
-    plain.drain(..usize::try_from(offset).unwrap());
-    plain.truncate(DATA);
+    let mut recovery = place.read("recovery");
+    recovery.truncate(71);
+    let recovery = SecretBytes::take(&mut recovery).unwrap();
+    let file = fs::File::open(place.path("v")).unwrap();
+    let found = strongroom_luks::read(&file).unwrap();
+    let key = unlock(&file, &found.header, &recovery, &Slots::default()).unwrap();
+    let volume = strongroom_luks::Volume::open(file, &found, &key, true).unwrap();
+    let mut plain = vec![0; DATA];
+    let mut at = 0;
+    while at < DATA {
+        at += volume.read(&mut plain[at..], at as u64).unwrap();
+    }
     plain
 }
 

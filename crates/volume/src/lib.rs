@@ -20,6 +20,7 @@ mod ffi;
 pub mod header;
 pub mod keys;
 pub mod look;
+pub mod migrate;
 pub mod openers;
 pub mod reencrypt;
 pub mod repair;

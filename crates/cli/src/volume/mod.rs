@@ -9,6 +9,7 @@ mod create;
 mod enroll;
 mod list;
 mod material;
+mod migrate;
 mod open;
 mod recovery;
 mod repair;
@@ -46,6 +47,7 @@ enum Verb {
     Backup(backup::BackupArgs),
     Rotate(rotate::RotateArgs),
     Repair(repair::RepairArgs),
+    Migrate(migrate::MigrateArgs),
     Swap(swap::SwapArgs),
     Unlock(unlock::UnlockArgs),
     Shred(shred::ShredArgs),
@@ -59,6 +61,7 @@ impl VolumeArgs {
             Verb::List(args) => args.json,
             Verb::Open(args) => args.json,
             Verb::Enroll(args) => args.json,
+            Verb::Migrate(args) => args.json,
             Verb::Unlock(args) => args.json,
             Verb::Shred(args) => args.json,
             Verb::Close(_)
@@ -82,6 +85,7 @@ impl VolumeArgs {
             Verb::Backup(args) => args.run(context),
             Verb::Rotate(args) => args.run(context),
             Verb::Repair(args) => args.run(context),
+            Verb::Migrate(args) => args.run(context),
             Verb::Swap(args) => args.run(context),
             Verb::Unlock(args) => args.run(context),
             Verb::Shred(args) => args.run(context),
