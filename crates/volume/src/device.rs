@@ -277,7 +277,7 @@ impl Volume {
     }
 
     /// A passphrase did not do.
-    fn wrong(&self, error: &libcryptsetup_rs::LibcryptErr) -> Error {
+    pub(crate) fn wrong(&self, error: &libcryptsetup_rs::LibcryptErr) -> Error {
         let what = self.path.display().to_string();
         match errno(error) {
             // "No usable keyslot", and a slot that does not open.

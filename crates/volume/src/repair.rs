@@ -25,7 +25,7 @@ use crate::header::Metadata;
 use crate::look::{check_unused, exclusively, io};
 
 /// Of a LUKS2 binary header (LUKS2 On-Disk Format Specification, section 2.1): its length, and places in it.
-const BINARY_LEN: usize = 4096;
+pub(crate) const BINARY_LEN: usize = 4096;
 const SIZE_AT: usize = 8;
 const SEQUENCE_AT: usize = 16;
 const ALGORITHM_AT: usize = 72;
@@ -212,7 +212,7 @@ fn keep_known(of: &mut Value, list: &str, known: &Map<String, Value>) {
 }
 
 /// Puts JSON, sequence number and checksum into a copy of the header.
-fn write_copy(copy: &mut [u8], json: &[u8], sequence: u64) -> Result<(), Error> {
+pub(crate) fn write_copy(copy: &mut [u8], json: &[u8], sequence: u64) -> Result<(), Error> {
     let bad = |what: &str| Error::new(&code::VOLUME_NO_REPAIR, what);
     let algorithm = copy.get(ALGORITHM_AT..ALGORITHM_AT + 7);
     if algorithm != Some(b"sha256\0".as_slice()) {

@@ -20,6 +20,7 @@ use super::backup::escrow;
 use super::material::ProviderOptions;
 use super::recovery::RecoveryOptions;
 use super::secret::of_token;
+use super::status::device_of;
 use crate::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
@@ -64,7 +65,8 @@ struct Given {
 }
 
 impl RotateArgs {
-    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+    pub(super) fn run(mut self, context: &mut Context) -> Result<(), Failure> {
+        self.path = device_of(&self.path);
         let mut volume = Volume::open(&self.path)?;
         let token = volume.token()?;
         let mut keys = self.provider.keys(context, Some(token.provider))?;

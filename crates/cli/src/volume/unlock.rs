@@ -165,11 +165,24 @@ impl UnlockArgs {
             provider: Some(who),
             node: self.provider.node.clone(),
         };
+        if who == Who::Keyring {
+            Self::check_keyring(context)?;
+        }
         let time = Duration::from_secs(entry.timeout_seconds);
         let mut keys = options.keys_within(context, None, Some(time))?;
         let mut volume = Volume::open(path)?;
         let secret = of_token(&mut volume, keys.as_mut())?;
         opened(&mut volume, entry, &secret)
+    }
+
+    /// A keyring whose own root key somebody types would wait without a limit.
+    fn check_keyring(context: &Context) -> Result<(), Failure> {
+        let status = strongroom_keyring::Keyring::status(&crate::keyring::path(context))?;
+        if status.provider == "passphrase" {
+            let detail = "the keyring's root key is a passphrase: at the start use `passphrase` as the opener";
+            return Err(Failure::new(&code::NO_TERMINAL, detail));
+        }
+        Ok(())
     }
 
     /// A person types: a passphrase, or the recovery key.
