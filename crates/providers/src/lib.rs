@@ -8,6 +8,7 @@
 mod certificate;
 pub mod child;
 mod credential;
+mod keyserver;
 mod kmip;
 mod limit;
 mod network;
@@ -19,6 +20,7 @@ use strongroom_keyring::provider::{self, Registered};
 
 /// Every kind of this crate, in order of number.
 const KINDS: &[Registered] = &[
+    keyserver::REGISTERED,
     #[cfg(feature = "pkcs11")]
     pkcs11::REGISTERED,
     credential::REGISTERED,

@@ -1,9 +1,23 @@
 //! `strongroom keyserver`: the key server itself, and its administration over HTTPS.
 //!
-//! Must not: take a token, a share or a private key from the command line.
+//! Must not: take a token, a share or a private key from the command line; speak HTTP or TLS, which are strongroom-keyserver's and
+//! strongroom-keyclient's.
 
+mod admin;
+mod audit;
+mod change;
+mod destroy;
+mod grant;
 mod init;
+mod join;
+mod keys;
+mod nodes;
+mod revoke;
 mod run;
+mod seal;
+mod status;
+mod token;
+mod unseal;
 
 use clap::{Args, Subcommand};
 
@@ -23,12 +37,33 @@ pub(crate) struct KeyserverArgs {
 enum Verb {
     Init(init::InitArgs),
     Run(run::RunArgs),
+    Join(join::JoinArgs),
+    Status(status::StatusArgs),
+    Unseal(unseal::UnsealArgs),
+    Seal(seal::SealArgs),
+    Token(token::TokenArgs),
+    Nodes(nodes::NodesArgs),
+    Revoke(revoke::RevokeArgs),
+    Grant(grant::GrantArgs),
+    Ungrant(grant::UngrantArgs),
+    Keys(keys::KeysArgs),
+    Create(change::CreateArgs),
+    Rotate(change::RotateArgs),
+    Disable(change::DisableArgs),
+    Enable(change::EnableArgs),
+    Destroy(destroy::DestroyArgs),
+    Restore(change::RestoreArgs),
+    Audit(audit::AuditArgs),
 }
 
 impl KeyserverArgs {
     pub(crate) fn wants_json(&self) -> bool {
         match &self.verb {
-            Verb::Init(_) | Verb::Run(_) => false,
+            Verb::Status(args) => args.json,
+            Verb::Nodes(args) => args.json,
+            Verb::Keys(args) => args.json,
+            Verb::Audit(args) => args.json,
+            _ => false,
         }
     }
 
@@ -36,6 +71,23 @@ impl KeyserverArgs {
         match self.verb {
             Verb::Init(args) => args.run(context),
             Verb::Run(args) => args.run(),
+            Verb::Join(args) => args.run(context),
+            Verb::Status(args) => args.run(context),
+            Verb::Unseal(args) => args.run(context),
+            Verb::Seal(args) => args.run(context),
+            Verb::Token(args) => args.run(context),
+            Verb::Nodes(args) => args.run(context),
+            Verb::Revoke(args) => args.run(context),
+            Verb::Grant(args) => args.run(context),
+            Verb::Ungrant(args) => args.run(context),
+            Verb::Keys(args) => args.run(context),
+            Verb::Create(args) => args.run(context),
+            Verb::Rotate(args) => args.run(context),
+            Verb::Disable(args) => args.run(context),
+            Verb::Enable(args) => args.run(context),
+            Verb::Destroy(args) => args.run(context),
+            Verb::Restore(args) => args.run(context),
+            Verb::Audit(args) => args.run(context),
         }
     }
 }
