@@ -26,6 +26,7 @@ pub mod reencrypt;
 pub mod repair;
 pub mod rotate;
 pub mod secret;
+pub mod server;
 pub mod shred;
 pub mod token;
 

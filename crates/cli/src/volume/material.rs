@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use strongroom_keyclient::Node;
 use strongroom_volume::keys::{Keys, OfKeyring};
+use strongroom_volume::server::OfServer;
 use strongroom_volume::token::Provider;
 
 use crate::failure::Failure;
@@ -69,14 +71,18 @@ impl ProviderOptions {
 
     /// Who is configured: a key server when this node knows one.
     fn configured(&self) -> Who {
-        Who::Keyring
+        if self.node.is_some() || Node::path(None).exists() {
+            Who::Keyserver
+        } else {
+            Who::Keyring
+        }
     }
 
     fn server(&self, time: Option<Duration>) -> Result<Box<dyn Keys>, Failure> {
-        let _ = time;
-        Err(Failure::new(
-            &strongroom_format::code::PROVIDER,
-            "keyserver",
-        ))
+        let server = OfServer::new(&Node::path(self.node.as_deref()))?;
+        Ok(match time {
+            Some(time) => Box::new(server.within(time)),
+            None => Box::new(server),
+        })
     }
 }
