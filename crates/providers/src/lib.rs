@@ -5,13 +5,15 @@
 //!
 //! Must not: keep a root key; wait without a limit; take a secret from an argument.
 
+mod aws_kms;
 mod kmip;
 mod network;
+mod vault;
 
 use strongroom_keyring::provider::{self, Registered};
 
 /// Every kind of this crate, in order of number.
-const KINDS: &[Registered] = &[kmip::REGISTERED];
+const KINDS: &[Registered] = &[kmip::REGISTERED, vault::REGISTERED, aws_kms::REGISTERED];
 
 /// Makes the kinds of this crate known to the keyring. Once, when a program starts.
 pub fn register() {
