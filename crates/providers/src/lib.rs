@@ -21,9 +21,6 @@ mod vault;
 use strongroom_keyring::provider::{self, Registered};
 
 /// Every kind of this crate, in order of number.
-<<<<<<< HEAD
-const KINDS: &[Registered] = &[kmip::REGISTERED, vault::REGISTERED, aws_kms::REGISTERED];
-=======
 const KINDS: &[Registered] = &[
     keyserver::REGISTERED,
     #[cfg(feature = "pkcs11")]
@@ -31,6 +28,8 @@ const KINDS: &[Registered] = &[
     credential::REGISTERED,
     certificate::REGISTERED,
     kmip::REGISTERED,
+    vault::REGISTERED,
+    aws_kms::REGISTERED,
 ];
 
 /// What a process that was started for a module's sake does.
@@ -41,7 +40,6 @@ const OPERATION: child::Operation = |_| {
     let code = &strongroom_format::code::PROVIDER_ELSEWHERE;
     Err(strongroom_keyring::Error::new(code, "pkcs11"))
 };
->>>>>>> main
 
 /// Makes the kinds of this crate known to the keyring. Once, when a program starts.
 pub fn register() {
