@@ -344,7 +344,6 @@ fn killed_while_the_volume_key_changes(most: u32) {
         kills += u32::from(killed(&place, WRITES, at, WHOLE));
         mended += u32::from(finishes(&place, &format!("write {at} of {calls}")));
     }
-    println!("{calls} writes, {kills} kills, {mended} mended by repair");
     assert!(kills >= most / 2, "{kills}");
     assert!(
         mended > 0,
