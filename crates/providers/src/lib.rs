@@ -5,6 +5,7 @@
 //!
 //! Must not: keep a root key; wait without a limit; take a secret from an argument.
 
+mod aws_kms;
 mod certificate;
 pub mod child;
 mod credential;
@@ -15,6 +16,7 @@ mod network;
 mod options;
 #[cfg(feature = "pkcs11")]
 mod pkcs11;
+mod vault;
 
 use strongroom_keyring::provider::{self, Registered};
 
@@ -26,6 +28,8 @@ const KINDS: &[Registered] = &[
     credential::REGISTERED,
     certificate::REGISTERED,
     kmip::REGISTERED,
+    vault::REGISTERED,
+    aws_kms::REGISTERED,
 ];
 
 /// What a process that was started for a module's sake does.
