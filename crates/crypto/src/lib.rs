@@ -1,7 +1,7 @@
 //! Strongroom's cryptographic core: the only crate that names a primitive.
 //!
 //! It offers one authenticated cipher ([`GcmKey`], and [`AnyGcmKey`] for shorter keys), two unauthenticated ([`CtrKey`], [`XtsKey`]), one of the past ([`TripleDes`]), one MAC
-//! ([`MacKey`]), one key agreement ([`KeyAgreement`]), keys encrypted for certificates ([`Certificate`], [`PrivateKey`]), verification of two signatures ([`verify_p256`], [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases), a nonce
+//! ([`MacKey`]), two key agreements ([`KeyAgreement`], and [`kdfe_p256`] for TPMs), keys encrypted for certificates ([`Certificate`], [`PrivateKey`]), verification of two signatures ([`verify_p256`], [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases), a nonce
 //! source that survives `fork` ([`nonce12`]), and memory that is locked, kept out of core dumps
 //! and wiped when freed ([`SecretKey`], [`SecretBytes`], [`Locked`]).
 //!
@@ -31,6 +31,7 @@ mod pkcs12;
 mod random;
 mod rsa;
 mod secret;
+mod sender;
 mod signature;
 mod tdes;
 mod xts;
@@ -51,6 +52,7 @@ pub use nonce::nonce12;
 pub use random::{fill_random, random16, random32};
 pub use rsa::PrivateKey;
 pub use secret::{Locked, SecretBytes, SecretKey, memory_is_locked, relock_after_fork};
+pub use sender::kdfe_p256;
 pub use signature::{verify_p256, verify_rsa};
 pub use tdes::TripleDes;
 pub use xts::XtsKey;

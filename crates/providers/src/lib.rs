@@ -12,6 +12,7 @@ mod limit;
 mod options;
 #[cfg(feature = "pkcs11")]
 mod pkcs11;
+mod tpm;
 
 use strongroom_keyring::provider::{self, Registered};
 
@@ -19,6 +20,7 @@ use strongroom_keyring::provider::{self, Registered};
 const KINDS: &[Registered] = &[
     #[cfg(feature = "pkcs11")]
     pkcs11::REGISTERED,
+    tpm::REGISTERED,
     credential::REGISTERED,
     certificate::REGISTERED,
 ];
