@@ -21,7 +21,10 @@ const POINT: usize = 65;
 ///
 /// # Errors
 /// [`CryptoError::Key`] when `peer` is no point of the curve; [`CryptoError::Random`], [`CryptoError::OutOfLockedMemory`].
-pub fn kdfe_p256(peer: &[u8; POINT], label: &[u8]) -> Result<(SecretKey, [u8; POINT]), CryptoError> {
+pub fn kdfe_p256(
+    peer: &[u8; POINT],
+    label: &[u8],
+) -> Result<(SecretKey, [u8; POINT]), CryptoError> {
     let made = agreed(peer, label);
     wipe_stack();
     made
@@ -31,7 +34,9 @@ pub fn kdfe_p256(peer: &[u8; POINT], label: &[u8]) -> Result<(SecretKey, [u8; PO
 fn agreed(peer: &[u8; POINT], label: &[u8]) -> Result<(SecretKey, [u8; POINT]), CryptoError> {
     let private = EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new())
         .map_err(|_| CryptoError::Random)?;
-    let point = private.compute_public_key().map_err(|_| CryptoError::Random)?;
+    let point = private
+        .compute_public_key()
+        .map_err(|_| CryptoError::Random)?;
     let point: [u8; POINT] = point.as_ref().try_into().map_err(|_| CryptoError::Random)?;
     let theirs = UnparsedPublicKey::new(&ECDH_P256, peer);
     let key = agree_ephemeral(private, &theirs, |shared| {
@@ -65,7 +70,12 @@ mod tests {
     #[test]
     fn each_key_is_another() {
         let private = EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new()).unwrap();
-        let peer: [u8; 65] = private.compute_public_key().unwrap().as_ref().try_into().unwrap();
+        let peer: [u8; 65] = private
+            .compute_public_key()
+            .unwrap()
+            .as_ref()
+            .try_into()
+            .unwrap();
         let (one, point) = kdfe_p256(&peer, b"SECRET").unwrap();
         let (other, second) = kdfe_p256(&peer, b"SECRET").unwrap();
         assert!(!one.ct_eq(&other) && point != second);

@@ -12,6 +12,7 @@ mod limit;
 mod options;
 #[cfg(feature = "pkcs11")]
 mod pkcs11;
+mod tang;
 mod tpm;
 
 use strongroom_keyring::provider::{self, Registered};
@@ -23,6 +24,7 @@ const KINDS: &[Registered] = &[
     tpm::REGISTERED,
     credential::REGISTERED,
     certificate::REGISTERED,
+    tang::REGISTERED,
 ];
 
 /// What a process that was started for a module's sake does.

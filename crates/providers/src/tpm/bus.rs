@@ -74,14 +74,26 @@ fn a_listener_on_the_bus_learns_nothing_and_changes_nothing() {
     assert!(contains(&STORAGE_KEY), "it was this bus");
 
     // What the answers say, their nonce, their attributes, their HMAC.
-    for (code, from_end) in [(UNSEAL, 90), (UNSEAL, 40), (UNSEAL, 35), (UNSEAL, 1), (LOAD, 1), (CREATE, 1), (PCR_READ, 80)] {
+    for (code, from_end) in [
+        (UNSEAL, 90),
+        (UNSEAL, 40),
+        (UNSEAL, 35),
+        (UNSEAL, 1),
+        (LOAD, 1),
+        (CREATE, 1),
+        (PCR_READ, 80),
+    ] {
         *bus.change.lock().unwrap() = Some((code, from_end));
         let done = match code {
             CREATE | PCR_READ => tpm.with(|link| tpm.seal(link, &auth, &secret)).map(drop),
             _ => tpm.with(|link| tpm.unseal(link, &auth, &blob)).map(drop),
         };
         let number = done.err().map(|error| error.code().number);
-        assert_eq!(number, Some(2105), "{code:#x}, {from_end} bytes before the end");
+        assert_eq!(
+            number,
+            Some(2105),
+            "{code:#x}, {from_end} bytes before the end"
+        );
     }
     *bus.change.lock().unwrap() = None;
     tpm.with(|link| tpm.unseal(link, &auth, &blob)).unwrap();

@@ -150,7 +150,11 @@ impl Link {
             match self.file.read(room) {
                 Ok(0) => return Err(failed(ErrorKind::UnexpectedEof.into())),
                 Ok(read) => have += read,
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => continue,
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+                {
+                    continue;
+                }
                 Err(error) => return Err(failed(error)),
             }
             if have < HEAD {
@@ -192,5 +196,8 @@ fn unreachable(what: &str, error: io::Error) -> Error {
 
 /// An answer that is none: forged, or cut short.
 pub(super) fn malformed() -> Error {
-    Error::new(&code::PROVIDER_ANSWER, "the TPM's answer does not have its form")
+    Error::new(
+        &code::PROVIDER_ANSWER,
+        "the TPM's answer does not have its form",
+    )
 }

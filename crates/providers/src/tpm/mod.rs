@@ -24,7 +24,9 @@ use strongroom_keyring::{Error, KeySource, Opener, RootProvider, SourceContext};
 use crate::limit::Deadline;
 use crate::options::{Options, secret_source};
 use link::{Failed, Link, PLAIN, SESSIONS, malformed};
-use session::{AUDITS, Command, HIDES_ANSWER, HIDES_COMMAND, HMAC, POLICY, STAYS, Session, null, sized};
+use session::{
+    AUDITS, Command, HIDES_ANSWER, HIDES_COMMAND, HMAC, POLICY, STAYS, Session, null, sized,
+};
 
 pub(crate) const REGISTERED: Registered = Registered {
     name: NAME,
@@ -107,7 +109,10 @@ impl Tpm {
         };
         let pin = source.passphrase(&context)?;
         let mut digest = sha256(&[pin.as_slice()]);
-        let len = digest.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+        let len = digest
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |at| at + 1);
         let mut auth = SecretBytes::take(&mut digest)?;
         auth.truncate(len);
         Ok(auth)
@@ -121,7 +126,12 @@ impl Tpm {
         done.map_err(told)
     }
 
-    fn seal(&self, link: &mut Link, auth: &SecretBytes, secret: &SecretKey) -> Result<Vec<u8>, Failed> {
+    fn seal(
+        &self,
+        link: &mut Link,
+        auth: &SecretBytes,
+        secret: &SecretKey,
+    ) -> Result<Vec<u8>, Failed> {
         let primary = Primary::make(link)?;
         let mut session = Session::start(link, HMAC, &primary)?;
         let registers = registers(link, &mut session, self.registers)?;
@@ -171,9 +181,17 @@ impl Tpm {
         Ok(blob)
     }
 
-    fn unseal(&self, link: &mut Link, auth: &SecretBytes, blob: &[u8]) -> Result<SecretKey, Failed> {
+    fn unseal(
+        &self,
+        link: &mut Link,
+        auth: &SecretBytes,
+        blob: &[u8],
+    ) -> Result<SecretKey, Failed> {
         let sealed = Sealed::read(blob).ok_or_else(|| {
-            Error::new(&code::PROVIDER_ANSWER, "the sealed object does not have its form")
+            Error::new(
+                &code::PROVIDER_ANSWER,
+                "the sealed object does not have its form",
+            )
         })?;
         let primary = Primary::make(link)?;
         if primary.name != sealed.primary {
@@ -199,7 +217,8 @@ impl Tpm {
         );
         let loaded = loaded.map_err(|failed| match failed {
             Failed::Code(code) if !is_passing(code) => {
-                let detail = format!("the TPM does not take the sealed object, response code {code:#x}");
+                let detail =
+                    format!("the TPM does not take the sealed object, response code {code:#x}");
                 Error::new(&code::PROVIDER_ANSWER, detail).into()
             }
             other => other,
@@ -260,7 +279,9 @@ impl Primary {
         let mut point = [0; 65];
         point[0] = 4;
         for (coordinate, end) in [(x, 33_usize), (y, 65)] {
-            let begin = end.checked_sub(coordinate.len()).filter(|at| *at >= end - 32);
+            let begin = end
+                .checked_sub(coordinate.len())
+                .filter(|at| *at >= end - 32);
             let place = begin.and_then(|begin| point.get_mut(begin..end));
             place.ok_or_else(malformed)?.copy_from_slice(coordinate);
         }
@@ -335,8 +356,15 @@ fn registers(link: &mut Link, session: &mut Session, mask: u32) -> Result<Vec<u8
         fields.uint32();
         let same = fields.bytes(wanted.len()) == Some(&wanted);
         let one = fields.uint32() == Some(1);
-        let value = fields.sized().filter(|value| same && one && value.len() == 32);
-        let missing = || Error::new(&code::PROVIDER_STATE, "the TPM has no SHA-256 bank of registers");
+        let value = fields
+            .sized()
+            .filter(|value| same && one && value.len() == 32);
+        let missing = || {
+            Error::new(
+                &code::PROVIDER_STATE,
+                "the TPM has no SHA-256 bank of registers",
+            )
+        };
         values.extend_from_slice(value.ok_or_else(missing)?);
     }
     Ok(values)
@@ -345,7 +373,12 @@ fn registers(link: &mut Link, session: &mut Session, mask: u32) -> Result<Vec<u8
 /// The digest of "these registers have these values, and the authorization was given" (part 3, `TPM2_PolicyPCR`,
 /// `TPM2_PolicyAuthValue`).
 fn policy(mask: u32, values: &[u8], with_pin: bool) -> [u8; 32] {
-    let parts = [&[0; 32], &POLICY_PCR.to_be_bytes()[..], &selection(mask), &sha256(&[values])];
+    let parts = [
+        &[0; 32],
+        &POLICY_PCR.to_be_bytes()[..],
+        &selection(mask),
+        &sha256(&[values]),
+    ];
     let digest = sha256(&parts);
     match with_pin {
         true => sha256(&[&digest, &POLICY_AUTH_VALUE.to_be_bytes()]),
@@ -370,13 +403,25 @@ fn told(failed: Failed) -> Error {
     };
     let (code, what): (&'static Code, &str) = match plain {
         // TPM_RC_AUTH_FAIL, TPM_RC_BAD_AUTH.
-        0x8e | 0xa2 => (&code::PROVIDER_DENIED, "wrong PIN, or the owner hierarchy has an authorization"),
+        0x8e | 0xa2 => (
+            &code::PROVIDER_DENIED,
+            "wrong PIN, or the owner hierarchy has an authorization",
+        ),
         // TPM_RC_LOCKOUT.
-        0x921 => (&code::PROVIDER_DENIED, "locked after wrong PINs; it unlocks itself after a while"),
+        0x921 => (
+            &code::PROVIDER_DENIED,
+            "locked after wrong PINs; it unlocks itself after a while",
+        ),
         // TPM_RC_POLICY_FAIL, TPM_RC_PCR_CHANGED.
-        0x9d | 0x128 => (&code::PROVIDER_STATE, "registers are not what they were, or a PIN is wanted"),
+        0x9d | 0x128 => (
+            &code::PROVIDER_STATE,
+            "registers are not what they were, or a PIN is wanted",
+        ),
         // TPM_RC_HIERARCHY, TPM_RC_DISABLED.
-        0x85 | 0x120 => (&code::PROVIDER_DISABLED, "its owner hierarchy is switched off"),
+        0x85 | 0x120 => (
+            &code::PROVIDER_DISABLED,
+            "its owner hierarchy is switched off",
+        ),
         _ => (&code::PROVIDER_UNREACHABLE, "it refuses"),
     };
     Error::new(code, format!("TPM: {what}; response code {number:#x}"))
@@ -422,10 +467,22 @@ mod tests {
 
     #[test]
     fn options_choose_registers_and_place() {
-        for text in ["", "pcrs=0,23", "device=/dev/tpm0;pcrs=7,11;pin=ask", "device=localhost:2321"] {
+        for text in [
+            "",
+            "pcrs=0,23",
+            "device=/dev/tpm0;pcrs=7,11;pin=ask",
+            "device=localhost:2321",
+        ] {
             assert!(make(text).is_ok(), "{text}");
         }
-        for text in ["pcrs=24", "pcrs=", "pcrs=7,", "pin=1234", "device=tpm0", "bank=sha1"] {
+        for text in [
+            "pcrs=24",
+            "pcrs=",
+            "pcrs=7,",
+            "pin=1234",
+            "device=tpm0",
+            "bank=sha1",
+        ] {
             let refused = make(text).err();
             assert!(refused.is_some_and(|why| !why.contains("1234")), "{text}");
         }

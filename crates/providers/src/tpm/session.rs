@@ -83,9 +83,19 @@ impl Session {
         link.holds(handle);
         let theirs = fields.sized().ok_or_else(malformed)?.to_vec();
         let mac = MacKey::new(&salt)?;
-        let mut key = mac.mac(&[&1_u32.to_be_bytes(), b"ATH\0", &theirs, &ours, &256_u32.to_be_bytes()]);
+        let mut key = mac.mac(&[
+            &1_u32.to_be_bytes(),
+            b"ATH\0",
+            &theirs,
+            &ours,
+            &256_u32.to_be_bytes(),
+        ]);
         let key = SecretKey::take(&mut key)?;
-        Ok(Self { handle, key, theirs })
+        Ok(Self {
+            handle,
+            key,
+            theirs,
+        })
     }
 
     /// Runs a command.
@@ -99,7 +109,12 @@ impl Session {
             parameters.extend_from_slice(&len.to_be_bytes());
             parameters.extend_from_slice(hidden.as_slice());
             // In clear for the length of this call's next line, in a buffer that is overwritten by it.
-            crossed(&mac, &ours, &self.theirs, parameters.get_mut(2..).unwrap_or_default());
+            crossed(
+                &mac,
+                &ours,
+                &self.theirs,
+                parameters.get_mut(2..).unwrap_or_default(),
+            );
         }
         parameters.extend_from_slice(command.open);
         let code = command.code.to_be_bytes();
@@ -140,7 +155,9 @@ impl Session {
             link.holds(handle);
         }
         let len = fields.uint32().and_then(|len| usize::try_from(len).ok());
-        let parameters = len.and_then(|len| fields.bytes(len)).ok_or_else(malformed)?;
+        let parameters = len
+            .and_then(|len| fields.bytes(len))
+            .ok_or_else(malformed)?;
         let theirs = fields.sized().ok_or_else(malformed)?;
         let attributes = fields.bytes(1).ok_or_else(malformed)?;
         let proof: Option<&[u8; 32]> = fields.sized().and_then(|proof| proof.try_into().ok());
@@ -173,10 +190,15 @@ impl Session {
 
 /// XOR with the key stream of `KDFa`: in place, and back again by the same.
 fn crossed(mac: &MacKey, newer: &[u8], older: &[u8], bytes: &mut [u8]) {
-    let bits = u32::try_from(bytes.len() * 8).unwrap_or_default().to_be_bytes();
+    let bits = u32::try_from(bytes.len() * 8)
+        .unwrap_or_default()
+        .to_be_bytes();
     for (number, block) in (1_u32..).zip(bytes.chunks_mut(32)) {
         let stream = mac.mac(&[&number.to_be_bytes(), b"XOR\0", newer, older, &bits]);
-        block.iter_mut().zip(stream).for_each(|(byte, cross)| *byte ^= cross);
+        block
+            .iter_mut()
+            .zip(stream)
+            .for_each(|(byte, cross)| *byte ^= cross);
     }
 }
 

@@ -8,6 +8,7 @@ mod credential;
 mod pkcs11;
 #[path = "../../../zone/tests/support/swtpm.rs"]
 mod swtpm;
+mod tang;
 mod tpm;
 
 use std::path::{Path, PathBuf};

@@ -42,7 +42,11 @@ fn a_keyring_opens_while_the_registers_are_as_they_were() {
 fn the_pin_is_the_tpms_to_check() {
     let (home, tpm) = (Home::new(), Swtpm::start());
     let pin = home.write("pin", b"1234\n");
-    home.init(&format!("tpm:device={};pin=file:{}", tpm.place(), pin.display()));
+    home.init(&format!(
+        "tpm:device={};pin=file:{}",
+        tpm.place(),
+        pin.display()
+    ));
     home.write("pin", b"4321");
     let (number, text) = home.refused();
     assert_eq!(number, 2102, "{text}");
@@ -88,7 +92,10 @@ fn a_silent_tpm_is_not_waited_for_for_ever() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("refused with 2101"), "{said}");
+    assert!(
+        output.status.success() && said.contains("refused with 2101"),
+        "{said}"
+    );
 }
 
 /// The other half of the test above.
