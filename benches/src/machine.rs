@@ -44,6 +44,15 @@ impl Machine {
         }
     }
 
+    /// Processor, kernel and file system, as the reports begin with them.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        format!(
+            "Processor: {}, {} logical; {}; {}",
+            self.cpu, self.cores, self.kernel, self.filesystem
+        )
+    }
+
     /// Notes the load after the work.
     pub fn finished(&mut self) {
         self.load_after = load();

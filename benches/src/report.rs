@@ -153,10 +153,7 @@ impl Report {
         let mut out = String::new();
         let [stock, gcm, ctr] = self.database_bytes.map(mebibytes);
         let lines = [
-            format!(
-                "- Processor: {}, {} logical; {}; {}",
-                machine.cpu, machine.cores, machine.kernel, machine.filesystem
-            ),
+            format!("- {}", machine.shown()),
             format!(
                 "- Strongroom {}, SQLite {} (bundled, both sides)",
                 machine.strongroom, machine.sqlite

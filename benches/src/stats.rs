@@ -8,6 +8,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::Failure;
 
+/// The middle one of some values, or the mean of the two in the middle. 0 of none.
+#[must_use]
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    let at = |index: usize| sorted.get(index).copied().unwrap_or(0.0);
+    if sorted.len() % 2 == 1 {
+        at(middle)
+    } else {
+        f64::midpoint(at(middle.saturating_sub(1)), at(middle))
+    }
+}
+
+/// How much more than `plain` is `sealed`, in per cent of it, rounded up to a tenth. "-" without a measurement.
+#[must_use]
+pub fn penalty(plain: f64, sealed: f64) -> String {
+    if plain <= 0.0 || sealed <= 0.0 {
+        return "-".to_owned();
+    }
+    let per_cent = (sealed / plain - 1.0) * 100.0;
+    // What the division adds in the last places is not to be rounded up.
+    let tenths = (per_cent * 10.0 - 1e-6).ceil();
+    // No negative zero.
+    let tenths = if tenths == 0.0 { 0.0 } else { tenths };
+    format!("{:+.1} %", tenths / 10.0)
+}
+
 /// Durations of one piece of work, one per round.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Samples {
@@ -29,15 +57,7 @@ impl Samples {
     /// The middle one, or the mean of the two in the middle, in seconds. 0 without rounds.
     #[must_use]
     pub fn median(&self) -> f64 {
-        let mut sorted = self.seconds.clone();
-        sorted.sort_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        let at = |index: usize| sorted.get(index).copied().unwrap_or(0.0);
-        if sorted.len() % 2 == 1 {
-            at(middle)
-        } else {
-            f64::midpoint(at(middle.saturating_sub(1)), at(middle))
-        }
+        median(&self.seconds)
     }
 
     /// The shortest round, in seconds.

@@ -16,6 +16,7 @@ use strongroom_benches::hex::new_key_file;
 use strongroom_benches::machine::Machine;
 use strongroom_benches::postgres::failed;
 use strongroom_benches::report::{duration, mebibytes};
+use strongroom_benches::stats::median;
 use tempfile::TempDir;
 
 use crate::measured::{self, Used};
@@ -142,18 +143,6 @@ impl Matrix {
     }
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    let at = |index: usize| sorted.get(index).copied().unwrap_or(0.0);
-    if sorted.len() % 2 == 1 {
-        at(middle)
-    } else {
-        f64::midpoint(at(middle.saturating_sub(1)), at(middle))
-    }
-}
-
 /// Where one kind of place is.
 struct Spot {
     name: &'static str,
@@ -201,10 +190,7 @@ pub(crate) fn run(options: &Options) -> Result<Matrix, Failure> {
             })?;
         }
     }
-    let here = format!(
-        "Processor: {}, {} logical; {}; {} and memory",
-        machine.cpu, machine.cores, machine.kernel, machine.filesystem
-    );
+    let here = format!("{} and memory", machine.shown());
     Ok(Matrix {
         machine: here,
         rounds: options.rounds,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use strongroom_benches::Failure;
 use strongroom_benches::machine::Machine;
 use strongroom_benches::report::{duration, mebibytes};
+use strongroom_benches::stats::penalty;
 
 use crate::peers::Tool;
 use crate::run::Line;
@@ -64,11 +65,7 @@ impl Report {
     fn preamble(&self) -> Result<String, Failure> {
         let machine = &self.machine;
         let mut out = String::new();
-        writeln!(
-            out,
-            "- Processor: {}, {} logical; {}; {}",
-            machine.cpu, machine.cores, machine.kernel, machine.filesystem
-        )?;
+        writeln!(out, "- {}", machine.shown())?;
         writeln!(
             out,
             "- Strongroom {}, {}",
@@ -163,18 +160,7 @@ fn row(line: &Line) -> String {
     )
 }
 
-/// How much more `sealed` is than `plain`, in per cent, rounded up to a tenth. "-" without a measurement.
-fn penalty(plain: f64, sealed: f64) -> String {
-    if plain <= 0.0 || sealed <= 0.0 {
-        return "-".to_owned();
-    }
-    // What the division adds in the last places is not to be rounded up.
-    let tenths = ((sealed / plain - 1.0) * 1000.0 - 1e-6).ceil();
-    let tenths = if tenths == 0.0 { 0.0 } else { tenths };
-    format!("{:+.1} %", tenths / 10.0)
-}
-
-/// The same of sizes, to a thousandth.
+/// As [`penalty`], of sizes, to a thousandth.
 fn size_penalty(plain: u64, sealed: u64) -> String {
     if plain == 0 {
         return "-".to_owned();
@@ -186,7 +172,8 @@ fn size_penalty(plain: u64, sealed: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{penalty, size_penalty};
+    use super::size_penalty;
+    use strongroom_benches::stats::penalty;
 
     #[test]
     fn penalties_are_rounded_up() {

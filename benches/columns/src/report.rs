@@ -19,11 +19,7 @@ pub(crate) fn markdown(
     options: &Options,
 ) -> Result<String, Failure> {
     let mut out = String::new();
-    writeln!(
-        out,
-        "- Processor: {}, {} logical; {}; {}",
-        machine.cpu, machine.cores, machine.kernel, machine.filesystem
-    )?;
+    writeln!(out, "- {}", machine.shown())?;
     writeln!(
         out,
         "- TPC-H scale {}; {} rounds; load average of one minute: {:.2} before, {:.2} after",

@@ -13,9 +13,10 @@ use serde::Serialize;
 use strongroom_benches::Failure;
 use strongroom_benches::machine::Machine;
 use strongroom_benches::postgres::failed;
+use strongroom_benches::stats::penalty;
 
 use crate::peer::{Node, Peer};
-use crate::report::{penalty, preamble};
+use crate::report::preamble;
 use crate::setup::{self, Workshop};
 use crate::{Options, note};
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use strongroom_benches::Failure;
 use strongroom_benches::machine::Machine;
 use strongroom_benches::report::{duration, mebibytes};
-use strongroom_benches::stats::Samples;
+use strongroom_benches::stats::{Samples, penalty};
 
 use crate::peer::Peer;
 use crate::workloads::Round;
@@ -112,19 +112,6 @@ fn one(samples: &[Samples; 3], peer: Peer) -> &Samples {
     }
 }
 
-/// How much more than `plain` is `sealed`, in per cent of it, rounded up to a tenth. "-" without a measurement.
-pub(crate) fn penalty(plain: f64, sealed: f64) -> String {
-    if plain <= 0.0 || sealed <= 0.0 {
-        return "-".to_owned();
-    }
-    let per_cent = (sealed / plain - 1.0) * 100.0;
-    // What the division adds in the last places is not to be rounded up.
-    let tenths = (per_cent * 10.0 - 1e-6).ceil();
-    // No negative zero.
-    let tenths = if tenths == 0.0 { 0.0 } else { tenths };
-    format!("{:+.1} %", tenths / 10.0)
-}
-
 /// A whole run.
 #[derive(Serialize)]
 pub(crate) struct Report {
@@ -196,11 +183,7 @@ impl Report {
 /// The machine and the versions.
 pub(crate) fn preamble(machine: &Machine, postgres: &str) -> Result<String, Failure> {
     let mut out = String::new();
-    writeln!(
-        out,
-        "- Processor: {}, {} logical; {}; {}",
-        machine.cpu, machine.cores, machine.kernel, machine.filesystem
-    )?;
+    writeln!(out, "- {}", machine.shown())?;
     writeln!(
         out,
         "- Strongroom {}, PostgreSQL {postgres}",
@@ -253,10 +236,11 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, penalty};
+    use super::Line;
     use crate::peer::Peer;
     use crate::workloads::Round;
     use std::time::Duration;
+    use strongroom_benches::stats::penalty;
 
     #[test]
     fn a_penalty_is_rounded_up() {

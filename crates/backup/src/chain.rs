@@ -176,15 +176,16 @@ pub fn open_chain<'a>(
     opener: Option<&Opener>,
 ) -> Result<Chain<'a>> {
     let mut sets = vec![open_set(store, position, opener)?];
-    let mut listed = None;
+    let mut listing = None;
     while let Some(last) = sets.last()
         && let Some(base) = last.description().base_set_id().map(str::to_owned)
     {
-        let listing = match listed.take() {
-            Some(listing) => listing,
-            None => list(store)?,
+        // A full set needs no listing.
+        let listed = match &listing {
+            Some(listed) => listed,
+            None => listing.insert(list(store)?),
         };
-        let found = listing
+        let found = listed
             .sets
             .iter()
             .find(|set| set.description.set_id == base);
@@ -203,7 +204,6 @@ pub fn open_chain<'a>(
         if !same || next.description().set_id != base {
             return Err(missing());
         }
-        listed = Some(listing);
         sets.push(next);
     }
     sets.reverse();

@@ -155,7 +155,12 @@ pub(crate) fn remove_head(store: &dyn Store, gone: &Superseded, bases: &mut Base
     let Some(set_id) = &gone.set_id else {
         return Ok(false);
     };
-    Ok(unless_named(store, gone.position, set_id, bases)?.is_some())
+    let removed = marked_and_removed(store, gone.position, set_id, bases)?;
+    // The head is gone; who clears away next finds the mark if this fails.
+    if let Removed::Gone(Some(mark)) = &removed {
+        drop(mark.taken_away(store));
+    }
+    Ok(removed != Removed::Stays)
 }
 
 /// Removes a head that was published and is not to stay, unless another one names it by now. True when it is gone. Its position is
@@ -164,31 +169,26 @@ pub(crate) fn remove_head(store: &dyn Store, gone: &Superseded, bases: &mut Base
 /// # Errors
 /// As of [`remove_head`].
 pub(crate) fn withdraw(store: &dyn Store, position: u32, set_id: &str) -> Result<bool> {
-    Ok(marked_and_removed(store, position, set_id, &mut Bases::default())?.is_some())
+    let removed = marked_and_removed(store, position, set_id, &mut Bases::default())?;
+    Ok(removed != Removed::Stays)
 }
 
-/// As [`marked_and_removed`]; the mark is taken away.
-fn unless_named(
-    store: &dyn Store,
-    position: u32,
-    set_id: &str,
-    bases: &mut Bases,
-) -> Result<Option<()>> {
-    let Some(mark) = marked_and_removed(store, position, set_id, bases)? else {
-        return Ok(None);
-    };
-    // The head is gone; who clears away next finds the mark if this fails.
-    drop(mark.map(|mark| mark.taken_away(store)));
-    Ok(Some(()))
+/// What became of a head.
+#[derive(Debug, PartialEq, Eq)]
+enum Removed {
+    /// Another one names its set.
+    Stays,
+    /// It is gone, and the mark is left; there is none where locks keep others away.
+    Gone(Option<Mark>),
 }
 
-/// The mark that is left when the head is removed, none where locks keep others away. None at all when a head names the set.
+/// Removes a head, under a mark where there are no locks, unless another one names its set.
 fn marked_and_removed(
     store: &dyn Store,
     position: u32,
     set_id: &str,
     bases: &mut Bases,
-) -> Result<Option<Option<Mark>>> {
+) -> Result<Removed> {
     let mut mark = None;
     if store.writing_limit().is_some() {
         mark = Some(Mark::made(store, position, set_id)?);
@@ -199,11 +199,11 @@ fn marked_and_removed(
         if let Some(mark) = mark {
             mark.taken_away(store)?;
         }
-        return named.map(|_| None);
+        return named.map(|_| Removed::Stays);
     }
     // If this fails the mark stays: the request may still be carried out.
     by_name(store, position)?;
-    Ok(Some(mark))
+    Ok(Removed::Gone(mark))
 }
 
 fn by_name(store: &dyn Store, position: u32) -> Result<()> {

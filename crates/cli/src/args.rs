@@ -14,9 +14,11 @@ use crate::help::tail;
 use crate::inspect::InspectArgs;
 use crate::key::KeyArgs;
 use crate::keyring::KeyringArgs;
+use crate::keyserver::KeyserverArgs;
 use crate::pg::PgArgs;
 use crate::sqlite::SqliteArgs;
 use crate::verify::VerifyArgs;
+use crate::volume::VolumeArgs;
 
 /// Keeps databases unreadable wherever they rest: keyrings, keys, sealed SQLite files and PostgreSQL instances.
 #[derive(Parser)]
@@ -46,6 +48,8 @@ pub(crate) enum Command {
     Pg(PgArgs),
     Backup(BackupArgs),
     Columns(ColumnsArgs),
+    Volume(VolumeArgs),
+    Keyserver(KeyserverArgs),
     Inspect(InspectArgs),
     Verify(VerifyArgs),
     Explain(ExplainArgs),
@@ -63,6 +67,10 @@ impl Command {
             Self::Verify(args) => args.json,
             Self::Backup(args) => args.wants_json(),
             Self::Columns(args) => args.wants_json(),
+            Self::Volume(args) => args.wants_json(),
+            Self::Sqlite(_) | Self::Explain(_) => false,
+            Self::Keyserver(args) => args.wants_json(),
+            Self::Sqlite(_) | Self::Explain(_) => false,
             Self::Sqlite(_) | Self::Explain(_) => false,
         }
     }

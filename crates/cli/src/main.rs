@@ -21,13 +21,16 @@ mod inspect;
 mod key;
 mod keyring;
 mod keys;
+mod keyserver;
 mod output;
 mod paths;
 mod pg;
 mod progress;
+mod signals;
 mod sqlite;
 mod time;
 mod verify;
+mod volume;
 
 use std::process::ExitCode;
 
@@ -148,6 +151,8 @@ fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
         Command::Pg(args) => args.run(context),
         Command::Backup(args) => args.run(context),
         Command::Columns(args) => args.run(context),
+        Command::Volume(args) => args.run(context),
+        Command::Keyserver(args) => args.run(context),
         Command::Inspect(args) => args.run(context),
         Command::Verify(args) => args.run(context),
         Command::Explain(args) => args.run(context),

@@ -8,22 +8,11 @@ mod common;
 
 use std::fs;
 
-use common::{Place, members};
+use common::{Place, create, members};
 
 /// A tree, and a keyring with a key.
 fn place() -> Place {
-    let place = Place::new();
-    place.with_key();
-    fs::create_dir_all(place.path("tree/sub")).unwrap();
-    place.write("tree/one", "first file CANARY-55d0");
-    place.write("tree/sub/two", vec![7; 3_000_000]);
-    place
-}
-
-const CREATE: [&str; 6] = ["backup", "create", "tree", "--to", "medium", "--name"];
-
-fn create<'a>(name: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    [&CREATE[..], &[name], more].concat()
+    Place::with_tree("first file CANARY-55d0")
 }
 
 #[test]

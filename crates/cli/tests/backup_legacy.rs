@@ -2,34 +2,14 @@
 //!
 //! Method: the real binary on real files; the cipher itself is tested in crates/crypto and crates/backup.
 
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
-
 mod common;
 
-use std::fs;
-
-use common::Place;
-
-/// A tree, and a keyring with a key.
-fn place() -> Place {
-    let place = Place::new();
-    place.with_key();
-    fs::create_dir_all(place.path("tree/sub")).unwrap();
-    place.write("tree/one", "first file");
-    place.write("tree/sub/two", vec![7; 3_000_000]);
-    place
-}
-
-const CREATE: [&str; 6] = ["backup", "create", "tree", "--to", "medium", "--name"];
-
-fn create<'a>(name: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    [&CREATE[..], &[name], more].concat()
-}
+use common::{Place, create};
 
 /// Triple DES only for those who insist, with a warning each time; what it sealed is restored like any other set.
 #[test]
 fn triple_des_is_refused_unless_it_is_asked_for_twice() {
-    let place = place();
+    let place = Place::with_tree("first file");
     let wanted = ["--key-id", "app", "--algorithm", "triple-des-3key"];
     let run = place.run(&create("old", &wanted));
     run.failed(6, "SR-7170");

@@ -133,7 +133,7 @@ fn on_a_terminal_long_work_has_a_bar() {
     // Slow on purpose.
     let slow = ["--compression", "zstd:19", "--threads", "1"];
     let directory = [&CREATE[..], &slow].concat();
-    let grow = |times| drop(place.write("tree/noise", noise(6_000_000 << times, 3)));
+    let grow = |times| drop(place.write("tree/noise", noise(6_000_000_usize << times, 3)));
     let seen = long_work(&place, &directory, grow);
     for part in ["backing up ", " MiB of an unknown total  ", "iB/s"] {
         assert!(seen.contains(part), "{part:?} not in {seen:?}");
@@ -143,7 +143,7 @@ fn on_a_terminal_long_work_has_a_bar() {
     ];
     let grow = |times| {
         drop(fs::remove_file(place.path("db")));
-        drop(place.plain_database("db", 150_000 << times));
+        drop(place.plain_database("db", 150_000_u32 << times));
     };
     let seen = long_work(&place, &[&database[..], &slow].concat(), grow);
     for part in ["backing up ", " MiB of ", "iB/s", "s left"] {

@@ -103,6 +103,22 @@ impl Argon2Params {
             Err(CryptoError::KdfParameters)
         }
     }
+
+    /// As [`Argon2Params::check`], but with more passes over less memory: what is bounded is their product, at 64 passes
+    /// over 4 GiB. Others choose passes by the clock.
+    ///
+    /// # Errors
+    /// [`CryptoError::KdfParameters`].
+    pub fn check_work(&self) -> Result<(), CryptoError> {
+        Self { t: 1, ..*self }.check()?;
+        let work = u64::from(self.t) * u64::from(self.m_kib);
+        let bound = u64::from(Self::T_MAX) * u64::from(Self::M_KIB_MAX);
+        if self.t > 0 && work <= bound {
+            Ok(())
+        } else {
+            Err(CryptoError::KdfParameters)
+        }
+    }
 }
 
 /// A 32-byte key from a passphrase: Argon2id (RFC 9106).
@@ -128,13 +144,25 @@ pub(crate) fn argon2id_into(
     out: &mut [u8],
 ) -> Result<(), CryptoError> {
     params.check()?;
+    argon2_into(Algorithm::Argon2id, pass, salt, params, out)
+}
+
+/// Argon2 of either kind, for outputs of any length. The caller has checked what the parameters cost.
+pub(crate) fn argon2_into(
+    algorithm: Algorithm,
+    pass: &[u8],
+    salt: &[u8],
+    params: Argon2Params,
+    out: &mut [u8],
+) -> Result<(), CryptoError> {
     if salt.len() < SALT_LEN_MIN {
         return Err(CryptoError::KdfParameters);
     }
     let params = Params::new(params.m_kib, params.t, params.p, Some(out.len()))
         .map_err(|_| CryptoError::KdfParameters)?;
     let mut matrix = Matrix::new(params.block_count())?;
-    let done = fill_and_hash(pass, salt, params, &mut matrix, out);
+    let argon2 = Argon2::new(algorithm, Version::V0x13, params);
+    let done = fill_and_hash(&argon2, pass, salt, &mut matrix, out);
     wipe_stack();
     if done.is_err() {
         out.zeroize();
@@ -168,13 +196,13 @@ impl KeyType for OutputLen {
 /// Not inlined, as above.
 #[inline(never)]
 fn fill_and_hash(
+    argon2: &Argon2<'_>,
     pass: &[u8],
     salt: &[u8],
-    params: Params,
     matrix: &mut Matrix,
     out: &mut [u8],
 ) -> Result<(), CryptoError> {
-    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+    argon2
         .hash_password_into_with_memory(pass, salt, out, matrix.blocks())
         .map_err(|_| CryptoError::KdfParameters)
 }
@@ -213,6 +241,16 @@ mod tests {
         assert!(ok(1024, 64, 1) && !ok(1024, 65, 1) && !ok(1024, 0, 1));
         assert!(ok(1024, 1, 64) && !ok(1024, 1, 65) && !ok(1024, 1, 0));
         assert!(!ok(u32::MAX, u32::MAX, u32::MAX) && !ok(0, 0, 0));
+    }
+
+    #[test]
+    fn more_passes_over_less_memory_are_bounded_by_their_product() {
+        let ok = |m_kib, t, p| Argon2Params { m_kib, t, p }.check_work().is_ok();
+        let most = 4 * 1024 * 1024;
+        assert!(ok(most, 64, 1) && !ok(most, 65, 1) && ok(most / 2, 128, 4));
+        assert!(ok(1024, 65, 4) && ok(1024, 64 * 4096, 4) && !ok(1024, 64 * 4096 + 1, 4));
+        assert!(!ok(most + 1, 1, 1) && !ok(1024, 0, 1) && !ok(1024, 1, 65) && !ok(7, 1, 1));
+        assert!(!ok(u32::MAX, u32::MAX, u32::MAX));
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! Strongroom's cryptographic core: the only crate that names a primitive.
 //!
 //! It offers one authenticated cipher ([`GcmKey`], and [`AnyGcmKey`] for shorter keys), two unauthenticated ([`CtrKey`], [`XtsKey`]), one of the past ([`TripleDes`]), one MAC
+<<<<<<< HEAD
 //! ([`MacKey`]), three key agreements ([`KeyAgreement`], [`kdfe_p256`] for TPMs, [`ecmr_provision`] for Tang), keys encrypted for certificates ([`Certificate`], [`PrivateKey`]), verification of three signatures ([`verify_p256`], [`verify_p521`], [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases), a nonce
+=======
+//! ([`MacKey`]), one key agreement ([`KeyAgreement`]), keys encrypted for certificates ([`Certificate`], [`PrivateKey`]), verification of two signatures ([`verify_p256`], [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases) and those of LUKS2 ([`pbkdf2()`], [`argon2()`]), a nonce
+>>>>>>> main
 //! source that survives `fork` ([`nonce12`]), and memory that is locked, kept out of core dumps
 //! and wiped when freed ([`SecretKey`], [`SecretBytes`], [`Locked`]).
 //!
@@ -23,6 +27,7 @@ mod harden;
 mod identity;
 mod kdf;
 mod libcrypto;
+mod luks;
 mod mac;
 mod mapping;
 mod matrix;
@@ -48,6 +53,7 @@ pub use error::{CertificateError, CryptoError, OpenError};
 pub use harden::{forbid_core_dumps, wipe_stack};
 pub use identity::Identity;
 pub use kdf::{Argon2Params, argon2id, hkdf, hkdf_bytes};
+pub use luks::{AfMerge, Argon2Kind, LuksHash, argon2, pbkdf2, pbkdf2_matches};
 pub use mac::{MacKey, Sha256, sha256};
 pub use nonce::nonce12;
 pub use p521::{P521Point, ecmr_blind, ecmr_provision, ecmr_recover, verify_p521};

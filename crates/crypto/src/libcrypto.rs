@@ -73,16 +73,31 @@ impl Context {
             64 => ciphers.aes_256_xts,
             _ => return Err(CryptoError::Key),
         };
+        // SAFETY: the key has the cipher's length; there is no tweak yet.
+        unsafe { Self::keyed(cipher, key, None, direction) }
+    }
+
+    /// A context with an expanded key.
+    ///
+    /// # Safety
+    ///
+    /// `key`, and `iv` if there is one, are as long as the cipher's.
+    unsafe fn keyed(
+        cipher: NonNull<ffi::EVP_CIPHER>,
+        key: &[u8],
+        iv: Option<&[u8]>,
+        direction: Direction,
+    ) -> Result<Self, CryptoError> {
         let _locked = InArena::enter();
         let context = Self::empty()?;
-        // SAFETY: context and cipher are valid; the key has the cipher's length; no engine, no tweak yet.
+        // SAFETY: context and cipher are valid; the lengths are the caller's promise; no engine.
         let done = unsafe {
             ffi::EVP_CipherInit_ex(
                 context.0.as_ptr(),
                 cipher.as_ptr(),
                 ptr::null_mut(),
                 key.as_ptr(),
-                ptr::null(),
+                iv.map_or(ptr::null(), <[u8]>::as_ptr),
                 c_int::from(direction == Direction::Encrypt),
             )
         };
@@ -157,24 +172,8 @@ impl Context {
             return Err(CryptoError::Key);
         }
         let cipher = ciphers()?.aes_192_gcm;
-        let _locked = InArena::enter();
-        let context = Self::empty()?;
-        // SAFETY: context and cipher are valid; key and nonce have the cipher's lengths; no engine.
-        let done = unsafe {
-            ffi::EVP_CipherInit_ex(
-                context.0.as_ptr(),
-                cipher.as_ptr(),
-                ptr::null_mut(),
-                key.as_ptr(),
-                nonce.as_ptr(),
-                c_int::from(direction == Direction::Encrypt),
-            )
-        };
-        if done != 1 {
-            forget_errors();
-            return Err(CryptoError::Key);
-        }
-        Ok(context)
+        // SAFETY: key and nonce have the cipher's lengths.
+        unsafe { Self::keyed(cipher, key, Some(nonce), direction) }
     }
 
     /// Expands three DES keys, 24 bytes together, for one message in CBC mode without padding.
@@ -191,21 +190,11 @@ impl Context {
         let cipher = cipher.filter(|_| !TRIPLE_DES_ABSENT.get());
         let cipher = cipher.ok_or(CryptoError::Library)?;
         let _locked = InArena::enter();
-        let context = Self::empty()?;
-        // SAFETY: context and cipher are valid; keys and vector have the cipher's lengths; no engine.
-        let done = unsafe {
-            ffi::EVP_CipherInit_ex(
-                context.0.as_ptr(),
-                cipher.as_ptr(),
-                ptr::null_mut(),
-                keys.as_ptr(),
-                iv.as_ptr(),
-                c_int::from(direction == Direction::Encrypt),
-            )
-        };
-        // SAFETY: a valid context, whose cipher was set unless `done` says otherwise. Padding is the caller's.
+        // SAFETY: keys and vector have the cipher's lengths.
+        let context = unsafe { Self::keyed(cipher, keys, Some(iv), direction) }?;
+        // SAFETY: a valid context, whose cipher is set. Padding is the caller's.
         let bare = unsafe { ffi::EVP_CIPHER_CTX_set_padding(context.0.as_ptr(), 0) };
-        if done != 1 || bare != 1 {
+        if bare != 1 {
             forget_errors();
             return Err(CryptoError::Key);
         }

@@ -8,7 +8,10 @@
 mod certificate;
 pub mod child;
 mod credential;
+mod keyserver;
+mod kmip;
 mod limit;
+mod network;
 mod options;
 #[cfg(feature = "pkcs11")]
 mod pkcs11;
@@ -19,12 +22,14 @@ use strongroom_keyring::provider::{self, Registered};
 
 /// Every kind of this crate, in order of number.
 const KINDS: &[Registered] = &[
+    keyserver::REGISTERED,
     #[cfg(feature = "pkcs11")]
     pkcs11::REGISTERED,
     tpm::REGISTERED,
     credential::REGISTERED,
     certificate::REGISTERED,
     tang::REGISTERED,
+    kmip::REGISTERED,
 ];
 
 /// What a process that was started for a module's sake does.

@@ -9,6 +9,7 @@ use pg_sys::Oid;
 use pgrx::pg_sys;
 use strongroom_rpc::{Descriptor, Op};
 
+use crate::ddl::definitions;
 use crate::{fault, zone};
 
 /// What CREATE DATABASE copies if nothing else is named (`catalog/pg_database.dat`).
@@ -26,13 +27,9 @@ const TEMPLATE1_OID: u32 = 1;
 pub(crate) unsafe fn check_template(command: *mut pg_sys::CreatedbStmt) {
     // SAFETY: the caller's promise; a list of definitions.
     let template = unsafe {
-        let list = (*command).options;
-        let count = if list.is_null() { 0 } else { (*list).length };
-        (0..usize::try_from(count).unwrap_or(0)).find_map(|at| {
-            let definition: *mut pg_sys::DefElem = (*(*list).elements.add(at)).ptr_value.cast();
-            let named = CStr::from_ptr((*definition).defname) == c"template";
-            (named && !(*definition).arg.is_null()).then(|| pg_sys::defGetString(definition))
-        })
+        definitions((*command).options, c"template")
+            .find(|definition| !(**definition).arg.is_null())
+            .map(|definition| pg_sys::defGetString(definition))
     };
     // SAFETY: a C string of PostgreSQL's.
     let Some(template) = template.filter(|name| unsafe { CStr::from_ptr(*name) } != TEMPLATE1)

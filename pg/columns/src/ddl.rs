@@ -193,30 +193,41 @@ unsafe fn refuse_constants(query: *mut pg_sys::Node) {
     }
 }
 
+/// The definitions of this name in a command.
+///
+/// # Safety
+///
+/// A list of definitions, or none, that lives as long as the iterator.
+pub(crate) unsafe fn definitions(
+    list: *mut pg_sys::List,
+    name: &CStr,
+) -> impl Iterator<Item = *mut pg_sys::DefElem> {
+    // SAFETY: the caller's promise, here and below.
+    let count = if list.is_null() {
+        0
+    } else {
+        unsafe { (*list).length }
+    };
+    (0..usize::try_from(count).unwrap_or(0))
+        // SAFETY: as above.
+        .map(move |at| unsafe { (*(*list).elements.add(at)).ptr_value.cast::<pg_sys::DefElem>() })
+        // SAFETY: as above; a definition has a name.
+        .filter(move |definition| unsafe { CStr::from_ptr((**definition).defname) == name })
+}
+
 /// # Safety
 ///
 /// A parse tree of PostgreSQL's.
 unsafe fn range(command: *mut pg_sys::CreateRangeStmt) {
     // SAFETY: a list of definitions.
     unsafe {
-        let list = (*command).params;
-        let length = if list.is_null() {
-            0
-        } else {
-            usize::try_from((*list).length).unwrap_or(0)
-        };
-        for at in 0..length {
-            let definition = (*(*list).elements.add(at))
-                .ptr_value
-                .cast::<pg_sys::DefElem>();
-            if CStr::from_ptr((*definition).defname) == c"subtype" {
-                let name = pg_sys::defGetTypeName(definition);
-                if catalog::kind_of(pg_sys::typenameTypeId(std::ptr::null_mut(), name)).is_some() {
-                    refuse(
-                        "a range cannot be of a confidential type",
-                        "Keep its bounds in two columns.",
-                    );
-                }
+        for definition in definitions((*command).params, c"subtype") {
+            let name = pg_sys::defGetTypeName(definition);
+            if catalog::kind_of(pg_sys::typenameTypeId(std::ptr::null_mut(), name)).is_some() {
+                refuse(
+                    "a range cannot be of a confidential type",
+                    "Keep its bounds in two columns.",
+                );
             }
         }
     }

@@ -32,6 +32,7 @@ mod rows;
 mod sending;
 mod settings;
 mod shared;
+mod slot;
 mod statement;
 mod sweep;
 mod sweeper;

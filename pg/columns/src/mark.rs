@@ -13,6 +13,7 @@ use strongroom_rpc::{Descriptor, Op};
 
 use crate::call::{bits, outside};
 use crate::partition::Column;
+use crate::slot::Row;
 use crate::{catalog, fault, settings, zone};
 
 /// Identifiers of one call.
@@ -150,18 +151,13 @@ pub(crate) fn table(relation: Relation, columns: &[Column], marker: &mut Marker)
 ///
 /// A slot with a row of the table that `columns` are of.
 unsafe fn tuple(slot: *mut pg_sys::TupleTableSlot, columns: &[Column], marker: &mut Marker) {
-    // SAFETY: the caller's promise; after slot_getsomeattrs the values up to the row type's length are valid.
-    unsafe {
-        let count = (*(*slot).tts_tupleDescriptor).natts;
-        if i32::from((*slot).tts_nvalid) < count {
-            pg_sys::slot_getsomeattrs_int(slot, count);
-        }
-        for column in columns {
-            let at = usize::try_from(column.number - 1).unwrap_or(0);
-            if i32::from(column.number) <= count && !*(*slot).tts_isnull.add(at) {
-                marker.add(bits(*(*slot).tts_values.add(at)));
-            }
-        }
+    // SAFETY: the caller's promise.
+    let row = unsafe { Row::of(slot) };
+    for fid in columns
+        .iter()
+        .filter_map(|column| row.identifier(column.number))
+    {
+        marker.add(fid);
     }
 }
 

@@ -16,6 +16,7 @@ use strongroom_rpc::{Descriptor, Fault, Op};
 use crate::call::{bits, datum, outside};
 use crate::partition::{self, Column, put};
 use crate::shared;
+use crate::slot::Row;
 use crate::zone::{self, Link};
 
 /// What the messages in the WAL are known by.
@@ -103,24 +104,15 @@ unsafe fn collect(
     columns: &[Column],
     found: &mut Vec<Found>,
 ) {
-    // SAFETY: the caller's promise; after slot_getsomeattrs the values up to the row type's length are valid.
-    unsafe {
-        let count = (*(*slot).tts_tupleDescriptor).natts;
-        if i32::from((*slot).tts_nvalid) < count {
-            pg_sys::slot_getsomeattrs_int(slot, count);
-        }
-        for column in columns {
-            let at = usize::try_from(column.number - 1).unwrap_or(0);
-            if i32::from(column.number) <= count && !*(*slot).tts_isnull.add(at) {
-                let fid = bits(*(*slot).tts_values.add(at));
-                found.push(Found {
-                    row,
-                    column: *column,
-                    fid,
-                });
-            }
-        }
-    }
+    // SAFETY: the caller's promise.
+    let values = unsafe { Row::of(slot) };
+    found.extend(columns.iter().filter_map(|column| {
+        Some(Found {
+            row,
+            column: *column,
+            fid: values.identifier(column.number)?,
+        })
+    }));
 }
 
 /// Has the zone promote a batch; the redo record, empty when none is needed. Also for tables that PostgreSQL itself writes no log of (UNLOGGED,

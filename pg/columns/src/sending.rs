@@ -11,7 +11,8 @@ use pg_sys::{CommandDest, DestReceiver, QueryDesc, TupleDesc, TupleTableSlot};
 use pgrx::pg_sys;
 use strongroom_format::columns::{EnvelopeHeader, Kind};
 
-use crate::call::{bits, guarded, outside};
+use crate::call::{guarded, outside};
+use crate::slot::Row;
 use crate::{catalog, zone};
 
 thread_local! {
@@ -25,8 +26,8 @@ struct Sender {
     /// First, because PostgreSQL knows no more of it (tcop/dest.h).
     own: DestReceiver,
     client: *mut DestReceiver,
-    /// Confidential columns, from 0.
-    columns: Vec<usize>,
+    /// Confidential columns, from 1.
+    columns: Vec<i16>,
 }
 
 /// Puts the client's receiver back.
@@ -55,7 +56,7 @@ pub(crate) fn begin(query: *mut QueryDesc) -> Option<Sending> {
         }
         let columns = catalog::columns((*query).tupDesc)
             .filter(|(_, type_oid)| catalog::kind_of(*type_oid).is_some())
-            .filter_map(|(number, _)| usize::try_from(number - 1).ok());
+            .map(|(number, _)| number);
         (client, columns.collect::<Vec<_>>())
     };
     if columns.len() < 2 {
@@ -102,7 +103,11 @@ extern "C-unwind" fn receive(slot: *mut TupleTableSlot, own: *mut DestReceiver) 
         // SAFETY: PostgreSQL passes the receiver that it was given.
         let sender = unsafe { &*own.cast::<Sender>() };
         // SAFETY: a row of the query.
-        let mut fids = unsafe { values(slot, &sender.columns) };
+        let row = unsafe { Row::of(slot) };
+        let columns = sender.columns.iter();
+        let mut fids: Vec<u64> = columns
+            .filter_map(|number| row.identifier(*number))
+            .collect();
         fids.sort_unstable();
         fids.dedup();
         if fids.len() > 1 {
@@ -118,24 +123,6 @@ extern "C-unwind" fn receive(slot: *mut TupleTableSlot, own: *mut DestReceiver) 
         READY.with(|ready| ready.borrow_mut().clear());
         more
     })
-}
-
-/// The identifiers in a row.
-///
-/// # Safety
-///
-/// `columns` are of the slot's row type, confidential.
-unsafe fn values(slot: *mut TupleTableSlot, columns: &[usize]) -> Vec<u64> {
-    // SAFETY: the caller's promise; after slot_getsomeattrs the values up to the row type's length are valid.
-    unsafe {
-        let count = (*(*slot).tts_tupleDescriptor).natts;
-        if i32::from((*slot).tts_nvalid) < count {
-            pg_sys::slot_getsomeattrs_int(slot, count);
-        }
-        let there = |at: &&usize| !*(*slot).tts_isnull.add(**at);
-        let fid = |at: &usize| bits(*(*slot).tts_values.add(*at));
-        columns.iter().filter(there).map(fid).collect()
-    }
 }
 
 extern "C-unwind" fn startup(own: *mut DestReceiver, operation: c_int, columns: TupleDesc) {

@@ -34,6 +34,7 @@ use super::restore::restored;
 use super::until::quoted;
 use crate::failure::{Failure, printable};
 use crate::pg::programs::BindirOption;
+use crate::signals;
 
 /// Longest path of a socket (`sun_path`, unix(7)), in bytes.
 const SOCKET_MAX: usize = 107;
@@ -99,8 +100,7 @@ impl DrillOptions {
         let facts = chain.newest()?.description().postgres.clone();
         let facts = facts
             .ok_or_else(|| Failure::usage("--restore-test is for sets of PostgreSQL clusters"))?;
-        ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))
-            .map_err(|error| Failure::new(&code::IO, format!("signal handler: {error}")))?;
+        signals::set(&STOP)?;
         let bin = self.programs.find(Some(facts.server_version / 10_000))?;
         let place = Place::new(self.scratch.as_deref(), &bin)?;
         let options = RestoreOptions {

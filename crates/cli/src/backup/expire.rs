@@ -37,14 +37,15 @@ impl ExpireArgs {
             ..Told::default()
         };
         history::told(context, "expire", &told, |context, entry| {
-            entry.on(store(&self.medium)?.as_ref());
             self.remove(context, entry)
         })
     }
 
     fn remove(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
+        let store = store(&self.medium)?;
+        entry.on(store.as_ref());
         let keep = usize::try_from(self.keep).unwrap_or(usize::MAX);
-        let expired = expire(store(&self.medium)?.as_ref(), keep, self.dry_run)?;
+        let expired = expire(store.as_ref(), keep, self.dry_run)?;
         let sets: Vec<String> = expired.sets.iter().map(u32::to_string).collect();
         let (log, list) = (expired.log.len(), sets.join(", "));
         entry.with_detail(format!("sets {list}; {log} files of the log"));
@@ -57,9 +58,8 @@ impl ExpireArgs {
         for set in &expired.sets {
             context.output.line(&format!("{verb} set {set}"))?;
         }
-        let count = expired.log.len();
         context.output.line(&format!(
-            "{verb} {} sets and {count} files of the log",
+            "{verb} {} sets and {log} files of the log",
             expired.sets.len()
         ))
     }

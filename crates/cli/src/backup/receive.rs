@@ -5,11 +5,10 @@
 //! Must not: ask for anything; go on when the medium fails.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use strongroom_backup::{ReceiveOptions, Received, wal_receive};
-use strongroom_format::code;
 use strongroom_replication::Lsn;
 
 use super::create::{connection, set_options};
@@ -18,7 +17,7 @@ use super::store;
 use super::until::lsn;
 use crate::failure::{Failure, note};
 use crate::help::tail;
-use crate::{Context, keyring};
+use crate::{Context, keyring, signals};
 
 /// Set by a signal.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -66,8 +65,7 @@ impl WalReceiveArgs {
             until: self.until_lsn,
             once: self.no_retry,
         };
-        ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))
-            .map_err(|error| Failure::new(&code::IO, format!("signal handler: {error}")))?;
+        signals::set(&STOP)?;
         let store = store(&self.to)?;
         wal_receive(
             store.as_ref(),

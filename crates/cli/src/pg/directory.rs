@@ -85,8 +85,14 @@ impl Directory {
         if self.is_sealed() {
             return Ok(());
         }
+        // The first thing that sealing makes, and the last that opening removes: the header is not there yet, or no more.
+        if self.is_converting() {
+            return Err(self.failure(&code::PG_CONVERTING, "strongroom.convert is there"));
+        }
         let detail = if self.path.join(CONFIG_FILE).exists() {
-            format!("{CONFIG_FILE} is there, {HEADER_FILE} is not: restore it from a backup")
+            format!(
+                "{CONFIG_FILE} is there, {HEADER_FILE} is not: run `strongroom pg encrypt` again if it was interrupted, else restore the header from a backup"
+            )
         } else {
             format!("no {HEADER_FILE} in it")
         };

@@ -29,6 +29,7 @@ use crate::Context;
 use crate::args::KeyOptions;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
+use crate::signals;
 
 /// Make a sealed instance: PostgreSQL's initdb under the shield.
 ///
@@ -263,8 +264,7 @@ fn was_stopped() -> bool {
 
 /// A signal ends initdb, which then cleans up, and afterwards this command does.
 fn stop_on_signal() -> Result<(), Failure> {
-    ctrlc::set_handler(|| STOPPED.store(true, Ordering::Relaxed))
-        .map_err(|error| Failure::new(&code::IO, format!("signal handler: {error}")))
+    signals::set(&STOPPED)
 }
 
 /// What was made and is removed again unless it is kept.

@@ -44,6 +44,16 @@ impl Place {
         }
     }
 
+    /// One with a keyring that has the key `app`, and `tree`: two files, 3 000 000 bytes and what the first one is to hold.
+    pub(crate) fn with_tree(first: &str) -> Self {
+        let place = Self::new();
+        place.with_key();
+        std::fs::create_dir_all(place.path("tree/sub")).unwrap();
+        place.write("tree/one", first);
+        place.write("tree/sub/two", vec![7; 3_000_000]);
+        place
+    }
+
     /// A path in it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
@@ -200,4 +210,10 @@ pub(crate) fn decoded(path: &Path) -> (u32, u32, Vec<u8>) {
     assert_eq!(info.color_type, png::ColorType::Rgb);
     pixels.truncate(info.buffer_size());
     (info.width, info.height, pixels)
+}
+
+/// `backup create` of the tree, as a set of this name.
+pub(crate) fn create<'a>(name: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let usual = ["backup", "create", "tree", "--to", "medium", "--name", name];
+    [&usual[..], more].concat()
 }

@@ -1,0 +1,18 @@
+//! Signals that end a command in order: SIGINT, SIGTERM and SIGHUP set a flag, which the command looks at.
+//!
+//! Must not: be used twice in one process.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use strongroom_format::code;
+
+use crate::failure::Failure;
+
+/// Has signals set `stop`.
+///
+/// # Errors
+/// SR-5001.
+pub(crate) fn set(stop: &'static AtomicBool) -> Result<(), Failure> {
+    ctrlc::set_handler(|| stop.store(true, Ordering::Relaxed))
+        .map_err(|error| Failure::new(&code::IO, format!("signal handler: {error}")))
+}

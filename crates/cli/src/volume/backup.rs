@@ -1,0 +1,75 @@
+//! `strongroom volume backup DEVICE`: the header, sealed, to the key server, or as it is into a file.
+//!
+//! Must not: leave an unsealed copy anywhere but in the file that was asked for.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use strongroom_format::code;
+use strongroom_volume::keys::Keys;
+use strongroom_volume::{Volume, escrow as sealed};
+
+use super::material::ProviderOptions;
+use crate::Context;
+use crate::failure::{Failure, note, warn};
+use crate::help::tail;
+
+/// Back up a volume's header and key slots. Whoever has it and a key that opened the volume then opens it for ever.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom volume backup /dev/vdb --out vdb.header"))]
+pub(super) struct BackupArgs {
+    /// The device, or the file
+    #[arg(value_name = "DEVICE")]
+    path: PathBuf,
+    /// Write it into this new file, instead of sealing it and leaving it at the key server
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    provider: ProviderOptions,
+}
+
+impl BackupArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let mut volume = Volume::open(&self.path)?;
+        if let Some(out) = &self.out {
+            return Ok(volume.back_up_header(out)?);
+        }
+        let token = volume.token()?;
+        let mut keys = self.provider.keys(context, Some(token.provider))?;
+        if !keys.keeps_headers() {
+            let detail = "a keyring keeps no header backups: name a file with --out";
+            return Err(Failure::new(&code::KEY_OPTION, detail));
+        }
+        Ok(sealed::leave(&mut volume, keys.as_mut())?)
+    }
+}
+
+/// Leaves the header at the key server, where there is one; a failure is a warning. Whether it is there.
+pub(super) fn escrow(path: &Path, keys: &mut dyn Keys) -> bool {
+    if !keys.keeps_headers() {
+        return false;
+    }
+    let left = Volume::open(path).and_then(|mut volume| sealed::leave(&mut volume, keys));
+    match left {
+        Ok(()) => true,
+        Err(error) => {
+            warn(&code::VOLUME_NOT_ESCROWED, &error.to_string());
+            false
+        }
+    }
+}
+
+/// After a change of slots: the backup that the server has is an old one.
+pub(super) fn escrow_again(context: &Context, provider: &ProviderOptions, path: &Path) {
+    let token = Volume::open(path).and_then(|mut volume| volume.token());
+    let Ok(token) = token else { return };
+    match provider.keys(context, Some(token.provider)) {
+        Ok(mut keys) => {
+            escrow(path, keys.as_mut());
+        }
+        Err(failure) => note(&format!(
+            "the header backup was not renewed: {}",
+            failure.shown()
+        )),
+    }
+}

@@ -1,0 +1,179 @@
+//! `strongroom volume create DEVICE_OR_FILE`.
+//!
+//! Invariants: V6, V7 of docs/internals/volumes.md. The recovery key is shown before the device changes.
+//! Must not: show any other key.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use strongroom_format::code;
+use strongroom_format::hex::hex;
+use strongroom_volume::create::{New, Openers, check, create};
+use strongroom_volume::keys::Keys;
+use strongroom_volume::secret::slot_secret;
+use strongroom_volume::token::{Token, name_is_valid};
+
+use super::backup::escrow;
+use super::material::ProviderOptions;
+use super::recovery::RecoveryOptions;
+use crate::Context;
+use crate::failure::{Failure, warn};
+use crate::help::tail;
+
+/// Make an encrypted volume (LUKS2) on a device or in a file.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom volume create /dev/vdb --key-id db-7 --label db-7 --recovery-out db-7.recovery"))]
+pub(super) struct CreateArgs {
+    /// The device, or the file
+    #[arg(value_name = "DEVICE_OR_FILE")]
+    path: PathBuf,
+    /// The key's name; a key of that name is made when there is none
+    #[arg(long, value_name = "NAME", help_heading = "Key options")]
+    key_id: String,
+    #[command(flatten)]
+    provider: ProviderOptions,
+    /// Make a new file of this length, as 512M or 20G
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    size: Option<u64>,
+    /// The cipher
+    #[arg(long, value_name = "CIPHER", default_value = "aes-xts-plain64")]
+    cipher: String,
+    /// Bits of the volume key
+    #[arg(long, value_name = "BITS", default_value_t = 512)]
+    key_size: usize,
+    /// Authenticate each sector (needs dm-integrity; the whole device is written once)
+    #[arg(long, value_name = "MAC")]
+    integrity: Option<Integrity>,
+    /// The volume's label
+    #[arg(long, value_name = "LABEL")]
+    label: Option<String>,
+    /// Bytes of a unit of encryption: 512, 1024, 2048 or 4096 [default: what suits the device]
+    #[arg(long, value_name = "BYTES")]
+    sector_size: Option<u32>,
+    #[command(flatten)]
+    recovery: RecoveryOptions,
+    /// Make no recovery key
+    #[arg(long, conflicts_with = "recovery_out")]
+    no_recovery: bool,
+    /// Destroy what the device holds
+    #[arg(long, conflicts_with = "size")]
+    overwrite: bool,
+    /// Write one JSON object to standard output
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Integrity {
+    /// HMAC with SHA-256
+    HmacSha256,
+}
+
+#[derive(Serialize)]
+struct Created {
+    path: String,
+    uuid: String,
+    object_id: String,
+    key_id: String,
+    key_version: u32,
+    provider: &'static str,
+    recovery_key: bool,
+    header_escrowed: bool,
+}
+
+impl CreateArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        if !name_is_valid(&self.key_id) {
+            return Err(Failure::new(&code::KEY_NAME, self.key_id.as_str()));
+        }
+        if self.key_size % 8 != 0 || !(128..=1024).contains(&self.key_size) {
+            return Err(Failure::usage(
+                "--key-size: a multiple of 8 from 128 to 1024",
+            ));
+        }
+        let new = New {
+            path: &self.path,
+            size: self.size,
+            cipher: &self.cipher,
+            key_len: self.key_size / 8,
+            integrity: self.integrity.is_some(),
+            label: self.label.as_deref(),
+            sector_size: self.sector_size,
+            overwrite: self.overwrite,
+        };
+        // All that can be refused is refused before a key is made.
+        check(&new)?;
+        let place = (!self.no_recovery)
+            .then(|| self.recovery.place())
+            .transpose()?;
+        let mut keys = self.provider.keys(context, None)?;
+        let material = keys.fetch_or_create(&self.key_id)?;
+        let token = Token {
+            slots: Vec::new(),
+            object_id: strongroom_crypto::random16()
+                .map_err(|error| Failure::new(&code::IO, error.to_string()))?,
+            key_id: self.key_id.clone(),
+            key_version: material.version,
+            provider: keys.provider(),
+            servers: keys.servers(),
+        };
+        let secret = slot_secret(&material.key, &token.object_id)?;
+        let recovery = place.map(|place| place.new_key(&self.path)).transpose()?;
+        let openers = Openers {
+            token: &token,
+            secret: &secret,
+            recovery: recovery.as_ref(),
+        };
+        let uuid = create(&new, &openers, &mut |_, _| true)?;
+        if recovery.is_none() {
+            warn(&code::VOLUME_NO_RECOVERY, &self.path.display().to_string());
+        }
+        let escrowed = escrow(&self.path, keys.as_mut());
+        self.tell(context, &token, uuid, keys.as_ref(), escrowed)
+    }
+
+    fn tell(
+        &self,
+        context: &mut Context,
+        token: &Token,
+        uuid: String,
+        keys: &dyn Keys,
+        header_escrowed: bool,
+    ) -> Result<(), Failure> {
+        let created = Created {
+            path: self.path.display().to_string(),
+            uuid,
+            object_id: hex(&token.object_id),
+            key_id: token.key_id.clone(),
+            key_version: token.key_version,
+            provider: keys.provider().name(),
+            recovery_key: !self.no_recovery,
+            header_escrowed,
+        };
+        if self.json {
+            return context.output.json(&created);
+        }
+        context.output.line(&format!(
+            "volume {} opened by key {} version {} of the {}",
+            created.uuid, created.key_id, created.key_version, created.provider
+        ))
+    }
+}
+
+/// A number of bytes with K, M, G or T.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit: u64 = match text.get(digits.len()..).unwrap_or_default() {
+        "" | "B" => 1,
+        "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        "T" | "TiB" => 1 << 40,
+        _ => return Err("a number of bytes, with K, M, G or T".to_owned()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "a number of bytes".to_owned())?;
+    number
+        .checked_mul(unit)
+        .ok_or_else(|| "too large".to_owned())
+}

@@ -1,0 +1,136 @@
+//! `strongroom volume enroll DEVICE passphrase|recovery|keyserver|keyring`.
+//!
+//! Must not: show anything but a new recovery key.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+use strongroom_volume::secret::slot_secret;
+use strongroom_volume::token::{Provider, Token};
+use strongroom_volume::{Volume, openers};
+
+use super::backup::escrow_again;
+use super::material::{ProviderOptions, Who};
+use super::recovery::RecoveryOptions;
+use super::secret::{SecretOptions, new_passphrase};
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Let something more open a volume, which is opened with the key of its token or as the options say.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom volume enroll /dev/vdb passphrase"))]
+pub(super) struct EnrollArgs {
+    /// The device, or the file
+    #[arg(value_name = "DEVICE")]
+    path: PathBuf,
+    /// What is to open it
+    #[arg(value_name = "WHAT")]
+    what: What,
+    /// The new passphrase, instead of asking
+    #[arg(long, value_name = "FILE")]
+    new_passphrase_file: Option<PathBuf>,
+    /// The key's name, for keyserver and keyring [default: that of the token]
+    #[arg(long, value_name = "NAME")]
+    key_id: Option<String>,
+    #[command(flatten)]
+    recovery: RecoveryOptions,
+    #[command(flatten)]
+    secret: SecretOptions,
+    #[command(flatten)]
+    provider: ProviderOptions,
+    /// Write one JSON object to standard output
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// What is to open it.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// A passphrase, asked for on the terminal or from --new-passphrase-file
+    Passphrase,
+    /// A new recovery key
+    Recovery,
+    /// A key of the key server
+    Keyserver,
+    /// A key of the keyring
+    Keyring,
+}
+
+#[derive(Serialize)]
+struct Enrolled {
+    path: String,
+    slot: u32,
+}
+
+impl EnrollArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let mut volume = Volume::open(&self.path)?;
+        let wants_recovery = self.what == What::Recovery;
+        let place = wants_recovery.then(|| self.recovery.place()).transpose()?;
+        let secret = self.secret.secret(context, &mut volume, &self.provider)?;
+        volume.test(None, &secret)?;
+        let slot = match (place, self.what) {
+            (Some(place), _) => {
+                let key = place.new_key(&self.path)?;
+                openers::add_recovery(&mut volume, &secret, &key)?
+            }
+            (None, What::Keyserver) => {
+                self.material(context, &mut volume, &secret, Provider::KeyServer)?
+            }
+            (None, What::Keyring) => {
+                self.material(context, &mut volume, &secret, Provider::Keyring)?
+            }
+            (None, What::Passphrase | What::Recovery) => {
+                let new = new_passphrase(self.new_passphrase_file.as_ref())?;
+                openers::add_passphrase(&mut volume, &secret, &new)?
+            }
+        };
+        drop(volume);
+        escrow_again(context, &self.provider, &self.path);
+        let path = self.path.display().to_string();
+        if self.json {
+            return context.output.json(&Enrolled { path, slot });
+        }
+        context.output.line(&format!("key slot {slot}"))
+    }
+
+    fn material(
+        &self,
+        context: &Context,
+        volume: &mut Volume,
+        secret: &SecretBytes,
+        provider: Provider,
+    ) -> Result<u32, Failure> {
+        let options = ProviderOptions {
+            provider: Some(Who::from(provider)),
+            node: self.provider.node.clone(),
+        };
+        let mut keys = options.keys(context, None)?;
+        let before = volume.metadata()?.token().ok().flatten();
+        let before = before.map(|(_, token)| token);
+        let named = before.as_ref().map(|token| token.key_id.clone());
+        let key_id = self.key_id.clone().or(named);
+        let key_id =
+            key_id.ok_or_else(|| Failure::new(&code::KEY_OPTION, "name the key: --key-id"))?;
+        let material = keys.fetch_or_create(&key_id)?;
+        let object_id = match before {
+            Some(token) => token.object_id,
+            None => strongroom_crypto::random16()
+                .map_err(|error| Failure::new(&code::IO, error.to_string()))?,
+        };
+        let token = Token {
+            slots: Vec::new(),
+            object_id,
+            key_id,
+            key_version: material.version,
+            provider,
+            servers: keys.servers(),
+        };
+        let new = slot_secret(&material.key, &object_id)?;
+        Ok(openers::add_material(volume, secret, &new, &token)?)
+    }
+}

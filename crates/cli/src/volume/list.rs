@@ -1,0 +1,85 @@
+//! `strongroom volume list [PATH ...]`.
+//!
+//! Must not: need a key; fail because one device cannot be read.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::status::{State, state};
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+use crate::output::columns;
+
+/// List the volumes on this host's block devices and in the files that are named.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom volume list --json"))]
+pub(super) struct ListArgs {
+    /// Files to look at too
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Also LUKS2 volumes that have no token of Strongroom's
+    #[arg(long)]
+    all: bool,
+    /// Write one JSON object to standard output
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    volumes: Vec<State>,
+}
+
+impl ListArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let mut paths: BTreeSet<PathBuf> = self.paths.iter().cloned().collect();
+        paths.extend(block_devices());
+        let is_luks = |path: &PathBuf| begins_as_luks(path);
+        let volumes = paths.iter().filter(|path| is_luks(path));
+        let volumes: Vec<State> = volumes
+            .filter_map(|path| state(path).ok())
+            .filter(|state| self.all || state.key_id.is_some())
+            .collect();
+        if self.json {
+            return context.output.json(&Listed { volumes });
+        }
+        if volumes.is_empty() {
+            return context.output.line("no volume");
+        }
+        let head = ["volume", "open", "key", "cipher", "uuid"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        rows.extend(volumes.iter().map(|state| {
+            let version = state.key_version.unwrap_or_default();
+            let key = state.key_id.as_ref().map(|key| format!("{key} v{version}"));
+            vec![
+                state.path.clone(),
+                state.mapping.clone().unwrap_or_else(|| "-".to_owned()),
+                key.unwrap_or_else(|| "-".to_owned()),
+                state.cipher.clone(),
+                state.uuid.clone(),
+            ]
+        }));
+        context.output.text(&columns(&rows))
+    }
+}
+
+/// Partitions and whole disks.
+fn block_devices() -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir("/sys/class/block") else {
+        return Vec::new();
+    };
+    let names = entries.flatten().map(|entry| entry.file_name());
+    names.map(|name| Path::new("/dev").join(name)).collect()
+}
+
+fn begins_as_luks(path: &Path) -> bool {
+    use std::io::Read as _;
+    let mut first = [0; 6];
+    std::fs::File::open(path)
+        .and_then(|mut file| file.read_exact(&mut first))
+        .is_ok_and(|()| &first == b"LUKS\xba\xbe")
+}

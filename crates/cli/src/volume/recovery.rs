@@ -1,0 +1,91 @@
+//! A recovery key is shown once: on the terminal with a QR code, or in a file that only its owner can read.
+//!
+//! Must not: write it to standard output or standard error, which may go into a log.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use qrcode::QrCode;
+use qrcode::render::unicode::Dense1x2;
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+use strongroom_keyring::durable;
+use strongroom_volume::secret::new_recovery_key;
+use zeroize::Zeroizing;
+
+use crate::failure::Failure;
+
+const TERMINAL: &str = "/dev/tty";
+
+/// Where the recovery key goes.
+#[derive(Args, Clone, Default)]
+pub(super) struct RecoveryOptions {
+    /// Write the recovery key into this new file (mode 0600) instead of showing it on the terminal
+    #[arg(long, value_name = "FILE")]
+    pub(super) recovery_out: Option<PathBuf>,
+}
+
+/// A place that was found fit to show a recovery key, before there is one.
+pub(super) enum Shown {
+    Terminal,
+    File(PathBuf),
+}
+
+impl RecoveryOptions {
+    /// Finds the place; fails early when there is none.
+    pub(super) fn place(&self) -> Result<Shown, Failure> {
+        if let Some(path) = &self.recovery_out {
+            crate::paths::check_new(path)?;
+            return Ok(Shown::File(path.clone()));
+        }
+        let terminal = OpenOptions::new().read(true).write(true).open(TERMINAL);
+        terminal.map(|_| Shown::Terminal).map_err(|_| {
+            let detail =
+                "the recovery key is shown on a terminal, or goes into a file with --recovery-out";
+            Failure::new(&code::NO_TERMINAL, detail)
+        })
+    }
+}
+
+impl Shown {
+    /// Makes a key and shows it. It is shown before it is of any use, so that no volume has one that nobody saw.
+    pub(super) fn new_key(&self, of: &Path) -> Result<SecretBytes, Failure> {
+        let key = new_recovery_key()?;
+        match self {
+            Self::File(path) => {
+                let mut line = Zeroizing::new(key.as_slice().to_vec());
+                line.push(b'\n');
+                durable::create_new(path, &line, 0o600).map_err(|error| {
+                    if error.kind() == std::io::ErrorKind::AlreadyExists {
+                        Failure::new(&code::EXISTS, path.display().to_string())
+                    } else {
+                        Failure::io(path, &error)
+                    }
+                })?;
+            }
+            Self::Terminal => on_terminal(&key, of)?,
+        }
+        Ok(key)
+    }
+}
+
+fn on_terminal(key: &SecretBytes, of: &Path) -> Result<(), Failure> {
+    let failed = |error| Failure::io(Path::new(TERMINAL), &error);
+    let mut terminal = OpenOptions::new()
+        .write(true)
+        .open(TERMINAL)
+        .map_err(failed)?;
+    let of = crate::failure::printable(&of.display().to_string());
+    let head = format!(
+        "\nRecovery key of {of}. It is shown this once; it opens the volume when every other key is lost:\n\n    "
+    );
+    terminal.write_all(head.as_bytes()).map_err(failed)?;
+    terminal.write_all(key.as_slice()).map_err(failed)?;
+    let code =
+        QrCode::new(key.as_slice()).map_err(|error| Failure::new(&code::BUG, error.to_string()))?;
+    let picture = code.render::<Dense1x2>().quiet_zone(true).build();
+    let picture = Zeroizing::new(format!("\n\n{picture}\n\n"));
+    terminal.write_all(picture.as_bytes()).map_err(failed)
+}

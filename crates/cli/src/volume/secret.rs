@@ -1,0 +1,89 @@
+//! What opens a volume: the key that its token names, or what a person has.
+//!
+//! Must not: take a secret from the command line.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use strongroom_crypto::SecretBytes;
+use strongroom_keyring::{KeySource, SourceContext};
+use strongroom_volume::secret::{recovery_key, slot_secret};
+use strongroom_volume::{Volume, keys::Keys};
+
+use super::material::ProviderOptions;
+use crate::Context;
+use crate::failure::Failure;
+
+/// What opens it, instead of the key that the volume's token names. At most one.
+#[derive(Args, Clone, Default)]
+#[group(required = false, multiple = false)]
+pub(super) struct SecretOptions {
+    /// Ask for a passphrase on the terminal
+    #[arg(long, help_heading = "Opened by")]
+    pub(super) passphrase: bool,
+    /// A file that holds a passphrase; one line end after it does not count
+    #[arg(long, value_name = "FILE", help_heading = "Opened by")]
+    pub(super) passphrase_file: Option<PathBuf>,
+    /// Ask for the recovery key on the terminal
+    #[arg(long, help_heading = "Opened by")]
+    pub(super) recovery: bool,
+    /// A file that holds the recovery key
+    #[arg(long, value_name = "FILE", help_heading = "Opened by")]
+    pub(super) recovery_file: Option<PathBuf>,
+}
+
+impl SecretOptions {
+    /// Whether the volume is opened by the key that its token names.
+    pub(super) fn is_token(&self) -> bool {
+        !self.passphrase
+            && !self.recovery
+            && self.passphrase_file.is_none()
+            && self.recovery_file.is_none()
+    }
+
+    /// The passphrase of a slot.
+    pub(super) fn secret(
+        &self,
+        context: &Context,
+        volume: &mut Volume,
+        provider: &ProviderOptions,
+    ) -> Result<SecretBytes, Failure> {
+        if self.is_token() {
+            let token = volume.token()?;
+            let mut keys = provider.keys(context, Some(token.provider))?;
+            return of_token(volume, keys.as_mut());
+        }
+        let typed = |source: KeySource, prompt: &str| {
+            let about = SourceContext {
+                prompt: format!("{prompt} of {}", volume.path().display()),
+                ..SourceContext::default()
+            };
+            source.passphrase(&about)
+        };
+        let secret = match (&self.passphrase_file, &self.recovery_file) {
+            (Some(file), _) => typed(KeySource::File(file.clone()), "")?,
+            (_, Some(file)) => recovery_key(&typed(KeySource::File(file.clone()), "")?)?,
+            _ if self.recovery => recovery_key(&typed(KeySource::Ask, "Recovery key")?)?,
+            _ => typed(KeySource::Ask, "Passphrase")?,
+        };
+        Ok(secret)
+    }
+}
+
+/// The passphrase that the key of the volume's token makes.
+pub(super) fn of_token(volume: &mut Volume, keys: &mut dyn Keys) -> Result<SecretBytes, Failure> {
+    let token = volume.token()?;
+    let material = keys.fetch(&token.key_id, Some(token.key_version))?;
+    Ok(slot_secret(&material.key, &token.object_id)?)
+}
+
+/// A new passphrase, typed twice.
+pub(super) fn new_passphrase(file: Option<&PathBuf>) -> Result<SecretBytes, Failure> {
+    let about = SourceContext {
+        creating: true,
+        prompt: String::from("New passphrase of the volume"),
+        ..SourceContext::default()
+    };
+    let source = file.map_or(KeySource::Ask, |file| KeySource::File(file.clone()));
+    Ok(source.passphrase(&about)?)
+}

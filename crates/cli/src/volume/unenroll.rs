@@ -1,0 +1,56 @@
+//! `strongroom volume unenroll DEVICE SLOT|KIND`.
+//!
+//! Must not: remove the last opener (V8).
+
+use std::path::PathBuf;
+
+use clap::Args;
+use strongroom_volume::Volume;
+use strongroom_volume::header::Kind;
+use strongroom_volume::openers::{Which, remove};
+
+use super::backup::escrow_again;
+use super::material::ProviderOptions;
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Take a way to open a volume back. A header backup from before still opens with it: change the volume key, too.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom volume unenroll /dev/vdb 3"))]
+pub(super) struct UnenrollArgs {
+    /// The device, or the file
+    #[arg(value_name = "DEVICE")]
+    path: PathBuf,
+    /// A key slot's number, or `passphrase`, `recovery`, `strongroom` for all of that kind
+    #[arg(value_name = "SLOT|KIND", value_parser = which)]
+    which: Which,
+    /// Remove the last recovery key, too
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    provider: ProviderOptions,
+}
+
+impl UnenrollArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let mut volume = Volume::open(&self.path)?;
+        let removed = remove(&mut volume, self.which, self.force)?;
+        drop(volume);
+        escrow_again(context, &self.provider, &self.path);
+        for slot in removed {
+            context.output.line(&format!("key slot {slot} removed"))?;
+        }
+        Ok(())
+    }
+}
+
+fn which(text: &str) -> Result<Which, String> {
+    if let Ok(slot) = text.parse() {
+        return Ok(Which::Slot(slot));
+    }
+    let kinds = [Kind::Passphrase, Kind::Recovery, Kind::Strongroom];
+    let kind = kinds.into_iter().find(|kind| kind.name() == text);
+    kind.map(Which::Kind)
+        .ok_or_else(|| "a slot's number, or passphrase, recovery, strongroom".to_owned())
+}

@@ -1,0 +1,208 @@
+//! The audit log's rows: what happened, chained by hashes so that a missing, changed or moved row is found.
+//!
+//! Invariant A1: a row's hash covers the hash of the row before it, its own number and everything in it
+//! (docs/spec/keyserver.md, "Audit log"). Must not: hold key material, a token or a share.
+
+use serde::{Deserialize, Serialize};
+use strongroom_crypto::sha256;
+use strongroom_format::code;
+use strongroom_format::hex::hex;
+use strongroom_keyring::Error;
+
+/// What the paths of rows begin with; the number follows, in twenty digits.
+pub const PREFIX: &str = "audit/";
+/// First bytes of what is hashed.
+const LABEL: &[u8] = b"strongroom/v1/audit\0";
+/// The hash that the first row is chained to.
+pub const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// What happened, before it has its place in the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// Who did it: a client's name, or `-`.
+    pub actor: String,
+    /// The address that it came from, or `-` for the server itself.
+    pub address: String,
+    /// What was done, one word: `deliver`, `create`, `rotate`, `denied` and others.
+    pub action: String,
+    /// What it was done to.
+    pub subject: String,
+    /// The version of the key, or 0.
+    pub version: u32,
+    /// More of it, without secrets.
+    pub detail: String,
+}
+
+/// One row of the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// From 1, without gaps.
+    pub n: u64,
+    /// When, in seconds since the Unix epoch, by the server's clock.
+    pub time: u64,
+    /// As in [`Event`].
+    pub actor: String,
+    /// As in [`Event`].
+    pub address: String,
+    /// As in [`Event`].
+    pub action: String,
+    /// As in [`Event`].
+    pub subject: String,
+    /// As in [`Event`].
+    pub version: u32,
+    /// As in [`Event`].
+    pub detail: String,
+    /// The hash of this row, in hexadecimal digits.
+    pub hash: String,
+}
+
+impl Row {
+    /// The row that follows the one with hash `before`.
+    #[must_use]
+    pub fn following(before: &str, n: u64, time: u64, event: Event) -> Self {
+        let mut row = Self {
+            n,
+            time,
+            actor: event.actor,
+            address: event.address,
+            action: event.action,
+            subject: event.subject,
+            version: event.version,
+            detail: event.detail,
+            hash: String::new(),
+        };
+        row.hash = row.expected(before);
+        row
+    }
+
+    /// The hash that this row must have after a row with hash `before`.
+    #[must_use]
+    pub fn expected(&self, before: &str) -> String {
+        let mut bytes = LABEL.to_vec();
+        for number in [self.n, self.time, self.version.into()] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        let texts = [
+            before,
+            self.actor.as_str(),
+            self.address.as_str(),
+            self.action.as_str(),
+            self.subject.as_str(),
+            self.detail.as_str(),
+        ];
+        for text in texts {
+            let len = u32::try_from(text.len()).unwrap_or(u32::MAX);
+            bytes.extend_from_slice(&len.to_le_bytes());
+            bytes.extend_from_slice(text.as_bytes());
+        }
+        hex(&sha256(&[&bytes]))
+    }
+}
+
+/// The path that a row is sealed for.
+#[must_use]
+pub fn path(n: u64) -> String {
+    format!("{PREFIX}{n:020}")
+}
+
+/// Checks rows in order. Knows where the chain has come to.
+#[derive(Debug)]
+pub struct Chain {
+    n: u64,
+    hash: String,
+}
+
+impl Default for Chain {
+    fn default() -> Self {
+        Self {
+            n: 0,
+            hash: GENESIS.to_owned(),
+        }
+    }
+}
+
+impl Chain {
+    /// Takes the next row.
+    ///
+    /// # Errors
+    /// SR-8436 when it is not the next one, or its hash is not what it must be.
+    pub fn take(&mut self, row: &Row) -> Result<(), Error> {
+        let next = self.n.saturating_add(1);
+        if row.n != next {
+            let detail = format!("row {} comes where row {next} must", row.n);
+            return Err(Error::new(&code::SERVER_AUDIT, detail));
+        }
+        if row.hash != row.expected(&self.hash) {
+            return Err(Error::new(&code::SERVER_AUDIT, format!("row {next}")));
+        }
+        self.n = next;
+        self.hash.clone_from(&row.hash);
+        Ok(())
+    }
+
+    /// Number and hash of the last row that was taken; 0 and [`GENESIS`] before the first.
+    #[must_use]
+    pub fn head(&self) -> (u64, &str) {
+        (self.n, &self.hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(count: u64) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let mut before = GENESIS.to_owned();
+        for n in 1..=count {
+            let event = Event {
+                actor: format!("node{n}"),
+                action: "deliver".into(),
+                ..Event::default()
+            };
+            let row = Row::following(&before, n, 1000 + n, event);
+            before.clone_from(&row.hash);
+            rows.push(row);
+        }
+        rows
+    }
+
+    fn whole(rows: &[Row]) -> bool {
+        let mut chain = Chain::default();
+        rows.iter().all(|row| chain.take(row).is_ok())
+    }
+
+    #[test]
+    fn every_change_is_found() {
+        let rows = log(5);
+        assert!(whole(&rows));
+        let mut missing = rows.clone();
+        missing.remove(2);
+        assert!(!whole(&missing));
+        let mut swapped = rows.clone();
+        swapped.swap(1, 2);
+        assert!(!whole(&swapped));
+        let changes: [fn(&mut Row); 8] = [
+            |row| row.n = 9,
+            |row| row.time += 1,
+            |row| row.actor.push('x'),
+            |row| row.address.push('x'),
+            |row| row.action.push('x'),
+            |row| row.subject.push('x'),
+            |row| row.version += 1,
+            |row| row.detail.push('x'),
+        ];
+        for change in changes {
+            let mut changed = rows.clone();
+            change(&mut changed[2]);
+            assert!(!whole(&changed));
+            // Even when the hash is made to fit: the next row then does not.
+            changed[2].hash = changed[2].expected(&rows[1].hash);
+            assert!(!whole(&changed));
+        }
+        // Text does not flow from one member into the next.
+        let mut moved = rows[0].clone();
+        (moved.actor, moved.action) = ("node1d".into(), "eliver".into());
+        assert_ne!(moved.expected(GENESIS), rows[0].hash);
+    }
+}

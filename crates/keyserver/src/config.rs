@@ -1,0 +1,333 @@
+//! `server.toml`: where the server listens, where its store is, how its root key comes, its limits. Nothing in it is secret.
+//!
+//! Invariant: strict; a member that is not known is an error, so that a mistyped limit does not go unnoticed.
+//! Must not: read a key. Documented in docs/guides/keyserver.md, "Configuration".
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use strongroom_format::code;
+use strongroom_format::hex::{from_hex, hex};
+use strongroom_keyring::Error;
+
+use crate::keys::ServerId;
+use crate::service::Rules;
+
+/// The version of the file's form.
+const FORMAT: u32 = 1;
+
+/// The configuration, with paths as they stand in the file: relative to it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    format: u32,
+    server_id: String,
+    /// Names and addresses that the server's certificate is for; clients use the first one.
+    pub names: Vec<String>,
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// `sqlite:FILE`, or `etcd:URL,URL...`.
+    pub store: String,
+    /// How the root key comes.
+    pub root: Root,
+    /// The files of TLS.
+    pub tls: Tls,
+    /// Who may do how much.
+    #[serde(default)]
+    pub limits: Limits,
+    /// What is due when.
+    #[serde(default)]
+    pub policy: Policy,
+    /// How to reach etcd, where the store is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<Etcd>,
+    /// Where the file is.
+    #[serde(skip)]
+    pub directory: PathBuf,
+}
+
+/// How the root key comes: from the keyring's provider, or in shares.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Root {
+    /// Tells the root key from others.
+    pub check: String,
+    /// The keyring that holds the root key; its own root key comes from its provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keyring: Option<PathBuf>,
+    /// How many shares give the root key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<u8>,
+    /// SHA-256 of each share.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub share_hashes: Vec<String>,
+}
+
+/// The files of TLS, in PEM.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The server's certificate.
+    pub certificate: PathBuf,
+    /// Its private key, readable by nobody else.
+    pub key: PathBuf,
+    /// The authority whose clients are believed.
+    pub authority: PathBuf,
+}
+
+/// Who may do how much.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Requests a second of one client, in the long run.
+    pub client_per_second: u32,
+    /// Requests of one client at once, after a rest.
+    pub client_burst: u32,
+    /// The same, of one address without a certificate.
+    pub address_per_second: u32,
+    /// The same at once.
+    pub address_burst: u32,
+    /// Connections in all.
+    pub connections: usize,
+    /// Connections of one address.
+    pub connections_per_address: usize,
+    /// Time for a handshake, and for the head of a request, in seconds.
+    pub head_seconds: u64,
+    /// Time for the body of a request, in seconds.
+    pub body_seconds: u64,
+    /// Time for a request to be served, in seconds.
+    pub request_seconds: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            client_per_second: 100,
+            client_burst: 200,
+            address_per_second: 10,
+            address_burst: 50,
+            connections: 1024,
+            connections_per_address: 256,
+            head_seconds: 10,
+            body_seconds: 60,
+            request_seconds: 30,
+        }
+    }
+}
+
+/// What is due when. The days for the fleet page: 0 for never.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Policy {
+    /// How long clients' certificates are valid.
+    pub certificate_days: u32,
+    /// How long a key can be restored after it was to be destroyed.
+    pub destroy_after_days: u32,
+    /// After how many days a key's rotation is overdue.
+    pub rotation_days: u32,
+    /// After how many days an object's backup is overdue.
+    pub backup_days: u32,
+    /// After how many days an object's verification is overdue.
+    pub verification_days: u32,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            certificate_days: 1825,
+            destroy_after_days: 7,
+            rotation_days: 365,
+            backup_days: 1,
+            verification_days: 30,
+        }
+    }
+}
+
+/// How to reach etcd.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Etcd {
+    /// The authority of its members.
+    pub authority: Option<PathBuf>,
+    /// The certificate to show them.
+    pub certificate: Option<PathBuf>,
+    /// Its private key.
+    pub key: Option<PathBuf>,
+}
+
+impl Config {
+    /// A new one, with default limits and files of the usual names.
+    #[must_use]
+    pub fn new(
+        id: &ServerId,
+        names: Vec<String>,
+        address: SocketAddr,
+        store: String,
+        root: Root,
+    ) -> Self {
+        Self {
+            format: FORMAT,
+            server_id: hex(id),
+            names,
+            address,
+            store,
+            root,
+            tls: Tls {
+                certificate: "server.pem".into(),
+                key: "server.key".into(),
+                authority: "authority.pem".into(),
+            },
+            limits: Limits::default(),
+            policy: Policy::default(),
+            etcd: None,
+            directory: PathBuf::new(),
+        }
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// SR-1006 when there is none; SR-8434.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::new(&code::NOT_FOUND, shown.to_string()),
+            _ => Error::io(shown.to_string(), error),
+        })?;
+        let invalid = |what: String| Error::new(&code::SERVER_CONFIG, format!("{shown}: {what}"));
+        let mut config: Self =
+            toml::from_str(&text).map_err(|error| invalid(error.message().to_owned()))?;
+        if config.format != FORMAT {
+            return Err(invalid(format!("format {}", config.format)));
+        }
+        let absolute =
+            std::path::absolute(path).map_err(|error| Error::io(shown.to_string(), error))?;
+        config.directory = absolute.parent().map(Path::to_path_buf).unwrap_or_default();
+        config
+            .check()
+            .map_err(|error| invalid(error.detail().to_owned()))?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let refused = |what: &str| Err(Error::new(&code::SERVER_CONFIG, what));
+        self.server_id()?;
+        self.root.check()?;
+        let limits = &self.limits;
+        let rates = [
+            limits.client_per_second,
+            limits.client_burst,
+            limits.address_per_second,
+            limits.address_burst,
+        ];
+        let times = [
+            limits.head_seconds,
+            limits.body_seconds,
+            limits.request_seconds,
+        ];
+        if rates.contains(&0)
+            || times.contains(&0)
+            || limits.connections == 0
+            || limits.connections_per_address == 0
+        {
+            return refused("limits: none may be 0");
+        }
+        if times.iter().any(|time| *time > 3600) {
+            return refused("limits: no time above an hour");
+        }
+        if !(1..=7300).contains(&self.policy.certificate_days)
+            || self.policy.destroy_after_days > 366
+        {
+            return refused("policy: certificate_days 1 to 7300, destroy_after_days at most 366");
+        }
+        if self.names.is_empty() {
+            return refused("names: at least one");
+        }
+        Ok(())
+    }
+
+    /// The server's id.
+    ///
+    /// # Errors
+    /// SR-8434.
+    pub fn server_id(&self) -> Result<ServerId, Error> {
+        let id = from_hex(&self.server_id).and_then(|id| id.try_into().ok());
+        id.ok_or_else(|| Error::new(&code::SERVER_CONFIG, "server_id: 32 hexadecimal digits"))
+    }
+
+    /// A path of the file, seen from here.
+    #[must_use]
+    pub fn path(&self, path: &Path) -> PathBuf {
+        self.directory.join(path)
+    }
+
+    /// The file's text.
+    ///
+    /// # Errors
+    /// SR-9001.
+    pub fn text(&self) -> Result<String, Error> {
+        let text =
+            toml::to_string(self).map_err(|error| Error::new(&code::BUG, error.to_string()))?;
+        Ok(format!(
+            "# The key server's configuration: docs/guides/keyserver.md. Nothing in it is secret.\n{text}"
+        ))
+    }
+
+    /// What it sets for operations.
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        Rules {
+            certificate_days: self.policy.certificate_days,
+            destroy_after_s: u64::from(self.policy.destroy_after_days).saturating_mul(86_400),
+        }
+    }
+}
+
+impl Root {
+    /// The hashes of the shares, and how many shares are needed. `None`: the root key comes from a provider.
+    ///
+    /// # Errors
+    /// SR-8434.
+    pub fn shares(&self) -> Result<Option<(u8, Vec<[u8; 32]>)>, Error> {
+        let Some(threshold) = self.threshold else {
+            return Ok(None);
+        };
+        let hashes = self
+            .share_hashes
+            .iter()
+            .map(|text| hash(text))
+            .collect::<Result<_, _>>()?;
+        Ok(Some((threshold, hashes)))
+    }
+
+    /// What tells the root key from others.
+    ///
+    /// # Errors
+    /// SR-8434.
+    pub fn check_value(&self) -> Result<[u8; 32], Error> {
+        hash(&self.check)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.check_value()?;
+        let fits = match self.shares()? {
+            Some((threshold, hashes)) => {
+                self.keyring.is_none() && (2..=hashes.len()).contains(&threshold.into())
+            }
+            None => self.keyring.is_some() && self.share_hashes.is_empty(),
+        };
+        match fits {
+            true => Ok(()),
+            false => Err(Error::new(
+                &code::SERVER_CONFIG,
+                "root: either keyring, or threshold and share_hashes",
+            )),
+        }
+    }
+}
+
+fn hash(text: &str) -> Result<[u8; 32], Error> {
+    let bytes = from_hex(text).and_then(|bytes| bytes.try_into().ok());
+    bytes.ok_or_else(|| Error::new(&code::SERVER_CONFIG, "root: 64 hexadecimal digits"))
+}

@@ -1,0 +1,118 @@
+//! The API: addresses, methods, bodies. Specified in docs/spec/keyserver.md; described for programs in `openapi.json`.
+//!
+//! Invariants: Q1, nothing is decided here: who may do what is the service's; Q2, every answer that is not one of the page's is JSON,
+//! errors included, and is not to be stored; Q3, a request has a bounded size and a bounded time.
+//!
+//! Must not: log what a request holds; leave key material in memory that is not wiped here.
+
+mod answer;
+mod ask;
+mod routes;
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+pub use answer::{Refusal, json};
+pub use ask::{blocking, body_of};
+
+use crate::server::Server;
+use crate::service::Peer;
+
+/// What a connection knows of its other end.
+#[derive(Clone, Debug)]
+pub struct Other {
+    /// For the service.
+    pub peer: Peer,
+    /// Its address.
+    pub address: IpAddr,
+}
+
+/// The router with everything round it.
+pub fn router(server: Arc<Server>) -> Router {
+    let counted = axum::middleware::from_fn_with_state(Arc::clone(&server), guarded);
+    routes::routes().layer(counted).with_state(server)
+}
+
+/// Limits, time, counting and headers round every request.
+async fn guarded(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let mut response = match admitted(&server, &request) {
+        Ok(()) => {
+            let config = server.config();
+            let seconds = config
+                .limits
+                .request_seconds
+                .saturating_add(config.limits.body_seconds);
+            let answered = tokio::time::timeout(Duration::from_secs(seconds), next.run(request));
+            answered
+                .await
+                .unwrap_or_else(|_| Refusal::from(Error::new(&code::SERVER_TIMEOUT, "")).response())
+        }
+        Err(refusal) => refusal.response(),
+    };
+    let headers = response.headers_mut();
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    server
+        .metrics
+        .answered(response.status().as_u16(), began.elapsed());
+    response
+}
+
+/// Whether the request is well formed as far as its head tells, and within the limits.
+fn admitted(server: &Server, request: &Request) -> Result<(), Refusal> {
+    let headers = request.headers();
+    let lengths = headers.get_all(header::CONTENT_LENGTH).iter().count();
+    // What proxies and servers have been made to disagree about.
+    if lengths > 1 || (lengths == 1 && headers.contains_key(header::TRANSFER_ENCODING)) {
+        return Err(Error::new(&code::SERVER_REQUEST, "its length is ambiguous").into());
+    }
+    let Some(other) = request.extensions().get::<Other>() else {
+        return Err(Error::new(&code::BUG, "a request without a connection").into());
+    };
+    let waited = match &other.peer.spki {
+        Some(spki) => server.limiter.client(spki),
+        None => server.limiter.address(other.address),
+    };
+    waited.map_err(|wait| {
+        server.metrics.limited.fetch_add(1, Relaxed);
+        Refusal::too_many(wait)
+    })
+}
+
+/// One request of a connection.
+///
+/// # Errors
+/// None: every failure is an answer.
+pub async fn call<B>(
+    router: Router,
+    other: Other,
+    request: axum::http::Request<B>,
+) -> Result<Response, Infallible>
+where
+    B: http_body_util::BodyExt + axum::body::HttpBody<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<axum::BoxError>,
+{
+    use tower::Service as _;
+    let mut request = request.map(Body::new);
+    request.extensions_mut().insert(other);
+    let mut router = router;
+    router.call(request).await
+}

@@ -1,0 +1,544 @@
+//! Every address of the API.
+//!
+//! Must not: decide who may do what.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use axum::routing::{delete, get, post, put};
+use axum::{Extension, Router};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json as value};
+use strongroom_format::code;
+use strongroom_keyring::Error;
+use zeroize::Zeroizing;
+
+use super::answer::{METHOD, json, json_bytes};
+use super::ask::{blocking, body_of, json_of, query, waiting};
+use super::{Other, Refusal};
+use crate::records::{Report, Role};
+use crate::server::Server;
+use crate::service::{Delivered, HEADER_MAX, KeyInfo, NewToken};
+
+type Shared = State<Arc<Server>>;
+type From = Extension<Other>;
+type Answer = Result<Response, Refusal>;
+type Name = Result<Path<String>, PathRejection>;
+
+/// The addresses.
+pub(super) fn routes() -> Router<Arc<Server>> {
+    Router::new()
+        .route("/healthz", get(health))
+        .route("/metrics", get(metrics))
+        .route("/openapi.json", get(openapi))
+        .route("/v1/status", get(status))
+        .route("/v1/unseal", post(unseal))
+        .route("/v1/seal", post(seal))
+        .route("/v1/enroll", post(enroll))
+        .route("/v1/renew", post(renew))
+        .route("/v1/keys", get(keys).post(create))
+        .route("/v1/keys/{name}", get(key))
+        .route("/v1/keys/{name}/versions/{version}/material", get(material))
+        .route("/v1/keys/{name}/rotate", post(rotate))
+        .route("/v1/keys/{name}/disable", post(disable))
+        .route("/v1/keys/{name}/enable", post(enable))
+        .route("/v1/keys/{name}/destroy", post(destroy))
+        .route("/v1/keys/{name}/restore", post(restore))
+        .route(
+            "/v1/escrow/{id}",
+            put(escrow_put).get(escrow_get).delete(escrow_delete),
+        )
+        .route("/v1/objects", get(objects))
+        .route("/v1/objects/{id}", put(report).delete(forget))
+        .route("/v1/tokens", post(token))
+        .route("/v1/nodes", get(nodes))
+        .route("/v1/nodes/{name}", delete(revoke))
+        .route("/v1/grants", get(grants).post(grant).delete(ungrant))
+        .route("/v1/audit", get(audit))
+        .fallback(async || Refusal::from(Error::new(&code::SERVER_NO_ADDRESS, "")))
+        .method_not_allowed_fallback(async || {
+            Refusal::from(Error::new(&code::SERVER_NO_ADDRESS, METHOD))
+        })
+}
+
+fn fine(value: &impl Serialize) -> Answer {
+    Ok(json(StatusCode::OK, value))
+}
+
+fn empty() -> Answer {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
+}
+
+fn named(name: Name) -> Result<String, Refusal> {
+    let malformed = |_| Error::new(&code::SERVER_REQUEST, "the address");
+    Ok(name.map_err(malformed)?.0)
+}
+
+async fn health(State(server): Shared) -> Response {
+    match server.service() {
+        Ok(_) => json(StatusCode::OK, &value!({"status": "ok"})),
+        Err(_) => json(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &value!({"status": "sealed"}),
+        ),
+    }
+}
+
+async fn metrics(State(server): Shared, Extension(other): From) -> Answer {
+    let text = match server.service() {
+        Ok(service) => {
+            let roles = [Role::Admin, Role::Viewer];
+            waiting(move || service.allowed(&other.peer, "metrics", &roles)).await?;
+            server.metrics.text(false)
+        }
+        Err(_) => crate::metrics::sealed_text(true),
+    };
+    let mut response = Response::new(Body::from(text));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Ok(response)
+}
+
+async fn openapi() -> Response {
+    json_bytes(
+        StatusCode::OK,
+        Body::from(include_str!("../../openapi.json")),
+    )
+}
+
+async fn status(State(server): Shared) -> Answer {
+    fine(&server.status())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Share {
+    share: String,
+}
+
+async fn unseal(State(server): Shared, headers: HeaderMap, body: Body) -> Answer {
+    let asked: Share = json_of(&server, &headers, body).await?;
+    let shared = Arc::clone(&server);
+    let share = Zeroizing::new(asked.share);
+    waiting(move || shared.give_share(&share)).await?;
+    fine(&server.status())
+}
+
+async fn seal(State(server): Shared, Extension(other): From) -> Answer {
+    blocking(&server, move |service| {
+        service.authorised(&other.peer, "seal", &[Role::Admin])
+    })
+    .await?;
+    server.seal();
+    fine(&server.status())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Enrolment {
+    token: String,
+    csr: String,
+}
+
+async fn enroll(
+    State(server): Shared,
+    Extension(other): From,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    server.service()?;
+    let asked: Enrolment = json_of(&server, &headers, body).await?;
+    let token = Zeroizing::new(asked.token);
+    let enrolled = blocking(&server, move |service| {
+        service.enroll(&other.peer.address, &token, &asked.csr)
+    });
+    Ok(json(StatusCode::CREATED, &enrolled.await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Renewal {
+    csr: String,
+}
+
+async fn renew(
+    State(server): Shared,
+    Extension(other): From,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let asked: Renewal = json_of(&server, &headers, body).await?;
+    let renewed = blocking(&server, move |service| {
+        service.renew(&other.peer, &asked.csr)
+    });
+    Ok(json(StatusCode::CREATED, &renewed.await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewKey {
+    name: String,
+    object: Option<std::collections::BTreeMap<String, String>>,
+}
+
+async fn create(
+    State(server): Shared,
+    Extension(other): From,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let asked: NewKey = json_of(&server, &headers, body).await?;
+    let made = blocking(&server, move |service| {
+        service.create_key(&other.peer, &asked.name, asked.object.as_ref())
+    });
+    let made = made.await?;
+    let answer = value!({"name": made.name, "version": 1, "state": made.state.name()});
+    Ok(json(StatusCode::CREATED, &answer))
+}
+
+/// A list, and whether there may be more after it.
+fn page_of<T: Serialize>(name: &str, items: &[T], limit: usize) -> Answer {
+    let mut answer = serde_json::Map::new();
+    let items = serde_json::to_value(items).unwrap_or_default();
+    let more = items.as_array().is_some_and(|items| items.len() >= limit);
+    answer.insert(name.to_owned(), items);
+    answer.insert("more".to_owned(), Value::Bool(more));
+    fine(&answer)
+}
+
+async fn keys(State(server): Shared, Extension(other): From, RawQuery(text): RawQuery) -> Answer {
+    let page = query(text.as_deref())?;
+    let limit = page.limit;
+    let found = blocking(&server, move |service| {
+        service.key_list(&other.peer, &page.after, limit)
+    });
+    page_of("keys", &found.await?, limit)
+}
+
+async fn key(State(server): Shared, Extension(other): From, name: Name) -> Answer {
+    let name = named(name)?;
+    fine(&blocking(&server, move |service| service.key(&other.peer, &name)).await?)
+}
+
+async fn material(
+    State(server): Shared,
+    Extension(other): From,
+    path: Result<Path<(String, String)>, PathRejection>,
+) -> Answer {
+    let malformed = || Error::new(&code::SERVER_REQUEST, "the address");
+    let (name, version) = path.map_err(|_| malformed())?.0;
+    let version = match version.as_str() {
+        "latest" => None,
+        // One spelling of each number.
+        text => match text.parse::<u32>() {
+            Ok(number) if number > 0 && number.to_string() == text => Some(number),
+            _ => return Err(malformed().into()),
+        },
+    };
+    let asked = name.clone();
+    let delivered = blocking(&server, move |service| {
+        service.deliver(&other.peer, &asked, version)
+    });
+    let delivered = delivered.await?;
+    server.metrics.delivered.fetch_add(1, Relaxed);
+    Ok(json_bytes(
+        StatusCode::OK,
+        Body::from(material_body(&name, &delivered)),
+    ))
+}
+
+/// The body with the key, in memory that is wiped when it has been sent.
+fn material_body(name: &str, delivered: &Delivered) -> bytes::Bytes {
+    let mut encoded = Zeroizing::new([0_u8; 44]);
+    let written = STANDARD.encode_slice(delivered.key.expose(), encoded.as_mut_slice());
+    assert_eq!(written, Ok(44), "32 bytes are 44 characters");
+    let head = format!(
+        "{{\"name\":\"{name}\",\"version\":{},\"material\":\"",
+        delivered.version
+    );
+    let mut body = Zeroizing::new(Vec::with_capacity(head.len() + 46));
+    body.extend_from_slice(head.as_bytes());
+    body.extend_from_slice(encoded.as_slice());
+    body.extend_from_slice(b"\"}");
+    bytes::Bytes::from_owner(Wiped(body))
+}
+
+struct Wiped(Zeroizing<Vec<u8>>);
+
+impl AsRef<[u8]> for Wiped {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+async fn rotate(State(server): Shared, Extension(other): From, name: Name) -> Answer {
+    let name = named(name)?;
+    let info = blocking(&server, move |service| {
+        service.rotate_key(&other.peer, &name)
+    })
+    .await?;
+    let version = info.versions.last().map_or(0, |last| last.version);
+    fine(&value!({"name": info.name, "version": version}))
+}
+
+fn state_of(info: &KeyInfo) -> Answer {
+    fine(&value!({"name": info.name, "state": info.state.name(), "destroy_at": info.destroy_at}))
+}
+
+async fn disable(State(server): Shared, Extension(other): From, name: Name) -> Answer {
+    let name = named(name)?;
+    state_of(
+        &blocking(&server, move |service| {
+            service.disable_key(&other.peer, &name)
+        })
+        .await?,
+    )
+}
+
+async fn enable(State(server): Shared, Extension(other): From, name: Name) -> Answer {
+    let name = named(name)?;
+    state_of(
+        &blocking(&server, move |service| {
+            service.enable_key(&other.peer, &name)
+        })
+        .await?,
+    )
+}
+
+async fn restore(State(server): Shared, Extension(other): From, name: Name) -> Answer {
+    let name = named(name)?;
+    state_of(
+        &blocking(&server, move |service| {
+            service.restore_key(&other.peer, &name)
+        })
+        .await?,
+    )
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Destruction {
+    after_seconds: Option<u64>,
+}
+
+async fn destroy(
+    State(server): Shared,
+    Extension(other): From,
+    name: Name,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let name = named(name)?;
+    let bytes = body_of(&server, &headers, body, super::ask::JSON_MAX).await?;
+    let asked: Destruction = match bytes.is_empty() {
+        true => Destruction::default(),
+        false => serde_json::from_slice(&bytes)
+            .map_err(|_| Error::new(&code::SERVER_REQUEST, "the body"))?,
+    };
+    let info = blocking(&server, move |service| {
+        service.destroy_key(&other.peer, &name, asked.after_seconds)
+    });
+    state_of(&info.await?)
+}
+
+async fn escrow_put(
+    State(server): Shared,
+    Extension(other): From,
+    id: Name,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let id = named(id)?;
+    // Before 32 MiB are read of whoever it is.
+    let asking = other.clone();
+    let roles = [Role::Admin, Role::Node];
+    blocking(&server, move |service| {
+        service.allowed(&asking.peer, "escrow-put", &roles)
+    })
+    .await?;
+    let bytes = body_of(&server, &headers, body, HEADER_MAX).await?;
+    let kept = blocking(&server, move |service| {
+        service.keep_header(&other.peer, &id, &bytes)
+    });
+    fine(&kept.await?)
+}
+
+async fn escrow_get(State(server): Shared, Extension(other): From, id: Name) -> Answer {
+    let id = named(id)?;
+    let bytes = blocking(&server, move |service| service.header(&other.peer, &id)).await?;
+    let mut response = Response::new(Body::from(bytes));
+    let kind = HeaderValue::from_static("application/octet-stream");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Ok(response)
+}
+
+async fn escrow_delete(State(server): Shared, Extension(other): From, id: Name) -> Answer {
+    let id = named(id)?;
+    blocking(&server, move |service| {
+        service.remove_header(&other.peer, &id)
+    })
+    .await?;
+    empty()
+}
+
+async fn report(
+    State(server): Shared,
+    Extension(other): From,
+    id: Name,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let id = named(id)?;
+    let asked: Report = json_of(&server, &headers, body).await?;
+    blocking(&server, move |service| {
+        service.report(&other.peer, &id, &asked)
+    })
+    .await?;
+    empty()
+}
+
+async fn objects(
+    State(server): Shared,
+    Extension(other): From,
+    RawQuery(text): RawQuery,
+) -> Answer {
+    let page = query(text.as_deref())?;
+    let limit = page.limit;
+    let found = blocking(&server, move |service| {
+        service.objects(&other.peer, &page.after, limit)
+    });
+    page_of("objects", &found.await?, limit)
+}
+
+async fn forget(State(server): Shared, Extension(other): From, id: Name) -> Answer {
+    let id = named(id)?;
+    blocking(&server, move |service| {
+        service.forget_object(&other.peer, &id)
+    })
+    .await?;
+    empty()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TokenFor {
+    node: String,
+    role: Role,
+    #[serde(default)]
+    keys: Vec<String>,
+    #[serde(default)]
+    may_create: bool,
+    #[serde(default)]
+    may_destroy: bool,
+    expires_seconds: u64,
+}
+
+async fn token(
+    State(server): Shared,
+    Extension(other): From,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let asked: TokenFor = json_of(&server, &headers, body).await?;
+    let new = NewToken {
+        node: asked.node,
+        role: asked.role,
+        keys: asked.keys,
+        may_create: asked.may_create,
+        may_destroy: asked.may_destroy,
+        expires_s: asked.expires_seconds,
+    };
+    let token = blocking(&server, move |service| {
+        service.create_token(&other.peer, &new)
+    })
+    .await?;
+    let body = Zeroizing::new(format!("{{\"token\":\"{}\"}}", &*token).into_bytes());
+    Ok(json_bytes(
+        StatusCode::CREATED,
+        Body::from(bytes::Bytes::from_owner(Wiped(body))),
+    ))
+}
+
+async fn nodes(State(server): Shared, Extension(other): From, RawQuery(text): RawQuery) -> Answer {
+    let page = query(text.as_deref())?;
+    let limit = page.limit;
+    let found = blocking(&server, move |service| {
+        service.nodes(&other.peer, &page.after, limit)
+    });
+    page_of("nodes", &found.await?, limit)
+}
+
+async fn revoke(State(server): Shared, Extension(other): From, name: Name) -> Answer {
+    let name = named(name)?;
+    blocking(&server, move |service| service.revoke(&other.peer, &name)).await?;
+    empty()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Granted {
+    node: String,
+    key: String,
+    #[serde(default)]
+    may_destroy: bool,
+}
+
+async fn grant(
+    State(server): Shared,
+    Extension(other): From,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let asked: Granted = json_of(&server, &headers, body).await?;
+    let done = blocking(&server, move |service| {
+        service.grant(&other.peer, &asked.node, &asked.key, asked.may_destroy)
+    });
+    done.await?;
+    empty()
+}
+
+async fn ungrant(
+    State(server): Shared,
+    Extension(other): From,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let asked: Granted = json_of(&server, &headers, body).await?;
+    blocking(&server, move |service| {
+        service.ungrant(&other.peer, &asked.node, &asked.key)
+    })
+    .await?;
+    empty()
+}
+
+async fn grants(State(server): Shared, Extension(other): From, RawQuery(text): RawQuery) -> Answer {
+    let page = query(text.as_deref())?;
+    let limit = page.limit;
+    let found = blocking(&server, move |service| {
+        service.grants(&other.peer, &page.after, limit)
+    });
+    page_of("grants", &found.await?, limit)
+}
+
+async fn audit(State(server): Shared, Extension(other): From, RawQuery(text): RawQuery) -> Answer {
+    let page = query(text.as_deref())?;
+    let after = match page.after.as_str() {
+        "" => Some(0),
+        text => text.parse::<u64>().ok(),
+    };
+    let after = after.ok_or_else(|| Error::new(&code::SERVER_REQUEST, "after: a number"))?;
+    let limit = page.limit;
+    let rows = blocking(&server, move |service| {
+        service.audit(&other.peer, after, limit)
+    });
+    page_of("rows", &rows.await?, limit)
+}

@@ -1,0 +1,178 @@
+//! How often each client and each address may ask: buckets that fill again as time passes.
+//!
+//! Invariant: bounded memory; when there are too many buckets, full ones go first, which changes nothing for anybody.
+//! Must not: block.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::config::Limits;
+
+/// Most buckets of a kind.
+const BUCKETS_MAX: usize = 65_536;
+
+/// Buckets of clients and of addresses.
+pub struct Limiter {
+    clients: Mutex<Buckets<String>>,
+    addresses: Mutex<Buckets<[u8; 8]>>,
+}
+
+struct Buckets<K> {
+    per_second: f64,
+    burst: f64,
+    buckets: BTreeMap<K, Bucket>,
+}
+
+#[derive(Clone, Copy)]
+struct Bucket {
+    tokens: f64,
+    at: Instant,
+}
+
+impl Limiter {
+    /// Full buckets of these sizes.
+    #[must_use]
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            clients: Mutex::new(Buckets::new(limits.client_per_second, limits.client_burst)),
+            addresses: Mutex::new(Buckets::new(
+                limits.address_per_second,
+                limits.address_burst,
+            )),
+        }
+    }
+
+    /// Changes the sizes.
+    pub fn set(&self, limits: &Limits) {
+        let fresh = Self::new(limits);
+        let taken = |m: Mutex<_>| m.into_inner().unwrap_or_else(PoisonError::into_inner);
+        *self.clients.lock().unwrap_or_else(PoisonError::into_inner) = taken(fresh.clients);
+        let taken = |m: Mutex<_>| m.into_inner().unwrap_or_else(PoisonError::into_inner);
+        *self
+            .addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = taken(fresh.addresses);
+    }
+
+    /// One request of a client with a certificate.
+    ///
+    /// # Errors
+    /// How long to wait.
+    pub fn client(&self, spki: &str) -> Result<(), Duration> {
+        let mut buckets = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        buckets.take(spki.to_owned(), Instant::now())
+    }
+
+    /// One request without a certificate. Of IPv6, whoever has one address has the 2^64 beside it.
+    ///
+    /// # Errors
+    /// How long to wait.
+    pub fn address(&self, address: IpAddr) -> Result<(), Duration> {
+        let mut buckets = self
+            .addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        buckets.take(network(address), Instant::now())
+    }
+}
+
+/// What counts as one address.
+#[must_use]
+pub fn network(address: IpAddr) -> [u8; 8] {
+    let mut out = [0; 8];
+    match address.to_canonical() {
+        IpAddr::V4(v4) => out[..4].copy_from_slice(&v4.octets()),
+        IpAddr::V6(v6) => out.copy_from_slice(&v6.octets()[..8]),
+    }
+    out
+}
+
+impl<K: Ord + Clone> Buckets<K> {
+    fn new(per_second: u32, burst: u32) -> Self {
+        Self {
+            per_second: per_second.into(),
+            burst: burst.into(),
+            buckets: BTreeMap::new(),
+        }
+    }
+
+    fn take(&mut self, key: K, now: Instant) -> Result<(), Duration> {
+        if self.buckets.len() >= BUCKETS_MAX && !self.buckets.contains_key(&key) {
+            self.make_room(now);
+        }
+        let (burst, per_second) = (self.burst, self.per_second);
+        let bucket = self.buckets.entry(key).or_insert(Bucket {
+            tokens: burst,
+            at: now,
+        });
+        bucket.tokens = refilled(*bucket, now, per_second, burst);
+        bucket.at = now;
+        if bucket.tokens >= 1.0 {
+            bucket.tokens -= 1.0;
+            return Ok(());
+        }
+        Err(Duration::from_secs_f64((1.0 - bucket.tokens) / per_second))
+    }
+
+    fn make_room(&mut self, now: Instant) {
+        let (burst, per_second) = (self.burst, self.per_second);
+        self.buckets
+            .retain(|_, bucket| refilled(*bucket, now, per_second, burst) < burst);
+        if self.buckets.len() >= BUCKETS_MAX {
+            // As many as that are asking too often: they begin anew.
+            self.buckets.clear();
+        }
+    }
+}
+
+fn refilled(bucket: Bucket, now: Instant, per_second: f64, burst: f64) -> f64 {
+    let passed = now.saturating_duration_since(bucket.at).as_secs_f64();
+    (bucket.tokens + passed * per_second).min(burst)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_empties_and_fills_again() {
+        let mut buckets = Buckets::new(10, 3);
+        let start = Instant::now();
+        for _ in 0..3 {
+            assert!(buckets.take("a", start).is_ok());
+        }
+        let wait = buckets.take("a", start).err().unwrap();
+        assert!(wait > Duration::from_millis(90) && wait <= Duration::from_millis(100));
+        assert!(buckets.take("b", start).is_ok(), "others are not held up");
+        let later = start + Duration::from_millis(101);
+        assert!(buckets.take("a", later).is_ok());
+        assert!(buckets.take("a", later).is_err());
+        // Never more than the burst, however long it rests.
+        let much_later = start + Duration::from_secs(1000);
+        for _ in 0..3 {
+            assert!(buckets.take("a", much_later).is_ok());
+        }
+        assert!(buckets.take("a", much_later).is_err());
+    }
+
+    #[test]
+    fn buckets_are_bounded() {
+        let mut buckets = Buckets::new(1, 1);
+        let now = Instant::now();
+        for key in 0..=BUCKETS_MAX {
+            drop(buckets.take(key, now));
+        }
+        assert!(buckets.buckets.len() <= BUCKETS_MAX);
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_one() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+    }
+}

@@ -1,0 +1,131 @@
+//! What is counted, in Prometheus' text form. Must not: have a label whose values a client can choose.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Upper bounds of the buckets of the requests' durations, in milliseconds.
+const BOUNDS_MS: [u64; 10] = [1, 2, 5, 10, 25, 50, 100, 250, 1000, 5000];
+
+/// Counters since the start.
+#[derive(Default)]
+pub struct Metrics {
+    by_class: [AtomicU64; 6],
+    buckets: [AtomicU64; 10],
+    count: AtomicU64,
+    sum_us: AtomicU64,
+    /// Keys that were delivered.
+    pub delivered: AtomicU64,
+    /// Requests that were put off because of the limits.
+    pub limited: AtomicU64,
+    /// Connections that are open.
+    pub connections: AtomicU64,
+    /// Connections that were refused because there were too many.
+    pub refused: AtomicU64,
+    /// Handshakes that failed.
+    pub handshakes_failed: AtomicU64,
+}
+
+impl Metrics {
+    /// A request was answered.
+    pub fn answered(&self, status: u16, took: Duration) {
+        let class = usize::from(status / 100).min(5);
+        self.by_class[class].fetch_add(1, Relaxed);
+        let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        for (bound, bucket) in BOUNDS_MS.iter().zip(&self.buckets) {
+            if ms < *bound {
+                bucket.fetch_add(1, Relaxed);
+            }
+        }
+        self.count.fetch_add(1, Relaxed);
+        self.sum_us
+            .fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// All of it as text. `sealed` goes first: it is what alarms are made of.
+    #[must_use]
+    pub fn text(&self, sealed: bool) -> String {
+        let mut out = sealed_text(sealed);
+        let mut counter = |name: &str, kind: &str, help: &str, value: u64| {
+            let name = format!("strongroom_keyserver_{name}");
+            // Writing to a String cannot fail.
+            let _fine = write!(
+                out,
+                "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
+            );
+        };
+        counter(
+            "delivered_total",
+            "counter",
+            "Keys delivered.",
+            self.delivered.load(Relaxed),
+        );
+        counter(
+            "limited_total",
+            "counter",
+            "Requests put off by limits.",
+            self.limited.load(Relaxed),
+        );
+        counter(
+            "connections",
+            "gauge",
+            "Open connections.",
+            self.connections.load(Relaxed),
+        );
+        counter(
+            "refused_total",
+            "counter",
+            "Connections refused, too many.",
+            self.refused.load(Relaxed),
+        );
+        counter(
+            "handshakes_failed_total",
+            "counter",
+            "TLS handshakes that failed.",
+            self.handshakes_failed.load(Relaxed),
+        );
+        let name = "strongroom_keyserver_requests_total";
+        let _fine = write!(
+            out,
+            "# HELP {name} Requests answered.\n# TYPE {name} counter\n"
+        );
+        for (class, count) in self.by_class.iter().enumerate().skip(2) {
+            let _fine = writeln!(
+                out,
+                "{name}{{status=\"{class}xx\"}} {}",
+                count.load(Relaxed)
+            );
+        }
+        let name = "strongroom_keyserver_request_seconds";
+        let _fine = write!(
+            out,
+            "# HELP {name} Time to answer.\n# TYPE {name} histogram\n"
+        );
+        for (bound, bucket) in BOUNDS_MS.iter().zip(&self.buckets) {
+            let (whole, thousandths) = (bound / 1000, bound % 1000);
+            let _fine = writeln!(
+                out,
+                "{name}_bucket{{le=\"{whole}.{thousandths:03}\"}} {}",
+                bucket.load(Relaxed)
+            );
+        }
+        let (count, sum) = (self.count.load(Relaxed), self.sum_us.load(Relaxed));
+        let _fine = write!(
+            out,
+            "{name}_bucket{{le=\"+Inf\"}} {count}\n{name}_sum {}.{:06}\n{name}_count {count}\n",
+            sum / 1_000_000,
+            sum % 1_000_000
+        );
+        out
+    }
+}
+
+/// What may be told to everybody.
+#[must_use]
+pub fn sealed_text(sealed: bool) -> String {
+    let name = "strongroom_keyserver_sealed";
+    format!(
+        "# HELP {name} Whether nothing is served.\n# TYPE {name} gauge\n{name} {}\n",
+        u8::from(sealed)
+    )
+}

@@ -1,0 +1,464 @@
+//! What the page shows: every object, key and node with how it stands, and the sums over them.
+//!
+//! Pure: made from records, intervals and one time. Invariants:
+//! 1. An object is as bad as the worst that is found of it; the page shows every finding, not only the worst.
+//! 2. What a kind cannot have is not asked for: a backup needs no backup, a backup set and a volume that never reported a
+//!    verification are not late with a new key and with a verification.
+//!
+//! Must not: read a clock or a store, make HTML.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::judge::{Concern, Finding, Measure, Severity};
+use super::records::{DAY_S, KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records};
+use super::words;
+
+/// Days before a certificate expires from which on it is worth a look.
+const CERTIFICATE_DAYS: u64 = 30;
+
+/// One object with how it stands.
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// What the node reported.
+    pub record: ObjectRecord,
+    /// The measures, in the order of [`Concern::MEASURED`].
+    pub measures: [Measure; 4],
+    /// When the version of its key was made, if the server keeps that key.
+    pub key_made: Option<u64>,
+    /// All that is to be said, the worst first.
+    pub findings: Vec<Finding>,
+}
+
+/// One key with how it stands.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// As the store has it.
+    pub record: KeyRecord,
+    /// Age of its newest version.
+    pub rotation: Measure,
+    /// Objects that name it.
+    pub objects: usize,
+    /// All that is to be said, the worst first.
+    pub findings: Vec<Finding>,
+}
+
+/// One node with how it stands.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// As the store has it; `None` for one that reported objects and is no longer enrolled.
+    pub record: Option<NodeRecord>,
+    /// Its name.
+    pub name: String,
+    /// Objects that it reports.
+    pub objects: usize,
+    /// Those of them that are overdue.
+    pub overdue: usize,
+    /// Its newest report.
+    pub reported: Option<u64>,
+    /// All that is to be said, the worst first.
+    pub findings: Vec<Finding>,
+}
+
+/// How many stand how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// In order.
+    pub fine: usize,
+    /// Due soon.
+    pub soon: usize,
+    /// Overdue.
+    pub overdue: usize,
+    /// Not asked for.
+    pub not_asked: usize,
+}
+
+impl Tally {
+    fn add(&mut self, severity: Severity) {
+        match severity {
+            Severity::Fine => self.fine += 1,
+            Severity::Soon => self.soon += 1,
+            Severity::Overdue => self.overdue += 1,
+        }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub const fn all(&self) -> usize {
+        self.fine + self.soon + self.overdue + self.not_asked
+    }
+
+    /// How many stand so.
+    #[must_use]
+    pub const fn of(&self, severity: Severity) -> usize {
+        match severity {
+            Severity::Fine => self.fine,
+            Severity::Soon => self.soon,
+            Severity::Overdue => self.overdue,
+        }
+    }
+}
+
+/// The fleet at one time.
+#[derive(Clone, Debug)]
+pub struct Fleet {
+    /// When.
+    pub now: u64,
+    /// The operator's intervals.
+    pub policy: Policy,
+    /// Every object, in order of its id.
+    pub objects: Vec<Object>,
+    /// Every key, in order of its name.
+    pub keys: Vec<Key>,
+    /// Every node, in order of its name.
+    pub nodes: Vec<Node>,
+}
+
+impl Fleet {
+    /// Judges records.
+    #[must_use]
+    pub fn new(records: Records, policy: Policy, now: u64) -> Self {
+        let keys: BTreeMap<String, KeyRecord> = records
+            .keys
+            .into_iter()
+            .map(|key| (key.name.clone(), key))
+            .collect();
+        let enrolled: BTreeSet<&str> = records.nodes.iter().map(|n| n.name.as_str()).collect();
+        let mut objects: Vec<Object> = records
+            .objects
+            .into_iter()
+            .map(|record| {
+                let revoked = !enrolled.contains(record.node.as_str());
+                object(record, &keys, policy, now, revoked)
+            })
+            .collect();
+        objects.sort_by(|a, b| a.record.id.cmp(&b.record.id));
+        let nodes = nodes(records.nodes, &objects, now);
+        let keys = judged_keys(keys, &objects, policy, now);
+        Self {
+            now,
+            policy,
+            objects,
+            keys,
+            nodes,
+        }
+    }
+
+    /// How the objects of a kind stand.
+    #[must_use]
+    pub fn tally(&self, kind: Kind) -> Tally {
+        let mut tally = Tally::default();
+        for object in self.objects.iter().filter(|o| o.record.kind == kind) {
+            tally.add(object.severity());
+        }
+        tally
+    }
+
+    /// How the keys stand.
+    #[must_use]
+    pub fn key_tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        self.keys.iter().for_each(|key| tally.add(key.severity()));
+        tally
+    }
+
+    /// How the nodes stand.
+    #[must_use]
+    pub fn node_tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        self.nodes
+            .iter()
+            .for_each(|node| tally.add(node.severity()));
+        tally
+    }
+
+    /// How all objects stand in one respect.
+    #[must_use]
+    pub fn measured(&self, concern: Concern) -> Tally {
+        let mut tally = Tally::default();
+        for object in &self.objects {
+            match object.measure(concern) {
+                Some(measure) if measure.interval_s.is_some() => tally.add(measure.severity),
+                _ => tally.not_asked += 1,
+            }
+        }
+        tally
+    }
+
+    /// The object with an id.
+    #[must_use]
+    pub fn object(&self, id: &str) -> Option<&Object> {
+        let at = self
+            .objects
+            .binary_search_by(|object| object.record.id.as_str().cmp(id));
+        at.ok().and_then(|at| self.objects.get(at))
+    }
+
+    /// The key with a name.
+    #[must_use]
+    pub fn key(&self, name: &str) -> Option<&Key> {
+        self.keys.iter().find(|key| key.record.name == name)
+    }
+
+    /// The node with a name.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.name == name)
+    }
+}
+
+impl Object {
+    /// The worst that is found.
+    #[must_use]
+    pub fn severity(&self) -> Severity {
+        worst(&self.findings)
+    }
+
+    /// One of the measures; `None` for what has no interval.
+    #[must_use]
+    pub fn measure(&self, concern: Concern) -> Option<&Measure> {
+        let at = Concern::MEASURED.iter().position(|one| *one == concern)?;
+        self.measures.get(at)
+    }
+}
+
+impl Key {
+    /// The worst that is found.
+    #[must_use]
+    pub fn severity(&self) -> Severity {
+        worst(&self.findings)
+    }
+}
+
+impl Node {
+    /// The worst that is found.
+    #[must_use]
+    pub fn severity(&self) -> Severity {
+        worst(&self.findings)
+    }
+}
+
+fn worst(findings: &[Finding]) -> Severity {
+    let all = findings.iter().map(|finding| finding.severity);
+    all.max().unwrap_or(Severity::Fine)
+}
+
+fn object(
+    record: ObjectRecord,
+    keys: &BTreeMap<String, KeyRecord>,
+    policy: Policy,
+    now: u64,
+    revoked: bool,
+) -> Object {
+    let measures = measures(&record, policy, now);
+    let key = keys.get(&record.key_id);
+    let mut findings = Vec::new();
+    for (concern, measure) in Concern::MEASURED.into_iter().zip(&measures) {
+        findings.extend(late(concern, measure, now));
+    }
+    if let Some(key) = key {
+        findings.extend(key_findings(key, record.key_version, now));
+    }
+    findings.extend(cipher_finding(&record.cipher));
+    if revoked {
+        findings.push(finding(
+            Concern::Report,
+            Severity::Soon,
+            "its node is no longer enrolled",
+        ));
+    }
+    sort(&mut findings);
+    Object {
+        key_made: key.and_then(|key| key.made(record.key_version)),
+        record,
+        measures,
+        findings,
+    }
+}
+
+fn measures(record: &ObjectRecord, policy: Policy, now: u64) -> [Measure; 4] {
+    let made = record.created;
+    let measure = |at: Option<u64>, days: u32, asked: bool| {
+        if asked {
+            Measure::new(at, made, days, now)
+        } else {
+            Measure::not_asked(at, made)
+        }
+    };
+    let is_backup = record.kind == Kind::Backup;
+    let verifiable = record.kind != Kind::Volume || record.verified.is_some();
+    [
+        measure(record.rotated, policy.rotation_days, !is_backup),
+        measure(record.backed_up, policy.backup_days, !is_backup),
+        measure(record.verified, policy.verification_days, verifiable),
+        measure(Some(record.reported), policy.report_days, true),
+    ]
+}
+
+fn finding(concern: Concern, severity: Severity, text: impl Into<String>) -> Finding {
+    Finding {
+        concern,
+        severity,
+        text: text.into(),
+    }
+}
+
+fn late(concern: Concern, measure: &Measure, now: u64) -> Option<Finding> {
+    let what = match concern {
+        Concern::Rotation => "rotation",
+        Concern::Backup => "backup",
+        Concern::Verification => "verification",
+        Concern::Report => "report",
+        Concern::Key | Concern::Cipher => return None,
+    };
+    let text = match (measure.severity, measure.late_s(now)) {
+        (Severity::Fine, _) => return None,
+        (Severity::Soon, _) => format!("{what} due soon"),
+        (Severity::Overdue, Some(late)) => format!("{what} overdue by {}", words::length(late)),
+        (Severity::Overdue, None) => format!("time of {what} lies in the future"),
+    };
+    Some(finding(concern, measure.severity, text))
+}
+
+fn key_findings(key: &KeyRecord, version: u32, now: u64) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = state_finding(key.state, now).into_iter().collect();
+    let latest = key.latest().map_or(0, |(number, _)| number);
+    if key.made(version).is_none() && key.state != KeyState::Destroyed {
+        let text = format!("version {version} of its key is not known");
+        findings.push(finding(Concern::Key, Severity::Overdue, text));
+    } else if version < latest {
+        let text = format!("key version {version}, the newest is {latest}");
+        findings.push(finding(Concern::Key, Severity::Soon, text));
+    }
+    findings
+}
+
+fn state_finding(state: KeyState, now: u64) -> Option<Finding> {
+    let text = match state {
+        KeyState::Active => return None,
+        KeyState::Disabled => "key disabled".to_owned(),
+        KeyState::Pending { at } if at > now => {
+            format!("key is destroyed in {}", words::length(at - now))
+        }
+        KeyState::Pending { .. } => "key is about to be destroyed".to_owned(),
+        KeyState::Destroyed => "key destroyed".to_owned(),
+    };
+    Some(finding(Concern::Key, Severity::Overdue, text))
+}
+
+/// What is not sealed at all, and what only hides.
+fn cipher_finding(cipher: &str) -> Option<Finding> {
+    let lower = cipher.to_ascii_lowercase();
+    if matches!(lower.as_str(), "" | "none" | "plain" | "cipher_null-ecb") {
+        return Some(finding(Concern::Cipher, Severity::Overdue, "not encrypted"));
+    }
+    let obsolete = ["3des", "tdes", "des3", "triple"];
+    obsolete
+        .iter()
+        .any(|name| lower.contains(name))
+        .then(|| finding(Concern::Cipher, Severity::Soon, "cipher is obsolete"))
+}
+
+fn sort(findings: &mut [Finding]) {
+    findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), rank(finding.concern)));
+}
+
+/// What is said first of things that are equally urgent.
+const fn rank(concern: Concern) -> u8 {
+    match concern {
+        Concern::Cipher => 0,
+        Concern::Key => 1,
+        Concern::Backup => 2,
+        Concern::Verification => 3,
+        Concern::Rotation => 4,
+        Concern::Report => 5,
+    }
+}
+
+fn judged_keys(
+    keys: BTreeMap<String, KeyRecord>,
+    objects: &[Object],
+    policy: Policy,
+    now: u64,
+) -> Vec<Key> {
+    let mut users: BTreeMap<&str, usize> = BTreeMap::new();
+    for object in objects {
+        *users.entry(&object.record.key_id).or_default() += 1;
+    }
+    let judged = |(name, record): (String, KeyRecord)| {
+        let made = record.latest().map_or(0, |(_, made)| made);
+        let alive = matches!(record.state, KeyState::Active | KeyState::Disabled);
+        let rotation = if alive {
+            Measure::new(Some(made), made, policy.rotation_days, now)
+        } else {
+            Measure::not_asked(Some(made), made)
+        };
+        let mut findings: Vec<Finding> = late(Concern::Rotation, &rotation, now)
+            .into_iter()
+            .collect();
+        let objects = users.get(name.as_str()).copied().unwrap_or(0);
+        // A destroyed key is what its owner wanted, unless something still needs it.
+        let wanted = record.state == KeyState::Destroyed && objects == 0;
+        findings.extend(state_finding(record.state, now).filter(|_| !wanted));
+        sort(&mut findings);
+        Key {
+            record,
+            rotation,
+            objects,
+            findings,
+        }
+    };
+    keys.into_iter().map(judged).collect()
+}
+
+fn nodes(records: Vec<NodeRecord>, objects: &[Object], now: u64) -> Vec<Node> {
+    let mut all: BTreeMap<String, Node> = BTreeMap::new();
+    let fresh = |name: &str, record: Option<NodeRecord>| Node {
+        record,
+        name: name.to_owned(),
+        objects: 0,
+        overdue: 0,
+        reported: None,
+        findings: Vec::new(),
+    };
+    for record in records {
+        let name = record.name.clone();
+        let node = fresh(&name, Some(record));
+        all.insert(name, node);
+    }
+    for object in objects {
+        let name = &object.record.node;
+        let node = all.entry(name.clone()).or_insert_with(|| fresh(name, None));
+        node.objects += 1;
+        node.overdue += usize::from(object.severity() == Severity::Overdue);
+        node.reported = node.reported.max(Some(object.record.reported));
+    }
+    let judged = |mut node: Node| {
+        node.findings = node_findings(&node, now);
+        sort(&mut node.findings);
+        node
+    };
+    all.into_values().map(judged).collect()
+}
+
+fn node_findings(node: &Node, now: u64) -> Vec<Finding> {
+    let Some(record) = &node.record else {
+        let text = "no longer enrolled, its objects remain";
+        return vec![finding(Concern::Report, Severity::Soon, text)];
+    };
+    let Some(expires) = record.expires else {
+        return Vec::new();
+    };
+    let left = expires.saturating_sub(now);
+    if expires <= now {
+        vec![finding(
+            Concern::Key,
+            Severity::Overdue,
+            "certificate expired",
+        )]
+    } else if left < CERTIFICATE_DAYS * DAY_S {
+        let text = format!("certificate expires in {}", words::length(left));
+        vec![finding(Concern::Key, Severity::Soon, text)]
+    } else {
+        Vec::new()
+    }
+}

@@ -1,0 +1,380 @@
+//! The first page: the fleet at a glance, and the list of its objects.
+//!
+//! Must not: show more than [`PER_PAGE`] objects at once.
+
+use maud::{Markup, html};
+
+use super::judge::{Concern, Finding, Severity};
+use super::model::{Fleet, Object, Tally};
+use super::parts;
+use super::query::{PER_PAGE, Query, Sort};
+use super::records::Kind;
+use super::words;
+
+/// Keys and nodes that are named beside the objects.
+const NOTICES: usize = 6;
+
+/// The content of the first page.
+#[must_use]
+pub fn overview(fleet: &Fleet, query: &Query) -> Markup {
+    html! {
+        div.head {
+            h1 { "Fleet" }
+            p.lead { (lead(fleet)) }
+        }
+        @if fleet.objects.is_empty() {
+            (nothing_reported(fleet))
+        }
+        (tiles(fleet))
+        @if !fleet.objects.is_empty() {
+            div.pair {
+                (currency(fleet))
+                (notices(fleet))
+            }
+            (objects(fleet, query))
+        }
+    }
+}
+
+fn lead(fleet: &Fleet) -> String {
+    let objects = words::count(fleet.objects.len(), "object", "objects");
+    let nodes = words::count(fleet.nodes.len(), "node", "nodes");
+    let bad = fleet
+        .objects
+        .iter()
+        .filter(|object| object.severity() == Severity::Overdue)
+        .count();
+    let tail = match bad {
+        0 if fleet.objects.is_empty() => String::new(),
+        0 => " Nothing is overdue.".to_owned(),
+        1 => " 1 needs attention.".to_owned(),
+        _ => format!(" {} need attention.", words::grouped(bad)),
+    };
+    format!("{objects}, {nodes}.{tail}")
+}
+
+fn nothing_reported(fleet: &Fleet) -> Markup {
+    html! {
+        section.state {
+            h2 { "No node has reported an object yet" }
+            @if fleet.nodes.iter().all(|node| node.record.as_ref().is_none_or(|r| r.role != "node")) {
+                p { "Enrol a node first: make a token with " code { "strongroom keyserver token" } ", and on the node run "
+                    code { "strongroom keyserver join" } "." }
+            } @else {
+                p { "Nodes are enrolled. On each of them, " code { "strongroom keyserver report" } " tells this server of its databases, "
+                    "instances, volumes and backups; the units in " code { "packaging/systemd" } " do so every day." }
+            }
+        }
+    }
+}
+
+fn tiles(fleet: &Fleet) -> Markup {
+    html! {
+        section aria-label="Totals" {
+            ul.tiles {
+                @for kind in Kind::ALL {
+                    @let link = Query { kind: Some(kind), page: 1, ..Query::default() }.link();
+                    (tile(kind.plural(), &link, &fleet.tally(kind)))
+                }
+                (tile("Keys", "/fleet/keys", &fleet.key_tally()))
+                (tile("Nodes", "/fleet/nodes", &fleet.node_tally()))
+            }
+        }
+    }
+}
+
+fn tile(label: &str, link: &str, tally: &Tally) -> Markup {
+    html! {
+        li {
+            a.tile href=(link) {
+                span.label { (label) }
+                span.number { (words::grouped(tally.all())) }
+                (parts::bar(tally))
+                span.sub {
+                    @if tally.all() == 0 { "none" }
+                    @else if tally.overdue + tally.soon == 0 { "in order" }
+                    @else {
+                        @if tally.overdue > 0 { span.overdue { (words::grouped(tally.overdue)) " overdue" } }
+                        @if tally.overdue > 0 && tally.soon > 0 { " · " }
+                        @if tally.soon > 0 { span.soon { (words::grouped(tally.soon)) " soon" } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How current the fleet is in each respect.
+fn currency(fleet: &Fleet) -> Markup {
+    html! {
+        section.panel aria-labelledby="currency" {
+            h2 #currency { "How current" }
+            table.currency {
+                thead { tr {
+                    th scope="col" { "What" } th scope="col" { "Within" }
+                    th.share scope="col" { span.unseen { "Share" } }
+                    th.n scope="col" { "Overdue" } th.n scope="col" { "Soon" } th.n scope="col" { "In order" }
+                } }
+                tbody {
+                    @for concern in Concern::MEASURED {
+                        @let tally = fleet.measured(concern);
+                        tr {
+                            th scope="row" { (concern.label()) }
+                            td { (interval(fleet, concern)) }
+                            td.share { (parts::bar(&tally)) }
+                            @for severity in [Severity::Overdue, Severity::Soon, Severity::Fine] {
+                                td.n { (counted(concern, severity, tally.of(severity))) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn interval(fleet: &Fleet, concern: Concern) -> Markup {
+    let policy = &fleet.policy;
+    let days = match concern {
+        Concern::Rotation => policy.rotation_days,
+        Concern::Backup => policy.backup_days,
+        Concern::Verification => policy.verification_days,
+        _ => policy.report_days,
+    };
+    html! { @if days == 0 { span.quiet { "not asked for" } } @else { (days) " d" } }
+}
+
+fn counted(concern: Concern, severity: Severity, number: usize) -> Markup {
+    let query = Query {
+        concern: Some(concern),
+        state: Some(severity),
+        page: 1,
+        ..Query::default()
+    };
+    html! {
+        @if number == 0 { span.quiet { "0" } }
+        @else { a class=(severity.word()) href=(query.link()) { (words::grouped(number)) } }
+    }
+}
+
+/// Keys and nodes that something is found of.
+fn notices(fleet: &Fleet) -> Markup {
+    let keys = fleet.keys.iter().map(|key| {
+        let name = &key.record.name;
+        ("Key", parts::key_link(name), key.findings.as_slice())
+    });
+    let nodes = fleet.nodes.iter().map(|node| {
+        let link = parts::node_link(&node.name);
+        ("Node", link, node.findings.as_slice())
+    });
+    let mut found: Vec<(&str, Markup, &[Finding])> = keys
+        .chain(nodes)
+        .filter(|(_, _, findings)| !findings.is_empty())
+        .collect();
+    found.sort_by_key(|(_, _, findings)| findings.first().map(|f| std::cmp::Reverse(f.severity)));
+    let more = found.len().saturating_sub(NOTICES);
+    html! {
+        section.panel aria-labelledby="notices" {
+            h2 #notices { "Keys and nodes" }
+            @if found.is_empty() {
+                p.allwell { (parts::badge(Severity::Fine, "all in order")) }
+            } @else {
+                ul.notices {
+                    @for (what, link, findings) in found.iter().take(NOTICES) {
+                        li { span.quiet { (what) " " } (link) " " (parts::worst(findings)) }
+                    }
+                }
+                @if more > 0 {
+                    p.quiet { "and " (words::grouped(more)) " more: " a href="/fleet/keys" { "keys" } ", " a href="/fleet/nodes" { "nodes" } }
+                }
+            }
+        }
+    }
+}
+
+/// The list of objects that a query asks for.
+#[must_use]
+pub fn objects(fleet: &Fleet, query: &Query) -> Markup {
+    let found = query.select(fleet);
+    let pages = found.len().div_ceil(PER_PAGE).max(1);
+    let page = query.page.clamp(1, pages);
+    let first = (page - 1) * PER_PAGE;
+    let shown = found.get(first..).unwrap_or_default();
+    let shown = shown.get(..PER_PAGE.min(shown.len())).unwrap_or_default();
+    html! {
+        section aria-labelledby="objects" #list {
+            div.listhead {
+                h2 #objects { "Objects" }
+                p.quiet role="status" { (extent(found.len(), fleet.objects.len(), first, shown.len())) }
+            }
+            (filters(fleet, query))
+            @if shown.is_empty() {
+                p.none { "No object is like this. " a href="/" { "Show all" } }
+            } @else {
+                (table(fleet, query, shown))
+                (pager(query, page, pages))
+            }
+        }
+    }
+}
+
+fn extent(found: usize, all: usize, first: usize, shown: usize) -> String {
+    let total = words::grouped(found);
+    let of_all = if found == all {
+        String::new()
+    } else {
+        format!(", filtered from {}", words::grouped(all))
+    };
+    if shown == found {
+        return format!("{total}{of_all}");
+    }
+    let (from, to) = (words::grouped(first + 1), words::grouped(first + shown));
+    format!("{from}–{to} of {total}{of_all}")
+}
+
+fn filters(fleet: &Fleet, query: &Query) -> Markup {
+    let kinds = Kind::ALL.map(|kind| (kind.word(), kind.name(), query.kind == Some(kind)));
+    let states = [Severity::Overdue, Severity::Soon, Severity::Fine]
+        .map(|one| (one.word(), one.label(), query.state == Some(one)));
+    let concerns = Concern::ALL.map(|one| (one.word(), one.label(), query.concern == Some(one)));
+    html! {
+        form.filters method="get" action="/" role="search" aria-label="Objects" {
+            (select("kind", "Kind", &kinds))
+            (select("state", "State", &states))
+            (select("concern", "In respect of", &concerns))
+            label { span { "Search" } input type="search" name="q" value=(query.text) maxlength="200" placeholder="name, node, key, cipher"; }
+            @for (name, value) in query.pairs().into_iter().filter(|(name, _)| matches!(*name, "node" | "key" | "sort" | "order")) {
+                input type="hidden" name=(name) value=(value);
+            }
+            button type="submit" { "Show" }
+            @if query.is_filtered() { a.clear href="/" { "Clear" } }
+            (chosen(fleet, query))
+        }
+    }
+}
+
+/// Filters that came by a link and have no field in the form.
+fn chosen(fleet: &Fleet, query: &Query) -> Markup {
+    let without_node = Query {
+        node: None,
+        ..query.on_page(1)
+    };
+    let without_key = Query {
+        key: None,
+        ..query.on_page(1)
+    };
+    html! {
+        @if let Some(node) = &query.node {
+            span.chosen { "Node " @if fleet.node(node).is_some() { (parts::node_link(node)) } @else { (parts::name(node)) }
+                " " a href=(without_node.link()) aria-label="All nodes" { "×" } }
+        }
+        @if let Some(key) = &query.key {
+            span.chosen { "Key " @if fleet.key(key).is_some() { (parts::key_link(key)) } @else { (parts::name(key)) }
+                " " a href=(without_key.link()) aria-label="All keys" { "×" } }
+        }
+    }
+}
+
+fn select(name: &str, label: &str, options: &[(&str, &str, bool)]) -> Markup {
+    html! {
+        label { span { (label) }
+            select name=(name) {
+                option value="" { "any" }
+                @for (value, text, chosen) in options {
+                    option value=(value) selected[*chosen] { (text) }
+                }
+            }
+        }
+    }
+}
+
+const COLUMNS: [(Sort, &str); 10] = [
+    (Sort::Name, "Name"),
+    (Sort::Kind, "Kind"),
+    (Sort::Node, "Node"),
+    (Sort::Cipher, "Cipher"),
+    (Sort::Key, "Key"),
+    (Sort::KeyAge, "Key age"),
+    (Sort::Measure(Concern::Rotation), "Last rotation"),
+    (Sort::Measure(Concern::Backup), "Last backup"),
+    (Sort::Measure(Concern::Verification), "Last verification"),
+    (Sort::Attention, "State"),
+];
+
+fn table(fleet: &Fleet, query: &Query, shown: &[&Object]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-labelledby="objects" {
+            table.objects {
+                thead { tr { @for (sort, label) in COLUMNS { (heading(query, sort, label)) } } }
+                tbody { @for object in shown { (row(fleet, object)) } }
+            }
+        }
+    }
+}
+
+fn heading(query: &Query, sort: Sort, label: &str) -> Markup {
+    let current = query.sort == sort;
+    let order = match (current, query.reversed) {
+        (false, _) => None,
+        (true, false) => Some("ascending"),
+        (true, true) => Some("descending"),
+    };
+    html! {
+        th scope="col" aria-sort=[order] {
+            a href={ (query.sorted(sort).link()) "#list" } { (label) }
+        }
+    }
+}
+
+fn row(fleet: &Fleet, object: &Object) -> Markup {
+    let record = &object.record;
+    let now = fleet.now;
+    html! {
+        tr {
+            th scope="row" { (parts::object_link(&record.id, &record.name)) }
+            td data-label="Kind" { (record.kind.name()) }
+            td data-label="Node" { (parts::node_link(&record.node)) }
+            td.code data-label="Cipher" { (parts::name(&record.cipher)) }
+            td data-label="Key" { (key(fleet, object)) }
+            td data-label="Key age" {
+                @if let Some(made) = object.key_made { (parts::since(made, now)) }
+                @else { span.quiet title="this key is not kept here" { "–" } }
+            }
+            @for (concern, measure) in Concern::MEASURED.iter().zip(&object.measures).take(3) {
+                td data-label=(concern.label()) { (parts::cell(measure, now)) }
+            }
+            td data-label="State" { (parts::worst(&object.findings)) }
+        }
+    }
+}
+
+/// The key of an object, as a link where the server keeps it.
+#[must_use]
+pub fn key(fleet: &Fleet, object: &Object) -> Markup {
+    let record = &object.record;
+    html! {
+        @if record.key_id.is_empty() { span.quiet { "–" } }
+        @else if fleet.key(&record.key_id).is_some() {
+            (parts::key_link(&record.key_id)) span.quiet { " v" (record.key_version) }
+        } @else {
+            (parts::name(&record.key_id)) span.quiet { " v" (record.key_version) " (elsewhere)" }
+        }
+    }
+}
+
+fn pager(query: &Query, page: usize, pages: usize) -> Markup {
+    let link = |to: usize| format!("{}#list", query.on_page(to).link());
+    html! {
+        @if pages > 1 {
+            nav.pager aria-label="Pages" {
+                @if page > 1 {
+                    a href=(link(1)) { "First" } a rel="prev" href=(link(page - 1)) { "Previous" }
+                }
+                span aria-current="page" { "Page " (words::grouped(page)) " of " (words::grouped(pages)) }
+                @if page < pages {
+                    a rel="next" href=(link(page + 1)) { "Next" } a href=(link(pages)) { "Last" }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The records of the store: their paths and what is in them. Specified in docs/spec/keyserver.md, "Records".
+//!
+//! Must not: decide anything; hold a key that is not wrapped.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+use crate::keys::Keys;
+use crate::store::{Change, Guard, Store};
+
+/// What a client may do at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Fetches keys that were granted to it.
+    Node,
+    /// Sees everything but keys.
+    Viewer,
+    /// Changes everything; sees no key that was not granted to it.
+    Admin,
+}
+
+impl Role {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Viewer => "viewer",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// Who a certificate is: at `spki/{SHA-256 of its public key}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The client's name.
+    pub name: String,
+    /// What it may do at all.
+    pub role: Role,
+    /// Whether it may make keys.
+    pub may_create: bool,
+    /// Whether it may destroy keys that it made.
+    pub may_destroy: bool,
+    /// When it was enrolled, in seconds since the Unix epoch.
+    pub enrolled: u64,
+    /// When its certificate ends.
+    pub expires: u64,
+}
+
+/// Which certificate a name has: at `nodes/{name}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// SHA-256 of the certificate's public key, in hexadecimal digits.
+    pub spki: String,
+}
+
+/// A key that is granted: at `grants/{node}/{key}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// When, in seconds since the Unix epoch.
+    pub granted: u64,
+    /// Whether the node may destroy the key.
+    pub may_destroy: bool,
+}
+
+/// Whether a key is delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It is.
+    Active,
+    /// It is not until it is enabled again.
+    Disabled,
+    /// It is not, and will be destroyed at the time that stands beside, unless it is restored.
+    DestroyPending,
+    /// Its material was erased.
+    Destroyed,
+}
+
+impl State {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Disabled => "disabled",
+            Self::DestroyPending => "destroy-pending",
+            Self::Destroyed => "destroyed",
+        }
+    }
+}
+
+/// A kept key: at `keys/{name}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    /// Random, made with the key: a key of the same name made later is another one.
+    pub id: String,
+    /// Whether it is delivered.
+    pub state: State,
+    /// When it will be destroyed, or was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destroy_at: Option<u64>,
+    /// Who made it.
+    pub created_by: String,
+    /// Every version, oldest first.
+    pub versions: Vec<Version>,
+    /// What it was made for, in the words of the client that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<BTreeMap<String, String>>,
+}
+
+/// One version of a kept key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// From 1.
+    pub version: u32,
+    /// When it was made, in seconds since the Unix epoch.
+    pub created: u64,
+    /// The wrapped key in hexadecimal digits; empty when it was destroyed.
+    pub wrapped: String,
+}
+
+/// A token for enrolment: at `tokens/{SHA-256 of the token}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token {
+    /// The name that the client will have.
+    pub node: String,
+    /// What it will be.
+    pub role: Role,
+    /// Keys that are granted to it with its enrolment.
+    pub keys: Vec<String>,
+    /// Whether it may make keys.
+    pub may_create: bool,
+    /// Whether it may destroy keys that it makes, and those that are granted here.
+    pub may_destroy: bool,
+    /// When the token ends, in seconds since the Unix epoch.
+    pub expires: u64,
+}
+
+/// The authority that signs certificates: at `authority`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Authority {
+    /// Its certificate, in PEM.
+    pub certificate: String,
+    /// Its private key, PKCS #8, in hexadecimal digits. The record itself is sealed.
+    pub key: String,
+}
+
+/// A header that is kept for its owner: at `escrow/{object id}`; its pieces at `escrow-data/{object id}/{made}/{number}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Escrow {
+    /// Who keeps it here.
+    pub node: String,
+    /// Length in bytes.
+    pub size: u64,
+    /// SHA-256 of the bytes.
+    pub sha256: String,
+    /// Which pieces are its own: random.
+    pub made: String,
+    /// How many pieces.
+    pub pieces: u32,
+    /// When it was put, in seconds since the Unix epoch.
+    pub stored: u64,
+}
+
+/// What a node reported of an object: at `objects/{object id}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Object {
+    /// Who reported it.
+    pub node: String,
+    /// When it was reported last, in seconds since the Unix epoch.
+    pub reported: u64,
+    /// What was reported.
+    pub report: Report,
+}
+
+/// What a node says of an object. Times in seconds since the Unix epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// `volume`, `sqlite`, `instance` or `backup`.
+    pub kind: String,
+    /// What its node calls it.
+    pub name: String,
+    /// How it is sealed.
+    pub cipher: String,
+    /// The key that opens it.
+    pub key_id: String,
+    /// That key's version.
+    pub key_version: u32,
+    /// When the object was made.
+    pub created: u64,
+    /// When its data key was changed last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotated: Option<u64>,
+    /// When it was backed up last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backed_up: Option<u64>,
+    /// When it was verified last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<u64>,
+}
+
+/// Where identities are.
+pub const IDENTITIES: &str = "spki/";
+/// Where the names of clients are.
+pub const NODES: &str = "nodes/";
+/// Where grants are.
+pub const GRANTS: &str = "grants/";
+/// Where keys are.
+pub const KEYS: &str = "keys/";
+/// Where the names of keys are that are to be destroyed, with the times.
+pub const PENDING: &str = "pending/";
+/// Where tokens are.
+pub const TOKENS: &str = "tokens/";
+/// Where headers are kept.
+pub const ESCROW: &str = "escrow/";
+/// Where the pieces of headers are kept.
+pub const ESCROW_DATA: &str = "escrow-data/";
+/// Where reports are.
+pub const OBJECTS: &str = "objects/";
+/// Where the authority is.
+pub const AUTHORITY: &str = "authority";
+
+/// A record with what a commit that is based upon it has to be guarded by.
+pub struct Found<T> {
+    /// What is in it; `None`: there is none.
+    pub record: Option<T>,
+    /// The guard.
+    pub guard: Guard,
+}
+
+impl<T> Found<T> {
+    /// The record, or SR-8423.
+    ///
+    /// # Errors
+    /// SR-8423.
+    pub fn there(self, detail: &str) -> Result<(T, Guard), Error> {
+        let missing = || Error::new(&code::SERVER_NO_SUCH, detail);
+        Ok((self.record.ok_or_else(missing)?, self.guard))
+    }
+}
+
+/// Reads and opens one record.
+///
+/// # Errors
+/// What the store reports; SR-8435 when the record does not open.
+pub fn read<T: DeserializeOwned>(
+    store: &dyn Store,
+    keys: &Keys,
+    path: &str,
+) -> Result<Found<T>, Error> {
+    let stored = store.read(path)?;
+    let revision = stored.as_ref().map_or(0, |stored| stored.revision);
+    let record = stored
+        .map(|stored| parsed(keys, path, &stored.value))
+        .transpose()?;
+    let guard = Guard {
+        path: path.to_owned(),
+        revision,
+    };
+    Ok(Found { record, guard })
+}
+
+/// Reads and opens records below a prefix, in order, with what follows the prefix as their names.
+///
+/// # Errors
+/// As [`read`].
+pub fn list<T: DeserializeOwned>(
+    store: &dyn Store,
+    keys: &Keys,
+    prefix: &str,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<(String, T)>, Error> {
+    let after = match after {
+        "" => String::new(),
+        name => format!("{prefix}{name}"),
+    };
+    let found = store
+        .list(prefix, &after, limit)?
+        .into_iter()
+        .map(|(path, stored)| {
+            let record = parsed(keys, &path, &stored.value)?;
+            Ok((
+                path.strip_prefix(prefix).unwrap_or_default().to_owned(),
+                record,
+            ))
+        });
+    found.collect()
+}
+
+fn parsed<T: DeserializeOwned>(keys: &Keys, path: &str, value: &[u8]) -> Result<T, Error> {
+    let malformed = |_| Error::new(&code::SERVER_STORE, format!("{path} is malformed"));
+    serde_json::from_slice(&keys.open(path, value)?).map_err(malformed)
+}
+
+/// The change that writes a record.
+///
+/// # Errors
+/// SR-5001; SR-8430 when it is larger than the store takes.
+pub fn put<T: Serialize>(keys: &Keys, path: &str, record: &T) -> Result<Change, Error> {
+    let bytes = serde_json::to_vec(record)
+        .map(zeroize::Zeroizing::new)
+        .map_err(|error| Error::new(&code::BUG, error.to_string()))?;
+    let value = keys.seal(path, &bytes)?;
+    if value.len() > crate::store::VALUE_MAX {
+        return Err(Error::new(&code::SERVER_TOO_LARGE, path));
+    }
+    Ok(Change::Put {
+        path: path.to_owned(),
+        value,
+    })
+}

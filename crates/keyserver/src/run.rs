@@ -1,0 +1,142 @@
+//! The process: reads its configuration, listens, unseals itself where a provider delivers the root key, heeds signals.
+//!
+//! Must not: exit while it could serve.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use strongroom_keyring::Error;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::log::{Level, log};
+use crate::notify::notify;
+use crate::serve::serve;
+use crate::server::Server;
+use crate::tls;
+
+/// First and last pause between two questions to the root key's provider.
+const PROVIDER_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// How often keys are looked for whose time has come.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// Runs the server until it is told to stop. `listening` is told where it listens.
+///
+/// # Errors
+/// SR-8434, SR-8440, SR-5001: it never began.
+pub fn run(path: &Path, listening: impl FnOnce(std::net::SocketAddr)) -> Result<(), Error> {
+    let config = Config::read(path)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::io("starting threads", error))?;
+    runtime.block_on(running(path.to_path_buf(), config, listening))
+}
+
+async fn running(
+    path: PathBuf,
+    config: Config,
+    listening: impl FnOnce(std::net::SocketAddr),
+) -> Result<(), Error> {
+    let (tls, tls_of) = watch::channel(tls::server_config(&config)?);
+    let address = config.address;
+    let server = Arc::new(Server::sealed(config)?);
+    let failed = |error| Error::io(format!("listening on {address}"), error);
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    let (stop, stopped) = watch::channel(false);
+    let on = |kind| signal(kind).map_err(|error| Error::io("signals", error));
+    let ends = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
+    let reloads = on(SignalKind::hangup())?;
+    let served = tokio::spawn(serve(
+        Arc::clone(&server),
+        listener,
+        tls_of,
+        stopped.clone(),
+    ));
+    log(Level::Info, "listening", &[("address", &bound.to_string())]);
+    listening(bound);
+    notify("READY=1");
+    let provided = tokio::spawn(provide(Arc::clone(&server), stopped.clone()));
+    let swept = tokio::spawn(sweep(Arc::clone(&server), stopped.clone()));
+    let reloaded = tokio::spawn(reload(path, Arc::clone(&server), tls, reloads));
+    ended(ends).await;
+    notify("STOPPING=1");
+    log(Level::Info, "stopping", &[]);
+    // Receivers are there as long as the tasks are.
+    let _told = stop.send(true);
+    reloaded.abort();
+    drop(served.await);
+    swept.abort();
+    provided.abort();
+    log(Level::Info, "stopped", &[]);
+    Ok(())
+}
+
+async fn ended((mut terminate, mut interrupt): (Signal, Signal)) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// Asks the provider of the root key until it has answered; again whenever the server is sealed for another reason than an order.
+async fn provide(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
+    let (first, last) = PROVIDER_PAUSES;
+    let mut pause = first;
+    while server.wants_provider() {
+        let asked = Arc::clone(&server);
+        let answer = tokio::task::spawn_blocking(move || asked.unseal_by_provider()).await;
+        let Ok(Err(error)) = answer else { continue };
+        log(Level::Error, "sealed", &[("error", &error.to_string())]);
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            _ = stop.changed() => return,
+        }
+        pause = last.min(pause * 2);
+    }
+}
+
+async fn sweep(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
+    loop {
+        if let Ok(service) = server.service() {
+            let swept = tokio::task::spawn_blocking(move || service.sweep()).await;
+            if let Ok(Err(error)) = swept {
+                log(Level::Error, "sweep", &[("error", &error.to_string())]);
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(SWEEP) => {}
+            _ = stop.changed() => return,
+        }
+    }
+}
+
+/// Takes new certificates, limits and policy at each SIGHUP. What cannot be used changes nothing.
+async fn reload(
+    path: PathBuf,
+    server: Arc<Server>,
+    tls: watch::Sender<Arc<rustls::ServerConfig>>,
+    mut signals: Signal,
+) {
+    while signals.recv().await.is_some() {
+        notify("RELOADING=1");
+        match Config::read(&path).and_then(|config| Ok((tls::server_config(&config)?, config))) {
+            Ok((fresh, config)) => {
+                // Received by the connections to come.
+                drop(tls.send(fresh));
+                server.reconfigure(config);
+                log(Level::Info, "reloaded", &[]);
+            }
+            Err(error) => log(
+                Level::Error,
+                "not reloaded",
+                &[("error", &error.to_string())],
+            ),
+        }
+        notify("READY=1");
+    }
+}

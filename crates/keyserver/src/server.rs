@@ -1,0 +1,179 @@
+//! The server's state: sealed or open, and what brings it from one to the other.
+//!
+//! Invariants: W1, while it is sealed there is no service, so nothing can be served; W2, it opens only with the root key that its
+//! configuration's check value names; W3, an administrator's seal holds until shares are given or the server is started anew.
+//!
+//! Must not: keep the root key: what is derived from it is kept.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use serde::Serialize;
+use strongroom_crypto::SecretKey;
+use strongroom_format::code;
+use strongroom_keyring::{Error, Keyring};
+
+use crate::config::Config;
+use crate::keys::Keys;
+use crate::limits::Limiter;
+use crate::log::{Level, log};
+use crate::metrics::Metrics;
+use crate::service::Service;
+use crate::shares::Given;
+use crate::store;
+
+/// The name of the root key in its keyring.
+pub const ROOT_NAME: &str = "keyserver";
+
+/// What everybody may know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// Whether nothing is served.
+    pub sealed: bool,
+    /// How many shares are needed; 0 when a provider delivers the root key.
+    pub threshold: u8,
+    /// How many were given.
+    pub shares_given: usize,
+    /// The server's version.
+    pub version: &'static str,
+}
+
+enum Seal {
+    Open(Arc<Service>),
+    Sealed {
+        /// By an administrator, so that no provider opens it.
+        held: bool,
+    },
+}
+
+/// The server.
+pub struct Server {
+    config: RwLock<Arc<Config>>,
+    seal: RwLock<Seal>,
+    given: Mutex<Option<Given>>,
+    /// What was counted.
+    pub metrics: Metrics,
+    /// Who may ask how often.
+    pub limiter: Limiter,
+}
+
+impl Server {
+    /// A sealed server.
+    ///
+    /// # Errors
+    /// SR-8434.
+    pub fn sealed(config: Config) -> Result<Self, Error> {
+        let id = config.server_id()?;
+        let given = config
+            .root
+            .shares()?
+            .map(|(threshold, hashes)| Given::none(id, threshold, hashes));
+        Ok(Self {
+            limiter: Limiter::new(&config.limits),
+            config: RwLock::new(Arc::new(config)),
+            seal: RwLock::new(Seal::Sealed { held: false }),
+            given: Mutex::new(given),
+            metrics: Metrics::default(),
+        })
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes limits and policy of another configuration; where the store is and how the root key comes need a new start.
+    pub fn reconfigure(&self, config: Config) {
+        self.limiter.set(&config.limits);
+        if let Ok(service) = self.service() {
+            service.set_rules(config.rules());
+        }
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    /// The service.
+    ///
+    /// # Errors
+    /// SR-8428 while the server is sealed.
+    pub fn service(&self) -> Result<Arc<Service>, Error> {
+        match &*self.seal.read().unwrap_or_else(PoisonError::into_inner) {
+            Seal::Open(service) => Ok(Arc::clone(service)),
+            Seal::Sealed { .. } => Err(Error::new(&code::SERVER_SEALED, "")),
+        }
+    }
+
+    /// What everybody may know.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        Status {
+            sealed: self.service().is_err(),
+            threshold: self.config().root.threshold.unwrap_or(0),
+            shares_given: given.as_ref().map_or(0, Given::count),
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+
+    /// Whether the root key's provider is to be asked.
+    #[must_use]
+    pub fn wants_provider(&self) -> bool {
+        let sealed = &*self.seal.read().unwrap_or_else(PoisonError::into_inner);
+        matches!(sealed, Seal::Sealed { held: false }) && self.config().root.keyring.is_some()
+    }
+
+    /// Asks the root key's provider, and opens.
+    ///
+    /// # Errors
+    /// What the provider or the store reports; SR-8437.
+    pub fn unseal_by_provider(&self) -> Result<(), Error> {
+        let config = self.config();
+        let Some(keyring) = &config.root.keyring else {
+            return Err(Error::new(
+                &code::SERVER_CONFIG,
+                "the root key comes in shares",
+            ));
+        };
+        let keyring = Keyring::open(&config.path(keyring))?;
+        self.open(&keyring.key(ROOT_NAME, None)?, "provider")
+    }
+
+    /// Takes a share; opens when it was the last that was needed.
+    ///
+    /// # Errors
+    /// SR-8432, SR-8441; SR-8439 when no share is wanted; what the store reports.
+    pub fn give_share(&self, text: &str) -> Result<(), Error> {
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let none = || Error::new(&code::SERVER_STATE, "no share is wanted");
+        let shares = given.as_mut().ok_or_else(none)?;
+        if self.service().is_ok() {
+            return Err(none());
+        }
+        match shares.give(text)? {
+            Some(root) => self.open(&root, "shares"),
+            None => Ok(()),
+        }
+    }
+
+    fn open(&self, root: &SecretKey, by: &str) -> Result<(), Error> {
+        let config = self.config();
+        let id = config.server_id()?;
+        if Keys::check(root, &id)? != config.root.check_value()? {
+            return Err(Error::new(&code::SERVER_ROOT, "its check value is another"));
+        }
+        let store = store::open(&config, root, false)?;
+        let service = Service::open(store, Keys::of(root, id)?, config.rules())?;
+        service.note("-", "unseal", "", by)?;
+        *self.seal.write().unwrap_or_else(PoisonError::into_inner) = Seal::Open(Arc::new(service));
+        log(Level::Info, "unsealed", &[("by", by)]);
+        Ok(())
+    }
+
+    /// Seals the server: what runs still ends, nothing begins.
+    pub fn seal(&self) {
+        *self.seal.write().unwrap_or_else(PoisonError::into_inner) = Seal::Sealed { held: true };
+        if let Some(given) = &mut *self.given.lock().unwrap_or_else(PoisonError::into_inner) {
+            given.forget();
+        }
+        log(Level::Warning, "sealed", &[]);
+    }
+}

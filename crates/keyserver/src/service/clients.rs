@@ -1,0 +1,427 @@
+//! Clients: tokens, enrolment, revocation, grants.
+//!
+//! Invariants: E1, a token is used once: it is removed in the commit that enrols; E2, only the hash of a token is kept; E3, a client
+//! that is enrolled anew or revoked loses its former certificate in the same commit.
+//!
+//! Must not: keep or log a token.
+
+use serde::Serialize;
+use strongroom_crypto::{random32, sha256};
+use strongroom_format::code;
+use strongroom_format::hex::hex;
+use strongroom_keyring::Error;
+use zeroize::Zeroizing;
+
+use super::keys::grant_path;
+use super::{Peer, Plan, Service, check_name, identity_path};
+use crate::audit::Event;
+use crate::authority;
+use crate::now;
+use crate::records::{
+    AUTHORITY, Authority, Found, GRANTS, Grant, Identity, KEYS, Key, NODES, Node, Role, TOKENS,
+    Token,
+};
+use crate::store::Change;
+
+/// What a token begins with.
+const TOKEN_PREFIX: &str = "strongroom-token-1-";
+/// Longest life of a token.
+const TOKEN_MAX_S: u64 = 30 * 86_400;
+/// Most keys that are granted with a token.
+const TOKEN_KEYS_MAX: usize = 64;
+/// Grants that are removed in one commit.
+const GRANTS_AT_ONCE: usize = 64;
+
+/// What a token is to be for.
+pub struct NewToken {
+    /// The client's name.
+    pub node: String,
+    /// What it will be.
+    pub role: Role,
+    /// Keys that are granted with its enrolment.
+    pub keys: Vec<String>,
+    /// Whether it may make keys.
+    pub may_create: bool,
+    /// Whether it may destroy keys that it makes, and those that are granted here.
+    pub may_destroy: bool,
+    /// How long the token is good for.
+    pub expires_s: u64,
+}
+
+/// What a client gets when it is enrolled.
+#[derive(Clone, Debug, Serialize)]
+pub struct Enrolled {
+    /// Its name.
+    pub node: String,
+    /// What it is.
+    pub role: Role,
+    /// Its certificate, in PEM.
+    pub certificate: String,
+    /// The authority's certificate, in PEM.
+    pub authority: String,
+}
+
+/// What is told of a client.
+#[derive(Clone, Debug, Serialize)]
+pub struct NodeInfo {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub role: Role,
+    /// Whether it may make keys.
+    pub may_create: bool,
+    /// Whether it may destroy keys that it makes.
+    pub may_destroy: bool,
+    /// When it was enrolled, in seconds since the Unix epoch.
+    pub enrolled: u64,
+    /// When its certificate ends.
+    pub expires: u64,
+    /// SHA-256 of its public key.
+    pub spki: String,
+}
+
+/// What is told of a grant.
+#[derive(Clone, Debug, Serialize)]
+pub struct GrantInfo {
+    /// The node.
+    pub node: String,
+    /// The key.
+    pub key: String,
+    /// When it was granted, in seconds since the Unix epoch.
+    pub granted: u64,
+    /// Whether the node may destroy the key.
+    pub may_destroy: bool,
+}
+
+fn node_path(name: &str) -> String {
+    format!("{NODES}{name}")
+}
+
+fn token_path(token: &str) -> String {
+    format!("{TOKENS}{}", hex(&sha256(&[token.trim().as_bytes()])))
+}
+
+impl Service {
+    /// Makes a token.
+    ///
+    /// # Errors
+    /// SR-8422 unless administrator; SR-8423 for a key that is not there; SR-8429.
+    pub fn create_token(&self, peer: &Peer, new: &NewToken) -> Result<Zeroizing<String>, Error> {
+        let refused = |what: &str| Err(Error::new(&code::SERVER_REQUEST, what));
+        check_name(&new.node)?;
+        if !(1..=TOKEN_MAX_S).contains(&new.expires_s) {
+            return refused("expires_seconds: 1 to 30 days");
+        }
+        if new.keys.len() > TOKEN_KEYS_MAX {
+            return refused("keys: at most 64");
+        }
+        if new.role != Role::Node && (new.may_create || new.may_destroy || !new.keys.is_empty()) {
+            return refused("only nodes get keys");
+        }
+        let random = Zeroizing::new(random32()?);
+        let token = Zeroizing::new(format!("{TOKEN_PREFIX}{}", &*Zeroizing::new(hex(&*random))));
+        self.run(peer, "token", &new.node, |client| {
+            client.must_be(&[Role::Admin])?;
+            for name in &new.keys {
+                check_name(name)?;
+                self.read::<Key>(&format!("{KEYS}{name}"))?.there(name)?;
+            }
+            let record = Token {
+                node: new.node.clone(),
+                role: new.role,
+                keys: new.keys.clone(),
+                may_create: new.may_create,
+                may_destroy: new.may_destroy,
+                expires: now().saturating_add(new.expires_s),
+            };
+            let mut event = client.event("token", &new.node);
+            event.detail = new.role.name().to_owned();
+            let changes = vec![self.put(&token_path(&token), &record)?];
+            Ok(Plan {
+                changes,
+                events: vec![event],
+                ..Plan::read(())
+            })
+        })?;
+        Ok(token)
+    }
+
+    /// Enrols a client: its token is used up, its former certificate no longer counts.
+    ///
+    /// # Errors
+    /// SR-8431; SR-8429 for a request that is not one.
+    pub fn enroll(&self, address: &str, token: &str, request: &str) -> Result<Enrolled, Error> {
+        for _ in 0..super::TRIES {
+            let found: Found<Token> = self.read(&token_path(token))?;
+            let good = found.record.filter(|token| token.expires > now());
+            let Some(record) = good else {
+                let peer = Peer {
+                    spki: None,
+                    address: address.to_owned(),
+                };
+                let error = Error::new(&code::SERVER_TOKEN, "");
+                self.denied(None, &peer, "enroll", "", &error);
+                return Err(error);
+            };
+            let mut guards = vec![found.guard.clone()];
+            let mut changes = vec![Change::Delete {
+                path: found.guard.path,
+            }];
+            for key in &record.keys {
+                let grant = Grant {
+                    granted: now(),
+                    may_destroy: record.may_destroy,
+                };
+                changes.push(self.put(&grant_path(&record.node, key), &grant)?);
+            }
+            let former: Found<Node> = self.read(&node_path(&record.node))?;
+            guards.push(former.guard);
+            if let Some(former) = former.record {
+                changes.push(Change::Delete {
+                    path: identity_path(&former.spki),
+                });
+            }
+            let identity = Identity {
+                name: record.node.clone(),
+                role: record.role,
+                may_create: record.may_create,
+                may_destroy: record.may_destroy,
+                enrolled: now(),
+                expires: 0,
+            };
+            let (enrolled, spki, more) = self.certified(request, identity)?;
+            let taken: Found<Identity> = self.read(&identity_path(&spki))?;
+            if taken.record.is_some_and(|other| other.name != record.node) {
+                return Err(Error::new(
+                    &code::SERVER_REQUEST,
+                    "the public key is another client's",
+                ));
+            }
+            guards.push(taken.guard);
+            changes.extend(more);
+            let event = Event {
+                actor: record.node.clone(),
+                address: address.to_owned(),
+                action: "enroll".to_owned(),
+                subject: record.node.clone(),
+                version: 0,
+                detail: format!("{} {spki}", record.role.name()),
+            };
+            if self.commit(None, guards, changes, vec![event])? {
+                return Ok(enrolled);
+            }
+        }
+        Err(Error::new(&code::SERVER_BUSY, "enrolment"))
+    }
+
+    /// A client's certificate before it ends, for a new key of its own; the former one no longer counts.
+    ///
+    /// # Errors
+    /// SR-8420, SR-8421; SR-8429 for a request that is not one.
+    pub fn renew(&self, peer: &Peer, request: &str) -> Result<Enrolled, Error> {
+        self.run(peer, "renew", "", |client| {
+            let mut identity = client.identity.clone();
+            identity.enrolled = now();
+            let name = identity.name.clone();
+            let (value, spki, more) = self.certified(request, identity)?;
+            let taken: Found<Identity> = self.read(&identity_path(&spki))?;
+            if taken.record.is_some_and(|other| other.name != name) {
+                return Err(Error::new(
+                    &code::SERVER_REQUEST,
+                    "the public key is another client's",
+                ));
+            }
+            let mut changes = vec![Change::Delete {
+                path: client.guard.path.clone(),
+            }];
+            changes.extend(more);
+            let mut event = client.event("renew", &name);
+            event.detail = spki;
+            Ok(Plan {
+                value,
+                guards: vec![taken.guard],
+                changes,
+                events: vec![event],
+            })
+        })
+    }
+
+    /// A certificate for the client, the SHA-256 of its public key, and the changes that make it known.
+    fn certified(
+        &self,
+        request: &str,
+        mut identity: Identity,
+    ) -> Result<(Enrolled, String, Vec<Change>), Error> {
+        let (authority, _) = self.read::<Authority>(AUTHORITY)?.there("authority")?;
+        let days = self.rules().certificate_days;
+        let issued = authority::signed(&authority, request, &identity.name, days)?;
+        identity.expires = issued.expires;
+        let node = Node {
+            spki: issued.spki.clone(),
+        };
+        let changes = vec![
+            self.put(&identity_path(&issued.spki), &identity)?,
+            self.put(&node_path(&identity.name), &node)?,
+        ];
+        let enrolled = Enrolled {
+            node: identity.name,
+            role: identity.role,
+            certificate: issued.certificate,
+            authority: authority.certificate.clone(),
+        };
+        Ok((enrolled, issued.spki, changes))
+    }
+
+    /// Clients after this name, in order.
+    ///
+    /// # Errors
+    /// SR-8422 unless viewer or administrator.
+    pub fn nodes(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<NodeInfo>, Error> {
+        self.run(peer, "nodes", "", |client| {
+            client.must_be(&[Role::Admin, Role::Viewer])?;
+            let mut infos = Vec::new();
+            for (name, node) in self.list::<Node>(NODES, after, limit)? {
+                let found: Found<Identity> = self.read(&identity_path(&node.spki))?;
+                infos.extend(found.record.map(|identity| NodeInfo {
+                    name,
+                    role: identity.role,
+                    may_create: identity.may_create,
+                    may_destroy: identity.may_destroy,
+                    enrolled: identity.enrolled,
+                    expires: identity.expires,
+                    spki: node.spki,
+                }));
+            }
+            Ok(Plan::read(infos))
+        })
+    }
+
+    /// Revokes a client: its certificate no longer counts, at once, and its grants are removed.
+    ///
+    /// # Errors
+    /// SR-8422 unless administrator; SR-8423; SR-8439 for the client itself, so that the last administrator stays.
+    pub fn revoke(&self, peer: &Peer, name: &str) -> Result<(), Error> {
+        check_name(name)?;
+        self.run(peer, "revoke", name, |client| {
+            client.must_be(&[Role::Admin])?;
+            if client.identity.name == name {
+                return Err(Error::new(&code::SERVER_STATE, "nobody revokes itself"));
+            }
+            let (node, guard) = self.read::<Node>(&node_path(name))?.there(name)?;
+            let changes = vec![
+                Change::Delete {
+                    path: identity_path(&node.spki),
+                },
+                Change::Delete {
+                    path: node_path(name),
+                },
+            ];
+            let events = vec![client.event("revoke", name)];
+            Ok(Plan {
+                value: (),
+                guards: vec![guard],
+                changes,
+                events,
+            })
+        })?;
+        self.forget_grants(name)
+    }
+
+    /// Removes what was granted to a client that is no more: a new one of that name begins with nothing.
+    fn forget_grants(&self, name: &str) -> Result<(), Error> {
+        let prefix = format!("{GRANTS}{name}/");
+        loop {
+            let found: Found<Node> = self.read(&node_path(name))?;
+            let page = self.list::<Grant>(&prefix, "", GRANTS_AT_ONCE)?;
+            // Enrolled anew meanwhile: what it has now is its own.
+            if found.record.is_some() || page.is_empty() {
+                return Ok(());
+            }
+            let deleted = |(key, _)| Change::Delete {
+                path: grant_path(name, key),
+            };
+            let changes = page
+                .iter()
+                .map(|(key, grant)| deleted((key.as_str(), grant)))
+                .collect();
+            self.commit(None, vec![found.guard], changes, Vec::new())?;
+        }
+    }
+
+    /// Grants a key to a node.
+    ///
+    /// # Errors
+    /// SR-8422 unless administrator; SR-8423 when there is no such node or key.
+    pub fn grant(
+        &self,
+        peer: &Peer,
+        node: &str,
+        key: &str,
+        may_destroy: bool,
+    ) -> Result<(), Error> {
+        check_name(node)?;
+        check_name(key)?;
+        self.run(peer, "grant", key, |client| {
+            client.must_be(&[Role::Admin])?;
+            let (_, is_there) = self.read::<Node>(&node_path(node))?.there(node)?;
+            let (_, is_kept) = self.read::<Key>(&format!("{KEYS}{key}"))?.there(key)?;
+            let grant = Grant {
+                granted: now(),
+                may_destroy,
+            };
+            let changes = vec![self.put(&grant_path(node, key), &grant)?];
+            let mut event = client.event("grant", key);
+            event.detail = node.to_owned();
+            Ok(Plan {
+                value: (),
+                guards: vec![is_there, is_kept],
+                changes,
+                events: vec![event],
+            })
+        })
+    }
+
+    /// Grants after this one, `node/key`, in order.
+    ///
+    /// # Errors
+    /// SR-8422 unless viewer or administrator.
+    pub fn grants(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<GrantInfo>, Error> {
+        self.run(peer, "grants", "", |client| {
+            client.must_be(&[Role::Admin, Role::Viewer])?;
+            let page = self.list::<Grant>(GRANTS, after, limit)?.into_iter();
+            let infos = page.filter_map(|(path, grant)| {
+                let (node, key) = path.split_once('/')?;
+                Some(GrantInfo {
+                    node: node.to_owned(),
+                    key: key.to_owned(),
+                    granted: grant.granted,
+                    may_destroy: grant.may_destroy,
+                })
+            });
+            Ok(Plan::read(infos.collect()))
+        })
+    }
+
+    /// Takes a grant back.
+    ///
+    /// # Errors
+    /// SR-8422 unless administrator; SR-8423.
+    pub fn ungrant(&self, peer: &Peer, node: &str, key: &str) -> Result<(), Error> {
+        check_name(node)?;
+        check_name(key)?;
+        self.run(peer, "ungrant", key, |client| {
+            client.must_be(&[Role::Admin])?;
+            let path = grant_path(node, key);
+            let (_, guard) = self.read::<Grant>(&path)?.there(key)?;
+            let mut event = client.event("ungrant", key);
+            event.detail = node.to_owned();
+            let changes = vec![Change::Delete { path }];
+            Ok(Plan {
+                value: (),
+                guards: vec![guard],
+                changes,
+                events: vec![event],
+            })
+        })
+    }
+}

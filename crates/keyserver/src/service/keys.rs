@@ -1,0 +1,471 @@
+//! Kept keys: made, listed, delivered, rotated, disabled, destroyed.
+//!
+//! Must not: deliver a key without a grant, to whomever.
+
+use serde::Serialize;
+use strongroom_crypto::{SecretKey, random16};
+use strongroom_format::code;
+use strongroom_format::hex::{from_hex, hex};
+use strongroom_keyring::Error;
+
+use super::{Client, Members, Peer, Plan, Service, check_name, check_text};
+use crate::keys::Place;
+use crate::now;
+use crate::records::{Found, GRANTS, Grant, KEYS, Key, PENDING, Role, State, Version};
+use crate::store::{Change, Guard};
+
+/// Most versions of a key: its record must fit into the store.
+const VERSIONS_MAX: usize = 2000;
+/// Most members of what a key is said to be for.
+const MEMBERS_MAX: usize = 16;
+/// Latest time until which destruction can be put off.
+const DESTROY_AFTER_MAX_S: u64 = 366 * 86_400;
+
+/// What is told of a key without its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeyInfo {
+    /// Its name.
+    pub name: String,
+    /// Whether it is delivered.
+    pub state: State,
+    /// When it will be destroyed, or was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destroy_at: Option<u64>,
+    /// Who made it.
+    pub created_by: String,
+    /// Its versions, oldest first.
+    pub versions: Vec<VersionInfo>,
+    /// What it was made for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<Members>,
+}
+
+/// What is told of one version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct VersionInfo {
+    /// From 1.
+    pub version: u32,
+    /// When it was made, in seconds since the Unix epoch.
+    pub created: u64,
+}
+
+/// A key on its way to a client.
+pub struct Delivered {
+    /// Its version.
+    pub version: u32,
+    /// Its bytes.
+    pub key: SecretKey,
+}
+
+impl KeyInfo {
+    fn of(name: &str, key: Key) -> Self {
+        let versions = key.versions.iter();
+        Self {
+            name: name.to_owned(),
+            state: effective(&key),
+            destroy_at: key.destroy_at,
+            versions: versions
+                .map(|one| VersionInfo {
+                    version: one.version,
+                    created: one.created,
+                })
+                .collect(),
+            created_by: key.created_by,
+            object: key.object,
+        }
+    }
+}
+
+/// The state at this time: a key whose time has come is destroyed, whether its material was erased already or not.
+fn effective(key: &Key) -> State {
+    match (key.state, key.destroy_at) {
+        (State::DestroyPending, Some(at)) if at <= now() => State::Destroyed,
+        (state, _) => state,
+    }
+}
+
+fn must_be_active(name: &str, key: &Key) -> Result<(), Error> {
+    match effective(key) {
+        State::Active => Ok(()),
+        State::Destroyed => Err(Error::new(&code::SERVER_DESTROYED, name)),
+        state @ (State::Disabled | State::DestroyPending) => Err(Error::new(
+            &code::SERVER_DISABLED,
+            format!("{name}: {}", state.name()),
+        )),
+    }
+}
+
+fn key_path(name: &str) -> String {
+    format!("{KEYS}{name}")
+}
+
+pub(super) fn grant_path(node: &str, key: &str) -> String {
+    format!("{GRANTS}{node}/{key}")
+}
+
+impl Service {
+    /// Makes version 1 of a new key and grants it to the client that asked.
+    ///
+    /// # Errors
+    /// SR-8422 for a client that may not make keys; SR-8424; SR-8429.
+    pub fn create_key(
+        &self,
+        peer: &Peer,
+        name: &str,
+        object: Option<&Members>,
+    ) -> Result<KeyInfo, Error> {
+        check_name(name)?;
+        for (member, value) in object.into_iter().flatten() {
+            check_text(member, "a member's name")?;
+            check_text(value, member)?;
+        }
+        if object.is_some_and(|object| object.len() > MEMBERS_MAX) {
+            return Err(Error::new(&code::SERVER_REQUEST, "too many members"));
+        }
+        self.run(peer, "create", name, |client| {
+            if !client.is_admin() && !client.identity.may_create {
+                return Err(Error::new(&code::SERVER_ROLE, "it may not make keys"));
+            }
+            let path = key_path(name);
+            let found: Found<Key> = self.read(&path)?;
+            if found.record.is_some() {
+                return Err(Error::new(&code::SERVER_EXISTS, name));
+            }
+            let mut key = Key {
+                id: hex(&random16()?),
+                state: State::Active,
+                destroy_at: None,
+                created_by: client.identity.name.clone(),
+                versions: Vec::new(),
+                object: object.cloned(),
+            };
+            self.add_version(name, &mut key)?;
+            let mut changes = vec![self.put(&path, &key)?];
+            // An administrator makes keys for others, and grants them when that is wanted.
+            if client.identity.role == Role::Node {
+                let may_destroy = client.identity.may_destroy;
+                let grant = Grant {
+                    granted: now(),
+                    may_destroy,
+                };
+                changes.push(self.put(&grant_path(&client.identity.name, name), &grant)?);
+            }
+            let mut event = client.event("create", name);
+            event.version = 1;
+            Ok(Plan {
+                value: KeyInfo::of(name, key),
+                guards: vec![found.guard],
+                changes,
+                events: vec![event],
+            })
+        })
+    }
+
+    fn add_version(&self, name: &str, key: &mut Key) -> Result<u32, Error> {
+        let last = key.versions.last().map_or(0, |last| last.version);
+        if key.versions.len() >= VERSIONS_MAX {
+            return Err(Error::new(
+                &code::SERVER_STATE,
+                "it has as many versions as a key can have",
+            ));
+        }
+        let version = last.saturating_add(1);
+        let material = SecretKey::generate()?;
+        let place = Place {
+            id: id_of(name, key)?,
+            name,
+            version,
+        };
+        let wrapped = hex(&self.keys.wrap(&place, &material)?);
+        key.versions.push(Version {
+            version,
+            created: now(),
+            wrapped,
+        });
+        Ok(version)
+    }
+
+    /// The key, if the client may know of it: administrators and viewers know all.
+    fn known(
+        &self,
+        client: &Client,
+        name: &str,
+    ) -> Result<(Key, Vec<Guard>, Option<Grant>), Error> {
+        check_name(name)?;
+        let grant: Found<Grant> = self.read(&grant_path(&client.identity.name, name))?;
+        let key: Found<Key> = self.read(&key_path(name))?;
+        if client.identity.role == Role::Node && grant.record.is_none() {
+            return Err(Error::new(&code::SERVER_NO_SUCH, name));
+        }
+        let (key, guard) = key.there(name)?;
+        Ok((key, vec![guard, grant.guard], grant.record))
+    }
+
+    /// One version of a key, or the newest.
+    ///
+    /// # Errors
+    /// SR-8423 without a grant, whoever asks; SR-8425, SR-8426 by the key's state.
+    pub fn deliver(
+        &self,
+        peer: &Peer,
+        name: &str,
+        version: Option<u32>,
+    ) -> Result<Delivered, Error> {
+        self.run(peer, "deliver", name, |client| {
+            let (key, guards, grant) = self.known(client, name)?;
+            if grant.is_none() {
+                return Err(Error::new(&code::SERVER_NO_SUCH, name));
+            }
+            must_be_active(name, &key)?;
+            let wanted = match version {
+                None => key.versions.last(),
+                Some(version) => key.versions.iter().find(|one| one.version == version),
+            };
+            let wanted = wanted.ok_or_else(|| Error::new(&code::SERVER_NO_SUCH, name))?;
+            let place = Place {
+                id: id_of(name, &key)?,
+                name,
+                version: wanted.version,
+            };
+            let wrapped = from_hex(&wanted.wrapped).unwrap_or_default();
+            let value = Delivered {
+                version: wanted.version,
+                key: self.keys.unwrap(&place, &wrapped)?,
+            };
+            let mut event = client.event("deliver", name);
+            event.version = wanted.version;
+            Ok(Plan {
+                value,
+                guards,
+                changes: Vec::new(),
+                events: vec![event],
+            })
+        })
+    }
+
+    /// What the client may know of one key.
+    ///
+    /// # Errors
+    /// SR-8423.
+    pub fn key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
+        self.run(peer, "key", name, |client| {
+            let (key, _, _) = self.known(client, name)?;
+            Ok(Plan::read(KeyInfo::of(name, key)))
+        })
+    }
+
+    /// The keys that the client may know of, after this name, in order, at most `limit`.
+    ///
+    /// # Errors
+    /// SR-8420, SR-8421.
+    pub fn key_list(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<KeyInfo>, Error> {
+        self.run(peer, "keys", "", |client| {
+            if client.identity.role != Role::Node {
+                let all = self.list::<Key>(KEYS, after, limit)?.into_iter();
+                return Ok(Plan::read(
+                    all.map(|(name, key)| KeyInfo::of(&name, key)).collect(),
+                ));
+            }
+            let mine = format!("{GRANTS}{}/", client.identity.name);
+            let mut infos = Vec::new();
+            for (name, _) in self.list::<Grant>(&mine, after, limit)? {
+                let found: Found<Key> = self.read(&key_path(&name))?;
+                infos.extend(found.record.map(|key| KeyInfo::of(&name, key)));
+            }
+            Ok(Plan::read(infos))
+        })
+    }
+
+    /// Changes a key that is known; `change` gets the key and tells the version for the row.
+    fn change_key(
+        &self,
+        peer: &Peer,
+        action: &str,
+        name: &str,
+        change: impl Fn(&Client, &mut Key, Option<&Grant>) -> Result<u32, Error>,
+    ) -> Result<KeyInfo, Error> {
+        self.run(peer, action, name, |client| {
+            client.must_be(&[Role::Admin, Role::Node])?;
+            let (mut key, guards, grant) = self.known(client, name)?;
+            let mut event = client.event(action, name);
+            event.version = change(client, &mut key, grant.as_ref())?;
+            let mut changes = vec![self.put(&key_path(name), &key)?];
+            changes.push(self.pending(name, &key)?);
+            let value = KeyInfo::of(name, key);
+            Ok(Plan {
+                value,
+                guards,
+                changes,
+                events: vec![event],
+            })
+        })
+    }
+
+    /// The list of keys to be destroyed, as it must be for this key.
+    fn pending(&self, name: &str, key: &Key) -> Result<Change, Error> {
+        let path = format!("{PENDING}{name}");
+        match (key.state, key.destroy_at) {
+            (State::DestroyPending, Some(at)) => self.put(&path, &at),
+            _ => Ok(Change::Delete { path }),
+        }
+    }
+
+    /// Makes the next version. Older ones stay.
+    ///
+    /// # Errors
+    /// SR-8423, SR-8425, SR-8426.
+    pub fn rotate_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
+        self.change_key(peer, "rotate", name, |_, key, _| {
+            must_be_active(name, key)?;
+            self.add_version(name, key)
+        })
+    }
+
+    /// Stops the key's delivery until it is enabled.
+    ///
+    /// # Errors
+    /// SR-8422, SR-8423, SR-8425, SR-8439.
+    pub fn disable_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
+        self.switch(peer, "disable", name, State::Active, State::Disabled)
+    }
+
+    /// Lets a disabled key be delivered again.
+    ///
+    /// # Errors
+    /// As [`Service::disable_key`].
+    pub fn enable_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
+        self.switch(peer, "enable", name, State::Disabled, State::Active)
+    }
+
+    /// Takes back that a key is to be destroyed. It is disabled then: whoever restores it looks first.
+    ///
+    /// # Errors
+    /// As [`Service::disable_key`].
+    pub fn restore_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
+        self.switch(
+            peer,
+            "restore",
+            name,
+            State::DestroyPending,
+            State::Disabled,
+        )
+    }
+
+    fn switch(
+        &self,
+        peer: &Peer,
+        action: &str,
+        name: &str,
+        from: State,
+        to: State,
+    ) -> Result<KeyInfo, Error> {
+        self.change_key(peer, action, name, |client, key, _| {
+            client.must_be(&[Role::Admin])?;
+            let state = effective(key);
+            if state == State::Destroyed {
+                return Err(Error::new(&code::SERVER_DESTROYED, name));
+            }
+            // Asked twice, because the first answer was lost.
+            if state != from && state != to {
+                return Err(Error::new(
+                    &code::SERVER_STATE,
+                    format!("{name}: {}", state.name()),
+                ));
+            }
+            (key.state, key.destroy_at) = (to, None);
+            Ok(0)
+        })
+    }
+
+    /// Has the key destroyed after a time, until which it can be restored.
+    ///
+    /// # Errors
+    /// SR-8422 for a node without the right to; SR-8423; SR-8425; SR-8429 for a time beyond a year.
+    pub fn destroy_key(
+        &self,
+        peer: &Peer,
+        name: &str,
+        after_s: Option<u64>,
+    ) -> Result<KeyInfo, Error> {
+        let rules = self.rules();
+        let after = after_s.unwrap_or(rules.destroy_after_s);
+        if after > DESTROY_AFTER_MAX_S {
+            return Err(Error::new(
+                &code::SERVER_REQUEST,
+                "after_seconds: at most a year",
+            ));
+        }
+        let info = self.change_key(peer, "destroy", name, |client, key, grant| {
+            let may = grant.is_some_and(|grant| grant.may_destroy);
+            if !client.is_admin() && (!may || after < rules.destroy_after_s) {
+                let detail = "it may not destroy this key, or not so soon";
+                return Err(Error::new(&code::SERVER_ROLE, detail));
+            }
+            if effective(key) == State::Destroyed {
+                return Err(Error::new(&code::SERVER_DESTROYED, name));
+            }
+            (key.state, key.destroy_at) =
+                (State::DestroyPending, Some(now().saturating_add(after)));
+            Ok(0)
+        })?;
+        if after == 0 {
+            self.erase(name)?;
+        }
+        Ok(info)
+    }
+
+    /// Erases the material of a key whose time has come. True when there was something to erase.
+    fn erase(&self, name: &str) -> Result<bool, Error> {
+        let found: Found<Key> = self.read(&key_path(name))?;
+        let Some(mut key) = found.record else {
+            return Ok(false);
+        };
+        if key.state != State::DestroyPending || effective(&key) != State::Destroyed {
+            return Ok(false);
+        }
+        key.state = State::Destroyed;
+        for version in &mut key.versions {
+            version.wrapped = String::new();
+        }
+        let event = crate::audit::Event {
+            actor: "-".to_owned(),
+            address: "-".to_owned(),
+            action: "destroyed".to_owned(),
+            subject: name.to_owned(),
+            ..crate::audit::Event::default()
+        };
+        let changes = vec![self.put(&key_path(name), &key)?, self.pending(name, &key)?];
+        // Restored meanwhile: then it is not to be erased.
+        let done = self.commit(None, vec![found.guard], changes, vec![event])?;
+        if done {
+            self.store.scrub()?;
+        }
+        Ok(done)
+    }
+
+    /// Erases the material of every key whose time has come; how many there were.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn sweep(&self) -> Result<usize, Error> {
+        const PAGE: usize = 500;
+        let (mut after, mut count) = (String::new(), 0_usize);
+        loop {
+            let page = self.list::<u64>(PENDING, &after, PAGE)?;
+            for (name, at) in &page {
+                if *at <= now() && self.erase(name)? {
+                    count = count.saturating_add(1);
+                }
+            }
+            match page.last() {
+                Some((name, _)) if page.len() == PAGE => after.clone_from(name),
+                _ => return Ok(count),
+            }
+        }
+    }
+}
+
+fn id_of(name: &str, key: &Key) -> Result<[u8; 16], Error> {
+    let id = from_hex(&key.id).and_then(|id| id.try_into().ok());
+    id.ok_or_else(|| Error::new(&code::SERVER_STORE, format!("the id of {name}")))
+}

@@ -1,0 +1,444 @@
+//! What an open server does: each operation of the API, decided, written down and committed.
+//!
+//! Invariants: V1, who asks is looked up in the store for every request, by the public key of its certificate; V2, an operation that
+//! changes or delivers is committed together with its row and guarded by all that it was decided upon, and decided anew when that
+//! changed meanwhile; V3, a key that is not there and a key that is not granted give the same answer; V4, denials are written down.
+//!
+//! Must not: know HTTP; exist while the server is sealed.
+
+mod clients;
+mod escrow;
+mod keys;
+mod objects;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use strongroom_crypto::SecretKey;
+use strongroom_format::code;
+use strongroom_format::keyring::NAME_MAX;
+use strongroom_keyring::Error;
+
+pub use clients::{Enrolled, GrantInfo, NewToken, NodeInfo};
+pub use escrow::{HEADER_MAX, Kept};
+pub use keys::{Delivered, KeyInfo, VersionInfo};
+pub use objects::ObjectInfo;
+
+use crate::audit::{Event, Row};
+use crate::keys::Keys;
+use crate::ledger::{Job, Ledger, opened};
+use crate::records::{self, Authority, Identity, Role};
+use crate::store::{Change, Guard, Outcome, Store};
+
+/// How often an operation is decided anew because others came in between.
+const TRIES: usize = 32;
+
+/// Who asks, as the connection tells.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    /// SHA-256 of the public key of the certificate that it showed.
+    pub spki: Option<String>,
+    /// The address that it comes from.
+    pub address: String,
+}
+
+/// Who asks, as the store tells.
+pub struct Client {
+    /// What is known of it.
+    pub identity: Identity,
+    address: String,
+    guard: Guard,
+}
+
+impl Client {
+    /// That this happened, by this client.
+    fn event(&self, action: &str, subject: &str) -> Event {
+        Event {
+            actor: self.identity.name.clone(),
+            address: self.address.clone(),
+            action: action.to_owned(),
+            subject: subject.to_owned(),
+            ..Event::default()
+        }
+    }
+
+    /// # Errors
+    /// SR-8422.
+    fn must_be(&self, roles: &[Role]) -> Result<(), Error> {
+        match roles.contains(&self.identity.role) {
+            true => Ok(()),
+            false => Err(Error::new(&code::SERVER_ROLE, self.identity.role.name())),
+        }
+    }
+
+    fn is_admin(&self) -> bool {
+        self.identity.role == Role::Admin
+    }
+}
+
+/// What an operation has come to: its result, and what has to be committed before that may be told.
+struct Plan<T> {
+    value: T,
+    guards: Vec<Guard>,
+    changes: Vec<Change>,
+    events: Vec<Event>,
+}
+
+impl<T> Plan<T> {
+    /// Nothing to commit.
+    fn read(value: T) -> Self {
+        Self {
+            value,
+            guards: Vec::new(),
+            changes: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+}
+
+/// What server.toml sets for operations.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// How long clients' certificates are valid.
+    pub certificate_days: u32,
+    /// How long a key can be restored after it was to be destroyed, unless an administrator says otherwise.
+    pub destroy_after_s: u64,
+}
+
+/// An open server.
+pub struct Service {
+    store: Arc<dyn Store>,
+    keys: Arc<Keys>,
+    ledger: Ledger,
+    authority: String,
+    rules: Mutex<Rules>,
+    /// Headers are put one at a time: each removes the pieces that are not its own.
+    escrow: Mutex<()>,
+}
+
+impl Service {
+    /// Opens the service on a store that was made with this root key.
+    ///
+    /// # Errors
+    /// SR-8437 when the root key is another one; what the store reports.
+    pub fn open(store: Arc<dyn Store>, keys: Keys, rules: Rules) -> Result<Self, Error> {
+        let keys = Arc::new(keys);
+        let authority: records::Found<Authority> =
+            records::read(&*store, &keys, records::AUTHORITY).map_err(|error| {
+                match error.code() == &code::SERVER_STORE {
+                    true => Error::new(&code::SERVER_ROOT, error.detail()),
+                    false => error,
+                }
+            })?;
+        let Some(authority) = authority.record else {
+            return Err(Error::new(
+                &code::SERVER_STORE,
+                "it was not made by `keyserver init`",
+            ));
+        };
+        let ledger = Ledger::start(Arc::clone(&store), Arc::clone(&keys))?;
+        let authority = authority.certificate;
+        let rules = Mutex::new(rules);
+        Ok(Self {
+            store,
+            keys,
+            ledger,
+            authority,
+            rules,
+            escrow: Mutex::new(()),
+        })
+    }
+
+    /// The authority's certificate, in PEM.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// Replaces the rules.
+    pub fn set_rules(&self, rules: Rules) {
+        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = rules;
+    }
+
+    fn rules(&self) -> Rules {
+        *self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who asks.
+    ///
+    /// # Errors
+    /// SR-8420 without a certificate; SR-8421 when the store does not know it.
+    pub fn identify(&self, peer: &Peer) -> Result<Client, Error> {
+        let needed = || Error::new(&code::SERVER_CERTIFICATE_NEEDED, "");
+        let spki = peer.spki.as_deref().ok_or_else(needed)?;
+        let found: records::Found<Identity> = self.read(&identity_path(spki))?;
+        let guard = found.guard.clone();
+        let unknown = || Error::new(&code::SERVER_NOT_ENROLLED, "");
+        let identity = found.record.ok_or_else(unknown)?;
+        Ok(Client {
+            identity,
+            address: peer.address.clone(),
+            guard,
+        })
+    }
+
+    /// Writes down something that the server did of itself, or that nobody known did.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn note(
+        &self,
+        address: &str,
+        action: &str,
+        subject: &str,
+        detail: &str,
+    ) -> Result<(), Error> {
+        let event = Event {
+            actor: "-".to_owned(),
+            address: address.to_owned(),
+            action: action.to_owned(),
+            subject: subject.to_owned(),
+            detail: detail.to_owned(),
+            version: 0,
+        };
+        self.ledger.commit(Job {
+            events: vec![event],
+            ..Job::default()
+        })?;
+        Ok(())
+    }
+
+    /// Decides and commits; decides anew when something that was decided upon has changed.
+    fn run<T>(
+        &self,
+        peer: &Peer,
+        action: &str,
+        subject: &str,
+        decide: impl Fn(&Client) -> Result<Plan<T>, Error>,
+    ) -> Result<T, Error> {
+        for _ in 0..TRIES {
+            let client = self.identify(peer).inspect_err(|error| {
+                self.denied(None, peer, action, subject, error);
+            })?;
+            let plan = decide(&client).inspect_err(|error| {
+                self.denied(Some(&client), peer, action, subject, error);
+            })?;
+            if self.commit(Some(&client), plan.guards, plan.changes, plan.events)? {
+                return Ok(plan.value);
+            }
+        }
+        Err(Error::new(&code::SERVER_BUSY, subject))
+    }
+
+    /// True when it happened.
+    fn commit(
+        &self,
+        client: Option<&Client>,
+        mut guards: Vec<Guard>,
+        changes: Vec<Change>,
+        events: Vec<Event>,
+    ) -> Result<bool, Error> {
+        if changes.is_empty() && events.is_empty() {
+            return Ok(true);
+        }
+        guards.extend(client.map(|client| client.guard.clone()));
+        let outcome = self.ledger.commit(Job {
+            guards,
+            changes,
+            events,
+        })?;
+        Ok(outcome == Outcome::Done)
+    }
+
+    /// Writes a denial down. The denial stands, whether that succeeds or not.
+    fn denied(
+        &self,
+        client: Option<&Client>,
+        peer: &Peer,
+        action: &str,
+        subject: &str,
+        error: &Error,
+    ) {
+        const DENIALS: [u16; 6] = [8421, 8422, 8423, 8425, 8426, 8431];
+        if !DENIALS.contains(&error.code().number) {
+            return;
+        }
+        let actor = client.map_or("-", |client| client.identity.name.as_str());
+        let event = Event {
+            actor: actor.to_owned(),
+            address: peer.address.clone(),
+            action: "denied".to_owned(),
+            subject: subject.to_owned(),
+            version: 0,
+            detail: format!("{action} SR-{}", error.code().number),
+        };
+        drop(self.ledger.commit(Job {
+            events: vec![event],
+            ..Job::default()
+        }));
+    }
+
+    /// Rows of the audit log after this number.
+    ///
+    /// # Errors
+    /// SR-8422 unless viewer or administrator; SR-8436 when a row does not open.
+    pub fn audit(&self, peer: &Peer, after: u64, limit: usize) -> Result<Vec<Row>, Error> {
+        self.run(peer, "audit", "", |client| {
+            client.must_be(&[Role::Admin, Role::Viewer])?;
+            let rows = self.store.rows(after, limit)?.into_iter();
+            let rows = rows.map(|(n, sealed)| opened(&self.keys, n, &sealed));
+            Ok(Plan::read(rows.collect::<Result<_, _>>()?))
+        })
+    }
+
+    /// Whether the client may do what only some roles may, for what has no operation of its own.
+    ///
+    /// # Errors
+    /// SR-8420, SR-8421, SR-8422.
+    pub fn allowed(&self, peer: &Peer, action: &str, roles: &[Role]) -> Result<Identity, Error> {
+        self.run(peer, action, "", |client| {
+            client.must_be(roles)?;
+            Ok(Plan::read(client.identity.clone()))
+        })
+    }
+
+    /// The same, written down as done.
+    ///
+    /// # Errors
+    /// As [`Service::allowed`]; what the store reports.
+    pub fn authorised(&self, peer: &Peer, action: &str, roles: &[Role]) -> Result<(), Error> {
+        self.run(peer, action, "", |client| {
+            client.must_be(roles)?;
+            let events = vec![client.event(action, "")];
+            Ok(Plan {
+                events,
+                ..Plan::read(())
+            })
+        })
+    }
+
+    fn read<T: serde::de::DeserializeOwned>(&self, path: &str) -> Result<records::Found<T>, Error> {
+        records::read(&*self.store, &self.keys, path)
+    }
+
+    fn list<T: serde::de::DeserializeOwned>(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, T)>, Error> {
+        records::list(&*self.store, &self.keys, prefix, after, limit)
+    }
+
+    fn put<T: serde::Serialize>(&self, path: &str, record: &T) -> Result<Change, Error> {
+        records::put(&self.keys, path, record)
+    }
+}
+
+/// Makes the first records of a store: the authority, and the first administrator.
+///
+/// # Errors
+/// SR-8424 when the store has an authority already; what the store reports.
+pub fn found(
+    store: Arc<dyn Store>,
+    root: &SecretKey,
+    id: &crate::keys::ServerId,
+    authority: &Authority,
+    admin: (&str, &Identity),
+) -> Result<(), Error> {
+    let keys = Arc::new(Keys::of(root, *id)?);
+    if store.read(records::AUTHORITY)?.is_some() {
+        return Err(Error::new(
+            &code::SERVER_EXISTS,
+            "the store holds a key server already",
+        ));
+    }
+    let (spki, identity) = admin;
+    let name = &identity.name;
+    let changes = vec![
+        records::put(&keys, records::AUTHORITY, authority)?,
+        records::put(&keys, &identity_path(spki), identity)?,
+        records::put(
+            &keys,
+            &format!("{}{name}", records::NODES),
+            &records::Node {
+                spki: spki.to_owned(),
+            },
+        )?,
+    ];
+    let guards = vec![Guard {
+        path: records::AUTHORITY.to_owned(),
+        revision: 0,
+    }];
+    let event = Event {
+        actor: "-".to_owned(),
+        address: "-".to_owned(),
+        action: "init".to_owned(),
+        subject: name.clone(),
+        ..Event::default()
+    };
+    let ledger = Ledger::start(store, keys)?;
+    match ledger.commit(Job {
+        guards,
+        changes,
+        events: vec![event],
+    })? {
+        Outcome::Done => Ok(()),
+        Outcome::Conflict => Err(Error::new(
+            &code::SERVER_EXISTS,
+            "made by another at the same time",
+        )),
+    }
+}
+
+fn identity_path(spki: &str) -> String {
+    format!("{}{spki}", records::IDENTITIES)
+}
+
+/// A name of a key or of a client: as the keyring has them, and no name of a directory.
+///
+/// # Errors
+/// SR-8429.
+pub fn check_name(name: &str) -> Result<(), Error> {
+    let fine = (1..=NAME_MAX).contains(&name.len())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+        && name.bytes().any(|b| b != b'.');
+    match fine {
+        true => Ok(()),
+        false => Err(Error::new(
+            &code::SERVER_REQUEST,
+            "a name is 1 to 128 of a-z A-Z 0-9 . _ -",
+        )),
+    }
+}
+
+/// The id of an object: 32 hexadecimal digits in lower case.
+fn check_object_id(id: &str) -> Result<(), Error> {
+    let fine = id.len() == 32
+        && id
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    match fine {
+        true => Ok(()),
+        false => Err(Error::new(
+            &code::SERVER_REQUEST,
+            "an object id is 32 hexadecimal digits",
+        )),
+    }
+}
+
+/// A text that a client may give: printable, and not too long.
+fn check_text(text: &str, what: &str) -> Result<(), Error> {
+    match text.len() <= 256 && !text.contains(char::is_control) {
+        true => Ok(()),
+        false => Err(Error::new(
+            &code::SERVER_REQUEST,
+            format!("{what}: at most 256 bytes, printable"),
+        )),
+    }
+}
+
+/// Members of an object that a client gives with a key.
+type Members = BTreeMap<String, String>;

@@ -1,0 +1,136 @@
+//! What nodes report of their objects, for the fleet page.
+//!
+//! Must not: let a node write over what another one reports, unless it may open the object itself.
+
+use serde::Serialize;
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+use super::keys::grant_path;
+use super::{Peer, Plan, Service, check_name, check_object_id, check_text};
+use crate::now;
+use crate::records::{Found, Grant, OBJECTS, Object, Report, Role};
+use crate::store::Change;
+
+/// What an object can be.
+const KINDS: [&str; 4] = ["volume", "sqlite", "instance", "backup"];
+
+/// What is told of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ObjectInfo {
+    /// Its id.
+    pub object_id: String,
+    /// Who reported it.
+    pub node: String,
+    /// When it was reported last, in seconds since the Unix epoch.
+    pub reported: u64,
+    /// What was reported.
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+impl Service {
+    /// Takes a report. Written down when the object is new or is another node's now, not each time.
+    ///
+    /// # Errors
+    /// SR-8422 unless node or administrator; SR-8423 when another node reports the object and the key is not granted to this one;
+    /// SR-8429.
+    pub fn report(&self, peer: &Peer, id: &str, report: &Report) -> Result<(), Error> {
+        check_object_id(id)?;
+        check_report(report)?;
+        let path = format!("{OBJECTS}{id}");
+        self.run(peer, "report", id, |client| {
+            client.must_be(&[Role::Admin, Role::Node])?;
+            let node = client.identity.name.clone();
+            let found: Found<Object> = self.read(&path)?;
+            let mut guards = vec![found.guard];
+            let known = found
+                .record
+                .as_ref()
+                .is_some_and(|object| object.node == node);
+            if let Some(other) = found.record.filter(|object| object.node != node) {
+                let grant: Found<Grant> = self.read(&grant_path(&node, &other.report.key_id))?;
+                guards.push(grant.guard);
+                if grant.record.is_none() && !client.is_admin() {
+                    return Err(Error::new(&code::SERVER_NO_SUCH, id));
+                }
+            }
+            let object = Object {
+                node,
+                reported: now(),
+                report: report.clone(),
+            };
+            let changes = vec![self.put(&path, &object)?];
+            let events = match known {
+                true => Vec::new(),
+                false => vec![client.event("report", id)],
+            };
+            Ok(Plan {
+                value: (),
+                guards,
+                changes,
+                events,
+            })
+        })
+    }
+
+    /// Objects after this id, in order.
+    ///
+    /// # Errors
+    /// SR-8422 unless viewer or administrator.
+    pub fn objects(
+        &self,
+        peer: &Peer,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<ObjectInfo>, Error> {
+        self.run(peer, "objects", "", |client| {
+            client.must_be(&[Role::Admin, Role::Viewer])?;
+            let page = self.list::<Object>(OBJECTS, after, limit)?.into_iter();
+            let infos = page.map(|(object_id, object)| ObjectInfo {
+                object_id,
+                node: object.node,
+                reported: object.reported,
+                report: object.report,
+            });
+            Ok(Plan::read(infos.collect()))
+        })
+    }
+
+    /// Forgets an object that is no more.
+    ///
+    /// # Errors
+    /// SR-8422 unless administrator; SR-8423.
+    pub fn forget_object(&self, peer: &Peer, id: &str) -> Result<(), Error> {
+        check_object_id(id)?;
+        let path = format!("{OBJECTS}{id}");
+        self.run(peer, "forget", id, |client| {
+            client.must_be(&[Role::Admin])?;
+            let (_, guard) = self.read::<Object>(&path)?.there(id)?;
+            let changes = vec![Change::Delete { path: path.clone() }];
+            let events = vec![client.event("forget", id)];
+            Ok(Plan {
+                value: (),
+                guards: vec![guard],
+                changes,
+                events,
+            })
+        })
+    }
+}
+
+fn check_report(report: &Report) -> Result<(), Error> {
+    if !KINDS.contains(&report.kind.as_str()) {
+        return Err(Error::new(
+            &code::SERVER_REQUEST,
+            "kind: volume, sqlite, instance or backup",
+        ));
+    }
+    check_text(&report.name, "name")?;
+    check_text(&report.cipher, "cipher")?;
+    // Of objects that open with something else than a key of this server.
+    if !report.key_id.is_empty() {
+        check_name(&report.key_id)?;
+    }
+    Ok(())
+}

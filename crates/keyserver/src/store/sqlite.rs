@@ -1,0 +1,265 @@
+//! The store in one SQLite database that guard 1 seals under a key derived from the root key.
+//!
+//! Invariants: as for every store; commits are durable because the log is synced before each returns (`synchronous=FULL`), and triggers
+//! refuse changes of the audit log. Replaced values are overwritten (`secure_delete`), and [`Store::scrub`] empties the write-ahead log.
+//!
+//! Must not: keep the database's key beside the connections that guard 1 opened with it.
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+use strongroom_crypto::SecretKey;
+use strongroom_format::code;
+use strongroom_keyring::{Error, KeySource};
+use strongroom_sqlite::{OpenOptions, explain};
+
+use crate::keys::secret_hex;
+
+use super::{Append, Change, Guard, Outcome, Store, Stored, end_of};
+
+/// Connections that read at the same time.
+const READERS: usize = 4;
+/// How long a connection waits for another process, in milliseconds.
+const BUSY_MS: u32 = 20_000;
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS record(path TEXT PRIMARY KEY, revision INTEGER NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS revision(only INTEGER PRIMARY KEY CHECK (only = 1), last INTEGER NOT NULL);
+    INSERT OR IGNORE INTO revision VALUES (1, 0);
+    CREATE TABLE IF NOT EXISTS audit(n INTEGER PRIMARY KEY, row BLOB NOT NULL);
+    CREATE TRIGGER IF NOT EXISTS audit_stays BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END;
+    CREATE TRIGGER IF NOT EXISTS audit_remains BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END;
+    CREATE TRIGGER IF NOT EXISTS audit_in_order BEFORE INSERT ON audit
+        WHEN NEW.n <> (SELECT COALESCE(MAX(n), 0) + 1 FROM audit) BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END;
+";
+
+/// A sealed SQLite database as a store.
+pub struct SqliteStore {
+    writer: Mutex<Connection>,
+    readers: [Mutex<Connection>; READERS],
+}
+
+impl SqliteStore {
+    /// Opens the database; makes it when `create` is set and there is none.
+    ///
+    /// # Errors
+    /// SR-1006 when there is none; SR-2002 for another key; what guard 1 reports.
+    pub fn open(path: &Path, key: &SecretKey, create: bool) -> Result<Self, Error> {
+        let writer = connection(path, key, create)?;
+        writer
+            .execute_batch("PRAGMA journal_mode=WAL;")
+            .and_then(|()| writer.execute_batch(SCHEMA))
+            .map_err(failed)?;
+        let reader = || connection(path, key, false).map(Mutex::new);
+        Ok(Self {
+            writer: Mutex::new(writer),
+            readers: [reader()?, reader()?, reader()?, reader()?],
+        })
+    }
+
+    /// A connection that nobody reads with at the moment, else the first one that becomes free.
+    fn reader(&self) -> MutexGuard<'_, Connection> {
+        let [first, others @ ..] = &self.readers;
+        for one in others {
+            if let Ok(free) = one.try_lock() {
+                return free;
+            }
+        }
+        first.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Connection> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn connection(path: &Path, key: &SecretKey, create: bool) -> Result<Connection, Error> {
+    let options = OpenOptions {
+        key: Some(KeySource::Given(secret_hex(key.expose())?)),
+        create,
+        ..OpenOptions::default()
+    };
+    let connection = strongroom_sqlite::open(path, &options)?;
+    connection
+        .execute_batch(&format!(
+            "PRAGMA busy_timeout={BUSY_MS}; PRAGMA synchronous=FULL; PRAGMA secure_delete=ON;"
+        ))
+        .map_err(failed)?;
+    Ok(connection)
+}
+
+/// SQLite's errors as the store's; guard 1's stay what they are.
+fn failed(error: rusqlite::Error) -> Error {
+    let error = explain(error);
+    match error.code().number {
+        number if number == code::SQL.number || number == code::BUSY.number => {
+            Error::new(&code::SERVER_STORE, error.detail())
+        }
+        _ => error,
+    }
+}
+
+fn number(value: u64) -> Result<i64, Error> {
+    i64::try_from(value).map_err(|_| Error::new(&code::SERVER_STORE, "a number is too large"))
+}
+
+fn count(value: i64) -> Result<u64, Error> {
+    u64::try_from(value).map_err(|_| Error::new(&code::SERVER_STORE, "a number is negative"))
+}
+
+impl Store for SqliteStore {
+    fn read(&self, path: &str) -> Result<Option<Stored>, Error> {
+        let reader = self.reader();
+        let mut statement = reader
+            .prepare_cached("SELECT value, revision FROM record WHERE path = ?1")
+            .map_err(failed)?;
+        let found = statement.query_row([path], |row| Ok((row.get(0)?, row.get(1)?)));
+        let Some((value, revision)) = found.optional().map_err(failed)? else {
+            return Ok(None);
+        };
+        let revision = count(revision)?;
+        Ok(Some(Stored { value, revision }))
+    }
+
+    fn list(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, Stored)>, Error> {
+        let reader = self.reader();
+        let mut statement = reader
+            .prepare_cached(
+                "SELECT path, value, revision FROM record WHERE path >= ?1 AND path > ?2 AND path < ?3 ORDER BY path LIMIT ?4",
+            )
+            .map_err(failed)?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut rows = statement
+            .query(params![prefix, after, end_of(prefix), limit])
+            .map_err(failed)?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next().map_err(failed)? {
+            let value = row.get(1).map_err(failed)?;
+            let revision = count(row.get(2).map_err(failed)?)?;
+            found.push((row.get(0).map_err(failed)?, Stored { value, revision }));
+        }
+        Ok(found)
+    }
+
+    fn commit(
+        &self,
+        guards: &[Guard],
+        changes: &[Change],
+        append: &Append,
+    ) -> Result<Outcome, Error> {
+        let mut writer = self.writer();
+        let transaction = writer
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(failed)?;
+        if !holds(&transaction, guards, append)? {
+            return Ok(Outcome::Conflict);
+        }
+        apply(&transaction, changes)?;
+        for (n, row) in (append.first..).zip(&append.rows) {
+            let mut statement = transaction
+                .prepare_cached("INSERT INTO audit VALUES (?1, ?2)")
+                .map_err(failed)?;
+            statement
+                .execute(params![number(n)?, row])
+                .map_err(failed)?;
+        }
+        transaction.commit().map_err(failed)?;
+        Ok(Outcome::Done)
+    }
+
+    fn last_row(&self) -> Result<Option<(u64, Vec<u8>)>, Error> {
+        let reader = self.reader();
+        let last = reader
+            .query_row(
+                "SELECT n, row FROM audit ORDER BY n DESC LIMIT 1",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+            .optional()
+            .map_err(failed)?;
+        last.map(|(n, row)| Ok((count(n)?, row))).transpose()
+    }
+
+    fn rows(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+        let reader = self.reader();
+        let mut statement = reader
+            .prepare_cached("SELECT n, row FROM audit WHERE n > ?1 ORDER BY n LIMIT ?2")
+            .map_err(failed)?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut rows = statement
+            .query(params![number(after)?, limit])
+            .map_err(failed)?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next().map_err(failed)? {
+            found.push((
+                count(row.get(0).map_err(failed)?)?,
+                row.get(1).map_err(failed)?,
+            ));
+        }
+        Ok(found)
+    }
+
+    fn scrub(&self) -> Result<(), Error> {
+        let writer = self.writer();
+        // A reader in the middle of a statement keeps the log from being emptied: the next time it will be.
+        writer
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_row| Ok(()))
+            .map_err(failed)
+    }
+}
+
+/// Whether all that a commit is based upon is as its maker saw it.
+fn holds(on: &Connection, guards: &[Guard], append: &Append) -> Result<bool, Error> {
+    let mut statement = on
+        .prepare_cached("SELECT revision FROM record WHERE path = ?1")
+        .map_err(failed)?;
+    for guard in guards {
+        let found = statement
+            .query_row([&guard.path], |row| row.get(0))
+            .optional()
+            .map_err(failed)?;
+        if count(found.unwrap_or(0))? != guard.revision {
+            return Ok(false);
+        }
+    }
+    if append.rows.is_empty() {
+        return Ok(true);
+    }
+    let last: i64 = on
+        .query_row("SELECT COALESCE(MAX(n), 0) FROM audit", [], |row| {
+            row.get(0)
+        })
+        .map_err(failed)?;
+    Ok(count(last)?.checked_add(1) == Some(append.first))
+}
+
+fn apply(on: &Connection, changes: &[Change]) -> Result<(), Error> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let revision: i64 = on
+        .query_row(
+            "UPDATE revision SET last = last + 1 RETURNING last",
+            [],
+            |row| row.get(0),
+        )
+        .map_err(failed)?;
+    for change in changes {
+        let done = match change {
+            Change::Put { path, value } => on
+                .prepare_cached("INSERT OR REPLACE INTO record VALUES (?1, ?2, ?3)")
+                .and_then(|mut statement| statement.execute(params![path, revision, value])),
+            Change::Delete { path } => on
+                .prepare_cached("DELETE FROM record WHERE path = ?1")
+                .and_then(|mut statement| statement.execute([path])),
+        };
+        done.map_err(failed)?;
+    }
+    Ok(())
+}

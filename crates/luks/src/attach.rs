@@ -1,0 +1,221 @@
+//! Who may use a volume: one writer, and nobody else meanwhile.
+//!
+//! Invariants:
+//! - L14 A volume that is written to is locked exclusively for as long as it is attached, one that is read is locked
+//!   shared (flock on the file, which cryptsetup takes too when it changes a header).
+//! - L15 A volume that the kernel uses (a loop device, device-mapper, a mount) is refused.
+//!
+//! Must not: break a lock, or detach anything that is not Strongroom's.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::error::LuksError;
+use crate::fuse::SOURCE;
+
+/// Opens a volume's file or device, and locks it until it is closed.
+///
+/// # Errors
+/// [`LuksError::InUse`], [`LuksError::Io`].
+pub fn open_locked(path: &Path, read_only: bool) -> Result<File, LuksError> {
+    let failed = |error| LuksError::Io(path.display().to_string(), error);
+    let about = std::fs::metadata(path).map_err(failed)?;
+    let device = about.file_type().is_block_device();
+    if !device && !about.is_file() {
+        let error = io::Error::other("neither a file nor a block device");
+        return Err(failed(error));
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(!read_only);
+    if device {
+        // On a block device: fails with EBUSY when it is mounted, or mapped by device-mapper.
+        options.custom_flags(rustix::fs::OFlags::EXCL.bits().cast_signed());
+    }
+    let file = options.open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => LuksError::InUse("the kernel uses the device".to_owned()),
+        _ => failed(error),
+    })?;
+    let how = match read_only {
+        true => FlockOperation::NonBlockingLockShared,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
+    flock(&file, how).map_err(|error| match error {
+        rustix::io::Errno::WOULDBLOCK => {
+            LuksError::InUse("another process has it attached or open".to_owned())
+        }
+        _ => failed(error.into()),
+    })?;
+    if let Some(loop_device) = loop_device_of(&file) {
+        let text = format!("it is behind {}", loop_device.display());
+        return Err(LuksError::InUse(text));
+    }
+    Ok(file)
+}
+
+/// Refuses a volume that device-mapper has open under its UUID, wherever it lies.
+///
+/// # Errors
+/// [`LuksError::InUse`].
+pub fn check_not_active(uuid: &str) -> Result<(), LuksError> {
+    let prefix = format!("CRYPT-LUKS2-{}-", uuid.replace('-', ""));
+    let Ok(devices) = std::fs::read_dir("/sys/block") else {
+        return Ok(());
+    };
+    for device in devices.flatten() {
+        let known = std::fs::read_to_string(device.path().join("dm/uuid")).unwrap_or_default();
+        if known.starts_with(&prefix) {
+            let name = device.file_name().to_string_lossy().into_owned();
+            return Err(LuksError::InUse(format!("device-mapper has it open as {name}")));
+        }
+    }
+    Ok(())
+}
+
+/// The loop device that stands on this very file.
+fn loop_device_of(file: &File) -> Option<PathBuf> {
+    let ours = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let devices = std::fs::read_dir("/sys/block").ok()?;
+    devices.flatten().find_map(|device| {
+        let backing = std::fs::read(device.path().join("loop/backing_file")).ok()?;
+        let backing = backing.strip_suffix(b"\n").unwrap_or(&backing);
+        let other = std::fs::metadata(std::ffi::OsStr::from_bytes(backing)).ok()?;
+        let same = (ours.dev(), ours.ino()) == (other.dev(), other.ino());
+        same.then(|| Path::new("/dev").join(device.file_name()))
+    })
+}
+
+/// Checks that a volume can be attached there: an empty directory that is no volume's already.
+///
+/// # Errors
+/// [`LuksError::Mountpoint`].
+pub fn check_mountpoint(path: &Path) -> Result<(), LuksError> {
+    let wrong = |text: String| Err(LuksError::Mountpoint(format!("{}: {text}", path.display())));
+    if attached_at(path).is_some() {
+        return wrong("a volume is attached there".to_owned());
+    }
+    let mut entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) => return wrong(error.to_string()),
+    };
+    match entries.next() {
+        None => Ok(()),
+        Some(_) => wrong("not empty".to_owned()),
+    }
+}
+
+/// The path of the volume that is attached there.
+#[must_use]
+pub fn attached_at(mountpoint: &Path) -> Option<PathBuf> {
+    // The directory itself may not answer any more; what is above it does.
+    let parent = mountpoint.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or_else(|| Path::new(".")).canonicalize().ok()?;
+    let path = match mountpoint.file_name() {
+        Some(name) => parent.join(name),
+        None => mountpoint.canonicalize().ok()?,
+    };
+    let resolved = path.canonicalize().unwrap_or(path);
+    let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
+    let lines = mounts.split(|&byte| byte == b'\n').rev();
+    // The last line is of what lies on top.
+    let (_, kind, source) = lines.filter_map(mount).find(|(at, ..)| *at == resolved)?;
+    let source = source.strip_prefix(SOURCE.as_bytes())?;
+    kind.starts_with(b"fuse").then(|| path_of(source))
+}
+
+/// Mount point, type and source of a line (proc(5)).
+fn mount(line: &[u8]) -> Option<(PathBuf, Vec<u8>, Vec<u8>)> {
+    let mut words = line.split(|&byte| byte == b' ');
+    let at = words.nth(4)?;
+    let mut rest = words.skip_while(|word| *word != b"-").skip(1);
+    let (kind, source) = (rest.next()?, rest.next()?);
+    Some((path_of(&unescaped(at)), kind.to_vec(), unescaped(source)))
+}
+
+fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
+}
+
+/// `\040` and the like become the bytes that they stand for.
+fn unescaped(word: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&byte, after)) = rest.split_first() {
+        let octal = after.get(..3).filter(|_| byte == b'\\');
+        let value = octal
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match value {
+            Some(value) => {
+                out.push(value);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                out.push(byte);
+                rest = after;
+            }
+        }
+    }
+    out
+}
+
+/// Detaches the volume and waits until its process has let go of it, at most `patience`.
+///
+/// Works as well when that process is not there any more.
+///
+/// # Errors
+/// [`LuksError::Mountpoint`] when no volume is attached there; [`LuksError::InUse`] when it is used, or is still locked
+/// afterwards.
+pub fn detach(mountpoint: &Path, patience: Duration) -> Result<PathBuf, LuksError> {
+    let Some(volume) = attached_at(mountpoint) else {
+        let text = format!("{}: no volume is attached there", mountpoint.display());
+        return Err(LuksError::Mountpoint(text));
+    };
+    let failed = |error: rustix::io::Errno| match error {
+        rustix::io::Errno::BUSY => LuksError::InUse(format!(
+            "a program or a loop device uses {}",
+            mountpoint.join(crate::fuse::FILE_NAME).display()
+        )),
+        _ => LuksError::Fuse(mountpoint.display().to_string(), error.into()),
+    };
+    unmount(mountpoint, UnmountFlags::empty()).map_err(failed)?;
+    let begun = Instant::now();
+    while is_locked(&volume) {
+        if begun.elapsed() > patience {
+            let text = "it was detached, but its process still writes to it";
+            return Err(LuksError::InUse(text.to_owned()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(volume)
+}
+
+fn is_locked(volume: &Path) -> bool {
+    File::open(volume).is_ok_and(|file| {
+        flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_mountinfo_are_read() {
+        let line = b"36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - fuse strongroom:/srv/a\\134b rw";
+        let (at, kind, source) = mount(line).unwrap();
+        assert_eq!(at, Path::new("/mnt 2"));
+        assert_eq!(kind, b"fuse");
+        assert_eq!(source, b"strongroom:/srv/a\\b");
+        assert!(mount(b"").is_none());
+        assert!(mount(b"36 35 98:0 / /mnt rw").is_none());
+        assert_eq!(unescaped(b"a\\04"), b"a\\04");
+        assert_eq!(unescaped(b"\\999"), b"\\999");
+    }
+}

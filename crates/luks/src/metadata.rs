@@ -1,0 +1,523 @@
+//! The JSON area as types: key slots, segments, digests, tokens, configuration.
+//!
+//! Read strictly: a member that is not known is refused wherever it could change what the bytes mean. Tokens alone may
+//! hold anything. Names of ciphers, hashes and key slot types that are not supported are kept: they are refused when
+//! they would be used, so that `inspect` can show them. What members say of each other is checked in `check.rs`.
+//!
+//! Must not: derive a key; believe a token, which anyone who can write to the device may have written.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use crate::error::LuksError;
+use crate::token::Token;
+use crate::tree::{At, Tree, decimal};
+
+/// Most key slots, and most tokens, of a volume.
+pub(crate) const SLOTS_MAX: u32 = 32;
+/// Most segments: far more than re-encryption makes.
+const SEGMENTS_MAX: u32 = 64;
+/// Bytes of every salt of LUKS2.
+pub(crate) const SALT_LEN: usize = 32;
+/// Longest volume key, in bytes.
+pub(crate) const KEY_LEN_MAX: u32 = 512;
+
+/// Everything in the JSON area.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// Key slots by number.
+    pub keyslots: BTreeMap<u32, Keyslot>,
+    /// Tokens by number.
+    pub tokens: BTreeMap<u32, Token>,
+    /// Segments by number.
+    pub segments: BTreeMap<u32, Segment>,
+    /// Digests by number.
+    pub digests: BTreeMap<u32, Digest>,
+    /// What is said of the whole.
+    pub config: Config,
+}
+
+/// A key slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyslot {
+    /// Length of the volume key in bytes.
+    pub key_size: u32,
+    /// 0 only when asked for, 1 as others, 2 first.
+    pub priority: u32,
+    /// Where its bytes lie.
+    pub offset: u64,
+    /// How many.
+    pub size: u64,
+    /// What they are.
+    pub kind: KeyslotKind,
+}
+
+/// What a key slot is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyslotKind {
+    /// A volume key behind a passphrase.
+    Luks2(Luks2Slot),
+    /// No key, but room and rules of a re-encryption.
+    Reencrypt(ReencryptSlot),
+    /// Of a type that is not known; its name.
+    Unknown(String),
+}
+
+/// A volume key behind a passphrase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Luks2Slot {
+    /// Number of anti-forensic stripes.
+    pub stripes: u32,
+    /// Hash of their diffusion, by name.
+    pub af_hash: String,
+    /// Cipher of the area, by name.
+    pub encryption: String,
+    /// Length of the area's key in bytes.
+    pub area_key_size: u32,
+    /// From passphrase to the area's key.
+    pub kdf: Kdf,
+    /// Its salt.
+    pub salt: Vec<u8>,
+}
+
+/// A key derivation and its cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kdf {
+    /// PBKDF2-HMAC.
+    Pbkdf2 {
+        /// Hash, by name.
+        hash: String,
+        /// Iterations.
+        iterations: NonZeroU32,
+    },
+    /// Argon2i or Argon2id.
+    Argon2 {
+        /// `argon2i` or `argon2id`.
+        id: bool,
+        /// Passes.
+        time: u32,
+        /// Memory.
+        memory_kib: u32,
+        /// Lanes.
+        cpus: u32,
+    },
+}
+
+/// The rules of a re-encryption under way, in the words of the header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReencryptSlot {
+    /// `reencrypt`, `encrypt` or `decrypt`.
+    pub mode: String,
+    /// `forward` or `backward`.
+    pub direction: String,
+    /// `none`, `journal`, `checksum`, `datashift` and their mixtures.
+    pub resilience: String,
+    /// Hash of the checksums.
+    pub hash: Option<String>,
+    /// Unit of the checksums.
+    pub sector_size: Option<u32>,
+    /// By how much data moves, in bytes.
+    pub shift_size: Option<u64>,
+}
+
+/// A piece of the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Where it begins.
+    pub offset: u64,
+    /// Bytes; `None` means all that follows.
+    pub size: Option<u64>,
+    /// Marks of a re-encryption.
+    pub flags: Vec<String>,
+    /// How it is stored.
+    pub kind: SegmentKind,
+}
+
+/// How a segment is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SegmentKind {
+    /// Encrypted.
+    Crypt {
+        /// Added to the number of each 512-byte unit to make its tweak.
+        iv_tweak: u64,
+        /// Cipher, by name.
+        encryption: String,
+        /// Unit of encryption in bytes.
+        sector_size: u32,
+        /// The kind of integrity protection, if there is any.
+        integrity: Option<String>,
+    },
+    /// As it is.
+    Linear,
+    /// Of a type that is not known; its name.
+    Unknown(String),
+}
+
+/// What proves a volume key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// Key slots that hold this key.
+    pub keyslots: Vec<u32>,
+    /// Segments that it encrypts.
+    pub segments: Vec<u32>,
+    /// Hash of PBKDF2, by name.
+    pub hash: String,
+    /// Iterations.
+    pub iterations: NonZeroU32,
+    /// Salt.
+    pub salt: Vec<u8>,
+    /// PBKDF2 of the key.
+    pub digest: Vec<u8>,
+}
+
+/// What is said of the whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes of the JSON area.
+    pub json_size: u64,
+    /// Bytes of all key slot areas together.
+    pub keyslots_size: u64,
+    /// Wishes for activation.
+    pub flags: Vec<String>,
+    /// What a program must know to open the volume.
+    pub requirements: Vec<String>,
+}
+
+impl Metadata {
+    /// Reads a JSON area: one object, then zeros to the end, one at least.
+    ///
+    /// # Errors
+    /// [`LuksError::Damaged`] with the member that breaks a rule.
+    pub(crate) fn parse(area: &[u8]) -> Result<Self, LuksError> {
+        let broken = || LuksError::damaged("JSON area");
+        let end = area.iter().position(|&byte| byte == 0).ok_or_else(broken)?;
+        let (text, rest) = area.split_at_checked(end).ok_or_else(broken)?;
+        if rest.iter().any(|&byte| byte != 0) || !text.starts_with(b"{") {
+            return Err(broken());
+        }
+        let tree: Tree = serde_json::from_slice(text).map_err(|_| broken())?;
+        let root = At::root(&tree);
+        root.only(&["keyslots", "tokens", "segments", "digests", "config"])?;
+        Ok(Self {
+            keyslots: numbered(&root.member("keyslots")?, SLOTS_MAX, keyslot)?,
+            tokens: numbered(&root.member("tokens")?, SLOTS_MAX, Token::read)?,
+            segments: numbered(&root.member("segments")?, SEGMENTS_MAX, segment)?,
+            digests: numbered(&root.member("digests")?, SLOTS_MAX, digest)?,
+            config: config(&root.member("config")?)?,
+        })
+    }
+
+    /// The digest of the key that encrypts a segment.
+    #[must_use]
+    pub fn digest_of_segment(&self, segment: u32) -> Option<(u32, &Digest)> {
+        let mut found = self.digests.iter();
+        found
+            .find(|(_, digest)| digest.segments.contains(&segment))
+            .map(|(&number, digest)| (number, digest))
+    }
+
+    /// The digest of the key in a key slot.
+    #[must_use]
+    pub fn digest_of_keyslot(&self, keyslot: u32) -> Option<(u32, &Digest)> {
+        let mut found = self.digests.iter();
+        found
+            .find(|(_, digest)| digest.keyslots.contains(&keyslot))
+            .map(|(&number, digest)| (number, digest))
+    }
+
+    /// The one segment with that flag.
+    #[must_use]
+    pub fn segment_flagged(&self, flag: &str) -> Option<(u32, &Segment)> {
+        let mut found = self.segments.iter();
+        found
+            .find(|(_, segment)| segment.has(flag))
+            .map(|(&number, segment)| (number, segment))
+    }
+
+    /// Segments of data, without those that only say what was or will be.
+    pub fn regular_segments(&self) -> impl Iterator<Item = (u32, &Segment)> {
+        let regular = self.segments.iter().filter(|(_, segment)| !segment.is_backup());
+        regular.map(|(&number, segment)| (number, segment))
+    }
+}
+
+impl Segment {
+    /// Whether it has that flag.
+    #[must_use]
+    pub fn has(&self, flag: &str) -> bool {
+        self.flags.iter().any(|known| known == flag)
+    }
+
+    /// Whether it only says what was or will be.
+    #[must_use]
+    pub fn is_backup(&self) -> bool {
+        self.flags.iter().any(|flag| flag.starts_with("backup-"))
+    }
+}
+
+/// An object whose members are numbers, each read by `read`.
+fn numbered<T>(
+    object: &At<'_>,
+    bound: u32,
+    read: impl Fn(&At<'_>) -> Result<T, LuksError>,
+) -> Result<BTreeMap<u32, T>, LuksError> {
+    let mut map = BTreeMap::new();
+    for (name, member) in object.members()? {
+        let number = decimal(name).and_then(|number| u32::try_from(number).ok());
+        let number = number.filter(|&number| number < bound);
+        let number = number.ok_or_else(|| member.refused())?;
+        map.insert(number, read(&member)?);
+    }
+    Ok(map)
+}
+
+/// A list of numbers that stand as text.
+pub(crate) fn numbers(list: &At<'_>) -> Result<Vec<u32>, LuksError> {
+    let numbers = list.texts()?.into_iter().map(|text| {
+        decimal(&text)
+            .and_then(|number| u32::try_from(number).ok())
+            .ok_or_else(|| list.refused())
+    });
+    numbers.collect()
+}
+
+fn keyslot(slot: &At<'_>) -> Result<Keyslot, LuksError> {
+    let (kind, key_size) = (slot.member("type")?, slot.member("key_size")?);
+    let area = slot.member("area")?;
+    let priority = slot.optional("priority")?;
+    let kind = match kind.text()? {
+        "luks2" => KeyslotKind::Luks2(luks2(slot, &area)?),
+        "reencrypt" => KeyslotKind::Reencrypt(reencrypt(slot, &area)?),
+        name => KeyslotKind::Unknown(name.to_owned()),
+    };
+    let priority = priority.map_or(Ok(1), |priority| match priority.u32()? {
+        known @ 0..=2 => Ok(known),
+        _ => Err(priority.refused()),
+    })?;
+    Ok(Keyslot {
+        key_size: bounded(&key_size, KEY_LEN_MAX)?,
+        priority,
+        offset: area.member("offset")?.u64_text()?,
+        size: area.member("size")?.u64_text()?,
+        kind,
+    })
+}
+
+fn luks2(slot: &At<'_>, area: &At<'_>) -> Result<Luks2Slot, LuksError> {
+    slot.only(&["type", "key_size", "af", "area", "kdf", "priority"])?;
+    area.only(&["type", "offset", "size", "encryption", "key_size"])?;
+    expected(&area.member("type")?, "raw")?;
+    let af = slot.member("af")?;
+    af.only(&["type", "stripes", "hash"])?;
+    expected(&af.member("type")?, "luks1")?;
+    let kdf = slot.member("kdf")?;
+    Ok(Luks2Slot {
+        // Nothing but 4000 was ever written, and cryptsetup computes with 4000 whatever stands here.
+        stripes: match af.member("stripes")?.u32()? {
+            stripes @ 4000 => stripes,
+            _ => return Err(af.member("stripes")?.refused()),
+        },
+        af_hash: af.member("hash")?.text()?.to_owned(),
+        encryption: area.member("encryption")?.text()?.to_owned(),
+        area_key_size: bounded(&area.member("key_size")?, KEY_LEN_MAX)?,
+        salt: kdf.member("salt")?.base64(&[SALT_LEN])?,
+        kdf: self::kdf(&kdf)?,
+    })
+}
+
+fn kdf(kdf: &At<'_>) -> Result<Kdf, LuksError> {
+    match kdf.member("type")?.text()? {
+        "pbkdf2" => {
+            kdf.only(&["type", "hash", "iterations", "salt"])?;
+            Ok(Kdf::Pbkdf2 {
+                hash: kdf.member("hash")?.text()?.to_owned(),
+                iterations: positive(&kdf.member("iterations")?)?,
+            })
+        }
+        kind @ ("argon2i" | "argon2id") => {
+            kdf.only(&["type", "time", "memory", "cpus", "salt"])?;
+            Ok(Kdf::Argon2 {
+                id: kind == "argon2id",
+                time: positive(&kdf.member("time")?)?.get(),
+                memory_kib: positive(&kdf.member("memory")?)?.get(),
+                cpus: positive(&kdf.member("cpus")?)?.get(),
+            })
+        }
+        _ => Err(kdf.member("type")?.refused()),
+    }
+}
+
+fn reencrypt(slot: &At<'_>, area: &At<'_>) -> Result<ReencryptSlot, LuksError> {
+    slot.only(&["type", "key_size", "mode", "direction", "area", "priority"])?;
+    let resilience = area.member("type")?;
+    let (checksum, shift) = match resilience.text()? {
+        "none" | "journal" => (false, false),
+        "checksum" => (true, false),
+        "datashift" | "datashift-journal" => (false, true),
+        "datashift-checksum" => (true, true),
+        _ => return Err(resilience.refused()),
+    };
+    let mut names = vec!["type", "offset", "size"];
+    if checksum {
+        names.extend(["hash", "sector_size"]);
+    }
+    if shift {
+        names.push("shift_size");
+    }
+    area.only(&names)?;
+    let sector_size = || -> Result<u32, LuksError> {
+        let size = area.member("sector_size")?;
+        match size.u32()? {
+            bytes if bytes >= 512 && bytes.is_power_of_two() => Ok(bytes),
+            _ => Err(size.refused()),
+        }
+    };
+    let shift_size = || -> Result<u64, LuksError> {
+        let size = area.member("shift_size")?;
+        match size.u64_text()? {
+            bytes if bytes > 0 && bytes.is_multiple_of(512) => Ok(bytes),
+            _ => Err(size.refused()),
+        }
+    };
+    Ok(ReencryptSlot {
+        mode: one_of(&slot.member("mode")?, &["reencrypt", "encrypt", "decrypt"])?,
+        direction: one_of(&slot.member("direction")?, &["forward", "backward"])?,
+        resilience: resilience.text()?.to_owned(),
+        hash: match checksum {
+            true => Some(area.member("hash")?.text()?.to_owned()),
+            false => None,
+        },
+        sector_size: checksum.then(sector_size).transpose()?,
+        shift_size: shift.then(shift_size).transpose()?,
+    })
+}
+
+fn segment(segment: &At<'_>) -> Result<Segment, LuksError> {
+    /// Every mark that a re-encryption makes.
+    const FLAGS: [&str; 4] = [
+        "backup-previous",
+        "backup-final",
+        "backup-moved-segment",
+        "in-reencryption",
+    ];
+    const COMMON: [&str; 4] = ["type", "offset", "size", "flags"];
+    let flags = segment.optional("flags")?;
+    for flag in flags.iter().map(At::list).collect::<Result<Vec<_>, _>>()?.concat() {
+        if !FLAGS.contains(&flag.text()?) {
+            return Err(flag.refused());
+        }
+    }
+    let flags = flags.map_or(Ok(Vec::new()), |flags| flags.texts())?;
+    let (offset, size) = (segment.member("offset")?, segment.member("size")?);
+    let bytes = match size.text()? {
+        "dynamic" => None,
+        _ => Some(size.u64_text()?),
+    };
+    if bytes.is_some_and(|bytes| bytes == 0 || !bytes.is_multiple_of(512)) {
+        return Err(size.refused());
+    }
+    let start = offset.u64_text()?;
+    if !start.is_multiple_of(512) || start.checked_add(bytes.unwrap_or(0)).is_none() {
+        return Err(offset.refused());
+    }
+    let kind = match segment.member("type")?.text()? {
+        "crypt" => {
+            let crypt = ["iv_tweak", "encryption", "sector_size", "integrity"];
+            segment.only(&[COMMON, crypt].concat())?;
+            crypt_segment(segment, bytes)?
+        }
+        "linear" => {
+            segment.only(&COMMON)?;
+            SegmentKind::Linear
+        }
+        name => SegmentKind::Unknown(name.to_owned()),
+    };
+    Ok(Segment {
+        offset: start,
+        size: bytes,
+        flags,
+        kind,
+    })
+}
+
+fn crypt_segment(segment: &At<'_>, bytes: Option<u64>) -> Result<SegmentKind, LuksError> {
+    let sector = segment.member("sector_size")?;
+    let sector_size = sector.u32()?;
+    if !(512..=4096).contains(&sector_size) || !sector_size.is_power_of_two() {
+        return Err(sector.refused());
+    }
+    if bytes.is_some_and(|bytes| !bytes.is_multiple_of(u64::from(sector_size))) {
+        return Err(segment.member("size")?.refused());
+    }
+    let integrity = match segment.optional("integrity")? {
+        Some(integrity) => Some(integrity.member("type")?.text()?.to_owned()),
+        None => None,
+    };
+    Ok(SegmentKind::Crypt {
+        iv_tweak: segment.member("iv_tweak")?.u64_text()?,
+        encryption: segment.member("encryption")?.text()?.to_owned(),
+        sector_size,
+        integrity,
+    })
+}
+
+fn digest(digest: &At<'_>) -> Result<Digest, LuksError> {
+    let names = ["type", "keyslots", "segments", "hash", "iterations", "salt", "digest"];
+    digest.only(&names)?;
+    expected(&digest.member("type")?, "pbkdf2")?;
+    Ok(Digest {
+        keyslots: numbers(&digest.member("keyslots")?)?,
+        segments: numbers(&digest.member("segments")?)?,
+        hash: digest.member("hash")?.text()?.to_owned(),
+        iterations: positive(&digest.member("iterations")?)?,
+        salt: digest.member("salt")?.base64(&[SALT_LEN])?,
+        digest: digest.member("digest")?.base64(&[20, 32, 48, 64])?,
+    })
+}
+
+fn config(config: &At<'_>) -> Result<Config, LuksError> {
+    config.only(&["json_size", "keyslots_size", "flags", "requirements"])?;
+    let requirements = match config.optional("requirements")? {
+        Some(requirements) => {
+            requirements.only(&["mandatory"])?;
+            let mandatory = requirements.optional("mandatory")?;
+            mandatory.map_or(Ok(Vec::new()), |list| list.texts())?
+        }
+        None => Vec::new(),
+    };
+    let flags = config.optional("flags")?;
+    Ok(Config {
+        json_size: config.member("json_size")?.u64_text()?,
+        keyslots_size: config.member("keyslots_size")?.u64_text()?,
+        flags: flags.map_or(Ok(Vec::new()), |flags| flags.texts())?,
+        requirements,
+    })
+}
+
+fn expected(value: &At<'_>, text: &str) -> Result<(), LuksError> {
+    if value.text()? == text {
+        Ok(())
+    } else {
+        Err(value.refused())
+    }
+}
+
+fn one_of(value: &At<'_>, texts: &[&str]) -> Result<String, LuksError> {
+    let text = value.text()?;
+    if texts.contains(&text) {
+        Ok(text.to_owned())
+    } else {
+        Err(value.refused())
+    }
+}
+
+fn positive(value: &At<'_>) -> Result<NonZeroU32, LuksError> {
+    NonZeroU32::new(value.u32()?).ok_or_else(|| value.refused())
+}
+
+fn bounded(value: &At<'_>, most: u32) -> Result<u32, LuksError> {
+    match value.u32()? {
+        number if (1..=most).contains(&number) => Ok(number),
+        _ => Err(value.refused()),
+    }
+}

@@ -1,0 +1,166 @@
+//! The proof over a re-encryption's metadata: a digest that only someone with the volume keys can make.
+//!
+//! Without it, whoever can write to the device can pretend that a decryption is under way, and have the owner's next
+//! `open` write data out in clear (CVE-2021-4122). The serialisation is cryptsetup's: docs/spec/luks2.md.
+//!
+//! Must not: continue a re-encryption.
+#![expect(clippy::big_endian_bytes, reason = "LUKS is big-endian")]
+
+use std::collections::BTreeMap;
+
+use strongroom_crypto::{LuksHash, SecretBytes, pbkdf2_matches};
+
+use crate::error::LuksError;
+use crate::metadata::{KeyslotKind, Metadata, Segment, SegmentKind};
+
+/// What proof the requirement of an online re-encryption promises: 1 none, from 2 on a digest. `None` for any other
+/// requirement.
+#[must_use]
+pub fn online_version(requirement: &str) -> Option<u32> {
+    match requirement.strip_prefix("online-reencrypt")? {
+        "" => Some(1),
+        rest => match rest.strip_prefix("-v")?.as_bytes() {
+            [digit @ b'2'..=b'9'] => Some(u32::from(digit - b'0')),
+            _ => None,
+        },
+    }
+}
+
+/// Digests of the key before and the key after, as far as there are such: the keys that [`verify`] needs.
+#[must_use]
+pub fn keys_needed(metadata: &Metadata) -> Vec<u32> {
+    let mut needed: Vec<u32> = Vec::new();
+    for flag in ["backup-previous", "backup-final"] {
+        let segment = metadata.segment_flagged(flag);
+        let digest = segment.and_then(|(number, _)| metadata.digest_of_segment(number));
+        if let Some((digest, _)) = digest
+            && !needed.contains(&digest)
+        {
+            needed.push(digest);
+        }
+    }
+    needed
+}
+
+/// Verifies the proof with the volume keys, given by the number of their digest.
+///
+/// # Errors
+/// [`LuksError::Forged`]; [`LuksError::Reencrypting`] when there is no proof to verify, or when a key for it is missing;
+/// [`LuksError::Unsupported`].
+pub fn verify(metadata: &Metadata, keys: &BTreeMap<u32, SecretBytes>) -> Result<(), LuksError> {
+    let required = metadata.config.requirements.iter();
+    let Some(version) = required.filter_map(|name| online_version(name)).next() else {
+        return Ok(());
+    };
+    if version < 2 {
+        return Err(LuksError::Reencrypting("its metadata carries no proof and cannot be verified"));
+    }
+    let found = metadata.keyslots.iter().find_map(|(&number, slot)| match &slot.kind {
+        KeyslotKind::Reencrypt(_) => metadata.digest_of_keyslot(number),
+        _ => None,
+    });
+    let Some((_, digest)) = found else {
+        return Err(LuksError::Forged("the rules carry no proof".to_owned()));
+    };
+    let hash = LuksHash::named(&digest.hash)
+        .ok_or_else(|| LuksError::Unsupported(format!("hash {} of a digest", digest.hash)))?;
+    let proved = serialised(metadata, version, keys)?;
+    if pbkdf2_matches(hash, &proved, &digest.salt, digest.iterations, &digest.digest) {
+        Ok(())
+    } else {
+        let text = "its digest does not match the metadata";
+        Err(LuksError::Forged(text.to_owned()))
+    }
+}
+
+/// `v` and the version as a digit, the keys, the rules, the backup segments.
+fn serialised(
+    metadata: &Metadata,
+    version: u32,
+    keys: &BTreeMap<u32, SecretBytes>,
+) -> Result<SecretBytes, LuksError> {
+    let needed = keys_needed(metadata);
+    if needed.is_empty() {
+        return Err(LuksError::Forged("neither end of it is encrypted".to_owned()));
+    }
+    let keys: Option<Vec<&SecretBytes>> = needed.iter().map(|digest| keys.get(digest)).collect();
+    let Some(keys) = keys else {
+        let text = "the key that was given does not open both sides of it, so its metadata could not be verified";
+        return Err(LuksError::Reencrypting(text));
+    };
+    let mut public = rules(metadata)?;
+    for flag in ["backup-previous", "backup-final", "backup-moved-segment"] {
+        if let Some((_, segment)) = metadata.segment_flagged(flag) {
+            append_segment(&mut public, segment)?;
+        }
+    }
+    let head = format!("v{version}").into_bytes();
+    let mut parts: Vec<&[u8]> = vec![&head];
+    parts.extend(keys.iter().map(|key| key.as_slice()));
+    parts.push(&public);
+    let len = parts.iter().map(|part| part.len()).sum();
+    let mut whole = SecretBytes::with_capacity(len)?;
+    let mut at = 0;
+    for part in parts {
+        if let Some(room) = whole.as_mut_slice().get_mut(at..at + part.len()) {
+            room.copy_from_slice(part);
+        }
+        at += part.len();
+    }
+    Ok(whole)
+}
+
+fn rules(metadata: &Metadata) -> Result<Vec<u8>, LuksError> {
+    let found = metadata.keyslots.values().find_map(|slot| match &slot.kind {
+        KeyslotKind::Reencrypt(rules) => Some((slot, rules)),
+        _ => None,
+    });
+    let Some((slot, rules)) = found else {
+        return Err(LuksError::Forged("there are no rules".to_owned()));
+    };
+    let mut out = Vec::new();
+    append_text(&mut out, &rules.mode)?;
+    append_text(&mut out, &rules.direction)?;
+    append_text(&mut out, &rules.resilience)?;
+    out.extend(slot.offset.to_be_bytes());
+    out.extend(slot.size.to_be_bytes());
+    if let Some(hash) = &rules.hash {
+        append_text(&mut out, hash)?;
+    }
+    if let Some(size) = rules.sector_size {
+        out.extend(size.to_be_bytes());
+    }
+    if let Some(size) = rules.shift_size {
+        out.extend(size.to_be_bytes());
+    }
+    Ok(out)
+}
+
+fn append_segment(out: &mut Vec<u8>, segment: &Segment) -> Result<(), LuksError> {
+    let kind = match &segment.kind {
+        SegmentKind::Crypt { .. } => "crypt",
+        SegmentKind::Linear => "linear",
+        SegmentKind::Unknown(name) => return Err(LuksError::Unsupported(format!("segment type {name}"))),
+    };
+    append_text(out, kind)?;
+    out.extend(segment.offset.to_be_bytes());
+    match segment.size {
+        Some(size) => out.extend(size.to_be_bytes()),
+        None => append_text(out, "dynamic")?,
+    }
+    if let SegmentKind::Crypt { iv_tweak, encryption, sector_size, .. } = &segment.kind {
+        out.extend(iv_tweak.to_be_bytes());
+        append_text(out, encryption)?;
+        out.extend(sector_size.to_be_bytes());
+    }
+    Ok(())
+}
+
+/// Text without its length. Neither empty nor longer than 64 bytes, as cryptsetup has it.
+fn append_text(out: &mut Vec<u8>, text: &str) -> Result<(), LuksError> {
+    if text.is_empty() || text.len() > 64 {
+        return Err(LuksError::Forged("a name is empty or too long".to_owned()));
+    }
+    out.extend(text.as_bytes());
+    Ok(())
+}

@@ -1,0 +1,290 @@
+//! JSON as LUKS2 uses it, read strictly: no member twice, whole numbers only, and every refusal names the path of the
+//! member it is about.
+//!
+//! Must not: convert one type into another; let depth or size grow without bound (the area is at most 4 MiB, and
+//! `serde_json` stops at 128 levels).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use crate::error::LuksError;
+
+/// A value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Tree {
+    Null,
+    Bool(bool),
+    /// Negative numbers below zero are kept apart: nothing in LUKS2 is one.
+    Number(u64),
+    Negative,
+    Text(String),
+    List(Vec<Self>),
+    Object(BTreeMap<String, Self>),
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TreeVisitor)
+    }
+}
+
+struct TreeVisitor;
+
+impl<'de> Visitor<'de> for TreeVisitor {
+    type Value = Tree;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON without fractions")
+    }
+
+    fn visit_unit<E>(self) -> Result<Tree, E> {
+        Ok(Tree::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
+        Ok(Tree::Bool(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
+        Ok(Tree::Number(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
+        Ok(u64::try_from(value).map_or(Tree::Negative, Tree::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
+        Ok(Tree::Text(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Tree::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Tree, A::Error> {
+        let mut object = BTreeMap::new();
+        while let Some((name, value)) = members.next_entry::<String, Tree>()? {
+            if object.insert(name, value).is_some() {
+                return Err(A::Error::custom("a member stands twice"));
+            }
+        }
+        Ok(Tree::Object(object))
+    }
+}
+
+/// A value and where it stands.
+#[derive(Clone)]
+pub(crate) struct At<'a> {
+    pub(crate) path: String,
+    pub(crate) value: &'a Tree,
+}
+
+impl<'a> At<'a> {
+    pub(crate) fn root(value: &'a Tree) -> Self {
+        let path = String::new();
+        Self { path, value }
+    }
+
+    /// The refusal of this value.
+    pub(crate) fn refused(&self) -> LuksError {
+        LuksError::damaged(if self.path.is_empty() {
+            "JSON area"
+        } else {
+            &self.path
+        })
+    }
+
+    pub(crate) fn object(&self) -> Result<&'a BTreeMap<String, Tree>, LuksError> {
+        match self.value {
+            Tree::Object(object) => Ok(object),
+            _ => Err(self.refused()),
+        }
+    }
+
+    /// Every member, where it stands.
+    pub(crate) fn members(&self) -> Result<Vec<(&'a str, Self)>, LuksError> {
+        let members = self.object()?.iter();
+        Ok(members
+            .map(|(name, value)| (name.as_str(), self.child(name, value)))
+            .collect())
+    }
+
+    /// Refuses members other than these.
+    pub(crate) fn only(&self, names: &[&str]) -> Result<(), LuksError> {
+        let unknown = self.object()?.keys().find(|name| !names.contains(&name.as_str()));
+        unknown.map_or(Ok(()), |name| {
+            Err(LuksError::damaged(self.path_of(name)))
+        })
+    }
+
+    pub(crate) fn member(&self, name: &str) -> Result<Self, LuksError> {
+        self.optional(name)?
+            .ok_or_else(|| LuksError::damaged(self.path_of(name)))
+    }
+
+    pub(crate) fn optional(&self, name: &str) -> Result<Option<Self>, LuksError> {
+        let value = self.object()?.get(name);
+        Ok(value.map(|value| self.child(name, value)))
+    }
+
+    pub(crate) fn list(&self) -> Result<Vec<Self>, LuksError> {
+        let Tree::List(list) = self.value else {
+            return Err(self.refused());
+        };
+        let items = list.iter().enumerate();
+        Ok(items
+            .map(|(index, value)| self.child(&index.to_string(), value))
+            .collect())
+    }
+
+    pub(crate) fn text(&self) -> Result<&'a str, LuksError> {
+        match self.value {
+            Tree::Text(text) => Ok(text),
+            _ => Err(self.refused()),
+        }
+    }
+
+    /// A number that stands as one, of 32 bits.
+    pub(crate) fn u32(&self) -> Result<u32, LuksError> {
+        match self.value {
+            Tree::Number(number) => u32::try_from(*number).map_err(|_| self.refused()),
+            _ => Err(self.refused()),
+        }
+    }
+
+    /// A number of 64 bits, which LUKS2 writes as text.
+    pub(crate) fn u64_text(&self) -> Result<u64, LuksError> {
+        decimal(self.text()?).ok_or_else(|| self.refused())
+    }
+
+    /// A list of texts, none twice.
+    pub(crate) fn texts(&self) -> Result<Vec<String>, LuksError> {
+        let mut texts: Vec<String> = Vec::new();
+        for item in self.list()? {
+            let text = item.text()?;
+            if texts.iter().any(|known| known == text) {
+                return Err(item.refused());
+            }
+            texts.push(text.to_owned());
+        }
+        Ok(texts)
+    }
+
+    /// Bytes in base64, `len` of them.
+    pub(crate) fn base64(&self, lengths: &[usize]) -> Result<Vec<u8>, LuksError> {
+        base64(self.text()?)
+            .filter(|bytes| lengths.contains(&bytes.len()))
+            .ok_or_else(|| self.refused())
+    }
+
+    fn child(&self, name: &str, value: &'a Tree) -> Self {
+        let path = self.path_of(name);
+        At { path, value }
+    }
+
+    pub(crate) fn path_of(&self, name: &str) -> String {
+        let name: String = name.chars().take(40).map(harmless).collect();
+        if self.path.is_empty() {
+            name
+        } else {
+            format!("{}.{name}", self.path)
+        }
+    }
+}
+
+/// A header is an attacker's text: a terminal must not obey it.
+pub(crate) fn harmless(c: char) -> char {
+    if c.is_control() { '\u{fffd}' } else { c }
+}
+
+/// Decimal digits without leading zeros.
+pub(crate) fn decimal(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let canonical = digits && (text.len() == 1 || !text.starts_with('0'));
+    canonical.then(|| text.parse().ok()).flatten()
+}
+
+/// RFC 4648 with padding, canonical only.
+fn base64(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(4) {
+        return None;
+    }
+    let padding = text.bytes().rev().take_while(|&byte| byte == b'=').count();
+    let digits = text.as_bytes().get(..text.len().checked_sub(padding)?)?;
+    if padding > 2 {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0_u32, 0_u32);
+    for &digit in digits {
+        let value = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push(u8::try_from(bits >> count & 0xff).ok()?);
+            bits &= (1 << count) - 1;
+        }
+    }
+    (bits == 0).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<Tree> {
+        serde_json::from_str(text).ok()
+    }
+
+    #[test]
+    fn a_member_twice_and_fractions_are_refused() {
+        assert!(read(r#"{"a":1,"b":[true,null,"x"]}"#).is_some());
+        for text in [
+            r#"{"a":1,"a":1}"#,
+            r#"{"x":{"a":1,"a":2}}"#,
+            "1.5",
+            "1e3",
+            "18446744073709551616",
+            "",
+            "{",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+        assert_eq!(read("-1"), Some(Tree::Negative));
+        assert_eq!(read(&"[".repeat(100_000)), None);
+    }
+
+    #[test]
+    fn numbers_in_text_are_canonical() {
+        assert_eq!(decimal("0"), Some(0));
+        assert_eq!(decimal("18446744073709551615"), Some(u64::MAX));
+        for text in ["", "00", "01", "-1", "+1", " 1", "1 ", "0x1", "18446744073709551616", "dynamic"] {
+            assert_eq!(decimal(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn base64_is_canonical() {
+        assert_eq!(base64("").as_deref(), Some(b"".as_slice()));
+        assert_eq!(base64("AA==").as_deref(), Some([0].as_slice()));
+        assert_eq!(base64("//8=").as_deref(), Some([255, 255].as_slice()));
+        assert_eq!(base64("Zm9v").as_deref(), Some(b"foo".as_slice()));
+        for text in ["A", "AA", "AB==", "//9=", "====", "AAA=AAAA", "A===", "Zm9v\n", "Zm-v"] {
+            assert_eq!(base64(text), None, "{text}");
+        }
+    }
+}

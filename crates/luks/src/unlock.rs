@@ -1,0 +1,283 @@
+//! From a passphrase to a volume key: key derivation, the area's decryption, the merge of stripes, the digest.
+//!
+//! Invariants:
+//! - L5 What is derived and merged is in locked memory only; the decrypted stripes one sector at a time.
+//! - L6 Nothing is derived whose cost is out of bounds: the header says the cost, and anyone may have written it.
+//! - L7 A key counts only when its digest says so, and when no unverified re-encryption stands in the header.
+//!
+//! Must not: tell a wrong passphrase from a damaged key slot area: nobody can.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use strongroom_crypto::{
+    AfMerge, Argon2Kind, Argon2Params, CryptoError, LuksHash, SecretBytes, XtsKey, argon2, pbkdf2, pbkdf2_matches,
+};
+
+use crate::error::LuksError;
+use crate::header::{Header, Source};
+use crate::metadata::{Digest, Kdf, Keyslot, KeyslotKind, Luks2Slot};
+use crate::reencrypt;
+use crate::volume::data_segment;
+
+/// Most iterations of PBKDF2 that are computed: a minute or two.
+const ITERATIONS_MAX: u32 = 1 << 28;
+/// Unit of encryption of key slot areas.
+const AREA_SECTOR: usize = 512;
+/// The one cipher.
+pub(crate) const CIPHER: &str = "aes-xts-plain64";
+
+/// A volume's key, and where it was found.
+pub struct VolumeKey {
+    /// The key.
+    pub key: SecretBytes,
+    /// The digest that proves it.
+    pub digest: u32,
+    /// The key slot that held it.
+    pub slot: u32,
+}
+
+/// Which key slots are tried.
+#[derive(Clone, Debug, Default)]
+pub struct Slots {
+    /// These only, also those of priority 0; `None` for all others.
+    pub only: Option<Vec<u32>>,
+}
+
+/// Opens the volume's key slots with `pass`, until one gives the key of the volume's data.
+///
+/// # Errors
+/// [`LuksError::WrongKey`]; [`LuksError::Cost`] and [`LuksError::Unsupported`] when no slot could be tried at all;
+/// [`LuksError::Reencrypting`] and [`LuksError::Forged`] for a volume with a re-encryption under way; [`LuksError::Io`].
+pub fn unlock(
+    source: &(impl Source + ?Sized),
+    header: &Header,
+    pass: &SecretBytes,
+    slots: &Slots,
+) -> Result<VolumeKey, LuksError> {
+    check_requirements(header)?;
+    let metadata = &header.metadata;
+    if !reencrypt::keys_needed(metadata).is_empty() || requires_reencryption(header) {
+        return Err(refuse_reencryption(source, header, pass, slots));
+    }
+    // Before anything is derived: what cannot be opened needs no key.
+    let (data, _) = data_segment(metadata)?;
+    let Some((wanted, _)) = metadata.digest_of_segment(data) else {
+        return Err(LuksError::damaged(format!("segments.{data} (no digest)")));
+    };
+    let mut refusals = Vec::new();
+    let (mut tried, mut first) = (0, None);
+    for (number, slot) in candidates(header, slots) {
+        let Some((digest, proof)) = metadata.digest_of_keyslot(number).filter(|(d, _)| *d == wanted)
+        else {
+            continue;
+        };
+        match open_slot(source, slot, proof, pass) {
+            Ok(Some(key)) => {
+                return Ok(VolumeKey { key, digest, slot: number });
+            }
+            Ok(None) => tried += 1,
+            Err(error @ (LuksError::Cost(_) | LuksError::Unsupported(_))) => {
+                refusals.push(format!("slot {number} was not tried: {}", error.detail()));
+                first.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match first {
+        Some(error) if tried == 0 => Err(error),
+        _ => Err(LuksError::WrongKey(refusals.join("; "))),
+    }
+}
+
+/// The volume key in one key slot.
+///
+/// # Errors
+/// [`LuksError::WrongKey`], [`LuksError::Cost`], [`LuksError::Unsupported`], [`LuksError::Io`].
+pub fn key_of_slot(
+    source: &(impl Source + ?Sized),
+    header: &Header,
+    number: u32,
+    pass: &SecretBytes,
+) -> Result<VolumeKey, LuksError> {
+    let slot = header.metadata.keyslots.get(&number);
+    let proof = header.metadata.digest_of_keyslot(number);
+    let (Some(slot), Some((digest, proof))) = (slot, proof) else {
+        return Err(LuksError::WrongKey(format!("there is no slot {number} with a digest")));
+    };
+    open_slot(source, slot, proof, pass)?.map_or_else(
+        || Err(LuksError::WrongKey(format!("slot {number}"))),
+        |key| Ok(VolumeKey { key, digest, slot: number }),
+    )
+}
+
+/// Requirements other than those of a re-encryption are of volumes that only others can open.
+fn check_requirements(header: &Header) -> Result<(), LuksError> {
+    let mut required = header.metadata.config.requirements.iter();
+    let unknown = required.find(|name| {
+        reencrypt::online_version(name).is_none() && name.as_str() != "offline-reencrypt"
+    });
+    unknown.map_or(Ok(()), |name| {
+        Err(LuksError::Unsupported(format!("requirement {name}")))
+    })
+}
+
+fn requires_reencryption(header: &Header) -> bool {
+    !header.metadata.config.requirements.is_empty()
+}
+
+/// Opens what the passphrase opens, and says whether the metadata is authentic.
+fn refuse_reencryption(
+    source: &(impl Source + ?Sized),
+    header: &Header,
+    pass: &SecretBytes,
+    slots: &Slots,
+) -> LuksError {
+    let needed = reencrypt::keys_needed(&header.metadata);
+    let mut keys = BTreeMap::new();
+    for (number, slot) in candidates(header, slots) {
+        let Some((digest, proof)) = header.metadata.digest_of_keyslot(number) else {
+            continue;
+        };
+        if !needed.contains(&digest) || keys.contains_key(&digest) {
+            continue;
+        }
+        match open_slot(source, slot, proof, pass) {
+            Ok(Some(key)) => drop(keys.insert(digest, key)),
+            Ok(None) | Err(LuksError::Cost(_) | LuksError::Unsupported(_)) => {}
+            Err(error) => return error,
+        }
+    }
+    if keys.is_empty() {
+        return LuksError::WrongKey("a re-encryption of the volume is under way".to_owned());
+    }
+    match reencrypt::verify(&header.metadata, &keys) {
+        Ok(()) => LuksError::Reencrypting("its metadata was verified"),
+        Err(error) => error,
+    }
+}
+
+/// In order of priority, then of number.
+fn candidates<'a>(header: &'a Header, slots: &Slots) -> Vec<(u32, &'a Keyslot)> {
+    let wanted = |number: u32, slot: &Keyslot| match &slots.only {
+        Some(only) => only.contains(&number),
+        None => slot.priority > 0,
+    };
+    let all = header.metadata.keyslots.iter();
+    let mut chosen: Vec<(u32, &Keyslot)> = all
+        .map(|(&number, slot)| (number, slot))
+        .filter(|(number, slot)| wanted(*number, slot))
+        .filter(|(_, slot)| matches!(slot.kind, KeyslotKind::Luks2(_)))
+        .collect();
+    chosen.sort_by_key(|(_, slot)| std::cmp::Reverse(slot.priority));
+    chosen
+}
+
+/// `None` for a key that the digest does not know.
+fn open_slot(
+    source: &(impl Source + ?Sized),
+    slot: &Keyslot,
+    proof: &Digest,
+    pass: &SecretBytes,
+) -> Result<Option<SecretBytes>, LuksError> {
+    let KeyslotKind::Luks2(luks2) = &slot.kind else {
+        return Err(LuksError::Unsupported("a key slot of another type".to_owned()));
+    };
+    let hash = hash_named(&luks2.af_hash, "of the stripes")?;
+    let proof_hash = hash_named(&proof.hash, "of the digest")?;
+    bounded(proof.iterations)?;
+    if luks2.encryption != CIPHER || !matches!(luks2.area_key_size, 32 | 64) {
+        let text = format!("cipher {} of a key slot", luks2.encryption);
+        return Err(LuksError::Unsupported(text));
+    }
+    let area = Area {
+        key: area_key(luks2, pass)?,
+        offset: slot.offset,
+    };
+    let key_size = usize::try_from(slot.key_size).unwrap_or(usize::MAX);
+    let mut merge = AfMerge::new(hash, key_size, luks2.stripes)?;
+    area.stripes(source, &mut merge, key_size)?;
+    let key = merge.finish()?;
+    let known = pbkdf2_matches(proof_hash, &key, &proof.salt, proof.iterations, &proof.digest);
+    Ok(known.then_some(key))
+}
+
+fn area_key(slot: &Luks2Slot, pass: &SecretBytes) -> Result<XtsKey, LuksError> {
+    let len = usize::try_from(slot.area_key_size).unwrap_or(usize::MAX);
+    let key = match &slot.kdf {
+        Kdf::Pbkdf2 { hash, iterations } => {
+            bounded(*iterations)?;
+            let hash = hash_named(hash, "of the key derivation")?;
+            pbkdf2(hash, pass, &slot.salt, *iterations, len)?
+        }
+        Kdf::Argon2 { id, time, memory_kib, cpus } => {
+            let params = Argon2Params {
+                m_kib: *memory_kib,
+                t: *time,
+                p: *cpus,
+            };
+            params.check_work().map_err(|_| {
+                LuksError::Cost(format!(
+                    "Argon2 with {memory_kib} KiB, {time} passes and {cpus} lanes"
+                ))
+            })?;
+            let kind = if *id { Argon2Kind::Id } else { Argon2Kind::I };
+            argon2(kind, pass, &slot.salt, params, len)?
+        }
+    };
+    Ok(XtsKey::new(&key)?)
+}
+
+struct Area {
+    key: XtsKey,
+    offset: u64,
+}
+
+impl Area {
+    /// Decrypts sector by sector, and gives the stripes as they become whole.
+    fn stripes(
+        &self,
+        source: &(impl Source + ?Sized),
+        merge: &mut AfMerge,
+        len: usize,
+    ) -> Result<(), LuksError> {
+        let (mut sealed, mut tweak) = ([0; AREA_SECTOR], [0; 16]);
+        let mut sector = SecretBytes::with_capacity(AREA_SECTOR)?;
+        let mut stripe = SecretBytes::with_capacity(len)?;
+        let mut filled = 0;
+        for number in 0_u64.. {
+            let at = self.offset.saturating_add(number.saturating_mul(AREA_SECTOR as u64));
+            source
+                .read_at(&mut sealed, at)
+                .map_err(|error| LuksError::Io("reading a key slot".to_owned(), error))?;
+            tweak[..8].copy_from_slice(&number.to_le_bytes());
+            self.key.decrypt(&tweak, &sealed, sector.as_mut_slice())?;
+            for &byte in sector.as_slice() {
+                if merge.left() == 0 {
+                    return Ok(());
+                }
+                if let Some(place) = stripe.as_mut_slice().get_mut(filled) {
+                    *place = byte;
+                }
+                filled += 1;
+                if filled == len {
+                    merge.add(stripe.as_slice())?;
+                    filled = 0;
+                }
+            }
+        }
+        Err(LuksError::Crypto(CryptoError::Length))
+    }
+}
+
+fn bounded(iterations: NonZeroU32) -> Result<(), LuksError> {
+    if iterations.get() <= ITERATIONS_MAX {
+        return Ok(());
+    }
+    Err(LuksError::Cost(format!("PBKDF2 with {iterations} iterations")))
+}
+
+fn hash_named(name: &str, whose: &str) -> Result<LuksHash, LuksError> {
+    LuksHash::named(name)
+        .ok_or_else(|| LuksError::Unsupported(format!("hash {name} {whose}")))
+}

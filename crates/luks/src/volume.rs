@@ -1,0 +1,342 @@
+//! An opened volume: reads and writes of any place and length, encrypted and decrypted sector by sector.
+//!
+//! Invariants:
+//! - L8 A sector is read and written whole. A write of part of one reads it first; reading and writing it again happen
+//!   under a lock that every other access to it takes, so that no write is lost and no reader sees half of one.
+//! - L9 After a write or a sync that failed, every later sync fails: what the caller believes to be stored might not be.
+//! - L10 The tweak of a sector is its distance from the segment's beginning in units of 512 bytes, plus `iv_tweak`,
+//!   whatever the sector size.
+//!
+//! Must not: write outside the segment of data.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use strongroom_crypto::XtsKey;
+
+use crate::error::LuksError;
+use crate::header::Found;
+use crate::metadata::{Metadata, Segment, SegmentKind};
+use crate::unlock::{CIPHER, VolumeKey};
+
+/// Bytes that share a lock with the next of their kind, `STRIPES` of them further on.
+const STRIPE_LEN: u64 = 1 << 20;
+const STRIPES: u64 = 64;
+/// The unit that tweaks count.
+const TWEAK_UNIT: u64 = 512;
+
+/// An opened volume.
+pub struct Volume {
+    file: File,
+    key: XtsKey,
+    offset: u64,
+    size: u64,
+    sector: u64,
+    iv_tweak: u64,
+    read_only: bool,
+    locks: Vec<RwLock<()>>,
+    failed: AtomicBool,
+}
+
+impl Volume {
+    /// Opens the data of the volume whose header was found on `file`.
+    ///
+    /// # Errors
+    /// [`LuksError::Unsupported`] for more than one segment, other ciphers and integrity protection;
+    /// [`LuksError::Damaged`] for data beyond the end of the device; [`LuksError::Io`].
+    pub fn open(
+        file: File,
+        found: &Found,
+        key: &VolumeKey,
+        read_only: bool,
+    ) -> Result<Self, LuksError> {
+        let metadata = &found.header.metadata;
+        let (number, segment) = data_segment(metadata)?;
+        if metadata.digest_of_segment(number).map(|(digest, _)| digest) != Some(key.digest) {
+            return Err(LuksError::WrongKey("the key is another segment's".to_owned()));
+        }
+        let device = device_size(&file)?;
+        let (sector, iv_tweak) = crypt(segment)?;
+        let available = device.checked_sub(segment.offset);
+        let size = match (segment.size, available) {
+            (Some(size), Some(available)) if size <= available => size,
+            (None, Some(available)) => available / sector * sector,
+            _ => 0,
+        };
+        if size == 0 {
+            let field = format!("segments.{number}.size (the device ends before the data)");
+            return Err(LuksError::damaged(field));
+        }
+        if iv_tweak.checked_add(size / TWEAK_UNIT).is_none() {
+            return Err(LuksError::damaged(format!("segments.{number}.iv_tweak")));
+        }
+        if !matches!(key.key.len(), 32 | 64) {
+            return Err(LuksError::Unsupported(format!("{CIPHER} with another length of key")));
+        }
+        Ok(Self {
+            file,
+            key: XtsKey::new(&key.key)?,
+            offset: segment.offset,
+            size,
+            sector,
+            iv_tweak,
+            read_only: read_only || !found.may_write(),
+            locks: (0..STRIPES).map(|_| RwLock::new(())).collect(),
+            failed: AtomicBool::new(false),
+        })
+    }
+
+    /// Bytes of data.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Unit of encryption in bytes.
+    #[must_use]
+    pub fn sector_size(&self) -> u64 {
+        self.sector
+    }
+
+    /// Whether writes are refused.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Reads as many bytes as there are from `offset` on, at most as many as `buffer` holds.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let left = self.size.saturating_sub(offset);
+        let wanted = u64::try_from(buffer.len()).unwrap_or(u64::MAX).min(left);
+        let wanted = usize::try_from(wanted).unwrap_or(buffer.len());
+        let Some(buffer) = buffer.get_mut(..wanted).filter(|buffer| !buffer.is_empty()) else {
+            return Ok(0);
+        };
+        let span = self.span(offset, wanted as u64);
+        let _shared = self.shared(&span);
+        if span.is_whole(offset, wanted) {
+            let mut sealed = vec![0; wanted];
+            self.file.read_exact_at(&mut sealed, self.offset + offset)?;
+            self.decrypt(offset, &sealed, buffer)?;
+        } else {
+            let plain = self.whole(&span)?;
+            buffer.copy_from_slice(span.part(&plain, offset, wanted)?);
+        }
+        Ok(wanted)
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// `PermissionDenied` on a volume that is read-only, `StorageFull` beyond the end; the system's.
+    pub fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if self.read_only {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.size) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let span = self.span(offset, bytes.len() as u64);
+        let _exclusive = self.exclusive(&span);
+        let done = if span.is_whole(offset, bytes.len()) {
+            self.store(offset, bytes)
+        } else {
+            self.whole(&span).and_then(|mut plain| {
+                span.part_mut(&mut plain, offset, bytes.len())?.copy_from_slice(bytes);
+                self.store(span.start, &plain)
+            })
+        };
+        done.inspect_err(|_| self.failed.store(true, Ordering::SeqCst))
+    }
+
+    /// What was written is on the device when this returns.
+    ///
+    /// # Errors
+    /// The system's; every time after the first failure of a write or a sync.
+    pub fn sync(&self) -> io::Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        let synced = self.file.sync_data();
+        if synced.is_err() {
+            self.failed.store(true, Ordering::SeqCst);
+        }
+        synced?;
+        if self.failed.load(Ordering::SeqCst) {
+            return Err(io::Error::other("an earlier write failed"));
+        }
+        Ok(())
+    }
+
+    /// The sectors that hold `len` bytes from `offset` on. Both lie within the volume.
+    fn span(&self, offset: u64, len: u64) -> Span {
+        let start = offset / self.sector * self.sector;
+        let end = (offset + len).next_multiple_of(self.sector);
+        Span { start, end }
+    }
+
+    /// Reads and decrypts whole sectors.
+    fn whole(&self, span: &Span) -> io::Result<Vec<u8>> {
+        let len = usize::try_from(span.end - span.start).map_err(io::Error::other)?;
+        let (mut sealed, mut plain) = (vec![0; len], vec![0; len]);
+        self.file.read_exact_at(&mut sealed, self.offset + span.start)?;
+        self.decrypt(span.start, &sealed, &mut plain)?;
+        Ok(plain)
+    }
+
+    /// Encrypts and writes whole sectors.
+    fn store(&self, offset: u64, plain: &[u8]) -> io::Result<()> {
+        let mut sealed = vec![0; plain.len()];
+        self.each_sector(offset, plain, &mut sealed, |tweak, from, to| {
+            self.key.encrypt(tweak, from, to)
+        })?;
+        self.file.write_all_at(&sealed, self.offset + offset)
+    }
+
+    fn decrypt(&self, offset: u64, sealed: &[u8], plain: &mut [u8]) -> io::Result<()> {
+        self.each_sector(offset, sealed, plain, |tweak, from, to| {
+            self.key.decrypt(tweak, from, to)
+        })
+    }
+
+    fn each_sector(
+        &self,
+        offset: u64,
+        from: &[u8],
+        to: &mut [u8],
+        work: impl Fn(&[u8; 16], &[u8], &mut [u8]) -> Result<(), strongroom_crypto::CryptoError>,
+    ) -> io::Result<()> {
+        let sector = usize::try_from(self.sector).map_err(io::Error::other)?;
+        let mut unit = self.iv_tweak + offset / TWEAK_UNIT;
+        let mut tweak = [0; 16];
+        for (from, to) in from.chunks_exact(sector).zip(to.chunks_exact_mut(sector)) {
+            tweak[..8].copy_from_slice(&unit.to_le_bytes());
+            work(&tweak, from, to).map_err(io::Error::other)?;
+            unit += self.sector / TWEAK_UNIT;
+        }
+        Ok(())
+    }
+
+    fn shared(&self, span: &Span) -> Vec<RwLockReadGuard<'_, ()>> {
+        let locks = span.stripes().filter_map(|stripe| self.locks.get(stripe));
+        locks
+            .map(|lock| lock.read().unwrap_or_else(PoisonError::into_inner))
+            .collect()
+    }
+
+    fn exclusive(&self, span: &Span) -> Vec<RwLockWriteGuard<'_, ()>> {
+        let locks = span.stripes().filter_map(|stripe| self.locks.get(stripe));
+        locks
+            .map(|lock| lock.write().unwrap_or_else(PoisonError::into_inner))
+            .collect()
+    }
+}
+
+/// Whole sectors of a volume.
+struct Span {
+    start: u64,
+    end: u64,
+}
+
+impl Span {
+    fn is_whole(&self, offset: u64, len: usize) -> bool {
+        self.start == offset && self.end - self.start == len as u64
+    }
+
+    /// Numbers of the locks, in ascending order, each once: whoever takes several cannot wait in a circle.
+    fn stripes(&self) -> impl Iterator<Item = usize> + use<> {
+        let (first, last) = (self.start / STRIPE_LEN, self.end.saturating_sub(1) / STRIPE_LEN);
+        let all = last - first >= STRIPES - 1;
+        let taken = move |stripe: u64| {
+            let distance = (stripe + STRIPES - first % STRIPES) % STRIPES;
+            all || distance <= last - first
+        };
+        (0..STRIPES)
+            .filter(move |&stripe| taken(stripe))
+            .filter_map(|stripe| usize::try_from(stripe).ok())
+    }
+
+    fn part<'a>(&self, whole: &'a [u8], offset: u64, len: usize) -> io::Result<&'a [u8]> {
+        let from = usize::try_from(offset - self.start).map_err(io::Error::other)?;
+        whole.get(from..from + len).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
+    fn part_mut<'a>(
+        &self,
+        whole: &'a mut [u8],
+        offset: u64,
+        len: usize,
+    ) -> io::Result<&'a mut [u8]> {
+        let from = usize::try_from(offset - self.start).map_err(io::Error::other)?;
+        whole.get_mut(from..from + len).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+}
+
+/// The one segment of data, if it is of a kind that can be opened.
+///
+/// # Errors
+/// [`LuksError::Unsupported`].
+pub(crate) fn data_segment(metadata: &Metadata) -> Result<(u32, &Segment), LuksError> {
+    let mut segments = metadata.regular_segments();
+    let (Some((number, segment)), None) = (segments.next(), segments.next()) else {
+        return Err(LuksError::Unsupported("more than one segment".to_owned()));
+    };
+    crypt(segment)?;
+    if segment.offset == 0 {
+        let text = "data apart from the header";
+        return Err(LuksError::Unsupported(text.to_owned()));
+    }
+    Ok((number, segment))
+}
+
+/// Sector size and first tweak of a segment that this crate can open.
+fn crypt(segment: &Segment) -> Result<(u64, u64), LuksError> {
+    let SegmentKind::Crypt { iv_tweak, encryption, sector_size, integrity } = &segment.kind else {
+        let text = "a segment that is not encrypted, or of an unknown type";
+        return Err(LuksError::Unsupported(text.to_owned()));
+    };
+    if encryption != CIPHER {
+        return Err(LuksError::Unsupported(format!("cipher {encryption}")));
+    }
+    if let Some(kind) = integrity {
+        return Err(LuksError::Unsupported(format!("integrity protection {kind}")));
+    }
+    Ok((u64::from(*sector_size), *iv_tweak))
+}
+
+/// Bytes of a file or of a block device.
+///
+/// # Errors
+/// [`LuksError::Io`].
+pub fn device_size(mut file: &File) -> Result<u64, LuksError> {
+    use std::io::{Seek as _, SeekFrom};
+    file.seek(SeekFrom::End(0))
+        .map_err(|error| LuksError::Io("looking for the end of the device".to_owned(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_takes_each_lock_of_its_own_once_in_ascending_order() {
+        let of = |start: u64, end: u64| Span { start, end }.stripes().collect::<Vec<_>>();
+        assert_eq!(of(0, 512), [0]);
+        assert_eq!(of(STRIPE_LEN - 512, STRIPE_LEN), [0]);
+        assert_eq!(of(STRIPE_LEN - 512, STRIPE_LEN + 512), [0, 1]);
+        assert_eq!(of(63 * STRIPE_LEN, 65 * STRIPE_LEN), [0, 63]);
+        assert_eq!(of(130 * STRIPE_LEN, 130 * STRIPE_LEN + 512), [2]);
+        assert_eq!(of(0, 64 * STRIPE_LEN).len(), 64);
+        assert_eq!(of(STRIPE_LEN / 2, 64 * STRIPE_LEN + STRIPE_LEN / 2).len(), 64);
+        assert_eq!(of(5 * STRIPE_LEN, 500 * STRIPE_LEN).len(), 64);
+    }
+}

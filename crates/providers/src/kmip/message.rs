@@ -1,0 +1,290 @@
+//! KMIP's requests and responses, of the operations that are needed: one operation a message.
+//!
+//! Invariants R2 and R3: a response is taken only if it is of the operation that was asked for; what the server says in
+//! words is not looked at, only its status and reason.
+//!
+//! Must not: touch the network.
+
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code::{self, Code};
+use strongroom_keyring::Error;
+
+use super::ttlv::{Encoder, Item};
+use crate::network::error;
+
+/// Most bytes of a request.
+const REQUEST_MAX: usize = 4096;
+
+/// The version that is spoken: 1 and this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Minor(pub(super) u8);
+
+/// The lowest that has encryption.
+pub(super) const V1_2: Minor = Minor(2);
+/// The lowest that has authenticated encryption.
+pub(super) const V1_4: Minor = Minor(4);
+
+/// An operation (KMIP 1.4, section 9.1.3.2.27).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Locate = 0x08,
+    Get = 0x0a,
+    GetAttributes = 0x0b,
+    DiscoverVersions = 0x1e,
+    Encrypt = 0x1f,
+    Decrypt = 0x20,
+}
+
+/// Tags (section 9.1.3.1).
+pub(super) mod tag {
+    pub(in super::super) const ATTRIBUTE: u32 = 0x42_00_08;
+    pub(in super::super) const ATTRIBUTE_NAME: u32 = 0x42_00_0a;
+    pub(in super::super) const ATTRIBUTE_VALUE: u32 = 0x42_00_0b;
+    pub(super) const BATCH_COUNT: u32 = 0x42_00_0d;
+    pub(super) const BATCH_ITEM: u32 = 0x42_00_0f;
+    pub(super) const BLOCK_CIPHER_MODE: u32 = 0x42_00_11;
+    pub(super) const CRYPTOGRAPHIC_ALGORITHM: u32 = 0x42_00_28;
+    pub(super) const CRYPTOGRAPHIC_PARAMETERS: u32 = 0x42_00_2b;
+    pub(in super::super) const IV: u32 = 0x42_00_3d;
+    pub(in super::super) const KEY_BLOCK: u32 = 0x42_00_40;
+    pub(in super::super) const KEY_FORMAT: u32 = 0x42_00_42;
+    pub(in super::super) const KEY_MATERIAL: u32 = 0x42_00_43;
+    pub(in super::super) const KEY_VALUE: u32 = 0x42_00_45;
+    pub(super) const NAME_TYPE: u32 = 0x42_00_54;
+    pub(super) const NAME_VALUE: u32 = 0x42_00_55;
+    pub(super) const OBJECT_TYPE: u32 = 0x42_00_57;
+    pub(super) const OPERATION: u32 = 0x42_00_5c;
+    pub(super) const PADDING_METHOD: u32 = 0x42_00_5f;
+    pub(in super::super) const PROTOCOL_VERSION: u32 = 0x42_00_69;
+    pub(in super::super) const MAJOR: u32 = 0x42_00_6a;
+    pub(in super::super) const MINOR: u32 = 0x42_00_6b;
+    pub(super) const REQUEST_HEADER: u32 = 0x42_00_77;
+    pub(super) const REQUEST: u32 = 0x42_00_78;
+    pub(super) const REQUEST_PAYLOAD: u32 = 0x42_00_79;
+    pub(super) const RESPONSE: u32 = 0x42_00_7b;
+    pub(super) const RESPONSE_PAYLOAD: u32 = 0x42_00_7c;
+    pub(super) const RESULT_REASON: u32 = 0x42_00_7e;
+    pub(super) const RESULT_STATUS: u32 = 0x42_00_7f;
+    pub(in super::super) const SYMMETRIC_KEY: u32 = 0x42_00_8f;
+    pub(in super::super) const UNIQUE_IDENTIFIER: u32 = 0x42_00_94;
+    pub(in super::super) const DATA: u32 = 0x42_00_c2;
+    pub(super) const TAG_LENGTH: u32 = 0x42_00_ce;
+    pub(in super::super) const AUTHENTICATED_DATA: u32 = 0x42_00_fe;
+    pub(in super::super) const AUTHENTICATION_TAG: u32 = 0x42_00_ff;
+}
+
+/// How a server encrypts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cipher {
+    /// AES-GCM with a tag of 16 bytes.
+    Gcm,
+    /// AES-CBC with PKCS #5 padding.
+    Cbc,
+}
+
+/// A request of one operation.
+pub(super) fn request(
+    version: Minor,
+    operation: Operation,
+    fill: impl FnOnce(&mut Encoder),
+) -> Result<SecretBytes, Error> {
+    let mut encoder = Encoder::new(REQUEST_MAX)?;
+    encoder.structure(tag::REQUEST, |to| {
+        to.structure(tag::REQUEST_HEADER, |to| {
+            protocol_version(to, version);
+            to.integer(tag::BATCH_COUNT, 1);
+        });
+        to.structure(tag::BATCH_ITEM, |to| {
+            to.choice(tag::OPERATION, operation as u32);
+            to.structure(tag::REQUEST_PAYLOAD, fill);
+        });
+    });
+    let too_long = || error(&code::PROVIDER, "the key's name is too long");
+    encoder.finish().ok_or_else(too_long)
+}
+
+pub(super) fn protocol_version(to: &mut Encoder, version: Minor) {
+    to.structure(tag::PROTOCOL_VERSION, |to| {
+        to.integer(tag::MAJOR, 1);
+        to.integer(tag::MINOR, i32::from(version.0));
+    });
+}
+
+/// The symmetric keys of this name.
+pub(super) fn by_name(to: &mut Encoder, name: &str) {
+    to.structure(tag::ATTRIBUTE, |to| {
+        to.text(tag::ATTRIBUTE_NAME, "Name");
+        to.structure(tag::ATTRIBUTE_VALUE, |to| {
+            to.text(tag::NAME_VALUE, name);
+            // Uninterpreted text.
+            to.choice(tag::NAME_TYPE, 1);
+        });
+    });
+    to.structure(tag::ATTRIBUTE, |to| {
+        to.text(tag::ATTRIBUTE_NAME, "Object Type");
+        to.choice(tag::ATTRIBUTE_VALUE, 2);
+    });
+}
+
+/// The parameters of encryption and decryption.
+pub(super) fn parameters(to: &mut Encoder, cipher: Cipher) {
+    to.structure(tag::CRYPTOGRAPHIC_PARAMETERS, |to| match cipher {
+        Cipher::Gcm => {
+            to.choice(tag::BLOCK_CIPHER_MODE, 9);
+            to.choice(tag::CRYPTOGRAPHIC_ALGORITHM, 3);
+            to.integer(tag::TAG_LENGTH, 16);
+        }
+        Cipher::Cbc => {
+            to.choice(tag::BLOCK_CIPHER_MODE, 1);
+            // PKCS #5.
+            to.choice(tag::PADDING_METHOD, 3);
+            to.choice(tag::CRYPTOGRAPHIC_ALGORITHM, 3);
+        }
+    });
+}
+
+/// Why a server did not do what it was asked (section 9.1.3.2.29).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    NotFound,
+    NotAuthenticated,
+    BadMessage,
+    NotSupported,
+    Denied,
+    /// Of cryptography: what it was to open is not what it has sealed.
+    Cryptographic,
+    Archived,
+    Other,
+}
+
+impl Reason {
+    fn of(number: Option<u32>) -> Self {
+        match number {
+            Some(1) => Self::NotFound,
+            Some(3) => Self::NotAuthenticated,
+            Some(4) => Self::BadMessage,
+            // Not supported as an operation, as a feature, or in a field.
+            Some(5 | 7 | 8) => Self::NotSupported,
+            Some(0x0a) => Self::Cryptographic,
+            Some(0x0b | 0x0c) => Self::Denied,
+            Some(0x0d) => Self::Archived,
+            _ => Self::Other,
+        }
+    }
+
+    /// As an error, when nothing more is known.
+    pub(super) fn error(self, operation: Operation) -> Error {
+        let (code, what): (&'static Code, _) = match self {
+            Self::NotFound => (&code::PROVIDER_NO_KEY, "item not found"),
+            Self::NotAuthenticated => (&code::PROVIDER_DENIED, "not authenticated"),
+            Self::Denied => (&code::PROVIDER_DENIED, "permission denied"),
+            Self::BadMessage => (&code::PROVIDER_ANSWER, "it finds the question malformed"),
+            Self::NotSupported => (&code::PROVIDER_DENIED, "not supported by the server"),
+            Self::Cryptographic => (&code::PROVIDER_ANSWER, "it does not open"),
+            Self::Archived => (&code::PROVIDER_DISABLED, "the key is archived"),
+            Self::Other => (&code::PROVIDER_BUSY, "general failure"),
+        };
+        error(code, format!("{operation:?}: {what}"))
+    }
+}
+
+/// What a server answered to a request: the payload of what was done, or why it was not.
+pub(super) enum Response<'item, 'bytes> {
+    Done(&'item Item<'bytes>),
+    Failed(Reason),
+}
+
+/// The response within a message.
+pub(super) fn response<'item, 'bytes>(
+    message: &'item Item<'bytes>,
+    operation: Operation,
+) -> Result<Response<'item, 'bytes>, Error> {
+    let wrong = |what: &str| error(&code::PROVIDER_ANSWER, what);
+    if message.tag != tag::RESPONSE {
+        return Err(wrong("it is no response of KMIP"));
+    }
+    let mut items = message.all(tag::BATCH_ITEM);
+    let (Some(item), None) = (items.next(), items.next()) else {
+        return Err(wrong("it has not one result"));
+    };
+    match item.choice(tag::RESULT_STATUS) {
+        Some(0) => {
+            let payload = item.find(tag::RESPONSE_PAYLOAD);
+            let asked = item.choice(tag::OPERATION) == Some(operation as u32);
+            let payload = payload.filter(|_| asked);
+            let payload = payload.ok_or_else(|| wrong("it is of another operation"))?;
+            Ok(Response::Done(payload))
+        }
+        Some(1..=3) => {
+            let reason = Reason::of(item.choice(tag::RESULT_REASON));
+            Ok(Response::Failed(reason))
+        }
+        _ => Err(wrong("it has no result")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ttlv::decode;
+    use super::*;
+
+    fn answered(operation: u32, status: u32, reason: Option<u32>, results: usize) -> Vec<u8> {
+        let mut encoder = Encoder::new(4096).unwrap();
+        encoder.structure(tag::RESPONSE, |to| {
+            for _ in 0..results {
+                to.structure(tag::BATCH_ITEM, |to| {
+                    to.choice(tag::OPERATION, operation);
+                    to.choice(tag::RESULT_STATUS, status);
+                    if let Some(reason) = reason {
+                        to.choice(tag::RESULT_REASON, reason);
+                    }
+                    to.structure(tag::RESPONSE_PAYLOAD, |to| to.bytes(tag::DATA, b"x"));
+                });
+            }
+        });
+        encoder.finish().unwrap().as_slice().to_vec()
+    }
+
+    fn told(bytes: &[u8]) -> Result<Option<Reason>, u16> {
+        let item = decode(bytes).ok().unwrap();
+        match response(&item, Operation::Decrypt) {
+            Ok(Response::Done(payload)) => {
+                assert_eq!(payload.bytes(tag::DATA), Some(b"x".as_slice()));
+                Ok(None)
+            }
+            Ok(Response::Failed(reason)) => Ok(Some(reason)),
+            Err(error) => Err(error.code().number),
+        }
+    }
+
+    #[test]
+    fn only_the_one_result_that_was_asked_for_counts() {
+        let wrong = code::PROVIDER_ANSWER.number;
+        assert_eq!(told(&answered(0x20, 0, None, 1)), Ok(None));
+        assert_eq!(told(&answered(0x1f, 0, None, 1)), Err(wrong));
+        assert_eq!(told(&answered(0x20, 0, None, 2)), Err(wrong));
+        assert_eq!(told(&answered(0x20, 0, None, 0)), Err(wrong));
+        assert_eq!(told(&answered(0x20, 9, None, 1)), Err(wrong));
+        let failed = |reason| told(&answered(0x20, 1, reason, 1));
+        assert_eq!(failed(Some(1)), Ok(Some(Reason::NotFound)));
+        assert_eq!(failed(Some(0x0c)), Ok(Some(Reason::Denied)));
+        assert_eq!(failed(None), Ok(Some(Reason::Other)));
+    }
+
+    #[test]
+    fn a_request_is_what_the_standard_says() {
+        let bytes = request(V1_4, Operation::Decrypt, |to| {
+            to.text(tag::UNIQUE_IDENTIFIER, "1");
+        });
+        let bytes = bytes.unwrap();
+        let item = decode(bytes.as_slice()).ok().unwrap();
+        assert_eq!(item.tag, tag::REQUEST);
+        let header = item.find(tag::REQUEST_HEADER).unwrap();
+        let version = header.find(tag::PROTOCOL_VERSION).unwrap();
+        assert_eq!((version.integer(tag::MAJOR), version.integer(tag::MINOR)), (Some(1), Some(4)));
+        assert_eq!(item.find(tag::BATCH_ITEM).unwrap().choice(tag::OPERATION), Some(0x20));
+        let long = "n".repeat(REQUEST_MAX);
+        let refused = request(V1_2, Operation::Locate, |to| by_name(to, &long));
+        assert_eq!(refused.err().unwrap().code().number, 2020);
+    }
+}

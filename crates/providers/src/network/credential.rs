@@ -1,0 +1,129 @@
+//! Credentials of a client: in a file that nobody else may read, or in a variable that an option names.
+//!
+//! Must not: put what it read, or a part of it, into an error; keep it outside locked memory.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+use strongroom_keyring::Error;
+use zeroize::Zeroize as _;
+
+use super::error;
+
+/// Most bytes of a credential, and of a file that holds one.
+const CREDENTIAL_MAX: usize = 32 * 1024;
+
+/// The contents of a file that this user or root owns, that no other user may read, and no other group may write.
+///
+/// # Errors
+/// SR-2123.
+pub(crate) fn from_file(path: &Path) -> Result<SecretBytes, Error> {
+    let wrong = |what: &str| {
+        let detail = format!("{}: {what}", path.display());
+        error(&code::PROVIDER_CREDENTIALS, detail)
+    };
+    let mut file = File::open(path).map_err(|error| wrong(&error.to_string()))?;
+    let about = file.metadata().map_err(|error| wrong(&error.to_string()))?;
+    if !about.is_file() {
+        return Err(wrong("is not a file"));
+    }
+    // A key of root's that a group may read is how distributions hand one to services.
+    let allowed = if about.uid() == 0 { 0o740 } else { 0o700 };
+    if about.permissions().mode() & 0o777 & !allowed != 0 {
+        return Err(wrong("others may read it; give it mode 0600"));
+    }
+    let mut held = SecretBytes::with_capacity(CREDENTIAL_MAX + 1)?;
+    let mut length = 0;
+    while let Some(space) = held.as_mut_slice().get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match file.read(space).map_err(|error| wrong(&error.to_string()))? {
+            0 => break,
+            more => length += more,
+        }
+    }
+    if length > CREDENTIAL_MAX {
+        return Err(wrong("is longer than 32 KiB"));
+    }
+    held.truncate(length);
+    Ok(held)
+}
+
+/// One line: what a file or variable holds without the line end. Visible ASCII only, because it goes into a header.
+///
+/// # Errors
+/// SR-2123.
+pub(crate) fn line(held: &SecretBytes, of: &str) -> Result<SecretBytes, Error> {
+    let text = held.as_slice().trim_ascii();
+    if text.is_empty() || !text.iter().all(u8::is_ascii_graphic) {
+        let detail = format!("{of}: is not one line of visible characters");
+        return Err(error(&code::PROVIDER_CREDENTIALS, detail));
+    }
+    copy(text)
+}
+
+/// A second copy of `bytes`, in locked memory.
+///
+/// # Errors
+/// SR-5001.
+pub(crate) fn copy(bytes: &[u8]) -> Result<SecretBytes, Error> {
+    let mut held = SecretBytes::with_capacity(bytes.len())?;
+    held.as_mut_slice().copy_from_slice(bytes);
+    Ok(held)
+}
+
+/// The value of a variable; `None` where it is not set or empty.
+///
+/// # Errors
+/// SR-5001.
+pub(crate) fn from_variable(name: &str) -> Result<Option<SecretBytes>, Error> {
+    let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let mut bytes = std::os::unix::ffi::OsStringExt::into_vec(value);
+    let held = match bytes.len() > CREDENTIAL_MAX {
+        true => Err(error(&code::PROVIDER_CREDENTIALS, format!("{name} is longer than 32 KiB"))),
+        false => SecretBytes::take(&mut bytes).map_err(Error::from),
+    };
+    bytes.zeroize();
+    held.map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn files_for_others_are_refused_and_nothing_of_them_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let mut file = File::create(&path).unwrap();
+        file.write_all(b"CANARY-token\n").unwrap();
+        for (mode, good) in [(0o600, true), (0o400, true), (0o644, false), (0o606, false)] {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&path, permissions).unwrap();
+            match from_file(&path) {
+                Ok(held) => {
+                    assert!(good, "{mode:o}");
+                    assert_eq!(line(&held, "x").unwrap().as_slice(), b"CANARY-token");
+                }
+                Err(error) => {
+                    assert!(!good, "{mode:o}");
+                    assert_eq!(error.code().number, 2123);
+                    assert!(!error.to_string().contains("CANARY"));
+                }
+            }
+        }
+        for bytes in [b"".as_slice(), b"\n", b"CANARY two", b"CANARY\r\nX: y", b"CANARY\xff"] {
+            let error = line(&copy(bytes).unwrap(), "the token").err().unwrap();
+            assert!(error.code().number == 2123 && !error.to_string().contains("CANARY"));
+        }
+        let missing = from_file(&directory.path().join("none")).err().unwrap();
+        assert_eq!(missing.code().number, 2123);
+        assert_eq!(from_file(directory.path()).err().unwrap().code().number, 2123);
+    }
+}

@@ -1,0 +1,253 @@
+//! Volumes that the kernel maps: opened, closed, swap.
+//!
+//! Invariants: V10, a volume's key reaches the kernel only from libcryptsetup, never through a file; V11, the key of swap is
+//! random, is given to the kernel once, and exists nowhere else.
+//!
+//! Must not: decide where a key comes from. Everything here needs device-mapper; what does not is in other modules.
+
+use std::path::{Path, PathBuf};
+
+use libcryptsetup_rs::consts::flags::{CryptActivate, CryptDeactivate};
+use libcryptsetup_rs::consts::vals::{CryptStatusInfo, EncryptionFormat};
+use libcryptsetup_rs::{CryptInit, CryptParamsPlain, CryptParamsPlainRef, Either};
+use rustix::io::Errno;
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+use crate::device::Volume;
+use crate::error::{errno, failed, told};
+use crate::ffi::prepare;
+use crate::look::{check_unused, look};
+use crate::secret::new_volume_key;
+
+/// Where mappings appear.
+const MAPPER: &str = "/dev/mapper";
+/// Key of encrypted swap, in bytes: AES-256-XTS.
+const SWAP_KEY_LEN: usize = 64;
+
+/// A mapping that there is.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    /// Its name.
+    pub name: String,
+    /// Where it appears.
+    pub path: PathBuf,
+    /// The device below it.
+    pub device: PathBuf,
+    /// As `aes-xts-plain64`.
+    pub cipher: String,
+    /// Length in bytes.
+    pub len: u64,
+    /// Whether it cannot be written to.
+    pub read_only: bool,
+    /// Whether somebody uses it.
+    pub busy: bool,
+    /// Whether it is a LUKS2 volume.
+    pub is_luks: bool,
+}
+
+/// Where a mapping of this name appears.
+#[must_use]
+pub fn path_of(name: &str) -> PathBuf {
+    Path::new(MAPPER).join(name)
+}
+
+/// Refuses what cannot be the name of a mapping.
+///
+/// # Errors
+/// SR-8337.
+pub fn check_name(name: &str) -> Result<(), Error> {
+    let fine = (1..=47).contains(&name.len())
+        && !name.starts_with('.')
+        && name != "control"
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+    if fine {
+        Ok(())
+    } else {
+        Err(Error::new(&code::VOLUME_NAME, "mapping"))
+    }
+}
+
+/// Opens the volume under `name`. Returns the slot that did.
+///
+/// # Errors
+/// SR-2002, SR-8327, SR-8337 when the name is taken.
+pub fn open(
+    volume: &mut Volume,
+    name: &str,
+    secret: &SecretBytes,
+    read_only: bool,
+) -> Result<u32, Error> {
+    check_name(name)?;
+    check_kernel()?;
+    let flags = if read_only {
+        CryptActivate::READONLY
+    } else {
+        CryptActivate::empty()
+    };
+    // The slot is found first: this error speaks of the key, the next one of the kernel.
+    let slot = volume.test(None, secret)?;
+    let opened = volume.device.activate_handle().activate_by_passphrase(
+        Some(name),
+        None,
+        secret.as_slice(),
+        flags,
+    );
+    match opened {
+        Ok(_) => Ok(slot),
+        Err(error) if errno(&error) == Some(Errno::EXIST) => {
+            Err(told(&code::VOLUME_NAME, format!("{name} is taken"), &error))
+        }
+        Err(error) => Err(volume.failed(name, &error)),
+    }
+}
+
+/// Closes the mapping `name`.
+///
+/// # Errors
+/// SR-8320 when somebody uses it; SR-1006 when there is none.
+pub fn close(name: &str) -> Result<(), Error> {
+    check_name(name)?;
+    prepare();
+    let absent = || Error::new(&code::NOT_FOUND, path_of(name).display().to_string());
+    let mut device = CryptInit::init_by_name_and_header(name, None).map_err(|error| {
+        match errno(&error) {
+            Some(Errno::NODEV | Errno::NOENT | Errno::NOTSUP) => absent(),
+            _ => failed(name, &error),
+        }
+    })?;
+    let closed = device
+        .activate_handle()
+        .deactivate(name, CryptDeactivate::empty());
+    closed.map_err(|error| match errno(&error) {
+        Some(Errno::NODEV) => absent(),
+        _ => failed(name, &error),
+    })
+}
+
+/// The mapping `name`, when there is one and it is of a kind that libcryptsetup knows.
+#[must_use]
+pub fn mapping(name: &str) -> Option<Mapping> {
+    prepare();
+    let mut device = CryptInit::init_by_name_and_header(name, None).ok()?;
+    let state = libcryptsetup_rs::status(Some(&mut device), name).ok()?;
+    let below = device.status_handle().get_device_path().ok()?.to_owned();
+    let cipher = device.status_handle().get_cipher().unwrap_or_default();
+    let mode = device.status_handle().get_cipher_mode().unwrap_or_default();
+    let kind = device.format_handle().get_type().ok();
+    let about = device.runtime_handle(name).get_active_device().ok()?;
+    let found = Mapping {
+        name: name.to_owned(),
+        path: path_of(name),
+        device: below,
+        cipher: format!("{cipher}-{mode}"),
+        len: about.size * 512,
+        read_only: about.flags.contains(CryptActivate::READONLY),
+        busy: state == CryptStatusInfo::Busy,
+        is_luks: kind == Some(EncryptionFormat::Luks2),
+    };
+    drop(crate::ffi::take_said());
+    Some(found)
+}
+
+/// All mappings of encrypted devices.
+#[must_use]
+pub fn mappings() -> Vec<Mapping> {
+    let Ok(entries) = std::fs::read_dir(MAPPER) else {
+        return Vec::new();
+    };
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let mut names: Vec<String> = names
+        .filter_map(|name| name.into_string().ok())
+        .filter(|name| name != "control")
+        .collect();
+    names.sort();
+    names.iter().filter_map(|name| mapping(name)).collect()
+}
+
+/// The mapping of the volume on `device`.
+#[must_use]
+pub fn mapping_of(device: &Path) -> Option<Mapping> {
+    use std::os::unix::fs::MetadataExt as _;
+    let wanted = std::fs::metadata(device).ok()?;
+    mappings().into_iter().find(|mapping| {
+        std::fs::metadata(&mapping.device).is_ok_and(|there| {
+            there.rdev() == wanted.rdev() && (wanted.rdev() != 0 || there.ino() == wanted.ino())
+        })
+    })
+}
+
+/// Maps `device` under a key that nobody will ever know again. V11. What the mapping holds is noise until mkswap(8).
+///
+/// # Errors
+/// SR-8320, SR-8327, SR-8337; SR-8321 when it holds anything but a swap area.
+pub fn open_swap(device: &Path, name: &str) -> Result<(), Error> {
+    check_name(name)?;
+    let found = look(device)?;
+    if let Some(what) = &found.holds
+        && !found.is_swap()
+    {
+        let detail = format!("{}: {what}", device.display());
+        return Err(Error::new(&code::VOLUME_NOT_EMPTY, detail));
+    }
+    check_unused(device)?;
+    check_kernel()?;
+    prepare();
+    let what = || device.display().to_string();
+    let mut plain = CryptInit::init_with_data_device(Either::Left(device))
+        .map_err(|error| failed(what(), &error))?;
+    let params = CryptParamsPlain {
+        // The key is used as it is.
+        hash: "plain".to_owned(),
+        offset: 0,
+        sector_size: 512,
+        size: 0,
+        skip: 0,
+    };
+    let mut params: CryptParamsPlainRef<'_> = (&params)
+        .try_into()
+        .map_err(|error| failed(what(), &error))?;
+    plain
+        .context_handle()
+        .format(
+            EncryptionFormat::Plain,
+            ("aes", "xts-plain64"),
+            None,
+            Either::Right(SWAP_KEY_LEN),
+            Some(&mut params),
+        )
+        .map_err(|error| failed(what(), &error))?;
+    let key = new_volume_key(SWAP_KEY_LEN)?;
+    let flags = CryptActivate::empty();
+    let opened =
+        plain
+            .activate_handle()
+            .activate_by_volume_key(Some(name), Some(key.as_slice()), flags);
+    opened.map_err(|error| match errno(&error) {
+        Some(Errno::EXIST) => told(&code::VOLUME_NAME, format!("{name} is taken"), &error),
+        _ => failed(what(), &error),
+    })
+}
+
+/// Whether the kernel has device-mapper.
+///
+/// # Errors
+/// SR-8327.
+pub fn check_kernel() -> Result<(), Error> {
+    if Path::new(MAPPER).join("control").exists() {
+        return Ok(());
+    }
+    // The module may be there and not loaded: its list of devices says so.
+    let known = std::fs::read_to_string("/proc/misc").unwrap_or_default();
+    if known.lines().any(|line| line.ends_with(" device-mapper")) {
+        return Ok(());
+    }
+    let loaded = std::process::Command::new("modprobe").args(["-q", "dm-crypt"]).status();
+    if loaded.is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    Err(Error::new(&code::VOLUME_KERNEL, "device-mapper"))
+}

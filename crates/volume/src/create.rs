@@ -1,0 +1,332 @@
+//! Makes a volume.
+//!
+//! Invariants: V6, the key is in hand, and the header is complete and tried (every slot with its passphrase, the token read
+//! back), before the first byte of the device changes. V7, the header is made in memory and goes onto the device last: key
+//! slots, then the second header, then the first, each durable before the next. Killed at any point, the device holds no LUKS2
+//! header or a whole one. A new file gets its name when it is complete.
+//!
+//! Must not: ask for anything; print a recovery key.
+
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use libcryptsetup_rs::consts::flags::{CryptActivate, CryptDeactivate, CryptVolumeKey, CryptWipe};
+use libcryptsetup_rs::consts::vals::{CryptWipePattern, EncryptionFormat};
+use libcryptsetup_rs::{CryptDevice, CryptInit, CryptParamsLuks2, CryptParamsLuks2Ref, Either};
+use rustix::fs::MemfdFlags;
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+use strongroom_keyring::{Error, durable};
+
+use crate::device::{Stretch, Volume, kdf};
+use crate::error::failed;
+use crate::ffi::{Progress, prepare, progressed};
+use crate::look::{check_unused, exclusively, io, look};
+use crate::secret::new_volume_key;
+use crate::token::{Token, recovery_json};
+
+/// Where the data begins: what LUKS2 reserves for its headers and key slots.
+pub const DATA_OFFSET: u64 = 16 << 20;
+/// Where the second header is, and so how long one is.
+const HEADER_LEN: usize = 16 << 10;
+/// What is wiped at the end of a device that held something: second copies of partition tables.
+const END_WIPED: u64 = 1 << 20;
+/// Bytes of the key of an authenticated volume that authenticate: HMAC-SHA256.
+const HMAC_KEY_LEN: usize = 32;
+
+/// What is made.
+pub struct New<'a> {
+    /// The device, or the file.
+    pub path: &'a Path,
+    /// Length of a file that is to be made; `None` for a device or a file that is there.
+    pub size: Option<u64>,
+    /// As `aes-xts-plain64`.
+    pub cipher: &'a str,
+    /// Bytes of the cipher's key.
+    pub key_len: usize,
+    /// Whether each sector is authenticated, with HMAC-SHA256.
+    pub integrity: bool,
+    /// The volume's label.
+    pub label: Option<&'a str>,
+    /// Bytes of a unit of encryption; `None` for what suits the device.
+    pub sector_size: Option<u32>,
+    /// Whether what the device holds may be destroyed.
+    pub overwrite: bool,
+}
+
+/// Who opens it.
+pub struct Openers<'a> {
+    /// The token; its slots are filled in.
+    pub token: &'a Token,
+    /// The slot's passphrase, made from key material.
+    pub secret: &'a SecretBytes,
+    /// The recovery key.
+    pub recovery: Option<&'a SecretBytes>,
+}
+
+/// What is wrong with the device, before a key is made for it.
+///
+/// # Errors
+/// SR-8320, SR-8321, SR-8326, SR-8337, SR-1002, SR-1006.
+pub fn check(new: &New<'_>) -> Result<(), Error> {
+    if new.label.is_some_and(|label| !label_is_valid(label)) {
+        return Err(Error::new(&code::VOLUME_NAME, "label"));
+    }
+    if let Some(size) = new.size {
+        if std::fs::symlink_metadata(new.path).is_ok() {
+            return Err(Error::new(&code::EXISTS, new.path.display().to_string()));
+        }
+        return check_len(new, size);
+    }
+    let found = look(new.path)?;
+    check_unused(new.path)?;
+    check_len(new, found.len)?;
+    match found.holds {
+        Some(what) if !new.overwrite => {
+            let detail = format!("{}: {what}", new.path.display());
+            Err(Error::new(&code::VOLUME_NOT_EMPTY, detail))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the volume. `progress` is told of the wiping that an authenticated volume needs. Returns its UUID.
+///
+/// # Errors
+/// As [`check`]; SR-8324, SR-8327 for `integrity` without device-mapper; SR-5001.
+pub fn create(
+    new: &New<'_>,
+    openers: &Openers<'_>,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<String, Error> {
+    check(new)?;
+    let fresh = new.size.map(|size| Fresh::of(new.path, size)).transpose()?;
+    let place = fresh.as_ref().map_or(new.path, |fresh| &fresh.temp);
+    let header = Memory::of(DATA_OFFSET)?;
+    let uuid = format(new, openers, &header, place, progress)?;
+    tried(openers, &header, place)?;
+    publish(&header, place, new.overwrite)?;
+    if let Some(fresh) = fresh {
+        fresh.publish()?;
+    }
+    Ok(uuid)
+}
+
+/// Formats into the header in memory, with every slot and token.
+fn format(
+    new: &New<'_>,
+    openers: &Openers<'_>,
+    header: &Memory,
+    place: &Path,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<String, Error> {
+    prepare();
+    let what = || place.display().to_string();
+    let places = Either::Right((header.path.as_path(), place));
+    let mut device =
+        CryptInit::init_with_data_device(places).map_err(|error| failed(what(), &error))?;
+    device
+        .set_data_offset(DATA_OFFSET / 512)
+        .map_err(|error| failed(what(), &error))?;
+    let len = new.key_len + if new.integrity { HMAC_KEY_LEN } else { 0 };
+    let key = new_volume_key(len)?;
+    let (cipher, mode) = new.cipher.split_once('-').unwrap_or((new.cipher, ""));
+    let params = CryptParamsLuks2 {
+        pbkdf: Some(kdf(Stretch::Machine)),
+        integrity: new.integrity.then(|| "hmac(sha256)".to_owned()),
+        integrity_params: None,
+        data_alignment: 0,
+        data_device: Some(place.to_owned()),
+        sector_size: new.sector_size.unwrap_or(0),
+        label: new.label.map(str::to_owned),
+        subsystem: None,
+    };
+    let mut params: CryptParamsLuks2Ref<'_> = (&params)
+        .try_into()
+        .map_err(|error| failed(what(), &error))?;
+    device
+        .context_handle()
+        .format(
+            EncryptionFormat::Luks2,
+            (cipher, mode),
+            None,
+            Either::Left(key.as_slice()),
+            Some(&mut params),
+        )
+        .map_err(|error| failed(what(), &error))?;
+    if new.integrity {
+        wipe(&mut device, &key, place, progress)?;
+    }
+    drop(device);
+    with_openers(openers, header, place, &key)
+}
+
+/// Fills the slots and writes the tokens. Returns the volume's UUID.
+fn with_openers(
+    openers: &Openers<'_>,
+    header: &Memory,
+    place: &Path,
+    key: &SecretBytes,
+) -> Result<String, Error> {
+    let mut volume = Volume::detached(&header.path, place)?;
+    let bound = CryptVolumeKey::empty();
+    let slot = volume.add_key(Some(key), openers.secret, Stretch::Machine, bound)?;
+    let mut token = openers.token.clone();
+    token.slots = vec![slot];
+    volume.set_token(None, &token.json()?)?;
+    if let Some(recovery) = openers.recovery {
+        let bound = CryptVolumeKey::empty();
+        let slot = volume.add_key(Some(key), recovery, Stretch::Person, bound)?;
+        volume.set_token(None, &recovery_json(&[slot]))?;
+    }
+    volume.uuid()
+}
+
+/// V6: opens what was made, from a header that is read again.
+fn tried(openers: &Openers<'_>, header: &Memory, place: &Path) -> Result<(), Error> {
+    let mut volume = Volume::detached(&header.path, place)?;
+    let slot = volume.test(None, openers.secret)?;
+    let mut token = openers.token.clone();
+    token.slots = vec![slot];
+    if volume.token()? != token {
+        return Err(Error::new(&code::BUG, "the token reads back otherwise"));
+    }
+    Ok(())
+}
+
+/// An authenticated volume cannot be read before every sector was written once, with its tag.
+fn wipe(
+    device: &mut CryptDevice,
+    key: &SecretBytes,
+    place: &Path,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<(), Error> {
+    let what = || format!("{}: writing the tags", place.display());
+    let random = strongroom_crypto::random16()?;
+    let name = format!("strongroom-new-{:08x}", u128::from_le_bytes(random) >> 96);
+    let flags = CryptActivate::PRIVATE | CryptActivate::NO_JOURNAL;
+    device
+        .activate_handle()
+        .activate_by_volume_key(Some(&name), Some(key.as_slice()), flags)
+        .map_err(|error| failed(what(), &error))?;
+    let mapped = PathBuf::from("/dev/mapper").join(&name);
+    let mut told = Progress(progress);
+    let wiped = device.wipe_handle().wipe(
+        &mapped,
+        CryptWipePattern::Zero,
+        0,
+        0,
+        1 << 20,
+        CryptWipe::empty(),
+        Some(progressed),
+        Some(&mut told),
+    );
+    let closed = device
+        .activate_handle()
+        .deactivate(&name, CryptDeactivate::empty());
+    wiped.map_err(|error| failed(what(), &error))?;
+    closed.map_err(|error| failed(what(), &error))
+}
+
+/// V7: the header goes onto the device, its beginning last.
+fn publish(header: &Memory, place: &Path, overwriting: bool) -> Result<(), Error> {
+    let failed = |error| io(place, error);
+    let device = exclusively(place, true)?;
+    let len = look(place)?.len;
+    let offset = usize::try_from(DATA_OFFSET).unwrap_or_default();
+    let mut bytes = vec![0; offset];
+    header.file.read_exact_at(&mut bytes, 0).map_err(failed)?;
+    let (first, rest) = bytes.split_at(HEADER_LEN);
+    let (second, slots) = rest.split_at(HEADER_LEN);
+    // Nothing of what was there may look like a volume while it is written over.
+    let zeros = vec![0; 2 * HEADER_LEN];
+    write(&device, &zeros, 0).map_err(failed)?;
+    if overwriting && len >= DATA_OFFSET + END_WIPED {
+        let zeros = vec![0; usize::try_from(END_WIPED).unwrap_or_default()];
+        write(&device, &zeros, len - END_WIPED).map_err(failed)?;
+    }
+    write(&device, slots, 2 * HEADER_LEN as u64).map_err(failed)?;
+    write(&device, second, HEADER_LEN as u64).map_err(failed)?;
+    write(&device, first, 0).map_err(failed)
+}
+
+fn write(device: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
+    device.write_all_at(bytes, at)?;
+    device.sync_all()
+}
+
+fn check_len(new: &New<'_>, len: u64) -> Result<(), Error> {
+    let unit = u64::from(new.sector_size.unwrap_or(512));
+    let valid = [512, 1024, 2048, 4096].contains(&unit) && len.is_multiple_of(unit);
+    if !valid || len <= DATA_OFFSET {
+        let detail = format!("{}: {len} bytes, sectors of {unit}", new.path.display());
+        return Err(Error::new(&code::VOLUME_SIZE, detail));
+    }
+    Ok(())
+}
+
+/// Labels are shown and used in file names.
+fn label_is_valid(label: &str) -> bool {
+    (1..=47).contains(&label.len())
+        && label
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+}
+
+/// A file in memory that has a path as long as it lives: nothing of it is left by a kill.
+pub(crate) struct Memory {
+    pub(crate) file: File,
+    pub(crate) path: PathBuf,
+}
+
+impl Memory {
+    pub(crate) fn of(len: u64) -> Result<Self, Error> {
+        let made = rustix::fs::memfd_create("strongroom-header", MemfdFlags::CLOEXEC);
+        let failed = |error| Error::io("memory for a header", error);
+        let file = File::from(made.map_err(|error| failed(error.into()))?);
+        file.set_len(len).map_err(failed)?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        Ok(Self { file, path })
+    }
+}
+
+/// A new file under a name of its own, until it is complete.
+struct Fresh<'a> {
+    temp: PathBuf,
+    target: &'a Path,
+}
+
+impl<'a> Fresh<'a> {
+    fn of(target: &'a Path, size: u64) -> Result<Self, Error> {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let random = u128::from_le_bytes(strongroom_crypto::random16()?);
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        let name: String = name.chars().take(48).collect();
+        let temp = target.with_file_name(format!(".{name}.{random:032x}.tmp"));
+        let mut options = std::fs::OpenOptions::new();
+        let made = options.write(true).create_new(true).mode(0o600).open(&temp);
+        let file = made.map_err(|error| io(&temp, error))?;
+        let fresh = Self { temp, target };
+        file.set_len(size).map_err(|error| io(&fresh.temp, error))?;
+        Ok(fresh)
+    }
+
+    fn publish(self) -> Result<(), Error> {
+        durable::publish(&self.temp, self.target).map_err(|error| {
+            if error.kind() == std::io::ErrorKind::AlreadyExists {
+                Error::new(&code::EXISTS, self.target.display().to_string())
+            } else {
+                io(self.target, error)
+            }
+        })
+    }
+}
+
+impl Drop for Fresh<'_> {
+    fn drop(&mut self) {
+        // After it has its name, there is nothing here.
+        drop(std::fs::remove_file(&self.temp));
+    }
+}

@@ -1,0 +1,46 @@
+//! From libcryptsetup's errors to Strongroom's codes.
+//!
+//! Must not: lose what the library said of it.
+
+use libcryptsetup_rs::LibcryptErr;
+use rustix::io::Errno;
+use strongroom_format::code::{self, Code};
+use strongroom_keyring::Error;
+
+use crate::ffi::take_said;
+
+/// The failure of `what`, by the number that libcryptsetup gave.
+pub(crate) fn failed(what: impl Into<String>, error: &LibcryptErr) -> Error {
+    let code = errno(error).map_or(&code::VOLUME_LIBRARY, code_of);
+    told(code, what, error)
+}
+
+/// As [`failed`], under this code.
+pub(crate) fn told(code: &'static Code, what: impl Into<String>, error: &LibcryptErr) -> Error {
+    let said = take_said();
+    let what = what.into();
+    let detail = match (errno(error), said.as_str()) {
+        (_, said) if !said.is_empty() => format!("{what}: {said}"),
+        (Some(errno), _) => format!("{what}: {}", std::io::Error::from(errno)),
+        (None, _) => format!("{what}: {error}"),
+    };
+    Error::new(code, detail)
+}
+
+/// The system's number, if the error has one.
+pub(crate) fn errno(error: &LibcryptErr) -> Option<Errno> {
+    match error {
+        LibcryptErr::IOError(error) => error.raw_os_error().map(Errno::from_raw_os_error),
+        _ => None,
+    }
+}
+
+fn code_of(errno: Errno) -> &'static Code {
+    match errno {
+        Errno::PERM => &code::WRONG_KEY,
+        Errno::BUSY => &code::VOLUME_IN_USE,
+        Errno::NOTSUP | Errno::NODEV => &code::VOLUME_KERNEL,
+        Errno::IO | Errno::ACCESS | Errno::NOSPC | Errno::ROFS => &code::IO,
+        _ => &code::VOLUME_LIBRARY,
+    }
+}

@@ -1,0 +1,163 @@
+//! Header backups at the key server: sealed here, under a key made from the volume's material, before they are sent.
+//!
+//! Form: `docs/spec/volume.md`, "Header backups". Invariant V12: what is left is a header that was read back as one.
+//!
+//! Must not: write a header to a disk.
+
+use std::os::unix::fs::FileExt as _;
+
+use strongroom_crypto::{GcmKey, nonce12};
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+use crate::create::Memory;
+use crate::device::Volume;
+use crate::keys::{Keys, Material};
+use crate::look::io;
+use crate::secret::escrow_key;
+use crate::token::Token;
+
+/// First bytes of a sealed header.
+const MAGIC: &[u8; 8] = b"SRVOLHDR";
+/// Version of the form.
+const VERSION: u32 = 1;
+/// Lengths of what stands before the sealed bytes, and of the tag behind them.
+const HEAD_LEN: usize = 48;
+const TAG_LEN: usize = 16;
+/// Longest header that is kept: what the server takes.
+const HEADER_MAX: u64 = (32 << 20) - (HEAD_LEN + TAG_LEN) as u64;
+
+/// Reads header and key slots, in memory, checked by libcryptsetup.
+pub(crate) fn header(volume: &mut Volume) -> Result<Vec<u8>, Error> {
+    let len = volume.data_offset();
+    if len == 0 || len > HEADER_MAX {
+        let detail = format!("a header of {len} bytes");
+        return Err(Error::new(&code::VOLUME_LIBRARY, detail));
+    }
+    let path = volume.path().to_owned();
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or_default()];
+    let device = std::fs::File::open(&path).map_err(|error| io(&path, error))?;
+    device
+        .read_exact_at(&mut bytes, 0)
+        .map_err(|error| io(&path, error))?;
+    let memory = Memory::of(len)?;
+    let failed = |error| Error::io("memory for a header", error);
+    memory.file.write_all_at(&bytes, 0).map_err(failed)?;
+    let mut copy = Volume::detached(&memory.path, &path)?;
+    if copy.uuid()? != volume.uuid()? {
+        return Err(Error::new(&code::VOLUME_IN_USE, "its header changed meanwhile"));
+    }
+    Ok(bytes)
+}
+
+/// Seals a header for keeping.
+///
+/// # Errors
+/// SR-5001.
+pub fn seal(header: Vec<u8>, token: &Token, material: &Material) -> Result<Vec<u8>, Error> {
+    let nonce = nonce12()?;
+    let mut sealed = Vec::with_capacity(header.len() + HEAD_LEN + TAG_LEN);
+    sealed.extend_from_slice(MAGIC);
+    sealed.extend_from_slice(&VERSION.to_le_bytes());
+    sealed.extend_from_slice(&material.version.to_le_bytes());
+    sealed.extend_from_slice(&token.object_id);
+    sealed.extend_from_slice(&nonce);
+    sealed.extend_from_slice(&[0; 4]);
+    let head = sealed.clone();
+    sealed.extend_from_slice(&header);
+    drop(header);
+    let key = GcmKey::new(&escrow_key(&material.key, &token.object_id)?)?;
+    let body = sealed.get_mut(HEAD_LEN..).unwrap_or_default();
+    let tag = key.seal(&nonce, &head, body)?;
+    sealed.extend_from_slice(&tag);
+    Ok(sealed)
+}
+
+/// The version of the key that a sealed header is under.
+///
+/// # Errors
+/// SR-3001, SR-3002.
+pub fn key_version(sealed: &[u8]) -> Result<u32, Error> {
+    let word = |at: usize| {
+        let bytes = sealed.get(at..at + 4).unwrap_or_default();
+        bytes.try_into().map(u32::from_le_bytes).unwrap_or_default()
+    };
+    if !sealed.starts_with(MAGIC) || sealed.len() < HEAD_LEN + TAG_LEN {
+        return Err(Error::new(&code::NOT_SEALED, "a header backup"));
+    }
+    match word(8) {
+        VERSION => Ok(word(12)),
+        _ => Err(Error::new(&code::NEWER_FORMAT, "a header backup")),
+    }
+}
+
+/// Opens a sealed header.
+///
+/// # Errors
+/// SR-2002 when it was sealed under another key, for another volume, or was changed.
+pub fn open(sealed: &[u8], object_id: &[u8; 16], material: &Material) -> Result<Vec<u8>, Error> {
+    let wrong = || Error::new(&code::WRONG_KEY, "a header backup");
+    let version = key_version(sealed)?;
+    let (head, body) = sealed.split_at(HEAD_LEN);
+    let (body, tag) = body.split_at(body.len() - TAG_LEN);
+    let piece = |at: usize, len: usize| head.get(at..at + len).unwrap_or_default();
+    if version != material.version || piece(16, 16) != object_id {
+        return Err(wrong());
+    }
+    let nonce: [u8; 12] = piece(32, 12).try_into().map_err(|_| wrong())?;
+    let tag: [u8; TAG_LEN] = tag.try_into().map_err(|_| wrong())?;
+    let mut header = body.to_vec();
+    let key = GcmKey::new(&escrow_key(&material.key, object_id)?)?;
+    key.open(&nonce, head, &mut header, &tag).map_err(|_| wrong())?;
+    Ok(header)
+}
+
+/// Leaves the volume's header where its key is.
+///
+/// # Errors
+/// What the server reports.
+pub fn leave(volume: &mut Volume, keys: &mut dyn Keys) -> Result<(), Error> {
+    if !keys.keeps_headers() {
+        return Ok(());
+    }
+    let token = volume.token()?;
+    let material = keys.fetch(&token.key_id, Some(token.key_version))?;
+    let sealed = seal(header(volume)?, &token, &material)?;
+    keys.escrow(&token.object_id, Some(&sealed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strongroom_crypto::SecretKey;
+
+    #[test]
+    fn sealed_headers_open_only_whole_with_their_key_and_for_their_volume() {
+        let token = Token {
+            slots: vec![],
+            object_id: [7; 16],
+            key_id: "k".to_owned(),
+            key_version: 2,
+            provider: crate::token::Provider::KeyServer,
+            servers: vec![],
+        };
+        let material = |version, byte| Material {
+            version,
+            key: SecretKey::take(&mut [byte; 32]).unwrap(),
+        };
+        let header = b"LUKS and more".to_vec();
+        let sealed = seal(header.clone(), &token, &material(2, 1)).unwrap();
+        assert_eq!(sealed.len(), 48 + header.len() + 16);
+        assert_eq!(key_version(&sealed).unwrap(), 2);
+        assert_eq!(open(&sealed, &[7; 16], &material(2, 1)).unwrap(), header);
+        assert!(open(&sealed, &[8; 16], &material(2, 1)).is_err());
+        assert!(open(&sealed, &[7; 16], &material(2, 2)).is_err());
+        assert!(open(&sealed, &[7; 16], &material(3, 1)).is_err());
+        for at in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[at] ^= 1;
+            assert!(open(&changed, &[7; 16], &material(2, 1)).is_err(), "byte {at}");
+            assert!(open(&sealed[..at], &[7; 16], &material(2, 1)).is_err(), "cut at {at}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What libcryptsetup calls: messages, and progress of long work. Its version, which it tells in a message only.
+//!
+//! Invariants: a call from C never unwinds; messages go into a short list, never to the terminal, where libcryptsetup would
+//! write them by itself.
+//!
+//! Must not: keep a pointer beyond the call that brought it.
+#![expect(
+    unsafe_code,
+    reason = "functions that libcryptsetup calls, with pointers"
+)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::{Mutex, Once, OnceLock, PoisonError};
+
+use libcryptsetup_rs::consts::vals::{CryptDebugLevel, CryptLogLevel, EncryptionFormat};
+use libcryptsetup_rs::{CryptInit, set_debug_level, set_log_callback};
+
+/// Messages that are kept at most: the last ones.
+const KEPT_MAX: usize = 8;
+/// Bytes of one message that are kept.
+const MESSAGE_MAX: usize = 300;
+/// What stands before the version in the message that tells it.
+const VERSION_SAID: &str = "initialized in cryptsetup library version ";
+
+struct Said {
+    errors: Vec<String>,
+    version: Option<(u32, u32, u32)>,
+}
+
+static SAID: Mutex<Said> = Mutex::new(Said {
+    errors: Vec::new(),
+    version: None,
+});
+
+/// Takes over libcryptsetup's messages. Every use of the library begins with it.
+pub(crate) fn prepare() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| set_log_callback::<()>(Some(said), None));
+}
+
+/// What libcryptsetup said of what went wrong since the last call, as one line.
+pub(crate) fn take_said() -> String {
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::take(&mut said.errors).join("; ")
+}
+
+/// The version of the libcryptsetup that is loaded, which may be newer than the one this was built with. `None` when it does
+/// not tell it in the way that is known.
+#[must_use]
+pub fn library_version() -> Option<(u32, u32, u32)> {
+    static VERSION: OnceLock<Option<(u32, u32, u32)>> = OnceLock::new();
+    *VERSION.get_or_init(|| {
+        prepare();
+        set_debug_level(CryptDebugLevel::All);
+        // The first use of its cryptography makes the library tell its version, whatever becomes of the use.
+        if let Ok(mut device) = CryptInit::init(std::path::Path::new("/proc/self/exe")) {
+            let loaded = device
+                .context_handle()
+                .load::<()>(Some(EncryptionFormat::Luks2), None);
+            drop(loaded);
+        }
+        set_debug_level(CryptDebugLevel::None);
+        let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+        said.errors.clear();
+        said.version
+    })
+}
+
+/// Called by libcryptsetup with each message.
+unsafe extern "C" fn said(level: c_int, message: *const c_char, _: *mut c_void) {
+    if message.is_null() {
+        return;
+    }
+    // SAFETY: not null; libcryptsetup passes a string with its zero byte, alive during this call.
+    let text = unsafe { CStr::from_ptr(message) }.to_string_lossy();
+    let text: String = text.trim().chars().take(MESSAGE_MAX).collect();
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, version)) = text.split_once(VERSION_SAID) {
+        said.version = version_of(version);
+    }
+    if level == CryptLogLevel::Error as c_int && !text.is_empty() {
+        if said.errors.len() == KEPT_MAX {
+            said.errors.remove(0);
+        }
+        said.errors.push(text);
+    }
+}
+
+fn version_of(text: &str) -> Option<(u32, u32, u32)> {
+    let digits: String = text
+        .chars()
+        .take_while(|c| c.is_ascii_digit() || *c == '.')
+        .collect();
+    let mut parts = digits.split('.').filter(|part| !part.is_empty());
+    let major = parts.next()?.parse().ok()?;
+    let minor = parts.next()?.parse().ok()?;
+    let patch = parts.next().map_or(Some(0), |patch| patch.parse().ok())?;
+    Some((major, minor, patch))
+}
+
+/// Who is told how far long work is: size and offset in bytes. False ends the work.
+pub(crate) struct Progress<'a>(pub(crate) &'a mut dyn FnMut(u64, u64) -> bool);
+
+/// Called by libcryptsetup while it works. Not zero ends the work.
+pub(crate) unsafe extern "C" fn progressed(size: u64, offset: u64, who: *mut c_void) -> c_int {
+    // SAFETY: the pointer is the `Progress` that was given with this function, and nobody else uses it during the work.
+    let progress = unsafe { who.cast::<Progress<'_>>().as_mut() };
+    let Some(progress) = progress else { return 0 };
+    let told =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (progress.0)(size, offset)));
+    c_int::from(!told.unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_as_the_library_writes_them() {
+        assert_eq!(version_of("2.6.1."), Some((2, 6, 1)));
+        assert_eq!(version_of("2.8.0"), Some((2, 8, 0)));
+        assert_eq!(version_of("2.7.0-rc1."), Some((2, 7, 0)));
+        assert_eq!(version_of("2.8"), Some((2, 8, 0)));
+        assert_eq!(version_of("x"), None);
+    }
+
+    #[test]
+    fn the_library_tells_its_version() {
+        let version = library_version().unwrap();
+        assert!(version >= (2, 4, 3), "{version:?}");
+    }
+}

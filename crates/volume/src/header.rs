@@ -1,0 +1,268 @@
+//! What a LUKS2 header says, as libcryptsetup read and checked it.
+//!
+//! Must not: read a disk. Numbers that LUKS2 keeps as text stay text until they are needed.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+use crate::token::{self, Token};
+
+/// The requirement that stands in the header while the volume is re-encrypted.
+const REENCRYPTING: &str = "online-reencrypt";
+
+/// A header's metadata.
+#[derive(Deserialize)]
+pub struct Metadata {
+    /// Key slots by number.
+    pub keyslots: BTreeMap<u32, Keyslot>,
+    /// Tokens by number, ours and those of others.
+    #[serde(default)]
+    pub tokens: BTreeMap<u32, Value>,
+    /// Where data is, and under which cipher.
+    pub segments: BTreeMap<u32, Segment>,
+    /// Which volume key is the right one, and which slots hold it.
+    pub digests: BTreeMap<u32, Digest>,
+    /// Sizes and requirements.
+    pub config: Config,
+}
+
+/// One key slot.
+#[derive(Deserialize)]
+pub struct Keyslot {
+    /// `luks2`, or `reencrypt` for the one that remembers how far a re-encryption is.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Length of its key in bytes.
+    pub key_size: u32,
+    /// How its passphrase is stretched. None in a slot of kind `reencrypt`.
+    #[serde(default)]
+    pub kdf: Option<Kdf>,
+}
+
+/// How a passphrase is stretched.
+#[derive(Deserialize, Clone)]
+pub struct Kdf {
+    /// `pbkdf2`, `argon2i` or `argon2id`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Of PBKDF2.
+    #[serde(default)]
+    pub iterations: Option<u32>,
+    /// Of Argon2, in KiB.
+    #[serde(default)]
+    pub memory: Option<u32>,
+    /// Of Argon2.
+    #[serde(default)]
+    pub time: Option<u32>,
+}
+
+/// One segment of the data.
+#[derive(Deserialize)]
+pub struct Segment {
+    /// `crypt`, or `linear` where it is plain.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// First byte on the device.
+    pub offset: String,
+    /// Bytes, or `dynamic`.
+    #[serde(default)]
+    pub size: String,
+    /// As `aes-xts-plain64`.
+    #[serde(default)]
+    pub encryption: String,
+    /// Bytes of a unit of encryption.
+    #[serde(default)]
+    pub sector_size: u32,
+    /// Authentication, when there is any.
+    #[serde(default)]
+    pub integrity: Option<Integrity>,
+    /// As `backup-final` while the volume is re-encrypted.
+    #[serde(default)]
+    pub flags: Vec<String>,
+}
+
+/// Authentication of a segment.
+#[derive(Deserialize)]
+pub struct Integrity {
+    /// As `hmac(sha256)`.
+    #[serde(rename = "type")]
+    pub kind: String,
+}
+
+/// One digest: a volume key by its digest.
+#[derive(Deserialize)]
+pub struct Digest {
+    /// Slots that hold the key.
+    pub keyslots: Vec<String>,
+    /// Segments that are under it.
+    pub segments: Vec<String>,
+}
+
+/// Sizes and requirements.
+#[derive(Deserialize)]
+pub struct Config {
+    /// What a program must know to use the volume.
+    #[serde(default)]
+    pub requirements: Option<Requirements>,
+}
+
+/// What a program must know to use the volume.
+#[derive(Deserialize)]
+pub struct Requirements {
+    /// Names.
+    #[serde(default)]
+    pub mandatory: Vec<String>,
+}
+
+/// What opens a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Material of a key server or keyring: named in our token.
+    Strongroom,
+    /// A recovery key, ours or systemd's.
+    Recovery,
+    /// Another program's token names it.
+    Foreign,
+    /// A passphrase: no token names it.
+    Passphrase,
+    /// Not a key: it remembers how far a re-encryption is.
+    Reencrypt,
+}
+
+impl Kind {
+    /// In a word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Strongroom => "strongroom",
+            Self::Recovery => "recovery",
+            Self::Foreign => "foreign",
+            Self::Passphrase => "passphrase",
+            Self::Reencrypt => "reencrypt",
+        }
+    }
+}
+
+impl Metadata {
+    pub(crate) fn read(json: Value) -> Result<Self, Error> {
+        serde_json::from_value(json)
+            .map_err(|error| Error::new(&code::VOLUME_LIBRARY, format!("the header: {error}")))
+    }
+
+    /// Our token and its number. `None` when there is none.
+    ///
+    /// # Errors
+    /// SR-8323, SR-3002 for one that is not in form; SR-8323 too when there are several, for none says which is right.
+    pub fn token(&self) -> Result<Option<(u32, Token)>, Error> {
+        let mut ours = self
+            .tokens
+            .iter()
+            .filter(|(_, token)| kind_of(token) == token::TYPE);
+        match (ours.next(), ours.next()) {
+            (None, _) => Ok(None),
+            (Some((number, token)), None) => Ok(Some((*number, Token::read(token)?))),
+            (Some(_), Some(_)) => Err(Error::new(&code::VOLUME_TOKEN, "there are several")),
+        }
+    }
+
+    /// The number of the token of recovery keys, and the slots that it names.
+    #[must_use]
+    pub fn recovery_token(&self) -> Option<(u32, Vec<u32>)> {
+        let (number, token) = self
+            .tokens
+            .iter()
+            .find(|(_, token)| kind_of(token) == token::RECOVERY_TYPE)?;
+        Some((*number, slots_of(token)))
+    }
+
+    /// What opens this slot.
+    #[must_use]
+    pub fn kind(&self, slot: u32) -> Kind {
+        if self.keyslots.get(&slot).is_some_and(|slot| slot.kind == "reencrypt") {
+            return Kind::Reencrypt;
+        }
+        let named = self.tokens.values().filter(|token| slots_of(token).contains(&slot));
+        let kinds = named.map(|token| match kind_of(token) {
+            token::TYPE => Kind::Strongroom,
+            token::RECOVERY_TYPE => Kind::Recovery,
+            _ => Kind::Foreign,
+        });
+        kinds.min().unwrap_or(Kind::Passphrase)
+    }
+
+    /// Slots that hold a key, in order.
+    #[must_use]
+    pub fn key_slots(&self) -> Vec<u32> {
+        let keys = self.keyslots.iter().filter(|(_, slot)| slot.kind == "luks2");
+        keys.map(|(number, _)| *number).collect()
+    }
+
+    /// Slots with a passphrase that a machine made: stretched no more than LUKS2 asks for.
+    #[must_use]
+    pub fn machine_slots(&self) -> Vec<u32> {
+        let keys = self.keyslots.iter().filter(|(_, slot)| {
+            slot.kdf
+                .as_ref()
+                .is_some_and(|kdf| kdf.kind == "pbkdf2" && kdf.iterations.is_some_and(|count| count <= 1000))
+        });
+        keys.map(|(number, _)| *number).collect()
+    }
+
+    /// Slots whose key is that of some segment: those that open the volume.
+    #[must_use]
+    pub fn bound_slots(&self) -> Vec<u32> {
+        let bound = self.digests.values().filter(|digest| !digest.segments.is_empty());
+        let mut slots: Vec<u32> = bound
+            .flat_map(|digest| digest.keyslots.iter().filter_map(|slot| slot.parse().ok()))
+            .filter(|slot| self.keyslots.get(slot).is_some_and(|slot| slot.kind == "luks2"))
+            .collect();
+        slots.sort_unstable();
+        slots.dedup();
+        slots
+    }
+
+    /// Slots with a key that no segment is under: of a re-encryption that is prepared and not begun.
+    #[must_use]
+    pub fn unbound_slots(&self) -> Vec<u32> {
+        let bound = self.bound_slots();
+        let mut slots = self.key_slots();
+        slots.retain(|slot| !bound.contains(slot));
+        slots
+    }
+
+    /// Whether a re-encryption was begun and is not finished.
+    #[must_use]
+    pub fn is_reencrypting(&self) -> bool {
+        self.config.requirements.as_ref().is_some_and(|requirements| {
+            requirements
+                .mandatory
+                .iter()
+                .any(|name| name.starts_with(REENCRYPTING))
+        })
+    }
+
+    /// The first segment with data.
+    ///
+    /// # Errors
+    /// SR-8324 when there is none.
+    pub fn segment(&self) -> Result<&Segment, Error> {
+        let first = self.segments.values().find(|segment| segment.flags.is_empty());
+        first
+            .or_else(|| self.segments.values().next())
+            .ok_or_else(|| Error::new(&code::VOLUME_LIBRARY, "the header has no segment"))
+    }
+}
+
+fn kind_of(token: &Value) -> &str {
+    token.get("type").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn slots_of(token: &Value) -> Vec<u32> {
+    let slots = token.get("keyslots").and_then(Value::as_array);
+    let slots = slots.into_iter().flatten().filter_map(Value::as_str);
+    slots.filter_map(|slot| slot.parse().ok()).collect()
+}

@@ -1,0 +1,256 @@
+//! What a device or file holds, and who uses it, before anything is written to it.
+//!
+//! Invariants: V4, a device that is mounted, mapped, or a swap area is never written to; V5, one that holds anything known is
+//! written to only when that was asked for.
+//!
+//! Must not: change anything.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::OFlags;
+use strongroom_format::{code, header};
+use strongroom_keyring::Error;
+
+/// Bytes at the beginning that are looked at: where the last of the signatures below is.
+const FIRST_LEN: usize = 128 * 1024;
+/// Bytes at the end that are looked at: the second header of a partition table, and of RAID.
+const LAST_LEN: usize = 128 * 1024;
+
+/// A signature: its place, its bytes, and whose it is.
+const SIGNATURES: &[(usize, &[u8], &str)] = &[
+    (0, b"LUKS\xba\xbe", "a LUKS volume"),
+    (0x4000, b"SKUL\xba\xbe", "a LUKS2 volume (its second header)"),
+    (0x8000, b"SKUL\xba\xbe", "a LUKS2 volume (its second header)"),
+    (1080, &[0x53, 0xef], "a file system of the kind ext"),
+    (0, b"XFSB", "an XFS file system"),
+    (0x1_0040, b"_BHRfS_M", "a Btrfs file system"),
+    (1024, &[0x10, 0x20, 0xf5, 0xf2], "an F2FS file system"),
+    (0, b"hsqs", "a SquashFS image"),
+    (1024, &[0xe2, 0xe1, 0xf5, 0xe0], "an EROFS image"),
+    (3, b"NTFS    ", "an NTFS file system"),
+    (3, b"EXFAT   ", "an exFAT file system"),
+    (54, b"FAT1", "a FAT file system"),
+    (82, b"FAT32", "a FAT file system"),
+    (0x8001, b"CD001", "an ISO 9660 image"),
+    (4086, b"SWAPSPACE2", SWAP),
+    (4086, b"SWAP-SPACE", SWAP),
+    (536, b"LVM2 001", "an LVM physical volume"),
+    (24, b"LVM2 001", "an LVM physical volume"),
+    (512, b"EFI PART", "a partition table (GPT)"),
+    (4096, b"EFI PART", "a partition table (GPT)"),
+    (4096, &[0xfc, 0x4e, 0x2b, 0xa9], "a member of a RAID"),
+    (0, &[0xfc, 0x4e, 0x2b, 0xa9], "a member of a RAID"),
+    (4096, b"BlueFS\0", "a Ceph device"),
+    (0, b"bluestore block device", "a Ceph device"),
+    (4120, &[0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca], "a bcache device"),
+    (510, &[0x55, 0xaa], "a partition table or a boot sector"),
+    (0, b"integrt\0", "a dm-integrity device"),
+    (0, b"verity\0\0", "a dm-verity device"),
+    (0, b"SQLite format 3\0", "an SQLite database"),
+    (0, b"-FVE-FS-", "a BitLocker volume"),
+];
+/// A swap area, in words.
+const SWAP: &str = "a swap area";
+
+/// What there is.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    /// In words, when anything is known.
+    pub holds: Option<String>,
+    /// Length in bytes.
+    pub len: u64,
+    /// Whether it is a block device.
+    pub is_device: bool,
+}
+
+impl Found {
+    /// Whether all that it holds is a swap area.
+    #[must_use]
+    pub fn is_swap(&self) -> bool {
+        self.holds.as_deref() == Some(SWAP)
+    }
+}
+
+/// Looks at a device or file.
+///
+/// # Errors
+/// SR-1006, SR-5001; SR-8322 when it is neither a block device nor a regular file.
+pub fn look(path: &Path) -> Result<Found, Error> {
+    let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
+    let kind = about.file_type();
+    if !kind.is_block_device() && !kind.is_file() {
+        let detail = format!("{}: neither a block device nor a file", path.display());
+        return Err(Error::new(&code::VOLUME_NOT_LUKS, detail));
+    }
+    let mut file = File::open(path).map_err(|error| io(path, error))?;
+    let len = file
+        .seek(SeekFrom::End(0))
+        .map_err(|error| io(path, error))?;
+    let first = piece(&mut file, 0, FIRST_LEN).map_err(|error| io(path, error))?;
+    let at = len.saturating_sub(LAST_LEN as u64);
+    let last = piece(&mut file, at, LAST_LEN).map_err(|error| io(path, error))?;
+    let mut holds = signature(&first).or_else(|| at_the_end(&last)).map(str::to_owned);
+    if holds.is_none() {
+        holds = probed(path);
+    }
+    Ok(Found {
+        holds,
+        len,
+        is_device: kind.is_block_device(),
+    })
+}
+
+/// Refuses a device that somebody uses.
+///
+/// # Errors
+/// SR-8320, SR-5001.
+pub fn check_unused(path: &Path) -> Result<(), Error> {
+    let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
+    if about.file_type().is_block_device() {
+        return exclusively(path, false).map(drop);
+    }
+    match loop_device_of(path) {
+        Some(device) => Err(in_use(path, &format!("it is behind {device}"))),
+        None => Ok(()),
+    }
+}
+
+/// Opens a device so that nobody can mount or map it meanwhile; a file, as it is.
+///
+/// # Errors
+/// SR-8320, SR-5001.
+pub fn exclusively(path: &Path, writing: bool) -> Result<File, Error> {
+    let about = std::fs::metadata(path).map_err(|error| missing(path, error))?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(writing);
+    if about.file_type().is_block_device() {
+        // Of a block device, O_EXCL asks the kernel for its sole use: a mounted one is busy.
+        let flags = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
+        options.custom_flags(flags);
+    }
+    options.open(path).map_err(|error| {
+        if error.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) {
+            in_use(path, "the kernel says that it is busy")
+        } else {
+            io(path, error)
+        }
+    })
+}
+
+/// The whole beginning and end, as far as known signatures go.
+fn signature(first: &[u8]) -> Option<&'static str> {
+    if header::is_sealed(first) {
+        return Some("an object sealed by Strongroom");
+    }
+    let known = |(at, bytes, _): &&(usize, &[u8], &str)| {
+        first.get(*at..).is_some_and(|there| there.starts_with(bytes))
+    };
+    SIGNATURES.iter().find(known).map(|(_, _, what)| *what)
+}
+
+/// Second headers that stand in the last blocks of a device.
+fn at_the_end(last: &[u8]) -> Option<&'static str> {
+    let sectors = last.rchunks(512).take(16);
+    let mut sectors = sectors.filter(|sector| sector.len() == 512);
+    let gpt = |sector: &[u8]| sector.starts_with(b"EFI PART");
+    sectors.any(gpt).then_some("a partition table (GPT, its second copy)")
+}
+
+/// What blkid(8) of util-linux recognises beyond that, where it is installed.
+fn probed(path: &Path) -> Option<String> {
+    let asked = Command::new("blkid")
+        .args(["--probe", "--output", "export"])
+        .arg(path)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    let asked = asked.ok()?;
+    // 8: signatures of several things.
+    if asked.status.code() == Some(8) {
+        return Some("more than one thing (blkid)".to_owned());
+    }
+    let text = String::from_utf8_lossy(&asked.stdout);
+    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+    let kind = value("TYPE=").or_else(|| value("PTTYPE="))?;
+    let kind: String = kind.chars().filter(|c| !c.is_control()).take(40).collect();
+    Some(format!("{kind} (blkid)"))
+}
+
+fn piece(file: &mut File, at: u64, len: usize) -> std::io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(at))?;
+    let mut bytes = Vec::new();
+    file.take(len as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The loop device that a file is behind.
+fn loop_device_of(path: &Path) -> Option<String> {
+    let about = std::fs::metadata(path).ok()?;
+    let devices = std::fs::read_dir("/sys/block").ok()?;
+    let behind = |device: &PathBuf| {
+        let backing = std::fs::read_to_string(device.join("loop/backing_file")).ok()?;
+        let backing = std::fs::metadata(backing.trim_end_matches('\n')).ok()?;
+        ((backing.dev(), backing.ino()) == (about.dev(), about.ino())).then_some(())
+    };
+    let mut devices = devices.flatten().map(|entry| entry.path());
+    let device = devices.find(|device| behind(device).is_some())?;
+    Some(format!("/dev/{}", device.file_name()?.to_string_lossy()))
+}
+
+fn in_use(path: &Path, why: &str) -> Error {
+    Error::new(&code::VOLUME_IN_USE, format!("{}: {why}", path.display()))
+}
+
+pub(crate) fn io(path: &Path, error: std::io::Error) -> Error {
+    Error::io(path.display().to_string(), error)
+}
+
+fn missing(path: &Path, error: std::io::Error) -> Error {
+    if error.kind() == std::io::ErrorKind::NotFound {
+        Error::new(&code::NOT_FOUND, path.display().to_string())
+    } else {
+        io(path, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    #[test]
+    fn every_signature_is_found_at_its_place_and_zeros_are_nothing() {
+        assert_eq!(signature(&[0; FIRST_LEN]), None);
+        for (at, bytes, what) in SIGNATURES {
+            let mut first = vec![0; FIRST_LEN];
+            first[*at..*at + bytes.len()].copy_from_slice(bytes);
+            assert_eq!(signature(&first), Some(*what));
+        }
+    }
+
+    #[test]
+    fn real_file_systems_are_recognised() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("image");
+        for (program, words) in [("mkfs.ext4", "ext"), ("mkswap", "swap")] {
+            let file = File::create(&path).unwrap();
+            file.set_len(32 << 20).unwrap();
+            let made = Command::new(program).arg(&path).output();
+            // Both are of packages that every Debian has.
+            assert!(made.unwrap().status.success(), "{program}");
+            let found = look(&path).unwrap();
+            assert!(found.holds.as_deref().unwrap().contains(words), "{found:?}");
+            assert_eq!(found.is_swap(), program == "mkswap");
+            assert_eq!((found.len, found.is_device), (32 << 20, false));
+        }
+        let mut file = File::create(&path).unwrap();
+        file.write_all(&[0; 4096]).unwrap();
+        assert_eq!(look(&path).unwrap().holds, None);
+        assert_eq!(look(Path::new("/dev/null")).unwrap_err().code(), &code::VOLUME_NOT_LUKS);
+        assert_eq!(look(Path::new("absent")).unwrap_err().code(), &code::NOT_FOUND);
+    }
+}

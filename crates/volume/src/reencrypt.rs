@@ -1,0 +1,249 @@
+//! Changes the volume key: every sector is read under the old one and written under the new one, while the volume is used or
+//! while it is closed.
+//!
+//! Order: every opener that is to stay gets a slot with the new key, under the same passphrase as its old slot, and tokens name
+//! both; then libcryptsetup writes into the header that it has begun, the header goes to the key server, and data move, eight
+//! MiB at a time; at last libcryptsetup destroys the slots of the old key. Invariants: V14, whoever could open the volume
+//! before, and is to be able to afterwards, can open it at every moment between (but for the state that `repair` mends); V15,
+//! the same command goes on after it was stopped anywhere.
+//!
+//! Must not: begin with a library that is known to lose data (V16).
+
+use libcryptsetup_rs::consts::flags::{CryptReencrypt, CryptVolumeKey};
+use libcryptsetup_rs::consts::vals::{CryptReencryptDirectionInfo, CryptReencryptModeInfo};
+use libcryptsetup_rs::{CryptParamsLuks2, CryptParamsReencrypt};
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+use crate::device::{Stretch, Volume};
+use crate::ffi::{Progress, library_version, progressed};
+use crate::header::Metadata;
+use crate::openers::tidy_tokens;
+use crate::secret::new_volume_key;
+use crate::token::recovery_json;
+
+/// What moves at once, in sectors of 512 bytes: 8 MiB. Its I/O waits meanwhile.
+const HOTZONE_SECTORS: u64 = (8 << 20) / 512;
+
+/// An opener that is to stay, by its passphrase.
+pub struct Stays<'a> {
+    /// Its slot with the old key.
+    pub slot: u32,
+    /// Its passphrase.
+    pub secret: &'a SecretBytes,
+    /// How it is stretched.
+    pub stretch: Stretch,
+}
+
+/// Whether this library may re-encrypt (V16).
+///
+/// # Errors
+/// SR-8329.
+pub fn check_library() -> Result<(), Error> {
+    check_version(library_version())
+}
+
+fn check_version(version: Option<(u32, u32, u32)>) -> Result<(), Error> {
+    let Some(version) = version else {
+        return Err(Error::new(&code::VOLUME_LIBRARY_VERSION, "its version is not known"));
+    };
+    if version < (2, 4, 3) || ((2, 7, 0)..(2, 7, 5)).contains(&version) {
+        let (major, minor, patch) = version;
+        let detail = format!("{major}.{minor}.{patch}");
+        return Err(Error::new(&code::VOLUME_LIBRARY_VERSION, detail));
+    }
+    Ok(())
+}
+
+/// Slots that open the volume and are not among those that stay.
+#[must_use]
+pub fn left_out(metadata: &Metadata, stays: &[u32]) -> Vec<u32> {
+    let mut slots = metadata.bound_slots();
+    slots.retain(|slot| !stays.contains(slot));
+    slots
+}
+
+/// Prepares and begins a re-encryption; data have not moved yet. The first of `stays` opens the volume.
+///
+/// # Errors
+/// SR-8328 when one is under way; SR-8329; SR-2002; SR-8324; SR-8320 when the volume is open and `active` does not say so.
+pub fn begin(volume: &mut Volume, stays: &[Stays<'_>], active: Option<&str>) -> Result<(), Error> {
+    check_library()?;
+    let metadata = volume.metadata()?;
+    crate::openers::check_quiet(&metadata)?;
+    let first = stays
+        .first()
+        .ok_or_else(|| Error::new(&code::BUG, "nobody opens the volume"))?;
+    // V2: each passphrase is tried on its slot before anything changes.
+    for stay in stays {
+        volume.test(Some(stay.slot), stay.secret)?;
+    }
+    discard_prepared(volume, stays)?;
+    let key = new_volume_key(volume.key_len())?;
+    let mut added = Vec::new();
+    for stay in stays {
+        let flags = if added.is_empty() {
+            CryptVolumeKey::NO_SEGMENT
+        } else {
+            CryptVolumeKey::NO_SEGMENT | CryptVolumeKey::DIGEST_REUSE
+        };
+        let slot = volume.add_key(Some(&key), stay.secret, stay.stretch, flags)?;
+        added.push((stay.slot, slot));
+    }
+    drop(key);
+    name_both(volume, &added)?;
+    let new = added.first().map(|(_, new)| *new);
+    start(volume, active, first.secret, Some(first.slot), new, CryptReencrypt::INITIALIZE_ONLY)
+}
+
+/// Moves the data, from where it was left. `progress` is told size and offset in bytes, and ends the work with false; then it
+/// can be gone on with later. Returns whether it is finished.
+///
+/// # Errors
+/// SR-2002, SR-8324, SR-8329, SR-5001.
+pub fn go_on(
+    volume: &mut Volume,
+    secret: &SecretBytes,
+    active: Option<&str>,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<bool, Error> {
+    check_library()?;
+    start(volume, active, secret, None, None, CryptReencrypt::RESUME_ONLY)?;
+    let mut told = Progress(progress);
+    let ran = volume
+        .device
+        .reencrypt_handle()
+        .reencrypt2(Some(progressed), Some(&mut told));
+    ran.map_err(|error| volume.failed("re-encryption", &error))?;
+    let path = volume.path().to_owned();
+    *volume = Volume::open(&path)?;
+    if volume.metadata()?.is_reencrypting() {
+        return Ok(false);
+    }
+    tidy(volume)?;
+    Ok(true)
+}
+
+/// After the end: tokens name the slots that are there.
+fn tidy(volume: &mut Volume) -> Result<(), Error> {
+    let metadata = volume.metadata()?;
+    let there = metadata.key_slots();
+    if let Some((number, mut token)) = metadata.token()? {
+        let before = token.slots.len();
+        token.slots.retain(|slot| there.contains(slot));
+        if token.slots.len() != before {
+            volume.set_token(Some(number), &token.json()?)?;
+        }
+    }
+    if let Some((number, mut slots)) = metadata.recovery_token() {
+        let before = slots.len();
+        slots.retain(|slot| there.contains(slot));
+        if slots.len() != before {
+            volume.set_token(Some(number), &recovery_json(&slots))?;
+        }
+    }
+    tidy_tokens(volume)
+}
+
+/// Slots of a preparation that was stopped before it began: they hold a key that nothing is under, and a passphrase that is
+/// given opens them. Others of that sort are somebody's keys for something else.
+fn discard_prepared(volume: &mut Volume, stays: &[Stays<'_>]) -> Result<(), Error> {
+    for slot in volume.metadata()?.unbound_slots() {
+        for stay in stays {
+            if volume.opens(&[slot], stay.secret)?.is_some() {
+                volume.remove_slot(slot)?;
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tokens name the new slot beside the old one, so that both are known for what they are at all times.
+fn name_both(volume: &mut Volume, added: &[(u32, u32)]) -> Result<(), Error> {
+    let metadata = volume.metadata()?;
+    let with_new = |slots: &[u32]| -> Vec<u32> {
+        let mut all = slots.to_vec();
+        let new = added.iter().filter(|(old, _)| slots.contains(old));
+        all.extend(new.map(|(_, new)| *new));
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    if let Some((number, mut token)) = metadata.token()? {
+        token.slots = with_new(&token.slots);
+        volume.set_token(Some(number), &token.json()?)?;
+    }
+    if let Some((number, slots)) = metadata.recovery_token() {
+        volume.set_token(Some(number), &recovery_json(&with_new(&slots)))?;
+    }
+    Ok(())
+}
+
+fn start(
+    volume: &mut Volume,
+    active: Option<&str>,
+    secret: &SecretBytes,
+    old: Option<u32>,
+    new: Option<u32>,
+    flags: CryptReencrypt,
+) -> Result<(), Error> {
+    let metadata = volume.metadata()?;
+    let segment = metadata.segment()?;
+    let (cipher, mode) = segment
+        .encryption
+        .split_once('-')
+        .unwrap_or((segment.encryption.as_str(), ""));
+    let luks2 = CryptParamsLuks2 {
+        pbkdf: None,
+        integrity: None,
+        integrity_params: None,
+        data_alignment: 0,
+        data_device: None,
+        sector_size: segment.sector_size,
+        label: None,
+        subsystem: None,
+    };
+    let params = CryptParamsReencrypt {
+        mode: CryptReencryptModeInfo::Reencrypt,
+        direction: CryptReencryptDirectionInfo::Forward,
+        resilience: "checksum".to_owned(),
+        hash: "sha256".to_owned(),
+        data_shift: 0,
+        max_hotzone_size: HOTZONE_SECTORS,
+        device_size: 0,
+        luks2: Some(luks2),
+        flags,
+    };
+    // When it goes on, slots and cipher are what the header says.
+    let how = (flags == CryptReencrypt::INITIALIZE_ONLY).then_some((cipher, mode));
+    let begun = volume.device.reencrypt_handle().reencrypt_init_by_passphrase(
+        active,
+        secret.as_slice(),
+        old,
+        new,
+        how,
+        params,
+    );
+    begun
+        .map(|_| ())
+        .map_err(|error| volume.failed("re-encryption", &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_that_lose_data_or_believe_forged_headers_are_refused() {
+        for good in [(2, 4, 3), (2, 6, 1), (2, 7, 5), (2, 8, 0), (3, 0, 0)] {
+            assert!(check_version(Some(good)).is_ok(), "{good:?}");
+        }
+        for bad in [(2, 3, 0), (2, 4, 2), (2, 7, 0), (2, 7, 4)] {
+            let error = check_version(Some(bad)).unwrap_err();
+            assert_eq!(error.code(), &code::VOLUME_LIBRARY_VERSION, "{bad:?}");
+        }
+        assert!(check_version(None).is_err());
+    }
+}

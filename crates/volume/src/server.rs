@@ -1,0 +1,130 @@
+//! Keys of the key server that this node is configured for.
+//!
+//! Must not: take a server's address from anywhere but the node's configuration (V3).
+
+use std::path::Path;
+
+use strongroom_format::code;
+use strongroom_keyclient::{Client, Error as ClientError, Kind, Node, Version};
+use strongroom_keyring::Error;
+
+use crate::keys::{Keys, Material, Report};
+use crate::token::Provider;
+
+/// Keys of a key server.
+pub struct OfServer {
+    client: Client,
+    servers: Vec<String>,
+}
+
+impl OfServer {
+    /// The servers of the configuration at `path`.
+    ///
+    /// # Errors
+    /// What the configuration lacks.
+    pub fn new(path: &Path) -> Result<Self, Error> {
+        let node = Node::load(path).map_err(|error| told(&error))?;
+        Ok(Self {
+            client: node.client(),
+            servers: node.servers().map(str::to_owned).collect(),
+        })
+    }
+
+    /// With this much time for each call.
+    #[must_use]
+    pub fn within(self, total: std::time::Duration) -> Self {
+        Self {
+            client: self.client.within(total),
+            servers: self.servers,
+        }
+    }
+}
+
+impl Keys for OfServer {
+    fn provider(&self) -> Provider {
+        Provider::KeyServer
+    }
+
+    fn servers(&self) -> Vec<String> {
+        self.servers.clone()
+    }
+
+    fn fetch(&mut self, name: &str, version: Option<u32>) -> Result<Material, Error> {
+        let wanted = version.map_or(Version::Latest, |version| Version::Number(version.into()));
+        let fetched = self.client.material(name, wanted).map_err(|error| told(&error))?;
+        let version = u32::try_from(fetched.version)
+            .map_err(|_| Error::new(&code::UNKNOWN_KEY_ID, "a version beyond all bounds"))?;
+        Ok(Material {
+            version,
+            key: fetched.material,
+        })
+    }
+
+    fn fetch_or_create(&mut self, name: &str) -> Result<Material, Error> {
+        match self.client.create(name) {
+            Ok(_) => self.fetch(name, None),
+            // There is one of that name, or whether there is one now is not known: asking for it tells.
+            Err(error) if matches!(error.kind(), Kind::Exists | Kind::Uncertain) => {
+                self.fetch(name, None)
+            }
+            // A node that may not make keys can use one that it was granted.
+            Err(error) if error.kind() == Kind::Denied => {
+                self.fetch(name, None).map_err(|_| told(&error))
+            }
+            Err(error) => Err(told(&error)),
+        }
+    }
+
+    fn rotate(&mut self, name: &str) -> Result<Material, Error> {
+        self.client.rotate(name).map_err(|error| told(&error))?;
+        self.fetch(name, None)
+    }
+
+    fn destroy(&mut self, name: &str) -> Result<String, Error> {
+        self.client
+            .destroy(name, None)
+            .map_err(|error| told(&error))?;
+        Ok(format!(
+            "the key server destroys the key {name} when its delay is over; until then it can be restored; backups of the server's store keep it, wrapped"
+        ))
+    }
+
+    fn keeps_headers(&self) -> bool {
+        true
+    }
+
+    fn escrow(&mut self, object_id: &[u8; 16], sealed: Option<&[u8]>) -> Result<(), Error> {
+        match sealed {
+            Some(sealed) => self.client.put_escrow(object_id, sealed),
+            None => match self.client.delete_escrow(object_id) {
+                Err(error) if error.kind() == Kind::NotFound => Ok(()),
+                other => other,
+            },
+        }
+        .map_err(|error| told(&error))
+    }
+
+    fn escrowed(&mut self, object_id: &[u8; 16]) -> Result<Vec<u8>, Error> {
+        self.client.escrow(object_id).map_err(|error| told(&error))
+    }
+
+    fn report(&mut self, object_id: &[u8; 16], report: &Report<'_>) -> Result<(), Error> {
+        let report = strongroom_keyclient::Report {
+            kind: "volume".to_owned(),
+            name: report.name.to_owned(),
+            cipher: report.cipher.to_owned(),
+            key_id: report.key_id.to_owned(),
+            key_version: report.key_version.into(),
+            created: report.created.to_owned(),
+            rotated: report.rotated.map(str::to_owned),
+            ..strongroom_keyclient::Report::default()
+        };
+        self.client
+            .report(object_id, &report)
+            .map_err(|error| told(&error))
+    }
+}
+
+fn told(error: &ClientError) -> Error {
+    Error::new(error.code(), error.detail())
+}

@@ -1,0 +1,122 @@
+//! Where the virtual machine's parts are kept between runs: `<target>/vm`. And the product's programs, built and without debugging information.
+//!
+//! Must not: write outside the target directory.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// `<target>/vm`, made when it is not there.
+///
+/// # Panics
+/// When it cannot be made.
+#[must_use]
+pub fn cache() -> PathBuf {
+    let place = target().join("vm");
+    fs::create_dir_all(&place).expect("a directory below the target directory");
+    place
+}
+
+/// Runs `make` while no other test process does, unless `file` is there already.
+///
+/// # Panics
+/// When the lock cannot be had, or the file is not there afterwards.
+pub fn once(file: &Path, make: impl FnOnce()) {
+    let lock = File::create(cache().join("lock")).expect("a file for the lock");
+    lock.lock().expect("a lock");
+    if !file.exists() {
+        make();
+    }
+    assert!(file.exists(), "{} was not made", file.display());
+}
+
+/// The `strongroom` command for the guest: what `STRONGROOM_COMMAND` names, or one built now, without debugging information.
+///
+/// # Panics
+/// When it cannot be built.
+#[must_use]
+pub fn command() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let given = std::env::var_os("STRONGROOM_COMMAND").map(PathBuf::from);
+        stripped(&given.unwrap_or_else(|| built("strongroom-cli", "strongroom")))
+    })
+}
+
+/// Builds a package of the workspace as the running test was built, and names the file that comes of it.
+///
+/// # Panics
+/// When it cannot be built.
+#[must_use]
+pub fn built(package: &str, file: &str) -> PathBuf {
+    let profile = profile();
+    let release = profile.file_name().is_some_and(|name| name == "release");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
+    let status = Command::new(cargo)
+        .args([
+            "build",
+            "--quiet",
+            "-p",
+            package,
+            "--manifest-path",
+            manifest,
+        ])
+        .args(release.then_some("--release"))
+        .env("CARGO_TARGET_DIR", target())
+        .status()
+        .expect("cargo can be started");
+    assert!(status.success(), "building {package}");
+    profile.join(file)
+}
+
+/// A copy without debugging information: what a guest loads into its memory.
+///
+/// # Panics
+/// When binutils are missing.
+#[must_use]
+pub fn stripped(program: &Path) -> PathBuf {
+    use std::os::unix::fs::MetadataExt as _;
+    let about = fs::metadata(program).expect("the program is there");
+    let name = program.file_name().expect("a file").to_string_lossy();
+    let copy = cache().join(format!("{name}-{}-{}", about.ino(), about.mtime()));
+    once(&copy, || {
+        let older = fs::read_dir(cache()).expect("the cache").flatten();
+        for old in older.filter(|old| {
+            old.file_name()
+                .to_string_lossy()
+                .starts_with(&format!("{name}-"))
+        }) {
+            drop(fs::remove_file(old.path()));
+        }
+        let status = Command::new("strip")
+            .arg("-o")
+            .arg(&copy)
+            .arg(program)
+            .status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "strip(1) of {name}"
+        );
+    });
+    copy
+}
+
+fn profile() -> PathBuf {
+    let program = std::env::current_exe().expect("a running program has a path");
+    let inside = program.parent().expect("a program lies in a directory");
+    let inside = if inside.ends_with("deps") {
+        inside.parent()
+    } else {
+        Some(inside)
+    };
+    inside.expect("<target>/<profile>").to_owned()
+}
+
+fn target() -> PathBuf {
+    profile()
+        .parent()
+        .expect("a profile lies in a target directory")
+        .to_owned()
+}
