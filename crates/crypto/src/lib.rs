@@ -1,11 +1,7 @@
 //! Strongroom's cryptographic core: the only crate that names a primitive.
 //!
 //! It offers one authenticated cipher ([`GcmKey`], and [`AnyGcmKey`] for shorter keys), two unauthenticated ([`CtrKey`], [`XtsKey`]), one of the past ([`TripleDes`]), one MAC
-<<<<<<< HEAD
-//! ([`MacKey`]), three key agreements ([`KeyAgreement`], [`kdfe_p256`] for TPMs, [`ecmr_provision`] for Tang), keys encrypted for certificates ([`Certificate`], [`PrivateKey`]), verification of three signatures ([`verify_p256`], [`verify_p521`], [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases), a nonce
-=======
-//! ([`MacKey`]), one key agreement ([`KeyAgreement`]), keys encrypted for certificates ([`Certificate`], [`PrivateKey`]), verification of two signatures ([`verify_p256`], [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases) and those of LUKS2 ([`pbkdf2()`], [`argon2()`]), a nonce
->>>>>>> main
+//! ([`MacKey`]), three key agreements ([`KeyAgreement`], [`kdfe_p256`] for TPMs, [`ecmr_provision`] for Tang), keys encrypted for certificates ([`Certificate`], [`PrivateKey`]), verification of three signatures ([`verify_p256`], [`verify_p521`], [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases) and those of LUKS2 ([`pbkdf2()`], [`argon2()`]), a nonce
 //! source that survives `fork` ([`nonce12`]), and memory that is locked, kept out of core dumps
 //! and wiped when freed ([`SecretKey`], [`SecretBytes`], [`Locked`]).
 //!

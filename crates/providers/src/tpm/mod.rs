@@ -10,8 +10,6 @@
 //! Must not: send a secret in clear to the TPM or read one from it in clear; keep an object or a session in it.
 #![expect(clippy::big_endian_bytes, reason = "a TPM's integers are big-endian")]
 
-#[cfg(test)]
-mod bus;
 mod link;
 mod session;
 

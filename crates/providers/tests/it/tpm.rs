@@ -1,6 +1,13 @@
 //! A simulated TPM 2.0 (swtpm), whose registers, PIN and seed are changed under the keyring.
 
-use strongroom_keyring::{Keyring, Provider};
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use strongroom_crypto::SecretKey;
+use strongroom_format::header::{HEADER_LEN, ObjectKind};
+use strongroom_keyring::provider::Wrapped;
+use strongroom_keyring::{Keyring, Object, Provider};
 
 use crate::swtpm::Swtpm;
 use crate::{Home, told};
@@ -24,7 +31,7 @@ fn a_keyring_opens_while_the_registers_are_as_they_were() {
     }
     let argument = home.argument();
     // The private area at the end, and the public one before it.
-    for from_end in [2, 60, 420] {
+    for from_end in [2, 60, 260] {
         let (number, text) = told(home.with_argument(&changed(&argument, from_end)));
         assert_eq!(number, 2105, "{from_end}: {text}");
     }
@@ -80,10 +87,109 @@ fn another_tpm_and_none_are_told_apart() {
     assert_eq!(told(home.with_argument(&absent)).0, 2101);
 }
 
+/// The bus between us and the TPM in somebody else's hands: what goes over it, and what is done to the answers to a command: one
+/// bit of the byte at this place, from the end.
+struct Bus {
+    place: String,
+    seen: Arc<Mutex<Vec<u8>>>,
+    change: Arc<Mutex<Option<(u32, usize)>>>,
+}
+
+#[expect(clippy::big_endian_bytes, reason = "a TPM's integers are big-endian")]
+fn bus(tpm: String) -> Bus {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let bus = Bus {
+        place: listener.local_addr().unwrap().to_string(),
+        seen: Arc::default(),
+        change: Arc::default(),
+    };
+    let (seen, change) = (Arc::clone(&bus.seen), Arc::clone(&bus.change));
+    std::thread::spawn(move || {
+        for ours in listener.incoming() {
+            let (mut ours, mut theirs) = (ours.unwrap(), TcpStream::connect(&tpm).unwrap());
+            let mut buffer = [0; 4096];
+            // Commands and answers are shorter than a packet on the loopback.
+            while let Ok(len @ 1..) = ours.read(&mut buffer) {
+                seen.lock().unwrap().extend_from_slice(&buffer[..len]);
+                let code = u32::from_be_bytes(buffer[6..10].try_into().unwrap());
+                theirs.write_all(&buffer[..len]).unwrap();
+                let len = theirs.read(&mut buffer).unwrap();
+                seen.lock().unwrap().extend_from_slice(&buffer[..len]);
+                let change = *change.lock().unwrap();
+                if let Some((_, from_end)) = change.filter(|(wanted, _)| *wanted == code) {
+                    buffer[len - from_end] ^= 1;
+                }
+                if ours.write_all(&buffer[..len]).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    bus
+}
+
+// TPM_CC.
+const CREATE: u32 = 0x153;
+const LOAD: u32 = 0x157;
+const UNSEAL: u32 = 0x15e;
+const PCR_READ: u32 = 0x17e;
+
+#[test]
+fn a_listener_on_the_bus_learns_nothing_and_changes_nothing() {
+    let (home, tpm) = (Home::new(), Swtpm::start());
+    let bus = bus(tpm.place());
+    let pin = home.write("pin", b"open sesame");
+    home.init(&format!(
+        "tpm:device={};pin=file:{}",
+        bus.place,
+        pin.display()
+    ));
+    let seen = bus.seen.lock().unwrap().clone();
+    let contains = |needle: &[u8]| seen.windows(needle.len()).any(|window| window == needle);
+    assert!(
+        contains(&[0x80, 2]) && contains(&[0, 0, 1, 0x5e]),
+        "this was the bus"
+    );
+    assert!(!contains(b"open sesame"));
+    assert!(!contains(
+        &strongroom_crypto::sha256(&[b"open sesame"])[..8]
+    ));
+    // Whatever 32 bytes went over it are not the secret that the root key is made of.
+    let wrapped = Wrapped::of(7, &home.argument()).unwrap();
+    let file = std::fs::read(&home.keyring).unwrap();
+    for window in seen.windows(32) {
+        let mut guess: [u8; 32] = window.try_into().unwrap();
+        let guess = SecretKey::take(&mut guess).unwrap();
+        let root = wrapped.root(&guess).unwrap();
+        assert!(Object::open(&file[..HEADER_LEN], ObjectKind::Keyring, &root).is_err());
+    }
+
+    // What the answers say, their nonce, their attributes, their HMAC.
+    let provider = Provider::from_stored(7, &home.argument()).unwrap();
+    for change in [
+        (UNSEAL, 90),
+        (UNSEAL, 40),
+        (UNSEAL, 35),
+        (UNSEAL, 1),
+        (LOAD, 1),
+        (CREATE, 1),
+        (PCR_READ, 80),
+    ] {
+        *bus.change.lock().unwrap() = Some(change);
+        let (number, text) = match change.0 {
+            CREATE | PCR_READ => told(provider.create()),
+            _ => home.refused(),
+        };
+        assert_eq!(number, 2105, "{change:x?}: {text}");
+    }
+    *bus.change.lock().unwrap() = None;
+    home.opens();
+}
+
 /// A TPM that accepts the connection and keeps silent.
 #[test]
 fn a_silent_tpm_is_not_waited_for_for_ever() {
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = silent.local_addr().unwrap().to_string();
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["tpm::silent", "--exact", "--ignored", "--nocapture"])
