@@ -168,8 +168,8 @@ fn trusted(answer: &[u8], thumbprint: &[u8; 32]) -> Result<Exchange, Error> {
         .keys
         .iter()
         .filter(|key| key.alg == "ES512" && key.serves("verify"));
-    let pinned = pinned.map(|key| (key.thumbprint(), key.point()));
-    let pinned = pinned.into_iter().find(|(other, _)| other == thumbprint);
+    let mut pinned = pinned.map(|key| (key.thumbprint(), key.point()));
+    let pinned = pinned.find(|(other, _)| other == thumbprint);
     let Some((_, Some(pinned))) = pinned else {
         return Err(forged(
             "the server does not advertise the key of that thumbprint",
