@@ -29,6 +29,8 @@ deps-test: deps-postgres
 		npm:npm python3-pip:pip3 strace:strace pgbackrest:pgbackrest swtpm:swtpm swtpm-tools:swtpm_setup tpm2-tools:tpm2_createak openssl:openssl
 	@python3 -c 'import moto.server' 2>/dev/null || python3 -m pip install --quiet 'moto[server]' || \
 		python3 -m pip install --quiet --break-system-packages 'moto[server]'
+	@python3 -c 'import kmip.services.server' 2>/dev/null || python3 -m pip install --quiet PyKMIP || \
+		python3 -m pip install --quiet --break-system-packages PyKMIP
 
 build: deps
 	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-shield-preload
