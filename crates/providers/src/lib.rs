@@ -22,6 +22,11 @@ mod tpm;
 
 use strongroom_keyring::provider::{self, Registered};
 
+/// For the fuzzers: any bytes are taken or refused.
+pub mod fuzz {
+    pub use crate::kmip::ttlv::fuzz as kmip;
+}
+
 /// Every kind of this crate, in order of number.
 const KINDS: &[Registered] = &[
     keyserver::REGISTERED,
