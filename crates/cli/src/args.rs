@@ -14,6 +14,7 @@ use crate::help::tail;
 use crate::inspect::InspectArgs;
 use crate::key::KeyArgs;
 use crate::keyring::KeyringArgs;
+use crate::keyserver::KeyserverArgs;
 use crate::pg::PgArgs;
 use crate::sqlite::SqliteArgs;
 use crate::verify::VerifyArgs;
@@ -48,6 +49,7 @@ pub(crate) enum Command {
     Backup(BackupArgs),
     Columns(ColumnsArgs),
     Volume(VolumeArgs),
+    Keyserver(KeyserverArgs),
     Inspect(InspectArgs),
     Verify(VerifyArgs),
     Explain(ExplainArgs),
@@ -66,6 +68,9 @@ impl Command {
             Self::Backup(args) => args.wants_json(),
             Self::Columns(args) => args.wants_json(),
             Self::Volume(args) => args.wants_json(),
+            Self::Sqlite(_) | Self::Explain(_) => false,
+            Self::Keyserver(args) => args.wants_json(),
+            Self::Sqlite(_) | Self::Explain(_) => false,
             Self::Sqlite(_) | Self::Explain(_) => false,
         }
     }

@@ -193,6 +193,12 @@ impl From<strongroom_keyring::Error> for Failure {
     }
 }
 
+impl From<strongroom_keyclient::Error> for Failure {
+    fn from(error: strongroom_keyclient::Error) -> Self {
+        strongroom_keyring::Error::from(error).into()
+    }
+}
+
 /// Writes a warning to standard error. The command goes on.
 pub(crate) fn warn(code: &Code, detail: &str) {
     message("warning", code, detail);

@@ -21,6 +21,7 @@ mod inspect;
 mod key;
 mod keyring;
 mod keys;
+mod keyserver;
 mod output;
 mod paths;
 mod pg;
@@ -49,12 +50,29 @@ struct Context {
     output: Output,
 }
 
+/// What this program starts itself with for the sake of a provider's module. Nothing for people.
+const PROVIDER_CHILD: &str = "--provider-child";
+
 fn main() -> ExitCode {
     // The tests' leak scans need core dumps to look into; nothing else should set this.
     if std::env::var_os("STRONGROOM_ALLOW_CORE_DUMPS").is_none_or(|value| value != "1") {
         strongroom_crypto::forbid_core_dumps();
     }
     strongroom_providers::register();
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == PROVIDER_CHILD)
+    {
+        return match strongroom_providers::child::serve() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(code::BUG.class.exit_code()),
+        };
+    }
+    strongroom_providers::child::launched_by(strongroom_providers::child::Launcher {
+        program: "/proc/self/exe".into(),
+        arguments: vec![PROVIDER_CHILD.into()],
+        environment: Vec::new(),
+    });
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     if backup::is_wal_fetch(&arguments) {
         // Whatever goes wrong, PostgreSQL must not take it for the end of the archive.
@@ -100,6 +118,7 @@ fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
         Command::Backup(args) => args.run(context),
         Command::Columns(args) => args.run(context),
         Command::Volume(args) => args.run(context),
+        Command::Keyserver(args) => args.run(context),
         Command::Inspect(args) => args.run(context),
         Command::Verify(args) => args.run(context),
         Command::Explain(args) => args.run(context),

@@ -277,6 +277,18 @@ codes! {
     COLUMN_UNRECORDED = 8124, Refused, "the zone makes no record of this", "start the zone with --record-key-file, choose a name that is not taken; values in clear and more than 64 MiB are not recorded";
     COLUMN_DEPARTED = 8125, Usage, "the statement departs from its record, or would change something", "replay the statement that was recorded, in the same form and on the same data, in a new session; see docs/guides/columns.md";
 
+    LUKS_NOT = 8300, Data, "the file or device does not begin with a LUKS header", "check the path; `strongroom inspect` says what it looks like";
+    LUKS_1 = 8301, Refused, "the volume is LUKS1", "convert it while it is closed: `cryptsetup convert --type luks2 DEVICE`, after a header backup";
+    LUKS_DAMAGED = 8302, Data, "neither copy of the volume's LUKS2 header can be used", "restore the header from its backup; the field that is named is the first that is wrong";
+    LUKS_UNSUPPORTED = 8303, Refused, "the volume uses something that is not supported without device-mapper", "open it with `strongroom volume open`, or with cryptsetup, where there is device-mapper";
+    LUKS_REENCRYPTING = 8304, Refused, "a re-encryption of the volume was begun and not finished", "finish it where there is device-mapper, or offline: `cryptsetup reencrypt --resume-only DEVICE`";
+    LUKS_FORGED = 8305, Data, "the volume's re-encryption metadata was not made by someone with its keys", "do not open this volume with any tool; restore its header from a backup, and find out who wrote to it";
+    LUKS_KEY = 8306, Key, "no key slot of the volume opens with the key that was given", "`strongroom inspect` lists the key slots and what opens them";
+    LUKS_COST = 8307, Refused, "a key slot asks for more memory or time than is reasonable", "if you made it so, open it with cryptsetup; otherwise someone has written to the header";
+    LUKS_IN_USE = 8308, Refused, "the volume is in use", "detach or close it first; two writers would destroy it";
+    LUKS_ONE_COPY = 8309, Warning, "one of the two copies of the volume's header is not as it should be", "back up the header, then let cryptsetup repair it: `cryptsetup repair DEVICE`";
+    MOUNTPOINT = 8310, Usage, "the mount point cannot be used", "name an empty directory to attach to, or the directory that a volume is attached to";
+    FUSE = 8311, Io, "the volume could not be attached through FUSE", "check that /dev/fuse is there and that this user may mount";
     VOLUME_IN_USE = 8320, Refused, "the device is in use: mounted, mapped, or held by another program", "unmount or close it first; nothing was changed";
     VOLUME_NOT_EMPTY = 8321, Refused, "the device holds something already", "check that it is the right device; --overwrite destroys what is on it";
     VOLUME_NOT_LUKS = 8322, Data, "there is no LUKS2 volume", "check the path; `strongroom inspect` says what is there; a header that was lost comes back from its backup";
@@ -297,6 +309,14 @@ codes! {
     VOLUME_NAME = 8337, Usage, "the name of a mapping or a label is not valid", "use 1 to 47 characters of a-z, A-Z, 0-9, '.', '_', '-'; no mapping may have the name already";
     VOLUME_OPENERS = 8338, Usage, "a volume key can be changed only together with what opens each slot", "give the passphrase or the recovery key of each other slot, replace the recovery key with --new-recovery, or give slots up with --drop";
     VOLUME_WARNED = 8339, Warning, "what remains after the keys of a volume are destroyed", "destroy every backup of its header, and wait for the key server's delay, before the data counts as gone";
+    NODE_CONFIG = 8400, Usage, "the node's configuration cannot be used", "see docs/guides/nodes.md; `strongroom keyserver join` writes it";
+    NODE_FILE = 8401, Key, "a file that the node's configuration names cannot be used", "see the message; the private key must be this user's alone (mode 0600)";
+    KEYSERVER_UNREACHABLE = 8402, Key, "no key server gave an answer in the time that was configured", "see what each server came to; another opener of the object still opens it";
+    KEYSERVER_NOT_TRUSTED = 8403, Key, "who answered is not a key server that the configured authority vouches for", "check this host's clock, the server's certificate, and that `authority` is the file the key server gave; someone may be in between";
+    KEYSERVER_ANSWER = 8404, Data, "the answer is not that of a key server, or not to what was asked", "check the address of the server, and its version";
+    KEYSERVER_UNCERTAIN = 8405, Io, "the connection broke after a change was sent: whether it was made is not known", "look at the key server before you ask for it again";
+    KEYSERVER_REFUSED = 8406, Key, "the key server refused", "see what it says; its codes are those of this table";
+    KEYSERVER_NOT_ACCEPTED = 8407, Key, "the key server does not accept this node's certificate", "it may have expired, or be another key server's: join again with `strongroom keyserver join`";
     SERVER_CERTIFICATE_NEEDED = 8420, Key, "the key server wants a client certificate, and none was shown", "join the node first: `strongroom keyserver join`";
     SERVER_NOT_ENROLLED = 8421, Key, "the client certificate is not enrolled with the key server, or no longer", "have an administrator make a token, and join again";
     SERVER_ROLE = 8422, Refused, "the key server does not allow this to the role of the client", "use the certificate of a client that may";
@@ -320,18 +340,6 @@ codes! {
     SERVER_TLS = 8440, Usage, "a certificate or private key of the key server cannot be used", "check the files that server.toml names";
     SERVER_SHARE_TWICE = 8441, Refused, "that share was given already", "give another one";
     SERVER_BUSY = 8442, Io, "others changed the same thing at the same time, again and again", "try again";
-    LUKS_NOT = 8300, Data, "the file or device does not begin with a LUKS header", "check the path; `strongroom inspect` says what it looks like";
-    LUKS_1 = 8301, Refused, "the volume is LUKS1", "convert it while it is closed: `cryptsetup convert --type luks2 DEVICE`, after a header backup";
-    LUKS_DAMAGED = 8302, Data, "neither copy of the volume's LUKS2 header can be used", "restore the header from its backup; the field that is named is the first that is wrong";
-    LUKS_UNSUPPORTED = 8303, Refused, "the volume uses something that is not supported without device-mapper", "open it with `strongroom volume open`, or with cryptsetup, where there is device-mapper";
-    LUKS_REENCRYPTING = 8304, Refused, "a re-encryption of the volume was begun and not finished", "finish it where there is device-mapper, or offline: `cryptsetup reencrypt --resume-only DEVICE`";
-    LUKS_FORGED = 8305, Data, "the volume's re-encryption metadata was not made by someone with its keys", "do not open this volume with any tool; restore its header from a backup, and find out who wrote to it";
-    LUKS_KEY = 8306, Key, "no key slot of the volume opens with the key that was given", "`strongroom inspect` lists the key slots and what opens them";
-    LUKS_COST = 8307, Refused, "a key slot asks for more memory or time than is reasonable", "if you made it so, open it with cryptsetup; otherwise someone has written to the header";
-    LUKS_IN_USE = 8308, Refused, "the volume is in use", "detach or close it first; two writers would destroy it";
-    LUKS_ONE_COPY = 8309, Warning, "one of the two copies of the volume's header is not as it should be", "back up the header, then let cryptsetup repair it: `cryptsetup repair DEVICE`";
-    MOUNTPOINT = 8310, Usage, "the mount point cannot be used", "name an empty directory to attach to, or the directory that a volume is attached to";
-    FUSE = 8311, Io, "the volume could not be attached through FUSE", "check that /dev/fuse is there and that this user may mount";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }

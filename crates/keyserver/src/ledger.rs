@@ -27,13 +27,13 @@ const TRIES: usize = 64;
 
 /// What is to be committed.
 #[derive(Default)]
-pub struct Job {
+pub(crate) struct Job {
     /// What it is based upon.
-    pub guards: Vec<Guard>,
+    pub(crate) guards: Vec<Guard>,
     /// What changes.
-    pub changes: Vec<Change>,
+    pub(crate) changes: Vec<Change>,
     /// What is written down.
-    pub events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
 }
 
 type Answer = Result<Outcome, Error>;
@@ -44,7 +44,7 @@ struct Waiting {
 }
 
 /// The way to the thread that commits. When the last one is dropped, the thread ends.
-pub struct Ledger {
+pub(crate) struct Ledger {
     jobs: SyncSender<Waiting>,
 }
 
@@ -53,7 +53,7 @@ impl Ledger {
     ///
     /// # Errors
     /// What the store reports; SR-8436 when the last row does not open; SR-5001.
-    pub fn start(store: Arc<dyn Store>, keys: Arc<Keys>) -> Result<Self, Error> {
+    pub(crate) fn start(store: Arc<dyn Store>, keys: Arc<Keys>) -> Result<Self, Error> {
         let (jobs, queue) = sync_channel(QUEUE);
         let head = head(&*store, &keys)?;
         let clerk = Clerk { store, keys, head };
@@ -68,7 +68,7 @@ impl Ledger {
     ///
     /// # Errors
     /// What the store reports; SR-8435 when the thread has ended.
-    pub fn commit(&self, job: Job) -> Answer {
+    pub(crate) fn commit(&self, job: Job) -> Answer {
         let ended = || Error::new(&code::SERVER_STORE, "it is being closed");
         let (answer, result) = sync_channel(1);
         self.jobs
@@ -90,7 +90,7 @@ fn head(store: &dyn Store, keys: &Keys) -> Result<(u64, String), Error> {
 ///
 /// # Errors
 /// SR-8436 when it does not open, or says of itself that it is another one.
-pub fn opened(keys: &Keys, n: u64, sealed: &[u8]) -> Result<Row, Error> {
+pub(crate) fn opened(keys: &Keys, n: u64, sealed: &[u8]) -> Result<Row, Error> {
     let broken = |_| Error::new(&code::SERVER_AUDIT, format!("row {n} does not open"));
     let bytes = keys.open(&audit::path(n), sealed).map_err(broken)?;
     let row: Option<Row> = serde_json::from_slice(&bytes).ok();

@@ -67,7 +67,7 @@ async fn running(
     notify("STOPPING=1");
     log(Level::Info, "stopping", &[]);
     // Receivers are there as long as the tasks are.
-    drop(stop.send(true));
+    let _told = stop.send(true);
     reloaded.abort();
     drop(served.await);
     swept.abort();

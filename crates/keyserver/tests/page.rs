@@ -63,7 +63,11 @@ fn every_page_is_sound_html_with_landmarks_and_labels() {
         }
         let fields = select(&page, "select, input:not([type=hidden])");
         let labelled = select(&page, "label select, label input:not([type=hidden])");
-        assert_eq!(fields.len(), labelled.len(), "{title}: a field without label");
+        assert_eq!(
+            fields.len(),
+            labelled.len(),
+            "{title}: a field without label"
+        );
     }
 }
 
@@ -71,7 +75,9 @@ fn every_page_is_sound_html_with_landmarks_and_labels() {
 fn nothing_is_loaded_from_elsewhere_and_nothing_runs() {
     for (title, html) in all_pages(&fleet(40)) {
         let page = parse(&html);
-        for forbidden in ["script", "style", "iframe", "object", "embed", "base", "img", "[style]"] {
+        for forbidden in [
+            "script", "style", "iframe", "object", "embed", "base", "img", "[style]",
+        ] {
             assert!(select(&page, forbidden).is_empty(), "{title}: {forbidden}");
         }
         for element in select(&page, "*") {
@@ -109,16 +115,24 @@ fn names_that_attack_are_only_text() {
     let links = select(&page, "dd a");
     let hrefs: Vec<&str> = links.iter().filter_map(|a| a.attr("href")).collect();
     let expected = format!("/fleet/nodes/{}", parts::segment(&object.record.node));
-    assert!(select(&page, ".lead a").iter().any(|a| a.attr("href") == Some(&expected)));
+    assert!(
+        select(&page, ".lead a")
+            .iter()
+            .any(|a| a.attr("href") == Some(&expected))
+    );
     assert!(hrefs.iter().all(|href| !href.contains("..")), "{hrefs:?}");
 }
 
 #[test]
 fn parts_of_paths_hold_no_separators() {
-    for text in ["a/b", "..", "a b", "a?b#c", "%2f", "\u{fc}\n", "a\\b", "<>\"'&"] {
+    for text in [
+        "a/b", "..", "a b", "a?b#c", "%2f", "\u{fc}\n", "a\\b", "<>\"'&",
+    ] {
         let segment = parts::segment(text);
         assert!(
-            segment.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~%".contains(&b)),
+            segment
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-._~%".contains(&b)),
             "{segment}"
         );
         let plus_free = segment.replace('+', "%2B");
@@ -165,14 +179,21 @@ fn what_a_kind_cannot_have_is_not_asked_for() {
             Kind::Database | Kind::Instance => [true; 4],
         };
         assert_eq!(asked, expected, "{kind:?}");
-        let overdue = object.findings.iter().filter(|f| f.severity == Severity::Overdue);
+        let overdue = object
+            .findings
+            .iter()
+            .filter(|f| f.severity == Severity::Overdue);
         let asked = expected.iter().filter(|asked| **asked).count();
         assert_eq!(overdue.count(), asked - 1, "{kind:?}: all but the report");
     }
     let mut record = one_object(Kind::Volume);
     record.verified = Some(NOW - 31 * DAY_S);
     let fleet = fixture::of(vec![record], vec![]);
-    assert_eq!(fleet.objects[0].severity(), Severity::Overdue, "a volume that was verified once");
+    assert_eq!(
+        fleet.objects[0].severity(),
+        Severity::Overdue,
+        "a volume that was verified once"
+    );
 }
 
 #[test]
@@ -190,17 +211,34 @@ fn state_and_version_of_the_key_are_found() {
         let texts: Vec<&str> = findings.iter().map(|f| f.text.as_str()).collect();
         match expected {
             None => assert!(texts.is_empty(), "{texts:?}"),
-            Some(text) => assert!(texts.iter().any(|one| one.contains(text)), "{text}: {texts:?}"),
+            Some(text) => assert!(
+                texts.iter().any(|one| one.contains(text)),
+                "{text}: {texts:?}"
+            ),
         }
     };
     let day = NOW - DAY_S;
     check(KeyState::Active, &[(1, day)], None);
-    check(KeyState::Active, &[(1, day), (2, day)], Some("the newest is 2"));
-    check(KeyState::Active, &[(2, day)], Some("version 1 of its key is not known"));
+    check(
+        KeyState::Active,
+        &[(1, day), (2, day)],
+        Some("the newest is 2"),
+    );
+    check(
+        KeyState::Active,
+        &[(2, day)],
+        Some("version 1 of its key is not known"),
+    );
     check(KeyState::Disabled, &[(1, day)], Some("key disabled"));
-    let pending = KeyState::Pending { at: NOW + 3 * DAY_S };
+    let pending = KeyState::Pending {
+        at: NOW + 3 * DAY_S,
+    };
     check(pending, &[(1, day)], Some("destroyed in 3 d"));
-    check(KeyState::Pending { at: NOW }, &[(1, day)], Some("about to be destroyed"));
+    check(
+        KeyState::Pending { at: NOW },
+        &[(1, day)],
+        Some("about to be destroyed"),
+    );
     check(KeyState::Destroyed, &[], Some("key destroyed"));
 }
 
@@ -226,7 +264,10 @@ fn nodes_are_judged_with_their_certificates() {
     let mut node = fixture::node("a");
     let check = |expires, expected| {
         node.expires = expires;
-        let records = Records { nodes: vec![node.clone()], ..Records::default() };
+        let records = Records {
+            nodes: vec![node.clone()],
+            ..Records::default()
+        };
         let fleet = Fleet::new(records, Policy::default(), NOW);
         let worst = fleet.nodes[0].findings.iter().map(|f| f.severity).max();
         assert_eq!(worst, expected, "{expires:?}");
@@ -275,7 +316,10 @@ fn filters_select_what_they_say() {
         }
     }
     for object in query("node=db-3&kind=volume&q=DATA").select(&fleet) {
-        assert_eq!((object.record.node.as_str(), object.record.kind), ("db-3", Kind::Volume));
+        assert_eq!(
+            (object.record.node.as_str(), object.record.kind),
+            ("db-3", Kind::Volume)
+        );
     }
     assert!(number("node=db-3&kind=volume&q=DATA") > 0);
     assert_eq!(number("q=no+such+thing"), 0);
@@ -284,17 +328,29 @@ fn filters_select_what_they_say() {
 #[test]
 fn orders_are_total_and_reversible() {
     let fleet = fleet(300);
-    for sort in "attention name kind node cipher key key-age rotation backup verification report".split(' ') {
+    for sort in
+        "attention name kind node cipher key key-age rotation backup verification report".split(' ')
+    {
         let ids = |text: &str| -> Vec<String> {
             let found = query(text).select(&fleet);
-            found.iter().map(|object| object.record.id.clone()).collect()
+            found
+                .iter()
+                .map(|object| object.record.id.clone())
+                .collect()
         };
-        let (up, down) = (ids(&format!("sort={sort}")), ids(&format!("sort={sort}&order=desc")));
+        let (up, down) = (
+            ids(&format!("sort={sort}")),
+            ids(&format!("sort={sort}&order=desc")),
+        );
         assert_ne!(up, down, "{sort}");
         let set: BTreeSet<&String> = up.iter().collect();
         assert_eq!((set.len(), down.len()), (300, 300), "{sort}");
     }
-    let severities: Vec<Severity> = query("").select(&fleet).iter().map(|o| o.severity()).collect();
+    let severities: Vec<Severity> = query("")
+        .select(&fleet)
+        .iter()
+        .map(|o| o.severity())
+        .collect();
     assert!(severities.is_sorted_by(|a, b| a >= b), "the worst first");
 }
 
@@ -311,8 +367,14 @@ fn links_read_back_as_the_same_query() {
         assert_eq!(self::query(again), query, "{link}");
     }
     for bad in [
-        ("kind", "volumes"), ("state", "late"), ("concern", "x"), ("sort", "Name"),
-        ("order", "up"), ("page", "0"), ("page", "-1"), ("page", "99999999999999999999"),
+        ("kind", "volumes"),
+        ("state", "late"),
+        ("concern", "x"),
+        ("sort", "Name"),
+        ("order", "up"),
+        ("page", "0"),
+        ("page", "-1"),
+        ("page", "99999999999999999999"),
     ] {
         let refused = Query::read([bad]).unwrap_err();
         assert_eq!(refused.parameter, bad.0);
@@ -334,7 +396,10 @@ fn ten_thousand_objects_are_paged_and_each_is_shown_once() {
         let rows = select(&page, "table.objects tbody th a");
         assert_eq!(rows.len(), PER_PAGE);
         for row in rows {
-            assert!(seen.insert(row.attr("href").unwrap().to_owned()), "shown twice");
+            assert!(
+                seen.insert(row.attr("href").unwrap().to_owned()),
+                "shown twice"
+            );
         }
         let next = select(&page, "a[rel=next]");
         link = next.first().map(|next| {
@@ -371,14 +436,24 @@ fn long_lists_of_keys_and_nodes_are_paged() {
 
 #[test]
 fn sealed_and_refused_show_nothing_of_the_fleet() {
-    let sealed = Why::Sealed { threshold: 3, given: 1 };
+    let sealed = Why::Sealed {
+        threshold: 3,
+        given: 1,
+    };
     for (why, status) in [
-        (sealed, 503), (Why::NoCertificate, 401), (Why::Forbidden, 403), (Why::NotThere, 404),
-        (Why::BadQuery("sort"), 400), (Why::TooMany, 429), (Why::Failed, 503),
+        (sealed, 503),
+        (Why::NoCertificate, 401),
+        (Why::Forbidden, 403),
+        (Why::NotThere, 404),
+        (Why::BadQuery("sort"), 400),
+        (Why::TooMany, 429),
+        (Why::Failed, 503),
     ] {
         assert_eq!(why.status(), status);
         let content = why.content();
-        let page = parse(&frame::page(&reader(), Place::Elsewhere, why.title(), None, &content).into_string());
+        let page = parse(
+            &frame::page(&reader(), Place::Elsewhere, why.title(), None, &content).into_string(),
+        );
         assert!(select(&page, "table, nav, .tile").is_empty(), "{why:?}");
     }
     let text = sealed.content().into_string();
@@ -389,7 +464,10 @@ fn sealed_and_refused_show_nothing_of_the_fleet() {
 fn an_empty_fleet_says_what_to_do() {
     let none = Fleet::new(Records::default(), Policy::default(), NOW);
     let html = overview::overview(&none, &Query::default()).into_string();
-    assert!(html.contains("keyserver token") && html.contains("keyserver join"), "{html}");
+    assert!(
+        html.contains("keyserver token") && html.contains("keyserver join"),
+        "{html}"
+    );
     let fleet = fixture::of(vec![], vec![]);
     let html = overview::overview(&fleet, &Query::default()).into_string();
     assert!(html.contains("keyserver report"), "{html}");
@@ -401,7 +479,8 @@ fn an_empty_fleet_says_what_to_do() {
 fn the_reader_chooses_light_or_dark() {
     for theme in Theme::ALL {
         let reader = frame::Reader { theme, ..reader() };
-        let page = parse(&frame::page(&reader, Place::Fleet, "x", None, &maud::html! {}).into_string());
+        let page =
+            parse(&frame::page(&reader, Place::Fleet, "x", None, &maud::html! {}).into_string());
         let chosen = select(&page, "html")[0].attr("data-theme");
         assert_eq!(chosen, (theme != Theme::System).then(|| theme.word()));
         let pressed = select(&page, "button[aria-pressed=true]");
@@ -412,34 +491,58 @@ fn the_reader_chooses_light_or_dark() {
 
 #[test]
 fn the_policy_of_the_browser_is_strict() {
-    let (_, csp) = HEADERS.iter().find(|(name, _)| *name == "content-security-policy").unwrap();
+    let (_, csp) = HEADERS
+        .iter()
+        .find(|(name, _)| *name == "content-security-policy")
+        .unwrap();
     let directives: Vec<&str> = csp.split("; ").collect();
     assert_eq!(directives[0], "default-src 'none'");
-    assert!(directives.contains(&"frame-ancestors 'none'") && directives.contains(&"base-uri 'none'"));
-    assert!(!csp.contains("unsafe") && !csp.contains("http") && !csp.contains('*') && !csp.contains("script"));
+    assert!(
+        directives.contains(&"frame-ancestors 'none'") && directives.contains(&"base-uri 'none'")
+    );
+    assert!(
+        !csp.contains("unsafe")
+            && !csp.contains("http")
+            && !csp.contains('*')
+            && !csp.contains("script")
+    );
 }
 
 /// Relative luminance (WCAG 2.1) of `#rrggbb`.
 fn luminance(colour: &str) -> f64 {
     let channel = |at: usize| {
         let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
-        if value <= 0.040_45 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        if value <= 0.040_45 {
+            value / 12.92
+        } else {
+            ((value + 0.055) / 1.055).powf(2.4)
+        }
     };
     0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
 }
 
 /// The variables of the block after `head`.
 fn colours(head: &str) -> Vec<(&'static str, &'static str)> {
-    let (_, block) = STYLE.split_once(head).unwrap_or_else(|| panic!("no block {head}"));
+    let (_, block) = STYLE
+        .split_once(head)
+        .unwrap_or_else(|| panic!("no block {head}"));
     let (block, _) = block.split_once('}').unwrap();
-    let lines = block.lines().filter_map(|line| line.trim().strip_prefix("--"));
-    lines.map(|line| line.trim_end_matches(';').split_once(": ").unwrap()).collect()
+    let lines = block
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("--"));
+    lines
+        .map(|line| line.trim_end_matches(';').split_once(": ").unwrap())
+        .collect()
 }
 
 #[test]
 fn text_can_be_read_on_its_ground_in_light_and_dark() {
     let dark = colours(":root:not([data-theme=\"light\"]) {");
-    assert_eq!(dark, colours("\n:root[data-theme=\"dark\"] {"), "dark is dark, whoever chose it");
+    assert_eq!(
+        dark,
+        colours("\n:root[data-theme=\"dark\"] {"),
+        "dark is dark, whoever chose it"
+    );
     for scheme in [colours("\n:root {"), dark] {
         let of = |name: &str| scheme.iter().find(|(one, _)| *one == name).unwrap().1;
         let contrast = |a: &str, b: &str| {
@@ -451,9 +554,17 @@ fn text_can_be_read_on_its_ground_in_light_and_dark() {
         for text in ["text", "quiet", "link", "overdue", "soon"] {
             pairs.extend(grounds.map(|ground| (text, ground)));
         }
-        pairs.extend([("overdue", "overdue-ground"), ("soon", "soon-ground"), ("fine", "fine-ground")]);
+        pairs.extend([
+            ("overdue", "overdue-ground"),
+            ("soon", "soon-ground"),
+            ("fine", "fine-ground"),
+        ]);
         for (text, ground) in pairs {
-            assert!(contrast(text, ground) >= 4.5, "{text} on {ground}: {:.2}", contrast(text, ground));
+            assert!(
+                contrast(text, ground) >= 4.5,
+                "{text} on {ground}: {:.2}",
+                contrast(text, ground)
+            );
         }
     }
 }

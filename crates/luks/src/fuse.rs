@@ -172,7 +172,6 @@ fn errno(error: &io::Error) -> Errno {
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "the trait's")]
 impl Filesystem for OneFile {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Without FUSE_WRITEBACK_CACHE: the kernel would take writes beyond the end, and lose what it has taken when this

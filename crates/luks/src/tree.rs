@@ -2,7 +2,7 @@
 //! member it is about.
 //!
 //! Must not: convert one type into another; let depth or size grow without bound (the area is at most 4 MiB, and
-//! serde_json stops at 128 levels).
+//! `serde_json` stops at 128 levels).
 
 use std::collections::BTreeMap;
 use std::fmt;

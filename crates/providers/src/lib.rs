@@ -5,13 +5,37 @@
 //!
 //! Must not: keep a root key; wait without a limit; take a secret from an argument.
 
+mod certificate;
+pub mod child;
+mod credential;
+mod keyserver;
 mod kmip;
+mod limit;
 mod network;
+mod options;
+#[cfg(feature = "pkcs11")]
+mod pkcs11;
 
 use strongroom_keyring::provider::{self, Registered};
 
 /// Every kind of this crate, in order of number.
-const KINDS: &[Registered] = &[kmip::REGISTERED];
+const KINDS: &[Registered] = &[
+    keyserver::REGISTERED,
+    #[cfg(feature = "pkcs11")]
+    pkcs11::REGISTERED,
+    credential::REGISTERED,
+    certificate::REGISTERED,
+    kmip::REGISTERED,
+];
+
+/// What a process that was started for a module's sake does.
+#[cfg(feature = "pkcs11")]
+const OPERATION: child::Operation = pkcs11::serve;
+#[cfg(not(feature = "pkcs11"))]
+const OPERATION: child::Operation = |_| {
+    let code = &strongroom_format::code::PROVIDER_ELSEWHERE;
+    Err(strongroom_keyring::Error::new(code, "pkcs11"))
+};
 
 /// Makes the kinds of this crate known to the keyring. Once, when a program starts.
 pub fn register() {

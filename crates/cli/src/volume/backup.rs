@@ -67,6 +67,9 @@ pub(super) fn escrow_again(context: &Context, provider: &ProviderOptions, path: 
         Ok(mut keys) => {
             escrow(path, keys.as_mut());
         }
-        Err(failure) => note(&format!("the header backup was not renewed: {}", failure.shown())),
+        Err(failure) => note(&format!(
+            "the header backup was not renewed: {}",
+            failure.shown()
+        )),
     }
 }

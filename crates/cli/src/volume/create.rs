@@ -88,7 +88,9 @@ impl CreateArgs {
             return Err(Failure::new(&code::KEY_NAME, self.key_id.as_str()));
         }
         if self.key_size % 8 != 0 || !(128..=1024).contains(&self.key_size) {
-            return Err(Failure::usage("--key-size: a multiple of 8 from 128 to 1024"));
+            return Err(Failure::usage(
+                "--key-size: a multiple of 8 from 128 to 1024",
+            ));
         }
         let new = New {
             path: &self.path,
@@ -102,7 +104,9 @@ impl CreateArgs {
         };
         // All that can be refused is refused before a key is made.
         check(&new)?;
-        let place = (!self.no_recovery).then(|| self.recovery.place()).transpose()?;
+        let place = (!self.no_recovery)
+            .then(|| self.recovery.place())
+            .transpose()?;
         let mut keys = self.provider.keys(context, None)?;
         let material = keys.fetch_or_create(&self.key_id)?;
         let token = Token {

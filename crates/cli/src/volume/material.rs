@@ -62,6 +62,9 @@ impl ProviderOptions {
     }
 
     fn server(&self) -> Result<Box<dyn Keys>, Failure> {
-        Err(Failure::new(&strongroom_format::code::PROVIDER, "keyserver"))
+        Err(Failure::new(
+            &strongroom_format::code::PROVIDER,
+            "keyserver",
+        ))
     }
 }

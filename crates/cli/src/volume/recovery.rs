@@ -42,7 +42,8 @@ impl RecoveryOptions {
         }
         let terminal = OpenOptions::new().read(true).write(true).open(TERMINAL);
         terminal.map(|_| Shown::Terminal).map_err(|_| {
-            let detail = "the recovery key is shown on a terminal, or goes into a file with --recovery-out";
+            let detail =
+                "the recovery key is shown on a terminal, or goes into a file with --recovery-out";
             Failure::new(&code::NO_TERMINAL, detail)
         })
     }
@@ -72,13 +73,18 @@ impl Shown {
 
 fn on_terminal(key: &SecretBytes, of: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::io(Path::new(TERMINAL), &error);
-    let mut terminal = OpenOptions::new().write(true).open(TERMINAL).map_err(failed)?;
+    let mut terminal = OpenOptions::new()
+        .write(true)
+        .open(TERMINAL)
+        .map_err(failed)?;
     let of = crate::failure::printable(&of.display().to_string());
-    let head = format!("\nRecovery key of {of}. It is shown this once; it opens the volume when every other key is lost:\n\n    ");
+    let head = format!(
+        "\nRecovery key of {of}. It is shown this once; it opens the volume when every other key is lost:\n\n    "
+    );
     terminal.write_all(head.as_bytes()).map_err(failed)?;
     terminal.write_all(key.as_slice()).map_err(failed)?;
-    let code = QrCode::new(key.as_slice())
-        .map_err(|error| Failure::new(&code::BUG, error.to_string()))?;
+    let code =
+        QrCode::new(key.as_slice()).map_err(|error| Failure::new(&code::BUG, error.to_string()))?;
     let picture = code.render::<Dense1x2>().quiet_zone(true).build();
     let picture = Zeroizing::new(format!("\n\n{picture}\n\n"));
     terminal.write_all(picture.as_bytes()).map_err(failed)

@@ -130,7 +130,11 @@ fn text(state: &State) -> String {
     rows.push(row("open", state.mapping.as_deref().unwrap_or("no")));
     for slot in &state.slots {
         let kdf = slot.kdf.as_deref().unwrap_or("-");
-        let opens = if slot.opens { "" } else { ", does not open it yet" };
+        let opens = if slot.opens {
+            ""
+        } else {
+            ", does not open it yet"
+        };
         let value = format!("{}, {kdf}{opens}", slot.kind);
         rows.push(row(&format!("slot {}", slot.slot), &value));
     }

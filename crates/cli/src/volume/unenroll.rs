@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use strongroom_volume::Volume;
 use strongroom_volume::header::Kind;
 use strongroom_volume::openers::{Which, remove};
-use strongroom_volume::Volume;
 
 use super::backup::escrow_again;
 use super::material::ProviderOptions;

@@ -99,7 +99,7 @@ pub(super) fn query(text: Option<&str>) -> Result<Page, Refusal> {
             "after"
                 if value
                     .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) =>
+                    .all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b)) =>
             {
                 value.clone_into(&mut page.after);
             }

@@ -60,7 +60,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/v1/tokens", post(token))
         .route("/v1/nodes", get(nodes))
         .route("/v1/nodes/{name}", delete(revoke))
-        .route("/v1/grants", post(grant).delete(ungrant))
+        .route("/v1/grants", get(grants).post(grant).delete(ungrant))
         .route("/v1/audit", get(audit))
         .fallback(async || Refusal::from(Error::new(&code::SERVER_NO_ADDRESS, "")))
         .method_not_allowed_fallback(async || {
@@ -518,6 +518,15 @@ async fn ungrant(
     })
     .await?;
     empty()
+}
+
+async fn grants(State(server): Shared, Extension(other): From, RawQuery(text): RawQuery) -> Answer {
+    let page = query(text.as_deref())?;
+    let limit = page.limit;
+    let found = blocking(&server, move |service| {
+        service.grants(&other.peer, &page.after, limit)
+    });
+    page_of("grants", &found.await?, limit)
 }
 
 async fn audit(State(server): Shared, Extension(other): From, RawQuery(text): RawQuery) -> Answer {

@@ -10,9 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::judge::{Concern, Finding, Measure, Severity};
-use super::records::{
-    DAY_S, KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records,
-};
+use super::records::{DAY_S, KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records};
 use super::words;
 
 /// Days before a certificate expires from which on it is worth a look.
@@ -351,16 +349,13 @@ fn state_finding(state: KeyState, now: u64) -> Option<Finding> {
 fn cipher_finding(cipher: &str) -> Option<Finding> {
     let lower = cipher.to_ascii_lowercase();
     if matches!(lower.as_str(), "" | "none" | "plain" | "cipher_null-ecb") {
-        return Some(finding(
-            Concern::Cipher,
-            Severity::Overdue,
-            "not encrypted",
-        ));
+        return Some(finding(Concern::Cipher, Severity::Overdue, "not encrypted"));
     }
     let obsolete = ["3des", "tdes", "des3", "triple"];
-    obsolete.iter().any(|name| lower.contains(name)).then(|| {
-        finding(Concern::Cipher, Severity::Soon, "cipher is obsolete")
-    })
+    obsolete
+        .iter()
+        .any(|name| lower.contains(name))
+        .then(|| finding(Concern::Cipher, Severity::Soon, "cipher is obsolete"))
 }
 
 fn sort(findings: &mut [Finding]) {
@@ -455,7 +450,11 @@ fn node_findings(node: &Node, now: u64) -> Vec<Finding> {
     };
     let left = expires.saturating_sub(now);
     if expires <= now {
-        vec![finding(Concern::Key, Severity::Overdue, "certificate expired")]
+        vec![finding(
+            Concern::Key,
+            Severity::Overdue,
+            "certificate expired",
+        )]
     } else if left < CERTIFICATE_DAYS * DAY_S {
         let text = format!("certificate expires in {}", words::length(left));
         vec![finding(Concern::Key, Severity::Soon, text)]

@@ -141,7 +141,13 @@ pub fn bar(tally: &Tally) -> Markup {
         ("not-asked", tally.not_asked),
     ];
     // Thousandths of the width; something is never nothing.
-    let width = |count: usize| if count == 0 { 0 } else { (count * 1000 / all).max(6) };
+    let width = |count: usize| {
+        if count == 0 {
+            0
+        } else {
+            (count * 1000 / all).max(6)
+        }
+    };
     let total: usize = parts.iter().map(|(_, count)| width(*count)).sum();
     let mut at = 0;
     let mut rects = Vec::new();

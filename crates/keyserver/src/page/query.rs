@@ -219,7 +219,11 @@ impl Query {
             .collect();
         found.sort_by(|a, b| {
             let order = compare(a, b, self.sort);
-            let order = if self.reversed { order.reverse() } else { order };
+            let order = if self.reversed {
+                order.reverse()
+            } else {
+                order
+            };
             order.then_with(|| tie(a, b))
         });
         found

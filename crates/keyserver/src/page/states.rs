@@ -73,12 +73,18 @@ impl Why {
             Self::Forbidden => html! {
                 p { "The certificate of this browser is not, or no longer, that of a viewer or an administrator." }
             },
-            Self::NotThere => html! { p { "There is no such page, object, key or node." } p { a href="/" { "To the fleet" } } },
+            Self::NotThere => {
+                html! { p { "There is no such page, object, key or node." } p { a href="/" { "To the fleet" } } }
+            }
             Self::BadQuery(parameter) => html! {
                 p { "The value of " code { (parameter) } " in the address means nothing here." } p { a href="/" { "To the fleet" } }
             },
-            Self::TooMany => html! { p { "This certificate has asked for more pages than it may. Wait a little, then load the page again." } },
-            Self::Failed => html! { p { "The store of the key server did not answer. The server's log says why." } },
+            Self::TooMany => {
+                html! { p { "This certificate has asked for more pages than it may. Wait a little, then load the page again." } }
+            }
+            Self::Failed => {
+                html! { p { "The store of the key server did not answer. The server's log says why." } }
+            }
         }
     }
 }

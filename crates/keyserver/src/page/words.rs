@@ -70,11 +70,7 @@ fn civil(unix_s: u64) -> Option<(u64, u64, u64)> {
     } else {
         shifted - 9
     };
-    Some((
-        year_of_era + era * 400 + u64::from(month <= 2),
-        month,
-        day,
-    ))
+    Some((year_of_era + era * 400 + u64::from(month <= 2), month, day))
 }
 
 /// A name as it may be shown: controls and marks of direction replaced, the end of a long one cut off.
@@ -141,7 +137,10 @@ mod tests {
         assert_eq!(ago(130, 100), "just now");
         assert_eq!(ago(100, 3700), "1 h ago");
         assert_eq!(ago(3700, 100), "in 1 h");
-        assert_eq!(ago(u64::MAX, 0), format!("in {} y", u64::MAX / 86_400 / 365));
+        assert_eq!(
+            ago(u64::MAX, 0),
+            format!("in {} y", u64::MAX / 86_400 / 365)
+        );
     }
 
     #[test]
@@ -157,7 +156,10 @@ mod tests {
     #[test]
     fn names_do_not_mislead() {
         assert_eq!(name("/var/lib/db"), "/var/lib/db");
-        assert_eq!(name("a\u{202e}b\n\u{1b}[31mc"), "a\u{fffd}b\u{fffd}\u{fffd}[31mc");
+        assert_eq!(
+            name("a\u{202e}b\n\u{1b}[31mc"),
+            "a\u{fffd}b\u{fffd}\u{fffd}[31mc"
+        );
         assert_eq!(name("\u{2003} "), "(no name)");
         assert_eq!(name(""), "(no name)");
         assert_eq!(name(&"x".repeat(160)).chars().count(), 160);

@@ -24,7 +24,7 @@ use crate::records::{
 use crate::store::Change;
 
 /// What a token begins with.
-pub const TOKEN_PREFIX: &str = "strongroom-token-1-";
+const TOKEN_PREFIX: &str = "strongroom-token-1-";
 /// Longest life of a token.
 const TOKEN_MAX_S: u64 = 30 * 86_400;
 /// Most keys that are granted with a token.
@@ -78,6 +78,19 @@ pub struct NodeInfo {
     pub expires: u64,
     /// SHA-256 of its public key.
     pub spki: String,
+}
+
+/// What is told of a grant.
+#[derive(Clone, Debug, Serialize)]
+pub struct GrantInfo {
+    /// The node.
+    pub node: String,
+    /// The key.
+    pub key: String,
+    /// When it was granted, in seconds since the Unix epoch.
+    pub granted: u64,
+    /// Whether the node may destroy the key.
+    pub may_destroy: bool,
 }
 
 fn node_path(name: &str) -> String {
@@ -365,6 +378,27 @@ impl Service {
                 changes,
                 events: vec![event],
             })
+        })
+    }
+
+    /// Grants after this one, `node/key`, in order.
+    ///
+    /// # Errors
+    /// SR-8422 unless viewer or administrator.
+    pub fn grants(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<GrantInfo>, Error> {
+        self.run(peer, "grants", "", |client| {
+            client.must_be(&[Role::Admin, Role::Viewer])?;
+            let page = self.list::<Grant>(GRANTS, after, limit)?.into_iter();
+            let infos = page.filter_map(|(path, grant)| {
+                let (node, key) = path.split_once('/')?;
+                Some(GrantInfo {
+                    node: node.to_owned(),
+                    key: key.to_owned(),
+                    granted: grant.granted,
+                    may_destroy: grant.may_destroy,
+                })
+            });
+            Ok(Plan::read(infos.collect()))
         })
     }
 

@@ -6,6 +6,8 @@
 //!
 //! Must not: know what is in a value or a row; both are sealed before they come here (docs/spec/keyserver.md, "Records").
 
+mod etcd;
+mod etcd_link;
 mod sqlite;
 
 use std::path::Path;
@@ -18,6 +20,7 @@ use strongroom_keyring::Error;
 use crate::config::Config;
 use crate::keys::Keys;
 
+pub use etcd::EtcdStore;
 pub use sqlite::SqliteStore;
 
 /// A value and when it was last written.
@@ -159,6 +162,7 @@ pub fn open(config: &Config, root: &SecretKey, create: bool) -> Result<Arc<dyn S
                 create,
             )?))
         }
+        "etcd" => Ok(Arc::new(EtcdStore::open(config, place)?)),
         _ => Err(Error::new(
             &code::SERVER_CONFIG,
             format!("store: no kind `{kind}`"),

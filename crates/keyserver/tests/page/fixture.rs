@@ -13,8 +13,7 @@ use strongroom_keyserver::page::{detail, lists, overview, states};
 /// The time of all fleets.
 pub(crate) const NOW: u64 = 1_795_000_000;
 /// A name that tries what names can try.
-pub(crate) const HOSTILE: &str =
-    "</h1><script>alert(1)</script><img src=x onerror=alert(1)>\"'`{{7*7}}&lt;b\u{202e}\u{1b}[31m/../../<i>";
+pub(crate) const HOSTILE: &str = "</h1><script>alert(1)</script><img src=x onerror=alert(1)>\"'`{{7*7}}&lt;b\u{202e}\u{1b}[31m/../../<i>";
 
 /// One object that is in order, of a node that is enrolled.
 pub(crate) fn one_object(kind: Kind) -> ObjectRecord {
@@ -59,16 +58,21 @@ fn numbered(n: u64) -> ObjectRecord {
     let kind = Kind::ALL[usize::try_from(n % 4).unwrap()];
     // Scattered over two years, some never.
     let scattered = |salt: u64, days: u64| {
-        let mixed = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) ^ salt.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let mixed = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17)
+            ^ salt.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let number = mixed.wrapping_mul(0xff51_afd7_ed55_8ccd) >> 33;
         (number % 7 != 0).then(|| NOW - number % (days * DAY_S))
     };
     ObjectRecord {
-        id: format!("{:032x}", u128::from(n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)),
+        id: format!(
+            "{:032x}",
+            u128::from(n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+        ),
         node: format!("db-{}", n / 4 % 10),
         name: format!("/srv/{}/data{n:05}", kind.word()),
         kind,
-        cipher: ["aes-256-gcm", "aes-256-xts", "aes-xts-plain64"][usize::try_from(n % 3).unwrap()].to_owned(),
+        cipher: ["aes-256-gcm", "aes-256-xts", "aes-xts-plain64"][usize::try_from(n % 3).unwrap()]
+            .to_owned(),
         key_id: format!("key-{}", n % 5),
         key_version: u32::try_from(n % 2).unwrap() + 1,
         created: NOW - 800 * DAY_S,
@@ -89,10 +93,16 @@ pub(crate) fn fleet(objects: u64) -> Fleet {
     let key = |n: u64| KeyRecord {
         name: format!("key-{n}"),
         state: state(n),
-        versions: vec![(1, NOW - (300 + 30 * n) * DAY_S), (2, NOW - (1 + n) * DAY_S)],
+        versions: vec![
+            (1, NOW - (300 + 30 * n) * DAY_S),
+            (2, NOW - (1 + n) * DAY_S),
+        ],
         nodes: (0..10).map(|node| format!("db-{node}")).collect(),
     };
-    of((0..objects).map(numbered).collect(), (0..4).map(key).collect())
+    of(
+        (0..objects).map(numbered).collect(),
+        (0..4).map(key).collect(),
+    )
 }
 
 /// A fleet whose every text attacks.
@@ -149,17 +159,35 @@ pub(crate) fn of_object(fleet: &Fleet, object: &Object) -> String {
 /// Every sort of page of a fleet.
 pub(crate) fn all_pages(fleet: &Fleet) -> Vec<(String, String)> {
     let attack = Query {
-        text: HOSTILE.replace(char::is_control, "").replace('\u{202e}', ""),
+        text: HOSTILE
+            .replace(char::is_control, "")
+            .replace('\u{202e}', ""),
         node: Some(HOSTILE.to_owned()),
         key: Some(HOSTILE.to_owned()),
         ..Query::default()
     };
     let mut pages = vec![
-        ("overview", whole(Place::Fleet, &overview::overview(fleet, &Query::default()))),
-        ("filtered", whole(Place::Fleet, &overview::overview(fleet, &attack))),
+        (
+            "overview",
+            whole(Place::Fleet, &overview::overview(fleet, &Query::default())),
+        ),
+        (
+            "filtered",
+            whole(Place::Fleet, &overview::overview(fleet, &attack)),
+        ),
         ("keys", whole(Place::Keys, &lists::keys(fleet, 1))),
         ("nodes", whole(Place::Nodes, &lists::nodes(fleet, 1))),
-        ("sealed", whole(Place::Elsewhere, &states::Why::Sealed { threshold: 2, given: 0 }.content())),
+        (
+            "sealed",
+            whole(
+                Place::Elsewhere,
+                &states::Why::Sealed {
+                    threshold: 2,
+                    given: 0,
+                }
+                .content(),
+            ),
+        ),
     ];
     let objects = fleet.objects.iter().take(6);
     pages.extend(objects.map(|object| ("object", of_object(fleet, object))));
@@ -167,7 +195,10 @@ pub(crate) fn all_pages(fleet: &Fleet) -> Vec<(String, String)> {
     pages.extend(keys.map(|key| ("key", whole(Place::Keys, &detail::key(fleet, key)))));
     let nodes = fleet.nodes.iter().take(3);
     pages.extend(nodes.map(|node| ("node", whole(Place::Nodes, &detail::node(fleet, node)))));
-    pages.into_iter().map(|(title, html)| (title.to_owned(), html)).collect()
+    pages
+        .into_iter()
+        .map(|(title, html)| (title.to_owned(), html))
+        .collect()
 }
 
 /// Parsed as a browser does.

@@ -1,0 +1,105 @@
+//! What the verbs of administration share: whose certificate is used, and how lists are read.
+//!
+//! Must not: ask twice for what must be done once.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::Value;
+use strongroom_format::code;
+use strongroom_keyclient::{Client, Method, Node};
+
+use crate::failure::Failure;
+
+/// Items of a list that are asked for at once: an answer has a bounded length.
+const PAGE: usize = 200;
+
+/// With whose certificate, and where.
+#[derive(Args)]
+pub(super) struct ServerOptions {
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "Configuration with servers, authority and certificate [default: STRONGROOM_NODE, else /etc/strongroom/node.toml]"
+    )]
+    node: Option<PathBuf>,
+}
+
+impl ServerOptions {
+    /// A client with this configuration.
+    pub(super) fn client(&self) -> Result<Client, Failure> {
+        Ok(Node::load(&Node::path(self.node.as_deref()))?.client())
+    }
+
+    /// Reads something.
+    pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
+        Ok(self.client()?.call(&Method::GET, path, None, true)?)
+    }
+
+    /// Changes something, once.
+    pub(super) fn change(
+        &self,
+        method: &Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Failure> {
+        Ok(self.client()?.call(method, path, body, false)?)
+    }
+
+    /// A whole list, page by page. `each` gets the items; `key` is the member that the next page comes after.
+    pub(super) fn all(
+        &self,
+        path: &str,
+        list: &str,
+        key: &str,
+        mut each: impl FnMut(Value) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let client = self.client()?;
+        let mut after = String::new();
+        loop {
+            let page = format!("{path}?limit={PAGE}&after={after}");
+            let mut answer = client.call(&Method::GET, &page, None, true)?;
+            let more = answer["more"] == Value::Bool(true);
+            let Value::Array(items) = answer[list].take() else {
+                return Err(malformed(list));
+            };
+            let last = items.last().map(|item| plain(&item[key]));
+            for item in items {
+                each(item)?;
+            }
+            match last {
+                Some(last) if more && !last.is_empty() && last != after => after = last,
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+/// A name as part of an address.
+pub(super) fn named(name: &str) -> Result<&str, Failure> {
+    match strongroom_keyclient::key_name_is_valid(name) {
+        true => Ok(name),
+        false => Err(Failure::new(&code::KEY_NAME, "")),
+    }
+}
+
+pub(super) fn malformed(what: &str) -> Failure {
+    Failure::new(&code::KEYSERVER_ANSWER, format!("no `{what}` in it"))
+}
+
+/// A text or a number as text; of anything else nothing. Control characters do not reach the terminal.
+pub(super) fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => crate::failure::printable(text),
+        Value::Number(number) => number.to_string(),
+        Value::Bool(true) => "yes".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// A time for people.
+pub(super) fn time(value: &Value) -> String {
+    value
+        .as_u64()
+        .map_or_else(String::new, crate::time::rfc3339)
+}

@@ -1,0 +1,61 @@
+//! `strongroom keyserver grant`, `ungrant`: which node may have which key.
+//!
+//! Must not: decide who may; the server does.
+
+use clap::Args;
+use serde_json::json;
+use strongroom_keyclient::Method;
+
+use super::admin::{ServerOptions, named};
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Grant a key to a node.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver grant --node admin.toml db-host-7 db-7"))]
+pub(super) struct GrantArgs {
+    /// The node's name
+    #[arg(value_name = "NODE")]
+    to: String,
+    /// The key's name
+    key: String,
+    /// Let it have the key destroyed, too
+    #[arg(long)]
+    may_destroy: bool,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+/// Take a granted key back from a node.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver ungrant --node admin.toml db-host-7 db-7"))]
+pub(super) struct UngrantArgs {
+    /// The node's name
+    #[arg(value_name = "NODE")]
+    from: String,
+    /// The key's name
+    key: String,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+impl GrantArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let (node, key) = (named(&self.to)?, named(&self.key)?);
+        let body = json!({"node": node, "key": key, "may_destroy": self.may_destroy});
+        self.server
+            .change(&Method::POST, "/v1/grants", Some(&body))?;
+        context.output.line(&format!("granted {key} to {node}"))
+    }
+}
+
+impl UngrantArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let (node, key) = (named(&self.from)?, named(&self.key)?);
+        let body = json!({"node": node, "key": key});
+        self.server
+            .change(&Method::DELETE, "/v1/grants", Some(&body))?;
+        context.output.line(&format!("took {key} from {node}"))
+    }
+}

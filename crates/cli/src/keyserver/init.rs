@@ -1,0 +1,130 @@
+//! `strongroom keyserver init`: makes a key server: root key, authority, certificates, store, configuration.
+//!
+//! Must not: overwrite anything; keep the shares.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+use strongroom_keyring::{Provider, durable};
+use strongroom_keyserver::init::{NewServer, RootWay, init};
+
+use crate::Context;
+use crate::failure::{Failure, note};
+use crate::help::tail;
+
+/// Make a key server.
+///
+/// Beside the configuration it makes: the authority's certificate, which nodes need to join; the server's certificate and key; the
+/// certificate, key and configuration of the first administrator (admin.toml), to be moved to where administration is done.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver init --store /var/lib/strongroom/keys.db --shares 5 --threshold 3 --shares-out /root/shares --name keys.example.org"))]
+pub(super) struct InitArgs {
+    /// The store: a file, which will be a sealed SQLite database, or etcd:URL,URL...
+    #[arg(long, value_name = "STORE")]
+    store: String,
+    /// A name or address of the server; may be repeated. The first one is what clients use
+    #[arg(long = "name", value_name = "HOST", required = true)]
+    names: Vec<String>,
+    /// Where to listen
+    #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:8443")]
+    address: SocketAddr,
+    /// The configuration to write; server.toml beside the store unless given
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What delivers the root key: passphrase, env:VAR, file:PATH or command:CMD
+    #[arg(long, value_name = "PROVIDER", required_unless_present = "shares", conflicts_with_all = ["shares", "threshold"])]
+    root_provider: Option<String>,
+    /// Split the root key into so many shares, for as many custodians
+    #[arg(long, value_name = "N", requires = "threshold", value_parser = clap::value_parser!(u8).range(2..=32))]
+    shares: Option<u8>,
+    /// So many of them are needed
+    #[arg(long, value_name = "K", requires = "shares", value_parser = clap::value_parser!(u8).range(2..=32))]
+    threshold: Option<u8>,
+    /// Directory for the shares, one file each, instead of standard output
+    #[arg(long, value_name = "DIR", requires = "shares")]
+    shares_out: Option<PathBuf>,
+}
+
+impl InitArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let (store, config) = self.places()?;
+        let root = match (self.root_provider, self.threshold, self.shares) {
+            (Some(provider), ..) => RootWay::Provider(Provider::parse(&provider)?),
+            (None, Some(threshold), Some(shares)) => RootWay::Shares { threshold, shares },
+            _ => {
+                return Err(Failure::usage(
+                    "give --root-provider, or --shares and --threshold",
+                ));
+            }
+        };
+        if let Some(directory) = &self.shares_out {
+            std::fs::create_dir_all(directory).map_err(|e| Failure::io(directory, &e))?;
+        }
+        let made = init(&NewServer {
+            config,
+            store,
+            names: self.names,
+            address: self.address,
+            root,
+        })?;
+        for (number, share) in (1..).zip(&made.shares) {
+            match &self.shares_out {
+                Some(directory) => {
+                    let path = directory.join(format!("share-{number}.txt"));
+                    let bytes = with_line_end(share)?;
+                    durable::create_new(&path, bytes.as_slice(), 0o600)
+                        .map_err(|e| Failure::io(&path, &e))?;
+                    context
+                        .output
+                        .line(&format!("share {number}: {}", path.display()))?;
+                }
+                None => {
+                    use std::io::Write as _;
+                    let bytes = with_line_end(share)?;
+                    let written = context.output.write_all(bytes.as_slice());
+                    written.map_err(|e| Failure::output(&e))?;
+                }
+            }
+        }
+        if !made.shares.is_empty() {
+            note("the shares are nowhere else: give each to its custodian, and keep none");
+        }
+        for file in &made.files {
+            context.output.line(&format!("made {}", file.display()))?;
+        }
+        Ok(())
+    }
+
+    /// The store as the configuration names it, and where the configuration goes.
+    fn places(&self) -> Result<(String, PathBuf), Failure> {
+        if self.store.starts_with("etcd:") {
+            let missing = || Failure::usage("--store etcd:... needs --config FILE");
+            return Ok((self.store.clone(), self.config.clone().ok_or_else(missing)?));
+        }
+        let named = PathBuf::from(self.store.strip_prefix("sqlite:").unwrap_or(&self.store));
+        let file = std::path::absolute(&named).map_err(|e| Failure::io(&named, &e))?;
+        if file.symlink_metadata().is_ok() {
+            return Err(Failure::new(&code::EXISTS, file.display().to_string()));
+        }
+        let config = self
+            .config
+            .clone()
+            .unwrap_or_else(|| file.with_file_name("server.toml"));
+        let text = file.to_str().map(|text| format!("sqlite:{text}"));
+        let text = text.ok_or_else(|| Failure::usage("the store's path is not UTF-8"))?;
+        Ok((text, config))
+    }
+}
+
+/// A share as a line, in memory that is wiped.
+fn with_line_end(share: &SecretBytes) -> Result<SecretBytes, Failure> {
+    let len = share.len();
+    let failed = |error: strongroom_crypto::CryptoError| Failure::new(&code::IO, error.to_string());
+    let mut line = SecretBytes::with_capacity(len + 1).map_err(failed)?;
+    line.as_mut_slice()[..len].copy_from_slice(share.as_slice());
+    line.as_mut_slice()[len] = b'\n';
+    Ok(line)
+}

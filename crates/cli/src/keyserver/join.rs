@@ -1,0 +1,183 @@
+//! `strongroom keyserver join`: gives this host a certificate of the key server, and the configuration to use it with.
+//!
+//! Invariants: the private key is on disk before the token is sent; the configuration is written last, so what is half
+//! written is not used; nothing that exists is overwritten, and with `--replace` the configuration in use goes over to the
+//! new files in one step.
+//!
+//! Must not: take the authority from the network; take a token from the command line.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+use strongroom_keyclient::{Enrolment, Node, enrol};
+use strongroom_keyring::{KeySource, SourceContext, durable};
+
+use crate::Context;
+use crate::failure::{Failure, note};
+use crate::help::tail;
+
+/// Files of this many joins can stand in one directory.
+const JOINS_MAX: usize = 1000;
+
+/// Join this host to a key server.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver join https://keys-a:8443 https://keys-b:8443 --authority authority.pem --node db-7 --token-file token"))]
+pub(crate) struct JoinArgs {
+    /// The servers, in the order in which they are to be asked; the first one enrols
+    #[arg(value_name = "URL", required = true)]
+    servers: Vec<String>,
+    /// The certificate of the key server's authority, brought here by a way that is trusted
+    #[arg(long, value_name = "FILE")]
+    authority: PathBuf,
+    /// This node's name, as the token was made for
+    #[arg(long, value_name = "NAME")]
+    node: String,
+    /// The file that holds the one-time token [default: it is asked for]
+    #[arg(long, value_name = "FILE", conflicts_with = "token_env")]
+    token_file: Option<PathBuf>,
+    /// The environment variable that holds the one-time token
+    #[arg(long, value_name = "VAR")]
+    token_env: Option<String>,
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "The configuration to write; certificate and key stand beside it [default: STRONGROOM_NODE, else /etc/strongroom/node.toml]"
+    )]
+    config: Option<PathBuf>,
+    /// Replace a configuration that is there
+    #[arg(long)]
+    replace: bool,
+}
+
+impl JoinArgs {
+    pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let config = Node::path(self.config.as_deref());
+        let config = std::path::absolute(&config).map_err(|error| Failure::io(&config, &error))?;
+        if config.symlink_metadata().is_ok() && !self.replace {
+            return Err(Failure::new(&code::EXISTS, config.display().to_string()));
+        }
+        let authority = std::fs::read(&self.authority)
+            .map_err(|error| Failure::open(&self.authority, &error))?;
+        let token = self.token(context)?;
+        let files = Files::beside(&config)?;
+        let server = self.servers.first().map_or("", String::as_str);
+        let enrolment = Enrolment {
+            server,
+            authority: &authority,
+            node: &self.node,
+            token: &token,
+        };
+        // Bad addresses are found before the token is used up.
+        let text = configuration(&self.servers, &files);
+        Node::check(&text)?;
+        let mut kept = false;
+        let enrolled = enrol::<Failure>(&enrolment, |key| {
+            new_file(&files.key, key.as_slice(), 0o600)?;
+            kept = true;
+            Ok(())
+        });
+        let enrolled = match enrolled {
+            Ok(enrolled) => enrolled,
+            Err(failure) => {
+                let is_uncertain = failure.code() == &code::KEYSERVER_UNCERTAIN;
+                if kept && !is_uncertain {
+                    // No certificate was made for this key. That it stays would do no harm.
+                    drop(std::fs::remove_file(&files.key));
+                }
+                return Err(failure);
+            }
+        };
+        new_file(&files.certificate, enrolled.certificate.as_bytes(), 0o644)?;
+        new_file(&files.authority, &authority, 0o644)?;
+        durable::replace(&config, text.as_bytes(), 0o644)
+            .map_err(|error| Failure::io(&config, &error))?;
+        // What was written is what will be used.
+        Node::load(&config)?;
+        if files.number > 1 {
+            note("the files of the joins before this one are still there; nothing uses them");
+        }
+        let (node, role) = (&self.node, enrolled.role);
+        context
+            .output
+            .line(&format!("node {node} role {role}: {}", config.display()))
+    }
+
+    fn token(&self, context: &Context) -> Result<SecretBytes, Failure> {
+        let source = match (&self.token_file, &self.token_env) {
+            (Some(path), _) => KeySource::File(path.clone()),
+            (None, Some(variable)) => KeySource::Env(variable.clone()),
+            (None, None) => KeySource::Ask,
+        };
+        Ok(source.passphrase(&SourceContext {
+            keyring: context.keyring.clone(),
+            creating: false,
+            prompt: "One-time token".to_owned(),
+        })?)
+    }
+}
+
+/// The files of one join.
+struct Files {
+    /// From 1.
+    number: usize,
+    authority: PathBuf,
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl Files {
+    /// Names that nothing has yet: `node.key`, else `node-2.key` and so on. Makes the directory.
+    fn beside(config: &Path) -> Result<Self, Failure> {
+        let directory = config.parent().unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(directory).map_err(|error| Failure::io(directory, &error))?;
+        for number in 1..=JOINS_MAX {
+            let suffix = match number {
+                1 => String::new(),
+                _ => format!("-{number}"),
+            };
+            let files = Self {
+                number,
+                authority: directory.join(format!("authority{suffix}.pem")),
+                certificate: directory.join(format!("node{suffix}.pem")),
+                key: directory.join(format!("node{suffix}.key")),
+            };
+            let all = [&files.authority, &files.certificate, &files.key];
+            if all.iter().all(|path| path.symlink_metadata().is_err()) {
+                return Ok(files);
+            }
+        }
+        let detail = format!("{}: files of earlier joins", directory.display());
+        Err(Failure::new(&code::EXISTS, detail))
+    }
+}
+
+/// The text of `node.toml`.
+fn configuration(servers: &[String], files: &Files) -> String {
+    let name = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        quoted(&name)
+    };
+    let servers: Vec<String> = servers.iter().map(|server| quoted(server)).collect();
+    format!(
+        "# Written by `strongroom keyserver join`; docs/spec/node.md says what may stand here.\nservers = [{}]\nauthority = {}\ncertificate = {}\nkey = {}\nrequest_timeout_seconds = 5\ntotal_timeout_seconds = 60\n",
+        servers.join(", "),
+        name(&files.authority),
+        name(&files.certificate),
+        name(&files.key),
+    )
+}
+
+/// A TOML string. What would need an escape is refused when the text is checked.
+fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
+}
+
+fn new_file(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
+    durable::create_new(path, bytes, mode).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Failure::new(&code::EXISTS, path.display().to_string()),
+        _ => Failure::io(path, &error),
+    })
+}

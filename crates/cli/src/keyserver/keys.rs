@@ -1,0 +1,50 @@
+//! `strongroom keyserver keys`: the keys that the client may know of.
+//!
+//! Must not: fetch a key.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::admin::{ServerOptions, plain, time};
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+use crate::output::columns;
+
+/// List keys: of a node those granted to it, for others all.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver keys --node admin.toml"))]
+pub(super) struct KeysArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+impl KeysArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let mut keys = Vec::new();
+        self.server.all("/v1/keys", "keys", "name", |key| {
+            keys.push(key);
+            Ok(())
+        })?;
+        if self.json {
+            return context.output.json(&json!({"keys": keys}));
+        }
+        let heads = ["NAME", "STATE", "VERSION", "ROTATED", "DESTROY"].map(str::to_owned);
+        let mut rows = vec![heads.to_vec()];
+        rows.extend(keys.iter().map(|key| {
+            let last = key["versions"].as_array().and_then(|all| all.last());
+            let last = last.unwrap_or(&Value::Null);
+            vec![
+                plain(&key["name"]),
+                plain(&key["state"]),
+                plain(&last["version"]),
+                time(&last["created"]),
+                time(&key["destroy_at"]),
+            ]
+        }));
+        context.output.text(&columns(&rows))
+    }
+}

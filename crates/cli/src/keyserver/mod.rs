@@ -1,0 +1,93 @@
+//! `strongroom keyserver`: the key server itself, and its administration over HTTPS.
+//!
+//! Must not: take a token, a share or a private key from the command line; speak HTTP or TLS, which are strongroom-keyserver's and
+//! strongroom-keyclient's.
+
+mod admin;
+mod audit;
+mod change;
+mod destroy;
+mod grant;
+mod init;
+mod join;
+mod keys;
+mod nodes;
+mod revoke;
+mod run;
+mod seal;
+mod status;
+mod token;
+mod unseal;
+
+use clap::{Args, Subcommand};
+
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// The key server: keeps wrapped keys and delivers them to enrolled nodes.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver init --store /var/lib/strongroom/keys.db --root-provider file:/etc/strongroom/root.key --name keys.example.org\n  strongroom keyserver run --config /var/lib/strongroom/server.toml"))]
+pub(crate) struct KeyserverArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Init(init::InitArgs),
+    Run(run::RunArgs),
+    Join(join::JoinArgs),
+    Status(status::StatusArgs),
+    Unseal(unseal::UnsealArgs),
+    Seal(seal::SealArgs),
+    Token(token::TokenArgs),
+    Nodes(nodes::NodesArgs),
+    Revoke(revoke::RevokeArgs),
+    Grant(grant::GrantArgs),
+    Ungrant(grant::UngrantArgs),
+    Keys(keys::KeysArgs),
+    Create(change::CreateArgs),
+    Rotate(change::RotateArgs),
+    Disable(change::DisableArgs),
+    Enable(change::EnableArgs),
+    Destroy(destroy::DestroyArgs),
+    Restore(change::RestoreArgs),
+    Audit(audit::AuditArgs),
+}
+
+impl KeyserverArgs {
+    pub(crate) fn wants_json(&self) -> bool {
+        match &self.verb {
+            Verb::Status(args) => args.json,
+            Verb::Nodes(args) => args.json,
+            Verb::Keys(args) => args.json,
+            Verb::Audit(args) => args.json,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        match self.verb {
+            Verb::Init(args) => args.run(context),
+            Verb::Run(args) => args.run(),
+            Verb::Join(args) => args.run(context),
+            Verb::Status(args) => args.run(context),
+            Verb::Unseal(args) => args.run(context),
+            Verb::Seal(args) => args.run(context),
+            Verb::Token(args) => args.run(context),
+            Verb::Nodes(args) => args.run(context),
+            Verb::Revoke(args) => args.run(context),
+            Verb::Grant(args) => args.run(context),
+            Verb::Ungrant(args) => args.run(context),
+            Verb::Keys(args) => args.run(context),
+            Verb::Create(args) => args.run(context),
+            Verb::Rotate(args) => args.run(context),
+            Verb::Disable(args) => args.run(context),
+            Verb::Enable(args) => args.run(context),
+            Verb::Destroy(args) => args.run(context),
+            Verb::Restore(args) => args.run(context),
+            Verb::Audit(args) => args.run(context),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! `strongroom keyserver nodes`: the clients of the server.
+//!
+//! Must not: change anything.
+
+use clap::Args;
+use serde_json::json;
+
+use super::admin::{ServerOptions, plain, time};
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+use crate::output::columns;
+
+/// List the clients that are enrolled.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver nodes --node admin.toml"))]
+pub(super) struct NodesArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+impl NodesArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let mut nodes = Vec::new();
+        self.server.all("/v1/nodes", "nodes", "name", |node| {
+            nodes.push(node);
+            Ok(())
+        })?;
+        if self.json {
+            return context.output.json(&json!({"nodes": nodes}));
+        }
+        let heads = ["NAME", "ROLE", "CREATE", "DESTROY", "ENROLLED", "EXPIRES"];
+        let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        rows.extend(nodes.iter().map(|node| {
+            let mut row = ["name", "role", "may_create", "may_destroy"]
+                .map(|m| plain(&node[m]))
+                .to_vec();
+            row.extend(["enrolled", "expires"].map(|member| time(&node[member])));
+            row
+        }));
+        context.output.text(&columns(&rows))
+    }
+}

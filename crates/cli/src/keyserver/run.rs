@@ -1,0 +1,28 @@
+//! `strongroom keyserver run`: the key server in the foreground.
+//!
+//! Must not: fork; write anything but its log to standard error.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Run the key server, until SIGTERM or Ctrl-C.
+///
+/// It logs one JSON object a line to standard error, tells a service manager when it is ready (sd_notify), and takes new certificates,
+/// limits and policy at SIGHUP. It serves nothing until the root key's provider has answered, or enough shares were given.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver run --config /var/lib/strongroom/server.toml"))]
+pub(super) struct RunArgs {
+    /// The configuration that `keyserver init` made
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+impl RunArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        Ok(strongroom_keyserver::run::run(&self.config, |_| {})?)
+    }
+}

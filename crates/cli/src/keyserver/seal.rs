@@ -1,0 +1,28 @@
+//! `strongroom keyserver seal`: has the server drop its keys from memory.
+//!
+//! Must not: decide who may; the server does.
+
+use clap::Args;
+use serde_json::json;
+use strongroom_keyclient::Method;
+
+use super::admin::ServerOptions;
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Seal the server. It serves nothing until shares are given, or it is started anew.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver seal --node admin.toml"))]
+pub(super) struct SealArgs {
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+impl SealArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        self.server
+            .change(&Method::POST, "/v1/seal", Some(&json!({})))?;
+        context.output.line("sealed")
+    }
+}

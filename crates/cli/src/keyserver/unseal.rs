@@ -1,0 +1,48 @@
+//! `strongroom keyserver unseal`: gives one share of the root key.
+//!
+//! Must not: take a share from the command line.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use strongroom_format::code;
+use strongroom_keyclient::Method;
+use strongroom_keyring::{KeySource, SourceContext};
+
+use super::admin::ServerOptions;
+use super::status::in_words;
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Give a share of the root key. With the last one that is needed, the server opens.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver unseal --node admin.toml --share-file share-2.txt"))]
+pub(super) struct UnsealArgs {
+    /// The file that holds the share; asked for on the terminal unless given
+    #[arg(long, value_name = "FILE")]
+    share_file: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+impl UnsealArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let source = self
+            .share_file
+            .clone()
+            .map_or(KeySource::Ask, KeySource::File);
+        let share = source.passphrase(&SourceContext {
+            prompt: "Share".to_owned(),
+            ..SourceContext::default()
+        })?;
+        let text = std::str::from_utf8(share.as_slice())
+            .map_err(|_| Failure::new(&code::SERVER_SHARE, "not text"))?;
+        let body = json!({"share": text});
+        let status = self
+            .server
+            .change(&Method::POST, "/v1/unseal", Some(&body))?;
+        context.output.line(&in_words(&status))
+    }
+}

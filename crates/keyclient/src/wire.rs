@@ -1,0 +1,107 @@
+//! The JSON of requests and answers: docs/spec/keyserver.md. A member of an answer that is not known is passed over: a
+//! newer server may say more. What is used must be there.
+
+use serde::{Deserialize, Serialize};
+
+/// A key as the server describes it, without its material.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct KeyRecord {
+    /// Its name.
+    pub name: String,
+    /// `active`, `disabled`, `destroy-pending` or `destroyed`.
+    pub state: String,
+    /// Oldest first.
+    pub versions: Vec<KeyVersion>,
+    /// What else the server says of it.
+    #[serde(flatten)]
+    pub more: serde_json::Map<String, serde_json::Value>,
+}
+
+/// One version of a key.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct KeyVersion {
+    /// From 1.
+    pub version: u64,
+    /// When it was made, in seconds since the Unix epoch.
+    pub created: u64,
+}
+
+/// A part of the list of keys.
+#[derive(Deserialize)]
+pub(crate) struct Keys {
+    pub(crate) keys: Vec<KeyRecord>,
+    /// There may be more after the last of them.
+    pub(crate) more: bool,
+}
+
+/// What a node reports about an object that it keeps, for the fleet page.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// `volume`, `sqlite`, `instance` or `backup`.
+    pub kind: String,
+    /// What people call it.
+    pub name: String,
+    /// The cipher of its data.
+    pub cipher: String,
+    /// The key of the key server that opens it.
+    pub key_id: String,
+    /// And that key's version.
+    pub key_version: u64,
+    /// When it was made, RFC 3339 in UTC.
+    pub created: String,
+    /// When its key was last changed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rotated: Option<String>,
+    /// When it was last backed up.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub backed_up: Option<String>,
+    /// When it was last verified.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub verified: Option<String>,
+}
+
+/// What a server says of itself to anyone.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct ServerStatus {
+    /// Whether it has no root key.
+    pub sealed: bool,
+    /// What else it says.
+    #[serde(flatten)]
+    pub more: serde_json::Map<String, serde_json::Value>,
+}
+
+/// `POST /v1/keys`.
+#[derive(Serialize)]
+pub(crate) struct NewKey<'a> {
+    pub(crate) name: &'a str,
+}
+
+/// The answer to a new key or version.
+#[derive(Deserialize)]
+pub(crate) struct Made {
+    pub(crate) name: String,
+    pub(crate) version: u64,
+}
+
+/// The answer with key material. The text is borrowed from the wiped buffer it came in: one with escapes is refused.
+#[derive(Deserialize)]
+pub(crate) struct Material<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) version: u64,
+    pub(crate) material: &'a str,
+}
+
+/// `POST .../destroy`.
+#[derive(Serialize)]
+pub(crate) struct Destroy {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) after_seconds: Option<u64>,
+}
+
+/// `POST /v1/enroll`. The token is written by hand, so that it stays in wiped memory.
+#[derive(Deserialize)]
+pub(crate) struct Issued {
+    pub(crate) node: String,
+    pub(crate) role: String,
+    pub(crate) certificate: String,
+}

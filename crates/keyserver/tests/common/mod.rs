@@ -1,0 +1,385 @@
+//! A key server in this process, on a port of the kernel's choice, and a small client that sends exactly what it is told to.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test binary uses a part of this module"
+)]
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rcgen::{CertificateParams, DnType, KeyPair};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use serde_json::{Value, json};
+use strongroom_keyring::Provider;
+use strongroom_keyserver::config::Config;
+use strongroom_keyserver::init::{NewServer, RootWay, init};
+use strongroom_keyserver::serve::serve;
+use strongroom_keyserver::server::Server;
+use strongroom_keyserver::tls;
+use tokio::sync::watch;
+
+/// Longest wait for something that must happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A place with a server's files.
+pub(crate) struct Place {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) shares: Vec<String>,
+}
+
+impl Place {
+    /// Files of a new server whose root key a file delivers.
+    pub(crate) fn with_provider() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("root.key");
+        std::fs::File::create(&root)
+            .unwrap()
+            .write_all(&[b'5'; 64])
+            .unwrap();
+        let provider = Provider::parse(&format!("file:{}", root.display())).unwrap();
+        Self::made(directory, RootWay::Provider(provider))
+    }
+
+    /// Files of a new server whose root key is in shares.
+    pub(crate) fn with_shares(threshold: u8, shares: u8) -> Self {
+        Self::made(
+            tempfile::tempdir().unwrap(),
+            RootWay::Shares { threshold, shares },
+        )
+    }
+
+    fn made(directory: tempfile::TempDir, root: RootWay) -> Self {
+        let new = NewServer {
+            config: directory.path().join("server.toml"),
+            store: "sqlite:keys.db".to_owned(),
+            names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
+            address: "127.0.0.1:0".parse().unwrap(),
+            root,
+        };
+        let made = init(&new).unwrap();
+        let text = |share: &strongroom_crypto::SecretBytes| {
+            String::from_utf8(share.as_slice().to_vec()).unwrap()
+        };
+        let shares = made.shares.iter().map(text).collect();
+        Self { directory, shares }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The configuration, changed.
+    pub(crate) fn edit(&self, change: impl FnOnce(String) -> String) {
+        let path = self.path("server.toml");
+        let text = change(std::fs::read_to_string(&path).unwrap());
+        std::fs::File::create(&path)
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap();
+    }
+}
+
+/// A server that runs until it is dropped.
+pub(crate) struct Running {
+    pub(crate) server: Arc<Server>,
+    pub(crate) address: SocketAddr,
+    authority: Vec<u8>,
+    stop: watch::Sender<bool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Running {
+    /// Starts it, sealed.
+    pub(crate) fn sealed(place: &Place) -> Self {
+        let config = Config::read(&place.path("server.toml")).unwrap();
+        let (_, tls_of) = watch::channel(tls::server_config(&config).unwrap());
+        let server = Arc::new(Server::sealed(config).unwrap());
+        let (stop, stopped) = watch::channel(false);
+        let (tell, told) = std::sync::mpsc::channel();
+        let shared = Arc::clone(&server);
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+                tell.send(listener.local_addr().unwrap()).unwrap();
+                serve(shared, listener, tls_of, stopped).await;
+            });
+        });
+        let authority = std::fs::read(place.path("authority.pem")).unwrap();
+        Self {
+            server,
+            address: told.recv().unwrap(),
+            authority,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    /// Starts it and lets its provider open it.
+    pub(crate) fn open(place: &Place) -> Self {
+        let running = Self::sealed(place);
+        running.server.unseal_by_provider().unwrap();
+        running
+    }
+
+    /// A client that shows this certificate, or none.
+    pub(crate) fn client(&self, identity: Option<&Identity>) -> Client {
+        Client::connect(self.address, &self.authority, identity).unwrap()
+    }
+
+    /// The first administrator.
+    pub(crate) fn admin(&self, place: &Place) -> Client {
+        self.client(Some(&Identity::from_files(place, "admin")))
+    }
+
+    /// Enrols a client; its certificate.
+    pub(crate) fn enrol(&self, place: &Place, token: &Value) -> Identity {
+        let made = self.admin(place).post("/v1/tokens", token);
+        assert_eq!(made.status, 201, "{}", made.text());
+        let token = made.json()["token"].as_str().unwrap().to_owned();
+        let (enrolled, identity) = self.enrol_with(&token);
+        assert_eq!(enrolled.status, 201, "{}", enrolled.text());
+        identity.unwrap()
+    }
+
+    /// Uses a token.
+    pub(crate) fn enrol_with(&self, token: &str) -> (Answer, Option<Identity>) {
+        let (key, request) = request("whatever");
+        let answer = self
+            .client(None)
+            .post("/v1/enroll", &json!({"token": token, "csr": request}));
+        let identity = (answer.status == 201).then(|| Identity {
+            certificate: answer.json()["certificate"].as_str().unwrap().to_owned(),
+            key,
+        });
+        (answer, identity)
+    }
+
+    /// A node that may make keys.
+    pub(crate) fn node(&self, place: &Place, name: &str) -> Identity {
+        let token = json!({"node": name, "role": "node", "may_create": true, "may_destroy": true, "expires_seconds": 600});
+        self.enrol(place, &token)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _told = self.stop.send(true);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// A private key and a request for a certificate for it.
+pub(crate) fn request(name: &str) -> (String, String) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    let request = params.serialize_request(&key).unwrap().pem().unwrap();
+    (key.serialize_pem(), request)
+}
+
+/// A client's certificate and private key, in PEM.
+#[derive(Clone)]
+pub(crate) struct Identity {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+impl Identity {
+    pub(crate) fn from_files(place: &Place, name: &str) -> Self {
+        let read =
+            |end: &str| std::fs::read_to_string(place.path(&format!("{name}.{end}"))).unwrap();
+        Self {
+            certificate: read("pem"),
+            key: read("key"),
+        }
+    }
+}
+
+/// One connection.
+pub(crate) struct Client {
+    stream: StreamOwned<ClientConnection, TcpStream>,
+}
+
+/// What was answered.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{}", self.text()))
+    }
+
+    /// The code of the error.
+    pub(crate) fn code(&self) -> String {
+        self.json()["error"]["code"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    /// Asserts status and code.
+    pub(crate) fn refused(&self, status: u16, code: &str) {
+        assert_eq!(
+            (self.status, self.code().as_str()),
+            (status, code),
+            "{}",
+            self.text()
+        );
+    }
+}
+
+impl Client {
+    /// Connects; the handshake is done at once, and its failure is told.
+    pub(crate) fn connect(
+        address: SocketAddr,
+        authority: &[u8],
+        identity: Option<&Identity>,
+    ) -> std::io::Result<Self> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_slice(authority).unwrap())
+            .unwrap();
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => builder
+                .with_client_auth_cert(
+                    vec![CertificateDer::from_pem_slice(identity.certificate.as_bytes()).unwrap()],
+                    PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap(),
+                )
+                .unwrap(),
+        };
+        let name = ServerName::try_from("localhost").unwrap();
+        let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+        let socket = TcpStream::connect(address)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        let mut stream = StreamOwned::new(connection, socket);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock)?;
+        }
+        Ok(Self { stream })
+    }
+
+    /// Sends these bytes.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.write_all(bytes)?;
+        self.stream.flush()
+    }
+
+    /// Reads one answer.
+    pub(crate) fn answer(&mut self) -> std::io::Result<Answer> {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            self.stream.read_exact(&mut byte)?;
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let mut lines = head.lines();
+        let status = lines
+            .next()
+            .unwrap()
+            .split(' ')
+            .nth(1)
+            .unwrap()
+            .parse()
+            .unwrap();
+        let headers: BTreeMap<String, String> = lines
+            .filter_map(|line| line.split_once(": "))
+            .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+            .collect();
+        let length = headers
+            .get("content-length")
+            .map_or(0, |text| text.parse().unwrap());
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body)?;
+        Ok(Answer {
+            status,
+            headers,
+            body,
+        })
+    }
+
+    pub(crate) fn try_ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Option<&[u8]>,
+    ) -> std::io::Result<Answer> {
+        let mut bytes = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n").into_bytes();
+        if let Some(body) = body {
+            write!(
+                bytes,
+                "Content-Type: application/json\r\nContent-Length: {}\r\n",
+                body.len()
+            )?;
+        }
+        bytes.extend_from_slice(b"\r\n");
+        bytes.extend_from_slice(body.unwrap_or_default());
+        self.send(&bytes)?;
+        self.answer()
+    }
+
+    pub(crate) fn ask(&mut self, method: &str, path: &str, body: Option<&[u8]>) -> Answer {
+        self.try_ask(method, path, body).unwrap()
+    }
+
+    pub(crate) fn get(&mut self, path: &str) -> Answer {
+        self.ask("GET", path, None)
+    }
+
+    pub(crate) fn delete(&mut self, path: &str) -> Answer {
+        self.ask("DELETE", path, None)
+    }
+
+    pub(crate) fn post(&mut self, path: &str, body: &Value) -> Answer {
+        self.ask("POST", path, Some(body.to_string().as_bytes()))
+    }
+
+    /// The material of a key: its text.
+    pub(crate) fn material(&mut self, name: &str, version: &str) -> String {
+        let answer = self.get(&format!("/v1/keys/{name}/versions/{version}/material"));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()["material"].as_str().unwrap().to_owned()
+    }
+}
+
+/// The bytes of every file below a directory.
+pub(crate) fn all_bytes(directory: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            bytes.extend(std::fs::read(&path).unwrap());
+        }
+    }
+    bytes
+}

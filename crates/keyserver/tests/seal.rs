@@ -1,0 +1,132 @@
+//! Sealed and open: nothing is served without the root key, and only the right one opens.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+
+mod common;
+
+use common::{Place, Running};
+use serde_json::json;
+
+#[test]
+fn fewer_shares_than_needed_serve_nothing() {
+    let place = Place::with_shares(3, 5);
+    let other = Place::with_shares(3, 5);
+    let node = {
+        let running = Running::sealed(&place);
+        for share in &place.shares[..3] {
+            running.server.give_share(share).unwrap();
+        }
+        let node = running.node(&place, "a");
+        assert_eq!(
+            running
+                .client(Some(&node))
+                .post("/v1/keys", &json!({"name": "k"}))
+                .status,
+            201
+        );
+        node
+    };
+    // Started again: sealed again.
+    let running = Running::sealed(&place);
+    let mut client = running.client(Some(&node));
+    let mut nobody = running.client(None);
+    let served_nothing = |client: &mut common::Client| {
+        for path in [
+            "/v1/keys",
+            "/v1/keys/k/versions/1/material",
+            "/v1/nodes",
+            "/v1/audit",
+            "/v1/objects",
+        ] {
+            client.get(path).refused(503, "SR-8428");
+        }
+        client
+            .post("/v1/keys", &json!({"name": "x"}))
+            .refused(503, "SR-8428");
+        client
+            .post("/v1/enroll", &json!({"token": "x", "csr": "y"}))
+            .refused(503, "SR-8428");
+        client.post("/v1/seal", &json!({})).refused(503, "SR-8428");
+        assert_eq!(client.get("/healthz").status, 503);
+    };
+    let mut give = |share: &str| nobody.post("/v1/unseal", &json!({"share": share}));
+    served_nothing(&mut client);
+    give(&other.shares[0]).refused(400, "SR-8432");
+    give("").refused(400, "SR-8432");
+    assert_eq!(give(&place.shares[4]).json()["shares_given"], 1);
+    give(&place.shares[4]).refused(409, "SR-8441");
+    assert_eq!(
+        give(&place.shares[1]).json(),
+        json!({"sealed": true, "threshold": 3, "shares_given": 2, "version": env!("CARGO_PKG_VERSION")})
+    );
+    served_nothing(&mut client);
+    assert!(
+        client
+            .get("/metrics")
+            .text()
+            .contains("strongroom_keyserver_sealed 1\n")
+    );
+    assert_eq!(give(&place.shares[0]).json()["sealed"], false);
+    assert_eq!(client.material("k", "1").len(), 44);
+    give(&place.shares[2]).refused(409, "SR-8439");
+
+    // Sealed by an administrator, on open connections too; and opened again.
+    assert_eq!(
+        running.admin(&place).post("/v1/seal", &json!({})).json()["sealed"],
+        true
+    );
+    served_nothing(&mut client);
+    for share in &place.shares[2..] {
+        assert_eq!(give(share).status, 200);
+    }
+    assert_eq!(client.material("k", "1").len(), 44);
+}
+
+#[test]
+fn another_root_key_opens_nothing() {
+    let (place, other) = (Place::with_provider(), Place::with_provider());
+    std::fs::copy(other.path("root.keyring"), place.path("root.keyring")).unwrap();
+    let running = Running::sealed(&place);
+    let error = running.server.unseal_by_provider().err().unwrap();
+    assert_eq!(error.code().number, 8437);
+    running.client(None).get("/v1/keys").refused(503, "SR-8428");
+
+    // Nor does the check value help: the store is another's.
+    let theirs = std::fs::read_to_string(other.path("server.toml")).unwrap();
+    place.edit(|_| theirs.clone());
+    let running = Running::sealed(&place);
+    assert!(running.server.unseal_by_provider().is_err());
+}
+
+#[test]
+fn a_provider_that_does_not_answer_leaves_it_sealed_until_it_does() {
+    let place = Place::with_provider();
+    let (key, away) = (place.path("root.key"), place.path("away"));
+    std::fs::copy(&key, &away).unwrap();
+    std::fs::remove_file(&key).unwrap();
+    let running = Running::sealed(&place);
+    assert_eq!(
+        running
+            .server
+            .unseal_by_provider()
+            .err()
+            .unwrap()
+            .code()
+            .number,
+        2007
+    );
+    assert!(running.server.wants_provider());
+    std::fs::copy(&away, &key).unwrap();
+    running.server.unseal_by_provider().unwrap();
+    let mut admin = running.admin(&place);
+    assert_eq!(admin.get("/v1/nodes").status, 200);
+    // By order: no provider opens it any more.
+    admin.post("/v1/seal", &json!({}));
+    assert!(!running.server.wants_provider());
+    running
+        .client(None)
+        .post("/v1/unseal", &json!({"share": "x"}))
+        .refused(409, "SR-8439");
+}

@@ -1,0 +1,116 @@
+//! Provider `certificate:file=PATH;...`: the root key is encrypted for a certificate, and opened with its private key.
+//!
+//! `file` holds the private key with its certificate: a PKCS #12 file, or PEM; `passphrase` says where its passphrase comes from
+//! (`ask` unless said otherwise); `public`, a certificate alone, is what is sealed for, so that a keyring can be made where the
+//! private key is not. The blob is the 32-byte id of the public key (SHA-256 of its SubjectPublicKeyInfo), then the secret under
+//! RSAES-OAEP with SHA-256 and the context as label.
+//!
+//! Must not: believe a certificate's dates or issuer: it stands for its key.
+
+use std::path::{Path, PathBuf};
+
+use strongroom_crypto::Identity;
+use strongroom_format::code;
+use strongroom_keyring::provider::{Created, Made, Registered, Wrapped, locator};
+use strongroom_keyring::{Error, KeySource, Opener, RootProvider, SourceContext, read_identity};
+
+use crate::options::{Options, secret_source};
+
+pub(crate) const REGISTERED: Registered = Registered {
+    name: NAME,
+    number: NUMBER,
+    // The source of the passphrase may be a command.
+    acts: true,
+    make,
+};
+
+const NAME: &str = "certificate";
+const NUMBER: u16 = 9;
+const ID_LEN: usize = 32;
+
+struct ForCertificate {
+    argument: String,
+    file: PathBuf,
+    public: Option<PathBuf>,
+    passphrase: KeySource,
+}
+
+fn make(argument: &str) -> Made {
+    let options = Options::read(locator(argument), &["file", "public", "passphrase"])?;
+    let path = |name: &str| match options.get(name) {
+        Some(path) if path.starts_with('/') => Ok(Some(PathBuf::from(path))),
+        Some(_) => Err("file and public are absolute paths"),
+        None => Ok(None),
+    };
+    let passphrase = options.get("passphrase").unwrap_or("ask");
+    Ok(Box::new(ForCertificate {
+        file: path("file")?.ok_or("file=PATH is missing: where the private key is")?,
+        public: path("public")?,
+        passphrase: secret_source(passphrase)?,
+        argument: argument.to_owned(),
+    }))
+}
+
+impl ForCertificate {
+    fn identity(&self, path: &Path) -> Result<Identity, Error> {
+        let context = SourceContext {
+            prompt: String::from("Passphrase of the private key"),
+            ..SourceContext::default()
+        };
+        read_identity(path, &self.passphrase, &context)
+    }
+}
+
+impl RootProvider for ForCertificate {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn number(&self) -> u16 {
+        NUMBER
+    }
+
+    fn argument(&self) -> &str {
+        &self.argument
+    }
+
+    fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
+        let wrapped = Wrapped::of(NUMBER, &self.argument)?;
+        let parts = wrapped.blob().split_first_chunk::<ID_LEN>();
+        let malformed = || Error::new(&code::PROVIDER_ANSWER, "the blob does not have its form");
+        let (id, sealed) = parts.ok_or_else(malformed)?;
+        let about = |what: &str| format!("{}: {what}", self.file.display());
+        let key = self
+            .identity(&self.file)?
+            .key
+            .ok_or_else(|| Error::new(&code::PROVIDER_NO_KEY, about("it has no private key")))?;
+        if key.id() != *id {
+            let detail = about("the keyring was sealed for another public key");
+            return Err(Error::new(&code::PROVIDER_NO_KEY, detail));
+        }
+        let secret = key.unwrap(sealed, &wrapped.context());
+        wrapped.root(&secret.map_err(|_| {
+            Error::new(
+                &code::PROVIDER_ANSWER,
+                about("the wrapped root key does not open"),
+            )
+        })?)
+    }
+
+    fn create(&self) -> Result<Created, Error> {
+        let from = self.public.as_ref().unwrap_or(&self.file);
+        let identity = self.identity(from)?;
+        let certificate = &identity.certificate;
+        if self.public.is_none() && identity.key.is_none() {
+            let detail = format!(
+                "{}: it has no private key; a certificate alone is public=PATH",
+                from.display()
+            );
+            return Err(Error::new(&code::PROVIDER_NO_KEY, detail));
+        }
+        Wrapped::create(NUMBER, locator(&self.argument), |secret, context| {
+            let sealed = certificate.wrap(secret, context)?;
+            Ok([&certificate.id()[..], &sealed].concat())
+        })
+    }
+}

@@ -1,0 +1,56 @@
+//! How long a provider may take.
+//!
+//! Must not: be bypassed: every wait for a device, a module or a server goes by a [`Deadline`].
+
+use std::time::{Duration, Instant};
+
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+/// Unless [`VARIABLE`] says otherwise.
+const DEFAULT_S: u64 = 30;
+const MAX_S: u64 = 3600;
+/// The variable that sets the limit, in whole seconds.
+const VARIABLE: &str = "STRONGROOM_PROVIDER_TIMEOUT";
+
+/// The moment at which a provider has taken too long.
+#[derive(Clone, Copy)]
+pub(crate) struct Deadline {
+    end: Instant,
+    limit: Duration,
+}
+
+impl Deadline {
+    /// From now on.
+    ///
+    /// # Errors
+    /// SR-2019 when the variable is not a number from 1 to 3600.
+    pub(crate) fn begin() -> Result<Self, Error> {
+        let limit = match std::env::var_os(VARIABLE) {
+            None => DEFAULT_S,
+            Some(text) => {
+                let seconds = text.to_str().and_then(|text| text.parse().ok());
+                let fine = seconds.filter(|seconds| (1..=MAX_S).contains(seconds));
+                fine.ok_or_else(|| {
+                    let detail = format!("{VARIABLE} must be 1 to {MAX_S} seconds");
+                    Error::new(&code::KEY_OPTION, detail)
+                })?
+            }
+        };
+        let limit = Duration::from_secs(limit);
+        let end = Instant::now() + limit;
+        Ok(Self { end, limit })
+    }
+
+    /// What is left, more than nothing.
+    ///
+    /// # Errors
+    /// SR-2101 when nothing is.
+    pub(crate) fn left(&self) -> Result<Duration, Error> {
+        let left = self.end.checked_duration_since(Instant::now());
+        left.filter(|left| !left.is_zero()).ok_or_else(|| {
+            let detail = format!("no answer within {} s", self.limit.as_secs());
+            Error::new(&code::PROVIDER_UNREACHABLE, detail)
+        })
+    }
+}

@@ -1,0 +1,262 @@
+//! What the module's process does: one wrap or unwrap by one key of one token.
+//!
+//! Must not: be called in the process that asks (`child.rs`); leave an object in the token.
+
+use cryptoki::context::{CInitializeArgs, CInitializeFlags, Pkcs11};
+use cryptoki::error::{Error as Failed, RvError};
+use cryptoki::mechanism::Mechanism;
+use cryptoki::mechanism::aead::GcmParams;
+use cryptoki::object::{Attribute, AttributeType, KeyType, ObjectClass, ObjectHandle};
+use cryptoki::session::{Session, UserType};
+use cryptoki::types::AuthPin;
+use strongroom_crypto::{SecretBytes, nonce12};
+use strongroom_format::code::{self, Code};
+use strongroom_keyring::Error;
+
+use super::{UNWRAP, WRAP};
+
+// The first byte of a blob.
+const GCM: u8 = 1;
+const KEY_WRAP: u8 = 2;
+const TAG_BITS: u64 = 128;
+
+/// Does what the fields ask for.
+pub(crate) fn serve(fields: &[&[u8]]) -> Result<SecretBytes, Error> {
+    let bug = || Error::new(&code::BUG, "the question to the module's process");
+    let fields: &[&[u8]; 11] = fields.try_into().map_err(|_| bug())?;
+    let [
+        head,
+        module,
+        pin,
+        token,
+        serial,
+        manufacturer,
+        model,
+        object,
+        id,
+        context,
+        data,
+    ] = fields;
+    let [operation, with_pin] = **head else {
+        return Err(bug());
+    };
+    let module = std::str::from_utf8(module).map_err(|_| bug())?;
+    let pin = match with_pin {
+        0 => None,
+        _ => Some(std::str::from_utf8(pin).map_err(|_| bug())?),
+    };
+    let library = Pkcs11::new(module).map_err(|error| told(&error))?;
+    let flags = CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK);
+    library.initialize(flags).map_err(|error| told(&error))?;
+    let session = session(&library, &[token, serial, manufacturer, model], pin)?;
+    let key = key(&session, object, id)?;
+    match operation {
+        WRAP => wrapped(&session, key, context, data),
+        UNWRAP => unwrapped(&session, key, context, data),
+        _ => Err(bug()),
+    }
+}
+
+fn session(library: &Pkcs11, named: &[&[u8]; 4], pin: Option<&str>) -> Result<Session, Error> {
+    let mut found = None;
+    for slot in library
+        .get_slots_with_token()
+        .map_err(|error| told(&error))?
+    {
+        let Ok(info) = library.get_token_info(slot) else {
+            continue;
+        };
+        let has = [
+            info.label(),
+            info.serial_number(),
+            info.manufacturer_id(),
+            info.model(),
+        ];
+        let fits = named.iter().zip(has);
+        if fits
+            .into_iter()
+            .all(|(want, has)| want.is_empty() || *want == has.as_bytes())
+        {
+            if found.is_some() {
+                let detail = "more than one token fits; name its serial number too";
+                return Err(Error::new(&code::PROVIDER_NO_KEY, detail));
+            }
+            found = Some((slot, info));
+        }
+    }
+    let absent = || Error::new(&code::PROVIDER_UNREACHABLE, "the module has no such token");
+    let (slot, info) = found.ok_or_else(absent)?;
+    let session = library
+        .open_ro_session(slot)
+        .map_err(|error| told(&error))?;
+    let pin = pin.map(|pin| AuthPin::from(pin.to_owned()));
+    if pin.is_some() || info.protected_authentication_path() {
+        session
+            .login(UserType::User, pin.as_ref())
+            .map_err(|error| told(&error))?;
+    }
+    Ok(session)
+}
+
+fn key(session: &Session, object: &[u8], id: &[u8]) -> Result<ObjectHandle, Error> {
+    let mut template = vec![Attribute::Class(ObjectClass::SECRET_KEY)];
+    if !object.is_empty() {
+        template.push(Attribute::Label(object.to_vec()));
+    }
+    if !id.is_empty() {
+        template.push(Attribute::Id(id.to_vec()));
+    }
+    let found = session
+        .find_objects(&template)
+        .map_err(|error| told(&error))?;
+    match found.as_slice() {
+        [key] => Ok(*key),
+        [] => Err(Error::new(
+            &code::PROVIDER_NO_KEY,
+            "the token shows no such secret key",
+        )),
+        _ => {
+            let detail = "more than one key of the token fits; name its id too";
+            Err(Error::new(&code::PROVIDER_NO_KEY, detail))
+        }
+    }
+}
+
+fn wrapped(
+    session: &Session,
+    key: ObjectHandle,
+    context: &[u8],
+    secret: &[u8],
+) -> Result<SecretBytes, Error> {
+    let mut iv = nonce12()?;
+    let sealed = {
+        let params =
+            GcmParams::new(&mut iv, context, TAG_BITS.into()).map_err(|error| told(&error))?;
+        session.encrypt(&Mechanism::AesGcm(params), key, secret)
+    };
+    let mut blob = match sealed {
+        // The module may have chosen another IV, and has then written it here.
+        Ok(sealed) => [&[GCM][..], &iv, &sealed].concat(),
+        Err(Failed::Pkcs11(
+            RvError::MechanismInvalid
+            | RvError::KeyFunctionNotPermitted
+            | RvError::KeyTypeInconsistent
+            | RvError::FunctionNotSupported
+            | RvError::MechanismParamInvalid,
+            _,
+        )) => {
+            let template = [
+                Attribute::Class(ObjectClass::SECRET_KEY),
+                Attribute::KeyType(KeyType::GENERIC_SECRET),
+                Attribute::Token(false),
+                Attribute::Sensitive(false),
+                Attribute::Extractable(true),
+                Attribute::Value(secret.to_vec()),
+            ];
+            let object = session
+                .create_object(&template)
+                .map_err(|error| told(&error))?;
+            let sealed = session.wrap_key(&Mechanism::AesKeyWrapPad, key, object);
+            [&[KEY_WRAP][..], &sealed.map_err(|error| told(&error))?].concat()
+        }
+        Err(error) => return Err(told(&error)),
+    };
+    Ok(SecretBytes::take(&mut blob)?)
+}
+
+fn unwrapped(
+    session: &Session,
+    key: ObjectHandle,
+    context: &[u8],
+    blob: &[u8],
+) -> Result<SecretBytes, Error> {
+    let malformed = || Error::new(&code::PROVIDER_ANSWER, "the blob does not have its form");
+    let (how, rest) = blob.split_first().ok_or_else(malformed)?;
+    let mut secret = match *how {
+        GCM => {
+            let (iv, sealed) = rest.split_first_chunk::<12>().ok_or_else(malformed)?;
+            let mut iv = *iv;
+            let params =
+                GcmParams::new(&mut iv, context, TAG_BITS.into()).map_err(|error| told(&error))?;
+            let opened = session.decrypt(&Mechanism::AesGcm(params), key, sealed);
+            opened.map_err(|error| refused(&error))?
+        }
+        KEY_WRAP => {
+            let template = [
+                Attribute::Class(ObjectClass::SECRET_KEY),
+                Attribute::KeyType(KeyType::GENERIC_SECRET),
+                Attribute::Token(false),
+                Attribute::Sensitive(false),
+                Attribute::Extractable(true),
+            ];
+            let object = session.unwrap_key(&Mechanism::AesKeyWrapPad, key, rest, &template);
+            let object = object.map_err(|error| refused(&error))?;
+            let values = session
+                .get_attributes(object, &[AttributeType::Value])
+                .map_err(|error| told(&error))?;
+            match values.into_iter().next() {
+                Some(Attribute::Value(value)) => value,
+                _ => return Err(malformed()),
+            }
+        }
+        _ => return Err(malformed()),
+    };
+    Ok(SecretBytes::take(&mut secret)?)
+}
+
+/// What the module said when it was to unwrap: what is not about reaching the key is about the blob.
+fn refused(error: &Failed) -> Error {
+    let told = told(error);
+    match told.code().number {
+        number if number == code::PROVIDER_UNREACHABLE.number && !is_absence(error) => {
+            Error::new(&code::PROVIDER_ANSWER, told.detail())
+        }
+        _ => told,
+    }
+}
+
+fn is_absence(error: &Failed) -> bool {
+    matches!(
+        error,
+        Failed::Pkcs11(
+            RvError::DeviceError
+                | RvError::DeviceMemory
+                | RvError::DeviceRemoved
+                | RvError::TokenNotPresent
+                | RvError::HostMemory
+                | RvError::SessionClosed,
+            _,
+        )
+    )
+}
+
+fn told(error: &Failed) -> Error {
+    let code: &'static Code = match error {
+        Failed::Pkcs11(rv, _) => match rv {
+            RvError::PinIncorrect
+            | RvError::PinInvalid
+            | RvError::PinLenRange
+            | RvError::PinExpired
+            | RvError::PinLocked
+            | RvError::UserPinNotInitialized
+            | RvError::UserNotLoggedIn => &code::PROVIDER_DENIED,
+            RvError::KeyFunctionNotPermitted
+            | RvError::ActionProhibited
+            | RvError::MechanismInvalid
+            | RvError::KeyNotWrappable
+            | RvError::KeyTypeInconsistent
+            | RvError::WrappingKeyTypeInconsistent
+            | RvError::UnwrappingKeyTypeInconsistent
+            | RvError::KeySizeRange => &code::PROVIDER_DISABLED,
+            RvError::KeyHandleInvalid | RvError::ObjectHandleInvalid => &code::PROVIDER_NO_KEY,
+            RvError::EncryptedDataInvalid
+            | RvError::EncryptedDataLenRange
+            | RvError::WrappedKeyInvalid
+            | RvError::WrappedKeyLenRange => &code::PROVIDER_ANSWER,
+            _ => &code::PROVIDER_UNREACHABLE,
+        },
+        Failed::PinNotSet => &code::PROVIDER_DENIED,
+        _ => &code::PROVIDER_UNREACHABLE,
+    };
+    Error::new(code, error.to_string())
+}
