@@ -117,7 +117,7 @@ impl Running {
 
     /// Gives one of the shares.
     pub(crate) fn give_share(&self, number: usize) {
-        let text = std::str::from_utf8(self.shares[number].expose()).unwrap();
+        let text = std::str::from_utf8(self.shares[number].as_slice()).unwrap();
         let given = self.server.give_share(text.trim());
         given.unwrap_or_else(|error| panic!("{error}"));
     }
