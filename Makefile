@@ -3,6 +3,7 @@
 #   make test     every test, but for what takes long with confidential columns
 #   make test-regress  PostgreSQL's own regression suites, sealed and plain: ten minutes
 #   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension, and the whole with zone and proxy
+#   make test-keyserver  what takes long with the key server: its interface under requests made from its description
 #   make lint     formatting, clippy, documentation links
 #   make bench    the guards beside stock SQLite and stock PostgreSQL, interleaved
 #   make bench-backup   backups beside plain ones, pgBackRest, restic, zstd and age; and the forty combinations, with their chart
@@ -13,7 +14,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: demo test test-regress test-columns columns-postgres bench-columns-oltp lint bench bench-backup bench-columns deps deps-postgres deps-test build clean
+.PHONY: demo test test-keyserver test-regress test-columns columns-postgres bench-columns-oltp lint bench bench-backup bench-columns deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -45,6 +46,12 @@ test: deps-test
 	STRONGROOM_EXT=$(EXTENSION) STRONGROOM_EXTENSION=$(EXTENSION) STRONGROOM_SHIELD_LIB=$(SHIELD) \
 		STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(CARGO) test --locked --workspace --no-fail-fast
 	$(MAKE) --no-print-directory test-columns COLUMNS_TESTS="$(COLUMNS_USUAL:%=--test %)"
+
+SCHEMATHESIS := $(abspath $(TARGET)/schemathesis)
+test-keyserver: deps-test
+	@packaging/install-debian "python3-venv:/usr/lib/python3*/ensurepip/__init__.py"
+	@test -x $(SCHEMATHESIS)/bin/schemathesis || { python3 -m venv $(SCHEMATHESIS) && $(SCHEMATHESIS)/bin/pip install --quiet schemathesis; }
+	STRONGROOM_SCHEMATHESIS=$(SCHEMATHESIS)/bin/schemathesis $(CARGO) test --locked -p strongroom-keyserver --test openapi -- --include-ignored
 
 test-regress: deps-postgres build
 	@packaging/install-debian make:make bzip2:bzip2

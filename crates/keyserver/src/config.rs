@@ -64,6 +64,9 @@ pub struct Root {
     pub share_hashes: Vec<String>,
 }
 
+/// How many shares are needed, and the SHA-256 of each share there is.
+pub type ShareHashes = (u8, Vec<[u8; 32]>);
+
 /// The files of TLS, in PEM.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -302,7 +305,7 @@ impl Root {
     ///
     /// # Errors
     /// SR-8434.
-    pub fn shares(&self) -> Result<Option<(u8, Vec<[u8; 32]>)>, Error> {
+    pub fn shares(&self) -> Result<Option<ShareHashes>, Error> {
         let Some(threshold) = self.threshold else {
             return Ok(None);
         };

@@ -38,11 +38,30 @@ fn a_commit_happens_whole_or_not_at_all() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
     let key = SecretKey::generate().unwrap();
-    assert_eq!(SqliteStore::open(&path, &key, false).err().unwrap().code().number, 1006);
+    assert_eq!(
+        SqliteStore::open(&path, &key, false)
+            .err()
+            .unwrap()
+            .code()
+            .number,
+        1006
+    );
     let store = SqliteStore::open(&path, &key, true).unwrap();
     let none = Append::default();
-    let rows = |first, count: u8| Append { first, rows: (0..count).map(|n| vec![n]).collect() };
-    assert_eq!(store.commit(&[guard("a", 0)], &[put("a", b"1"), put("b", b"1")], &rows(1, 2)).unwrap(), Outcome::Done);
+    let rows = |first, count: u8| Append {
+        first,
+        rows: (0..count).map(|n| vec![n]).collect(),
+    };
+    assert_eq!(
+        store
+            .commit(
+                &[guard("a", 0)],
+                &[put("a", b"1"), put("b", b"1")],
+                &rows(1, 2)
+            )
+            .unwrap(),
+        Outcome::Done
+    );
     let seen = store.read("a").unwrap().unwrap();
     // Not there any more; not as it was; a row in between: nothing of it happens.
     let refused = [
@@ -53,37 +72,88 @@ fn a_commit_happens_whole_or_not_at_all() {
         (vec![], rows(4, 1)),
     ];
     for (guards, append) in refused {
-        let outcome = store.commit(&guards, &[put("a", b"2"), put("c", b"2")], &append).unwrap();
+        let outcome = store
+            .commit(&guards, &[put("a", b"2"), put("c", b"2")], &append)
+            .unwrap();
         assert_eq!(outcome, Outcome::Conflict);
     }
     assert_eq!(store.read("a").unwrap().unwrap(), seen);
     assert!(store.read("c").unwrap().is_none());
     assert_eq!(store.last_row().unwrap(), Some((2, vec![1])));
     // Removed and made again, it has another revision: what was seen before does not count.
-    let gone = Change::Delete { path: "a".to_owned() };
+    let gone = Change::Delete {
+        path: "a".to_owned(),
+    };
     assert_eq!(store.commit(&[], &[gone], &none).unwrap(), Outcome::Done);
-    assert_eq!(store.commit(&[guard("a", 0)], &[put("a", b"1")], &none).unwrap(), Outcome::Done);
-    assert_eq!(store.commit(&[guard("a", seen.revision)], &[], &rows(3, 1)).unwrap(), Outcome::Conflict);
+    assert_eq!(
+        store
+            .commit(&[guard("a", 0)], &[put("a", b"1")], &none)
+            .unwrap(),
+        Outcome::Done
+    );
+    assert_eq!(
+        store
+            .commit(&[guard("a", seen.revision)], &[], &rows(3, 1))
+            .unwrap(),
+        Outcome::Conflict
+    );
     // Lists are in order, end where the prefix ends, and go on after a path.
-    store.commit(&[], &[put("x/1", b""), put("x/2", b""), put("x/3", b""), put("x0", b""), put("x", b"")], &none).unwrap();
+    store
+        .commit(
+            &[],
+            &[
+                put("x/1", b""),
+                put("x/2", b""),
+                put("x/3", b""),
+                put("x0", b""),
+                put("x", b""),
+            ],
+            &none,
+        )
+        .unwrap();
     let list = |after: &str, limit| -> Vec<String> {
-        store.list("x/", after, limit).unwrap().into_iter().map(|(path, _)| path).collect()
+        store
+            .list("x/", after, limit)
+            .unwrap()
+            .into_iter()
+            .map(|(path, _)| path)
+            .collect()
     };
     assert_eq!(list("", 9), ["x/1", "x/2", "x/3"]);
     assert_eq!(list("x/1", 1), ["x/2"]);
     drop(store);
     let other = SecretKey::generate().unwrap();
-    assert_eq!(SqliteStore::open(&path, &other, false).err().unwrap().code().number, 2002);
-    assert_eq!(SqliteStore::open(&path, &key, false).unwrap().rows(0, 9).unwrap().len(), 2);
+    assert_eq!(
+        SqliteStore::open(&path, &other, false)
+            .err()
+            .unwrap()
+            .code()
+            .number,
+        2002
+    );
+    assert_eq!(
+        SqliteStore::open(&path, &key, false)
+            .unwrap()
+            .rows(0, 9)
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 /// The server's own keys and a connection to its store, as somebody has them who has the root key.
 fn inside(place: &Place) -> (Keys, rusqlite::Connection) {
     let config = Config::read(&place.path("server.toml")).unwrap();
     let id = config.server_id().unwrap();
-    let root = Keyring::open(&place.path("root.keyring")).unwrap().key(ROOT_NAME, None).unwrap();
+    let root = Keyring::open(&place.path("root.keyring"))
+        .unwrap()
+        .key(ROOT_NAME, None)
+        .unwrap();
     let key: SecretBytes = secret_hex(Keys::of_store(&root, &id).unwrap().expose()).unwrap();
-    let options = OpenOptions { key: Some(KeySource::Given(key)), ..OpenOptions::default() };
+    let options = OpenOptions {
+        key: Some(KeySource::Given(key)),
+        ..OpenOptions::default()
+    };
     let connection = strongroom_sqlite::open(&place.path("keys.db"), &options).unwrap();
     (Keys::of(&root, id).unwrap(), connection)
 }
@@ -122,8 +192,12 @@ fn a_record_at_another_place_is_refused() {
     let (a, b) = {
         let running = Running::open(&place);
         let (a, b) = (running.node(&place, "a"), running.node(&place, "b"));
-        running.client(Some(&a)).post("/v1/keys", &json!({"name": "mine"}));
-        running.client(Some(&b)).post("/v1/keys", &json!({"name": "theirs"}));
+        running
+            .client(Some(&a))
+            .post("/v1/keys", &json!({"name": "mine"}));
+        running
+            .client(Some(&b))
+            .post("/v1/keys", &json!({"name": "theirs"}));
         (a, b)
     };
     let (keys, connection) = inside(&place);
@@ -135,18 +209,31 @@ fn a_record_at_another_place_is_refused() {
     assert_eq!(copied.unwrap(), 1);
     // Whoever can seal records, but does not have the wrapping key: the wrapped key under another name.
     let sealed: Vec<u8> = connection
-        .query_row("SELECT value FROM record WHERE path = 'keys/theirs'", [], |row| row.get(0))
+        .query_row(
+            "SELECT value FROM record WHERE path = 'keys/theirs'",
+            [],
+            |row| row.get(0),
+        )
         .unwrap();
     let record = keys.open("keys/theirs", &sealed).unwrap();
     let forged = keys.seal("keys/forged", &record).unwrap();
-    let grant = keys.seal("grants/a/forged", br#"{"granted":1,"may_destroy":false}"#).unwrap();
+    let grant = keys
+        .seal("grants/a/forged", br#"{"granted":1,"may_destroy":false}"#)
+        .unwrap();
     for (path, value) in [("keys/forged", forged), ("grants/a/forged", grant)] {
-        connection.execute("INSERT INTO record VALUES (?1, 1, ?2)", params![path, value]).unwrap();
+        connection
+            .execute(
+                "INSERT INTO record VALUES (?1, 1, ?2)",
+                params![path, value],
+            )
+            .unwrap();
     }
     drop(connection);
     let running = Running::open(&place);
     let mut a = running.client(Some(&a));
-    a.get("/v1/keys/mine/versions/1/material").refused(503, "SR-8435");
-    a.get("/v1/keys/forged/versions/1/material").refused(503, "SR-8435");
+    a.get("/v1/keys/mine/versions/1/material")
+        .refused(503, "SR-8435");
+    a.get("/v1/keys/forged/versions/1/material")
+        .refused(503, "SR-8435");
     assert_eq!(running.client(Some(&b)).material("theirs", "1").len(), 44);
 }

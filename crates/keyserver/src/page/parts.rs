@@ -21,7 +21,7 @@ pub fn segment(text: &str) -> String {
             out.push(char::from(byte));
         } else {
             // Writing into a string does not fail.
-            drop(write!(out, "%{byte:02X}"));
+            let _fine = write!(out, "%{byte:02X}");
         }
     }
     out
