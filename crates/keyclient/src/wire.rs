@@ -47,7 +47,7 @@ pub struct Report {
     pub key_id: String,
     /// And that key's version.
     pub key_version: u64,
-    /// When it was made, in seconds since the Unix epoch.
+    /// When it was made, in seconds since the Unix epoch; 0 when that is not known.
     pub created: u64,
     /// When its key was last changed.
     #[serde(skip_serializing_if = "Option::is_none", default)]

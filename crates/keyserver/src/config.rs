@@ -133,6 +133,8 @@ pub struct Policy {
     pub backup_days: u32,
     /// After how many days an object's verification is overdue.
     pub verification_days: u32,
+    /// After how many days an object's report is overdue.
+    pub report_days: u32,
 }
 
 impl Default for Policy {
@@ -143,6 +145,7 @@ impl Default for Policy {
             rotation_days: 365,
             backup_days: 1,
             verification_days: 30,
+            report_days: 2,
         }
     }
 }

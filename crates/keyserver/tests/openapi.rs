@@ -1,7 +1,6 @@
-//! The description for programs says what the server does: address by address, and under requests made from it.
+//! The description for programs says what the server does, address by address.
 //!
-//! Method: the description beside the source of the router; then schemathesis, which makes requests from the description, well formed
-//! and not, and holds every answer against it.
+//! Method: the description beside the source of the router, and beside answers to nobody. Requests made from it: schemathesis.rs.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -10,8 +9,6 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
 
 use common::{Place, Running};
 use serde_json::{Value, json};
@@ -90,52 +87,4 @@ fn what_anybody_may_ask_is_marked() {
             }
         }
     }
-}
-
-/// Where `make test-keyserver` puts it; else wherever it is found.
-fn schemathesis() -> Command {
-    Command::new(
-        std::env::var_os("STRONGROOM_SCHEMATHESIS").unwrap_or_else(|| "schemathesis".into()),
-    )
-}
-
-#[test]
-#[ignore = "needs schemathesis and a minute: make test-keyserver"]
-fn schemathesis_finds_nothing() {
-    let place = Place::with_provider();
-    // Requests come as fast as they are made.
-    place.edit(|text| {
-        text.replace("client_per_second = 100", "client_per_second = 1000000")
-            .replace("client_burst = 200", "client_burst = 1000000")
-    });
-    let running = Running::open(&place);
-    let mut admin = running.admin(&place);
-    for name in ["a", "k"] {
-        assert_eq!(admin.post("/v1/keys", &json!({"name": name})).status, 201);
-    }
-    let token =
-        json!({"node": "other", "role": "node", "may_create": true, "expires_seconds": 600});
-    running.enrol(&place, &token);
-    let url = format!("https://127.0.0.1:{}", running.address.port());
-    let file = |name: &str| place.path(name).display().to_string();
-    let description = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json");
-    let ended = schemathesis()
-        .current_dir(place.directory.path())
-        .arg("run")
-        .arg(&description)
-        .args(["--url", &url, "--tls-verify", &file("authority.pem")])
-        .args(["--request-cert", &file("admin.pem"), "--request-cert-key", &file("admin.key")])
-        .args(["--phases", "examples,coverage,fuzzing", "--max-examples", "30", "--max-time", "120"])
-        .args(["--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,negative_data_rejection"])
-        // It would seal the server, or make its own certificate end: what comes after would be refused.
-        .args(["--exclude-operation-id", "seal", "--exclude-operation-id", "renew"])
-        .args(["--request-timeout", "60", "--generation-deterministic", "--no-color", "--warnings", "off"])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&ended.stdout);
-    assert!(
-        ended.status.success(),
-        "{said}\n{}",
-        String::from_utf8_lossy(&ended.stderr)
-    );
 }

@@ -4,16 +4,22 @@
 
 mod backup;
 mod close;
+mod console;
 mod create;
 mod enroll;
 mod list;
 mod material;
+mod migrate;
 mod open;
 mod recovery;
+mod repair;
+mod rotate;
 mod secret;
+mod shred;
 mod status;
 mod swap;
 mod unenroll;
+mod unlock;
 
 use clap::{Args, Subcommand};
 
@@ -39,7 +45,12 @@ enum Verb {
     Enroll(enroll::EnrollArgs),
     Unenroll(unenroll::UnenrollArgs),
     Backup(backup::BackupArgs),
+    Rotate(rotate::RotateArgs),
+    Repair(repair::RepairArgs),
+    Migrate(migrate::MigrateArgs),
     Swap(swap::SwapArgs),
+    Unlock(unlock::UnlockArgs),
+    Shred(shred::ShredArgs),
 }
 
 impl VolumeArgs {
@@ -50,7 +61,15 @@ impl VolumeArgs {
             Verb::List(args) => args.json,
             Verb::Open(args) => args.json,
             Verb::Enroll(args) => args.json,
-            Verb::Close(_) | Verb::Unenroll(_) | Verb::Backup(_) | Verb::Swap(_) => false,
+            Verb::Migrate(args) => args.json,
+            Verb::Unlock(args) => args.json,
+            Verb::Shred(args) => args.json,
+            Verb::Close(_)
+            | Verb::Unenroll(_)
+            | Verb::Backup(_)
+            | Verb::Rotate(_)
+            | Verb::Repair(_)
+            | Verb::Swap(_) => false,
         }
     }
 
@@ -64,7 +83,12 @@ impl VolumeArgs {
             Verb::Enroll(args) => args.run(context),
             Verb::Unenroll(args) => args.run(context),
             Verb::Backup(args) => args.run(context),
+            Verb::Rotate(args) => args.run(context),
+            Verb::Repair(args) => args.run(context),
+            Verb::Migrate(args) => args.run(context),
             Verb::Swap(args) => args.run(context),
+            Verb::Unlock(args) => args.run(context),
+            Verb::Shred(args) => args.run(context),
         }
     }
 }
