@@ -4,6 +4,7 @@
 //! Must not: read a key. Documented in docs/guides/keyserver.md, "Configuration".
 
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -214,6 +215,11 @@ impl Config {
             std::io::ErrorKind::NotFound => Error::new(&code::NOT_FOUND, shown.to_string()),
             _ => Error::io(shown.to_string(), error),
         })?;
+        // Who may write it may name another authority.
+        if std::fs::metadata(path).is_ok_and(|about| about.mode() & 0o002 != 0) {
+            let detail = format!("{shown}: anybody may write it");
+            return Err(Error::new(&code::SERVER_CONFIG, detail));
+        }
         let invalid = |what: String| Error::new(&code::SERVER_CONFIG, format!("{shown}: {what}"));
         let mut config: Self =
             toml::from_str(&text).map_err(|error| invalid(error.message().to_owned()))?;
