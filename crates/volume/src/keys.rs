@@ -34,7 +34,7 @@ pub struct Report<'a> {
     pub key_version: u32,
     /// When it was made, in seconds since the Unix epoch.
     pub created: u64,
-    /// When its key was last changed, likewise.
+    /// When its key was last changed.
     pub rotated: Option<u64>,
 }
 
