@@ -174,7 +174,7 @@ fn what_a_kind_cannot_have_is_not_asked_for() {
         let object = &fleet.objects[0];
         let asked = Concern::MEASURED.map(|one| object.measure(one).unwrap().interval_s.is_some());
         let expected = match kind {
-            Kind::Backup => [false, false, true, true],
+            Kind::Backup => [false, true, true, true],
             Kind::Volume => [true, true, false, true],
             Kind::Database | Kind::Instance => [true; 4],
         };
@@ -446,7 +446,6 @@ fn sealed_and_refused_show_nothing_of_the_fleet() {
         (Why::Forbidden, 403),
         (Why::NotThere, 404),
         (Why::BadQuery("sort"), 400),
-        (Why::TooMany, 429),
         (Why::Failed, 503),
     ] {
         assert_eq!(why.status(), status);

@@ -92,7 +92,10 @@ pub trait Keys {
     /// What the server reports; SR-1006 when there is none.
     fn escrowed(&mut self, object_id: &[u8; 16]) -> Result<Vec<u8>, Error> {
         let _ = object_id;
-        Err(Error::new(&code::NOT_FOUND, "a keyring keeps no header backups"))
+        Err(Error::new(
+            &code::NOT_FOUND,
+            "a keyring keeps no header backups",
+        ))
     }
 
     /// Tells the server about a volume.

@@ -25,7 +25,7 @@ use crate::header::Metadata;
 use crate::look::{check_unused, exclusively, io};
 
 /// Of a LUKS2 binary header (LUKS2 On-Disk Format Specification, section 2.1): its length, and places in it.
-const BINARY_LEN: usize = 4096;
+pub(crate) const BINARY_LEN: usize = 4096;
 const SIZE_AT: usize = 8;
 const SEQUENCE_AT: usize = 16;
 const ALGORITHM_AT: usize = 72;
@@ -52,9 +52,10 @@ pub fn check(metadata: &Metadata) -> Result<Vec<u32>, Error> {
         return no("data are under two keys");
     };
     let with_flag = |flag: &str| {
-        let mut found = metadata.segments.iter().filter(|(_, segment)| {
-            segment.flags.iter().any(|there| there == flag)
-        });
+        let mut found = metadata
+            .segments
+            .iter()
+            .filter(|(_, segment)| segment.flags.iter().any(|there| there == flag));
         found.next().map(|(number, segment)| (*number, segment))
     };
     let Some((last, finally)) = with_flag("backup-final") else {
@@ -70,7 +71,9 @@ pub fn check(metadata: &Metadata) -> Result<Vec<u32>, Error> {
     let digest_of = |segment: u32| {
         let segment = segment.to_string();
         let mut digests = metadata.digests.iter();
-        digests.find(|(_, digest)| digest.segments.contains(&segment)).map(|(number, _)| *number)
+        digests
+            .find(|(_, digest)| digest.segments.contains(&segment))
+            .map(|(number, _)| *number)
     };
     let digest = digest_of(**number);
     if !same || digest.is_none() || digest != digest_of(last) {
@@ -85,10 +88,15 @@ pub fn check(metadata: &Metadata) -> Result<Vec<u32>, Error> {
         }
     }
     let digest = digest.and_then(|digest| metadata.digests.get(&digest));
-    let slots = digest.map(|digest| digest.keyslots.clone()).unwrap_or_default();
+    let slots = digest
+        .map(|digest| digest.keyslots.clone())
+        .unwrap_or_default();
     let keys = metadata.key_slots();
     let slots: Vec<u32> = slots.iter().filter_map(|slot| slot.parse().ok()).collect();
-    let slots: Vec<u32> = slots.into_iter().filter(|slot| keys.contains(slot)).collect();
+    let slots: Vec<u32> = slots
+        .into_iter()
+        .filter(|slot| keys.contains(slot))
+        .collect();
     if slots.is_empty() {
         return no("no slot holds the new key");
     }
@@ -126,9 +134,13 @@ pub fn repair(volume: &mut Volume, secret: &SecretBytes) -> Result<u32, Error> {
     }
     let slot = tried(&bytes, volume, secret)?;
     let device = exclusively(&path, true)?;
-    put(&device, bytes.get(size..2 * size).unwrap_or_default(), size as u64)
-        .and_then(|()| put(&device, bytes.get(..size).unwrap_or_default(), 0))
-        .map_err(|error| io(&path, error))?;
+    put(
+        &device,
+        bytes.get(size..2 * size).unwrap_or_default(),
+        size as u64,
+    )
+    .and_then(|()| put(&device, bytes.get(..size).unwrap_or_default(), 0))
+    .map_err(|error| io(&path, error))?;
     *volume = Volume::open(&path)?;
     Ok(slot)
 }
@@ -150,7 +162,10 @@ fn put(device: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
 /// The JSON area with the re-encryption taken out, as text.
 fn mended(area: &[u8]) -> Result<Vec<u8>, Error> {
     let bad = || Error::new(&code::VOLUME_NO_REPAIR, "its metadata");
-    let end = area.iter().position(|byte| *byte == 0).unwrap_or(area.len());
+    let end = area
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(area.len());
     let mut json: Value =
         serde_json::from_slice(area.get(..end).unwrap_or_default()).map_err(|_| bad())?;
     let member = |json: &Value, name: &str| json.get(name).and_then(Value::as_object).cloned();
@@ -172,9 +187,17 @@ fn mended(area: &[u8]) -> Result<Vec<u8>, Error> {
     for token in tokens.values_mut() {
         keep_known(token, "keyslots", &keyslots);
     }
-    let config = json.get_mut("config").and_then(Value::as_object_mut).ok_or_else(bad)?;
+    let config = json
+        .get_mut("config")
+        .and_then(Value::as_object_mut)
+        .ok_or_else(bad)?;
     config.remove("requirements");
-    let parts = [("segments", segments), ("keyslots", keyslots), ("digests", digests), ("tokens", tokens)];
+    let parts = [
+        ("segments", segments),
+        ("keyslots", keyslots),
+        ("digests", digests),
+        ("tokens", tokens),
+    ];
     let whole = json.as_object_mut().ok_or_else(bad)?;
     for (name, part) in parts {
         whole.insert(name.to_owned(), Value::Object(part));
@@ -189,7 +212,7 @@ fn keep_known(of: &mut Value, list: &str, known: &Map<String, Value>) {
 }
 
 /// Puts JSON, sequence number and checksum into a copy of the header.
-fn write_copy(copy: &mut [u8], json: &[u8], sequence: u64) -> Result<(), Error> {
+pub(crate) fn write_copy(copy: &mut [u8], json: &[u8], sequence: u64) -> Result<(), Error> {
     let bad = |what: &str| Error::new(&code::VOLUME_NO_REPAIR, what);
     let algorithm = copy.get(ALGORITHM_AT..ALGORITHM_AT + 7);
     if algorithm != Some(b"sha256\0".as_slice()) {
@@ -200,7 +223,9 @@ fn write_copy(copy: &mut [u8], json: &[u8], sequence: u64) -> Result<(), Error> 
         return Err(bad("its metadata do not fit"));
     }
     area.fill(0);
-    area.get_mut(..json.len()).unwrap_or_default().copy_from_slice(json);
+    area.get_mut(..json.len())
+        .unwrap_or_default()
+        .copy_from_slice(json);
     set_number(binary, SEQUENCE_AT, sequence);
     let checksum = binary
         .get_mut(CHECKSUM_AT..CHECKSUM_AT + CHECKSUM_LEN)
@@ -221,5 +246,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
 #[expect(clippy::big_endian_bytes, reason = "LUKS2 headers are big-endian")]
 fn set_number(bytes: &mut [u8], at: usize, number: u64) {
     let place = bytes.get_mut(at..at + 8);
-    place.unwrap_or_default().copy_from_slice(&number.to_be_bytes());
+    place
+        .unwrap_or_default()
+        .copy_from_slice(&number.to_be_bytes());
 }

@@ -51,7 +51,10 @@ impl Keys for OfServer {
 
     fn fetch(&mut self, name: &str, version: Option<u32>) -> Result<Material, Error> {
         let wanted = version.map_or(Version::Latest, |version| Version::Number(version.into()));
-        let fetched = self.client.material(name, wanted).map_err(|error| told(&error))?;
+        let fetched = self
+            .client
+            .material(name, wanted)
+            .map_err(|error| told(&error))?;
         let version = u32::try_from(fetched.version)
             .map_err(|_| Error::new(&code::UNKNOWN_KEY_ID, "a version beyond all bounds"))?;
         Ok(Material {

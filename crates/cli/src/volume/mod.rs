@@ -5,17 +5,23 @@
 mod attach;
 mod backup;
 mod close;
+mod console;
 mod create;
 mod detach;
 mod enroll;
 mod list;
 mod material;
+mod migrate;
 mod open;
 mod recovery;
+mod repair;
+mod rotate;
 mod secret;
+mod shred;
 mod status;
 mod swap;
 mod unenroll;
+mod unlock;
 
 use clap::{Args, Subcommand};
 
@@ -43,7 +49,12 @@ enum Verb {
     Enroll(enroll::EnrollArgs),
     Unenroll(unenroll::UnenrollArgs),
     Backup(backup::BackupArgs),
+    Rotate(rotate::RotateArgs),
+    Repair(repair::RepairArgs),
+    Migrate(migrate::MigrateArgs),
     Swap(swap::SwapArgs),
+    Unlock(unlock::UnlockArgs),
+    Shred(shred::ShredArgs),
 }
 
 impl VolumeArgs {
@@ -55,6 +66,15 @@ impl VolumeArgs {
             Verb::Open(args) => args.json,
             Verb::Enroll(args) => args.json,
             Verb::Attach(_) | Verb::Detach(_) | Verb::Close(_) | Verb::Unenroll(_) | Verb::Backup(_) | Verb::Swap(_) => false,
+            Verb::Migrate(args) => args.json,
+            Verb::Unlock(args) => args.json,
+            Verb::Shred(args) => args.json,
+            Verb::Close(_)
+            | Verb::Unenroll(_)
+            | Verb::Backup(_)
+            | Verb::Rotate(_)
+            | Verb::Repair(_)
+            | Verb::Swap(_) => false,
         }
     }
 
@@ -70,7 +90,12 @@ impl VolumeArgs {
             Verb::Enroll(args) => args.run(context),
             Verb::Unenroll(args) => args.run(context),
             Verb::Backup(args) => args.run(context),
+            Verb::Rotate(args) => args.run(context),
+            Verb::Repair(args) => args.run(context),
+            Verb::Migrate(args) => args.run(context),
             Verb::Swap(args) => args.run(context),
+            Verb::Unlock(args) => args.run(context),
+            Verb::Shred(args) => args.run(context),
         }
     }
 }

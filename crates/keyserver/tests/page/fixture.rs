@@ -25,7 +25,7 @@ pub(crate) fn one_object(kind: Kind) -> ObjectRecord {
         cipher: "aes-256-gcm".to_owned(),
         key_id: "key-0".to_owned(),
         key_version: 1,
-        created: NOW - DAY_S,
+        created: NOW - 3600,
         rotated: None,
         backed_up: None,
         verified: None,

@@ -7,12 +7,11 @@
 
 use std::io::Read;
 
-use rustls::pki_types::PrivateKeyDer;
 use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_format::code;
 use strongroom_keyring::Error;
 use ureq::http::{HeaderName, HeaderValue, Request, Uri};
-use ureq::tls::{Certificate, ClientCert, KeyKind, PrivateKey, RootCerts, TlsConfig};
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::deadline::Deadline;
 use super::tls::{Trust, failure};
@@ -52,19 +51,16 @@ impl Http {
         let roots: Vec<_> = trust.roots()?;
         let roots: Vec<_> = roots.iter().map(|root| Certificate::from_der(root)).collect();
         let roots: Vec<_> = roots.iter().map(Certificate::to_owned).collect();
-        let pair = trust.pair()?.map(|(chain, key)| {
-            let chain: Vec<_> = chain
-                .iter()
-                .map(|one| Certificate::from_der(one).to_owned())
-                .collect();
-            let kind = match key {
-                PrivateKeyDer::Pkcs1(_) => KeyKind::Pkcs1,
-                PrivateKeyDer::Sec1(_) => KeyKind::Sec1,
-                _ => KeyKind::Pkcs8,
-            };
-            let key = PrivateKey::from_der(kind, key.secret_der()).to_owned();
-            ClientCert::new_with_certs(&chain, key)
-        });
+        let pair = match (trust.pair()?, trust.private_key()?) {
+            (Some((chain, _)), Some(pem)) => {
+                let chain = chain.iter().map(|one| Certificate::from_der(one).to_owned());
+                let chain: Vec<_> = chain.collect();
+                let unusable = |_| error(&code::PROVIDER_CREDENTIALS, "the private key");
+                let key = PrivateKey::from_pem(pem.as_slice()).map_err(unusable)?;
+                Some(ClientCert::new_with_certs(&chain, key))
+            }
+            _ => None,
+        };
         let provider = rustls::crypto::ring::default_provider();
         let tls = TlsConfig::builder()
             .root_certs(RootCerts::new_with_certs(&roots))

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, ClientConfig, RootCertStore};
+use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
@@ -57,6 +58,15 @@ impl Trust {
             error(&code::PROVIDER_CREDENTIALS, detail)
         })?;
         Ok(Some((certificates(certificate)?, parsed)))
+    }
+
+    /// The file of the client's private key.
+    ///
+    /// # Errors
+    /// SR-2123.
+    pub(crate) fn private_key(&self) -> Result<Option<SecretBytes>, Error> {
+        let key = self.identity.as_ref().map(|(_, key)| from_file(key));
+        key.transpose()
     }
 
     /// A client's settings, for a protocol that is not HTTP.

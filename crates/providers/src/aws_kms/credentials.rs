@@ -1,0 +1,147 @@
+//! Whom AWS takes us for: keys from the environment or from the shared credentials file.
+//!
+//! `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`, unless the provider names a profile or a file;
+//! else the profile (`AWS_PROFILE`, or `default`) of the file (`AWS_SHARED_CREDENTIALS_FILE`, or `~/.aws/credentials`).
+//!
+//! Must not: put a part of a key into an error; run what a profile names (`credential_process`).
+
+use std::path::{Path, PathBuf};
+
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+use crate::network::credential::{copy, from_file, from_variable, line};
+use crate::network::error;
+
+/// Keys of AWS.
+pub(super) struct Keys {
+    /// Not a secret.
+    pub(super) id: String,
+    pub(super) secret: SecretBytes,
+    pub(super) token: Option<SecretBytes>,
+}
+
+/// The keys to use. `profile`, `file`: what the provider's argument names.
+pub(super) fn find(profile: Option<&str>, file: Option<&Path>) -> Result<Keys, Error> {
+    if profile.is_none() && file.is_none()
+        && let Some(keys) = from_environment()?
+    {
+        return Ok(keys);
+    }
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let path = match file {
+        Some(path) => path.to_owned(),
+        None => match variable("AWS_SHARED_CREDENTIALS_FILE") {
+            Some(path) => PathBuf::from(path),
+            None => PathBuf::from(variable("HOME").ok_or_else(|| {
+                let detail = "neither AWS_ACCESS_KEY_ID nor a credentials file";
+                error(&code::PROVIDER_CREDENTIALS, detail)
+            })?)
+            .join(".aws/credentials"),
+        },
+    };
+    let profile = match profile {
+        Some(profile) => profile.to_owned(),
+        None => variable("AWS_PROFILE").unwrap_or_else(|| String::from("default")),
+    };
+    let held = from_file(&path)?;
+    of_profile(&held, &profile).map_err(|what| {
+        let detail = format!("{}: {what}", path.display());
+        error(&code::PROVIDER_CREDENTIALS, detail)
+    })?
+}
+
+fn from_environment() -> Result<Option<Keys>, Error> {
+    let Some(id) = from_variable("AWS_ACCESS_KEY_ID")? else {
+        return Ok(None);
+    };
+    let secret = from_variable("AWS_SECRET_ACCESS_KEY")?;
+    let missing = || {
+        let detail = "AWS_SECRET_ACCESS_KEY is not set, and AWS_ACCESS_KEY_ID is";
+        error(&code::PROVIDER_CREDENTIALS, detail)
+    };
+    let token = from_variable("AWS_SESSION_TOKEN")?;
+    let secret = secret.ok_or_else(missing)?;
+    keys(id.as_slice(), secret.as_slice(), token.as_ref().map(SecretBytes::as_slice)).map(Some)
+}
+
+fn keys(id: &[u8], secret: &[u8], token: Option<&[u8]>) -> Result<Keys, Error> {
+    let id = line(&copy(id)?, "the access key's id")?;
+    let secret = line(&copy(secret)?, "the secret access key")?;
+    let token = match token {
+        Some(token) => Some(line(&copy(token)?, "the session's token")?),
+        None => None,
+    };
+    // A comma or a slash would end it early in the header that it goes into.
+    let plain = id.as_slice().iter().all(u8::is_ascii_alphanumeric);
+    match std::str::from_utf8(id.as_slice()) {
+        Ok(id) if plain => Ok(Keys {
+            id: id.to_owned(),
+            secret,
+            token,
+        }),
+        _ => {
+            let detail = "the access key's id has characters that are not allowed";
+            Err(error(&code::PROVIDER_CREDENTIALS, detail))
+        }
+    }
+}
+
+/// The keys of a profile, in a file of AWS's form; or what is wrong with it.
+fn of_profile(held: &SecretBytes, profile: &str) -> Result<Result<Keys, Error>, &'static str> {
+    let text = std::str::from_utf8(held.as_slice()).map_err(|_| "is not text")?;
+    let (mut here, mut seen) = (false, false);
+    let (mut id, mut secret, mut token) = (None, None, None);
+    for line in text.lines().map(str::trim) {
+        if line.starts_with(['#', ';']) || line.is_empty() {
+            continue;
+        }
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            here = name.trim() == profile;
+            seen |= here;
+            continue;
+        }
+        let Some((name, value)) = line.split_once('=').filter(|_| here) else {
+            continue;
+        };
+        let value = value.trim().as_bytes();
+        match name.trim() {
+            "aws_access_key_id" => id = Some(value),
+            "aws_secret_access_key" => secret = Some(value),
+            "aws_session_token" => token = Some(value),
+            _ => {}
+        }
+    }
+    match (id, secret) {
+        (Some(id), Some(secret)) => Ok(keys(id, secret, token)),
+        _ if seen => Err("the profile has no aws_access_key_id and aws_secret_access_key"),
+        _ => Err("has no such profile"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &[u8] = b"# comment\n[default]\naws_access_key_id = AKIDEXAMPLE\n\
+        aws_secret_access_key=CANARY/secret+key\nregion = x\n\n[ other ]\r\n\
+        aws_access_key_id = AKIDOTHER\r\naws_secret_access_key = CANARY2\r\naws_session_token = CANARY3==\r\n\
+        [half]\naws_access_key_id = AKIDHALF\n[bad]\naws_access_key_id = A/B\naws_secret_access_key = CANARY\n";
+
+    #[test]
+    fn profiles_are_found() {
+        let held = copy(FILE).unwrap();
+        let found = of_profile(&held, "default").unwrap().unwrap();
+        assert_eq!(found.id, "AKIDEXAMPLE");
+        assert_eq!(found.secret.as_slice(), b"CANARY/secret+key");
+        assert!(found.token.is_none());
+        let found = of_profile(&held, "other").unwrap().unwrap();
+        assert_eq!(found.id, "AKIDOTHER");
+        assert_eq!(found.token.unwrap().as_slice(), b"CANARY3==");
+        assert!(of_profile(&held, "none").is_err() && of_profile(&held, "half").is_err());
+        let error = of_profile(&held, "bad").unwrap().err().unwrap();
+        assert!(error.code().number == code::PROVIDER_CREDENTIALS.number);
+        assert!(!error.to_string().contains("CANARY"));
+    }
+}

@@ -1,0 +1,362 @@
+//! Provider `aws-kms`: the root key is sealed by a key of AWS KMS.
+//!
+//! `aws-kms:arn:aws:kms:REGION:ACCOUNT:key/ID`, or `aws-kms:alias/NAME?region=REGION`. Options: `region`, `endpoint` (of a
+//! private network; HTTP only for this host), `ca`, `profile`, `credentials-file`, `timeout`. Credentials: see
+//! [`credentials`].
+//!
+//! Invariants: the key that sealed is named by its ARN in what is kept, and only it may open: an alias that points elsewhere
+//! later changes nothing. The secret is bound to its context by KMS's encryption context, which also stands in AWS's log.
+//!
+//! Must not: create, change or schedule anything at AWS; tell what it says in words (R2).
+
+mod credentials;
+mod sigv4;
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Deserialize;
+use strongroom_crypto::{SecretBytes, SecretKey};
+use strongroom_format::code::{self, Code};
+use strongroom_keyring::Error;
+use strongroom_keyring::provider::{Made, Registered};
+
+use self::sigv4::{Scope, Signed, authorization, time_of};
+use crate::network::deadline::Deadline;
+use crate::network::http::{Answer, Http, Question, base, base64_of, joined, key_of};
+use crate::network::locator::Locator;
+use crate::network::tls::Trust;
+use crate::network::wrapped::{Remote, Sealing, id_of};
+use crate::network::{error, word_of};
+
+/// The registry line of this provider.
+pub(crate) const REGISTERED: Registered = Registered {
+    name: NAME,
+    number: NUMBER,
+    acts: true,
+    make,
+};
+
+const NAME: &str = "aws-kms";
+const NUMBER: u16 = 13;
+const OPTIONS: &[&str] = &[
+    "region",
+    "endpoint",
+    "ca",
+    "profile",
+    "credentials-file",
+    "timeout",
+];
+/// How often a question is asked when AWS says that it is asked too often, or fails; and the first wait.
+const ATTEMPTS: u32 = 4;
+const WAIT: Duration = Duration::from_millis(200);
+
+fn make(argument: &str) -> Made {
+    let mut locator = Locator::parse(argument, OPTIONS)?;
+    locator.absolute(&["ca", "credentials-file"])?;
+    let key = locator.place.clone();
+    if !is_key(&key) {
+        return Err("the key is an ARN, an id, or alias/NAME");
+    }
+    let of_arn = key.strip_prefix("arn:").and_then(|rest| rest.split(':').nth(2));
+    let region = locator.option("region").or(of_arn);
+    let region = region.ok_or("`region` is wanted, or a key's ARN, which has one")?;
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if region.is_empty() || !region.bytes().all(plain) {
+        return Err("the region has characters that are not allowed");
+    }
+    let china = if region.starts_with("cn-") { ".cn" } else { "" };
+    let endpoint = match locator.option("endpoint") {
+        Some(endpoint) => base(endpoint)?,
+        None => format!("https://kms.{region}.amazonaws.com{china}"),
+    };
+    let host = endpoint.split_once("://").map_or("", |(_, host)| host);
+    if host.contains('/') {
+        return Err("the endpoint has no path");
+    }
+    let remote = Kms {
+        host: host.to_owned(),
+        region: region.to_owned(),
+        key,
+        profile: locator.option("profile").map(str::to_owned),
+        file: locator.path("credentials-file"),
+        trust: Trust {
+            authority: locator.path("ca"),
+            identity: None,
+        },
+        endpoint,
+    };
+    Ok(Box::new(Sealing {
+        name: NAME,
+        number: NUMBER,
+        argument: Sealing::<Kms>::argument_of(&locator.text(), argument),
+        timeout: locator.timeout()?,
+        remote,
+    }))
+}
+
+/// A key's ARN, id or alias: nothing that needs an escape in JSON.
+fn is_key(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b":/_-".contains(&byte);
+    !text.is_empty() && text.len() <= 512 && text.bytes().all(plain)
+}
+
+struct Kms {
+    endpoint: String,
+    host: String,
+    region: String,
+    key: String,
+    profile: Option<String>,
+    file: Option<PathBuf>,
+    trust: Trust,
+}
+
+/// An answer that is a success.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Told<'a> {
+    key_id: &'a str,
+    ciphertext_blob: Option<&'a str>,
+    plaintext: Option<&'a str>,
+}
+
+/// An answer that is none.
+#[derive(Deserialize)]
+struct Refused<'a> {
+    #[serde(rename = "__type")]
+    kind: &'a str,
+}
+
+impl Remote for Kms {
+    fn seal(
+        &self,
+        secret: &SecretKey,
+        context: &[u8],
+        deadline: Deadline,
+    ) -> Result<Vec<u8>, Error> {
+        let plaintext = base64_of(secret.expose())?;
+        let body = joined(&[
+            b"{\"KeyId\":\"",
+            self.key.as_bytes(),
+            b"\",\"Plaintext\":\"",
+            plaintext.as_slice(),
+            b"\",\"EncryptionContext\":",
+            bound(context).as_bytes(),
+            b"}",
+        ])?;
+        let answer = self.ask("TrentService.Encrypt", &body, deadline)?;
+        let told = told(&answer)?;
+        let wrong = || error(&code::PROVIDER_ANSWER, "what was sealed does not have its form");
+        let ciphertext = told.ciphertext_blob.unwrap_or_default();
+        let ciphertext = Some(ciphertext).filter(|text| is_base64(text)).ok_or_else(wrong)?;
+        // An id or alias is asked for, and an ARN comes.
+        let arn = Some(told.key_id).filter(|arn| is_key(arn) && arn.starts_with("arn:"));
+        let arn = arn.ok_or_else(wrong)?;
+        if self.key.starts_with("arn:") && !self.key.contains(":alias/") && arn != self.key {
+            return Err(error(&code::PROVIDER_ANSWER, "another key has sealed"));
+        }
+        Ok(format!("{arn} {ciphertext}").into_bytes())
+    }
+
+    fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error> {
+        let parts = std::str::from_utf8(sealed).ok();
+        let parts = parts.and_then(|text| text.split_once(' '));
+        let parts = parts.filter(|(arn, text)| is_key(arn) && is_base64(text));
+        let damaged = || error(&code::PROVIDER_ANSWER, "what is kept does not have its form");
+        let (arn, ciphertext) = parts.ok_or_else(damaged)?;
+        let body = joined(&[
+            b"{\"KeyId\":\"",
+            arn.as_bytes(),
+            b"\",\"CiphertextBlob\":\"",
+            ciphertext.as_bytes(),
+            b"\",\"EncryptionContext\":",
+            bound(context).as_bytes(),
+            b"}",
+        ])?;
+        let answer = self.ask("TrentService.Decrypt", &body, deadline)?;
+        let told = told(&answer)?;
+        if told.key_id != arn {
+            return Err(error(&code::PROVIDER_ANSWER, "another key has opened"));
+        }
+        key_of(told.plaintext.unwrap_or_default())
+    }
+}
+
+/// The context as KMS wants it. It stands in clear in AWS's log.
+fn bound(context: &[u8]) -> String {
+    let id = id_of(context);
+    format!("{{\"purpose\":\"strongroom keyring root\",\"id\":\"{id}\"}}")
+}
+
+fn is_base64(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
+    !text.is_empty() && text.bytes().all(plain)
+}
+
+fn told(answer: &Answer) -> Result<Told<'_>, Error> {
+    // The parser's error may quote the answer.
+    serde_json::from_slice(answer.body.as_slice())
+        .map_err(|_| error(&code::PROVIDER_ANSWER, "it is not the JSON that it should be"))
+}
+
+impl Kms {
+    /// Asks, again after a short wait when AWS is asked too often.
+    fn ask(&self, target: &str, body: &SecretBytes, deadline: Deadline) -> Result<Answer, Error> {
+        let http = Http::new(&self.trust)?;
+        let keys = credentials::find(self.profile.as_deref(), self.file.as_deref())?;
+        let mut wait = WAIT;
+        for attempt in 1.. {
+            let answer = self.once(&http, &keys, target, body, deadline)?;
+            if answer.status == 200 {
+                return Ok(answer);
+            }
+            let error = refused(&answer);
+            if error.code() != &code::PROVIDER_BUSY || attempt >= ATTEMPTS {
+                return Err(error);
+            }
+            if deadline.left()? <= wait {
+                return Err(error);
+            }
+            std::thread::sleep(wait);
+            wait = wait.saturating_mul(2);
+        }
+        Err(deadline.passed())
+    }
+
+    fn once(
+        &self,
+        http: &Http,
+        keys: &credentials::Keys,
+        target: &str,
+        body: &SecretBytes,
+        deadline: Deadline,
+    ) -> Result<Answer, Error> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let time = time_of(now.map_or(0, |now| now.as_secs()));
+        let mut headers: Vec<(&str, &[u8])> = vec![
+            ("content-type", b"application/x-amz-json-1.1"),
+            ("host", self.host.as_bytes()),
+            ("x-amz-date", time.as_bytes()),
+        ];
+        if let Some(token) = &keys.token {
+            headers.push(("x-amz-security-token", token.as_slice()));
+        }
+        headers.push(("x-amz-target", target.as_bytes()));
+        let scope = Scope {
+            region: &self.region,
+            service: "kms",
+            time: &time,
+        };
+        let signed = Signed {
+            method: "POST",
+            path: "/",
+            query: "",
+            headers: &headers,
+            body: body.as_slice(),
+        };
+        let authorization = authorization(&scope, &keys.id, &keys.secret, &signed)?;
+        headers.push(("authorization", authorization.as_bytes()));
+        let question = Question {
+            method: "POST",
+            url: &format!("{}/", self.endpoint),
+            headers: &headers,
+            body: body.as_slice(),
+        };
+        http.ask(&question, deadline)
+    }
+}
+
+/// What AWS's kinds of errors mean.
+const KINDS: &[(&str, &Code)] = &[
+    ("AccessDeniedException", &code::PROVIDER_DENIED),
+    ("UnrecognizedClientException", &code::PROVIDER_DENIED),
+    ("InvalidClientTokenId", &code::PROVIDER_DENIED),
+    ("IncompleteSignature", &code::PROVIDER_DENIED),
+    ("IncompleteSignatureException", &code::PROVIDER_DENIED),
+    ("InvalidSignatureException", &code::PROVIDER_DENIED),
+    ("SignatureDoesNotMatch", &code::PROVIDER_DENIED),
+    ("MissingAuthenticationToken", &code::PROVIDER_DENIED),
+    ("MissingAuthenticationTokenException", &code::PROVIDER_DENIED),
+    ("ExpiredTokenException", &code::PROVIDER_DENIED),
+    ("OptInRequired", &code::PROVIDER_DENIED),
+    ("RequestExpired", &code::PROVIDER_DENIED),
+    ("NotFoundException", &code::PROVIDER_NO_KEY),
+    ("InvalidArnException", &code::PROVIDER_NO_KEY),
+    ("DisabledException", &code::PROVIDER_DISABLED),
+    ("InvalidKeyUsageException", &code::PROVIDER_DISABLED),
+    // Of a key that is about to be deleted: KMS has no other name for it.
+    ("KMSInvalidStateException", &code::PROVIDER_DESTROYED),
+    ("InvalidCiphertextException", &code::PROVIDER_ANSWER),
+    ("IncorrectKeyException", &code::PROVIDER_ANSWER),
+    ("ThrottlingException", &code::PROVIDER_BUSY),
+    ("Throttling", &code::PROVIDER_BUSY),
+    ("LimitExceededException", &code::PROVIDER_BUSY),
+    ("KMSInternalException", &code::PROVIDER_BUSY),
+    ("KeyUnavailableException", &code::PROVIDER_BUSY),
+    ("DependencyTimeoutException", &code::PROVIDER_BUSY),
+    ("InternalFailure", &code::PROVIDER_BUSY),
+    ("ServiceUnavailable", &code::PROVIDER_BUSY),
+];
+
+fn refused(answer: &Answer) -> Error {
+    let parsed = serde_json::from_slice::<Refused<'_>>(answer.body.as_slice()).ok();
+    let kind = parsed.map_or("", |parsed| parsed.kind);
+    // Some write the name of the service in front of it.
+    let kind = kind.rsplit('#').next().unwrap_or_default();
+    let names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
+    let word = word_of(kind, &names);
+    let known = KINDS.iter().find(|(name, _)| *name == kind);
+    let code = match (known, answer.status) {
+        (Some((_, code)), _) => *code,
+        (None, 429 | 500..=599) => &code::PROVIDER_BUSY,
+        (None, 401 | 403) => &code::PROVIDER_DENIED,
+        (None, _) => &code::PROVIDER_ANSWER,
+    };
+    error(code, format!("status {}: {word}", answer.status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_checked_and_survive_storage() {
+        let arn = "arn:aws:kms:eu-west-3:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab";
+        for text in [
+            arn.to_owned(),
+            format!("{arn}?endpoint=http://127.0.0.1:25000&profile=prod&timeout=5"),
+            String::from("alias/strongroom?region=us-east-1&credentials-file=/c&ca=/a"),
+        ] {
+            let made = make(&text).unwrap();
+            assert_eq!(make(made.argument()).unwrap().argument(), made.argument());
+        }
+        for text in [
+            "",
+            "alias/strongroom",
+            "alias/strongroom?region=US",
+            "alias/a%22b?region=us-east-1",
+            "alias/a?region=us-east-1&endpoint=http://kms.example",
+            "alias/a?region=us-east-1&endpoint=https://kms.example/x",
+            "alias/a?region=us-east-1&secret=CANARY",
+        ] {
+            assert!(make(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn kinds_of_errors_are_told_apart() {
+        let number = |status, body: &str| {
+            let body = crate::network::credential::copy(body.as_bytes()).unwrap();
+            refused(&Answer { status, body }).code().number
+        };
+        let of = |kind: &str| number(400, &format!("{{\"__type\":\"{kind}\",\"message\":\"x\"}}"));
+        assert_eq!(of("DisabledException"), 2104);
+        assert_eq!(of("KMSInvalidStateException"), 2121);
+        assert_eq!(of("com.amazonaws.kms#NotFoundException"), 2103);
+        assert_eq!(of("InvalidCiphertextException"), 2105);
+        assert_eq!(of("ThrottlingException"), 2122);
+        assert_eq!(of("AccessDeniedException"), 2102);
+        assert_eq!(of("Other"), 2105);
+        assert_eq!((number(503, ""), number(403, "<html>")), (2122, 2102));
+    }
+}
