@@ -95,7 +95,9 @@ pub(crate) fn open_any_to_read(path: &Path) -> Result<(File, u64), Failure> {
         return open_to_read(path);
     }
     let mut file = File::open(path).map_err(|e| Failure::open(path, &e))?;
-    let size = file.seek(SeekFrom::End(0)).map_err(|e| Failure::io(path, &e))?;
+    let size = file
+        .seek(SeekFrom::End(0))
+        .map_err(|e| Failure::io(path, &e))?;
     file.rewind().map_err(|e| Failure::io(path, &e))?;
     Ok((file, size))
 }

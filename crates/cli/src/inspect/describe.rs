@@ -12,8 +12,8 @@ use strongroom_format::layout;
 use strongroom_format::postgres::container::{CONTAINER_HEADER, CONTAINER_MAGIC};
 use strongroom_format::postgres::stream::{STREAM_MAGIC, stream_layout};
 use strongroom_format::slot::SlotKind;
-use strongroom_luks::LuksError;
 use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout};
+use strongroom_luks::LuksError;
 
 use super::report::{
     AnchorReport, Argon2Report, HeaderReport, LogReport, Report, SlotReport, SqliteReport,
@@ -232,11 +232,17 @@ fn sealed_log(report: &mut Report, path: &Path, head: &[u8]) -> Option<Failure> 
 
 /// Whether one of the two copies of a LUKS header stands where it should, whatever its state.
 fn is_luks(path: &Path, head: &[u8]) -> bool {
-    if matches!(strongroom_luks::magic(head), strongroom_luks::Magic::Luks(_)) {
+    if matches!(
+        strongroom_luks::magic(head),
+        strongroom_luks::Magic::Luks(_)
+    ) {
         return true;
     }
     let found = File::open(path).map(|file| strongroom_luks::read(&file));
-    matches!(found, Ok(Ok(_) | Err(LuksError::Damaged(_) | LuksError::Forged(_))))
+    matches!(
+        found,
+        Ok(Ok(_) | Err(LuksError::Damaged(_) | LuksError::Forged(_)))
+    )
 }
 
 /// Page size at offset 16, big-endian, 1 for 65536; reserved bytes at offset 20.

@@ -6,7 +6,8 @@ use std::fs::File;
 use std::path::Path;
 
 use strongroom_luks::{
-    CopyState, Found, Kdf, Keyslot, KeyslotKind, LuksError, Metadata, SegmentKind, Token, Which, online_version, read,
+    CopyState, Found, Kdf, Keyslot, KeyslotKind, LuksError, Metadata, SegmentKind, Token, Which,
+    online_version, read,
 };
 
 use super::report::{LuksReport, LuksSegmentReport, LuksSlotReport, LuksTokenReport};
@@ -43,35 +44,56 @@ fn report(found: &Found) -> LuksReport {
             Which::Secondary => "secondary",
         },
         warning: found.warning(),
-        segments: metadata.regular_segments().map(|(_, segment)| LuksSegmentReport {
-            offset_bytes: segment.offset,
-            size_bytes: segment.size,
-            cipher: match &segment.kind {
-                SegmentKind::Crypt { encryption, .. } => printable(encryption),
-                SegmentKind::Linear => "none".to_owned(),
-                SegmentKind::Unknown(name) => printable(name),
-            },
-            sector_size: match &segment.kind {
-                SegmentKind::Crypt { sector_size, .. } => Some(*sector_size),
-                _ => None,
-            },
-            integrity: match &segment.kind {
-                SegmentKind::Crypt { integrity, .. } => integrity.as_deref().map(printable),
-                _ => None,
-            },
-        }).collect(),
-        slots: metadata.keyslots.iter().map(|(&number, slot)| slot_report(metadata, number, slot)).collect(),
-        tokens: metadata.tokens.iter().map(|(&number, token)| token_report(number, token)).collect(),
-        flags: metadata.config.flags.iter().map(|flag| printable(flag)).collect(),
+        segments: metadata
+            .regular_segments()
+            .map(|(_, segment)| LuksSegmentReport {
+                offset_bytes: segment.offset,
+                size_bytes: segment.size,
+                cipher: match &segment.kind {
+                    SegmentKind::Crypt { encryption, .. } => printable(encryption),
+                    SegmentKind::Linear => "none".to_owned(),
+                    SegmentKind::Unknown(name) => printable(name),
+                },
+                sector_size: match &segment.kind {
+                    SegmentKind::Crypt { sector_size, .. } => Some(*sector_size),
+                    _ => None,
+                },
+                integrity: match &segment.kind {
+                    SegmentKind::Crypt { integrity, .. } => integrity.as_deref().map(printable),
+                    _ => None,
+                },
+            })
+            .collect(),
+        slots: metadata
+            .keyslots
+            .iter()
+            .map(|(&number, slot)| slot_report(metadata, number, slot))
+            .collect(),
+        tokens: metadata
+            .tokens
+            .iter()
+            .map(|(&number, token)| token_report(number, token))
+            .collect(),
+        flags: metadata
+            .config
+            .flags
+            .iter()
+            .map(|flag| printable(flag))
+            .collect(),
         requirements: requirements.iter().map(|name| printable(name)).collect(),
-        reencryption: requirements.iter().any(|name| online_version(name).is_some() || name == "offline-reencrypt"),
+        reencryption: requirements
+            .iter()
+            .any(|name| online_version(name).is_some() || name == "offline-reencrypt"),
     }
 }
 
 fn slot_report(metadata: &Metadata, number: u32, slot: &Keyslot) -> LuksSlotReport {
     let (kind, kdf) = match &slot.kind {
         KeyslotKind::Luks2(luks2) => (opener(metadata, number), Some(cost(&luks2.kdf))),
-        KeyslotKind::Reencrypt(rules) => (format!("re-encryption: {}, {}", rules.mode, rules.resilience), None),
+        KeyslotKind::Reencrypt(rules) => (
+            format!("re-encryption: {}, {}", rules.mode, rules.resilience),
+            None,
+        ),
         KeyslotKind::Unknown(name) => (format!("not known: {}", printable(name)), None),
     };
     let digest = metadata.digest_of_keyslot(number);
@@ -95,8 +117,15 @@ fn opener(metadata: &Metadata, number: u32) -> String {
 
 fn cost(kdf: &Kdf) -> String {
     match kdf {
-        Kdf::Pbkdf2 { hash, iterations } => format!("pbkdf2-{}, {iterations} iterations", printable(hash)),
-        Kdf::Argon2 { id, time, memory_kib, cpus } => {
+        Kdf::Pbkdf2 { hash, iterations } => {
+            format!("pbkdf2-{}, {iterations} iterations", printable(hash))
+        }
+        Kdf::Argon2 {
+            id,
+            time,
+            memory_kib,
+            cpus,
+        } => {
             let name = if *id { "argon2id" } else { "argon2i" };
             format!("{name}, {memory_kib} KiB, {time} passes, {cpus} lanes")
         }

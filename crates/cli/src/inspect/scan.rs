@@ -74,7 +74,10 @@ impl Scan {
             return None;
         }
         let expected = self.size as f64 / 256.0;
-        let squares = self.counts.iter().map(|&count| (count as f64 - expected).powi(2));
+        let squares = self
+            .counts
+            .iter()
+            .map(|&count| (count as f64 - expected).powi(2));
         Some(squares.sum::<f64>() / expected < 400.0)
     }
 

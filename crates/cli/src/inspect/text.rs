@@ -109,24 +109,42 @@ fn luks_lines(lines: &mut Lines, luks: &LuksReport) {
         lines.put("label", label);
     }
     for segment in &luks.segments {
-        let sector = segment.sector_size.map_or_else(String::new, |size| format!(", sectors of {size} bytes"));
-        let integrity = segment.integrity.as_ref().map_or_else(String::new, |kind| format!(", {kind}"));
-        let size = segment.size_bytes.map_or_else(|| "to the end".to_owned(), |size| format!("{size} bytes"));
+        let sector = segment
+            .sector_size
+            .map_or_else(String::new, |size| format!(", sectors of {size} bytes"));
+        let integrity = segment
+            .integrity
+            .as_ref()
+            .map_or_else(String::new, |kind| format!(", {kind}"));
+        let size = segment
+            .size_bytes
+            .map_or_else(|| "to the end".to_owned(), |size| format!("{size} bytes"));
         let (cipher, from) = (&segment.cipher, segment.offset_bytes);
-        lines.put("data", &format!("{cipher}{sector}{integrity}; from byte {from}, {size}"));
+        lines.put(
+            "data",
+            &format!("{cipher}{sector}{integrity}; from byte {from}, {size}"),
+        );
     }
     for slot in &luks.slots {
-        let kdf = slot.kdf.as_ref().map_or_else(String::new, |kdf| format!(", {kdf}"));
+        let kdf = slot
+            .kdf
+            .as_ref()
+            .map_or_else(String::new, |kdf| format!(", {kdf}"));
         let data = match slot.opens_data || slot.kdf.is_none() {
             true => "",
             false => "; opens no data",
         };
-        lines.put(&format!("slot {}", slot.slot), &format!("{}{kdf}{data}", slot.opener));
+        lines.put(
+            &format!("slot {}", slot.slot),
+            &format!("{}{kdf}{data}", slot.opener),
+        );
     }
     for token in &luks.tokens {
         let slots: Vec<String> = token.slots.iter().map(u32::to_string).collect();
         let mut text = format!("{}, for slots {}", token.kind, slots.join(", "));
-        if let (Some(id), Some(key), Some(version)) = (&token.object_id, &token.key_id, token.key_version) {
+        if let (Some(id), Some(key), Some(version)) =
+            (&token.object_id, &token.key_id, token.key_version)
+        {
             text.push_str(&format!("; object {id}, key {key}, version {version}"));
         }
         if let Some(provider) = &token.provider {
@@ -143,7 +161,10 @@ fn luks_lines(lines: &mut Lines, luks: &LuksReport) {
     if luks.reencryption {
         lines.put("under way", "re-encryption, begun and not finished");
     }
-    lines.put("header", &format!("sequence id {}; not authenticated", luks.sequence));
+    lines.put(
+        "header",
+        &format!("sequence id {}; not authenticated", luks.sequence),
+    );
     lines.put("1st copy", &luks.primary);
     lines.put("2nd copy", &luks.secondary);
     if let Some(warning) = &luks.warning {
