@@ -62,10 +62,11 @@ fn a_volume_is_attached_written_detached_and_attached_again() {
     let attach = [
         "volume",
         "attach",
-        "v.img",
-        "mnt",
         "--passphrase-file",
         "pass",
+        "--",
+        "v.img",
+        "mnt",
     ];
     let shown = place.run(&attach).succeeded();
     assert_eq!(shown.trim(), "mnt/volume");
