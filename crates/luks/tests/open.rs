@@ -88,6 +88,20 @@ fn every_key_derivation_hash_and_length_opens() {
     }
 }
 
+/// A volume of the old format after its conversion: less room before the data, a digest of 20 bytes.
+#[test]
+fn a_converted_luks1_volume_opens() {
+    let place = Place::new();
+    let path = place.path("v");
+    File::create(&path).unwrap().set_len(6 << 20).unwrap();
+    let words = ["luksFormat", "-q", "--type", "luks1", "--hash", "sha256", "--key-size", "512"];
+    let cheap = ["--pbkdf-force-iterations", "1000"];
+    place.cryptsetup(&[&words[..], &cheap[..]].concat(), &path);
+    place.cryptsetup(&["convert", "-q", "--type", "luks2"], &path);
+    let volume = opened(&path, false).unwrap();
+    assert_eq!((volume.size(), volume.sector_size()), (4 << 20, 512));
+}
+
 #[test]
 fn slots_are_tried_by_priority_and_only_where_they_belong() {
     let place = Place::new();
