@@ -178,3 +178,34 @@ fn say(device: *mut Device, level: c_int, message: &str) {
         unsafe { crypt_log(device, level, message.as_ptr()) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::panic, reason = "that it does not get out is what is tested")]
+
+    use super::*;
+
+    #[test]
+    fn no_panic_gets_out() {
+        assert_eq!(guarded(|| panic!("on purpose")), -libc::EIO);
+    }
+
+    #[test]
+    fn a_passphrase_stays_where_it_is_until_it_is_given_back() {
+        let secret = SecretBytes::take(&mut b"some passphrase".to_vec()).unwrap();
+        let (address, count) = keep(secret);
+        assert_eq!(count, 15);
+        let kept = || {
+            GIVEN
+                .lock()
+                .unwrap()
+                .get(&address.as_ptr().addr())
+                .map(|secret| secret.as_slice().to_vec())
+        };
+        assert_eq!(kept().unwrap(), b"some passphrase");
+        cryptsetup_token_buffer_free(address.as_ptr().cast(), count);
+        assert!(kept().is_none());
+        // What was never given is not touched.
+        cryptsetup_token_buffer_free(std::ptr::null_mut(), 0);
+    }
+}

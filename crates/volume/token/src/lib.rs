@@ -125,3 +125,45 @@ fn of_keyring(error: strongroom_keyring::Error) -> Refusal {
         text: error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(provider: &str) -> String {
+        format!(
+            r#"{{"type":"strongroom","keyslots":["1"],"version":1,"object_id":"{}","key_id":"db-7","key_version":"3","provider":"{provider}","servers":["https://keys-a:8443"]}}"#,
+            "a5".repeat(16)
+        )
+    }
+
+    #[test]
+    fn a_token_of_a_keyring_is_left_to_others() {
+        let refusal = passphrase(&json("keyring")).err().unwrap();
+        assert_eq!(refusal.why.number(), -libc::ENOENT);
+    }
+
+    #[test]
+    fn what_is_not_a_token_is_refused_and_shown_without_what_it_holds() {
+        for wrong in [
+            "",
+            "{}",
+            "[]",
+            &json("else"),
+            &json("keyserver").replace("db-7", "../x"),
+            &json("keyserver").replace("\"1\"", "\"99\""),
+        ] {
+            assert_eq!(token(wrong).err().unwrap().why, Why::NotOne, "{wrong}");
+            assert!(!description(wrong).contains("keys-a"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_of_a_token() {
+        let shown = description(&json("keyserver"));
+        assert!(
+            shown.contains("db-7 (version 3, keyserver)") && shown.contains("a hint"),
+            "{shown}"
+        );
+    }
+}
