@@ -70,6 +70,7 @@ const COMMANDS: &[&str] = &[
     "keyserver init",
     "keyserver run",
     "keyserver join",
+    "keyserver report",
     "keyserver status",
     "keyserver unseal",
     "keyserver seal",

@@ -130,6 +130,8 @@ pub struct Policy {
     pub backup_days: u32,
     /// After how many days an object's verification is overdue.
     pub verification_days: u32,
+    /// After how many days an object's report is overdue.
+    pub report_days: u32,
 }
 
 impl Default for Policy {
@@ -140,20 +142,34 @@ impl Default for Policy {
             rotation_days: 365,
             backup_days: 1,
             verification_days: 30,
+            report_days: 2,
         }
     }
 }
 
 /// How to reach etcd.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Etcd {
+    /// Time for one call, all members and repetitions, in seconds; longer than an election.
+    pub timeout_seconds: u64,
     /// The authority of its members.
     pub authority: Option<PathBuf>,
     /// The certificate to show them.
     pub certificate: Option<PathBuf>,
     /// Its private key.
     pub key: Option<PathBuf>,
+}
+
+impl Default for Etcd {
+    fn default() -> Self {
+        Self {
+            timeout_seconds: 20,
+            authority: None,
+            certificate: None,
+            key: None,
+        }
+    }
 }
 
 impl Config {

@@ -52,10 +52,7 @@ fn make(argument: &str) -> Made {
     if !key_name_is_valid(&locator.place) {
         return Err("the name of a key of the key server is wanted");
     }
-    let timeout = match locator.option("timeout") {
-        None => None,
-        Some(_) => Some(locator.timeout()?),
-    };
+    let timeout = locator.timeout()?;
     let remote = KeyServer {
         name: locator.place.clone(),
         node: locator.path("node"),
@@ -66,7 +63,7 @@ fn make(argument: &str) -> Made {
         number: NUMBER,
         argument: Sealing::<KeyServer>::argument_of(&locator.text(), argument),
         // Not used: the host's configuration bounds each call.
-        timeout: locator.timeout()?,
+        timeout,
         remote,
     }))
 }

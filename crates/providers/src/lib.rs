@@ -17,16 +17,25 @@ mod options;
 #[cfg(feature = "pkcs11")]
 mod pkcs11;
 mod vault;
+mod tang;
+mod tpm;
 
 use strongroom_keyring::provider::{self, Registered};
+
+/// For the fuzzers: any bytes are taken or refused.
+pub mod fuzz {
+    pub use crate::kmip::ttlv::fuzz as kmip;
+}
 
 /// Every kind of this crate, in order of number.
 const KINDS: &[Registered] = &[
     keyserver::REGISTERED,
     #[cfg(feature = "pkcs11")]
     pkcs11::REGISTERED,
+    tpm::REGISTERED,
     credential::REGISTERED,
     certificate::REGISTERED,
+    tang::REGISTERED,
     kmip::REGISTERED,
     vault::REGISTERED,
     aws_kms::REGISTERED,

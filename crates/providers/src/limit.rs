@@ -13,6 +13,23 @@ const MAX_S: u64 = 3600;
 /// The variable that sets the limit, in whole seconds.
 const VARIABLE: &str = "STRONGROOM_PROVIDER_TIMEOUT";
 
+/// How long a provider may take whose argument does not say.
+///
+/// # Errors
+/// SR-2019 when the variable is not a number from 1 to 3600.
+pub(crate) fn limit() -> Result<Duration, Error> {
+    let Some(text) = std::env::var_os(VARIABLE) else {
+        return Ok(Duration::from_secs(DEFAULT_S));
+    };
+    let seconds = text.to_str().and_then(|text| text.parse().ok());
+    let fine = seconds.filter(|seconds| (1..=MAX_S).contains(seconds));
+    let wrong = || {
+        let detail = format!("{VARIABLE} must be 1 to {MAX_S} seconds");
+        Error::new(&code::KEY_OPTION, detail)
+    };
+    fine.map(Duration::from_secs).ok_or_else(wrong)
+}
+
 /// The moment at which a provider has taken too long.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline {
@@ -26,18 +43,7 @@ impl Deadline {
     /// # Errors
     /// SR-2019 when the variable is not a number from 1 to 3600.
     pub(crate) fn begin() -> Result<Self, Error> {
-        let limit = match std::env::var_os(VARIABLE) {
-            None => DEFAULT_S,
-            Some(text) => {
-                let seconds = text.to_str().and_then(|text| text.parse().ok());
-                let fine = seconds.filter(|seconds| (1..=MAX_S).contains(seconds));
-                fine.ok_or_else(|| {
-                    let detail = format!("{VARIABLE} must be 1 to {MAX_S} seconds");
-                    Error::new(&code::KEY_OPTION, detail)
-                })?
-            }
-        };
-        let limit = Duration::from_secs(limit);
+        let limit = limit()?;
         let end = Instant::now() + limit;
         Ok(Self { end, limit })
     }

@@ -11,9 +11,7 @@ use strongroom_keyring::Error;
 
 use super::error;
 
-/// Longest time for a whole exchange unless the provider says otherwise.
-pub(crate) const TIMEOUT_S: u64 = 30;
-/// Longest time that may be asked for.
+/// Longest time that a provider's argument may ask for.
 pub(crate) const TIMEOUT_MAX_S: u64 = 600;
 
 /// The end of an exchange.

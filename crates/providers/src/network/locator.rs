@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::deadline::{TIMEOUT_MAX_S, TIMEOUT_S};
+use super::deadline::TIMEOUT_MAX_S;
 
 /// What stays as it is in a value; everything else is written `%XX`.
 const PLAIN: &[u8] = b"-._~/:@,+=*";
@@ -94,16 +94,16 @@ impl Locator {
         self.option(name).map(PathBuf::from)
     }
 
-    /// How long a whole exchange may take: `timeout`, in seconds.
+    /// How long a whole exchange may take: `timeout`, in seconds. `None`: as long as any provider may.
     ///
     /// # Errors
     /// Why it is not valid.
-    pub(crate) fn timeout(&self) -> Result<Duration, &'static str> {
+    pub(crate) fn timeout(&self) -> Result<Option<Duration>, &'static str> {
         let Some(text) = self.option("timeout") else {
-            return Ok(Duration::from_secs(TIMEOUT_S));
+            return Ok(None);
         };
         match text.parse() {
-            Ok(seconds @ 1..=TIMEOUT_MAX_S) => Ok(Duration::from_secs(seconds)),
+            Ok(seconds @ 1..=TIMEOUT_MAX_S) => Ok(Some(Duration::from_secs(seconds))),
             _ => Err("`timeout` is 1 to 600 seconds"),
         }
     }
@@ -151,7 +151,7 @@ mod tests {
                 .unwrap();
         assert_eq!(parsed.place, "kms.example:5696");
         assert_eq!(parsed.option("name"), Some("a&b \u{e9}"));
-        assert_eq!(parsed.timeout().unwrap(), Duration::from_secs(9));
+        assert_eq!(parsed.timeout().unwrap(), Some(Duration::from_secs(9)));
         parsed.absolute(&["ca", "name-of-none"]).unwrap();
         assert!(parsed.path("ca").unwrap().is_absolute());
         let again = Locator::parse(&parsed.text(), KNOWN).unwrap();

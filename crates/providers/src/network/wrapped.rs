@@ -17,6 +17,7 @@ use strongroom_keyring::{Error, Opener};
 
 use super::deadline::Deadline;
 use super::error;
+use crate::limit::limit;
 
 /// Bytes of the check value.
 const CHECK_LEN: usize = 32;
@@ -46,8 +47,8 @@ pub(crate) struct Sealing<R> {
     pub(crate) number: u16,
     /// As the keyring has it: locator, and what was wrapped if something was.
     pub(crate) argument: String,
-    /// How long one exchange may take.
-    pub(crate) timeout: Duration,
+    /// How long an opening or a sealing may take, if the argument says.
+    pub(crate) timeout: Option<Duration>,
     pub(crate) remote: R,
 }
 
@@ -56,6 +57,10 @@ impl<R> Sealing<R> {
     pub(crate) fn argument_of(settled: &str, given: &str) -> String {
         let behind = given.get(locator(given).len()..).unwrap_or_default();
         format!("{settled}{behind}")
+    }
+
+    fn deadline(&self) -> Result<Deadline, Error> {
+        Ok(Deadline::after(self.timeout.map_or_else(limit, Ok)?))
     }
 }
 
@@ -74,7 +79,7 @@ impl<R: Remote> RootProvider for Sealing<R> {
 
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(self.number, &self.argument)?;
-        let deadline = Deadline::after(self.timeout);
+        let deadline = self.deadline()?;
         let secret = open(&self.remote, wrapped.blob(), &wrapped.context(), deadline)?;
         wrapped.root(&secret)
     }
@@ -82,7 +87,7 @@ impl<R: Remote> RootProvider for Sealing<R> {
     fn create(&self) -> Result<Created, Error> {
         let place = locator(&self.argument);
         Wrapped::create(self.number, place, |secret, context| {
-            let deadline = Deadline::after(self.timeout);
+            let deadline = self.deadline()?;
             seal(&self.remote, secret, context, deadline)
         })
     }
