@@ -382,7 +382,10 @@ pub(crate) fn all_bytes(directory: &Path) -> Vec<u8> {
         if path.is_file() {
             let file = std::fs::read(&path).unwrap();
             // Space that was taken in advance is not looked through.
-            let end = file.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+            let end = file
+                .iter()
+                .rposition(|byte| *byte != 0)
+                .map_or(0, |at| at + 1);
             bytes.extend_from_slice(&file[..end]);
         }
     }
