@@ -15,7 +15,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: demo test test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns deps deps-postgres deps-test build clean
+.PHONY: bench-keyserver demo test test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -42,6 +42,8 @@ build: deps
 TOUR_COLUMNS := $(abspath $(TARGET)/columns)
 demo: deps-postgres build
 	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
+	-@packaging/install-debian qemu-system-x86:qemu-system-x86_64 busybox-static:/bin/busybox cryptsetup-bin:/usr/sbin/cryptsetup \
+		e2fsprogs:/usr/sbin/mke2fs binutils:strip openssl:openssl curl:curl
 	DESTDIR=$(TOUR_COLUMNS) pg/columns/install
 	$(CARGO) build --locked --release -p strongroom-benches --bin strongroom-tour
 	STRONGROOM_BIN=$(TARGET)/release/strongroom STRONGROOM_COLUMNS=$(TOUR_COLUMNS) $(TARGET)/release/strongroom-tour
@@ -125,6 +127,11 @@ bench-backup: deps-postgres build
 	$(CARGO) build --locked --release -p strongroom-benches-backup
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-backup --directory $(BENCH_DIRECTORY) $(BACKUP_BENCH)
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-backup --matrix --directory $(BENCH_DIRECTORY) $(BACKUP_BENCH)
+
+# The key server: some ten minutes. KEYSERVER_BENCH=--quick shows in half a minute that everything runs.
+bench-keyserver: deps-test build
+	$(CARGO) build --locked --release -p strongroom-benches-keyserver
+	STRONGROOM_BIN=$(abspath $(TARGET)/release/strongroom) $(TARGET)/release/strongroom-bench-keyserver --directory $(BENCH_DIRECTORY) $(KEYSERVER_BENCH)
 
 # TPC-H on confidential columns beside plain ones.
 bench-columns: columns-postgres build

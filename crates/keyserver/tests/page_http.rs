@@ -75,9 +75,11 @@ fn viewers_and_administrators_see_the_fleet_and_nobody_else() {
             let page = running.get(client, path);
             assert_eq!(page.status, status, "{path}");
             has_headers(&page, path);
-            for hidden in ["/dev/vdb", "db-1", "ops", "aes-xts"] {
+            let hidden = ["/dev/vdb", "db-1", "ops", "aes-xts"];
+            // The address itself is known to whoever asked.
+            for hidden in hidden.iter().filter(|text| !path.contains(**text)) {
                 assert!(
-                    !page.body.contains(hidden),
+                    !page.body.contains(*hidden),
                     "{path}: {hidden} in {}",
                     page.body
                 );

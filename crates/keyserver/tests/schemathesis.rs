@@ -40,8 +40,13 @@ fn the_interface_is_as_it_is_described() {
             .arg(directory.join(format!("{who}.key")))
             .current_dir(directory)
             .output();
-        let done = done.unwrap_or_else(|error| panic!("schemathesis: {error}: make test-keyserver"));
+        let done =
+            done.unwrap_or_else(|error| panic!("schemathesis: {error}: make test-keyserver"));
         let told = String::from_utf8_lossy(&done.stdout);
-        assert!(done.status.success(), "{who}: {told}{}", String::from_utf8_lossy(&done.stderr));
+        assert!(
+            done.status.success(),
+            "{who}: {told}{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
     }
 }

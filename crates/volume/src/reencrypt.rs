@@ -10,7 +10,9 @@
 //! Must not: begin with a library that is known to lose data (V16).
 
 use libcryptsetup_rs::consts::flags::{CryptReencrypt, CryptVolumeKey};
-use libcryptsetup_rs::consts::vals::{CryptReencryptDirectionInfo, CryptReencryptModeInfo};
+use libcryptsetup_rs::consts::vals::{
+    CryptReencryptDirectionInfo, CryptReencryptInfo, CryptReencryptModeInfo,
+};
 use libcryptsetup_rs::{CryptParamsLuks2, CryptParamsReencrypt};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
@@ -20,6 +22,7 @@ use crate::device::{Stretch, Volume};
 use crate::ffi::{Progress, library_version, progressed};
 use crate::header::Metadata;
 use crate::openers::tidy_tokens;
+use crate::repair::{all_moved, end};
 use crate::secret::new_volume_key;
 use crate::token::recovery_json;
 
@@ -119,27 +122,62 @@ pub fn go_on(
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<bool, Error> {
     check_library()?;
-    start(
-        volume,
-        active,
-        secret,
-        None,
-        None,
-        CryptReencrypt::RESUME_ONLY,
-    )?;
-    let mut told = Progress(progress);
-    let ran = volume
-        .device
-        .reencrypt_handle()
-        .reencrypt2(Some(progressed), Some(&mut told));
-    ran.map_err(|error| volume.failed("re-encryption", &error))?;
     let path = volume.path().to_owned();
-    *volume = Volume::open(&path)?;
+    if has_crashed(volume)? {
+        // What was moving when it was stopped is put right first, by what was noted of it.
+        start(volume, active, secret, None, None, CryptReencrypt::RECOVERY)?;
+        *volume = Volume::open(&path)?;
+    }
+    let metadata = volume.metadata()?;
+    if metadata.is_reencrypting() && all_moved(&metadata) {
+        // Never by libcryptsetup: it may begin again with data that are under the new key already. See `repair`.
+        end(volume, secret, active.is_some())?;
+    } else if metadata.is_reencrypting() {
+        start(
+            volume,
+            active,
+            secret,
+            None,
+            None,
+            CryptReencrypt::RESUME_ONLY,
+        )?;
+        let mut told = Progress(progress);
+        let ran = volume
+            .device
+            .reencrypt_handle()
+            .reencrypt2(Some(progressed), Some(&mut told));
+        ran.map_err(|error| volume.failed("re-encryption", &error))?;
+        *volume = Volume::open(&path)?;
+    }
     if volume.metadata()?.is_reencrypting() {
         return Ok(false);
     }
     tidy(volume)?;
     Ok(true)
+}
+
+/// Whether it was stopped while data moved.
+fn has_crashed(volume: &mut Volume) -> Result<bool, Error> {
+    let params = CryptParamsReencrypt {
+        mode: CryptReencryptModeInfo::Reencrypt,
+        direction: CryptReencryptDirectionInfo::Forward,
+        resilience: String::new(),
+        hash: String::new(),
+        data_shift: 0,
+        max_hotzone_size: 0,
+        device_size: 0,
+        luks2: None,
+        flags: CryptReencrypt::empty(),
+    };
+    let status = volume.device.reencrypt_handle().status(params);
+    match status.map_err(|error| volume.failed("re-encryption", &error))? {
+        CryptReencryptInfo::Crash => Ok(true),
+        CryptReencryptInfo::None | CryptReencryptInfo::Clean => Ok(false),
+        CryptReencryptInfo::Invalid => Err(Error::new(
+            &code::VOLUME_LIBRARY,
+            "what the header says of the re-encryption is not valid",
+        )),
+    }
 }
 
 /// After the end: tokens name the slots that are there.

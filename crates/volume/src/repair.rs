@@ -1,4 +1,8 @@
-//! Mends the one state of a header in which a finished re-encryption leaves a volume that nothing opens.
+//! Ends a re-encryption whose data are all under the new key, when libcryptsetup was stopped before it had ended it.
+//!
+//! Two states. With the old key's slots still there, libcryptsetup 2.6.1 goes on at the beginning when the volume is closed:
+//! it reads data under the old key that are under the new one, and destroys them. So it is never asked to; this ends it instead.
+//! Without them nothing opens the volume:
 //!
 //! libcryptsetup ends a re-encryption by destroying the slots of the old key, and only then takes out of the header that one is
 //! under way. Stopped between, the header asks for two keys and has one. All data are under that one. The repair writes the
@@ -14,7 +18,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 use serde_json::{Map, Value};
-use strongroom_crypto::{SecretBytes, sha256};
+use strongroom_crypto::{SecretBytes, fill_random, sha256};
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
@@ -34,11 +38,21 @@ const CHECKSUM_LEN: usize = 64;
 /// Longest header of those that are allowed.
 const HEADER_MAX: usize = 4 << 20;
 
-/// Whether the header is in that state; otherwise why not.
+/// Whether all data are under the new key, and no slot holds the old one; otherwise why not.
 ///
 /// # Errors
 /// SR-8331.
 pub fn check(metadata: &Metadata) -> Result<Vec<u32>, Error> {
+    checked(metadata, false)
+}
+
+/// Whether all data are under the new key.
+pub(crate) fn all_moved(metadata: &Metadata) -> bool {
+    checked(metadata, true).is_ok()
+}
+
+/// The slots of the new key.
+fn checked(metadata: &Metadata, with_old: bool) -> Result<Vec<u32>, Error> {
     let no = |why: &str| Err(Error::new(&code::VOLUME_NO_REPAIR, why));
     if !metadata.is_reencrypting() {
         return no("no re-encryption is under way");
@@ -79,7 +93,9 @@ pub fn check(metadata: &Metadata) -> Result<Vec<u32>, Error> {
     if !same || digest.is_none() || digest != digest_of(last) {
         return no("not all data are under the new key");
     }
-    if let Some((previous, _)) = with_flag("backup-previous") {
+    if let Some((previous, _)) = with_flag("backup-previous")
+        && !with_old
+    {
         let old = digest_of(previous).and_then(|old| metadata.digests.get(&old));
         let keys = metadata.key_slots();
         let holds = |slot: &String| slot.parse().is_ok_and(|slot| keys.contains(&slot));
@@ -108,10 +124,15 @@ pub fn check(metadata: &Metadata) -> Result<Vec<u32>, Error> {
 /// # Errors
 /// SR-8331, SR-2002, SR-8320, SR-5001.
 pub fn repair(volume: &mut Volume, secret: &SecretBytes) -> Result<u32, Error> {
-    let metadata = volume.metadata()?;
-    let slots = check(&metadata)?;
+    check(&volume.metadata()?)?;
+    check_unused(volume.path())?;
+    end(volume, secret, false)
+}
+
+/// Ends a re-encryption whose data are all under the new key. `in_use`: the volume is open.
+pub(crate) fn end(volume: &mut Volume, secret: &SecretBytes, in_use: bool) -> Result<u32, Error> {
+    let slots = checked(&volume.metadata()?, true)?;
     let path = volume.path().to_owned();
-    check_unused(&path)?;
     let mut opened = Err(Error::new(&code::WRONG_KEY, path.display().to_string()));
     for slot in slots {
         opened = volume.volume_key(Some(slot), secret).map(drop);
@@ -127,13 +148,21 @@ pub fn repair(volume: &mut Volume, secret: &SecretBytes) -> Result<u32, Error> {
     }
     let (first, rest) = bytes.split_at_mut(size);
     let second = rest.get_mut(..size).unwrap_or_default();
-    let json = mended(first.get(BINARY_LEN..).unwrap_or_default())?;
+    let (json, gone) = mended(first.get(BINARY_LEN..).unwrap_or_default())?;
     let sequence = number(first, SEQUENCE_AT).max(number(second, SEQUENCE_AT)) + 1;
     for copy in [&mut *first, second] {
         write_copy(copy, &json, sequence)?;
     }
     let slot = tried(&bytes, volume, secret)?;
-    let device = exclusively(&path, true)?;
+    let device = if in_use {
+        let options = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path);
+        options.map_err(|error| io(&path, error))?
+    } else {
+        exclusively(&path, true)?
+    };
     put(
         &device,
         bytes.get(size..2 * size).unwrap_or_default(),
@@ -141,6 +170,15 @@ pub fn repair(volume: &mut Volume, secret: &SecretBytes) -> Result<u32, Error> {
     )
     .and_then(|()| put(&device, bytes.get(..size).unwrap_or_default(), 0))
     .map_err(|error| io(&path, error))?;
+    // Slots of the old key: nothing names them any more.
+    for (at, len) in gone {
+        let len = usize::try_from(len).unwrap_or_default();
+        if at >= 2 * size as u64 && at.saturating_add(len as u64) <= bytes.len() as u64 {
+            let mut random = vec![0; len];
+            fill_random(&mut random)?;
+            put(&device, &random, at).map_err(|error| io(&path, error))?;
+        }
+    }
     *volume = Volume::open(&path)?;
     Ok(slot)
 }
@@ -159,8 +197,8 @@ fn put(device: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
     device.sync_all()
 }
 
-/// The JSON area with the re-encryption taken out, as text.
-fn mended(area: &[u8]) -> Result<Vec<u8>, Error> {
+/// The JSON area with the re-encryption taken out, as text; and the areas of slots of the old key: place and length.
+fn mended(area: &[u8]) -> Result<(Vec<u8>, Vec<(u64, u64)>), Error> {
     let bad = || Error::new(&code::VOLUME_NO_REPAIR, "its metadata");
     let end = area
         .iter()
@@ -171,17 +209,32 @@ fn mended(area: &[u8]) -> Result<Vec<u8>, Error> {
     let member = |json: &Value, name: &str| json.get(name).and_then(Value::as_object).cloned();
     let mut segments = member(&json, "segments").ok_or_else(bad)?;
     segments.retain(|_, segment| segment.get("flags").is_none());
-    let mut keyslots = member(&json, "keyslots").ok_or_else(bad)?;
-    keyslots.retain(|_, slot| slot.get("type").and_then(Value::as_str) != Some("reencrypt"));
     let mut digests = member(&json, "digests").ok_or_else(bad)?;
-    for digest in digests.values_mut() {
+    let mut old = Vec::new();
+    digests.retain(|_, digest| {
+        let had_segments = !names(digest, "segments").is_empty();
         keep_known(digest, "segments", &segments);
+        let is_old = had_segments && names(digest, "segments").is_empty();
+        if is_old {
+            old.extend(names(digest, "keyslots"));
+        }
+        !is_old
+    });
+    let mut keyslots = member(&json, "keyslots").ok_or_else(bad)?;
+    let mut gone = Vec::new();
+    keyslots.retain(|number, slot| {
+        if old.contains(number) {
+            let place = |name: &str| slot.get("area")?.get(name)?.as_str()?.parse().ok();
+            gone.extend(place("offset").zip(place("size")));
+            return false;
+        }
+        slot.get("type").and_then(Value::as_str) != Some("reencrypt")
+    });
+    for digest in digests.values_mut() {
         keep_known(digest, "keyslots", &keyslots);
     }
     digests.retain(|_, digest| {
-        let segments = digest.get("segments").and_then(Value::as_array);
-        let slots = digest.get("keyslots").and_then(Value::as_array);
-        segments.is_some_and(|list| !list.is_empty()) || slots.is_some_and(|list| !list.is_empty())
+        !names(digest, "segments").is_empty() || !names(digest, "keyslots").is_empty()
     });
     let mut tokens = member(&json, "tokens").unwrap_or_default();
     for token in tokens.values_mut() {
@@ -202,7 +255,15 @@ fn mended(area: &[u8]) -> Result<Vec<u8>, Error> {
     for (name, part) in parts {
         whole.insert(name.to_owned(), Value::Object(part));
     }
-    serde_json::to_vec(&json).map_err(|_| bad())
+    let text = serde_json::to_vec(&json).map_err(|_| bad())?;
+    Ok((text, gone))
+}
+
+/// A list of names.
+fn names(of: &Value, list: &str) -> Vec<String> {
+    let list = of.get(list).and_then(Value::as_array);
+    let names = list.into_iter().flatten().filter_map(Value::as_str);
+    names.map(str::to_owned).collect()
 }
 
 fn keep_known(of: &mut Value, list: &str, known: &Map<String, Value>) {

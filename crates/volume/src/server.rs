@@ -118,8 +118,8 @@ impl Keys for OfServer {
             cipher: report.cipher.to_owned(),
             key_id: report.key_id.to_owned(),
             key_version: report.key_version.into(),
-            created: report.created.to_owned(),
-            rotated: report.rotated.map(str::to_owned),
+            created: report.created,
+            rotated: report.rotated,
             ..strongroom_keyclient::Report::default()
         };
         self.client

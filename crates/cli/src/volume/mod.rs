@@ -2,10 +2,12 @@
 //!
 //! Must not: know LUKS2 or libcryptsetup; those are strongroom-volume's.
 
+mod attach;
 mod backup;
 mod close;
 mod console;
 mod create;
+mod detach;
 mod enroll;
 mod list;
 mod material;
@@ -42,6 +44,8 @@ enum Verb {
     List(list::ListArgs),
     Open(open::OpenArgs),
     Close(close::CloseArgs),
+    Attach(attach::AttachArgs),
+    Detach(detach::DetachArgs),
     Enroll(enroll::EnrollArgs),
     Unenroll(unenroll::UnenrollArgs),
     Backup(backup::BackupArgs),
@@ -70,6 +74,7 @@ impl VolumeArgs {
             | Verb::Rotate(_)
             | Verb::Repair(_)
             | Verb::Swap(_) => false,
+            Verb::Attach(_) | Verb::Detach(_) | Verb::Close(_) | Verb::Unenroll(_) | Verb::Backup(_) | Verb::Swap(_) => false,
         }
     }
 
@@ -80,6 +85,8 @@ impl VolumeArgs {
             Verb::List(args) => args.run(context),
             Verb::Open(args) => args.run(context),
             Verb::Close(args) => args.run(),
+            Verb::Attach(args) => args.run(context),
+            Verb::Detach(args) => args.run(),
             Verb::Enroll(args) => args.run(context),
             Verb::Unenroll(args) => args.run(context),
             Verb::Backup(args) => args.run(context),

@@ -134,7 +134,8 @@ impl EtcdStore {
             return Ok(0);
         };
         let text = String::from_utf8(found.value).unwrap_or_default();
-        text.parse().map_err(|_| damaged("the number of the last row"))
+        text.parse()
+            .map_err(|_| damaged("the number of the last row"))
     }
 
     fn one(&self, key: &str) -> Result<Option<Stored>, Error> {

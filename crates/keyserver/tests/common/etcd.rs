@@ -2,6 +2,7 @@
 //!
 //! A port that was free may be taken before a member has it: the cluster is then made anew.
 
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -38,7 +39,9 @@ impl Cluster {
             .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
             .collect();
         let port = |at: usize| held[at].local_addr().unwrap().port();
-        let ports = (0..count).map(|at| (port(at * 2), port(at * 2 + 1))).collect();
+        let ports = (0..count)
+            .map(|at| (port(at * 2), port(at * 2 + 1)))
+            .collect();
         drop(held);
         let mut cluster = Self {
             members: Vec::new(),
@@ -78,9 +81,24 @@ impl Cluster {
         Command::new("etcd")
             .args(["--name", &name(at), "--data-dir"])
             .arg(self.directory.path().join(name(at)))
-            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &peers.join(","), "--initial-cluster-state", "new"])
+            .args([
+                "--listen-client-urls",
+                &client,
+                "--advertise-client-urls",
+                &client,
+            ])
+            .args([
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+            ])
+            .args([
+                "--initial-cluster",
+                &peers.join(","),
+                "--initial-cluster-state",
+                "new",
+            ])
             .args(["--heartbeat-interval", "100", "--election-timeout", "1000"])
             .args(["--log-level", "error", "--logger", "zap"])
             .args(more)
@@ -100,6 +118,22 @@ impl Cluster {
         format!("etcd:{}", urls.join(","))
     }
 
+    /// The member that leads.
+    pub(crate) fn leader(&self) -> usize {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            for (at, (port, _)) in self.ports.iter().enumerate() {
+                let status = status(*port).unwrap_or_default();
+                let leader = status["leader"].as_str().unwrap_or("0");
+                if leader != "0" && status["header"]["member_id"] == leader {
+                    return at;
+                }
+            }
+            assert!(Instant::now() < deadline, "nobody leads");
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    }
+
     /// Ends a member as a power cut would.
     pub(crate) fn kill(&mut self, at: usize) {
         let mut child = self.members[at].take().unwrap();
@@ -116,6 +150,17 @@ impl Cluster {
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
+}
+
+/// What a member says of itself.
+fn status(port: u16) -> Option<serde_json::Value> {
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    socket.set_read_timeout(Some(PATIENCE)).ok()?;
+    let request = "POST /v3/maintenance/status HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}";
+    socket.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).ok()?;
+    serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
 }
 
 impl Drop for Cluster {

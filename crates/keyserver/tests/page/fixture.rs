@@ -50,6 +50,7 @@ pub(crate) fn of(objects: Vec<ObjectRecord>, keys: Vec<KeyRecord>) -> Fleet {
         objects,
         keys,
         nodes,
+        cut: false,
     };
     Fleet::new(records, Policy::default(), NOW)
 }
@@ -133,6 +134,7 @@ pub(crate) fn hostile() -> Fleet {
         objects: vec![record, elsewhere],
         keys: vec![key],
         nodes: vec![client],
+        cut: true,
     };
     Fleet::new(records, Policy::default(), NOW)
 }

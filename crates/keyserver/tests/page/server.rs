@@ -117,7 +117,7 @@ impl Running {
 
     /// Gives one of the shares.
     pub(crate) fn give_share(&self, number: usize) {
-        let text = std::str::from_utf8(self.shares[number].expose()).unwrap();
+        let text = std::str::from_utf8(self.shares[number].as_slice()).unwrap();
         let given = self.server.give_share(text.trim());
         given.unwrap_or_else(|error| panic!("{error}"));
     }
@@ -147,7 +147,7 @@ impl Running {
             node: name.to_owned(),
             role,
             keys: Vec::new(),
-            may_create: true,
+            may_create: role == Role::Node,
             may_destroy: false,
             expires_s: 600,
         };
@@ -217,7 +217,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        drop(self.stop.send(true));
+        // Nobody listens any more when serving has ended.
+        let _ended = self.stop.send(true).is_err();
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -164,7 +164,7 @@ fn whatever_a_server_does_ends_in_time_and_in_an_error() {
     }
     room.relay.set(Fault::None);
     room.home.opens();
-    let _: Authority = Authority::new(&room.home.path("other.pem"));
+    drop(Authority::new(&room.home.path("other.pem")));
     assert_eq!(room.home.with("ca.pem", "other.pem").0, 2120);
     drop(room.moto);
     let here = format!("127.0.0.1:{}", room.relay.port);

@@ -244,7 +244,7 @@ fn whatever_a_server_does_ends_in_time_and_in_an_error() {
     relay.set(Fault::None);
     home.opens();
     // Another authority, no TLS, nobody.
-    let _: Authority = Authority::new(&home.path("other.pem"));
+    drop(Authority::new(&home.path("other.pem")));
     assert_eq!(home.with("ca.pem", "other.pem").0, 2120);
     let without = (format!("127.0.0.1:{}", relay.port), format!("127.0.0.1:{port}"));
     let (code, words) = home.with(&without.0, &without.1);
