@@ -1,4 +1,4 @@
-//! SoftHSM: one set of tokens for the whole test program, a token for each test. And modules that hang and crash, in C.
+//! `SoftHSM`: one set of tokens for the whole test program, a token for each test. And modules that hang and crash, in C.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -24,7 +24,7 @@ fn place() -> &'static tempfile::TempDir {
     })
 }
 
-/// SoftHSM's configuration file.
+/// `SoftHSM`'s configuration file.
 pub(crate) fn configuration() -> PathBuf {
     place().path().join("softhsm.conf")
 }
@@ -176,7 +176,6 @@ fn keys(token: &str, disabling: bool) {
 /// The other half of the function above.
 #[test]
 #[ignore = "started by other tests"]
-#[expect(clippy::print_stdout, reason = "the other half reads it")]
 fn making_keys() {
     use cryptoki::context::{CInitializeArgs, CInitializeFlags, Pkcs11};
     use cryptoki::mechanism::Mechanism;
@@ -302,7 +301,6 @@ fn a_module_that_hangs_is_ended() {
 /// The other half of the test above.
 #[test]
 #[ignore = "started by a_module_that_hangs_is_ended"]
-#[expect(clippy::print_stdout, reason = "the other half reads it")]
 fn hanging() {
     let home = Home::new();
     let uri = std::env::var("STRONGROOM_TEST_URI").unwrap();
