@@ -1,8 +1,10 @@
 # Strongroom's front door: each target installs what it needs on a Debian machine that has a Rust toolchain.
 #   make demo     build, then the tour: every line that it prints is a check
 #   make test     every test, but for what takes long with confidential columns
+#   make test-keyserver  the key server's longer tests: the fleet page in a browser, the interface by its description
 #   make test-regress  PostgreSQL's own regression suites, sealed and plain: ten minutes
 #   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension, and the whole with zone and proxy
+#   make test-volume   volumes in a virtual machine: power cuts, stolen disks; half an hour
 #   make lint     formatting, clippy, documentation links
 #   make bench    the guards beside stock SQLite and stock PostgreSQL, interleaved
 #   make bench-backup   backups beside plain ones, pgBackRest, restic, zstd and age; and the forty combinations, with their chart
@@ -13,7 +15,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: demo test test-regress test-columns columns-postgres bench-columns-oltp lint bench bench-backup bench-columns deps deps-postgres deps-test build clean
+.PHONY: bench-keyserver demo test test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -26,7 +28,9 @@ deps-postgres: deps
 
 deps-test: deps-postgres
 	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb \
-		npm:npm python3-pip:pip3 strace:strace pgbackrest:pgbackrest swtpm:swtpm swtpm-tools:swtpm_setup tpm2-tools:tpm2_createak openssl:openssl
+		npm:npm python3-pip:pip3 strace:strace pgbackrest:pgbackrest swtpm:swtpm swtpm-tools:swtpm_setup tpm2-tools:tpm2_createak openssl:openssl \
+		qemu-system-x86:qemu-system-x86_64 busybox-static:/bin/busybox cryptsetup-bin:/usr/sbin/cryptsetup e2fsprogs:/usr/sbin/mke2fs \
+		binutils:strip shellcheck:shellcheck systemd:systemd-analyze curl:curl etcd-server:etcd softhsm2:softhsm2-util tang-common:/usr/libexec/tangd
 	@python3 -c 'import moto.server' 2>/dev/null || python3 -m pip install --quiet 'moto[server]' || \
 		python3 -m pip install --quiet --break-system-packages 'moto[server]'
 	@python3 -c 'import kmip.services.server' 2>/dev/null || python3 -m pip install --quiet PyKMIP || \
@@ -38,6 +42,8 @@ build: deps
 TOUR_COLUMNS := $(abspath $(TARGET)/columns)
 demo: deps-postgres build
 	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
+	-@packaging/install-debian qemu-system-x86:qemu-system-x86_64 busybox-static:/bin/busybox cryptsetup-bin:/usr/sbin/cryptsetup \
+		e2fsprogs:/usr/sbin/mke2fs binutils:strip openssl:openssl curl:curl
 	DESTDIR=$(TOUR_COLUMNS) pg/columns/install
 	$(CARGO) build --locked --release -p strongroom-benches --bin strongroom-tour
 	STRONGROOM_BIN=$(TARGET)/release/strongroom STRONGROOM_COLUMNS=$(TOUR_COLUMNS) $(TARGET)/release/strongroom-tour
@@ -48,9 +54,27 @@ test: deps-test
 		STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(CARGO) test --locked --workspace --no-fail-fast
 	$(MAKE) --no-print-directory test-columns COLUMNS_TESTS="$(COLUMNS_USUAL:%=--test %)"
 
+# The fleet page in Chromium. Screenshots are left in the target directory, to be looked at.
+PLAYWRIGHT := $(abspath $(TARGET)/playwright)
+test-keyserver: deps
+	@packaging/install-debian chromium:chromium fonts-dejavu-core:/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf nodejs:node npm:npm python3-pip:pip3
+	@[ -e $(PLAYWRIGHT)/node_modules/axe-core/package.json ] || npm install --silent --no-audit --no-fund --prefix $(PLAYWRIGHT) playwright-core@1 axe-core@4
+	@command -v schemathesis >/dev/null || python3 -m pip install --quiet schemathesis || \
+		python3 -m pip install --quiet --break-system-packages schemathesis
+	STRONGROOM_NODE_MODULES=$(PLAYWRIGHT)/node_modules STRONGROOM_SCREENSHOTS=$(abspath $(TARGET)/screenshots) \
+		$(CARGO) test --locked -p strongroom-keyserver --test page_browser --test schemathesis -- --ignored
+
 test-regress: deps-postgres build
 	@packaging/install-debian make:make bzip2:bzip2
 	testing/postgres/regress/run --library $(SHIELD) --command $(abspath $(TARGET)/release/strongroom) --cache $(abspath $(TARGET)/postgresql)
+
+# Volumes in a virtual machine of emulated hardware. The kernel's package is downloaded and unpacked below the target directory, never installed.
+test-volume: deps-test build
+	@packaging/install-debian fio:fio sysbench:sysbench
+	$(CARGO) build --locked --release -p strongroom-volume-token
+	STRONGROOM_VOLUME_TOKEN=$(abspath $(TARGET)/release/libstrongroom_volume_token.a) \
+		STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(CARGO) test --locked -p strongroom-testing-vm --no-fail-fast -- \
+		--include-ignored --nocapture --test-threads=1
 
 # The extension of confidential columns is a workspace of its own, because it is built against one PostgreSQL. Its tests run
 # the whole: server, zone and proxy. It is installed into a copy of PostgreSQL of its own; debuggers are needed for core dumps.
@@ -103,6 +127,11 @@ bench-backup: deps-postgres build
 	$(CARGO) build --locked --release -p strongroom-benches-backup
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-backup --directory $(BENCH_DIRECTORY) $(BACKUP_BENCH)
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-backup --matrix --directory $(BENCH_DIRECTORY) $(BACKUP_BENCH)
+
+# The key server: some ten minutes. KEYSERVER_BENCH=--quick shows in half a minute that everything runs.
+bench-keyserver: deps-test build
+	$(CARGO) build --locked --release -p strongroom-benches-keyserver
+	STRONGROOM_BIN=$(abspath $(TARGET)/release/strongroom) $(TARGET)/release/strongroom-bench-keyserver --directory $(BENCH_DIRECTORY) $(KEYSERVER_BENCH)
 
 # TPC-H on confidential columns beside plain ones.
 bench-columns: columns-postgres build

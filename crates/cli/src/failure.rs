@@ -100,6 +100,15 @@ impl Failure {
         }
     }
 
+    /// Of a process that was started for this and has told everything already.
+    pub(crate) fn told(code: &'static Code, exit: u8) -> Self {
+        Self {
+            told: Told::Everything,
+            exit: Some(exit),
+            ..Self::new(code, "")
+        }
+    }
+
     /// Puts `prefix` before the detail.
     pub(crate) fn within(self, prefix: &str) -> Self {
         let detail = format!("{prefix}{}", self.detail);

@@ -53,6 +53,34 @@ struct Context {
 /// What this program starts itself with for the sake of a provider's module. Nothing for people.
 const PROVIDER_CHILD: &str = "--provider-child";
 
+/// What the preload library and the extension start this program with, to have a root key of a provider that they do not have.
+const PROVIDER_FETCH: &str = "--provider-fetch";
+
+/// Prints the root key of a provider, given its number and its argument. For a program's pipe only.
+fn deliver(arguments: &[std::ffi::OsString]) -> ExitCode {
+    use std::io::{IsTerminal as _, Write as _};
+    let usage = || Failure::usage("this is for programs of Strongroom");
+    let mut out = std::io::stdout();
+    let asked = match arguments {
+        [number, argument] if !out.is_terminal() => {
+            let number = number.to_str().and_then(|number| number.parse().ok());
+            number.zip(argument.to_str())
+        }
+        _ => None,
+    };
+    let delivered = asked.ok_or_else(usage).and_then(|(number, argument)| {
+        let material = strongroom_keyring::provider::deliver(number, argument)?;
+        let printed = out
+            .write_all(material.as_slice())
+            .and_then(|()| out.flush());
+        printed.map_err(|error| strongroom_keyring::Error::io("printing", error).into())
+    });
+    match delivered {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(false),
+    }
+}
+
 fn main() -> ExitCode {
     // The tests' leak scans need core dumps to look into; nothing else should set this.
     if std::env::var_os("STRONGROOM_ALLOW_CORE_DUMPS").is_none_or(|value| value != "1") {
@@ -73,6 +101,12 @@ fn main() -> ExitCode {
         arguments: vec![PROVIDER_CHILD.into()],
         environment: Vec::new(),
     });
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == PROVIDER_FETCH)
+    {
+        return deliver(&std::env::args_os().skip(2).collect::<Vec<_>>());
+    }
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
     if backup::is_wal_fetch(&arguments) {
         // Whatever goes wrong, PostgreSQL must not take it for the end of the archive.

@@ -1,7 +1,7 @@
 //! Strongroom's cryptographic core: the only crate that names a primitive.
 //!
 //! It offers one authenticated cipher ([`GcmKey`], and [`AnyGcmKey`] for shorter keys), two unauthenticated ([`CtrKey`], [`XtsKey`]), one of the past ([`TripleDes`]), one MAC
-//! ([`MacKey`]), one key agreement ([`KeyAgreement`]), keys encrypted for certificates ([`Certificate`], [`PrivateKey`]), verification of two signatures ([`verify_p256`], [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases) and those of LUKS2 ([`pbkdf2()`], [`argon2()`]), a nonce
+//! ([`MacKey`]), three key agreements ([`KeyAgreement`], [`kdfe_p256`] for TPMs, [`ecmr_provision`] for Tang), keys encrypted for certificates ([`Certificate`], [`PrivateKey`]), verification of three signatures ([`verify_p256`], [`verify_p521`], [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases) and those of LUKS2 ([`pbkdf2()`], [`argon2()`]), a nonce
 //! source that survives `fork` ([`nonce12`]), and memory that is locked, kept out of core dumps
 //! and wiped when freed ([`SecretKey`], [`SecretBytes`], [`Locked`]).
 //!
@@ -28,10 +28,12 @@ mod mac;
 mod mapping;
 mod matrix;
 mod nonce;
+mod p521;
 mod pkcs12;
 mod random;
 mod rsa;
 mod secret;
+mod sender;
 mod signature;
 mod tdes;
 mod xts;
@@ -50,9 +52,11 @@ pub use kdf::{Argon2Params, argon2id, hkdf, hkdf_bytes};
 pub use luks::{AfMerge, Argon2Kind, LuksHash, argon2, pbkdf2, pbkdf2_matches};
 pub use mac::{MacKey, Sha256, sha256};
 pub use nonce::nonce12;
+pub use p521::{P521Point, ecmr_blind, ecmr_provision, ecmr_recover, verify_p521};
 pub use random::{fill_random, random16, random32};
 pub use rsa::PrivateKey;
 pub use secret::{Locked, SecretBytes, SecretKey, memory_is_locked, relock_after_fork};
+pub use sender::kdfe_p256;
 pub use signature::{verify_p256, verify_rsa};
 pub use tdes::TripleDes;
 pub use xts::XtsKey;

@@ -47,17 +47,17 @@ pub struct Report {
     pub key_id: String,
     /// And that key's version.
     pub key_version: u64,
-    /// When it was made, RFC 3339 in UTC.
-    pub created: String,
+    /// When it was made, in seconds since the Unix epoch; 0 when that is not known.
+    pub created: u64,
     /// When its key was last changed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub rotated: Option<String>,
+    pub rotated: Option<u64>,
     /// When it was last backed up.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub backed_up: Option<String>,
+    pub backed_up: Option<u64>,
     /// When it was last verified.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub verified: Option<String>,
+    pub verified: Option<u64>,
 }
 
 /// What a server says of itself to anyone.

@@ -132,6 +132,38 @@ impl Opener {
         }
     }
 
+    /// The bytes that the rule of `material.rs` reads as this key or passphrase. Errors: SR-2019 for another kind.
+    pub(crate) fn as_material(&self) -> Result<SecretBytes, Error> {
+        let (parts, digits);
+        let parts: &[&[u8]] = match &self.material {
+            Material::Raw(key) => {
+                digits = hex_digits(key)?;
+                parts = [digits.as_slice(), b"\n"];
+                &parts
+            }
+            // The end of the line is dropped again. With it the whole must not have the 32 bytes of a raw key.
+            Material::Passphrase { secret, .. } => {
+                let end: &[u8] = if secret.len() == 31 { b"\r\n" } else { b"\n" };
+                parts = [secret.as_slice(), end];
+                &parts
+            }
+            _ => {
+                let detail = "a root key is a raw key or a passphrase";
+                return Err(Error::new(&code::KEY_OPTION, detail));
+            }
+        };
+        let len = parts
+            .iter()
+            .map(|part| part.len())
+            .fold(0, usize::saturating_add);
+        let mut material = SecretBytes::with_capacity(len)?;
+        let bytes = parts.iter().flat_map(|part| part.iter());
+        for (to, from) in material.as_mut_slice().iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        Ok(material)
+    }
+
     /// A second opener with the same material, also in locked memory.
     ///
     /// # Errors
@@ -422,6 +454,23 @@ pub(crate) fn open_slot(
             tag,
         },
     )
+}
+
+/// A key as hexadecimal digits, in locked memory.
+fn hex_digits(key: &SecretKey) -> Result<SecretBytes, Error> {
+    let mut digits = SecretBytes::with_capacity(64)?;
+    let pairs = digits.as_mut_slice().chunks_exact_mut(2);
+    for (pair, byte) in pairs.zip(key.expose()) {
+        for (digit, nibble) in pair.iter_mut().zip([byte >> 4, byte & 0xf]) {
+            let base = if nibble < 10 {
+                b'0'
+            } else {
+                b'a'.wrapping_sub(10)
+            };
+            *digit = base.wrapping_add(nibble);
+        }
+    }
+    Ok(digits)
 }
 
 /// Whether every Argon2 cost is within bounds (K6): a header from outside must not cost unbounded memory or time.

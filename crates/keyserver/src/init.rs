@@ -69,7 +69,10 @@ pub struct Made {
 pub fn init(new: &NewServer) -> Result<Made, Error> {
     let absolute = std::path::absolute(&new.config);
     let path = absolute.map_err(|error| Error::io(new.config.display().to_string(), error))?;
-    let directory = path.parent().unwrap_or(Path::new("/")).to_path_buf();
+    let directory = path
+        .parent()
+        .unwrap_or_else(|| Path::new("/"))
+        .to_path_buf();
     let made = |name: &str| directory.join(name);
     let admin_config = made("admin.toml");
     let files = [

@@ -194,7 +194,7 @@ pub struct Report {
     pub key_id: String,
     /// That key's version.
     pub key_version: u32,
-    /// When the object was made.
+    /// When the object was made; 0 when its node does not know.
     pub created: u64,
     /// When its data key was changed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -17,6 +17,8 @@ mod options;
 #[cfg(feature = "pkcs11")]
 mod pkcs11;
 mod vault;
+mod tang;
+mod tpm;
 
 use strongroom_keyring::provider::{self, Registered};
 
@@ -30,8 +32,10 @@ const KINDS: &[Registered] = &[
     keyserver::REGISTERED,
     #[cfg(feature = "pkcs11")]
     pkcs11::REGISTERED,
+    tpm::REGISTERED,
     credential::REGISTERED,
     certificate::REGISTERED,
+    tang::REGISTERED,
     kmip::REGISTERED,
     vault::REGISTERED,
     aws_kms::REGISTERED,

@@ -19,6 +19,7 @@ use crate::device::Volume;
 use crate::error::{errno, failed, told};
 use crate::ffi::prepare;
 use crate::look::{check_unused, look};
+use crate::reencrypt::check_library;
 use crate::secret::new_volume_key;
 
 /// Where mappings appear.
@@ -88,21 +89,21 @@ pub fn open(
     } else {
         CryptActivate::empty()
     };
-    // The slot is found first: this error speaks of the key, the next one of the kernel.
-    let slot = volume.test(None, secret)?;
+    if volume.metadata()?.is_reencrypting() {
+        // Opening goes on with what is written there: an old library believes it when it is forged (V16).
+        check_library()?;
+    }
     let opened = volume.device.activate_handle().activate_by_passphrase(
         Some(name),
         None,
         secret.as_slice(),
         flags,
     );
-    match opened {
-        Ok(_) => Ok(slot),
-        Err(error) if errno(&error) == Some(Errno::EXIST) => {
-            Err(told(&code::VOLUME_NAME, format!("{name} is taken"), &error))
-        }
-        Err(error) => Err(volume.failed(name, &error)),
-    }
+    opened.map_err(|error| match errno(&error) {
+        Some(Errno::EXIST) => told(&code::VOLUME_NAME, format!("{name} is taken"), &error),
+        Some(Errno::NOENT | Errno::PERM) => volume.wrong(&error),
+        _ => volume.failed(name, &error),
+    })
 }
 
 /// Closes the mapping `name`.
@@ -113,12 +114,11 @@ pub fn close(name: &str) -> Result<(), Error> {
     check_name(name)?;
     prepare();
     let absent = || Error::new(&code::NOT_FOUND, path_of(name).display().to_string());
-    let mut device = CryptInit::init_by_name_and_header(name, None).map_err(|error| {
-        match errno(&error) {
+    let mut device =
+        CryptInit::init_by_name_and_header(name, None).map_err(|error| match errno(&error) {
             Some(Errno::NODEV | Errno::NOENT | Errno::NOTSUP) => absent(),
             _ => failed(name, &error),
-        }
-    })?;
+        })?;
     let closed = device
         .activate_handle()
         .deactivate(name, CryptDeactivate::empty());
@@ -245,7 +245,9 @@ pub fn check_kernel() -> Result<(), Error> {
     if known.lines().any(|line| line.ends_with(" device-mapper")) {
         return Ok(());
     }
-    let loaded = std::process::Command::new("modprobe").args(["-q", "dm-crypt"]).status();
+    let loaded = std::process::Command::new("modprobe")
+        .args(["-q", "dm-crypt"])
+        .status();
     if loaded.is_ok_and(|status| status.success()) {
         return Ok(());
     }

@@ -177,11 +177,10 @@ impl Volume {
         stretch: Stretch,
     ) -> Result<u32, Error> {
         self.stretch(stretch)?;
-        let added = self.device.keyslot_handle().add_by_passphrase(
-            None,
-            secret.as_slice(),
-            new.as_slice(),
-        );
+        let added =
+            self.device
+                .keyslot_handle()
+                .add_by_passphrase(None, secret.as_slice(), new.as_slice());
         let slot = added.map_err(|error| self.wrong(&error))?;
         self.test(Some(slot), new)
     }
@@ -220,7 +219,8 @@ impl Volume {
             None => TokenInput::AddToken(json),
         };
         let set = self.device.token_handle().json_set(input);
-        set.map(|_| ()).map_err(|error| self.failed("its token", &error))
+        set.map(|_| ())
+            .map_err(|error| self.failed("its token", &error))
     }
 
     /// Removes a token.
@@ -229,7 +229,9 @@ impl Volume {
             .device
             .token_handle()
             .json_set(TokenInput::RemoveToken(number));
-        removed.map(|_| ()).map_err(|error| self.failed("its token", &error))
+        removed
+            .map(|_| ())
+            .map_err(|error| self.failed("its token", &error))
     }
 
     /// The volume key, by the slot's passphrase.
@@ -239,11 +241,10 @@ impl Volume {
         secret: &SecretBytes,
     ) -> Result<SecretBytes, Error> {
         let mut key = SecretBytes::with_capacity(self.key_len())?;
-        let got = self.device.volume_key_handle().get(
-            slot,
-            key.as_mut_slice(),
-            Some(secret.as_slice()),
-        );
+        let got =
+            self.device
+                .volume_key_handle()
+                .get(slot, key.as_mut_slice(), Some(secret.as_slice()));
         let (_, len) = got.map_err(|error| self.wrong(&error))?;
         key.truncate(len);
         Ok(key)
@@ -276,7 +277,7 @@ impl Volume {
     }
 
     /// A passphrase did not do.
-    fn wrong(&self, error: &libcryptsetup_rs::LibcryptErr) -> Error {
+    pub(crate) fn wrong(&self, error: &libcryptsetup_rs::LibcryptErr) -> Error {
         let what = self.path.display().to_string();
         match errno(error) {
             // "No usable keyslot", and a slot that does not open.

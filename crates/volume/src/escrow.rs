@@ -45,7 +45,10 @@ pub(crate) fn header(volume: &mut Volume) -> Result<Vec<u8>, Error> {
     memory.file.write_all_at(&bytes, 0).map_err(failed)?;
     let mut copy = Volume::detached(&memory.path, &path)?;
     if copy.uuid()? != volume.uuid()? {
-        return Err(Error::new(&code::VOLUME_IN_USE, "its header changed meanwhile"));
+        return Err(Error::new(
+            &code::VOLUME_IN_USE,
+            "its header changed meanwhile",
+        ));
     }
     Ok(bytes)
 }
@@ -108,7 +111,8 @@ pub fn open(sealed: &[u8], object_id: &[u8; 16], material: &Material) -> Result<
     let tag: [u8; TAG_LEN] = tag.try_into().map_err(|_| wrong())?;
     let mut header = body.to_vec();
     let key = GcmKey::new(&escrow_key(&material.key, object_id)?)?;
-    key.open(&nonce, head, &mut header, &tag).map_err(|_| wrong())?;
+    key.open(&nonce, head, &mut header, &tag)
+        .map_err(|_| wrong())?;
     Ok(header)
 }
 
@@ -156,8 +160,14 @@ mod tests {
         for at in 0..sealed.len() {
             let mut changed = sealed.clone();
             changed[at] ^= 1;
-            assert!(open(&changed, &[7; 16], &material(2, 1)).is_err(), "byte {at}");
-            assert!(open(&sealed[..at], &[7; 16], &material(2, 1)).is_err(), "cut at {at}");
+            assert!(
+                open(&changed, &[7; 16], &material(2, 1)).is_err(),
+                "byte {at}"
+            );
+            assert!(
+                open(&sealed[..at], &[7; 16], &material(2, 1)).is_err(),
+                "cut at {at}"
+            );
         }
     }
 }

@@ -10,7 +10,8 @@
 )]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::{Mutex, Once, OnceLock, PoisonError};
+use std::path::Path;
+use std::sync::{Mutex, Once, PoisonError};
 
 use libcryptsetup_rs::consts::vals::{CryptDebugLevel, CryptLogLevel, EncryptionFormat};
 use libcryptsetup_rs::{CryptInit, set_debug_level, set_log_callback};
@@ -32,10 +33,23 @@ static SAID: Mutex<Said> = Mutex::new(Said {
     version: None,
 });
 
-/// Takes over libcryptsetup's messages. Every use of the library begins with it.
+/// Takes over libcryptsetup's messages, and has it tell its version, which it does at its first use only. Every use of the
+/// library begins with this.
 pub(crate) fn prepare() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| set_log_callback::<()>(Some(said), None));
+    ONCE.call_once(|| {
+        set_log_callback::<()>(Some(said), None);
+        set_debug_level(CryptDebugLevel::All);
+        // The first use of its cryptography makes it tell, whatever becomes of the use: there is no volume in this file.
+        if let Ok(mut device) = CryptInit::init(Path::new("/proc/self/exe")) {
+            let loaded = device
+                .context_handle()
+                .load::<()>(Some(EncryptionFormat::Luks2), None);
+            drop(loaded);
+        }
+        set_debug_level(CryptDebugLevel::None);
+        drop(take_said());
+    });
 }
 
 /// What libcryptsetup said of what went wrong since the last call, as one line.
@@ -48,22 +62,8 @@ pub(crate) fn take_said() -> String {
 /// not tell it in the way that is known.
 #[must_use]
 pub fn library_version() -> Option<(u32, u32, u32)> {
-    static VERSION: OnceLock<Option<(u32, u32, u32)>> = OnceLock::new();
-    *VERSION.get_or_init(|| {
-        prepare();
-        set_debug_level(CryptDebugLevel::All);
-        // The first use of its cryptography makes the library tell its version, whatever becomes of the use.
-        if let Ok(mut device) = CryptInit::init(std::path::Path::new("/proc/self/exe")) {
-            let loaded = device
-                .context_handle()
-                .load::<()>(Some(EncryptionFormat::Luks2), None);
-            drop(loaded);
-        }
-        set_debug_level(CryptDebugLevel::None);
-        let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-        said.errors.clear();
-        said.version
-    })
+    prepare();
+    SAID.lock().unwrap_or_else(PoisonError::into_inner).version
 }
 
 /// Called by libcryptsetup with each message.

@@ -182,10 +182,17 @@ impl Metadata {
     /// What opens this slot.
     #[must_use]
     pub fn kind(&self, slot: u32) -> Kind {
-        if self.keyslots.get(&slot).is_some_and(|slot| slot.kind == "reencrypt") {
+        if self
+            .keyslots
+            .get(&slot)
+            .is_some_and(|slot| slot.kind == "reencrypt")
+        {
             return Kind::Reencrypt;
         }
-        let named = self.tokens.values().filter(|token| slots_of(token).contains(&slot));
+        let named = self
+            .tokens
+            .values()
+            .filter(|token| slots_of(token).contains(&slot));
         let kinds = named.map(|token| match kind_of(token) {
             token::TYPE => Kind::Strongroom,
             token::RECOVERY_TYPE => Kind::Recovery,
@@ -197,7 +204,10 @@ impl Metadata {
     /// Slots that hold a key, in order.
     #[must_use]
     pub fn key_slots(&self) -> Vec<u32> {
-        let keys = self.keyslots.iter().filter(|(_, slot)| slot.kind == "luks2");
+        let keys = self
+            .keyslots
+            .iter()
+            .filter(|(_, slot)| slot.kind == "luks2");
         keys.map(|(number, _)| *number).collect()
     }
 
@@ -205,9 +215,9 @@ impl Metadata {
     #[must_use]
     pub fn machine_slots(&self) -> Vec<u32> {
         let keys = self.keyslots.iter().filter(|(_, slot)| {
-            slot.kdf
-                .as_ref()
-                .is_some_and(|kdf| kdf.kind == "pbkdf2" && kdf.iterations.is_some_and(|count| count <= 1000))
+            slot.kdf.as_ref().is_some_and(|kdf| {
+                kdf.kind == "pbkdf2" && kdf.iterations.is_some_and(|count| count <= 1000)
+            })
         });
         keys.map(|(number, _)| *number).collect()
     }
@@ -215,10 +225,17 @@ impl Metadata {
     /// Slots whose key is that of some segment: those that open the volume.
     #[must_use]
     pub fn bound_slots(&self) -> Vec<u32> {
-        let bound = self.digests.values().filter(|digest| !digest.segments.is_empty());
+        let bound = self
+            .digests
+            .values()
+            .filter(|digest| !digest.segments.is_empty());
         let mut slots: Vec<u32> = bound
             .flat_map(|digest| digest.keyslots.iter().filter_map(|slot| slot.parse().ok()))
-            .filter(|slot| self.keyslots.get(slot).is_some_and(|slot| slot.kind == "luks2"))
+            .filter(|slot| {
+                self.keyslots
+                    .get(slot)
+                    .is_some_and(|slot| slot.kind == "luks2")
+            })
             .collect();
         slots.sort_unstable();
         slots.dedup();
@@ -237,12 +254,15 @@ impl Metadata {
     /// Whether a re-encryption was begun and is not finished.
     #[must_use]
     pub fn is_reencrypting(&self) -> bool {
-        self.config.requirements.as_ref().is_some_and(|requirements| {
-            requirements
-                .mandatory
-                .iter()
-                .any(|name| name.starts_with(REENCRYPTING))
-        })
+        self.config
+            .requirements
+            .as_ref()
+            .is_some_and(|requirements| {
+                requirements
+                    .mandatory
+                    .iter()
+                    .any(|name| name.starts_with(REENCRYPTING))
+            })
     }
 
     /// The first segment with data.
@@ -250,7 +270,10 @@ impl Metadata {
     /// # Errors
     /// SR-8324 when there is none.
     pub fn segment(&self) -> Result<&Segment, Error> {
-        let first = self.segments.values().find(|segment| segment.flags.is_empty());
+        let first = self
+            .segments
+            .values()
+            .find(|segment| segment.flags.is_empty());
         first
             .or_else(|| self.segments.values().next())
             .ok_or_else(|| Error::new(&code::VOLUME_LIBRARY, "the header has no segment"))
@@ -258,7 +281,10 @@ impl Metadata {
 }
 
 fn kind_of(token: &Value) -> &str {
-    token.get("type").and_then(Value::as_str).unwrap_or_default()
+    token
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 fn slots_of(token: &Value) -> Vec<u32> {

@@ -32,10 +32,10 @@ pub struct Report<'a> {
     pub key_id: &'a str,
     /// Version of the key.
     pub key_version: u32,
-    /// When it was made, RFC 3339 in UTC.
-    pub created: &'a str,
+    /// When it was made, in seconds since the Unix epoch; 0 when that is not known.
+    pub created: u64,
     /// When its key was last changed.
-    pub rotated: Option<&'a str>,
+    pub rotated: Option<u64>,
 }
 
 /// Whoever has the material.
@@ -92,7 +92,10 @@ pub trait Keys {
     /// What the server reports; SR-1006 when there is none.
     fn escrowed(&mut self, object_id: &[u8; 16]) -> Result<Vec<u8>, Error> {
         let _ = object_id;
-        Err(Error::new(&code::NOT_FOUND, "a keyring keeps no header backups"))
+        Err(Error::new(
+            &code::NOT_FOUND,
+            "a keyring keeps no header backups",
+        ))
     }
 
     /// Tells the server about a volume.

@@ -11,6 +11,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 
 pub mod active;
+pub mod boot;
 pub mod create;
 pub mod device;
 mod error;
@@ -19,11 +20,13 @@ mod ffi;
 pub mod header;
 pub mod keys;
 pub mod look;
+pub mod migrate;
 pub mod openers;
 pub mod reencrypt;
 pub mod repair;
 pub mod rotate;
 pub mod secret;
+pub mod server;
 pub mod shred;
 pub mod token;
 

@@ -23,8 +23,16 @@ const LAST_LEN: usize = 128 * 1024;
 /// A signature: its place, its bytes, and whose it is.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"LUKS\xba\xbe", "a LUKS volume"),
-    (0x4000, b"SKUL\xba\xbe", "a LUKS2 volume (its second header)"),
-    (0x8000, b"SKUL\xba\xbe", "a LUKS2 volume (its second header)"),
+    (
+        0x4000,
+        b"SKUL\xba\xbe",
+        "a LUKS2 volume (its second header)",
+    ),
+    (
+        0x8000,
+        b"SKUL\xba\xbe",
+        "a LUKS2 volume (its second header)",
+    ),
     (1080, &[0x53, 0xef], "a file system of the kind ext"),
     (0, b"XFSB", "an XFS file system"),
     (0x1_0040, b"_BHRfS_M", "a Btrfs file system"),
@@ -46,7 +54,11 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, &[0xfc, 0x4e, 0x2b, 0xa9], "a member of a RAID"),
     (4096, b"BlueFS\0", "a Ceph device"),
     (0, b"bluestore block device", "a Ceph device"),
-    (4120, &[0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca], "a bcache device"),
+    (
+        4120,
+        &[0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca],
+        "a bcache device",
+    ),
     (510, &[0x55, 0xaa], "a partition table or a boot sector"),
     (0, b"integrt\0", "a dm-integrity device"),
     (0, b"verity\0\0", "a dm-verity device"),
@@ -93,7 +105,9 @@ pub fn look(path: &Path) -> Result<Found, Error> {
     let first = piece(&mut file, 0, FIRST_LEN).map_err(|error| io(path, error))?;
     let at = len.saturating_sub(LAST_LEN as u64);
     let last = piece(&mut file, at, LAST_LEN).map_err(|error| io(path, error))?;
-    let mut holds = signature(&first).or_else(|| at_the_end(&last)).map(str::to_owned);
+    let mut holds = signature(&first)
+        .or_else(|| at_the_end(&last))
+        .map(str::to_owned);
     if holds.is_none() {
         holds = probed(path);
     }
@@ -147,7 +161,9 @@ fn signature(first: &[u8]) -> Option<&'static str> {
         return Some("an object sealed by Strongroom");
     }
     let known = |(at, bytes, _): &&(usize, &[u8], &str)| {
-        first.get(*at..).is_some_and(|there| there.starts_with(bytes))
+        first
+            .get(*at..)
+            .is_some_and(|there| there.starts_with(bytes))
     };
     SIGNATURES.iter().find(known).map(|(_, _, what)| *what)
 }
@@ -157,7 +173,9 @@ fn at_the_end(last: &[u8]) -> Option<&'static str> {
     let sectors = last.rchunks(512).take(16);
     let mut sectors = sectors.filter(|sector| sector.len() == 512);
     let gpt = |sector: &[u8]| sector.starts_with(b"EFI PART");
-    sectors.any(gpt).then_some("a partition table (GPT, its second copy)")
+    sectors
+        .any(gpt)
+        .then_some("a partition table (GPT, its second copy)")
 }
 
 /// What blkid(8) of util-linux recognises beyond that, where it is installed.
@@ -250,7 +268,13 @@ mod tests {
         let mut file = File::create(&path).unwrap();
         file.write_all(&[0; 4096]).unwrap();
         assert_eq!(look(&path).unwrap().holds, None);
-        assert_eq!(look(Path::new("/dev/null")).unwrap_err().code(), &code::VOLUME_NOT_LUKS);
-        assert_eq!(look(Path::new("absent")).unwrap_err().code(), &code::NOT_FOUND);
+        assert_eq!(
+            look(Path::new("/dev/null")).unwrap_err().code(),
+            &code::VOLUME_NOT_LUKS
+        );
+        assert_eq!(
+            look(Path::new("absent")).unwrap_err().code(),
+            &code::NOT_FOUND
+        );
     }
 }

@@ -63,10 +63,9 @@ pub fn add_material(
     let metadata = volume.metadata()?;
     check_quiet(&metadata)?;
     // A damaged token of ours is written over; it named nothing that works.
-    let number = metadata
-        .tokens
-        .iter()
-        .find(|(_, json)| json.get("type").and_then(|kind| kind.as_str()) == Some(crate::token::TYPE));
+    let number = metadata.tokens.iter().find(|(_, json)| {
+        json.get("type").and_then(|kind| kind.as_str()) == Some(crate::token::TYPE)
+    });
     let number = number.map(|(number, _)| *number);
     let slot = volume.add_slot(secret, new, Stretch::Machine)?;
     let mut token = token.clone();
@@ -116,11 +115,19 @@ pub fn remove(volume: &mut Volume, which: Which, force: bool) -> Result<Vec<u32>
         })
     };
     if !left(None) {
-        return Err(Error::new(&code::VOLUME_LAST_OPENER, "no key slot would be left"));
+        return Err(Error::new(
+            &code::VOLUME_LAST_OPENER,
+            "no key slot would be left",
+        ));
     }
-    let takes_recovery = going.iter().any(|slot| metadata.kind(*slot) == Kind::Recovery);
+    let takes_recovery = going
+        .iter()
+        .any(|slot| metadata.kind(*slot) == Kind::Recovery);
     if takes_recovery && !left(Some(Kind::Recovery)) && !force {
-        return Err(Error::new(&code::VOLUME_LAST_OPENER, "no recovery key would be left"));
+        return Err(Error::new(
+            &code::VOLUME_LAST_OPENER,
+            "no recovery key would be left",
+        ));
     }
     for slot in &going {
         volume.remove_slot(*slot)?;

@@ -10,7 +10,9 @@
 //! Must not: begin with a library that is known to lose data (V16).
 
 use libcryptsetup_rs::consts::flags::{CryptReencrypt, CryptVolumeKey};
-use libcryptsetup_rs::consts::vals::{CryptReencryptDirectionInfo, CryptReencryptModeInfo};
+use libcryptsetup_rs::consts::vals::{
+    CryptReencryptDirectionInfo, CryptReencryptInfo, CryptReencryptModeInfo,
+};
 use libcryptsetup_rs::{CryptParamsLuks2, CryptParamsReencrypt};
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
@@ -20,6 +22,7 @@ use crate::device::{Stretch, Volume};
 use crate::ffi::{Progress, library_version, progressed};
 use crate::header::Metadata;
 use crate::openers::tidy_tokens;
+use crate::repair::{all_moved, end};
 use crate::secret::new_volume_key;
 use crate::token::recovery_json;
 
@@ -46,7 +49,10 @@ pub fn check_library() -> Result<(), Error> {
 
 fn check_version(version: Option<(u32, u32, u32)>) -> Result<(), Error> {
     let Some(version) = version else {
-        return Err(Error::new(&code::VOLUME_LIBRARY_VERSION, "its version is not known"));
+        return Err(Error::new(
+            &code::VOLUME_LIBRARY_VERSION,
+            "its version is not known",
+        ));
     };
     if version < (2, 4, 3) || ((2, 7, 0)..(2, 7, 5)).contains(&version) {
         let (major, minor, patch) = version;
@@ -94,7 +100,14 @@ pub fn begin(volume: &mut Volume, stays: &[Stays<'_>], active: Option<&str>) -> 
     drop(key);
     name_both(volume, &added)?;
     let new = added.first().map(|(_, new)| *new);
-    start(volume, active, first.secret, Some(first.slot), new, CryptReencrypt::INITIALIZE_ONLY)
+    start(
+        volume,
+        active,
+        first.secret,
+        Some(first.slot),
+        new,
+        CryptReencrypt::INITIALIZE_ONLY,
+    )
 }
 
 /// Moves the data, from where it was left. `progress` is told size and offset in bytes, and ends the work with false; then it
@@ -109,20 +122,62 @@ pub fn go_on(
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<bool, Error> {
     check_library()?;
-    start(volume, active, secret, None, None, CryptReencrypt::RESUME_ONLY)?;
-    let mut told = Progress(progress);
-    let ran = volume
-        .device
-        .reencrypt_handle()
-        .reencrypt2(Some(progressed), Some(&mut told));
-    ran.map_err(|error| volume.failed("re-encryption", &error))?;
     let path = volume.path().to_owned();
-    *volume = Volume::open(&path)?;
+    if has_crashed(volume)? {
+        // What was moving when it was stopped is put right first, by what was noted of it.
+        start(volume, active, secret, None, None, CryptReencrypt::RECOVERY)?;
+        *volume = Volume::open(&path)?;
+    }
+    let metadata = volume.metadata()?;
+    if metadata.is_reencrypting() && all_moved(&metadata) {
+        // Never by libcryptsetup: it may begin again with data that are under the new key already. See `repair`.
+        end(volume, secret, active.is_some())?;
+    } else if metadata.is_reencrypting() {
+        start(
+            volume,
+            active,
+            secret,
+            None,
+            None,
+            CryptReencrypt::RESUME_ONLY,
+        )?;
+        let mut told = Progress(progress);
+        let ran = volume
+            .device
+            .reencrypt_handle()
+            .reencrypt2(Some(progressed), Some(&mut told));
+        ran.map_err(|error| volume.failed("re-encryption", &error))?;
+        *volume = Volume::open(&path)?;
+    }
     if volume.metadata()?.is_reencrypting() {
         return Ok(false);
     }
     tidy(volume)?;
     Ok(true)
+}
+
+/// Whether it was stopped while data moved.
+fn has_crashed(volume: &mut Volume) -> Result<bool, Error> {
+    let params = CryptParamsReencrypt {
+        mode: CryptReencryptModeInfo::Reencrypt,
+        direction: CryptReencryptDirectionInfo::Forward,
+        resilience: String::new(),
+        hash: String::new(),
+        data_shift: 0,
+        max_hotzone_size: 0,
+        device_size: 0,
+        luks2: None,
+        flags: CryptReencrypt::empty(),
+    };
+    let status = volume.device.reencrypt_handle().status(params);
+    match status.map_err(|error| volume.failed("re-encryption", &error))? {
+        CryptReencryptInfo::Crash => Ok(true),
+        CryptReencryptInfo::None | CryptReencryptInfo::Clean => Ok(false),
+        CryptReencryptInfo::Invalid => Err(Error::new(
+            &code::VOLUME_LIBRARY,
+            "what the header says of the re-encryption is not valid",
+        )),
+    }
 }
 
 /// After the end: tokens name the slots that are there.
@@ -217,15 +272,11 @@ fn start(
         flags,
     };
     // When it goes on, slots and cipher are what the header says.
-    let how = (flags == CryptReencrypt::INITIALIZE_ONLY).then_some((cipher, mode));
-    let begun = volume.device.reencrypt_handle().reencrypt_init_by_passphrase(
-        active,
-        secret.as_slice(),
-        old,
-        new,
-        how,
-        params,
-    );
+    let how = new.is_some().then_some((cipher, mode));
+    let begun = volume
+        .device
+        .reencrypt_handle()
+        .reencrypt_init_by_passphrase(active, secret.as_slice(), old, new, how, params);
     begun
         .map(|_| ())
         .map_err(|error| volume.failed("re-encryption", &error))
@@ -234,6 +285,102 @@ fn start(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::FileExt as _;
+
+    use crate::create::{DATA_OFFSET, New, Openers, create};
+    use crate::repair::{BINARY_LEN, write_copy};
+    use crate::token::{Provider, Token};
+
+    /// A volume whose re-encryption was begun, in a file, and its passphrase.
+    fn begun(directory: &std::path::Path) -> (std::path::PathBuf, SecretBytes) {
+        let path = directory.join("v");
+        let new = New {
+            path: &path,
+            size: Some(DATA_OFFSET + (1 << 20)),
+            cipher: "aes-xts-plain64",
+            key_len: 64,
+            integrity: false,
+            label: None,
+            sector_size: None,
+            overwrite: false,
+        };
+        let token = Token {
+            slots: vec![],
+            object_id: [1; 16],
+            key_id: "k".to_owned(),
+            key_version: 1,
+            provider: Provider::Keyring,
+            servers: vec![],
+        };
+        let secret = SecretBytes::take(&mut [7; 64]).unwrap();
+        let openers = Openers {
+            token: &token,
+            secret: &secret,
+            recovery: None,
+        };
+        create(&new, &openers, &mut |_, _| true).unwrap();
+        let mut volume = Volume::open(&path).unwrap();
+        let stays = [Stays {
+            slot: 0,
+            secret: &secret,
+            stretch: Stretch::Machine,
+        }];
+        begin(&mut volume, &stays, None).unwrap();
+        (path, secret)
+    }
+
+    /// Changes both copies of the header as somebody without a key can: the checksums are right.
+    fn forge(path: &std::path::Path, from: &str, to: &str) {
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .unwrap();
+        for at in [0, 16 << 10] {
+            let mut copy = vec![0; 16 << 10];
+            file.read_exact_at(&mut copy, at).unwrap();
+            let area = &copy[BINARY_LEN..];
+            let end = area.iter().position(|byte| *byte == 0).unwrap();
+            let json = std::str::from_utf8(&area[..end]).unwrap().to_owned();
+            assert!(json.contains(from), "{from} not in {json}");
+            let sequence = u64::try_from(copy[23]).unwrap();
+            write_copy(&mut copy, json.replace(from, to).as_bytes(), sequence).unwrap();
+            file.write_all_at(&copy, at).unwrap();
+        }
+    }
+
+    /// CVE-2021-4122: whoever could write the disk had the victim decrypt it.
+    #[test]
+    fn a_forged_re_encryption_is_refused_and_moves_nothing() {
+        let forgeries = [
+            ("\"mode\":\"reencrypt\"", "\"mode\":\"decrypt\""),
+            ("\"direction\":\"forward\"", "\"direction\":\"backward\""),
+            ("online-reencrypt-v2", "online-reencrypt"),
+        ];
+        for (from, to) in forgeries {
+            let directory = tempfile::tempdir().unwrap();
+            let (path, secret) = begun(directory.path());
+            let data = |path: &std::path::Path| {
+                std::fs::read(path)
+                    .unwrap()
+                    .split_off(usize::try_from(DATA_OFFSET).unwrap())
+            };
+            let before = data(&path);
+            forge(&path, from, to);
+            let went_on = Volume::open(&path)
+                .and_then(|mut volume| go_on(&mut volume, &secret, None, &mut |_, _| true));
+            assert!(went_on.is_err(), "{to}");
+            assert!(data(&path) == before, "{to}: data moved");
+            // Put back, it goes on: nothing but the forgery was wrong.
+            forge(&path, to, from);
+            let mut volume = Volume::open(&path).unwrap();
+            assert!(
+                go_on(&mut volume, &secret, None, &mut |_, _| true).unwrap(),
+                "{to}"
+            );
+            assert!(data(&path) != before);
+        }
+    }
 
     #[test]
     fn libraries_that_lose_data_or_believe_forged_headers_are_refused() {

@@ -1,4 +1,8 @@
-//! Mends the one state of a header in which a finished re-encryption leaves a volume that nothing opens.
+//! Ends a re-encryption whose data are all under the new key, when libcryptsetup was stopped before it had ended it.
+//!
+//! Two states. With the old key's slots still there, libcryptsetup 2.6.1 goes on at the beginning when the volume is closed:
+//! it reads data under the old key that are under the new one, and destroys them. So it is never asked to; this ends it instead.
+//! Without them nothing opens the volume:
 //!
 //! libcryptsetup ends a re-encryption by destroying the slots of the old key, and only then takes out of the header that one is
 //! under way. Stopped between, the header asks for two keys and has one. All data are under that one. The repair writes the
@@ -14,7 +18,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 use serde_json::{Map, Value};
-use strongroom_crypto::{SecretBytes, sha256};
+use strongroom_crypto::{SecretBytes, fill_random, sha256};
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
@@ -25,7 +29,7 @@ use crate::header::Metadata;
 use crate::look::{check_unused, exclusively, io};
 
 /// Of a LUKS2 binary header (LUKS2 On-Disk Format Specification, section 2.1): its length, and places in it.
-const BINARY_LEN: usize = 4096;
+pub(crate) const BINARY_LEN: usize = 4096;
 const SIZE_AT: usize = 8;
 const SEQUENCE_AT: usize = 16;
 const ALGORITHM_AT: usize = 72;
@@ -34,11 +38,21 @@ const CHECKSUM_LEN: usize = 64;
 /// Longest header of those that are allowed.
 const HEADER_MAX: usize = 4 << 20;
 
-/// Whether the header is in that state; otherwise why not.
+/// Whether all data are under the new key, and no slot holds the old one; otherwise why not.
 ///
 /// # Errors
 /// SR-8331.
 pub fn check(metadata: &Metadata) -> Result<Vec<u32>, Error> {
+    checked(metadata, false)
+}
+
+/// Whether all data are under the new key.
+pub(crate) fn all_moved(metadata: &Metadata) -> bool {
+    checked(metadata, true).is_ok()
+}
+
+/// The slots of the new key.
+fn checked(metadata: &Metadata, with_old: bool) -> Result<Vec<u32>, Error> {
     let no = |why: &str| Err(Error::new(&code::VOLUME_NO_REPAIR, why));
     if !metadata.is_reencrypting() {
         return no("no re-encryption is under way");
@@ -52,9 +66,10 @@ pub fn check(metadata: &Metadata) -> Result<Vec<u32>, Error> {
         return no("data are under two keys");
     };
     let with_flag = |flag: &str| {
-        let mut found = metadata.segments.iter().filter(|(_, segment)| {
-            segment.flags.iter().any(|there| there == flag)
-        });
+        let mut found = metadata
+            .segments
+            .iter()
+            .filter(|(_, segment)| segment.flags.iter().any(|there| there == flag));
         found.next().map(|(number, segment)| (*number, segment))
     };
     let Some((last, finally)) = with_flag("backup-final") else {
@@ -70,13 +85,17 @@ pub fn check(metadata: &Metadata) -> Result<Vec<u32>, Error> {
     let digest_of = |segment: u32| {
         let segment = segment.to_string();
         let mut digests = metadata.digests.iter();
-        digests.find(|(_, digest)| digest.segments.contains(&segment)).map(|(number, _)| *number)
+        digests
+            .find(|(_, digest)| digest.segments.contains(&segment))
+            .map(|(number, _)| *number)
     };
     let digest = digest_of(**number);
     if !same || digest.is_none() || digest != digest_of(last) {
         return no("not all data are under the new key");
     }
-    if let Some((previous, _)) = with_flag("backup-previous") {
+    if let Some((previous, _)) = with_flag("backup-previous")
+        && !with_old
+    {
         let old = digest_of(previous).and_then(|old| metadata.digests.get(&old));
         let keys = metadata.key_slots();
         let holds = |slot: &String| slot.parse().is_ok_and(|slot| keys.contains(&slot));
@@ -85,10 +104,15 @@ pub fn check(metadata: &Metadata) -> Result<Vec<u32>, Error> {
         }
     }
     let digest = digest.and_then(|digest| metadata.digests.get(&digest));
-    let slots = digest.map(|digest| digest.keyslots.clone()).unwrap_or_default();
+    let slots = digest
+        .map(|digest| digest.keyslots.clone())
+        .unwrap_or_default();
     let keys = metadata.key_slots();
     let slots: Vec<u32> = slots.iter().filter_map(|slot| slot.parse().ok()).collect();
-    let slots: Vec<u32> = slots.into_iter().filter(|slot| keys.contains(slot)).collect();
+    let slots: Vec<u32> = slots
+        .into_iter()
+        .filter(|slot| keys.contains(slot))
+        .collect();
     if slots.is_empty() {
         return no("no slot holds the new key");
     }
@@ -100,10 +124,15 @@ pub fn check(metadata: &Metadata) -> Result<Vec<u32>, Error> {
 /// # Errors
 /// SR-8331, SR-2002, SR-8320, SR-5001.
 pub fn repair(volume: &mut Volume, secret: &SecretBytes) -> Result<u32, Error> {
-    let metadata = volume.metadata()?;
-    let slots = check(&metadata)?;
+    check(&volume.metadata()?)?;
+    check_unused(volume.path())?;
+    end(volume, secret, false)
+}
+
+/// Ends a re-encryption whose data are all under the new key. `in_use`: the volume is open.
+pub(crate) fn end(volume: &mut Volume, secret: &SecretBytes, in_use: bool) -> Result<u32, Error> {
+    let slots = checked(&volume.metadata()?, true)?;
     let path = volume.path().to_owned();
-    check_unused(&path)?;
     let mut opened = Err(Error::new(&code::WRONG_KEY, path.display().to_string()));
     for slot in slots {
         opened = volume.volume_key(Some(slot), secret).map(drop);
@@ -119,16 +148,37 @@ pub fn repair(volume: &mut Volume, secret: &SecretBytes) -> Result<u32, Error> {
     }
     let (first, rest) = bytes.split_at_mut(size);
     let second = rest.get_mut(..size).unwrap_or_default();
-    let json = mended(first.get(BINARY_LEN..).unwrap_or_default())?;
+    let (json, gone) = mended(first.get(BINARY_LEN..).unwrap_or_default())?;
     let sequence = number(first, SEQUENCE_AT).max(number(second, SEQUENCE_AT)) + 1;
     for copy in [&mut *first, second] {
         write_copy(copy, &json, sequence)?;
     }
     let slot = tried(&bytes, volume, secret)?;
-    let device = exclusively(&path, true)?;
-    put(&device, bytes.get(size..2 * size).unwrap_or_default(), size as u64)
-        .and_then(|()| put(&device, bytes.get(..size).unwrap_or_default(), 0))
-        .map_err(|error| io(&path, error))?;
+    let device = if in_use {
+        let options = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path);
+        options.map_err(|error| io(&path, error))?
+    } else {
+        exclusively(&path, true)?
+    };
+    put(
+        &device,
+        bytes.get(size..2 * size).unwrap_or_default(),
+        size as u64,
+    )
+    .and_then(|()| put(&device, bytes.get(..size).unwrap_or_default(), 0))
+    .map_err(|error| io(&path, error))?;
+    // Slots of the old key: nothing names them any more.
+    for (at, len) in gone {
+        let len = usize::try_from(len).unwrap_or_default();
+        if at >= 2 * size as u64 && at.saturating_add(len as u64) <= bytes.len() as u64 {
+            let mut random = vec![0; len];
+            fill_random(&mut random)?;
+            put(&device, &random, at).map_err(|error| io(&path, error))?;
+        }
+    }
     *volume = Volume::open(&path)?;
     Ok(slot)
 }
@@ -147,39 +197,73 @@ fn put(device: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
     device.sync_all()
 }
 
-/// The JSON area with the re-encryption taken out, as text.
-fn mended(area: &[u8]) -> Result<Vec<u8>, Error> {
+/// The JSON area with the re-encryption taken out, as text; and the areas of slots of the old key: place and length.
+fn mended(area: &[u8]) -> Result<(Vec<u8>, Vec<(u64, u64)>), Error> {
     let bad = || Error::new(&code::VOLUME_NO_REPAIR, "its metadata");
-    let end = area.iter().position(|byte| *byte == 0).unwrap_or(area.len());
+    let end = area
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(area.len());
     let mut json: Value =
         serde_json::from_slice(area.get(..end).unwrap_or_default()).map_err(|_| bad())?;
     let member = |json: &Value, name: &str| json.get(name).and_then(Value::as_object).cloned();
     let mut segments = member(&json, "segments").ok_or_else(bad)?;
     segments.retain(|_, segment| segment.get("flags").is_none());
-    let mut keyslots = member(&json, "keyslots").ok_or_else(bad)?;
-    keyslots.retain(|_, slot| slot.get("type").and_then(Value::as_str) != Some("reencrypt"));
     let mut digests = member(&json, "digests").ok_or_else(bad)?;
-    for digest in digests.values_mut() {
+    let mut old = Vec::new();
+    digests.retain(|_, digest| {
+        let had_segments = !names(digest, "segments").is_empty();
         keep_known(digest, "segments", &segments);
+        let is_old = had_segments && names(digest, "segments").is_empty();
+        if is_old {
+            old.extend(names(digest, "keyslots"));
+        }
+        !is_old
+    });
+    let mut keyslots = member(&json, "keyslots").ok_or_else(bad)?;
+    let mut gone = Vec::new();
+    keyslots.retain(|number, slot| {
+        if old.contains(number) {
+            let place = |name: &str| slot.get("area")?.get(name)?.as_str()?.parse().ok();
+            gone.extend(place("offset").zip(place("size")));
+            return false;
+        }
+        slot.get("type").and_then(Value::as_str) != Some("reencrypt")
+    });
+    for digest in digests.values_mut() {
         keep_known(digest, "keyslots", &keyslots);
     }
     digests.retain(|_, digest| {
-        let segments = digest.get("segments").and_then(Value::as_array);
-        let slots = digest.get("keyslots").and_then(Value::as_array);
-        segments.is_some_and(|list| !list.is_empty()) || slots.is_some_and(|list| !list.is_empty())
+        !names(digest, "segments").is_empty() || !names(digest, "keyslots").is_empty()
     });
     let mut tokens = member(&json, "tokens").unwrap_or_default();
     for token in tokens.values_mut() {
         keep_known(token, "keyslots", &keyslots);
     }
-    let config = json.get_mut("config").and_then(Value::as_object_mut).ok_or_else(bad)?;
+    let config = json
+        .get_mut("config")
+        .and_then(Value::as_object_mut)
+        .ok_or_else(bad)?;
     config.remove("requirements");
-    let parts = [("segments", segments), ("keyslots", keyslots), ("digests", digests), ("tokens", tokens)];
+    let parts = [
+        ("segments", segments),
+        ("keyslots", keyslots),
+        ("digests", digests),
+        ("tokens", tokens),
+    ];
     let whole = json.as_object_mut().ok_or_else(bad)?;
     for (name, part) in parts {
         whole.insert(name.to_owned(), Value::Object(part));
     }
-    serde_json::to_vec(&json).map_err(|_| bad())
+    let text = serde_json::to_vec(&json).map_err(|_| bad())?;
+    Ok((text, gone))
+}
+
+/// A list of names.
+fn names(of: &Value, list: &str) -> Vec<String> {
+    let list = of.get(list).and_then(Value::as_array);
+    let names = list.into_iter().flatten().filter_map(Value::as_str);
+    names.map(str::to_owned).collect()
 }
 
 fn keep_known(of: &mut Value, list: &str, known: &Map<String, Value>) {
@@ -189,7 +273,7 @@ fn keep_known(of: &mut Value, list: &str, known: &Map<String, Value>) {
 }
 
 /// Puts JSON, sequence number and checksum into a copy of the header.
-fn write_copy(copy: &mut [u8], json: &[u8], sequence: u64) -> Result<(), Error> {
+pub(crate) fn write_copy(copy: &mut [u8], json: &[u8], sequence: u64) -> Result<(), Error> {
     let bad = |what: &str| Error::new(&code::VOLUME_NO_REPAIR, what);
     let algorithm = copy.get(ALGORITHM_AT..ALGORITHM_AT + 7);
     if algorithm != Some(b"sha256\0".as_slice()) {
@@ -200,7 +284,9 @@ fn write_copy(copy: &mut [u8], json: &[u8], sequence: u64) -> Result<(), Error> 
         return Err(bad("its metadata do not fit"));
     }
     area.fill(0);
-    area.get_mut(..json.len()).unwrap_or_default().copy_from_slice(json);
+    area.get_mut(..json.len())
+        .unwrap_or_default()
+        .copy_from_slice(json);
     set_number(binary, SEQUENCE_AT, sequence);
     let checksum = binary
         .get_mut(CHECKSUM_AT..CHECKSUM_AT + CHECKSUM_LEN)
@@ -221,5 +307,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
 #[expect(clippy::big_endian_bytes, reason = "LUKS2 headers are big-endian")]
 fn set_number(bytes: &mut [u8], at: usize, number: u64) {
     let place = bytes.get_mut(at..at + 8);
-    place.unwrap_or_default().copy_from_slice(&number.to_be_bytes());
+    place
+        .unwrap_or_default()
+        .copy_from_slice(&number.to_be_bytes());
 }

@@ -1,8 +1,9 @@
 //! Changes the key that opens a volume, and leaves its data as they are.
 //!
-//! Order, each step durable before the next: a new version of the key; a slot for it, tried; the token names it; the old slot
-//! goes. Invariant V13: at every point between, the volume opens with what its token names, and the same command finishes:
-//! a slot that no token names and that a version of the key opens is a step of ours, done before somebody was stopped.
+//! Order, each step durable before the next: a new version of the key; a slot for it, tried; the token names its version, and
+//! both slots; the old slot goes, and with it its name in the token. Invariant V13: at every point between, the volume opens
+//! with the version that its token names, and the same command finishes: a slot of the token that this version does not open
+//! is an old one (it may be half wiped, and open with nothing); one without a token that a newer version opens is a new one.
 //!
 //! Must not: touch slots of people.
 
@@ -15,9 +16,6 @@ use crate::keys::{Keys, Material};
 use crate::openers::check_quiet;
 use crate::secret::slot_secret;
 use crate::token::Token;
-
-/// How many older versions a leftover slot is looked for under.
-const OLDER_TRIED_MAX: u32 = 16;
 
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,20 +44,29 @@ pub fn slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error>
     let newest = keys.fetch(&token.key_id, None)?;
     // A newer version that there is already was made by this command, stopped; or by somebody who wants it used.
     let began = newest.version > from;
-    let new = if began { newest } else { keys.rotate(&token.key_id)? };
+    let new = if began {
+        newest
+    } else {
+        keys.rotate(&token.key_id)?
+    };
     if new.version <= from {
         let detail = format!("{} has no version after {from}", token.key_id);
         return Err(Error::new(&code::UNKNOWN_KEY_ID, detail));
     }
     let new_secret = slot_secret(&new.key, &token.object_id)?;
     let machine = volume.metadata()?.machine_slots();
-    let there = if began { volume.opens(&machine, &new_secret)? } else { None };
+    let there = if began {
+        volume.opens(&machine, &new_secret)?
+    } else {
+        None
+    };
     let slot = match there {
         Some(slot) => slot,
         None => volume.add_slot(&secret, &new_secret, Stretch::Machine)?,
     };
-    name(volume, &token, &new, slot)?;
-    for old in machine_slots_of(volume, &secret, slot)? {
+    let old = machine_slots_of(volume, &secret, slot)?;
+    name(volume, &token, &new, slot, &old)?;
+    for old in old {
         volume.remove_slot(old)?;
     }
     Ok(Rotated {
@@ -69,54 +76,49 @@ pub fn slots(volume: &mut Volume, keys: &mut dyn Keys) -> Result<Rotated, Error>
     })
 }
 
-/// The token names the new version and its slot: one change of the header.
-fn name(volume: &mut Volume, token: &Token, new: &Material, slot: u32) -> Result<(), Error> {
+/// The token names the new version, its slot, and the old ones that are to go: one change of the header.
+fn name(
+    volume: &mut Volume,
+    token: &Token,
+    new: &Material,
+    slot: u32,
+    old: &[u32],
+) -> Result<(), Error> {
     let number = volume.metadata()?.token()?.map(|(number, _)| number);
     let mut token = token.clone();
     token.slots = vec![slot];
+    token.slots.extend(old);
     token.key_version = new.version;
     volume.set_token(number, &token.json()?)
 }
 
-/// Stopped after the token was written: the slot of an older version is still there. Removes it.
+/// Stopped after the token was written: an old slot is still there. Removes it.
 fn finish(
     volume: &mut Volume,
     keys: &mut dyn Keys,
     token: &Token,
 ) -> Result<Option<Rotated>, Error> {
-    let metadata = volume.metadata()?;
-    let mut stray = metadata.machine_slots();
-    stray.retain(|slot| !token.slots.contains(slot));
-    stray.retain(|slot| metadata.kind(*slot) == crate::header::Kind::Passphrase);
-    if stray.is_empty() {
+    if token.slots.len() < 2 {
         return Ok(None);
     }
-    let oldest = token.key_version.saturating_sub(OLDER_TRIED_MAX).max(1);
-    for version in (oldest..token.key_version).rev() {
-        let Ok(older) = keys.fetch(&token.key_id, Some(version)) else {
-            continue;
-        };
-        let secret = slot_secret(&older.key, &token.object_id)?;
-        if let Some(slot) = volume.opens(&stray, &secret)? {
-            // V8: what the token names opens it.
-            opening(volume, keys, token)?;
-            volume.remove_slot(slot)?;
-            return Ok(Some(Rotated {
-                from: version,
-                to: token.key_version,
-                finished: true,
-            }));
+    // V8: what the token names opens it.
+    let secret = opening(volume, keys, token)?;
+    let mut removed = false;
+    for slot in &token.slots {
+        if volume.opens(&[*slot], &secret)?.is_none() {
+            volume.remove_slot(*slot)?;
+            removed = true;
         }
     }
-    Ok(None)
+    Ok(removed.then_some(Rotated {
+        from: token.key_version.saturating_sub(1),
+        to: token.key_version,
+        finished: true,
+    }))
 }
 
 /// The passphrase that the token's key makes; it was tried.
-fn opening(
-    volume: &mut Volume,
-    keys: &mut dyn Keys,
-    token: &Token,
-) -> Result<SecretBytes, Error> {
+fn opening(volume: &mut Volume, keys: &mut dyn Keys, token: &Token) -> Result<SecretBytes, Error> {
     let material = keys.fetch(&token.key_id, Some(token.key_version))?;
     let secret = slot_secret(&material.key, &token.object_id)?;
     volume.test(None, &secret)?;

@@ -52,7 +52,12 @@ pub fn new_recovery_key() -> Result<SecretBytes, Error> {
         .as_slice()
         .iter()
         .flat_map(|byte| [byte >> 4, byte & 15])
-        .map(|digit| RECOVERY_DIGITS.get(usize::from(digit)).copied().unwrap_or(b'c'));
+        .map(|digit| {
+            RECOVERY_DIGITS
+                .get(usize::from(digit))
+                .copied()
+                .unwrap_or(b'c')
+        });
     for (place, out) in text.as_mut_slice().iter_mut().enumerate() {
         *out = if place % (GROUP + 1) == GROUP {
             b'-'
@@ -69,7 +74,12 @@ pub fn new_recovery_key() -> Result<SecretBytes, Error> {
 /// # Errors
 /// SR-2011 when it is not one.
 pub fn recovery_key(typed: &SecretBytes) -> Result<SecretBytes, Error> {
-    let bad = || Error::new(&code::KEY_MALFORMED, "not a recovery key: 64 of the letters cbdefghijklnrtuv");
+    let bad = || {
+        Error::new(
+            &code::KEY_MALFORMED,
+            "not a recovery key: 64 of the letters cbdefghijklnrtuv",
+        )
+    };
     let mut text = SecretBytes::with_capacity(RECOVERY_TEXT_LEN)?;
     text.as_mut_slice().fill(b'-');
     let mut count = 0;
@@ -87,7 +97,11 @@ pub fn recovery_key(typed: &SecretBytes) -> Result<SecretBytes, Error> {
         byte.zeroize();
         count += 1;
     }
-    if count == RECOVERY_LEN * 2 { Ok(text) } else { Err(bad()) }
+    if count == RECOVERY_LEN * 2 {
+        Ok(text)
+    } else {
+        Err(bad())
+    }
 }
 
 /// A volume key of `len` bytes. For XTS the two halves differ, as IEEE 1619 and FIPS 140-3 (IG C.I) ask.
@@ -119,12 +133,28 @@ mod tests {
         let text = std::str::from_utf8(key.as_slice()).unwrap().to_owned();
         assert_eq!(text.len(), 71);
         assert!(text.split('-').all(|group| group.len() == 8));
-        let forms = [text.clone(), text.to_uppercase(), text.replace('-', ""), text.replace('-', " ") + "\n"];
+        let forms = [
+            text.clone(),
+            text.to_uppercase(),
+            text.replace('-', ""),
+            text.replace('-', " ") + "\n",
+        ];
         for form in forms {
-            assert_eq!(recovery_key(&typed(&form)).unwrap().as_slice(), key.as_slice());
+            assert_eq!(
+                recovery_key(&typed(&form)).unwrap().as_slice(),
+                key.as_slice()
+            );
         }
-        for wrong in ["", &text[1..], &format!("{text}c"), &text.replacen('-', "a", 1)] {
-            assert_eq!(recovery_key(&typed(wrong)).err().unwrap().code(), &code::KEY_MALFORMED);
+        for wrong in [
+            "",
+            &text[1..],
+            &format!("{text}c"),
+            &text.replacen('-', "a", 1),
+        ] {
+            assert_eq!(
+                recovery_key(&typed(wrong)).err().unwrap().code(),
+                &code::KEY_MALFORMED
+            );
         }
         assert_ne!(new_recovery_key().unwrap().as_slice(), key.as_slice());
     }
@@ -137,9 +167,18 @@ mod tests {
         let key = |byte| SecretKey::take(&mut [byte; 32]).unwrap();
         let one = slot_secret(&key(1), &[2; 16]).unwrap();
         assert_eq!(strongroom_format::hex::hex(one.as_slice()), known);
-        assert_ne!(one.as_slice(), slot_secret(&key(2), &[2; 16]).unwrap().as_slice());
-        assert_ne!(one.as_slice(), slot_secret(&key(1), &[3; 16]).unwrap().as_slice());
-        assert_ne!(&one.as_slice()[..32], escrow_key(&key(1), &[2; 16]).unwrap().expose());
+        assert_ne!(
+            one.as_slice(),
+            slot_secret(&key(2), &[2; 16]).unwrap().as_slice()
+        );
+        assert_ne!(
+            one.as_slice(),
+            slot_secret(&key(1), &[3; 16]).unwrap().as_slice()
+        );
+        assert_ne!(
+            &one.as_slice()[..32],
+            escrow_key(&key(1), &[2; 16]).unwrap().expose()
+        );
     }
 
     #[test]

@@ -51,7 +51,10 @@ impl Keys for OfServer {
 
     fn fetch(&mut self, name: &str, version: Option<u32>) -> Result<Material, Error> {
         let wanted = version.map_or(Version::Latest, |version| Version::Number(version.into()));
-        let fetched = self.client.material(name, wanted).map_err(|error| told(&error))?;
+        let fetched = self
+            .client
+            .material(name, wanted)
+            .map_err(|error| told(&error))?;
         let version = u32::try_from(fetched.version)
             .map_err(|_| Error::new(&code::UNKNOWN_KEY_ID, "a version beyond all bounds"))?;
         Ok(Material {
@@ -115,8 +118,8 @@ impl Keys for OfServer {
             cipher: report.cipher.to_owned(),
             key_id: report.key_id.to_owned(),
             key_version: report.key_version.into(),
-            created: report.created.to_owned(),
-            rotated: report.rotated.map(str::to_owned),
+            created: report.created,
+            rotated: report.rotated,
             ..strongroom_keyclient::Report::default()
         };
         self.client

@@ -69,7 +69,9 @@ pub fn shred(path: &Path, mut keys: Option<&mut dyn Keys>) -> Result<Record, Err
             let removed = keys.escrow(&token.object_id, None);
             record.escrow_removed = Some(removed.is_ok());
             if let Err(error) = removed {
-                record.remains.push(format!("the header backup at the key server: {error}"));
+                record
+                    .remains
+                    .push(format!("the header backup at the key server: {error}"));
             }
         }
         match keys.destroy(&token.key_id) {
@@ -77,10 +79,15 @@ pub fn shred(path: &Path, mut keys: Option<&mut dyn Keys>) -> Result<Record, Err
                 record.key_destroyed = keys.keeps_headers();
                 record.remains.push(left);
             }
-            Err(error) => record.remains.push(format!("the key {}: {error}", token.key_id)),
+            Err(error) => record
+                .remains
+                .push(format!("the key {}: {error}", token.key_id)),
         }
     } else if let Some(token) = &token {
-        let left = format!("the key {} was left as it is, as was a header backup at the key server", token.key_id);
+        let left = format!(
+            "the key {} was left as it is, as was a header backup at the key server",
+            token.key_id
+        );
         record.remains.push(left);
     }
     for slot in metadata.key_slots() {
@@ -91,7 +98,10 @@ pub fn shred(path: &Path, mut keys: Option<&mut dyn Keys>) -> Result<Record, Err
     drop(volume);
     overwrite(path, record.overwritten_bytes)?;
     record.remains.push("every backup of its header that was made with other means, with the keys that opened it then".to_owned());
-    record.remains.push("blocks that the device moved elsewhere before (flash memory), and snapshots below it".to_owned());
+    record.remains.push(
+        "blocks that the device moved elsewhere before (flash memory), and snapshots below it"
+            .to_owned(),
+    );
     Ok(record)
 }
 

@@ -185,11 +185,12 @@ fn inside(library: &Path) -> String {
 /// When something of it is not installed.
 #[must_use]
 pub fn engines() -> PathBuf {
-    let image = place::cache().join("engines.img");
+    let tools = tools();
+    let image = place::cache().join(format!("engines-{}.img", tools.len()));
     place::once(&image, || {
         let staging = place::cache().join("engines");
         drop(fs::remove_dir_all(&staging));
-        stage(&staging);
+        stage(&staging, tools);
         let part = image.with_extension("part");
         drop(fs::remove_file(&part));
         let status = Command::new(programs::installed("mke2fs", "e2fsprogs"))
@@ -206,7 +207,13 @@ pub fn engines() -> PathBuf {
     image
 }
 
-fn stage(staging: &Path) {
+/// Load generators, where they are installed.
+fn tools() -> Vec<PathBuf> {
+    let tools = ["/usr/bin/fio", "/usr/bin/sysbench"].map(PathBuf::from);
+    tools.into_iter().filter(|tool| tool.exists()).collect()
+}
+
+fn stage(staging: &Path, tools: Vec<PathBuf>) {
     let server = newest_postgresql();
     let major = server
         .file_name()
@@ -225,8 +232,7 @@ fn stage(staging: &Path) {
     ];
     programs.extend(names.map(|name| server.join("bin").join(name)));
     programs.extend(["plpgsql.so", "dict_snowball.so"].map(|name| server.join("lib").join(name)));
-    let tools = [("fio", "fio"), ("sysbench", "sysbench")];
-    programs.extend(tools.map(|(name, package)| programs::installed(name, package)));
+    programs.extend(tools);
     let all: Vec<&Path> = programs.iter().map(PathBuf::as_path).collect();
     let libraries = programs::libraries(all);
     for file in programs.iter().chain(&libraries) {
@@ -243,9 +249,64 @@ fn stage(staging: &Path) {
         let status = Command::new("cp").arg("-a").arg(&tree).arg(&to).status();
         assert!(status.is_ok_and(|status| status.success()), "cp -a {tree}");
     }
+    cluster(&server, &staging.join("share/cluster.tar"));
     // A path without the version, for scripts.
     let link = staging.join("lib/postgresql/bin");
     std::os::unix::fs::symlink(format!("{major}/bin"), link).expect("a link");
+}
+
+/// A small cluster, made here because making one takes minutes on emulated hardware.
+fn cluster(server: &Path, to: &Path) {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::os::unix::process::CommandExt as _;
+    let room = tempfile::tempdir().expect("a directory");
+    let data = room.path().join("data");
+    let mut initdb = Command::new(server.join("bin/initdb"));
+    initdb.args([
+        "-U",
+        "postgres",
+        "-A",
+        "trust",
+        "-N",
+        "-k",
+        "--wal-segsize=1",
+        "--no-instructions",
+        "--locale=C",
+        "-E",
+        "UTF8",
+        "-D",
+    ]);
+    initdb
+        .arg(&data)
+        .current_dir(room.path())
+        .stdout(std::process::Stdio::null());
+    if fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0) {
+        // PostgreSQL refuses root.
+        fs::set_permissions(room.path(), fs::Permissions::from_mode(0o777)).expect("permissions");
+        initdb.uid(65534).gid(65534);
+    }
+    assert!(
+        initdb.status().is_ok_and(|status| status.success()),
+        "initdb"
+    );
+    let settings = "listen_addresses = ''\nunix_socket_directories = '/tmp'\nshared_buffers = 16MB\nmax_wal_size = 32MB\n\
+        min_wal_size = 4MB\nautovacuum = off\nmax_connections = 20\n";
+    let mut file = fs::OpenOptions::new()
+        .append(true)
+        .open(data.join("postgresql.conf"))
+        .expect("the settings");
+    std::io::Write::write_all(&mut file, settings.as_bytes()).expect("the settings");
+    let status = Command::new("tar")
+        .arg("-C")
+        .arg(&data)
+        .arg("-cf")
+        .arg(to)
+        .arg(".")
+        .status();
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "tar of a cluster"
+    );
 }
 
 fn place_copy(file: &Path, to: &Path) {

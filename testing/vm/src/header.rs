@@ -4,7 +4,6 @@
 
 /// The sequence number of a primary binary header, when these are the first bytes of one.
 #[must_use]
-#[expect(clippy::big_endian_bytes, reason = "LUKS2 headers are big-endian")]
 pub fn sequence(bytes: &[u8]) -> Option<u64> {
     let magic = bytes.get(..6)?;
     let number = bytes.get(16..24)?;

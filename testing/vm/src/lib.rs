@@ -14,9 +14,12 @@ pub mod disk;
 pub mod guest;
 pub mod header;
 pub mod kernel;
+pub mod keyring;
+pub mod keyserver;
 pub mod machine;
 pub mod nbd;
 pub mod place;
+pub mod postgres;
 pub mod programs;
 // One file, not the crate: that one brings the whole of guard 1 with it.
 #[path = "../../src/random.rs"]

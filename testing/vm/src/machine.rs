@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -123,76 +123,12 @@ impl Machine {
             .prefix("sr-vm-")
             .tempdir()
             .expect("a directory");
-        let at = |name: &str| directory.path().join(name);
-        let mut command =
-            Command::new(programs::installed("qemu-system-x86_64", "qemu-system-x86"));
-        command.args([
-            "-accel",
-            "tcg",
-            "-cpu",
-            "max",
-            "-smp",
-            "1",
-            "-nodefaults",
-            "-no-reboot",
-            "-no-user-config",
-            "-display",
-            "none",
-            "-vga",
-            "none",
-        ]);
-        command.args([
-            "-m",
-            &setup.memory_mib.to_string(),
-            "-device",
-            "virtio-rng-pci",
-            "-device",
-            "virtio-serial-pci",
-        ]);
-        command
-            .arg("-kernel")
-            .arg(setup.kernel.image())
-            .arg("-initrd")
-            .arg(&setup.initramfs);
-        command.args(["-append", "console=ttyS0 quiet panic=-1 rdinit=/init"]);
-        command.args([
-            "-chardev",
-            &format!(
-                "socket,id=console,path={},server=on,wait=off",
-                at("console").display()
-            ),
-        ]);
-        command.args([
-            "-chardev",
-            &format!(
-                "socket,id=port,path={},server=on,wait=off",
-                at("port").display()
-            ),
-        ]);
-        command.args([
-            "-serial",
-            "chardev:console",
-            "-device",
-            "virtserialport,chardev=port,name=harness",
-        ]);
-        if setup.forwards.is_empty() {
-            command.args(["-nic", "none"]);
-        } else {
-            command.args([
-                "-netdev",
-                &format!("user,id=net,restrict=on{}", setup.forwards),
-                "-device",
-                "virtio-net-pci,netdev=net",
-            ]);
-        }
-        command
-            .args(&setup.arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
-        command.stderr(fs::File::create(at("errors")).expect("a file"));
+        let errors = directory.path().join("errors");
+        let mut command = command(setup, directory.path());
+        command.stderr(fs::File::create(&errors).expect("a file"));
         let mut child = command.spawn().expect("QEMU can be started");
-        let console = connect(&at("console"), &mut child, &at("errors"));
-        let port = connect(&at("port"), &mut child, &at("errors"));
+        let console = connect(&directory.path().join("console"), &mut child, &errors);
+        let port = connect(&directory.path().join("port"), &mut child, &errors);
         let shown = show(&console);
         let answers = listen(&port);
         Self {
@@ -339,10 +275,7 @@ impl Machine {
     }
 
     fn line(&mut self, at_most: Duration) -> Option<String> {
-        match self.answers.recv_timeout(at_most) {
-            Ok(line) => Some(line),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        self.answers.recv_timeout(at_most).ok()
     }
 
     fn end(&mut self) {
@@ -366,6 +299,62 @@ impl Drop for Machine {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+fn command(setup: &Setup, directory: &Path) -> Command {
+    let mut command = Command::new(programs::installed("qemu-system-x86_64", "qemu-system-x86"));
+    command.args([
+        "-nodefaults",
+        "-no-user-config",
+        "-no-reboot",
+        "-display",
+        "none",
+        "-vga",
+        "none",
+    ]);
+    command.args([
+        "-accel",
+        "tcg",
+        "-cpu",
+        "max",
+        "-smp",
+        "1",
+        "-m",
+        &setup.memory_mib.to_string(),
+    ]);
+    command.args(["-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]);
+    command
+        .arg("-kernel")
+        .arg(setup.kernel.image())
+        .arg("-initrd")
+        .arg(&setup.initramfs);
+    command.args(["-append", "console=ttyS0 quiet panic=-1 rdinit=/init"]);
+    for name in ["console", "port"] {
+        let socket = directory.join(name);
+        command.arg("-chardev").arg(format!(
+            "socket,id={name},path={},server=on,wait=off",
+            socket.display()
+        ));
+    }
+    command.args([
+        "-serial",
+        "chardev:console",
+        "-device",
+        "virtserialport,chardev=port,name=harness",
+    ]);
+    if setup.forwards.is_empty() {
+        command.args(["-nic", "none"]);
+    } else {
+        command
+            .arg("-netdev")
+            .arg(format!("user,id=net,restrict=on{}", setup.forwards));
+        command.args(["-device", "virtio-net-pci,netdev=net"]);
+    }
+    command
+        .args(&setup.arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    command
 }
 
 fn connect(socket: &Path, child: &mut Child, errors: &Path) -> UnixStream {

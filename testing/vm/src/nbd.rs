@@ -203,7 +203,7 @@ fn request(disk: &Disk, client: &mut UnixStream) -> io::Result<bool> {
 
 fn buffer(disk: &Disk, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     let end = offset.checked_add(length as u64);
-    let whole = offset % SECTOR as u64 == 0 && length % SECTOR == 0;
+    let whole = offset.is_multiple_of(SECTOR as u64) && length.is_multiple_of(SECTOR);
     if !whole || length > LARGEST || end.is_none_or(|end| end > disk.size()) {
         return Err(io::Error::other(
             "a request outside the disk or within a sector",

@@ -31,43 +31,65 @@ pub fn once(file: &Path, make: impl FnOnce()) {
     assert!(file.exists(), "{} was not made", file.display());
 }
 
-/// The `strongroom` command for the guest: what `STRONGROOM_COMMAND` names, or one built now, without debugging information.
+static COMMAND: OnceLock<PathBuf> = OnceLock::new();
+
+/// The `strongroom` command for the guest: what [`use_command`] or `STRONGROOM_COMMAND` names, or one built now, without debugging information.
 ///
 /// # Panics
 /// When it cannot be built.
 #[must_use]
 pub fn command() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
+    COMMAND.get_or_init(|| {
         let given = std::env::var_os("STRONGROOM_COMMAND").map(PathBuf::from);
-        stripped(&given.unwrap_or_else(|| built("strongroom-cli", "strongroom")))
+        stripped(&given.unwrap_or_else(|| built("strongroom")))
     })
 }
 
-/// Builds a package of the workspace as the running test was built, and names the file that comes of it.
+/// Names the command, unless it has been used already.
+pub fn use_command(program: &Path) {
+    COMMAND.get_or_init(|| stripped(program));
+}
+
+/// cryptsetup's plugin for our tokens, linked as an installation links it: of the library that `STRONGROOM_VOLUME_TOKEN` names, or of one built now.
 ///
 /// # Panics
 /// When it cannot be built.
 #[must_use]
-pub fn built(package: &str, file: &str) -> PathBuf {
+pub fn plugin() -> PathBuf {
+    let given = std::env::var_os("STRONGROOM_VOLUME_TOKEN").map(PathBuf::from);
+    let library = given.unwrap_or_else(|| built("libstrongroom_volume_token.a"));
+    let whole = cache().join("plugin.so");
+    let link = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/cryptsetup-token/link"
+    );
+    let status = Command::new(link).arg(library).arg(&whole).status();
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "linking the plugin"
+    );
+    stripped(&whole)
+}
+
+/// Builds what goes into a guest, as the running test was built, and names one of the files that come of it. All at once: cargo would build what they
+/// have in common anew for each, with other features.
+///
+/// # Panics
+/// When it cannot be built.
+#[must_use]
+pub fn built(file: &str) -> PathBuf {
     let profile = profile();
     let release = profile.file_name().is_some_and(|name| name == "release");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
     let status = Command::new(cargo)
-        .args([
-            "build",
-            "--quiet",
-            "-p",
-            package,
-            "--manifest-path",
-            manifest,
-        ])
+        .args(["build", "--quiet", "--manifest-path", manifest])
+        .args(["-p", "strongroom-cli", "-p", "strongroom-volume-token"])
         .args(release.then_some("--release"))
         .env("CARGO_TARGET_DIR", target())
         .status()
         .expect("cargo can be started");
-    assert!(status.success(), "building {package}");
+    assert!(status.success(), "cargo build");
     profile.join(file)
 }
 

@@ -69,8 +69,6 @@ fn chi_square(piece: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use super::{PIECE, chi_square};
     use crate::random::Random;
 

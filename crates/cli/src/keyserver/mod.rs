@@ -12,6 +12,7 @@ mod init;
 mod join;
 mod keys;
 mod nodes;
+mod report;
 mod revoke;
 mod run;
 mod seal;
@@ -38,6 +39,7 @@ enum Verb {
     Init(init::InitArgs),
     Run(run::RunArgs),
     Join(join::JoinArgs),
+    Report(report::ReportArgs),
     Status(status::StatusArgs),
     Unseal(unseal::UnsealArgs),
     Seal(seal::SealArgs),
@@ -59,6 +61,7 @@ enum Verb {
 impl KeyserverArgs {
     pub(crate) fn wants_json(&self) -> bool {
         match &self.verb {
+            Verb::Report(args) => args.json,
             Verb::Status(args) => args.json,
             Verb::Nodes(args) => args.json,
             Verb::Keys(args) => args.json,
@@ -72,6 +75,7 @@ impl KeyserverArgs {
             Verb::Init(args) => args.run(context),
             Verb::Run(args) => args.run(),
             Verb::Join(args) => args.run(context),
+            Verb::Report(args) => args.run(context),
             Verb::Status(args) => args.run(context),
             Verb::Unseal(args) => args.run(context),
             Verb::Seal(args) => args.run(context),

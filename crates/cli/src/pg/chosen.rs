@@ -18,6 +18,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use strongroom_format::code;
 use strongroom_format::header::ObjectKind;
 use strongroom_format::postgres::CONFIG_FILE;
+use strongroom_keyring::provider::COMMAND_VARIABLE;
 use strongroom_keyring::{KeySource, Keyring, Object, Opener, SourceContext, durable};
 use strongroom_shield::instance::{self, Instance};
 use strongroom_shield::source;
@@ -178,6 +179,15 @@ impl Chosen {
             _descriptor: None,
         };
         self.check_keyring()?;
+        if matches!(self.key, KeySource::KeyId { .. })
+            && std::env::var_os(COMMAND_VARIABLE).is_none()
+        {
+            // Of the keyring's provider, for one that only this command has.
+            if let Ok(command) = std::env::current_exe() {
+                let command = (String::from(COMMAND_VARIABLE), text(&command)?);
+                handed.variables.push(command);
+            }
+        }
         if self.origin != Origin::Option {
             return Ok(handed);
         }

@@ -4,9 +4,12 @@
 //! Must not: keep material.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use strongroom_keyclient::Node;
 use strongroom_volume::keys::{Keys, OfKeyring};
+use strongroom_volume::server::OfServer;
 use strongroom_volume::token::Provider;
 
 use crate::failure::Failure;
@@ -49,22 +52,37 @@ impl ProviderOptions {
         context: &Context,
         hint: Option<Provider>,
     ) -> Result<Box<dyn Keys>, Failure> {
+        self.keys_within(context, hint, None)
+    }
+
+    /// As [`ProviderOptions::keys`], with this much time for each call to a server instead of what is configured.
+    pub(super) fn keys_within(
+        &self,
+        context: &Context,
+        hint: Option<Provider>,
+        time: Option<Duration>,
+    ) -> Result<Box<dyn Keys>, Failure> {
         let hint = hint.map(Who::from);
         match self.provider.or(hint).unwrap_or_else(|| self.configured()) {
             Who::Keyring => Ok(Box::new(OfKeyring::new(&keyring::path(context)))),
-            Who::Keyserver => self.server(),
+            Who::Keyserver => self.server(time),
         }
     }
 
     /// Who is configured: a key server when this node knows one.
     fn configured(&self) -> Who {
-        Who::Keyring
+        if self.node.is_some() || Node::path(None).exists() {
+            Who::Keyserver
+        } else {
+            Who::Keyring
+        }
     }
 
-    fn server(&self) -> Result<Box<dyn Keys>, Failure> {
-        Err(Failure::new(
-            &strongroom_format::code::PROVIDER,
-            "keyserver",
-        ))
+    fn server(&self, time: Option<Duration>) -> Result<Box<dyn Keys>, Failure> {
+        let server = OfServer::new(&Node::path(self.node.as_deref()))?;
+        Ok(match time {
+            Some(time) => Box::new(server.within(time)),
+            None => Box::new(server),
+        })
     }
 }

@@ -2,18 +2,26 @@
 //!
 //! Must not: know LUKS2 or libcryptsetup; those are strongroom-volume's.
 
+mod attach;
 mod backup;
 mod close;
+mod console;
 mod create;
+mod detach;
 mod enroll;
 mod list;
 mod material;
+mod migrate;
 mod open;
 mod recovery;
+mod repair;
+mod rotate;
 mod secret;
+mod shred;
 mod status;
 mod swap;
 mod unenroll;
+mod unlock;
 
 use clap::{Args, Subcommand};
 
@@ -36,10 +44,17 @@ enum Verb {
     List(list::ListArgs),
     Open(open::OpenArgs),
     Close(close::CloseArgs),
+    Attach(attach::AttachArgs),
+    Detach(detach::DetachArgs),
     Enroll(enroll::EnrollArgs),
     Unenroll(unenroll::UnenrollArgs),
     Backup(backup::BackupArgs),
+    Rotate(rotate::RotateArgs),
+    Repair(repair::RepairArgs),
+    Migrate(migrate::MigrateArgs),
     Swap(swap::SwapArgs),
+    Unlock(unlock::UnlockArgs),
+    Shred(shred::ShredArgs),
 }
 
 impl VolumeArgs {
@@ -50,7 +65,16 @@ impl VolumeArgs {
             Verb::List(args) => args.json,
             Verb::Open(args) => args.json,
             Verb::Enroll(args) => args.json,
-            Verb::Close(_) | Verb::Unenroll(_) | Verb::Backup(_) | Verb::Swap(_) => false,
+            Verb::Migrate(args) => args.json,
+            Verb::Unlock(args) => args.json,
+            Verb::Shred(args) => args.json,
+            Verb::Close(_)
+            | Verb::Unenroll(_)
+            | Verb::Backup(_)
+            | Verb::Rotate(_)
+            | Verb::Repair(_)
+            | Verb::Swap(_) => false,
+            Verb::Attach(_) | Verb::Detach(_) | Verb::Close(_) | Verb::Unenroll(_) | Verb::Backup(_) | Verb::Swap(_) => false,
         }
     }
 
@@ -61,10 +85,17 @@ impl VolumeArgs {
             Verb::List(args) => args.run(context),
             Verb::Open(args) => args.run(context),
             Verb::Close(args) => args.run(),
+            Verb::Attach(args) => args.run(context),
+            Verb::Detach(args) => args.run(),
             Verb::Enroll(args) => args.run(context),
             Verb::Unenroll(args) => args.run(context),
             Verb::Backup(args) => args.run(context),
+            Verb::Rotate(args) => args.run(context),
+            Verb::Repair(args) => args.run(context),
+            Verb::Migrate(args) => args.run(context),
             Verb::Swap(args) => args.run(context),
+            Verb::Unlock(args) => args.run(context),
+            Verb::Shred(args) => args.run(context),
         }
     }
 }

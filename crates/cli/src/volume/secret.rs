@@ -2,10 +2,11 @@
 //!
 //! Must not: take a secret from the command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
 use strongroom_keyring::{KeySource, SourceContext};
 use strongroom_volume::secret::{recovery_key, slot_secret};
 use strongroom_volume::{Volume, keys::Keys};
@@ -53,9 +54,18 @@ impl SecretOptions {
             let mut keys = provider.keys(context, Some(token.provider))?;
             return of_token(volume, keys.as_mut());
         }
+        self.typed(volume.path())?
+            .ok_or_else(|| Failure::new(&code::NO_KEY, volume.path().display().to_string()))
+    }
+
+    /// What a person has; `None` when the key of the token is wanted.
+    pub(super) fn typed(&self, path: &Path) -> Result<Option<SecretBytes>, Failure> {
+        if self.is_token() {
+            return Ok(None);
+        }
         let typed = |source: KeySource, prompt: &str| {
             let about = SourceContext {
-                prompt: format!("{prompt} of {}", volume.path().display()),
+                prompt: format!("{prompt} of {}", path.display()),
                 ..SourceContext::default()
             };
             source.passphrase(&about)
@@ -66,7 +76,7 @@ impl SecretOptions {
             _ if self.recovery => recovery_key(&typed(KeySource::Ask, "Recovery key")?)?,
             _ => typed(KeySource::Ask, "Passphrase")?,
         };
-        Ok(secret)
+        Ok(Some(secret))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Must not: keep the key anywhere.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
@@ -30,21 +30,28 @@ pub(super) struct SwapArgs {
 
 impl SwapArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        active::open_swap(&self.path, &self.name)?;
+        on(&self.path, &self.name, !self.no_swapon)?;
         let mapped = active::path_of(&self.name);
-        if !self.no_swapon {
-            let done = ran("mkswap", &mapped).and_then(|()| ran("swapon", &mapped));
-            if let Err(failure) = done {
-                // It is of no use to anybody then.
-                drop(active::close(&self.name));
-                return Err(failure);
-            }
-        }
         context.output.line(&mapped.display().to_string())
     }
 }
 
-fn ran(program: &str, path: &std::path::Path) -> Result<(), Failure> {
+/// Maps the device, and swaps to it.
+pub(super) fn on(path: &Path, name: &str, swapon: bool) -> Result<(), Failure> {
+    active::open_swap(path, name)?;
+    let mapped = active::path_of(name);
+    if !swapon {
+        return Ok(());
+    }
+    let done = ran("mkswap", &mapped).and_then(|()| ran("swapon", &mapped));
+    if done.is_err() {
+        // It is of no use to anybody then.
+        drop(active::close(name));
+    }
+    done
+}
+
+fn ran(program: &str, path: &Path) -> Result<(), Failure> {
     let output = Command::new(program).arg(path).output();
     let output = output.map_err(|error| Failure::new(&code::IO, format!("{program}: {error}")))?;
     if output.status.success() {

@@ -1,7 +1,15 @@
 //! An authority, and servers with TLS that answer whatever a test wants: what a key server does, and what it must not.
 //!
 //! Must not: be taken for the key server; crates/keyserver's tests run the client against that one.
-#![expect(dead_code, reason = "each test file uses its part")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test binary uses a part of this module"
+)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,23 +29,23 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
 /// No wait of a test is longer: what must happen has happened by then, or the test fails.
-pub const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Who issues certificates.
-pub struct Authority {
-    pub pem: String,
+pub(crate) struct Authority {
+    pub(crate) pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate and its key, in PEM.
 #[derive(Clone)]
-pub struct Issued {
-    pub certificate: String,
-    pub key: String,
+pub(crate) struct Issued {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
 
 impl Authority {
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -50,15 +58,15 @@ impl Authority {
         }
     }
 
-    pub fn server(&self, name: &str) -> Issued {
+    pub(crate) fn server(&self, name: &str) -> Issued {
         self.issue(name, ExtendedKeyUsagePurpose::ServerAuth, |_| ())
     }
 
-    pub fn client(&self, name: &str) -> Issued {
+    pub(crate) fn client(&self, name: &str) -> Issued {
         self.issue(name, ExtendedKeyUsagePurpose::ClientAuth, |_| ())
     }
 
-    pub fn expired(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> Issued {
+    pub(crate) fn expired(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> Issued {
         self.issue(name, usage, |params| {
             params.not_before = date_time_ymd(2001, 1, 1);
             params.not_after = date_time_ymd(2002, 1, 1);
@@ -85,7 +93,7 @@ impl Authority {
     }
 
     /// For the key of a certificate request.
-    pub fn sign(&self, request: &str) -> String {
+    pub(crate) fn sign(&self, request: &str) -> String {
         let request = rcgen_request(request);
         request.signed_by(&self.issuer).unwrap().pem()
     }
@@ -97,8 +105,8 @@ fn rcgen_request(pem: &str) -> rcgen::CertificateSigningRequestParams {
 }
 
 /// A server of one port; each connection is a thread.
-pub struct Server {
-    pub address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
     seen: Arc<Mutex<Vec<String>>>,
     connections: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
@@ -106,11 +114,11 @@ pub struct Server {
 }
 
 /// A connection under TLS.
-pub type Tls = StreamOwned<ServerConnection, TcpStream>;
+pub(crate) type Tls = StreamOwned<ServerConnection, TcpStream>;
 
 impl Server {
     /// Answers each request by `answer`, which gets the request's header and body, and may do what it likes.
-    pub fn start(
+    pub(crate) fn start(
         authority: &Authority,
         certificate: &Issued,
         answer: impl Fn(&str, &mut Tls) + Send + Sync + 'static,
@@ -131,7 +139,9 @@ impl Server {
     }
 
     /// Does with each connection what it likes.
-    pub fn raw(serve: impl Fn(TcpStream, &Mutex<Vec<String>>) + Send + Sync + 'static) -> Self {
+    pub(crate) fn raw(
+        serve: impl Fn(TcpStream, &Mutex<Vec<String>>) + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -161,16 +171,16 @@ impl Server {
         }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("https://127.0.0.1:{}", self.address.port())
     }
 
     /// The requests so far.
-    pub fn seen(&self) -> Vec<String> {
+    pub(crate) fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }
 
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
@@ -238,7 +248,7 @@ fn request(tls: &mut Tls) -> Option<String> {
 }
 
 /// A whole answer.
-pub fn answer(tls: &mut Tls, status: u16, body: &str) {
+pub(crate) fn answer(tls: &mut Tls, status: u16, body: &str) {
     let text = format!(
         "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
@@ -247,20 +257,25 @@ pub fn answer(tls: &mut Tls, status: u16, body: &str) {
 }
 
 /// The answer to a request for the material of `name`.
-pub fn material(name: &str, version: u64, text: &str) -> String {
+pub(crate) fn material(name: &str, version: u64, text: &str) -> String {
     format!(r#"{{"name":"{name}","version":{version},"material":"{text}"}}"#)
 }
 
 /// 32 bytes from 0 to 31.
-pub const COUNTED: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+pub(crate) const COUNTED: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// A node's directory; returns the configuration's path.
-pub fn node(directory: &Path, servers: &[&str], authority: &Authority, more: &str) -> PathBuf {
+pub(crate) fn node(
+    directory: &Path,
+    servers: &[&str],
+    authority: &Authority,
+    more: &str,
+) -> PathBuf {
     let issued = authority.client("node-1");
     node_with(directory, servers, &authority.pem, &issued, more)
 }
 
-pub fn node_with(
+pub(crate) fn node_with(
     directory: &Path,
     servers: &[&str],
     authority: &str,
@@ -280,6 +295,6 @@ pub fn node_with(
     path
 }
 
-pub fn put(path: &Path, text: &str, mode: u32) {
+pub(crate) fn put(path: &Path, text: &str, mode: u32) {
     strongroom_keyring::durable::replace(path, text.as_bytes(), mode).unwrap();
 }

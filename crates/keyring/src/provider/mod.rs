@@ -8,6 +8,7 @@
 //! Must not: cache a root key, or know the keyring's layout.
 
 mod command;
+mod elsewhere;
 mod env;
 mod file;
 mod passphrase;
@@ -21,6 +22,7 @@ use strongroom_format::keyring::PROVIDER_ARGUMENT_MAX;
 use crate::error::Error;
 use crate::opener::Opener;
 
+pub use elsewhere::{COMMAND_VARIABLE, deliver};
 pub use wrapped::{Wrapped, locator};
 
 /// Delivers a keyring's root key.
@@ -135,11 +137,24 @@ impl Provider {
         Self::made(kind, argument)
     }
 
-    /// The provider that a keyring names.
+    /// The provider that a keyring names. One that this program does not have is asked through the `strongroom` command
+    /// when [`COMMAND_VARIABLE`] names it.
     ///
     /// # Errors
     /// SR-2020 when the number is unknown, which includes an export's; SR-2100 when this program does not have that kind.
     pub fn from_stored(number: u16, argument: &str) -> Result<Self, Error> {
+        let absent = !kinds().any(|kind| kind.number == number);
+        let known = ELSEWHERE.iter().find(|(known, _)| *known == number);
+        if let (true, Some((_, name))) = (absent, known) {
+            if let Some(made) = elsewhere::through_command(number, name, argument)? {
+                return Ok(Self { made, acts: true });
+            }
+        }
+        Self::own(number, argument)
+    }
+
+    /// The provider of this number that this program itself has.
+    fn own(number: u16, argument: &str) -> Result<Self, Error> {
         if number == EXPORT {
             let detail = "the file is an export: `strongroom keyring import` reads it";
             return Err(Error::new(&code::PROVIDER, detail));
@@ -165,7 +180,10 @@ impl Provider {
 
     /// Whether the kind of this number runs or loads what its argument names, or sends credentials to where it points.
     pub(crate) fn number_acts(number: u16) -> bool {
-        kinds().any(|kind| kind.number == number && kind.acts)
+        let kind = kinds().find(|kind| kind.number == number);
+        // One that this program does not have may be asked through a command.
+        let elsewhere = || ELSEWHERE.iter().any(|(known, _)| *known == number);
+        kind.map_or_else(elsewhere, |kind| kind.acts)
     }
 
     /// Whether the provider runs or loads what its argument names, or sends credentials to where it points.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use strongroom_format::code;
@@ -48,6 +48,7 @@ pub fn router(server: Arc<Server>) -> Router {
 /// Limits, time, counting and headers round every request.
 async fn guarded(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
+    let ambiguous = is_ambiguous(request.headers());
     let mut response = match admitted(&server, &request) {
         Ok(()) => {
             let config = server.config();
@@ -70,19 +71,29 @@ async fn guarded(State(server): State<Arc<Server>>, request: Request, next: Next
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
+    if ambiguous {
+        // What follows on this connection may be the rest of it.
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     server
         .metrics
         .answered(response.status().as_u16(), began.elapsed());
     response
 }
 
+/// Whether others could see another length in this request. A length beside a transfer encoding is not seen here any more: the
+/// HTTP library drops it. So no encoding is taken at all.
+fn is_ambiguous(headers: &HeaderMap) -> bool {
+    let lengths = headers.get_all(header::CONTENT_LENGTH).iter().count();
+    lengths > 1 || headers.contains_key(header::TRANSFER_ENCODING)
+}
+
 /// Whether the request is well formed as far as its head tells, and within the limits.
 fn admitted(server: &Server, request: &Request) -> Result<(), Refusal> {
     let headers = request.headers();
-    let lengths = headers.get_all(header::CONTENT_LENGTH).iter().count();
-    // What proxies and servers have been made to disagree about.
-    if lengths > 1 || (lengths == 1 && headers.contains_key(header::TRANSFER_ENCODING)) {
-        return Err(Error::new(&code::SERVER_REQUEST, "its length is ambiguous").into());
+    if is_ambiguous(headers) {
+        let detail = "one Content-Length and no Transfer-Encoding is taken";
+        return Err(Error::new(&code::SERVER_REQUEST, detail).into());
     }
     let Some(other) = request.extensions().get::<Other>() else {
         return Err(Error::new(&code::BUG, "a request without a connection").into());

@@ -62,6 +62,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/v1/nodes/{name}", delete(revoke))
         .route("/v1/grants", get(grants).post(grant).delete(ungrant))
         .route("/v1/audit", get(audit))
+        .merge(crate::page::serve::routes())
         .fallback(async || Refusal::from(Error::new(&code::SERVER_NO_ADDRESS, "")))
         .method_not_allowed_fallback(async || {
             Refusal::from(Error::new(&code::SERVER_NO_ADDRESS, METHOD))
@@ -116,7 +117,8 @@ async fn openapi() -> Response {
 }
 
 async fn status(State(server): Shared) -> Answer {
-    fine(&server.status())
+    // Whoever gives the last share has the lock until the store is open.
+    fine(&waiting(move || Ok(server.status())).await?)
 }
 
 #[derive(Deserialize)]

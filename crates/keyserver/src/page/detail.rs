@@ -66,7 +66,7 @@ fn key_age(object: &Object, now: u64) -> Markup {
     html! {
         @match object.key_made {
             Some(made) => (parts::dated(made, now)),
-            None => span.quiet { "not known: this server does not keep the key" },
+            None => span.quiet { "not known here" },
         }
     }
 }

@@ -14,6 +14,7 @@ pub mod overview;
 pub mod parts;
 pub mod query;
 pub mod records;
+pub(crate) mod serve;
 pub mod states;
 pub mod words;
 

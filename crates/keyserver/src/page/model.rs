@@ -2,8 +2,8 @@
 //!
 //! Pure: made from records, intervals and one time. Invariants:
 //! 1. An object is as bad as the worst that is found of it; the page shows every finding, not only the worst.
-//! 2. What a kind cannot have is not asked for: a backup needs no backup, a backup set and a volume that never reported a
-//!    verification are not late with a new key and with a verification.
+//! 2. What a kind cannot have is not asked for: a new key of a backup medium, the verification of a volume that never reported one.
+//!    The last backup of a backup medium is its newest set; that of a volume is a copy of its header.
 //!
 //! Must not: read a clock or a store, make HTML.
 
@@ -111,6 +111,8 @@ pub struct Fleet {
     pub keys: Vec<Key>,
     /// Every node, in order of its name.
     pub nodes: Vec<Node>,
+    /// Whether there are more of something than is shown.
+    pub cut: bool,
 }
 
 impl Fleet {
@@ -140,6 +142,7 @@ impl Fleet {
             objects,
             keys,
             nodes,
+            cut: records.cut,
         }
     }
 
@@ -288,7 +291,7 @@ fn measures(record: &ObjectRecord, policy: Policy, now: u64) -> [Measure; 4] {
     let verifiable = record.kind != Kind::Volume || record.verified.is_some();
     [
         measure(record.rotated, policy.rotation_days, !is_backup),
-        measure(record.backed_up, policy.backup_days, !is_backup),
+        measure(record.backed_up, policy.backup_days, true),
         measure(record.verified, policy.verification_days, verifiable),
         measure(Some(record.reported), policy.report_days, true),
     ]

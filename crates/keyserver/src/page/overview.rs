@@ -22,6 +22,9 @@ pub fn overview(fleet: &Fleet, query: &Query) -> Markup {
             h1 { "Fleet" }
             p.lead { (lead(fleet)) }
         }
+        @if fleet.cut {
+            section.state { p { "There is more than this page reads. What is shown is not all: see the lists of the interface." } }
+        }
         @if fleet.objects.is_empty() {
             (nothing_reported(fleet))
         }

@@ -4,8 +4,6 @@
 //!
 //! Must not: put a name into a page other than through [`words::name`], or into a link other than percent-encoded.
 
-use std::fmt::Write as _;
-
 use maud::{Markup, html};
 
 use super::judge::{Finding, Measure, Severity};
@@ -20,8 +18,7 @@ pub fn segment(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            // Writing into a string does not fail.
-            drop(write!(out, "%{byte:02X}"));
+            out.push_str(&format!("%{byte:02X}"));
         }
     }
     out

@@ -83,7 +83,7 @@ pub struct ObjectRecord {
     pub created: u64,
     /// When it last got a new data key.
     pub rotated: Option<u64>,
-    /// When its last backup ended; of a volume, of its header.
+    /// When its last backup ended; of a volume, that of its header; of a backup medium, its newest set.
     pub backed_up: Option<u64>,
     /// When it was last read to its end and found authentic.
     pub verified: Option<u64>,
@@ -165,7 +165,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             rotation_days: 365,
-            backup_days: 2,
+            backup_days: 1,
             verification_days: 30,
             report_days: 2,
         }
@@ -181,4 +181,6 @@ pub struct Records {
     pub keys: Vec<KeyRecord>,
     /// Clients that are enrolled.
     pub nodes: Vec<NodeRecord>,
+    /// Whether there are more than were read.
+    pub cut: bool,
 }

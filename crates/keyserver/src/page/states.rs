@@ -22,8 +22,6 @@ pub enum Why {
     NotThere,
     /// A parameter of the query means nothing.
     BadQuery(&'static str),
-    /// Too many requests.
-    TooMany,
     /// The store did not answer.
     Failed,
 }
@@ -38,7 +36,6 @@ impl Why {
             Self::Forbidden => 403,
             Self::NotThere => 404,
             Self::BadQuery(_) => 400,
-            Self::TooMany => 429,
         }
     }
 
@@ -51,7 +48,6 @@ impl Why {
             Self::Forbidden => "Not for this certificate",
             Self::NotThere => "Not there",
             Self::BadQuery(_) => "Not a query",
-            Self::TooMany => "Too many requests",
             Self::Failed => "Not available",
         }
     }
@@ -79,9 +75,6 @@ impl Why {
             Self::BadQuery(parameter) => html! {
                 p { "The value of " code { (parameter) } " in the address means nothing here." } p { a href="/" { "To the fleet" } }
             },
-            Self::TooMany => {
-                html! { p { "This certificate has asked for more pages than it may. Wait a little, then load the page again." } }
-            }
             Self::Failed => {
                 html! { p { "The store of the key server did not answer. The server's log says why." } }
             }

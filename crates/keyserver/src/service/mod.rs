@@ -8,6 +8,7 @@
 
 mod clients;
 mod escrow;
+mod fleet;
 mod keys;
 mod objects;
 
@@ -114,6 +115,7 @@ pub struct Service {
     rules: Mutex<Rules>,
     /// Headers are put one at a time: each removes the pieces that are not its own.
     escrow: Mutex<()>,
+    fleet: fleet::Kept,
 }
 
 impl Service {
@@ -146,6 +148,7 @@ impl Service {
             authority,
             rules,
             escrow: Mutex::new(()),
+            fleet: fleet::Kept::default(),
         })
     }
 

@@ -44,6 +44,8 @@ impl Service {
             let node = client.identity.name.clone();
             let found: Found<Object> = self.read(&path)?;
             let mut guards = vec![found.guard];
+            let before = found.record.as_ref().map(|object| &object.report);
+            let report = completed(report, before);
             let known = found
                 .record
                 .as_ref()
@@ -58,7 +60,7 @@ impl Service {
             let object = Object {
                 node,
                 reported: now(),
-                report: report.clone(),
+                report,
             };
             let changes = vec![self.put(&path, &object)?];
             let events = match known {
@@ -116,6 +118,22 @@ impl Service {
                 events,
             })
         })
+    }
+}
+
+/// The report with the times that were reported before, where it has none: a node does not remember everything.
+fn completed(report: &Report, before: Option<&Report>) -> Report {
+    let created = match (report.created, before) {
+        (0, None) => now(),
+        (0, Some(before)) => before.created,
+        (created, _) => created,
+    };
+    Report {
+        created,
+        rotated: report.rotated.or_else(|| before?.rotated),
+        backed_up: report.backed_up.or_else(|| before?.backed_up),
+        verified: report.verified.or_else(|| before?.verified),
+        ..report.clone()
     }
 }
 

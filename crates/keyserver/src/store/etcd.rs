@@ -26,8 +26,8 @@ use super::etcd_link::{Fault, Member, members};
 use super::{Append, Change, Guard, Outcome, Store, Stored, end_of};
 use crate::config::Config;
 
-/// Time for one call, all members and repetitions: longer than an election.
-const TOTAL: Duration = Duration::from_secs(20);
+/// The longest time for a call that can be configured, in seconds.
+const TOTAL_MAX_S: u64 = 600;
 /// Time for one request to one member.
 const REQUEST: Duration = Duration::from_secs(5);
 /// Pause after every member was asked.
@@ -47,6 +47,8 @@ pub struct EtcdStore {
     members: Vec<Member>,
     /// What every key begins with.
     prefix: String,
+    /// Time for one call, all members and repetitions.
+    total: Duration,
     /// The member that answered last.
     first: AtomicUsize,
 }
@@ -99,7 +101,13 @@ impl EtcdStore {
     /// # Errors
     /// SR-8434; SR-8440 for the files of TLS; SR-8435 when no majority answers.
     pub fn open(config: &Config, urls: &str) -> Result<Self, Error> {
+        let total = config.etcd.clone().unwrap_or_default().timeout_seconds;
+        if !(1..=TOTAL_MAX_S).contains(&total) {
+            let detail = "[etcd] timeout_seconds is 1 to 600";
+            return Err(Error::new(&code::SERVER_CONFIG, detail));
+        }
         let store = Self {
+            total: Duration::from_secs(total),
             members: members(config, urls)?,
             prefix: format!("strongroom/{}/", hex(&config.server_id()?)),
             first: AtomicUsize::new(0),
@@ -126,7 +134,8 @@ impl EtcdStore {
             return Ok(0);
         };
         let text = String::from_utf8(found.value).unwrap_or_default();
-        text.parse().map_err(|_| damaged("the number of the last row"))
+        text.parse()
+            .map_err(|_| damaged("the number of the last row"))
     }
 
     fn one(&self, key: &str) -> Result<Option<Stored>, Error> {
@@ -205,7 +214,7 @@ impl EtcdStore {
 
     /// One request to the members in turn, until one answers it. Also: whether an earlier try may have come to something.
     fn request(&self, path: &str, body: &[u8]) -> Result<(Vec<u8>, bool), Error> {
-        let deadline = Instant::now() + TOTAL;
+        let deadline = Instant::now() + self.total;
         let count = self.members.len().max(1);
         let mut at = self.first.load(Ordering::Relaxed);
         let (mut sent, mut asked) = (false, 0_usize);

@@ -70,7 +70,13 @@ pub(super) fn members(config: &Config, urls: &str) -> Result<Vec<Member>, Error>
                 .max_idle_connections_per_host(16)
                 .tls_config(tls.clone());
             Ok(Member {
-                url: address(url, config.etcd.as_ref().is_some_and(|etcd| etcd.authority.is_some()))?,
+                url: address(
+                    url,
+                    config
+                        .etcd
+                        .as_ref()
+                        .is_some_and(|etcd| etcd.authority.is_some()),
+                )?,
                 agent: agent.build().new_agent(),
             })
         })
@@ -101,7 +107,10 @@ fn is_this_host(text: &str) -> bool {
         Some(inner) => inner.split_once(']').map_or(inner, |(host, _)| host),
         None => text.split_once(':').map_or(text, |(host, _)| host),
     };
-    host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+    host == "localhost"
+        || host
+            .parse()
+            .is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 fn tls(config: &Config) -> Result<TlsConfig, Error> {
@@ -218,7 +227,11 @@ impl Member {
             true => words.error,
             false => words.message,
         };
-        let said: String = said.chars().filter(|c| !c.is_control()).take(WORDS_MAX).collect();
+        let said: String = said
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(WORDS_MAX)
+            .collect();
         let detail = format!("etcd, {}: status {status}: {said}", self.url);
         let no_space = said.contains("space exceeded");
         match words.code {

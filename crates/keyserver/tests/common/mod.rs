@@ -10,6 +10,8 @@
     reason = "each test binary uses a part of this module"
 )]
 
+pub(crate) mod etcd;
+
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

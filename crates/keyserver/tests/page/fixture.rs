@@ -25,7 +25,7 @@ pub(crate) fn one_object(kind: Kind) -> ObjectRecord {
         cipher: "aes-256-gcm".to_owned(),
         key_id: "key-0".to_owned(),
         key_version: 1,
-        created: NOW - DAY_S,
+        created: NOW - 3600,
         rotated: None,
         backed_up: None,
         verified: None,
@@ -50,6 +50,7 @@ pub(crate) fn of(objects: Vec<ObjectRecord>, keys: Vec<KeyRecord>) -> Fleet {
         objects,
         keys,
         nodes,
+        cut: false,
     };
     Fleet::new(records, Policy::default(), NOW)
 }
@@ -133,6 +134,7 @@ pub(crate) fn hostile() -> Fleet {
         objects: vec![record, elsewhere],
         keys: vec![key],
         nodes: vec![client],
+        cut: true,
     };
     Fleet::new(records, Policy::default(), NOW)
 }

@@ -48,26 +48,35 @@ fn make(argument: &str) -> Made {
 }
 
 impl Pkcs11 {
-    fn ask(&self, operation: u8, context: &[u8], data: &[u8]) -> Result<SecretBytes, Error> {
+    fn pin(&self) -> Result<Option<SecretBytes>, Error> {
         let asked = SourceContext {
             prompt: String::from("PIN of the token"),
             ..SourceContext::default()
         };
         let pin = self.uri.pin.as_ref();
         let pin = pin.map(|source| source.passphrase(&asked)).transpose()?;
-        let with_pin = u8::from(pin.is_some());
-        let pin = match pin {
+        match pin {
             Some(pin) if pin.len() > PIN_MAX => {
-                return Err(Error::new(&code::PROVIDER_DENIED, "no PIN is that long"));
+                Err(Error::new(&code::PROVIDER_DENIED, "no PIN is that long"))
             }
-            Some(pin) => pin,
-            None => SecretBytes::with_capacity(0)?,
-        };
+            pin => Ok(pin),
+        }
+    }
+
+    fn ask(
+        &self,
+        operation: u8,
+        pin: Option<&SecretBytes>,
+        context: &[u8],
+        data: &[u8],
+    ) -> Result<SecretBytes, Error> {
+        let with_pin = u8::from(pin.is_some());
+        let pin = pin.map(SecretBytes::as_slice).unwrap_or_default();
         let uri = &self.uri;
         let fields: [&[u8]; 11] = [
             &[operation, with_pin],
             uri.module.as_bytes(),
-            pin.as_slice(),
+            pin,
             &uri.token,
             &uri.serial,
             &uri.manufacturer,
@@ -96,7 +105,8 @@ impl RootProvider for Pkcs11 {
 
     fn fetch(&self, _creating: bool) -> Result<Opener, Error> {
         let wrapped = Wrapped::of(NUMBER, &self.argument)?;
-        let secret = self.ask(UNWRAP, &wrapped.context(), wrapped.blob())?;
+        let pin = self.pin()?;
+        let secret = self.ask(UNWRAP, pin.as_ref(), &wrapped.context(), wrapped.blob())?;
         let mut key = [0; 32];
         if secret.len() != key.len() {
             let detail = "the token unwraps something that is no key of ours";
@@ -107,10 +117,12 @@ impl RootProvider for Pkcs11 {
     }
 
     fn create(&self) -> Result<Created, Error> {
+        let pin = self.pin()?;
+        let pin = pin.as_ref();
         Wrapped::create(NUMBER, locator(&self.argument), |secret, context| {
-            let blob = self.ask(WRAP, context, secret.expose())?;
+            let blob = self.ask(WRAP, pin, context, secret.expose())?;
             // A device that wraps and cannot unwrap would cost the keyring: tried before anything is kept.
-            let back = self.ask(UNWRAP, context, blob.as_slice())?;
+            let back = self.ask(UNWRAP, pin, context, blob.as_slice())?;
             match back.as_slice() == secret.expose() {
                 true => Ok(blob.as_slice().to_vec()),
                 false => {

@@ -7,6 +7,7 @@
 
 mod catalogue;
 mod entry;
+mod past;
 
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,7 @@ use strongroom_format::code;
 use strongroom_keyring::Keyring;
 
 pub(super) use self::entry::{Entry, place};
+pub(crate) use self::past::{Past, past};
 
 use self::catalogue::Catalogue;
 use super::metrics;

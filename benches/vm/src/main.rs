@@ -1,0 +1,142 @@
+//! The same loads on a plain and on an encrypted disk of one machine, in turns: fio sequentially and at random, pgbench, sysbench's file test.
+//!
+//! The machine is emulated: its AES instructions cost what their emulation costs, some tens of times what they cost a processor, so encryption looks
+//! far dearer than it is. What the figures are good for: that everything runs, and that nothing but the ciphering is in the way.
+//!
+//! Must not: be quoted as the price of encryption on hardware.
+#![expect(clippy::print_stdout, reason = "a benchmark's results")]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+use strongroom_testing_vm::guest::{Guest, engines};
+use strongroom_testing_vm::kernel::Kernel;
+use strongroom_testing_vm::machine::{Machine, Setup};
+use strongroom_testing_vm::postgres;
+
+const ROUNDS: usize = 3;
+const SECONDS: u32 = 8;
+const DISK: &str = "/dev/disk/by-id/virtio";
+
+/// fio's loads: name, direction, size of a request.
+const LOADS: [(&str, &str, &str); 4] = [
+    ("sequential read, 1 MiB", "read", "1M"),
+    ("sequential write, 1 MiB", "write", "1M"),
+    ("random read, 8 KiB", "randread", "8k"),
+    ("random write, 8 KiB", "randwrite", "8k"),
+];
+
+type Results = BTreeMap<String, Vec<f64>>;
+
+fn main() {
+    let room = tempfile::tempdir().expect("a directory");
+    let rounds = std::env::args()
+        .nth(1)
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(ROUNDS);
+    let mut machine = Machine::boot(&setup(room.path()));
+    machine.must(&format!(
+        "set -e; dd if=/dev/urandom of=/run/key bs=64 count=1 2>/dev/null
+         cryptsetup luksFormat -q --type luks2 --key-size 512 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file /run/key {DISK}-sealed
+         cryptsetup open --key-file /run/key {DISK}-sealed sealed; rm /run/key"
+    ));
+    let devices = [
+        ("plain", format!("{DISK}-clear")),
+        ("encrypted", "/dev/mapper/sealed".to_owned()),
+    ];
+    for (_, device) in &devices {
+        machine.must(&format!(
+            "mkfs.ext4 -q {device}; mount -t ext4 {device} /mnt"
+        ));
+        postgres::unpack(&mut machine);
+        postgres::start(&mut machine);
+        postgres::prepare(&mut machine);
+        postgres::stop(&mut machine);
+        machine.must("dd if=/dev/zero of=/mnt/fio bs=1M count=64 2>/dev/null; sync; umount /mnt");
+    }
+    let mut all: BTreeMap<&str, Results> = BTreeMap::new();
+    for round in 0..rounds {
+        // The one that begins changes from round to round.
+        for place in 0..2 {
+            let (name, device) = &devices[(round + place) % 2];
+            measure(&mut machine, device, all.entry(name).or_default());
+        }
+    }
+    machine.power_off();
+    print(&all, rounds);
+}
+
+fn setup(room: &Path) -> Setup {
+    let kernel = Kernel::fetch();
+    let initramfs = room.join("initramfs");
+    Guest::new().write(&kernel, &initramfs);
+    let mut setup = Setup::new(kernel, initramfs);
+    setup.file("usr", &engines(), true);
+    for name in ["clear", "sealed"] {
+        let path = room.join(name);
+        let file = File::create(&path).expect("a file");
+        file.set_len(256 << 20).expect("room for a disk");
+        setup.file(name, &path, false);
+    }
+    setup
+}
+
+fn measure(machine: &mut Machine, device: &str, results: &mut Results) {
+    machine.must(&format!("mount -t ext4 {device} /mnt"));
+    for (name, direction, size) in LOADS {
+        machine.must("sync; echo 3 >/proc/sys/vm/drop_caches");
+        let said = machine.must(&format!(
+            "fio --name=x --filename=/mnt/fio --size=64M --rw={direction} --bs={size} --ioengine=psync --thread --direct=1 --time_based --runtime={SECONDS} --minimal"
+        ));
+        // Terse output, version 3: KiB/s of reading are field 7, of writing field 48.
+        let line = said
+            .lines()
+            .find(|line| line.starts_with("3;"))
+            .unwrap_or_default();
+        let fields: Vec<&str> = line.split(';').collect();
+        let at = if direction.ends_with("read") { 6 } else { 47 };
+        let rate: f64 = fields
+            .get(at)
+            .and_then(|field| field.parse().ok())
+            .unwrap_or(0.0);
+        results
+            .entry(format!("{name} (MiB/s)"))
+            .or_default()
+            .push(rate / 1024.0);
+    }
+    machine.must("sync; echo 3 >/proc/sys/vm/drop_caches");
+    postgres::start(machine);
+    let said = postgres::bench(machine, SECONDS * 2, 4);
+    let tps = said
+        .lines()
+        .find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
+    results
+        .entry("pgbench, 4 clients (tps)".to_owned())
+        .or_default()
+        .push(tps.unwrap_or(0.0));
+    postgres::stop(machine);
+    machine.must("umount /mnt");
+}
+
+fn print(all: &BTreeMap<&str, Results>, rounds: usize) {
+    println!("Medians of {rounds} rounds in turns, on emulated hardware:\n");
+    println!("| load | plain | encrypted | of plain |\n|---|---|---|---|");
+    let Some(plain) = all.get("plain") else {
+        return;
+    };
+    for (load, values) in plain {
+        let sealed = all.get("encrypted").and_then(|results| results.get(load));
+        let (plain, sealed) = (median(values), sealed.map_or(0.0, |values| median(values)));
+        println!(
+            "| {load} | {plain:.1} | {sealed:.1} | {:.0} % |",
+            sealed / plain * 100.0
+        );
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}

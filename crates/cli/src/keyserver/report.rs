@@ -1,0 +1,178 @@
+//! `strongroom keyserver report`: tells the key server of this node's objects, for the fleet page.
+//!
+//! Invariants:
+//! 1. No key is used but the one that opens the catalogue of backups, and that one only where nobody has to type it.
+//! 2. An object that cannot be read does not keep the others from being reported; the command fails all the same.
+//! 3. A time that is not known is left out: the server keeps what was reported before.
+//!
+//! Must not: open an object, report its contents.
+
+mod look;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use strongroom_format::code;
+use strongroom_format::hex::hex;
+use strongroom_keyclient::{Node, Report};
+
+use self::look::{Found, Known};
+use crate::Context;
+use crate::failure::{ErrorJson, Failure, note, printable, warn};
+use crate::help::tail;
+use crate::keyring;
+use crate::output::columns;
+use crate::time::rfc3339;
+
+/// Tell the key server of this node's databases, instances, volumes and backup media, for its fleet page.
+///
+/// What each path is, is read from its header, without a key: cipher, key, when it was made. When it was backed up last is
+/// read from the catalogue of `backup`, where the keyring opens without asking. Run by a timer: packaging/systemd.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver report /var/lib/app/app.db /var/lib/postgresql/15/main /dev/vdb /mnt/backups"))]
+pub(super) struct ReportArgs {
+    /// Sealed databases, data directories of sealed PostgreSQL instances, volumes, backup media
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+    /// This node's configuration [default: /etc/strongroom/node.toml]
+    #[arg(long, value_name = "FILE", env = strongroom_keyclient::VARIABLE)]
+    node: Option<PathBuf>,
+    /// The catalogue of backups [default: beside the keyring, `.history` added to its name]
+    #[arg(long, value_name = "FILE")]
+    catalogue: Option<PathBuf>,
+    /// All of them were just found authentic: for use after `strongroom verify`
+    #[arg(long)]
+    verified: bool,
+    /// Show what would be reported, and ask no server
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// One object in the result.
+#[derive(Serialize)]
+struct Told {
+    path: String,
+    object_id: Option<String>,
+    #[serde(flatten)]
+    report: Option<Report>,
+    error: Option<ErrorJson>,
+}
+
+#[derive(Serialize)]
+struct Reported {
+    sent: bool,
+    objects: Vec<Told>,
+}
+
+impl ReportArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let known = self.known(context);
+        let client = match self.dry_run {
+            true => None,
+            false => {
+                let node = Node::load(&Node::path(self.node.as_deref()));
+                Some(node.map_err(|error| failed(&error))?.client())
+            }
+        };
+        let mut told = Vec::new();
+        let mut first = None;
+        for path in &self.paths {
+            let found = look::look(path, &known, self.verified);
+            let sent = found.and_then(|found| match &client {
+                None => Ok(found),
+                Some(client) => client
+                    .report(&found.object_id, &found.report)
+                    .map_err(|error| failed(&error))
+                    .map(|()| found),
+            });
+            let (one, failure) = outcome(path, sent);
+            told.push(one);
+            match (failure, &first) {
+                (None, _) => {}
+                // Told when the command ends.
+                (Some(failure), None) => first = Some(failure),
+                (Some(failure), Some(_)) => failure.tell(),
+            }
+        }
+        if self.json {
+            let sent = client.is_some();
+            context.output.json(&Reported { sent, objects: told })?;
+        } else {
+            context.output.text(&text(&told))?;
+        }
+        match first {
+            None => Ok(()),
+            Some(failure) if self.json => Err(failure.told_in_json()),
+            Some(failure) => Err(failure),
+        }
+    }
+
+    /// What the catalogue and the keyring tell. Neither has to be there.
+    fn known(&self, context: &Context) -> Known {
+        let keyring = keyring::path(context);
+        let past = crate::backup::past(self.catalogue.as_deref(), &keyring);
+        let past = past.unwrap_or_else(|failure| {
+            warn(&code::HISTORY_NOT_KEPT, &failure.shown());
+            None
+        });
+        if past.is_none() {
+            note("there is no catalogue of backups to be read: times of backups are not reported");
+        }
+        Known::new(&keyring, past)
+    }
+}
+
+fn failed(error: &strongroom_keyclient::Error) -> Failure {
+    Failure::new(error.code(), error.detail())
+}
+
+fn outcome(path: &Path, sent: Result<Found, Failure>) -> (Told, Option<Failure>) {
+    let path = path.display().to_string();
+    match sent {
+        Ok(found) => {
+            let told = Told {
+                path,
+                object_id: Some(hex(&found.object_id)),
+                report: Some(found.report),
+                error: None,
+            };
+            (told, None)
+        }
+        Err(failure) => {
+            let failure = failure.within(&format!("{path}: "));
+            let told = Told {
+                path,
+                object_id: None,
+                report: None,
+                error: Some(failure.json()),
+            };
+            (told, Some(failure))
+        }
+    }
+}
+
+fn text(told: &[Told]) -> String {
+    let heads = ["KIND", "NAME", "CIPHER", "KEY", "ROTATED", "BACKED UP", "VERIFIED"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let time = |at: Option<u64>| at.map_or_else(|| "-".to_owned(), rfc3339);
+    for report in told.iter().filter_map(|told| told.report.as_ref()) {
+        let key = match report.key_id.as_str() {
+            "" => "-".to_owned(),
+            id => format!("{} v{}", printable(id), report.key_version),
+        };
+        rows.push(vec![
+            report.kind.clone(),
+            printable(&report.name),
+            printable(&report.cipher),
+            key,
+            time(report.rotated),
+            time(report.backed_up),
+            time(report.verified),
+        ]);
+    }
+    columns(&rows)
+}

@@ -1,0 +1,229 @@
+//! What a path holds, as the fleet page wants to know it, from what stands there in clear.
+//!
+//! Nothing that is read here is authenticated: the page shows what nodes report. Must not: use a key.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use strongroom_format::code;
+use strongroom_format::header::{HEADER_LEN, Header, HeaderError};
+use strongroom_format::hex::from_hex;
+use strongroom_format::slot::SlotKind;
+use strongroom_keyclient::Report;
+use strongroom_keyring::Keyring;
+use strongroom_volume::Volume;
+
+use crate::backup::Past;
+use crate::failure::{Failure, printable};
+use crate::paths;
+
+/// An object and what is reported of it.
+pub(super) struct Found {
+    pub(super) object_id: [u8; 16],
+    pub(super) report: Report,
+}
+
+/// What this host knows besides.
+pub(super) struct Known {
+    /// When versions of the keyring's keys were made.
+    made: BTreeMap<(String, u32), u64>,
+    past: Option<Past>,
+}
+
+impl Known {
+    pub(super) fn new(keyring: &Path, past: Option<Past>) -> Self {
+        let keys = Keyring::status(keyring).map(|status| status.keys);
+        let made = keys.unwrap_or_default().into_iter();
+        Self {
+            made: made
+                .map(|key| ((key.name, key.version), key.created_unix_s))
+                .collect(),
+            past,
+        }
+    }
+
+    fn made(&self, key: &str, version: u32) -> Option<u64> {
+        self.made.get(&(key.to_owned(), version)).copied()
+    }
+}
+
+/// Looks at one path.
+pub(super) fn look(named: &Path, known: &Known, verified: bool) -> Result<Found, Failure> {
+    let path = std::fs::canonicalize(named).map_err(|error| Failure::open(named, &error))?;
+    let names = names(named, &path);
+    let header = paths::header_of(path.clone());
+    let mut found = if header != path {
+        sealed(&path, &header, &names, known)?
+    } else if path.is_dir() {
+        medium(&path, &names, known)?
+    } else if begins_as_luks(&path)? {
+        volume(&path, known)?
+    } else {
+        sealed(&path, &path, &names, known)?
+    };
+    if verified {
+        found.report.verified = Some(now());
+    }
+    Ok(found)
+}
+
+/// What the catalogue may call it: as it was typed, from the root on, and without links.
+fn names(named: &Path, path: &Path) -> Vec<String> {
+    let absolute = std::path::absolute(named).unwrap_or_default();
+    let all = [named, &absolute, path].into_iter();
+    all.map(|name| name.to_string_lossy().into_owned()).collect()
+}
+
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |passed| passed.as_secs())
+}
+
+fn begins_as_luks(path: &Path) -> Result<bool, Failure> {
+    let mut first = [0; 6];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read(&mut first));
+    let read = read.map_err(|error| Failure::open(path, &error))?;
+    Ok(first.get(..read) == Some(b"LUKS\xba\xbe"))
+}
+
+/// A database or an instance, by its object header.
+fn sealed(path: &Path, at: &Path, names: &[String], known: &Known) -> Result<Found, Failure> {
+    let shown = || path.display().to_string();
+    let (file, _) = paths::open_to_read(at)?;
+    let mut start = Vec::new();
+    let read = file.take(HEADER_LEN as u64).read_to_end(&mut start);
+    read.map_err(|error| Failure::io(at, &error))?;
+    let header = Header::parse(&start).map_err(|error| match error {
+        HeaderError::NotSealed => Failure::new(&code::NOT_SEALED, shown()),
+        HeaderError::Newer(_) => Failure::new(&code::NEWER_FORMAT, shown()),
+        _ => Failure::new(&code::HEADER_DAMAGED, shown()),
+    })?;
+    let kind = match header.kind.name() {
+        "sqlite" => "sqlite",
+        "postgres" => "instance",
+        other => {
+            let detail = format!("{}: a {other} is not shown on the fleet page", shown());
+            return Err(Failure::new(&code::USAGE, detail));
+        }
+    };
+    let (key_id, key_version) = key_of(&header);
+    let made = known.made(&key_id, key_version);
+    let backed_up = known.past.as_ref().and_then(|past| match kind {
+        "sqlite" => past.backed_up(names),
+        _ => past.server_backed_up(),
+    });
+    let report = Report {
+        kind: kind.to_owned(),
+        name: name_of(path),
+        cipher: header.cipher.name().to_owned(),
+        key_id,
+        key_version: key_version.into(),
+        created: header.created_unix_s,
+        // It has been sealed anew at some time after this version of its key was made.
+        rotated: made.filter(|made| *made > header.created_unix_s),
+        backed_up,
+        ..Report::default()
+    };
+    Ok(Found {
+        object_id: header.object_id,
+        report,
+    })
+}
+
+/// The keyring's key that opens it; nothing for what opens otherwise.
+fn key_of(header: &Header) -> (String, u32) {
+    let keys = header.slots.iter().filter_map(|slot| match &slot.kind {
+        SlotKind::Keyring { id, version } => Some((id.clone(), *version)),
+        _ => None,
+    });
+    keys.max_by_key(|(_, version)| *version).unwrap_or_default()
+}
+
+/// A volume, by its token.
+fn volume(path: &Path, known: &Known) -> Result<Found, Failure> {
+    let mut volume = Volume::open(path)?;
+    let token = volume.token()?;
+    let metadata = volume.metadata()?;
+    let cipher = metadata.segment()?.encryption.clone();
+    // The disk does not say when it was made: the server knows from the report that came with its making.
+    let made = known.made(&token.key_id, token.key_version);
+    let report = Report {
+        kind: "volume".to_owned(),
+        name: name_of(path),
+        cipher,
+        key_id: token.key_id,
+        key_version: token.key_version.into(),
+        created: made.unwrap_or_default(),
+        ..Report::default()
+    };
+    Ok(Found {
+        object_id: token.object_id,
+        report,
+    })
+}
+
+/// A backup medium, by its head and its sets.
+fn medium(path: &Path, names: &[String], known: &Known) -> Result<Found, Failure> {
+    let store = strongroom_backup::LocalStore::new(path);
+    let listing = strongroom_backup::list(&store)?;
+    let unreadable = || Failure::new(&code::HEADER_DAMAGED, path.display().to_string());
+    let head = listing.head.ok_or_else(unreadable)?;
+    let id = from_hex(&head.medium_id).and_then(|id| <[u8; 16]>::try_from(id).ok());
+    let sets = || listing.sets.iter().map(|set| &set.description);
+    let newest = sets().max_by_key(|set| set.finished_unix_s);
+    let (key_id, key_version) = listing
+        .sets
+        .last()
+        .and_then(|set| set.header.as_ref())
+        .map(key_of)
+        .unwrap_or_default();
+    let verified = known
+        .past
+        .as_ref()
+        .and_then(|past| past.verified(names));
+    let report = Report {
+        kind: "backup".to_owned(),
+        name: name_of(path),
+        cipher: newest.map_or_else(String::new, |set| set.key_algorithm.clone()),
+        key_id,
+        key_version: key_version.into(),
+        created: head.created_unix_s,
+        backed_up: newest.map(|set| set.finished_unix_s),
+        verified,
+        ..Report::default()
+    };
+    Ok(Found {
+        object_id: id.ok_or_else(unreadable)?,
+        report,
+    })
+}
+
+/// The server takes names of at most 256 printable bytes. The end of a path tells more than its beginning.
+fn name_of(path: &Path) -> String {
+    const LONGEST: usize = 250;
+    let name = printable(&path.to_string_lossy());
+    let cut = name.len().saturating_sub(LONGEST);
+    let cut = (cut..=name.len()).find(|at| name.is_char_boundary(*at));
+    match cut.and_then(|at| name.get(at..)) {
+        Some(end) if end.len() < name.len() => format!("\u{2026}{end}"),
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::name_of;
+
+    #[test]
+    fn names_fit() {
+        assert_eq!(name_of(Path::new("/srv/a")), "/srv/a");
+        assert_eq!(name_of(Path::new("/srv/a\nb\u{7f}")), "/srv/a\u{fffd}b\u{fffd}");
+        let long = format!("/{}/end", "\u{fc}".repeat(300));
+        let name = name_of(Path::new(&long));
+        assert!(name.len() <= 256 && name.starts_with('\u{2026}') && name.ends_with("/end"));
+    }
+}

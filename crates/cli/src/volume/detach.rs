@@ -1,0 +1,30 @@
+//! `strongroom volume detach MOUNTPOINT`.
+//!
+//! Must not: detach what is in use.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use strongroom_luks::detach;
+
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Detach a volume that `volume attach` has attached; when this returns, everything is on its device.
+///
+/// Works also when the process that served it is gone.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom volume detach /mnt/db"))]
+pub(super) struct DetachArgs {
+    /// Where it is attached
+    #[arg(value_name = "MOUNTPOINT")]
+    mountpoint: PathBuf,
+}
+
+impl DetachArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        detach(&self.mountpoint, Duration::from_secs(60))?;
+        Ok(())
+    }
+}

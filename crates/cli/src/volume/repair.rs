@@ -1,0 +1,48 @@
+//! `strongroom volume repair DEVICE`.
+//!
+//! Must not: touch a header that is not in the one state that can be repaired.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use strongroom_volume::{Volume, repair};
+
+use super::backup::escrow_again;
+use super::material::ProviderOptions;
+use super::secret::SecretOptions;
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Mend a header that a re-encryption left with one of two keys when it was stopped at its very end.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom volume repair /dev/vdb"))]
+pub(super) struct RepairArgs {
+    /// The device, or the file
+    #[arg(value_name = "DEVICE")]
+    path: PathBuf,
+    /// Keep the header as it was in this new file
+    #[arg(long, value_name = "FILE")]
+    backup: Option<PathBuf>,
+    #[command(flatten)]
+    secret: SecretOptions,
+    #[command(flatten)]
+    provider: ProviderOptions,
+}
+
+impl RepairArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let mut volume = Volume::open(&self.path)?;
+        repair::check(&volume.metadata()?)?;
+        let secret = self.secret.secret(context, &mut volume, &self.provider)?;
+        if let Some(backup) = &self.backup {
+            volume.back_up_header(backup)?;
+        }
+        let slot = repair::repair(&mut volume, &secret)?;
+        drop(volume);
+        escrow_again(context, &self.provider, &self.path);
+        context
+            .output
+            .line(&format!("mended; key slot {slot} opens it"))
+    }
+}

@@ -1,0 +1,222 @@
+//! `strongroom volume rotate DEVICE`.
+//!
+//! Invariants V13 to V16 of docs/internals/volumes.md.
+//! Must not: leave out an opener that nobody gave up.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+use strongroom_keyring::{KeySource, SourceContext};
+use strongroom_volume::device::Stretch;
+use strongroom_volume::header::Kind;
+use strongroom_volume::keys::Keys;
+use strongroom_volume::reencrypt::{Stays, begin, check_library, go_on, left_out};
+use strongroom_volume::secret::recovery_key;
+use strongroom_volume::{Volume, active, openers, rotate};
+
+use super::backup::escrow;
+use super::material::ProviderOptions;
+use super::recovery::RecoveryOptions;
+use super::secret::of_token;
+use super::status::device_of;
+use crate::Context;
+use crate::failure::{Failure, note};
+use crate::help::tail;
+
+/// Change the key of a volume: all data anew under a new volume key, or with --slots-only just what opens it.
+///
+/// Run it again after it was stopped: it goes on.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom volume rotate /dev/vdb --online --recovery-file db-7.recovery"))]
+pub(super) struct RotateArgs {
+    /// The device, or the file
+    #[arg(value_name = "DEVICE")]
+    path: PathBuf,
+    /// A new version of the key opens the volume; its data stay as they are
+    #[arg(long, conflicts_with_all = ["online", "recovery_file", "new_recovery", "passphrase_file", "drop"])]
+    slots_only: bool,
+    /// While the volume is open
+    #[arg(long)]
+    online: bool,
+    /// The recovery key, so that it goes on opening the volume
+    #[arg(long, value_name = "FILE")]
+    recovery_file: Option<PathBuf>,
+    /// A new recovery key instead of the present one
+    #[arg(long, conflicts_with = "recovery_file")]
+    new_recovery: bool,
+    #[command(flatten)]
+    recovery: RecoveryOptions,
+    /// A passphrase of a slot, so that it goes on opening the volume; may be given again
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Vec<PathBuf>,
+    /// A slot that need not open the volume afterwards; may be given again
+    #[arg(long, value_name = "SLOT")]
+    drop: Vec<u32>,
+    #[command(flatten)]
+    provider: ProviderOptions,
+}
+
+/// A passphrase that was given for some slot.
+struct Given {
+    secret: SecretBytes,
+    kind: Kind,
+}
+
+impl RotateArgs {
+    pub(super) fn run(mut self, context: &mut Context) -> Result<(), Failure> {
+        self.path = device_of(&self.path);
+        let mut volume = Volume::open(&self.path)?;
+        let token = volume.token()?;
+        let mut keys = self.provider.keys(context, Some(token.provider))?;
+        if self.slots_only {
+            return self.slots(context, &mut volume, keys.as_mut());
+        }
+        check_library()?;
+        let active = self.active()?;
+        let secret = of_token(&mut volume, keys.as_mut())?;
+        if volume.metadata()?.is_reencrypting() {
+            note("a re-encryption was begun before; it goes on");
+        } else {
+            self.begin(&mut volume, &secret, active.as_deref())?;
+            escrow(&self.path, keys.as_mut());
+        }
+        let mut progress = crate::progress::Progress::new("re-encrypted");
+        let done = go_on(
+            &mut volume,
+            &secret,
+            active.as_deref(),
+            &mut |size, offset| {
+                progress.update(offset, size);
+                true
+            },
+        )?;
+        drop(volume);
+        if !done {
+            return Err(Failure::new(&code::VOLUME_ROTATING, "it was stopped"));
+        }
+        escrow(&self.path, keys.as_mut());
+        context.output.line("all data are under a new volume key")
+    }
+
+    fn slots(
+        &self,
+        context: &mut Context,
+        volume: &mut Volume,
+        keys: &mut dyn Keys,
+    ) -> Result<(), Failure> {
+        let rotated = rotate::slots(volume, keys)?;
+        escrow(&self.path, keys);
+        let what = if rotated.finished {
+            "finished what was begun: "
+        } else {
+            ""
+        };
+        let (from, to) = (rotated.from, rotated.to);
+        let line = format!("{what}key version {to} opens the volume, version {from} no longer");
+        context.output.line(&line)
+    }
+
+    /// The mapping's name when it is open; whether it is must be as was said.
+    fn active(&self) -> Result<Option<String>, Failure> {
+        let mapping = active::mapping_of(&self.path);
+        match (mapping, self.online) {
+            (Some(mapping), true) => Ok(Some(mapping.name)),
+            (None, false) => Ok(None),
+            (Some(mapping), false) => {
+                let detail = format!("it is open as {}: close it, or give --online", mapping.name);
+                Err(Failure::new(&code::VOLUME_IN_USE, detail))
+            }
+            (None, true) => Err(Failure::usage("--online: the volume is not open")),
+        }
+    }
+
+    fn begin(
+        &self,
+        volume: &mut Volume,
+        secret: &SecretBytes,
+        active: Option<&str>,
+    ) -> Result<(), Failure> {
+        let mut given = self.given()?;
+        if self.new_recovery {
+            // It gets a slot of the old key first, so that it opens the volume at every moment of what follows.
+            let place = self.recovery.place()?;
+            let key = place.new_key(&self.path)?;
+            openers::add_recovery(volume, secret, &key)?;
+            given.push(Given {
+                secret: key,
+                kind: Kind::Recovery,
+            });
+        }
+        let metadata = volume.metadata()?;
+        let mut stays = Vec::new();
+        // What is dropped goes with the old key, so it only is not taken along.
+        for slot in left_out(&metadata, &self.drop) {
+            let kind = metadata.kind(slot);
+            let opens = |given: &&Given| given.kind == kind;
+            if let Some(slot) = volume.opens(&[slot], secret)? {
+                stays.insert(0, stay(slot, secret, Stretch::Machine));
+                continue;
+            }
+            for given in given.iter().filter(opens) {
+                if let Some(slot) = volume.opens(&[slot], &given.secret)? {
+                    stays.push(stay(slot, &given.secret, Stretch::Person));
+                    break;
+                }
+            }
+        }
+        let staying: Vec<u32> = stays
+            .iter()
+            .map(|stay| stay.slot)
+            .chain(self.drop.iter().copied())
+            .collect();
+        let mut missing = left_out(&metadata, &staying);
+        // A new recovery key stands for all that were before.
+        missing.retain(|slot| !(self.new_recovery && metadata.kind(*slot) == Kind::Recovery));
+        if !missing.is_empty() {
+            let name = |slot: &u32| format!("slot {slot} ({})", metadata.kind(*slot).name());
+            let names: Vec<String> = missing.iter().map(name).collect();
+            return Err(Failure::new(&code::VOLUME_OPENERS, names.join(", ")));
+        }
+        if stays
+            .first()
+            .is_none_or(|stay| stay.stretch != Stretch::Machine)
+        {
+            return Err(Failure::new(&code::WRONG_KEY, "the token's key"));
+        }
+        Ok(begin(volume, &stays, active)?)
+    }
+
+    /// Passphrases and the recovery key that were given.
+    fn given(&self) -> Result<Vec<Given>, Failure> {
+        let mut given = Vec::new();
+        for file in &self.passphrase_file {
+            let secret = read(file)?;
+            given.push(Given {
+                secret,
+                kind: Kind::Passphrase,
+            });
+        }
+        if let Some(file) = &self.recovery_file {
+            let secret = recovery_key(&read(file)?)?;
+            given.push(Given {
+                secret,
+                kind: Kind::Recovery,
+            });
+        }
+        Ok(given)
+    }
+}
+
+fn stay<'a>(slot: u32, secret: &'a SecretBytes, stretch: Stretch) -> Stays<'a> {
+    Stays {
+        slot,
+        secret,
+        stretch,
+    }
+}
+
+fn read(file: &Path) -> Result<SecretBytes, Failure> {
+    Ok(KeySource::File(file.to_owned()).passphrase(&SourceContext::default())?)
+}

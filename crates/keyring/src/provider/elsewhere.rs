@@ -1,0 +1,124 @@
+//! A provider that this program does not have, asked through the `strongroom` command, which has it.
+//!
+//! The preload library of the PostgreSQL shield and the SQLite extension are loaded into other programs and carry no clients of
+//! servers and modules. Where [`COMMAND_VARIABLE`] names the command, it is run as a key command is: with the number and the
+//! argument, which are no secrets, and the root key on its standard output.
+//!
+//! Must not: be reached in the program that was asked, which would ask itself for ever.
+
+use std::path::Path;
+
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+
+use super::{Provider, RootProvider};
+use crate::command;
+use crate::error::Error;
+use crate::material::interpret;
+use crate::opener::Opener;
+
+/// The variable that holds the absolute path of the `strongroom` command.
+pub const COMMAND_VARIABLE: &str = "STRONGROOM_PROVIDER_COMMAND";
+/// The command's first argument then; number and argument follow.
+const FETCH: &str = "--provider-fetch";
+
+struct Elsewhere {
+    name: &'static str,
+    number: u16,
+    argument: String,
+    line: String,
+}
+
+/// The provider, if a command is named. Errors: SR-2019 when it is not an absolute path.
+pub(super) fn through_command(
+    number: u16,
+    name: &'static str,
+    argument: &str,
+) -> Result<Option<Box<dyn RootProvider>>, Error> {
+    let Some(program) = std::env::var_os(COMMAND_VARIABLE).filter(|path| !path.is_empty()) else {
+        return Ok(None);
+    };
+    let program = program
+        .to_str()
+        .filter(|path| Path::new(path).is_absolute())
+        .ok_or_else(|| {
+            let detail = format!("{COMMAND_VARIABLE} must be an absolute path");
+            Error::new(&code::KEY_OPTION, detail)
+        })?;
+    let line = format!(
+        "exec {} {FETCH} {number} {}",
+        quoted(program),
+        quoted(argument)
+    );
+    Ok(Some(Box::new(Elsewhere {
+        name,
+        number,
+        argument: argument.to_owned(),
+        line,
+    })))
+}
+
+/// The root key of this provider and argument, as material that the rule of docs/internals/keyring.md reads as the same key:
+/// what the command prints.
+///
+/// # Errors
+/// SR-2020; SR-2100; what the provider reports.
+pub fn deliver(number: u16, argument: &str) -> Result<SecretBytes, Error> {
+    Provider::own(number, argument)?.fetch(false)?.as_material()
+}
+
+/// One word of the shell's language.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+impl RootProvider for Elsewhere {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn number(&self) -> u16 {
+        self.number
+    }
+
+    fn argument(&self) -> &str {
+        &self.argument
+    }
+
+    fn fetch(&self, creating: bool) -> Result<Opener, Error> {
+        if creating {
+            return Err(Error::new(&code::PROVIDER_ELSEWHERE, self.name));
+        }
+        interpret(&command::output(&self.line)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_stays_one_word() {
+        for word in ["", "a b", "it's", "$(id)", "';id;'", "a\\b\"c"] {
+            let line = format!("printf %s {}", quoted(word));
+            let printed = command::output(&line).unwrap();
+            assert_eq!(printed.as_slice(), word.as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_is_delivered_is_read_as_the_same_key() {
+        let raw = Opener::raw(strongroom_crypto::SecretKey::take(&mut [b'a'; 32]).unwrap());
+        let again = interpret(&raw.as_material().unwrap()).unwrap();
+        assert_eq!(again.kind_name(), "raw");
+        let passphrases: [&[u8]; 6] = [b"x", b"x\n", b"x\r", &[0xff; 31], &[b'a'; 32], &[0xff; 30]];
+        for text in passphrases {
+            let given = SecretBytes::take(&mut text.to_vec()).unwrap();
+            let material = Opener::passphrase(given).as_material().unwrap();
+            let again = interpret(&material).unwrap();
+            assert_eq!(again.kind_name(), "passphrase");
+            let back = again.as_material().unwrap();
+            assert_eq!(back.as_slice(), material.as_slice(), "{text:?}");
+        }
+    }
+}

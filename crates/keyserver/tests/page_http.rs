@@ -1,0 +1,251 @@
+//! The fleet page over real TLS: who sees it, what is answered instead, what its headers are, and what cannot be done with it.
+//!
+//! Must not: depend on when a page is made anew: what has to appear is waited for.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that panics has failed"
+)]
+
+#[path = "page/server.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod server;
+
+use std::time::{Duration, Instant};
+
+use scraper::{Html, Selector};
+use server::{Answered, Credentials, Running, peer, volume};
+use strongroom_keyserver::page::HEADERS;
+use strongroom_keyserver::records::Role;
+
+const ID: &str = "00112233445566778899aabbccddeeff";
+const HOSTILE: &str = "</th><script>alert(1)</script><img src=x onerror=alert(1)>&lt;\u{202e}\"'";
+
+fn has_headers(answer: &Answered, what: &str) {
+    for (name, value) in HEADERS {
+        assert_eq!(answer.header(name), Some(value), "{what}: {name}");
+    }
+}
+
+/// Asks until the page holds the text: a fleet is kept for a moment.
+fn until(running: &Running, client: &Credentials, path: &str, text: &str) -> Answered {
+    let began = Instant::now();
+    loop {
+        let answer = running.get(Some(client), path);
+        if answer.body.contains(text) {
+            return answer;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "{text} in {}",
+            answer.body
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn viewers_and_administrators_see_the_fleet_and_nobody_else() {
+    let running = Running::open();
+    let node = running.enrolled("db-1", Role::Node);
+    let viewer = running.enrolled("ops", Role::Viewer);
+    running.report(&node, ID, &volume("/dev/vdb"));
+    for client in [&viewer, &running.admin()] {
+        let page = until(&running, client, "/", "/dev/vdb");
+        assert_eq!(page.status, 200);
+        has_headers(&page, "/");
+        assert_eq!(page.header("cache-control"), Some("no-store"));
+        assert_eq!(
+            page.header("content-type"),
+            Some("text/html; charset=utf-8")
+        );
+    }
+    let detail = format!("/fleet/objects/{ID}");
+    let pages = [
+        "/",
+        "/?kind=volume",
+        "/fleet/keys",
+        "/fleet/nodes",
+        "/fleet/nodes/db-1",
+        &detail,
+        "/fleet/nothing",
+    ];
+    for (client, status) in [(None, 401), (Some(&node), 403)] {
+        for path in pages {
+            let page = running.get(client, path);
+            assert_eq!(page.status, status, "{path}");
+            has_headers(&page, path);
+            let hidden = ["/dev/vdb", "db-1", "ops", "aes-xts"];
+            // The address itself is known to whoever asked.
+            for hidden in hidden.iter().filter(|text| !path.contains(**text)) {
+                assert!(
+                    !page.body.contains(*hidden),
+                    "{path}: {hidden} in {}",
+                    page.body
+                );
+            }
+        }
+    }
+    for path in ["/fleet/keys", "/fleet/nodes", "/fleet/nodes/db-1", &detail] {
+        assert_eq!(running.get(Some(&viewer), path).status, 200, "{path}");
+    }
+    // What the pages need to be read, sealed or not.
+    for (path, kind) in [
+        ("/fleet/style.css", "text/css; charset=utf-8"),
+        ("/fleet/icon.svg", "image/svg+xml"),
+    ] {
+        let file = running.get(None, path);
+        assert_eq!(
+            (file.status, file.header("content-type")),
+            (200, Some(kind))
+        );
+        has_headers(&file, path);
+    }
+    // Revoked: at once, whatever was kept.
+    running
+        .service()
+        .revoke(&peer(&running.admin()), "ops")
+        .unwrap();
+    let page = running.get(Some(&viewer), "/");
+    assert_eq!(page.status, 403);
+    assert!(!page.body.contains("/dev/vdb"));
+}
+
+#[test]
+fn a_sealed_server_shows_that_it_is_sealed_and_nothing_more() {
+    let running = Running::sealed();
+    let admin = running.admin();
+    for path in ["/", "/fleet/keys", "/fleet/objects/x"] {
+        let page = running.get(Some(&admin), path);
+        assert_eq!(page.status, 503, "{path}");
+        assert!(page.body.contains("0 of 2"), "{}", page.body);
+        has_headers(&page, path);
+    }
+    running.give_share(2);
+    assert!(running.get(None, "/").body.contains("1 of 2"));
+    running.give_share(0);
+    let node = running.enrolled("db-1", Role::Node);
+    running.report(&node, ID, &volume("/dev/vdb"));
+    until(&running, &admin, "/", "/dev/vdb");
+    // Sealed again: what was kept is not shown.
+    running.server.seal();
+    let page = running.get(Some(&admin), "/");
+    assert_eq!(page.status, 503);
+    assert!(!page.body.contains("/dev/vdb") && !page.body.contains("admin"));
+}
+
+#[test]
+fn what_a_node_reports_stays_text() {
+    let running = Running::open();
+    let node = running.enrolled("db-1", Role::Node);
+    let viewer = running.enrolled("ops", Role::Viewer);
+    running.report(&node, ID, &volume(HOSTILE));
+    for path in ["/", &format!("/fleet/objects/{ID}"), "/fleet/nodes/db-1"] {
+        let page = until(&running, &viewer, path, "alert(1)");
+        let html = Html::parse_document(&page.body);
+        for element in ["script", "img", "th > img", "[onerror]"] {
+            let selector = Selector::parse(element).unwrap();
+            assert!(html.select(&selector).next().is_none(), "{path}: {element}");
+        }
+        assert!(!page.body.contains('\u{202e}'));
+    }
+}
+
+#[test]
+fn what_is_not_there_and_what_means_nothing_are_told_apart() {
+    let running = Running::open();
+    let admin = running.admin();
+    for path in [
+        "/fleet/objects/x",
+        "/fleet/keys/%2e%2e%2f",
+        "/fleet/nodes/%ff",
+        "/fleet/a/b/c",
+        "/fleet/keys/",
+    ] {
+        let page = running.get(Some(&admin), path);
+        assert_eq!(page.status, 404, "{path}");
+        has_headers(&page, path);
+    }
+    for path in [
+        "/?kind=x",
+        "/?page=0",
+        "/?sort=%3Cscript%3E",
+        "/fleet/keys?page=x",
+    ] {
+        let page = running.get(Some(&admin), path);
+        assert_eq!(page.status, 400, "{path}");
+        has_headers(&page, path);
+        assert!(!page.body.contains("<script>"));
+    }
+    // Other methods change nothing and show nothing.
+    for method in ["POST", "PUT", "DELETE", "TRACE", "OPTIONS"] {
+        let page = running.ask(Some(&admin), &format!("{method} / HTTP/1.1\r\n"), "");
+        assert_eq!(page.status, 405, "{method}");
+    }
+    assert_eq!(
+        running
+            .ask(Some(&admin), "GET /fleet/theme HTTP/1.1\r\n", "")
+            .status,
+        405
+    );
+}
+
+#[test]
+fn the_choice_of_a_theme_is_a_cookie_and_leads_nowhere_else() {
+    let running = Running::open();
+    let admin = running.admin();
+    let post = "POST /fleet/theme HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\n";
+    let chosen = running.ask(Some(&admin), post, "back=%2F%3Fkind%3Dvolume&theme=dark");
+    assert_eq!(
+        (chosen.status, chosen.header("location")),
+        (303, Some("/?kind=volume"))
+    );
+    let cookie = chosen.header("set-cookie").unwrap();
+    for part in [
+        "__Host-theme=dark;",
+        "Secure",
+        "HttpOnly",
+        "SameSite=Strict",
+        "Path=/",
+    ] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
+    has_headers(&chosen, "theme");
+    let page = running.ask(
+        Some(&admin),
+        "GET / HTTP/1.1\r\nCookie: a=b; __Host-theme=dark\r\n",
+        "",
+    );
+    assert!(page.body.contains("data-theme=\"dark\""));
+    let page = running.ask(
+        Some(&admin),
+        "GET / HTTP/1.1\r\nCookie: __Host-theme=\"><script>\r\n",
+        "",
+    );
+    assert!(!page.body.contains("data-theme") && !page.body.contains("<script>"));
+    // Away from here, or a header of the attacker's.
+    for back in [
+        "//evil.example",
+        "/%5Cevil.example",
+        "https://evil.example",
+        "%2F%0d%0aSet-Cookie:x=y",
+        "/%0aX",
+        "javascript:x",
+        "",
+    ] {
+        let answer = running.ask(Some(&admin), post, &format!("theme=light&back={back}"));
+        assert_eq!(
+            (answer.status, answer.header("location")),
+            (303, Some("/")),
+            "{back}"
+        );
+        let cookies = answer
+            .headers
+            .iter()
+            .filter(|(name, _)| name == "set-cookie");
+        assert_eq!(cookies.count(), 1);
+    }
+    assert_eq!(running.ask(None, post, "theme=purple").status, 400);
+    let long = format!("theme=dark&back=/{}", "x".repeat(5000));
+    assert_eq!(running.ask(None, post, &long).status, 413);
+}

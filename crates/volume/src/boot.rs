@@ -1,0 +1,326 @@
+//! The table of volumes that are unlocked when the system starts, and devices found by what they say of themselves.
+//!
+//! Form of the table: `docs/reference/volume.md`. Every wait in it has a limit, and there is no value for "no limit".
+//!
+//! Must not: ask anybody; take a key server's address from a disk.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+use crate::active::check_name;
+
+/// Where the table is, unless another is named.
+pub const TABLE: &str = "/etc/strongroom/volumes.toml";
+/// Longest table.
+const TABLE_MAX: u64 = 1 << 20;
+/// Most volumes and swap areas in it.
+const ENTRIES_MAX: usize = 256;
+/// Longest of its waits, in seconds.
+const WAIT_MAX_S: u64 = 3600;
+/// Longest label and UUID in a LUKS2 header, and where they are.
+const LABEL_AT: usize = 24;
+const LABEL_LEN: usize = 48;
+const UUID_AT: usize = 168;
+const UUID_LEN: usize = 40;
+
+/// The table.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// Volumes, in the order in which they are unlocked.
+    #[serde(default)]
+    pub volume: Vec<Entry>,
+    /// Swap areas.
+    #[serde(default)]
+    pub swap: Vec<Swap>,
+}
+
+/// One volume.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// The mapping's name.
+    pub name: String,
+    /// `UUID=...`, `LABEL=...` of the LUKS2 header, or a path.
+    pub device: String,
+    /// What is tried, in this order.
+    pub openers: Vec<OpenerKind>,
+    /// How long is waited for the device.
+    #[serde(default = "device_wait")]
+    pub device_timeout_seconds: u64,
+    /// How long each opener that needs nobody is tried.
+    #[serde(default = "opener_wait")]
+    pub timeout_seconds: u64,
+    /// How long somebody is waited for who types.
+    #[serde(default = "prompt_wait")]
+    pub prompt_timeout_seconds: u64,
+    /// How often somebody may mistype.
+    #[serde(default = "tries")]
+    pub tries: u32,
+    /// Whether it refuses writes.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Whether the start goes on without it as if nothing were wrong.
+    #[serde(default)]
+    pub optional: bool,
+}
+
+/// One swap area.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Swap {
+    /// The mapping's name.
+    pub name: String,
+    /// The device. Swap has no header that would say which device is meant, so it is a path: best one below /dev/disk/by-partuuid.
+    pub device: PathBuf,
+    /// How long is waited for the device.
+    #[serde(default = "device_wait")]
+    pub device_timeout_seconds: u64,
+}
+
+/// What a volume is opened with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OpenerKind {
+    /// The key of the volume's token, from the key server of the node's configuration.
+    KeyServer,
+    /// The key of the volume's token, from the keyring.
+    Keyring,
+    /// A passphrase or the recovery key that somebody types.
+    Passphrase,
+}
+
+impl OpenerKind {
+    /// As in the table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::KeyServer => "keyserver",
+            Self::Keyring => "keyring",
+            Self::Passphrase => "passphrase",
+        }
+    }
+}
+
+fn device_wait() -> u64 {
+    30
+}
+
+fn opener_wait() -> u64 {
+    60
+}
+
+fn prompt_wait() -> u64 {
+    300
+}
+
+fn tries() -> u32 {
+    3
+}
+
+impl Table {
+    /// Reads the table at `path`.
+    ///
+    /// # Errors
+    /// SR-1006, SR-8335.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        use std::io::Read as _;
+        let file = File::open(path).map_err(|error| {
+            if error.kind() == std::io::ErrorKind::NotFound {
+                Error::new(&code::NOT_FOUND, path.display().to_string())
+            } else {
+                Error::io(path.display().to_string(), error)
+            }
+        })?;
+        let mut text = String::new();
+        file.take(TABLE_MAX)
+            .read_to_string(&mut text)
+            .map_err(|error| Error::io(path.display().to_string(), error))?;
+        Self::read(&text).map_err(|error| {
+            let detail = format!("{}: {}", path.display(), error.detail());
+            Error::new(error.code(), detail)
+        })
+    }
+
+    fn read(text: &str) -> Result<Self, Error> {
+        let bad = |what: String| Error::new(&code::VOLUME_TABLE, what);
+        let table: Self = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
+        if table.volume.len() + table.swap.len() > ENTRIES_MAX {
+            return Err(bad(format!("more than {ENTRIES_MAX} entries")));
+        }
+        let volumes = table.volume.iter().map(|entry| entry.name.as_str());
+        let names: Vec<&str> = volumes
+            .chain(table.swap.iter().map(|swap| swap.name.as_str()))
+            .collect();
+        for (index, name) in names.iter().enumerate() {
+            check_name(name).map_err(|_| bad(format!("name {name:?}")))?;
+            if names.iter().take(index).any(|before| before == name) {
+                return Err(bad(format!("name {name:?} stands twice")));
+            }
+        }
+        for entry in &table.volume {
+            let waits = [
+                entry.device_timeout_seconds,
+                entry.timeout_seconds,
+                entry.prompt_timeout_seconds,
+            ];
+            check_waits(&waits).map_err(|what| bad(format!("{}: {what}", entry.name)))?;
+            if entry.openers.is_empty() || !(1..=100).contains(&entry.tries) {
+                return Err(bad(format!("{}: openers or tries", entry.name)));
+            }
+        }
+        for swap in &table.swap {
+            check_waits(&[swap.device_timeout_seconds])
+                .map_err(|what| bad(format!("{}: {what}", swap.name)))?;
+        }
+        Ok(table)
+    }
+}
+
+fn check_waits(waits: &[u64]) -> Result<(), String> {
+    if waits.iter().all(|wait| (1..=WAIT_MAX_S).contains(wait)) {
+        return Ok(());
+    }
+    Err(format!(
+        "a time-out is 1 to {WAIT_MAX_S} seconds: a wait without a limit is not offered"
+    ))
+}
+
+/// Finds the device that an entry means; waits for it as long as is allowed.
+///
+/// # Errors
+/// SR-1006 when it does not come; SR-8335 when several say that they are it.
+pub fn find(device: &str, wait: Duration) -> Result<PathBuf, Error> {
+    const PAUSE: Duration = Duration::from_millis(200);
+    let began = std::time::Instant::now();
+    loop {
+        let found = look_for(device)?;
+        if let Some(path) = found {
+            return Ok(path);
+        }
+        if began.elapsed() >= wait {
+            let detail = format!("{device}, for {} s", wait.as_secs());
+            return Err(Error::new(&code::NOT_FOUND, detail));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn look_for(device: &str) -> Result<Option<PathBuf>, Error> {
+    let (at, len, wanted) = match device.split_once('=') {
+        Some(("UUID", uuid)) => (UUID_AT, UUID_LEN, uuid.to_ascii_lowercase()),
+        Some(("LABEL", label)) => (LABEL_AT, LABEL_LEN, label.to_owned()),
+        _ => {
+            let path = PathBuf::from(device);
+            return Ok(path.exists().then_some(path));
+        }
+    };
+    // Not through /dev/disk: where there is no udev, nobody makes those links.
+    let Ok(entries) = std::fs::read_dir("/sys/class/block") else {
+        return Ok(None);
+    };
+    let paths = entries
+        .flatten()
+        .map(|entry| Path::new("/dev").join(entry.file_name()));
+    let is_it = |path: &PathBuf| text_in_header(path, at, len).is_some_and(|text| text == wanted);
+    let mut found: Vec<PathBuf> = paths.filter(is_it).collect();
+    found.sort();
+    match found.as_slice() {
+        [] => Ok(None),
+        [one] => Ok(Some(one.clone())),
+        // A copy of a disk, plugged in beside it: none is taken, for one of them is not what is meant.
+        several => {
+            let names: Vec<String> = several
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
+            let detail = format!("{device} is {}", names.join(" and "));
+            Err(Error::new(&code::VOLUME_TABLE, detail))
+        }
+    }
+}
+
+/// A text of a LUKS2 header: up to its zero byte.
+fn text_in_header(path: &Path, at: usize, len: usize) -> Option<String> {
+    let mut head = [0; 512];
+    File::open(path).ok()?.read_exact_at(&mut head, 0).ok()?;
+    if !head.starts_with(b"LUKS\xba\xbe\x00\x02") {
+        return None;
+    }
+    let text = head.get(at..at + len)?;
+    let end = text
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(text.len());
+    String::from_utf8(text.get(..end)?.to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+[[volume]]
+name = "data"
+device = "UUID=9d1a0c1e-0000-4000-8000-000000000000"
+openers = ["keyserver", "passphrase"]
+timeout_seconds = 20
+
+[[swap]]
+name = "swap"
+device = "/dev/disk/by-partuuid/1"
+"#;
+
+    #[test]
+    fn the_table_as_the_reference_shows_it() {
+        let table = Table::read(GOOD).unwrap();
+        let volume = &table.volume[0];
+        assert_eq!(
+            volume.openers,
+            [OpenerKind::KeyServer, OpenerKind::Passphrase]
+        );
+        assert_eq!(
+            (
+                volume.timeout_seconds,
+                volume.prompt_timeout_seconds,
+                volume.tries
+            ),
+            (20, 300, 3)
+        );
+        assert_eq!(table.swap[0].name, "swap");
+        assert!(Table::read("").unwrap().volume.is_empty());
+    }
+
+    #[test]
+    fn what_is_not_valid_is_refused_and_no_wait_is_without_limit() {
+        let changes = [
+            ("timeout_seconds = 20", "timeout_seconds = 0"),
+            ("timeout_seconds = 20", "timeout_seconds = 3601"),
+            ("timeout_seconds = 20", "timeout = 20"),
+            ("timeout_seconds = 20", "tries = 0"),
+            ("\"keyserver\", \"passphrase\"", ""),
+            ("\"keyserver\"", "\"https://evil\""),
+            ("name = \"data\"", "name = \"../x\""),
+            ("name = \"data\"", "name = \"swap\""),
+        ];
+        for (from, to) in changes {
+            let error = Table::read(&GOOD.replacen(from, to, 1)).unwrap_err();
+            assert_eq!(error.code(), &code::VOLUME_TABLE, "{to}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_does_not_come_is_waited_for_no_longer_than_asked() {
+        let error = find(
+            "UUID=00000000-0000-4000-8000-000000000000",
+            Duration::from_millis(1),
+        );
+        assert_eq!(error.unwrap_err().code(), &code::NOT_FOUND);
+    }
+}

@@ -1,0 +1,119 @@
+//! Compares two trees: every name, every attribute, SHA-256 of every file, and which names are one file.
+//!
+//! Must not: change anything; take the word of times and sizes for contents.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use strongroom_crypto::Sha256;
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+use super::entry::attributes;
+use super::{DEPTH_MAX, PIECE, names};
+use crate::look::io;
+
+/// Compares all below `from` with all below `to`.
+///
+/// # Errors
+/// SR-8334, which names the first difference; SR-5001.
+pub fn compare(from: &Path, to: &Path) -> Result<(), Error> {
+    let source = std::fs::metadata(from).map_err(|error| io(from, error))?;
+    let mut trees = Trees {
+        device: source.dev(),
+        pairs: BTreeMap::new(),
+    };
+    trees.directory(from, to, 0)
+}
+
+struct Trees {
+    device: u64,
+    /// For each file with several names, which file of the other tree it is.
+    pairs: BTreeMap<u64, u64>,
+}
+
+impl Trees {
+    fn directory(&mut self, from: &Path, to: &Path, depth: usize) -> Result<(), Error> {
+        if depth > DEPTH_MAX {
+            return Err(differs(from, "too deep"));
+        }
+        let mut wanted = Vec::new();
+        for name in names(from, depth)? {
+            let about = std::fs::symlink_metadata(from.join(&name));
+            let about = about.map_err(|error| io(from, error))?;
+            // As the copy leaves them out.
+            if about.dev() == self.device && !about.file_type().is_socket() {
+                wanted.push(name);
+            }
+        }
+        let there = names(to, depth)?;
+        if let Some(name) = wanted.iter().find(|name| !there.contains(name)) {
+            return Err(differs(&from.join(name), "not in the copy"));
+        }
+        if let Some(name) = there.iter().find(|name| !wanted.contains(name)) {
+            return Err(differs(&to.join(name), "in the copy only"));
+        }
+        for name in wanted {
+            self.entry(&from.join(&name), &to.join(&name), depth)?;
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, source: &Path, target: &Path, depth: usize) -> Result<(), Error> {
+        if attributes(source)? != attributes(target)? {
+            return Err(differs(
+                source,
+                "kind, owner, mode, size, time or attributes",
+            ));
+        }
+        let about = std::fs::symlink_metadata(source).map_err(|error| io(source, error))?;
+        let copy = std::fs::symlink_metadata(target).map_err(|error| io(target, error))?;
+        if about.is_dir() {
+            return self.directory(source, target, depth + 1);
+        }
+        if about.is_symlink() {
+            let text = |path: &Path| std::fs::read_link(path).map_err(|error| io(path, error));
+            let same: (PathBuf, PathBuf) = (text(source)?, text(target)?);
+            return if same.0 == same.1 {
+                Ok(())
+            } else {
+                Err(differs(source, "where it points"))
+            };
+        }
+        if about.nlink() != copy.nlink() {
+            return Err(differs(source, "its number of names"));
+        }
+        if about.nlink() > 1 {
+            let known = self.pairs.insert(about.ino(), copy.ino());
+            match known {
+                Some(before) if before == copy.ino() => return Ok(()),
+                Some(_) => return Err(differs(source, "which names are one file")),
+                None => {}
+            }
+        }
+        if about.is_file() && digest(source)? != digest(target)? {
+            return Err(differs(source, "contents"));
+        }
+        Ok(())
+    }
+}
+
+fn digest(path: &Path) -> Result<[u8; 32], Error> {
+    let mut file = File::open(path).map_err(|error| io(path, error))?;
+    let mut digest = Sha256::new();
+    let mut piece = vec![0; PIECE];
+    loop {
+        let count = file.read(&mut piece).map_err(|error| io(path, error))?;
+        if count == 0 {
+            return Ok(digest.finish());
+        }
+        digest.update(piece.get(..count).unwrap_or_default());
+    }
+}
+
+fn differs(path: &Path, what: &str) -> Error {
+    Error::new(&code::VOLUME_COPY, format!("{}: {what}", path.display()))
+}

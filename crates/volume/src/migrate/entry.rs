@@ -1,0 +1,104 @@
+//! What there is to a name beside its contents: owner, mode, times, extended attributes.
+//!
+//! Must not: follow a symbolic link.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Gid, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::Errno;
+use strongroom_keyring::Error;
+
+use crate::look::io;
+
+/// Longest list of names, and longest value: what Linux allows.
+const XATTRS_MAX: usize = 64 * 1024;
+
+/// A name's attributes. Two that are equal are alike in all that is kept, but for the contents.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Attributes {
+    /// Kind and permission bits.
+    pub(super) mode: u32,
+    pub(super) owner: (u32, u32),
+    /// Of a file; 0 for the rest, whose size is the file system's business.
+    pub(super) len: u64,
+    /// Of a device.
+    pub(super) device: u64,
+    pub(super) modified: (i64, i64),
+    pub(super) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// Reads them.
+pub(super) fn attributes(path: &Path) -> Result<Attributes, Error> {
+    let about = std::fs::symlink_metadata(path).map_err(|error| io(path, error))?;
+    let is_file = about.is_file();
+    Ok(Attributes {
+        mode: about.mode(),
+        owner: (about.uid(), about.gid()),
+        len: if is_file { about.len() } else { 0 },
+        device: about.rdev(),
+        modified: (about.mtime(), about.mtime_nsec()),
+        xattrs: xattrs(path)?,
+    })
+}
+
+/// Writes them. Owner first, because that takes capabilities and set-user-id bits away; times last.
+pub(super) fn put_attributes(wanted: &Attributes, path: &Path) -> Result<(), Error> {
+    let failed = |error: Errno| io(path, error.into());
+    let (uid, gid) = (Uid::from_raw(wanted.owner.0), Gid::from_raw(wanted.owner.1));
+    rustix::fs::chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+        .map_err(failed)?;
+    let is_link = std::fs::symlink_metadata(path)
+        .map_err(|error| io(path, error))?
+        .is_symlink();
+    if !is_link {
+        let mode = std::fs::Permissions::from_mode(wanted.mode & 0o7777);
+        std::fs::set_permissions(path, mode).map_err(|error| io(path, error))?;
+    }
+    let there = xattrs(path)?;
+    for (name, value) in &wanted.xattrs {
+        if there.get(name) != Some(value) {
+            rustix::fs::lsetxattr(path, name.as_slice(), value, XattrFlags::empty())
+                .map_err(failed)?;
+        }
+    }
+    for name in there
+        .keys()
+        .filter(|name| !wanted.xattrs.contains_key(*name))
+    {
+        rustix::fs::lremovexattr(path, name.as_slice()).map_err(failed)?;
+    }
+    let time = Timespec {
+        tv_sec: wanted.modified.0,
+        tv_nsec: wanted.modified.1,
+    };
+    let times = Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)
+}
+
+fn xattrs(path: &Path) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Error> {
+    let mut names = vec![0; XATTRS_MAX];
+    let len = match rustix::fs::llistxattr(path, names.as_mut_slice()) {
+        Ok(len) => len,
+        // A file system without them.
+        Err(Errno::NOTSUP) => 0,
+        Err(error) => return Err(io(path, error.into())),
+    };
+    names.truncate(len);
+    let mut found = BTreeMap::new();
+    for name in names
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+    {
+        let mut value = vec![0; XATTRS_MAX];
+        let len = rustix::fs::lgetxattr(path, name, value.as_mut_slice())
+            .map_err(|error| io(path, error.into()))?;
+        value.truncate(len);
+        found.insert(name.to_vec(), value);
+    }
+    Ok(found)
+}

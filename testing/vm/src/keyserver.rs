@@ -1,0 +1,269 @@
+//! The real key server on the host's loopback, and nodes of it: made by `strongroom keyserver`, asked by curl and openssl, so that nothing of the
+//! product's own client stands between the test and the server's answers.
+//!
+//! Must not: listen anywhere but on loopback; outlive its value.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::machine::LONG;
+use crate::place;
+
+/// The name by which guests know it; see `guest.rs`.
+pub const NAME: &str = "keys-a";
+
+/// A key server.
+#[derive(Debug)]
+pub struct KeyServer {
+    directory: PathBuf,
+    port: u16,
+    child: Option<Child>,
+}
+
+/// A node's configuration and identity, in a directory of the host.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its directory.
+    pub directory: PathBuf,
+}
+
+impl KeyServer {
+    /// A new server, running and not sealed.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start(directory: &Path) -> Self {
+        fs::create_dir_all(directory).expect("a directory");
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|socket| socket.local_addr())
+            .expect("a free port")
+            .port();
+        let root = directory.join("root.key");
+        write(
+            &root,
+            "a1b2030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20",
+            0o600,
+        );
+        let mut server = Self {
+            directory: directory.to_owned(),
+            port,
+            child: None,
+        };
+        let output = Command::new(place::command())
+            .args(["keyserver", "init", "--name", NAME, "--name", "127.0.0.1"])
+            .args(["--address", &format!("127.0.0.1:{port}")])
+            .arg("--store")
+            .arg(server.at("keys.db"))
+            .args(["--root-provider", &format!("file:{}", root.display())])
+            .output()
+            .expect("the command can be started");
+        assert!(
+            output.status.success(),
+            "keyserver init: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        server.run();
+        server
+    }
+
+    /// Starts it again.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub fn run(&mut self) {
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.at("log"))
+            .expect("a file");
+        let child = Command::new(place::command())
+            .args(["keyserver", "run", "--config"])
+            .arg(self.at("server.toml"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("the command can be started");
+        self.child = Some(child);
+        let until = Instant::now() + LONG;
+        while self
+            .curl(&["--max-time", "10"], "/v1/status")
+            .and_then(|answer| answer.get("sealed")?.as_bool())
+            != Some(false)
+        {
+            assert!(
+                Instant::now() < until,
+                "the key server did not come up: {}",
+                fs::read_to_string(self.at("log")).unwrap_or_default()
+            );
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Ends it.
+    pub fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+
+    /// The port on loopback.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What the administrator asks. `None` when there was no answer, or none in JSON.
+    #[must_use]
+    pub fn admin(&self, method: &str, path: &str, body: Option<&Value>) -> Option<Value> {
+        let (certificate, key) = (self.at("admin.pem"), self.at("admin.key"));
+        let mut arguments = vec![
+            "-X".to_owned(),
+            method.to_owned(),
+            "--cert".to_owned(),
+            text(&certificate),
+            "--key".to_owned(),
+            text(&key),
+        ];
+        if let Some(body) = body {
+            arguments.extend([
+                "-H".to_owned(),
+                "Content-Type: application/json".to_owned(),
+                "-d".to_owned(),
+                body.to_string(),
+            ]);
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        self.curl(&arguments, path)
+    }
+
+    /// Enrols a node by a token of one use, and writes its configuration for the host.
+    ///
+    /// # Panics
+    /// When the server refuses.
+    #[must_use]
+    pub fn enrol(&self, name: &str) -> Node {
+        let node = Node {
+            directory: self.at(&format!("node-{name}")),
+        };
+        fs::create_dir_all(&node.directory).expect("a directory");
+        let wanted = json!({"node": name, "role": "node", "keys": [], "may_create": true, "expires_seconds": 3600});
+        let made = self
+            .admin("POST", "/v1/tokens", Some(&wanted))
+            .expect("a token");
+        let token = made
+            .get("token")
+            .and_then(Value::as_str)
+            .unwrap_or_else(|| refused(&made));
+        let (key, csr) = (
+            node.directory.join("node.key"),
+            node.directory.join("node.csr"),
+        );
+        let status = Command::new("openssl")
+            .args([
+                "req",
+                "-new",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+                "-nodes",
+                "-subj",
+                &format!("/CN={name}"),
+            ])
+            .arg("-keyout")
+            .arg(&key)
+            .arg("-out")
+            .arg(&csr)
+            .stderr(Stdio::null())
+            .status();
+        assert!(status.is_ok_and(|status| status.success()), "openssl req");
+        let csr = fs::read_to_string(&csr).expect("a request");
+        let body = json!({"token": token, "csr": csr}).to_string();
+        let answer = self
+            .curl(
+                &["-H", "Content-Type: application/json", "-d", &body],
+                "/v1/enroll",
+            )
+            .expect("an enrolment");
+        let member = |name: &str| {
+            answer
+                .get(name)
+                .and_then(Value::as_str)
+                .unwrap_or_else(|| refused(&answer))
+        };
+        write(
+            &node.directory.join("node.pem"),
+            member("certificate"),
+            0o644,
+        );
+        write(
+            &node.directory.join("authority.pem"),
+            member("authority"),
+            0o644,
+        );
+        write(&key, &fs::read_to_string(&key).expect("a key"), 0o600);
+        write(
+            &node.directory.join("node.toml"),
+            &configuration(&format!("127.0.0.1:{}", self.port), 60),
+            0o644,
+        );
+        node
+    }
+
+    fn curl(&self, arguments: &[&str], path: &str) -> Option<Value> {
+        let output = Command::new("curl")
+            .args(["-s", "--cacert", &text(&self.at("authority.pem"))])
+            .args(arguments)
+            .arg(format!("https://127.0.0.1:{}{path}", self.port))
+            .output()
+            .expect("apt-get install curl");
+        if output.stdout.is_empty() && output.status.success() {
+            return Some(Value::Null);
+        }
+        serde_json::from_slice(&output.stdout).ok()
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+impl Drop for KeyServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A node's configuration that asks this server, for so many seconds in all.
+#[must_use]
+pub fn configuration(server: &str, seconds: u32) -> String {
+    format!(
+        "servers = [\"https://{server}\"]\nauthority = \"authority.pem\"\ncertificate = \"node.pem\"\nkey = \"node.key\"\n\
+         request_timeout_seconds = 10\ntotal_timeout_seconds = {seconds}\n"
+    )
+}
+
+#[expect(clippy::panic, reason = "a test without its server has failed")]
+fn refused(answer: &Value) -> &'static str {
+    panic!("the key server answered: {answer}")
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test's file")]
+fn write(path: &Path, contents: &str, mode: u32) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::write(path, contents).expect("a file can be written");
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permissions");
+}
