@@ -150,8 +150,8 @@ fn config(directory: &Path) -> Result<Arc<ClientConfig>, Failure> {
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_client_auth_cert(
-            vec![CertificateDer::from_pem_file(directory.join("admin.pem"))?],
-            PrivateKeyDer::from_pem_file(directory.join("admin.key"))?,
+            vec![CertificateDer::from_pem_file(directory.join("node.pem"))?],
+            PrivateKeyDer::from_pem_file(directory.join("node.key"))?,
         )?;
     Ok(Arc::new(config))
 }

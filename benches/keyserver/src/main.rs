@@ -79,10 +79,10 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
     for kind in [Kind::Sqlite, Kind::Etcd] {
         let place = Place::new(kind, &arguments.directory, &strongroom)?;
         let (running, _) = place.start(None)?;
-        place.admin()?.create(NAME)?;
+        let client = place.node(NAME)?;
         let open = load::connected(&place.path("."), place.port, NAME, clients, time)?;
         line(kind, &format!("{clients} clients, connections kept"), &open);
-        let fresh = load::connecting(&place.admin()?, NAME, clients, time)?;
+        let fresh = load::connecting(&client, NAME, clients, time)?;
         line(
             kind,
             &format!("{clients} clients, a connection for each key"),
@@ -95,7 +95,7 @@ fn measure(arguments: &Arguments) -> Result<(), Failure> {
     for kind in [Kind::Sqlite, Kind::Etcd] {
         let place = Place::new(kind, &arguments.directory, &strongroom)?;
         let (running, _) = place.start(None)?;
-        place.admin()?.create(NAME)?;
+        place.node(NAME)?;
         drop(running);
         let mut filled = 0;
         for &keys in &arguments.keys {

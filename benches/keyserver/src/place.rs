@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use strongroom_keyclient::{Client, Node};
+use strongroom_crypto::SecretBytes;
+use strongroom_keyclient::{Client, Enrolment, Method, Node, enrol};
+use strongroom_keyring::durable;
 
 use crate::Failure;
 
@@ -136,6 +138,44 @@ impl Place {
         Ok(Node::load(&self.path("admin.toml"))?.client())
     }
 
+    /// A node's client: its key is `name`, which it makes. An administrator is delivered none.
+    pub(crate) fn node(&self, name: &str) -> Result<Client, Failure> {
+        let body = serde_json::json!({"node": "bench", "role": "node", "may_create": true, "expires_seconds": 600});
+        let path = "/v1/tokens";
+        let made = self
+            .admin()?
+            .call(&Method::POST, path, Some(&body), false)?;
+        let token = made["token"].as_str().ok_or("no token")?.to_owned();
+        let token = SecretBytes::take(&mut token.into_bytes())?;
+        let enrolment = Enrolment {
+            server: &format!("https://127.0.0.1:{}", self.port),
+            authority: &std::fs::read(self.path("authority.pem"))?,
+            node: "bench",
+            token: &token,
+        };
+        let enrolled = enrol::<strongroom_keyclient::Error>(&enrolment, |_| Ok(()))?;
+        let config = std::fs::read_to_string(self.path("admin.toml"))?;
+        for (file, bytes, mode) in [
+            ("node.key", enrolled.key.as_slice(), 0o600),
+            ("node.pem", enrolled.certificate.as_bytes(), 0o644),
+            (
+                "node.toml",
+                config.replace("admin.", "node.").as_bytes(),
+                0o644,
+            ),
+        ] {
+            durable::create_new(&self.path(file), bytes, mode)?;
+        }
+        let client = self.client()?;
+        client.create(name)?;
+        Ok(client)
+    }
+
+    /// The client of [`Place::node`].
+    fn client(&self) -> Result<Client, Failure> {
+        Ok(Node::load(&self.path("node.toml"))?.client())
+    }
+
     /// Starts the server; the time until it delivers the key `name`, or lists keys where there is none yet.
     pub(crate) fn start(&self, name: Option<&str>) -> Result<(Running, Duration), Failure> {
         let began = Instant::now();
@@ -161,12 +201,16 @@ impl Place {
     }
 
     fn serves(&self, name: Option<&str>) -> Result<bool, Failure> {
-        let client = self.admin()?.within(Duration::from_secs(1));
+        let second = Duration::from_secs(1);
         Ok(match name {
-            Some(name) => client
+            Some(name) => self
+                .client()?
+                .within(second)
                 .material(name, strongroom_keyclient::Version::Latest)
                 .is_ok(),
-            None => client
+            None => self
+                .admin()?
+                .within(second)
                 .key("nothing")
                 .is_err_and(|error| error.kind() == strongroom_keyclient::Kind::NotFound),
         })

@@ -213,18 +213,43 @@ fn a_host_joins_once_for_each_token_and_keeps_its_root_key_there() {
 
     // Another server that has a key of that name is not one that has that key.
     let node = String::from_utf8(place.read("etc/node.toml")).unwrap();
-    place
-        .run(&["keyserver", "create", "root", "--node", "b/admin.toml"])
-        .succeeded();
-    place
-        .run(&["keyserver", "rotate", "root", "--node", "b/admin.toml"])
-        .succeeded();
-    let foreign = String::from_utf8(place.read("b/admin.toml")).unwrap();
+    let other_node = "etc-b/node.toml";
+    let made = [
+        "keyserver",
+        "token",
+        "db-7",
+        "--node",
+        "b/admin.toml",
+        "--out",
+        "token-b",
+        "--may-create",
+    ];
+    place.run(&made).succeeded();
+    let joined = [
+        "keyserver",
+        "join",
+        &other.url,
+        "--authority",
+        "b/authority.pem",
+        "--node",
+        "db-7",
+        "--token-file",
+        "token-b",
+        "--config",
+        other_node,
+    ];
+    place.run(&joined).succeeded();
+    for verb in ["create", "rotate"] {
+        place
+            .run(&["keyserver", verb, "root", "--node", other_node])
+            .succeeded();
+    }
+    let foreign = String::from_utf8(place.read(other_node)).unwrap();
     let foreign = foreign
-        .replace("\"authority.pem\"", "\"../b/authority.pem\"")
-        .replace("\"admin.pem\"", "\"../b/admin.pem\"")
-        .replace("\"admin.key\"", "\"../b/admin.key\"");
-    assert!(foreign.contains(&other.url) && foreign.contains("../b/admin.key"));
+        .replace("\"authority.pem\"", "\"../etc-b/authority.pem\"")
+        .replace("\"node.pem\"", "\"../etc-b/node.pem\"")
+        .replace("\"node.key\"", "\"../etc-b/node.key\"");
+    assert!(foreign.contains(&other.url) && foreign.contains("../etc-b/node.key"));
     place.write("etc/node.toml", foreign);
     place.run(&["key", "create", "no"]).failed(4, "SR-2105");
     place.write("etc/node.toml", node.clone());
