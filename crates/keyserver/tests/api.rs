@@ -226,6 +226,19 @@ fn tokens_are_used_once_and_a_new_certificate_ends_the_one_before() {
 }
 
 #[test]
+fn a_token_ends_with_its_time() {
+    let place = Place::with_provider();
+    let running = Running::open(&place);
+    let token = json!({"node": "n", "role": "node", "expires_seconds": 1});
+    let made = running.admin(&place).post("/v1/tokens", &token).json();
+    let token = made["token"].as_str().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    running.enrol_with(token).0.refused(403, "SR-8431");
+    assert_eq!(running.server.service().unwrap().sweep().unwrap(), 0);
+    running.enrol_with(token).0.refused(403, "SR-8431");
+}
+
+#[test]
 fn roles() {
     let place = Place::with_provider();
     let running = Running::open(&place);
