@@ -488,6 +488,15 @@ fn labels_are_those_of_the_code() {
     agreed.extend(between(&envelope, "\"strongroom/v1/", "\""));
     let redo = read("crates/format/src/columns/redo.rs");
     agreed.extend(between(&redo, "\"strongroom/v1/", "\""));
+    // And of the key server's keys, which belong to its root key.
+    let (server, audit) = (
+        read("crates/keyserver/src/keys.rs"),
+        read("crates/keyserver/src/audit.rs"),
+    );
+    for source in [&server, &audit] {
+        let labels = between(source, "b\"strongroom/v1/", "\"").into_iter();
+        agreed.extend(labels.map(|label| label.trim_end_matches("\\0")));
+    }
     assert!(agreed.len() > 3 && agreed.is_disjoint(&coded));
     for (page, text) in files("docs/spec", "md") {
         let used = between(&text, "strongroom/v1/", "\n").into_iter();

@@ -1,11 +1,6 @@
 //! The API as clients see it: who gets what, and what is told to whom.
 //!
 //! Method: a real server in this process, real TLS, requests byte by byte.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 mod common;
 
 use common::{Place, Running, all_bytes, request};
@@ -86,8 +81,17 @@ fn a_node_makes_fetches_and_rotates_its_key_and_nobody_else_gets_it() {
         );
         assert!([400, 404].contains(&a.get(&path).status), "{version}");
     }
+}
 
-    // Neither key, nor any name, is in the files.
+#[test]
+fn neither_keys_nor_names_are_in_the_files() {
+    let place = Place::with_provider();
+    let running = Running::open(&place);
+    let node = running.node(&place, "a");
+    let mut node = running.client(Some(&node));
+    node.post("/v1/keys", &json!({"name": "db-7"}));
+    node.post("/v1/keys/db-7/rotate", &json!({}));
+    let (first, second) = (node.material("db-7", "1"), node.material("db-7", "2"));
     let files = all_bytes(place.directory.path());
     let is_in = |needle: &[u8]| files.windows(needle.len()).any(|window| window == needle);
     for secret in [&first, &second] {
@@ -219,6 +223,19 @@ fn tokens_are_used_once_and_a_new_certificate_ends_the_one_before() {
         .refused(404, "SR-8423");
     admin.delete("/v1/nodes/admin").refused(409, "SR-8439");
     admin.delete("/v1/nodes/nobody").refused(404, "SR-8423");
+}
+
+#[test]
+fn a_token_ends_with_its_time() {
+    let place = Place::with_provider();
+    let running = Running::open(&place);
+    let token = json!({"node": "n", "role": "node", "expires_seconds": 1});
+    let made = running.admin(&place).post("/v1/tokens", &token).json();
+    let token = made["token"].as_str().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    running.enrol_with(token).0.refused(403, "SR-8431");
+    assert_eq!(running.server.service().unwrap().sweep().unwrap(), 0);
+    running.enrol_with(token).0.refused(403, "SR-8431");
 }
 
 #[test]

@@ -1,9 +1,4 @@
 //! Sealed and open: nothing is served without the root key, and only the right one opens.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 mod common;
 
 use common::{Place, Running};

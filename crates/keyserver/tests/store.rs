@@ -1,6 +1,6 @@
-//! The store and what rests in it: commits as a whole, guards, an audit log that cannot be changed, records that cannot be moved.
+//! What rests in the store: an audit log that cannot be changed, records that cannot be moved. What every store promises: etcd.rs.
 //!
-//! Method: the store itself, and a store that is tampered with behind the server's back by somebody who has its key.
+//! Method: a store that is tampered with behind the server's back by somebody who has its key.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -16,129 +16,22 @@ use strongroom_keyring::{KeySource, Keyring};
 use strongroom_keyserver::config::Config;
 use strongroom_keyserver::keys::{Keys, secret_hex};
 use strongroom_keyserver::server::ROOT_NAME;
-use strongroom_keyserver::store::{Append, Change, Guard, Outcome, SqliteStore, Store};
+use strongroom_keyserver::store::SqliteStore;
 use strongroom_sqlite::OpenOptions;
 
-fn put(path: &str, value: &[u8]) -> Change {
-    Change::Put {
-        path: path.to_owned(),
-        value: value.to_vec(),
-    }
-}
-
-fn guard(path: &str, revision: u64) -> Guard {
-    Guard {
-        path: path.to_owned(),
-        revision,
-    }
-}
-
 #[test]
-fn a_commit_happens_whole_or_not_at_all() {
+fn another_key_opens_no_store() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
-    let key = SecretKey::generate().unwrap();
-    assert_eq!(
-        SqliteStore::open(&path, &key, false)
-            .err()
-            .unwrap()
-            .code()
-            .number,
-        1006
+    let (key, other) = (
+        SecretKey::generate().unwrap(),
+        SecretKey::generate().unwrap(),
     );
-    let store = SqliteStore::open(&path, &key, true).unwrap();
-    let none = Append::default();
-    let rows = |first, count: u8| Append {
-        first,
-        rows: (0..count).map(|n| vec![n]).collect(),
-    };
-    assert_eq!(
-        store
-            .commit(
-                &[guard("a", 0)],
-                &[put("a", b"1"), put("b", b"1")],
-                &rows(1, 2)
-            )
-            .unwrap(),
-        Outcome::Done
-    );
-    let seen = store.read("a").unwrap().unwrap();
-    // Not there any more; not as it was; a row in between: nothing of it happens.
-    let refused = [
-        (vec![guard("a", 0)], rows(3, 1)),
-        (vec![guard("a", seen.revision + 1)], rows(3, 1)),
-        (vec![guard("b", seen.revision), guard("c", 1)], rows(3, 1)),
-        (vec![], rows(2, 1)),
-        (vec![], rows(4, 1)),
-    ];
-    for (guards, append) in refused {
-        let outcome = store
-            .commit(&guards, &[put("a", b"2"), put("c", b"2")], &append)
-            .unwrap();
-        assert_eq!(outcome, Outcome::Conflict);
-    }
-    assert_eq!(store.read("a").unwrap().unwrap(), seen);
-    assert!(store.read("c").unwrap().is_none());
-    assert_eq!(store.last_row().unwrap(), Some((2, vec![1])));
-    // Removed and made again, it has another revision: what was seen before does not count.
-    let gone = Change::Delete {
-        path: "a".to_owned(),
-    };
-    assert_eq!(store.commit(&[], &[gone], &none).unwrap(), Outcome::Done);
-    assert_eq!(
-        store
-            .commit(&[guard("a", 0)], &[put("a", b"1")], &none)
-            .unwrap(),
-        Outcome::Done
-    );
-    assert_eq!(
-        store
-            .commit(&[guard("a", seen.revision)], &[], &rows(3, 1))
-            .unwrap(),
-        Outcome::Conflict
-    );
-    // Lists are in order, end where the prefix ends, and go on after a path.
-    store
-        .commit(
-            &[],
-            &[
-                put("x/1", b""),
-                put("x/2", b""),
-                put("x/3", b""),
-                put("x0", b""),
-                put("x", b""),
-            ],
-            &none,
-        )
-        .unwrap();
-    let list = |after: &str, limit| -> Vec<String> {
-        store
-            .list("x/", after, limit)
-            .unwrap()
-            .into_iter()
-            .map(|(path, _)| path)
-            .collect()
-    };
-    assert_eq!(list("", 9), ["x/1", "x/2", "x/3"]);
-    assert_eq!(list("x/1", 1), ["x/2"]);
-    drop(store);
-    let other = SecretKey::generate().unwrap();
-    assert_eq!(
-        SqliteStore::open(&path, &other, false)
-            .err()
-            .unwrap()
-            .code()
-            .number,
-        2002
-    );
-    assert_eq!(
-        SqliteStore::open(&path, &key, false)
-            .unwrap()
-            .rows(0, 9)
-            .unwrap()
-            .len(),
-        2
-    );
+    let open = |key, create| SqliteStore::open(&path, key, create);
+    assert_eq!(open(&key, false).err().unwrap().code().number, 1006);
+    drop(open(&key, true).unwrap());
+    assert_eq!(open(&other, false).err().unwrap().code().number, 2002);
+    assert!(open(&key, false).is_ok());
 }
 
 /// The server's own keys and a connection to its store, as somebody has them who has the root key.

@@ -146,6 +146,24 @@ impl Service {
         Ok(token)
     }
 
+    /// Removes tokens whose time is over. They would not be taken anyway.
+    pub(super) fn forget_tokens(&self) -> Result<(), Error> {
+        const PAGE: usize = 500;
+        let mut after = String::new();
+        loop {
+            let page = self.list::<Token>(TOKENS, &after, PAGE)?;
+            for (hash, _) in page.iter().filter(|(_, token)| token.expires <= now()) {
+                let path = format!("{TOKENS}{hash}");
+                let changes = vec![Change::Delete { path }];
+                self.commit(None, Vec::new(), changes, Vec::new())?;
+            }
+            match page.last() {
+                Some((hash, _)) if page.len() == PAGE => after.clone_from(hash),
+                _ => return Ok(()),
+            }
+        }
+    }
+
     /// Enrols a client: its token is used up, its former certificate no longer counts.
     ///
     /// # Errors

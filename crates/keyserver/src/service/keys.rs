@@ -443,13 +443,14 @@ impl Service {
         Ok(done)
     }
 
-    /// Erases the material of every key whose time has come; how many there were.
+    /// Erases the material of every key whose time has come; how many there were. Removes tokens that are over.
     ///
     /// # Errors
     /// What the store reports.
     pub fn sweep(&self) -> Result<usize, Error> {
         const PAGE: usize = 500;
         let (mut after, mut count) = (String::new(), 0_usize);
+        self.forget_tokens()?;
         loop {
             let page = self.list::<u64>(PENDING, &after, PAGE)?;
             for (name, at) in &page {

@@ -2,6 +2,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::unwrap_in_result,
     reason = "a test that panics has failed, which is what it is for"
 )]
 #![allow(
