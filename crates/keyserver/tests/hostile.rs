@@ -99,7 +99,7 @@ fn certificates_that_are_not_enrolled_open_nothing() {
         (dates(2190, 2191), "not valid yet"),
         (
             other.issue(|params| {
-                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]
+                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
             }),
             "a server's",
         ),
@@ -181,18 +181,8 @@ fn old_protocols_and_suites_without_authentication_are_refused() {
     }
 }
 
-#[test]
-fn requests_that_are_not_what_they_seem_are_refused() {
-    let place = Place::with_provider();
-    let running = Running::open(&place);
-    let node = running.node(&place, "a");
-    assert_eq!(
-        running
-            .client(Some(&node))
-            .post("/v1/keys", &json!({"name": "k"}))
-            .status,
-        201
-    );
+/// Requests of which two readers could see two different things, and heads without an end.
+fn dishonest() -> Vec<String> {
     let create = r#"{"name":"smuggled"}"#;
     let hidden = format!(
         "POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{create}",
@@ -241,7 +231,22 @@ fn requests_that_are_not_what_they_seem_are_refused() {
     ];
     let many: String = (0..100).map(|n| format!("X-{n}: y\r\n")).collect();
     kinds.push(format!("GET /v1/keys HTTP/1.1\r\nHost: x\r\n{many}\r\n"));
-    for bytes in &kinds {
+    kinds
+}
+
+#[test]
+fn requests_that_are_not_what_they_seem_are_refused() {
+    let place = Place::with_provider();
+    let running = Running::open(&place);
+    let node = running.node(&place, "a");
+    assert_eq!(
+        running
+            .client(Some(&node))
+            .post("/v1/keys", &json!({"name": "k"}))
+            .status,
+        201
+    );
+    for bytes in &dishonest() {
         let mut client = running.client(Some(&node));
         let sent = client.send(bytes.as_bytes());
         let first = client.answer();
@@ -482,6 +487,60 @@ impl Drop for Process {
     }
 }
 
+/// What a server acknowledged over its lives.
+#[derive(Default)]
+struct Acknowledged {
+    keys: Vec<String>,
+    rotations: usize,
+}
+
+impl Acknowledged {
+    /// Asserts that all of it is there.
+    fn is_there(&self, client: &mut Client) {
+        let found = client.get("/v1/keys?limit=5000").json();
+        let keys = found["keys"].as_array().unwrap();
+        let names: Vec<&str> = keys
+            .iter()
+            .map(|key| key["name"].as_str().unwrap())
+            .collect();
+        for name in &self.keys {
+            assert!(names.contains(&name.as_str()), "{name} was acknowledged");
+        }
+        let turned = client.get("/v1/keys/turned").json();
+        let versions = turned["versions"].as_array().unwrap().len();
+        assert!(versions > self.rotations, "a rotation was acknowledged");
+    }
+
+    /// Writes until the server, of this process id, is gone: it is killed when `target` writes were acknowledged, while more
+    /// are under way.
+    fn write(&mut self, client: &mut Client, round: usize, id: u32, target: usize) {
+        let mut done = 0;
+        let mut killer = None;
+        for at in 0..400 {
+            if done >= target && killer.is_none() {
+                killer = Some(std::thread::spawn(move || {
+                    let killed = Command::new("kill").args(["-9", &id.to_string()]).status();
+                    assert!(killed.unwrap().success());
+                }));
+            }
+            let name = format!("r{round}-{at}");
+            let body = json!({"name": name}).to_string();
+            match client.try_ask("POST", "/v1/keys", Some(body.as_bytes())) {
+                Ok(answer) if answer.status == 201 => self.keys.push(name),
+                Ok(answer) => panic!("{}", answer.text()),
+                Err(_) => break,
+            }
+            match client.try_ask("POST", "/v1/keys/turned/rotate", Some(b"{}")) {
+                Ok(answer) if answer.status == 200 => self.rotations += 1,
+                Ok(answer) => panic!("{}", answer.text()),
+                Err(_) => break,
+            }
+            done += 2;
+        }
+        killer.unwrap().join().unwrap();
+    }
+}
+
 #[test]
 fn killed_while_it_writes_it_has_everything_that_it_acknowledged() {
     let place = Place::with_provider();
@@ -491,69 +550,28 @@ fn killed_while_it_writes_it_has_everything_that_it_acknowledged() {
     });
     let authority = std::fs::read(place.path("authority.pem")).unwrap();
     let admin = Identity::from_files(&place, "admin");
-    let mut acknowledged: Vec<String> = Vec::new();
-    let mut rotated = 0_u64;
+    let mut acknowledged = Acknowledged::default();
     for round in 0..6 {
         let mut server = Process::start(&place);
         let mut client = Client::connect(server.address, &authority, Some(&admin)).unwrap();
         if round == 0 {
-            assert_eq!(
-                client.post("/v1/keys", &json!({"name": "turned"})).status,
-                201
-            );
+            let made = client.post("/v1/keys", &json!({"name": "turned"}));
+            assert_eq!(made.status, 201);
         }
-        // All that was acknowledged before is there.
-        let found = client.get("/v1/keys?limit=5000").json();
-        let names: Vec<&str> = found["keys"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|key| key["name"].as_str().unwrap())
-            .collect();
-        for name in &acknowledged {
-            assert!(names.contains(&name.as_str()), "{name} was acknowledged");
-        }
-        let turned = client.get("/v1/keys/turned").json();
-        assert!(
-            turned["versions"].as_array().unwrap().len() as u64 > rotated,
-            "a rotation was acknowledged"
-        );
-        let end = std::thread::spawn({
-            let id = server.child.id();
-            move || {
-                std::thread::sleep(Duration::from_millis(200 + round * 37));
-                let done = Command::new("kill").args(["-9", &id.to_string()]).status();
-                assert!(done.unwrap().success());
-            }
-        });
-        for at in 0.. {
-            let name = format!("r{round}-{at}");
-            let body = json!({"name": name}).to_string();
-            match client.try_ask("POST", "/v1/keys", Some(body.as_bytes())) {
-                Ok(answer) if answer.status == 201 => acknowledged.push(name),
-                Ok(answer) => panic!("{}", answer.text()),
-                Err(_) => break,
-            }
-            match client.try_ask("POST", "/v1/keys/turned/rotate", Some(b"{}")) {
-                Ok(answer) if answer.status == 200 => rotated += 1,
-                Ok(answer) => panic!("{}", answer.text()),
-                Err(_) => break,
-            }
-        }
-        end.join().unwrap();
+        acknowledged.is_there(&mut client);
+        acknowledged.write(&mut client, round, server.child.id(), 20 + round * 7);
         server.child.wait().unwrap();
     }
-    assert!(acknowledged.len() > 6, "{}", acknowledged.len());
     // The audit log has a row for each of them, and no gap.
     let server = Process::start(&place);
     let mut client = Client::connect(server.address, &authority, Some(&admin)).unwrap();
+    acknowledged.is_there(&mut client);
     let (mut after, mut created) = (0, 0);
     loop {
         let page = client
             .get(&format!("/v1/audit?after={after}&limit=1000"))
             .json();
-        let rows = page["rows"].as_array().unwrap();
-        for row in rows {
+        for row in page["rows"].as_array().unwrap() {
             after += 1;
             assert_eq!(row["n"], after, "a gap in the audit log");
             created += usize::from(row["action"] == "create");
@@ -562,5 +580,5 @@ fn killed_while_it_writes_it_has_everything_that_it_acknowledged() {
             break;
         }
     }
-    assert!(created > acknowledged.len());
+    assert!(created > acknowledged.keys.len());
 }
