@@ -35,8 +35,8 @@ pub(super) struct ReportArgs {
     /// Sealed databases, data directories of sealed PostgreSQL instances, volumes, backup media
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// This node's configuration [default: /etc/strongroom/node.toml]
-    #[arg(long, value_name = "FILE", env = strongroom_keyclient::VARIABLE)]
+    /// This node's configuration [default: STRONGROOM_NODE, else /etc/strongroom/node.toml]
+    #[arg(long, value_name = "FILE")]
     node: Option<PathBuf>,
     /// The catalogue of backups [default: beside the keyring, `.history` added to its name]
     #[arg(long, value_name = "FILE")]
@@ -100,7 +100,10 @@ impl ReportArgs {
         }
         if self.json {
             let sent = client.is_some();
-            context.output.json(&Reported { sent, objects: told })?;
+            context.output.json(&Reported {
+                sent,
+                objects: told,
+            })?;
         } else {
             context.output.text(&text(&told))?;
         }
@@ -156,7 +159,15 @@ fn outcome(path: &Path, sent: Result<Found, Failure>) -> (Told, Option<Failure>)
 }
 
 fn text(told: &[Told]) -> String {
-    let heads = ["KIND", "NAME", "CIPHER", "KEY", "ROTATED", "BACKED UP", "VERIFIED"];
+    let heads = [
+        "KIND",
+        "NAME",
+        "CIPHER",
+        "KEY",
+        "ROTATED",
+        "BACKED UP",
+        "VERIFIED",
+    ];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     let time = |at: Option<u64>| at.map_or_else(|| "-".to_owned(), rfc3339);
     for report in told.iter().filter_map(|told| told.report.as_ref()) {
