@@ -29,7 +29,18 @@ impl Server {
             let store = format!("{name}/keys.db");
             drop(std::fs::remove_dir_all(place.path(name)));
             std::fs::create_dir(place.path(name)).unwrap();
-            let init = ["keyserver", "init", "--store", &store, "--name", "127.0.0.1", "--address", &address, "--root-provider", "env:ROOT"];
+            let init = [
+                "keyserver",
+                "init",
+                "--store",
+                &store,
+                "--name",
+                "127.0.0.1",
+                "--address",
+                &address,
+                "--root-provider",
+                "env:ROOT",
+            ];
             place.run(&init).succeeded();
             if let Some(child) = Self::run(place, name, &address) {
                 let url = format!("https://{address}");
@@ -42,7 +53,12 @@ impl Server {
     fn run(place: &Place, name: &str, address: &str) -> Option<Child> {
         let mut child = place
             .command()
-            .args(["keyserver", "run", "--config", &format!("{name}/server.toml")])
+            .args([
+                "keyserver",
+                "run",
+                "--config",
+                &format!("{name}/server.toml"),
+            ])
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
@@ -73,12 +89,32 @@ impl Drop for Server {
 }
 
 fn token(place: &Place, file: &str, more: &[&str]) {
-    let fixed = ["keyserver", "token", "db-7", "--node", "a/admin.toml", "--out", file];
+    let fixed = [
+        "keyserver",
+        "token",
+        "db-7",
+        "--node",
+        "a/admin.toml",
+        "--out",
+        file,
+    ];
     place.run(&[&fixed[..], more].concat()).succeeded();
 }
 
 fn join(place: &Place, url: &str, authority: &str, token: &str, more: &[&str]) -> common::Run {
-    let fixed = ["keyserver", "join", url, "--authority", authority, "--node", "db-7", "--token-file", token, "--config", "etc/node.toml"];
+    let fixed = [
+        "keyserver",
+        "join",
+        url,
+        "--authority",
+        authority,
+        "--node",
+        "db-7",
+        "--token-file",
+        token,
+        "--config",
+        "etc/node.toml",
+    ];
     place.run(&[&fixed[..], more].concat())
 }
 
@@ -92,30 +128,63 @@ fn a_host_joins_once_for_each_token_and_keeps_its_root_key_there() {
 
     // Nothing is used up, and nothing stays, when it cannot be right.
     join(&place, &url, "b/authority.pem", "token", &[]).failed(3, "SR-8403");
-    join(&place, "http://127.0.0.1:1", "a/authority.pem", "token", &[]).failed(2, "SR-8400");
+    join(
+        &place,
+        "http://127.0.0.1:1",
+        "a/authority.pem",
+        "token",
+        &[],
+    )
+    .failed(2, "SR-8400");
     join(&place, &url, "a/nothing.pem", "token", &[]).failed(2, "SR-1006");
     join(&place, &url, "token", "token", &[]).failed(3, "SR-8401");
     place.write("wrong", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
     let refused = join(&place, &url, "a/authority.pem", "wrong", &[]);
     assert_eq!(refused.code, 3, "{}", refused.err);
     assert!(!refused.err.contains("AAAA"), "{}", refused.err);
-    assert!(std::fs::read_dir(place.path("etc")).unwrap().next().is_none());
+    assert!(
+        std::fs::read_dir(place.path("etc"))
+            .unwrap()
+            .next()
+            .is_none()
+    );
 
     let out = join(&place, &url, "a/authority.pem", "token", &[]).succeeded();
     assert!(out.starts_with("node db-7 role node: "), "{out}");
-    let mode = |name: &str| std::fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode("etc/node.key"), mode("etc/node.toml")), (0o600, 0o644));
-    assert_eq!(place.read("etc/authority.pem"), place.read("a/authority.pem"));
+    let mode = |name: &str| {
+        std::fs::metadata(place.path(name))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777
+    };
+    assert_eq!(
+        (mode("etc/node.key"), mode("etc/node.toml")),
+        (0o600, 0o644)
+    );
+    assert_eq!(
+        place.read("etc/authority.pem"),
+        place.read("a/authority.pem")
+    );
     join(&place, &url, "a/authority.pem", "token", &[]).failed(6, "SR-1002");
     // The token is used up, and what is there stays in use.
     let again = join(&place, &url, "a/authority.pem", "token", &["--replace"]);
     assert_eq!(again.code, 3, "{}", again.err);
-    place.run(&["keyserver", "create", "root", "--node", "etc/node.toml"]).succeeded();
+    place
+        .run(&["keyserver", "create", "root", "--node", "etc/node.toml"])
+        .succeeded();
 
-    let init = ["keyring", "init", "--provider", "keyserver:root?node=etc/node.toml"];
+    let init = [
+        "keyring",
+        "init",
+        "--provider",
+        "keyserver:root?node=etc/node.toml",
+    ];
     place.run(&init).succeeded();
     place.run(&["key", "create", "app"]).succeeded();
-    place.run(&["keyserver", "rotate", "root", "--node", "etc/node.toml"]).succeeded();
+    place
+        .run(&["keyserver", "rotate", "root", "--node", "etc/node.toml"])
+        .succeeded();
     place.run(&["key", "create", "second"]).succeeded();
     place.run(&["keyring", "rotate-root"]).succeeded();
     place.run(&["key", "create", "third"]).succeeded();
@@ -124,12 +193,18 @@ fn a_host_joins_once_for_each_token_and_keeps_its_root_key_there() {
     token(&place, "token2", &[]);
     let out = join(&place, &url, "a/authority.pem", "token2", &["--replace"]).succeeded();
     assert!(out.starts_with("node db-7 role node: "), "{out}");
-    assert!(String::from_utf8(place.read("etc/node.toml")).unwrap().contains("\"node-2.key\""));
+    assert!(
+        String::from_utf8(place.read("etc/node.toml"))
+            .unwrap()
+            .contains("\"node-2.key\"")
+    );
     place.run(&["key", "create", "fourth"]).succeeded();
 
     // What the server decides about the key, it decides about the keyring.
     let admin = |verb: &str| {
-        place.run(&["keyserver", verb, "root", "--node", "a/admin.toml"]).succeeded();
+        place
+            .run(&["keyserver", verb, "root", "--node", "a/admin.toml"])
+            .succeeded();
     };
     admin("disable");
     place.run(&["key", "create", "no"]).failed(3, "SR-8426");
@@ -138,8 +213,12 @@ fn a_host_joins_once_for_each_token_and_keeps_its_root_key_there() {
 
     // Another server that has a key of that name is not one that has that key.
     let node = String::from_utf8(place.read("etc/node.toml")).unwrap();
-    place.run(&["keyserver", "create", "root", "--node", "b/admin.toml"]).succeeded();
-    place.run(&["keyserver", "rotate", "root", "--node", "b/admin.toml"]).succeeded();
+    place
+        .run(&["keyserver", "create", "root", "--node", "b/admin.toml"])
+        .succeeded();
+    place
+        .run(&["keyserver", "rotate", "root", "--node", "b/admin.toml"])
+        .succeeded();
     let foreign = String::from_utf8(place.read("b/admin.toml")).unwrap();
     let foreign = foreign
         .replace("\"authority.pem\"", "\"../b/authority.pem\"")
@@ -153,6 +232,9 @@ fn a_host_joins_once_for_each_token_and_keeps_its_root_key_there() {
 
     // Down: an end in the time that is configured.
     server.stop();
-    place.write("etc/node.toml", node.replace("total_timeout_seconds = 60", "total_timeout_seconds = 1"));
+    place.write(
+        "etc/node.toml",
+        node.replace("total_timeout_seconds = 60", "total_timeout_seconds = 1"),
+    );
     place.run(&["key", "create", "no"]).failed(3, "SR-8402");
 }

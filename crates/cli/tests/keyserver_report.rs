@@ -26,7 +26,15 @@ impl Drop for Server {
 /// Makes and starts a server in `server/`; writes `node.toml` for its administrator.
 fn server(place: &Place) -> Server {
     let init = [
-        "keyserver", "init", "--store", "server/store.db", "--root-provider", "env:ROOT", "--name", "127.0.0.1", "--address",
+        "keyserver",
+        "init",
+        "--store",
+        "server/store.db",
+        "--root-provider",
+        "env:ROOT",
+        "--name",
+        "127.0.0.1",
+        "--address",
         "127.0.0.1:0",
     ];
     place.run(&init).succeeded();
@@ -57,9 +65,13 @@ fn server(place: &Place) -> Server {
 fn place() -> Place {
     let place = Place::new();
     place.with_key();
-    place.run(&["keyring", "export", "--out", "export", "--key-env", "ROOT"]).succeeded();
+    place
+        .run(&["keyring", "export", "--out", "export", "--key-env", "ROOT"])
+        .succeeded();
     place.plain_database("plain.db", 100);
-    place.run(&["sqlite", "encrypt", "plain.db", "app.db", "--key-id", "app"]).succeeded();
+    place
+        .run(&["sqlite", "encrypt", "plain.db", "app.db", "--key-id", "app"])
+        .succeeded();
     place
 }
 
@@ -73,21 +85,41 @@ fn objects_are_told_by_their_headers_and_the_catalogue() {
     let object = &json["objects"][0];
     assert_eq!(object["kind"], "sqlite");
     assert_eq!(object["cipher"], "aes-256-gcm");
-    assert_eq!((object["key_id"].as_str(), object["key_version"].as_u64()), (Some("app"), Some(1)));
+    assert_eq!(
+        (object["key_id"].as_str(), object["key_version"].as_u64()),
+        (Some("app"), Some(1))
+    );
     assert!(object["name"].as_str().unwrap().ends_with("/app.db"));
     assert_eq!(object["backed_up"], Value::Null);
     let inspected = place.run(&["inspect", "app.db", "--json"]).json();
     assert_eq!(object["object_id"], inspected["header"]["object_id"]);
     assert_eq!(object["created"], inspected["header"]["created_unix_s"]);
     // A backup and its verification are known from the catalogue.
-    place.run(&["backup", "create", "app.db", "--to", "medium", "--key-id", "app", "--source-key-id", "app"]).succeeded();
-    place.run(&["backup", "verify", "medium", "--key-id", "app"]).succeeded();
+    place
+        .run(&[
+            "backup",
+            "create",
+            "app.db",
+            "--to",
+            "medium",
+            "--key-id",
+            "app",
+            "--source-key-id",
+            "app",
+        ])
+        .succeeded();
+    place
+        .run(&["backup", "verify", "medium", "--key-id", "app"])
+        .succeeded();
     let run = place.run(&[&DRY[..], &["app.db", "medium", "--verified"]].concat());
     let json = run.json();
     let (database, medium) = (&json["objects"][0], &json["objects"][1]);
     assert!(database["backed_up"].as_u64() >= database["created"].as_u64());
     assert!(database["verified"].as_u64() >= database["backed_up"].as_u64());
-    assert_eq!((medium["kind"].as_str(), medium["key_id"].as_str()), (Some("backup"), Some("app")));
+    assert_eq!(
+        (medium["kind"].as_str(), medium["key_id"].as_str()),
+        (Some("backup"), Some("app"))
+    );
     assert!(medium["backed_up"].as_u64().is_some() && medium["verified"].as_u64().is_some());
 }
 
@@ -98,21 +130,41 @@ fn what_cannot_be_reported_does_not_keep_the_rest_back() {
     let run = place.run(&[&DRY[..], &paths].concat());
     let json = run.json();
     let objects = json["objects"].as_array().unwrap();
-    let codes: Vec<Option<&str>> = objects.iter().map(|one| one["error"]["code"].as_str()).collect();
-    assert_eq!(codes, [Some("SR-3001"), None, Some("SR-1006"), Some("SR-1001")]);
+    let codes: Vec<Option<&str>> = objects
+        .iter()
+        .map(|one| one["error"]["code"].as_str())
+        .collect();
+    assert_eq!(
+        codes,
+        [Some("SR-3001"), None, Some("SR-1006"), Some("SR-1001")]
+    );
     for code in ["SR-3001", "SR-1006", "SR-1001"] {
-        assert_eq!(run.err.matches(&format!("error[{code}]")).count(), 1, "{}", run.err);
+        assert_eq!(
+            run.err.matches(&format!("error[{code}]")).count(),
+            1,
+            "{}",
+            run.err
+        );
     }
     run.failed(4, "SR-3001");
     // Without a server to ask, nothing is said to be done.
-    place.run(&["keyserver", "report", "app.db", "--node", "absent.toml"]).failed(2, "SR-8400");
+    place
+        .run(&["keyserver", "report", "app.db", "--node", "absent.toml"])
+        .failed(2, "SR-8400");
 }
 
 #[test]
 fn a_server_keeps_what_a_later_report_leaves_out() {
     let place = place();
     let _server = server(&place);
-    let report = ["keyserver", "report", "--node", "server/node.toml", "--json", "app.db"];
+    let report = [
+        "keyserver",
+        "report",
+        "--node",
+        "server/node.toml",
+        "--json",
+        "app.db",
+    ];
     let sent = place.run(&[&report[..], &["--verified"]].concat());
     let sent = sent.json();
     assert_eq!(sent["sent"], true);
@@ -122,7 +174,14 @@ fn a_server_keeps_what_a_later_report_leaves_out() {
     assert_eq!(again["objects"][0]["verified"], Value::Null);
     let path = place.path("server/node.toml");
     let client = strongroom_keyclient::Node::load(&path).unwrap().client();
-    let kept = client.call(&strongroom_keyclient::Method::GET, "/v1/objects", None, true).unwrap();
+    let kept = client
+        .call(
+            &strongroom_keyclient::Method::GET,
+            "/v1/objects",
+            None,
+            true,
+        )
+        .unwrap();
     let object = &kept["objects"][0];
     assert_eq!(&object["verified"], verified, "{kept}");
     assert_eq!(object["object_id"], sent["objects"][0]["object_id"]);

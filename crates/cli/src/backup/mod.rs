@@ -27,8 +27,8 @@ use strongroom_format::slot::SlotKind;
 use strongroom_format::{code, hex};
 use strongroom_keyring::{KeySource, Keyring, Opener, SourceContext};
 
-use self::place::{is_url, store};
 pub(crate) use self::history::{Past, past};
+use self::place::{is_url, store};
 pub(crate) use self::wal::{is_wal_fetch, never_absent, stopping};
 
 use crate::Context;

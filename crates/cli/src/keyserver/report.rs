@@ -100,7 +100,10 @@ impl ReportArgs {
         }
         if self.json {
             let sent = client.is_some();
-            context.output.json(&Reported { sent, objects: told })?;
+            context.output.json(&Reported {
+                sent,
+                objects: told,
+            })?;
         } else {
             context.output.text(&text(&told))?;
         }
@@ -156,7 +159,15 @@ fn outcome(path: &Path, sent: Result<Found, Failure>) -> (Told, Option<Failure>)
 }
 
 fn text(told: &[Told]) -> String {
-    let heads = ["KIND", "NAME", "CIPHER", "KEY", "ROTATED", "BACKED UP", "VERIFIED"];
+    let heads = [
+        "KIND",
+        "NAME",
+        "CIPHER",
+        "KEY",
+        "ROTATED",
+        "BACKED UP",
+        "VERIFIED",
+    ];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     let time = |at: Option<u64>| at.map_or_else(|| "-".to_owned(), rfc3339);
     for report in told.iter().filter_map(|told| told.report.as_ref()) {

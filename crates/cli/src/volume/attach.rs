@@ -13,7 +13,8 @@ use clap::Args;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_luks::{
-    Found, LuksError, MountOptions, Mounted, Slots, Volume, check_mountpoint, check_not_active, open_locked, read, unlock,
+    Found, LuksError, MountOptions, Mounted, Slots, Volume, check_mountpoint, check_not_active,
+    open_locked, read, unlock,
 };
 use strongroom_volume::secret::slot_secret;
 use strongroom_volume::token::Provider;
@@ -70,7 +71,10 @@ impl AttachArgs {
     }
 
     fn serve(self, context: &mut Context) -> Result<(), Failure> {
-        let path = self.path.canonicalize().map_err(|e| Failure::open(&self.path, &e))?;
+        let path = self
+            .path
+            .canonicalize()
+            .map_err(|e| Failure::open(&self.path, &e))?;
         check_mountpoint(&self.mountpoint)?;
         let file = open_locked(&path, self.read_only)?;
         let found = read(&file)?;
@@ -92,7 +96,8 @@ impl AttachArgs {
         }
         let options = MountOptions {
             source: path.display().to_string(),
-            threads: std::thread::available_parallelism().map_or(2, |count| count.get().clamp(2, 8)),
+            threads: std::thread::available_parallelism()
+                .map_or(2, |count| count.get().clamp(2, 8)),
             allow_other: self.allow_other,
         };
         let mut mounted = Mounted::mount(volume, &self.mountpoint, &options)?;
@@ -121,14 +126,21 @@ impl AttachArgs {
         let mut keys = self.provider.keys(context, Some(hint))?;
         let material = keys.fetch(&token.key_id, Some(token.key_version))?;
         let secret = slot_secret(&material.key, &token.object_id)?;
-        let slots = Slots { only: Some(slots.clone()) };
+        let slots = Slots {
+            only: Some(slots.clone()),
+        };
         Ok((secret, slots))
     }
 }
 
 /// Starts this command anew, and waits until the volume is there.
 fn start() -> Result<(), Failure> {
-    let failed = |error| Failure::new(&code::FUSE, format!("starting the process that serves: {error}"));
+    let failed = |error| {
+        Failure::new(
+            &code::FUSE,
+            format!("starting the process that serves: {error}"),
+        )
+    };
     let program = std::env::current_exe().map_err(failed)?;
     let mut child = Command::new(program)
         .args(std::env::args_os().skip(1))
@@ -136,7 +148,11 @@ fn start() -> Result<(), Failure> {
         .stdout(Stdio::piped())
         .spawn()
         .map_err(failed)?;
-    let told = child.stdout.take().map(BufReader::new).map(|told| told.lines().next());
+    let told = child
+        .stdout
+        .take()
+        .map(BufReader::new)
+        .map(|told| told.lines().next());
     if let Some(Some(Ok(line))) = told
         && line == READY
     {
@@ -155,11 +171,17 @@ fn start() -> Result<(), Failure> {
 fn leave() -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(&code::IO, error.to_string());
     let mut out = std::io::stdout();
-    writeln!(out, "{READY}").and_then(|()| out.flush()).map_err(failed)?;
+    writeln!(out, "{READY}")
+        .and_then(|()| out.flush())
+        .map_err(failed)?;
     // Refused only to the leader of a group, who has no terminal to lose.
     let _leader = rustix::process::setsid();
     std::env::set_current_dir("/").map_err(failed)?;
-    let nothing = std::fs::File::options().read(true).write(true).open("/dev/null").map_err(failed)?;
+    let nothing = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .map_err(failed)?;
     rustix::stdio::dup2_stdin(&nothing).map_err(|error| failed(error.into()))?;
     rustix::stdio::dup2_stdout(&nothing).map_err(|error| failed(error.into()))?;
     rustix::stdio::dup2_stderr(&nothing).map_err(|error| failed(error.into()))

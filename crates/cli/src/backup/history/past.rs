@@ -37,7 +37,11 @@ impl Past {
     /// When the newest backup of a PostgreSQL server ended, if all there are, are of one server: a data directory does not
     /// say without a key which server it is.
     pub(crate) fn server_backed_up(&self) -> Option<u64> {
-        let set = |run: &Entry| run.set.as_ref().and_then(|set| set.system_identifier.clone());
+        let set = |run: &Entry| {
+            run.set
+                .as_ref()
+                .and_then(|set| set.system_identifier.clone())
+        };
         let servers: BTreeSet<String> = self.runs.iter().filter_map(set).collect();
         if servers.len() != 1 {
             return None;

@@ -73,7 +73,8 @@ pub(super) fn look(named: &Path, known: &Known, verified: bool) -> Result<Found,
 fn names(named: &Path, path: &Path) -> Vec<String> {
     let absolute = std::path::absolute(named).unwrap_or_default();
     let all = [named, &absolute, path].into_iter();
-    all.map(|name| name.to_string_lossy().into_owned()).collect()
+    all.map(|name| name.to_string_lossy().into_owned())
+        .collect()
 }
 
 fn now() -> u64 {
@@ -179,10 +180,7 @@ fn medium(path: &Path, names: &[String], known: &Known) -> Result<Found, Failure
         .and_then(|set| set.header.as_ref())
         .map(key_of)
         .unwrap_or_default();
-    let verified = known
-        .past
-        .as_ref()
-        .and_then(|past| past.verified(names));
+    let verified = known.past.as_ref().and_then(|past| past.verified(names));
     let report = Report {
         kind: "backup".to_owned(),
         name: name_of(path),
@@ -221,7 +219,10 @@ mod tests {
     #[test]
     fn names_fit() {
         assert_eq!(name_of(Path::new("/srv/a")), "/srv/a");
-        assert_eq!(name_of(Path::new("/srv/a\nb\u{7f}")), "/srv/a\u{fffd}b\u{fffd}");
+        assert_eq!(
+            name_of(Path::new("/srv/a\nb\u{7f}")),
+            "/srv/a\u{fffd}b\u{fffd}"
+        );
         let long = format!("/{}/end", "\u{fc}".repeat(300));
         let name = name_of(Path::new(&long));
         assert!(name.len() <= 256 && name.starts_with('\u{2026}') && name.ends_with("/end"));
