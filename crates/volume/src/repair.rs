@@ -133,6 +133,11 @@ pub(crate) fn end(volume: &mut Volume, secret: &SecretBytes, in_use: bool) -> Re
     }
     let (first, rest) = bytes.split_at_mut(size);
     let second = rest.get_mut(..size).unwrap_or_default();
+    // libcryptsetup has put a damaged copy right when it read the header; if it could not, neither can this.
+    if !checksum_holds(first) || !checksum_holds(second) {
+        let detail = "a copy of its header is damaged";
+        return Err(Error::new(&code::VOLUME_NO_REPAIR, detail));
+    }
     let (json, gone) = mended(first.get(BINARY_LEN..).unwrap_or_default())?;
     let sequence = number(first, SEQUENCE_AT).max(number(second, SEQUENCE_AT)) + 1;
     for copy in [&mut *first, second] {
@@ -255,6 +260,17 @@ fn keep_known(of: &mut Value, list: &str, known: &Map<String, Value>) {
     if let Some(list) = of.get_mut(list).and_then(Value::as_array_mut) {
         list.retain(|name| name.as_str().is_some_and(|name| known.contains_key(name)));
     }
+}
+
+/// Whether a copy of the header is whole.
+fn checksum_holds(copy: &[u8]) -> bool {
+    let (binary, area) = copy.split_at(BINARY_LEN.min(copy.len()));
+    let mut binary = binary.to_vec();
+    if let Some(checksum) = binary.get_mut(CHECKSUM_AT..CHECKSUM_AT + CHECKSUM_LEN) {
+        checksum.fill(0);
+    }
+    let digest = sha256(&[&binary, area]);
+    copy.get(CHECKSUM_AT..CHECKSUM_AT + digest.len()) == Some(digest.as_slice())
 }
 
 /// Puts JSON, sequence number and checksum into a copy of the header.
