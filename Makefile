@@ -42,6 +42,8 @@ build: deps
 TOUR_COLUMNS := $(abspath $(TARGET)/columns)
 demo: deps-postgres build
 	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h"
+	-@packaging/install-debian qemu-system-x86:qemu-system-x86_64 busybox-static:/bin/busybox cryptsetup-bin:/usr/sbin/cryptsetup \
+		e2fsprogs:/usr/sbin/mke2fs binutils:strip openssl:openssl curl:curl
 	DESTDIR=$(TOUR_COLUMNS) pg/columns/install
 	$(CARGO) build --locked --release -p strongroom-benches --bin strongroom-tour
 	STRONGROOM_BIN=$(TARGET)/release/strongroom STRONGROOM_COLUMNS=$(TOUR_COLUMNS) $(TARGET)/release/strongroom-tour

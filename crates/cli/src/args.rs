@@ -68,9 +68,7 @@ impl Command {
             Self::Backup(args) => args.wants_json(),
             Self::Columns(args) => args.wants_json(),
             Self::Volume(args) => args.wants_json(),
-            Self::Sqlite(_) | Self::Explain(_) => false,
             Self::Keyserver(args) => args.wants_json(),
-            Self::Sqlite(_) | Self::Explain(_) => false,
             Self::Sqlite(_) | Self::Explain(_) => false,
         }
     }

@@ -4,8 +4,8 @@
 //! Must not: change anything.
 
 use std::fs::File;
-use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use strongroom_format::postgres::HEADER_FILE;
@@ -86,6 +86,20 @@ pub(crate) fn open_to_read(path: &Path) -> Result<(File, u64), Failure> {
     }
     let file = File::open(path).map_err(|e| Failure::open(path, &e))?;
     Ok((file, about.len()))
+}
+
+/// As [`open_to_read`], and block devices too.
+pub(crate) fn open_any_to_read(path: &Path) -> Result<(File, u64), Failure> {
+    let about = std::fs::metadata(path).map_err(|e| Failure::open(path, &e))?;
+    if !about.file_type().is_block_device() {
+        return open_to_read(path);
+    }
+    let mut file = File::open(path).map_err(|e| Failure::open(path, &e))?;
+    let size = file
+        .seek(SeekFrom::End(0))
+        .map_err(|e| Failure::io(path, &e))?;
+    file.rewind().map_err(|e| Failure::io(path, &e))?;
+    Ok((file, size))
 }
 
 /// Writes a new file readable by all; never overwrites.

@@ -87,6 +87,8 @@ const COMMANDS: &[&str] = &[
     "keyserver destroy",
     "keyserver restore",
     "keyserver audit",
+    "volume attach",
+    "volume detach",
     "inspect",
     "verify",
     "explain",

@@ -8,7 +8,7 @@ use common::{Place, decoded, members, noise};
 use serde_json::Value;
 use strongroom_format::sqlite::AuxKind;
 
-const MEMBERS: [&str; 13] = [
+const MEMBERS: [&str; 15] = [
     "beside",
     "body_entropy_bits_per_byte",
     "body_offset_bytes",
@@ -17,11 +17,13 @@ const MEMBERS: [&str; 13] = [
     "header",
     "kind",
     "log",
+    "luks",
     "path",
     "png",
     "sealed",
     "size_bytes",
     "sqlite",
+    "uniform",
 ];
 
 #[track_caller]

@@ -139,5 +139,5 @@ fn a_root_key_is_not_printed_for_people() {
     place.write("root", "a passphrase\n");
     let root = place.path("root");
     let printed = place.strongroom(&["--provider-fetch", "3", root.to_str().unwrap()]);
-    assert_eq!(printed.succeeded(), "a passphrase\n");
+    assert_eq!(printed.succeeded(), "a passphrase");
 }

@@ -87,7 +87,13 @@ pub fn pbkdf2(
     len: usize,
 ) -> Result<SecretBytes, CryptoError> {
     let mut out = SecretBytes::with_capacity(len)?;
-    derive(hash, secret.as_slice(), salt, iterations, out.as_mut_slice());
+    derive(
+        hash,
+        secret.as_slice(),
+        salt,
+        iterations,
+        out.as_mut_slice(),
+    );
     wipe_stack();
     Ok(out)
 }
@@ -252,7 +258,7 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// RFC 7914, section 11; for SHA-512, Python's hashlib.pbkdf2_hmac.
+    /// RFC 7914, section 11; for SHA-512, Python's `hashlib.pbkdf2_hmac`.
     #[test]
     fn pbkdf2_gives_what_others_publish() {
         let vectors = [
@@ -284,7 +290,13 @@ mod tests {
         for (hash, pass, salt, iterations, expected) in vectors {
             let iterations = NonZeroU32::new(iterations).unwrap();
             let expected = &expected[..128];
-            let key = pbkdf2(hash, &secret(pass.as_bytes()), salt.as_bytes(), iterations, 64);
+            let key = pbkdf2(
+                hash,
+                &secret(pass.as_bytes()),
+                salt.as_bytes(),
+                iterations,
+                64,
+            );
             let key = key.unwrap();
             assert_eq!(hex(key.as_slice()), expected, "{pass}");
             let matches = |expected: &[u8]| {

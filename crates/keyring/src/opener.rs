@@ -138,12 +138,16 @@ impl Opener {
         let parts: &[&[u8]] = match &self.material {
             Material::Raw(key) => {
                 digits = hex_digits(key)?;
-                parts = [digits.as_slice(), b"\n"];
+                parts = [digits.as_slice(), b""];
                 &parts
             }
-            // The end of the line is dropped again. With it the whole must not have the 32 bytes of a raw key.
+            // One end of line would be dropped. With it the whole must not have the 32 bytes of a raw key.
             Material::Passphrase { secret, .. } => {
-                let end: &[u8] = if secret.len() == 31 { b"\r\n" } else { b"\n" };
+                let end: &[u8] = match secret.as_slice() {
+                    bytes if !bytes.ends_with(b"\n") => b"",
+                    bytes if bytes.len() == 31 => b"\r\n",
+                    _ => b"\n",
+                };
                 parts = [secret.as_slice(), end];
                 &parts
             }

@@ -203,7 +203,7 @@ mod tests {
         assert!(!has(&[0x55, 0x1d, 0x13, 1, 1, 0xff, 4]));
         assert_eq!(issued.spki, spki_of(&der).unwrap());
 
-        let mut forged = request.clone().into_bytes();
+        let mut forged = request.into_bytes();
         forged[120] ^= 1;
         let forged = String::from_utf8_lossy(&forged).into_owned();
         assert_eq!(

@@ -4,6 +4,7 @@
 //! Must not: read a key. Documented in docs/guides/keyserver.md, "Configuration".
 
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -63,6 +64,9 @@ pub struct Root {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub share_hashes: Vec<String>,
 }
+
+/// How many shares are needed, and the SHA-256 of each share there is.
+pub type ShareHashes = (u8, Vec<[u8; 32]>);
 
 /// The files of TLS, in PEM.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -211,6 +215,11 @@ impl Config {
             std::io::ErrorKind::NotFound => Error::new(&code::NOT_FOUND, shown.to_string()),
             _ => Error::io(shown.to_string(), error),
         })?;
+        // Who may write it may name another authority.
+        if std::fs::metadata(path).is_ok_and(|about| about.mode() & 0o002 != 0) {
+            let detail = format!("{shown}: anybody may write it");
+            return Err(Error::new(&code::SERVER_CONFIG, detail));
+        }
         let invalid = |what: String| Error::new(&code::SERVER_CONFIG, format!("{shown}: {what}"));
         let mut config: Self =
             toml::from_str(&text).map_err(|error| invalid(error.message().to_owned()))?;
@@ -305,7 +314,7 @@ impl Root {
     ///
     /// # Errors
     /// SR-8434.
-    pub fn shares(&self) -> Result<Option<(u8, Vec<[u8; 32]>)>, Error> {
+    pub fn shares(&self) -> Result<Option<ShareHashes>, Error> {
         let Some(threshold) = self.threshold else {
             return Ok(None);
         };

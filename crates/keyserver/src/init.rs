@@ -13,7 +13,7 @@ use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyring::{Error, Keyring, Provider, durable};
 
-use crate::config::{Config, Root};
+use crate::config::{Config, Etcd, Root};
 use crate::keys::{Keys, ServerId};
 use crate::records::{Identity, Role};
 use crate::server::ROOT_NAME;
@@ -67,9 +67,20 @@ pub struct Made {
 /// # Errors
 /// SR-1002 when something is there already; SR-8424 when the store holds a server; what the provider or the store reports.
 pub fn init(new: &NewServer) -> Result<Made, Error> {
+    init_with(new, None)
+}
+
+/// As [`init`], with what is needed to reach etcd; its files are named from the directory of the configuration.
+///
+/// # Errors
+/// As for [`init`]; SR-8440 for a file of `etcd`.
+pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<Made, Error> {
     let absolute = std::path::absolute(&new.config);
     let path = absolute.map_err(|error| Error::io(new.config.display().to_string(), error))?;
-    let directory = path.parent().unwrap_or(Path::new("/")).to_path_buf();
+    let directory = path
+        .parent()
+        .unwrap_or_else(|| Path::new("/"))
+        .to_path_buf();
     let made = |name: &str| directory.join(name);
     let admin_config = made("admin.toml");
     let files = [
@@ -93,6 +104,7 @@ pub fn init(new: &NewServer) -> Result<Made, Error> {
     let (root, way, shares) = root_key(&new.root, &id, &directory)?;
     let mut config = Config::new(&id, new.names.clone(), new.address, new.store.clone(), way);
     config.directory.clone_from(&directory);
+    config.etcd = etcd;
     let admin = authority::client(&authority, ADMIN, config.policy.certificate_days)?;
     let identity = Identity {
         name: ADMIN.to_owned(),

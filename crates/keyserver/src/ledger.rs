@@ -131,10 +131,16 @@ impl Clerk {
     fn all(&mut self, batch: Vec<Waiting>) {
         if batch.len() > 1 {
             let jobs: Vec<&Job> = batch.iter().map(|one| &one.job).collect();
-            if matches!(self.commit(&jobs), Ok(Outcome::Done)) {
+            let together = self.commit(&jobs);
+            if !matches!(together, Ok(Outcome::Conflict)) {
                 for one in batch {
+                    // A store that does not answer is not asked once for each.
+                    let each = match &together {
+                        Ok(outcome) => Ok(*outcome),
+                        Err(error) => Err(Error::new(error.code(), error.detail())),
+                    };
                     // Nobody waits any more when this fails; what was written down stays so.
-                    drop(one.answer.send(Ok(Outcome::Done)));
+                    drop(one.answer.send(each));
                 }
                 return;
             }

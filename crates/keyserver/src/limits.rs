@@ -46,14 +46,13 @@ impl Limiter {
 
     /// Changes the sizes.
     pub fn set(&self, limits: &Limits) {
-        let fresh = Self::new(limits);
-        let taken = |m: Mutex<_>| m.into_inner().unwrap_or_else(PoisonError::into_inner);
-        *self.clients.lock().unwrap_or_else(PoisonError::into_inner) = taken(fresh.clients);
-        let taken = |m: Mutex<_>| m.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let clients = Buckets::new(limits.client_per_second, limits.client_burst);
+        let addresses = Buckets::new(limits.address_per_second, limits.address_burst);
+        *self.clients.lock().unwrap_or_else(PoisonError::into_inner) = clients;
         *self
             .addresses
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = taken(fresh.addresses);
+            .unwrap_or_else(PoisonError::into_inner) = addresses;
     }
 
     /// One request of a client with a certificate.

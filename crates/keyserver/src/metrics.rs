@@ -84,6 +84,11 @@ impl Metrics {
             "TLS handshakes that failed.",
             self.handshakes_failed.load(Relaxed),
         );
+        self.requests(&mut out);
+        out
+    }
+
+    fn requests(&self, out: &mut String) {
         let name = "strongroom_keyserver_requests_total";
         let _fine = write!(
             out,
@@ -116,7 +121,6 @@ impl Metrics {
             sum / 1_000_000,
             sum % 1_000_000
         );
-        out
     }
 }
 

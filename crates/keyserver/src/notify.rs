@@ -1,4 +1,4 @@
-//! Word to the service manager (sd_notify): ready, reloading, stopping. Without one, nothing.
+//! Word to the service manager (`sd_notify`): ready, reloading, stopping. Without one, nothing.
 //!
 //! Must not: fail the server.
 

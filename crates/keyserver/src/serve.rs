@@ -116,9 +116,8 @@ impl Connection {
             .1
             .peer_certificates()
             .and_then(<[_]>::first);
-        let spki = match shown.map(spki_of).transpose() {
-            Ok(spki) => spki,
-            Err(_) => return,
+        let Ok(spki) = shown.map(spki_of).transpose() else {
+            return;
         };
         let address = self.address.ip();
         let peer = Peer {

@@ -20,9 +20,7 @@ use serde_json::json;
 use strongroom_keyring::Provider;
 use strongroom_keyserver::config::{Config, Etcd, Root};
 use strongroom_keyserver::init::{NewServer, RootWay, init};
-use strongroom_keyserver::store::{
-    Append, Change, EtcdStore, Guard, Outcome, SqliteStore, Store,
-};
+use strongroom_keyserver::store::{Append, Change, EtcdStore, Guard, Outcome, SqliteStore, Store};
 
 const ID: [u8; 16] = [7; 16];
 
@@ -75,7 +73,11 @@ fn keeps_its_promises(store: &dyn Store) {
     assert_eq!(store.read("k/a").unwrap(), None);
     assert_eq!(store.last_row().unwrap(), None);
     assert_eq!(store.rows(0, 10).unwrap(), []);
-    let made = store.commit(&[guard("k/a", 0)], &[put("k/a", b"1"), put("k/b", b"2")], &rows(1, &[b"r1", b"r2"]));
+    let made = store.commit(
+        &[guard("k/a", 0)],
+        &[put("k/a", b"1"), put("k/b", b"2")],
+        &rows(1, &[b"r1", b"r2"]),
+    );
     assert_eq!(made.unwrap(), Outcome::Done);
     let first = store.read("k/a").unwrap().unwrap();
     assert_eq!(first.value, b"1");
@@ -84,7 +86,10 @@ fn keeps_its_promises(store: &dyn Store) {
     for (guards, append) in [
         (vec![guard("k/a", 0)], rows(3, &[b"no"])),
         (vec![guard("k/a", first.revision + 1)], rows(3, &[b"no"])),
-        (vec![guard("k/a", first.revision), guard("k/c", 1)], rows(3, &[b"no"])),
+        (
+            vec![guard("k/a", first.revision), guard("k/c", 1)],
+            rows(3, &[b"no"]),
+        ),
         (vec![guard("k/a", first.revision)], rows(2, &[b"no"])),
         (vec![guard("k/a", first.revision)], rows(4, &[b"no"])),
         (vec![guard("k/a", first.revision)], rows(1, &[b"no"])),
@@ -97,23 +102,41 @@ fn keeps_its_promises(store: &dyn Store) {
     assert_eq!(store.read("k/n").unwrap(), None);
     // Written again, and removed and made again, it has other revisions than before.
     let change = |change: Change, revision| {
-        assert_eq!(store.commit(&[guard("k/a", revision)], &[change], &none).unwrap(), Outcome::Done);
+        assert_eq!(
+            store
+                .commit(&[guard("k/a", revision)], &[change], &none)
+                .unwrap(),
+            Outcome::Done
+        );
     };
     change(put("k/a", b"1"), first.revision);
     let second = store.read("k/a").unwrap().unwrap();
-    change(Change::Delete { path: "k/a".to_owned() }, second.revision);
+    change(
+        Change::Delete {
+            path: "k/a".to_owned(),
+        },
+        second.revision,
+    );
     assert_eq!(store.read("k/a").unwrap(), None);
     change(put("k/a", b"1"), 0);
     let third = store.read("k/a").unwrap().unwrap();
     assert!(first.revision < second.revision && second.revision < third.revision);
 
-    let many: Vec<Change> = (0..90).map(|n| put(&format!("m/{n:03}"), &[n; 5000])).collect();
-    assert_eq!(store.commit(&[], &many, &rows(3, &[b"r3"])).unwrap(), Outcome::Done);
+    let many: Vec<Change> = (0..90)
+        .map(|n| put(&format!("m/{n:03}"), &[n; 5000]))
+        .collect();
+    assert_eq!(
+        store.commit(&[], &many, &rows(3, &[b"r3"])).unwrap(),
+        Outcome::Done
+    );
     let all = store.list("m/", "", 1000).unwrap();
     assert_eq!(all.len(), 90);
     assert!(all.is_sorted_by(|a, b| a.0 < b.0) && all[89].1.value == [89; 5000]);
     let part = store.list("m/", "m/009", 50).unwrap();
-    assert_eq!((part.len(), part[0].0.as_str(), part[49].0.as_str()), (50, "m/010", "m/059"));
+    assert_eq!(
+        (part.len(), part[0].0.as_str(), part[49].0.as_str()),
+        (50, "m/010", "m/059")
+    );
     assert_eq!(store.list("m/", "m/089", 50).unwrap(), []);
     assert_eq!(store.list("k/", "", 50).unwrap().len(), 2);
     assert_eq!(store.list("nothing/", "", 50).unwrap(), []);
@@ -125,7 +148,12 @@ fn keeps_its_promises(store: &dyn Store) {
     store.scrub().unwrap();
     assert_eq!(store.read("k/a").unwrap(), Some(third));
     let large = vec![9; strongroom_keyserver::store::VALUE_MAX];
-    assert_eq!(store.commit(&[], &[put("large", &large)], &rows(4, &[b"r4"])).unwrap(), Outcome::Done);
+    assert_eq!(
+        store
+            .commit(&[], &[put("large", &large)], &rows(4, &[b"r4"]))
+            .unwrap(),
+        Outcome::Done
+    );
     assert_eq!(store.read("large").unwrap().unwrap().value, large);
 }
 
@@ -147,12 +175,17 @@ fn work(store: &dyn Store, name: &str, stop: &AtomicBool) -> Vec<(u64, Vec<u8>)>
         let step = || {
             let found = store.read("counter")?;
             let revision = found.as_ref().map_or(0, |found| found.revision);
-            let text = found.map_or_else(String::new, |found| String::from_utf8(found.value).unwrap());
+            let text =
+                found.map_or_else(String::new, |found| String::from_utf8(found.value).unwrap());
             let next = text.parse::<u64>().unwrap_or(0) + 1;
             let first = store.last_row()?.map_or(0, |(n, _)| n) + 1;
             let row = format!("{name} {} {unknown}", acknowledged.len()).into_bytes();
             let change = put("counter", next.to_string().as_bytes());
-            let outcome = store.commit(&[guard("counter", revision)], &[change], &rows(first, &[&row]))?;
+            let outcome = store.commit(
+                &[guard("counter", revision)],
+                &[change],
+                &rows(first, &[&row]),
+            )?;
             Ok::<_, strongroom_keyring::Error>((outcome, first, row))
         };
         match step() {
@@ -184,7 +217,10 @@ fn a_member_killed_under_load_loses_nothing_that_was_acknowledged() {
     let until = |rows: u64| {
         let deadline = std::time::Instant::now() + common::PATIENCE;
         while rows_now() < rows {
-            assert!(std::time::Instant::now() < deadline, "the work stands still");
+            assert!(
+                std::time::Instant::now() < deadline,
+                "the work stands still"
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     };
@@ -199,13 +235,23 @@ fn a_member_killed_under_load_loses_nothing_that_was_acknowledged() {
     cluster.kill(next);
     until(rows_now() + 10);
     stop.store(true, Ordering::SeqCst);
-    let mut acknowledged: Vec<_> = workers.into_iter().flat_map(|one| one.join().unwrap()).collect();
+    let mut acknowledged: Vec<_> = workers
+        .into_iter()
+        .flat_map(|one| one.join().unwrap())
+        .collect();
     acknowledged.sort();
     let all = stores[1].rows(0, 100_000).unwrap();
-    assert!(all.iter().zip(1..).all(|((n, _), expected)| *n == expected), "a gap in the rows");
+    assert!(
+        all.iter().zip(1..).all(|((n, _), expected)| *n == expected),
+        "a gap in the rows"
+    );
     assert!(acknowledged.len() >= 20);
     for (n, row) in &acknowledged {
-        assert_eq!(&all[usize::try_from(*n).unwrap() - 1].1, row, "row {n} was acknowledged");
+        assert_eq!(
+            &all[usize::try_from(*n).unwrap() - 1].1,
+            row,
+            "row {n} was acknowledged"
+        );
     }
     // Each row is one addition, done once.
     let counter = String::from_utf8(stores[0].read("counter").unwrap().unwrap().value).unwrap();
@@ -216,7 +262,9 @@ fn a_member_killed_under_load_loses_nothing_that_was_acknowledged() {
 fn a_member_that_is_alone_answers_nothing() {
     let mut cluster = Cluster::start(3);
     let store = etcd(&cluster, 60);
-    store.commit(&[], &[put("granted", b"yes")], &rows(1, &[b"r1"])).unwrap();
+    store
+        .commit(&[], &[put("granted", b"yes")], &rows(1, &[b"r1"]))
+        .unwrap();
     drop(store);
     let store = etcd(&cluster, 2);
     cluster.kill(0);
@@ -225,6 +273,89 @@ fn a_member_that_is_alone_answers_nothing() {
     assert_eq!(store.read("granted").unwrap_err().code().number, 8435);
     let refused = store.commit(&[], &[put("granted", b"no")], &rows(2, &[b"r2"]));
     assert_eq!(refused.unwrap_err().code().number, 8435);
+}
+
+/// A certificate with the uses of both sides, as etcd's gateway needs it of its member.
+fn issued(issuer: &rcgen::Issuer<'_, rcgen::KeyPair>) -> (String, String) {
+    use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, KeyPair};
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    params.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
+    (
+        params.signed_by(&key, issuer).unwrap().pem(),
+        key.serialize_pem(),
+    )
+}
+
+#[test]
+fn members_that_want_certificates_get_them_and_foreign_members_nothing() {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    let authority = || {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        (
+            params.self_signed(&key).unwrap().pem(),
+            Issuer::new(params, key),
+        )
+    };
+    let ((own, issuer), (foreign, _)) = (authority(), authority());
+    let directory = tempfile::tempdir().unwrap();
+    let (member, client) = (issued(&issuer), issued(&issuer));
+    for (name, text) in [
+        ("own.pem", &own),
+        ("foreign.pem", &foreign),
+        ("member.pem", &member.0),
+        ("member.key", &member.1),
+        ("client.pem", &client.0),
+        ("client.key", &client.1),
+    ] {
+        strongroom_keyring::durable::create_new(
+            &directory.path().join(name),
+            text.as_bytes(),
+            0o600,
+        )
+        .unwrap();
+    }
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let tls = [
+        "--client-cert-auth".to_owned(),
+        "--trusted-ca-file".to_owned(),
+        path("own.pem"),
+        "--cert-file".to_owned(),
+        path("member.pem"),
+        "--key-file".to_owned(),
+        path("member.key"),
+    ];
+    let cluster = Cluster::start_with("https", 1, &tls);
+    let store = cluster.store();
+    let urls = store.strip_prefix("etcd:").unwrap();
+    let open = |authority: &str, with_certificate: bool, timeout_seconds: u64| {
+        let mut config = config(&store, timeout_seconds);
+        config.directory = directory.path().to_path_buf();
+        config.etcd = Some(Etcd {
+            timeout_seconds,
+            authority: Some(authority.into()),
+            certificate: with_certificate.then(|| "client.pem".into()),
+            key: with_certificate.then(|| "client.key".into()),
+        });
+        EtcdStore::open(&config, urls)
+    };
+    let store = open("own.pem", true, 60).unwrap();
+    assert_eq!(
+        store
+            .commit(&[guard("k", 0)], &[put("k", b"v")], &rows(1, &[b"r"]))
+            .unwrap(),
+        Outcome::Done
+    );
+    assert_eq!(store.read("k").unwrap().unwrap().value, b"v");
+    for (authority, with_certificate) in [("own.pem", false), ("foreign.pem", true)] {
+        let refused = open(authority, with_certificate, 1).err().unwrap();
+        assert_eq!(refused.code().number, 8435, "{refused}");
+    }
 }
 
 fn place_on(cluster: &Cluster) -> Place {
@@ -252,7 +383,10 @@ fn two_servers_on_one_etcd_are_one_service() {
     let (one, two) = (Running::open(&place), Running::open(&place));
     let identity = one.node(&place, "a");
     let (mut at_one, mut at_two) = (one.client(Some(&identity)), two.client(Some(&identity)));
-    assert_eq!(at_one.post("/v1/keys", &json!({"name": "db-7"})).status, 201);
+    assert_eq!(
+        at_one.post("/v1/keys", &json!({"name": "db-7"})).status,
+        201
+    );
     let key = at_one.material("db-7", "latest");
     assert_eq!(at_two.material("db-7", "1"), key);
     cluster.kill(0);
@@ -262,23 +396,36 @@ fn two_servers_on_one_etcd_are_one_service() {
     // What one server takes back, the other does not serve, on connections that are open.
     let mut admin = two.admin(&place);
     assert_eq!(admin.post("/v1/keys/db-7/disable", &json!({})).status, 200);
-    at_one.get("/v1/keys/db-7/versions/1/material").refused(423, "SR-8426");
+    at_one
+        .get("/v1/keys/db-7/versions/1/material")
+        .refused(423, "SR-8426");
     assert_eq!(admin.post("/v1/keys/db-7/enable", &json!({})).status, 200);
     assert_eq!(at_one.material("db-7", "1"), key);
     assert_eq!(admin.delete("/v1/nodes/a").status, 204);
-    at_one.get("/v1/keys/db-7/versions/1/material").refused(403, "SR-8421");
-    at_two.get("/v1/keys/db-7/versions/1/material").refused(403, "SR-8421");
+    at_one
+        .get("/v1/keys/db-7/versions/1/material")
+        .refused(403, "SR-8421");
+    at_two
+        .get("/v1/keys/db-7/versions/1/material")
+        .refused(403, "SR-8421");
     // Keys and what records say are not in etcd's files; paths are (docs/guides/keyserver-etcd.md).
     let mut files = Vec::new();
     for member in ["m1", "m2"] {
         for part in ["member/wal", "member/snap"] {
-            files.extend(common::all_bytes(&cluster.directory().join(member).join(part)));
+            files.extend(common::all_bytes(
+                &cluster.directory().join(member).join(part),
+            ));
         }
     }
     assert!(files.len() > 1000);
     let is_in = |needle: &[u8]| files.windows(needle.len()).any(|window| window == needle);
     assert!(is_in(b"keys/db-7"), "nothing was looked through");
-    for secret in [key.as_bytes(), second.as_bytes(), b"\"created_by\"", b"\"deliver\""] {
+    for secret in [
+        key.as_bytes(),
+        second.as_bytes(),
+        b"\"created_by\"",
+        b"\"deliver\"",
+    ] {
         assert!(!is_in(secret), "{}", String::from_utf8_lossy(secret));
     }
 }
@@ -306,12 +453,32 @@ fn addresses_and_files_of_etcd_are_checked() {
     let mut config = config("etcd:https://127.0.0.1:1", 1);
     config.directory = directory.path().to_path_buf();
     for (etcd, number) in [
-        (Etcd { authority: Some("nothing.pem".into()), ..Etcd::default() }, 8440),
-        (Etcd { certificate: Some("a.pem".into()), ..Etcd::default() }, 8434),
-        (Etcd { timeout_seconds: 0, ..Etcd::default() }, 8434),
+        (
+            Etcd {
+                authority: Some("nothing.pem".into()),
+                ..Etcd::default()
+            },
+            8440,
+        ),
+        (
+            Etcd {
+                certificate: Some("a.pem".into()),
+                ..Etcd::default()
+            },
+            8434,
+        ),
+        (
+            Etcd {
+                timeout_seconds: 0,
+                ..Etcd::default()
+            },
+            8434,
+        ),
     ] {
         config.etcd = Some(etcd);
-        let refused = EtcdStore::open(&config, "https://127.0.0.1:1").err().unwrap();
+        let refused = EtcdStore::open(&config, "https://127.0.0.1:1")
+            .err()
+            .unwrap();
         assert_eq!(refused.code().number, number, "{refused}");
     }
 }

@@ -72,9 +72,15 @@ fn certificates_that_are_not_enrolled_open_nothing() {
     let other = Other::new();
     let path = place.path("authority.pem");
     let own = std::fs::read_to_string(&path).unwrap();
-    std::fs::File::create(&path).unwrap().write_all(format!("{own}{}", other.pem).as_bytes()).unwrap();
+    std::fs::File::create(&path)
+        .unwrap()
+        .write_all(format!("{own}{}", other.pem).as_bytes())
+        .unwrap();
     let running = Running::open(&place);
-    std::fs::File::create(&path).unwrap().write_all(own.as_bytes()).unwrap();
+    std::fs::File::create(&path)
+        .unwrap()
+        .write_all(own.as_bytes())
+        .unwrap();
     let dates = |from: i32, until: i32| {
         other.issue(|params| {
             params.not_before = date_time_ymd(from, 1, 1);
@@ -83,12 +89,24 @@ fn certificates_that_are_not_enrolled_open_nothing() {
     };
     let stranger = other.issue(|_| ());
     let not_enrolled = answered(&running, &place, &stranger);
-    assert_eq!(not_enrolled, Some((403, "SR-8421".to_owned())), "a name is not an identity");
+    assert_eq!(
+        not_enrolled,
+        Some((403, "SR-8421".to_owned())),
+        "a name is not an identity"
+    );
     for (identity, what) in [
         (dates(2001, 2002), "expired"),
         (dates(2190, 2191), "not valid yet"),
-        (other.issue(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]), "a server's"),
-        (Other::new().issue(|_| ()), "of an authority that calls itself the same"),
+        (
+            other.issue(|params| {
+                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]
+            }),
+            "a server's",
+        ),
+        (
+            Other::new().issue(|_| ()),
+            "of an authority that calls itself the same",
+        ),
     ] {
         assert_eq!(answered(&running, &place, &identity), None, "{what}");
     }
@@ -97,7 +115,11 @@ fn certificates_that_are_not_enrolled_open_nothing() {
         certificate: params.self_signed(&key).unwrap().pem(),
         key: key.serialize_pem(),
     };
-    assert_eq!(answered(&running, &place, &self_signed), None, "self-signed");
+    assert_eq!(
+        answered(&running, &place, &self_signed),
+        None,
+        "self-signed"
+    );
     let admin = Identity::from_files(&place, "admin");
     assert_eq!(answered(&running, &place, &admin).unwrap().0, 200);
 
@@ -106,7 +128,10 @@ fn certificates_that_are_not_enrolled_open_nothing() {
     assert_eq!(open.get("/v1/keys").status, 200);
     assert_eq!(running.admin(&place).delete("/v1/nodes/a").status, 204);
     open.get("/v1/keys").refused(403, "SR-8421");
-    assert_eq!(answered(&running, &place, &node), Some((403, "SR-8421".to_owned())));
+    assert_eq!(
+        answered(&running, &place, &node),
+        Some((403, "SR-8421".to_owned()))
+    );
 }
 
 /// Whether `openssl s_client` gets through a handshake with these options, and what it says.
@@ -132,7 +157,11 @@ fn old_protocols_and_suites_without_authentication_are_refused() {
         &["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"],
         &["-tls1_2", "-cipher", "NULL:@SECLEVEL=0"],
         &["-tls1_2", "-cipher", "aNULL:@SECLEVEL=0"],
-        &["-tls1_2", "-cipher", "ECDHE+AES128+SHA256:ECDHE+AES128+SHA1:!AESGCM:@SECLEVEL=0"],
+        &[
+            "-tls1_2",
+            "-cipher",
+            "ECDHE+AES128+SHA256:ECDHE+AES128+SHA1:!AESGCM:@SECLEVEL=0",
+        ],
         &["-tls1_2", "-cipher", "kRSA:@SECLEVEL=0"],
         &["-tls1_2", "-cipher", "3DES:RC4:@SECLEVEL=0"],
     ] {
@@ -141,7 +170,11 @@ fn old_protocols_and_suites_without_authentication_are_refused() {
     }
     for options in [
         &["-tls1_3"][..],
-        &["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256"],
+        &[
+            "-tls1_2",
+            "-cipher",
+            "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256",
+        ],
     ] {
         let (done, text) = handshake(running.address, options);
         assert!(done, "{options:?}: {text}");
@@ -153,7 +186,13 @@ fn requests_that_are_not_what_they_seem_are_refused() {
     let place = Place::with_provider();
     let running = Running::open(&place);
     let node = running.node(&place, "a");
-    assert_eq!(running.client(Some(&node)).post("/v1/keys", &json!({"name": "k"})).status, 201);
+    assert_eq!(
+        running
+            .client(Some(&node))
+            .post("/v1/keys", &json!({"name": "k"}))
+            .status,
+        201
+    );
     let create = r#"{"name":"smuggled"}"#;
     let hidden = format!(
         "POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{create}",
@@ -161,13 +200,30 @@ fn requests_that_are_not_what_they_seem_are_refused() {
     );
     let mut kinds = vec![
         // Two lengths: one of them hides a request.
-        format!("POST /v1/keys/k/rotate HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nContent-Length: {}\r\n\r\n{hidden}", hidden.len()),
-        format!("POST /v1/keys/k/rotate HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}", hidden.len()),
-        format!("POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked, identity\r\n\r\n{create}"),
-        format!("POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding : chunked\r\n\r\n{create}"),
-        format!("POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: -5\r\n\r\n{create}"),
-        format!("POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: +{}\r\n\r\n{create}", create.len()),
-        format!("POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99999999999999999999\r\n\r\n{create}"),
+        format!(
+            "POST /v1/keys/k/rotate HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nContent-Length: {}\r\n\r\n{hidden}",
+            hidden.len()
+        ),
+        format!(
+            "POST /v1/keys/k/rotate HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}",
+            hidden.len()
+        ),
+        format!(
+            "POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked, identity\r\n\r\n{create}"
+        ),
+        format!(
+            "POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding : chunked\r\n\r\n{create}"
+        ),
+        format!(
+            "POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: -5\r\n\r\n{create}"
+        ),
+        format!(
+            "POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: +{}\r\n\r\n{create}",
+            create.len()
+        ),
+        format!(
+            "POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99999999999999999999\r\n\r\n{create}"
+        ),
         // Line ends where there are none.
         "GET /v1/keys HTTP/1.1\r\nHost: x\r\nX: a\rb\r\n\r\n".to_owned(),
         "GET /v1/keys HTTP/1.1\r\nHost: x\r\nX: a\0b\r\n\r\n".to_owned(),
@@ -177,7 +233,10 @@ fn requests_that_are_not_what_they_seem_are_refused() {
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
         "\u{16}\u{3}\u{1}\r\n\r\n".to_owned(),
         // Heads without end.
-        format!("GET /v1/keys HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "a".repeat(64 * 1024)),
+        format!(
+            "GET /v1/keys HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n",
+            "a".repeat(64 * 1024)
+        ),
         format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(64 * 1024)),
     ];
     let many: String = (0..100).map(|n| format!("X-{n}: y\r\n")).collect();
@@ -188,12 +247,24 @@ fn requests_that_are_not_what_they_seem_are_refused() {
         let first = client.answer();
         let shown = &bytes[..bytes.len().min(200)];
         if let (Ok(()), Ok(first)) = (sent, first) {
-            assert!((400..500).contains(&first.status), "{shown:?}: {}", first.status);
+            assert!(
+                (400..500).contains(&first.status),
+                "{shown:?}: {}",
+                first.status
+            );
         }
     }
     let keys = running.client(Some(&node)).get("/v1/keys").json();
-    assert_eq!(keys["keys"].as_array().unwrap().len(), 1, "a hidden request was carried out: {keys}");
-    assert_eq!(keys["keys"][0]["versions"].as_array().unwrap().len(), 1, "{keys}");
+    assert_eq!(
+        keys["keys"].as_array().unwrap().len(),
+        1,
+        "a hidden request was carried out: {keys}"
+    );
+    assert_eq!(
+        keys["keys"][0]["versions"].as_array().unwrap().len(),
+        1,
+        "{keys}"
+    );
 }
 
 #[test]
@@ -223,23 +294,48 @@ fn paths_do_not_lead_elsewhere() {
     ] {
         let mut client = running.client(Some(&node));
         let answer = client.get(path);
-        assert!((400..500).contains(&answer.status), "{path}: {}", answer.status);
+        assert!(
+            (400..500).contains(&answer.status),
+            "{path}: {}",
+            answer.status
+        );
         let text = answer.text();
-        assert!(!text.contains("BEGIN") && !text.contains("root:") && !text.contains("material\""), "{path}: {text}");
+        assert!(
+            !text.contains("BEGIN") && !text.contains("root:") && !text.contains("material\""),
+            "{path}: {text}"
+        );
         assert!(answer.headers.keys().all(|name| name != "x"), "{path}");
     }
     // A name that is an attack is a bad name, whoever sends it.
-    for name in ["..", ".", "a/b", "a\r\nX: y", "a\0", "", "\u{202e}k", "' OR 1=1 --"] {
+    for name in [
+        "..",
+        ".",
+        "a/b",
+        "a\r\nX: y",
+        "a\0",
+        "",
+        "\u{202e}k",
+        "' OR 1=1 --",
+    ] {
         let answer = admin.post("/v1/keys", &json!({"name": name}));
         assert_eq!(answer.status, 400, "{name:?}: {}", answer.text());
     }
-    assert_eq!(admin.get("/v1/keys").json()["keys"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        admin.get("/v1/keys").json()["keys"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[test]
 fn slow_peers_are_let_go_and_hold_nobody_up() {
     let place = Place::with_provider();
-    place.edit(|text| text.replace("head_seconds = 10", "head_seconds = 1").replace("body_seconds = 60", "body_seconds = 1"));
+    place.edit(|text| {
+        text.replace("head_seconds = 10", "head_seconds = 1")
+            .replace("body_seconds = 60", "body_seconds = 1")
+    });
     let text = std::fs::read_to_string(place.path("server.toml")).unwrap();
     assert!(text.contains("head_seconds = 1\n") && text.contains("body_seconds = 1\n"));
     let running = Running::open(&place);
@@ -258,7 +354,10 @@ fn slow_peers_are_let_go_and_hold_nobody_up() {
     assert_eq!(honest.get("/v1/keys").status, 200);
     let deadline = Instant::now() + PATIENCE;
     while dripping.send(b"X: y\r\n").is_ok() {
-        assert!(Instant::now() < deadline, "a head without end is waited for");
+        assert!(
+            Instant::now() < deadline,
+            "a head without end is waited for"
+        );
         std::thread::sleep(Duration::from_millis(100));
     }
     for socket in [&mut silent, &mut begun] {
@@ -272,7 +371,11 @@ fn slow_peers_are_let_go_and_hold_nobody_up() {
     for client in [&mut half, &mut body] {
         match client.answer() {
             Ok(answer) => assert!([400, 408].contains(&answer.status), "{}", answer.status),
-            Err(error) => assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "it was waited for"),
+            Err(error) => assert_ne!(
+                error.kind(),
+                std::io::ErrorKind::WouldBlock,
+                "it was waited for"
+            ),
         }
     }
     let mut after = running.client(Some(&node));
@@ -287,13 +390,20 @@ fn two_hundred_clients_get_their_keys_and_nobody_elses() {
             .replace("client_burst = 200", "client_burst = 100000")
     });
     let running = Running::open(&place);
-    let nodes: Vec<Identity> = (0..4).map(|n| running.node(&place, &format!("n{n}"))).collect();
+    let nodes: Vec<Identity> = (0..4)
+        .map(|n| running.node(&place, &format!("n{n}")))
+        .collect();
     let keys: Vec<String> = nodes
         .iter()
         .zip(0..)
         .map(|(node, n)| {
             let mut client = running.client(Some(node));
-            assert_eq!(client.post("/v1/keys", &json!({"name": format!("k{n}")})).status, 201);
+            assert_eq!(
+                client
+                    .post("/v1/keys", &json!({"name": format!("k{n}")}))
+                    .status,
+                201
+            );
             client.material(&format!("k{n}"), "latest")
         })
         .collect();
@@ -334,7 +444,12 @@ struct Process {
 impl Process {
     fn start(place: &Place) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "be_a_server_until_killed", "--ignored", "--nocapture"])
+            .args([
+                "--exact",
+                "be_a_server_until_killed",
+                "--ignored",
+                "--nocapture",
+            ])
             .env(BE, place.directory.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -347,7 +462,12 @@ impl Process {
         let address = SocketAddr::from(([127, 0, 0, 1], port.unwrap()));
         let authority = std::fs::read(place.path("authority.pem")).unwrap();
         let deadline = Instant::now() + PATIENCE;
-        while Client::connect(address, &authority, None).unwrap().get("/healthz").status != 200 {
+        while Client::connect(address, &authority, None)
+            .unwrap()
+            .get("/healthz")
+            .status
+            != 200
+        {
             assert!(Instant::now() < deadline, "its provider does not answer");
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -365,7 +485,10 @@ impl Drop for Process {
 #[test]
 fn killed_while_it_writes_it_has_everything_that_it_acknowledged() {
     let place = Place::with_provider();
-    place.edit(|text| text.replace("client_per_second = 100", "client_per_second = 100000").replace("client_burst = 200", "client_burst = 100000"));
+    place.edit(|text| {
+        text.replace("client_per_second = 100", "client_per_second = 100000")
+            .replace("client_burst = 200", "client_burst = 100000")
+    });
     let authority = std::fs::read(place.path("authority.pem")).unwrap();
     let admin = Identity::from_files(&place, "admin");
     let mut acknowledged: Vec<String> = Vec::new();
@@ -374,16 +497,27 @@ fn killed_while_it_writes_it_has_everything_that_it_acknowledged() {
         let mut server = Process::start(&place);
         let mut client = Client::connect(server.address, &authority, Some(&admin)).unwrap();
         if round == 0 {
-            assert_eq!(client.post("/v1/keys", &json!({"name": "turned"})).status, 201);
+            assert_eq!(
+                client.post("/v1/keys", &json!({"name": "turned"})).status,
+                201
+            );
         }
         // All that was acknowledged before is there.
         let found = client.get("/v1/keys?limit=5000").json();
-        let names: Vec<&str> = found["keys"].as_array().unwrap().iter().map(|key| key["name"].as_str().unwrap()).collect();
+        let names: Vec<&str> = found["keys"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|key| key["name"].as_str().unwrap())
+            .collect();
         for name in &acknowledged {
             assert!(names.contains(&name.as_str()), "{name} was acknowledged");
         }
         let turned = client.get("/v1/keys/turned").json();
-        assert!(turned["versions"].as_array().unwrap().len() as u64 > rotated, "a rotation was acknowledged");
+        assert!(
+            turned["versions"].as_array().unwrap().len() as u64 > rotated,
+            "a rotation was acknowledged"
+        );
         let end = std::thread::spawn({
             let id = server.child.id();
             move || {
@@ -415,7 +549,9 @@ fn killed_while_it_writes_it_has_everything_that_it_acknowledged() {
     let mut client = Client::connect(server.address, &authority, Some(&admin)).unwrap();
     let (mut after, mut created) = (0, 0);
     loop {
-        let page = client.get(&format!("/v1/audit?after={after}&limit=1000")).json();
+        let page = client
+            .get(&format!("/v1/audit?after={after}&limit=1000"))
+            .json();
         let rows = page["rows"].as_array().unwrap();
         for row in rows {
             after += 1;

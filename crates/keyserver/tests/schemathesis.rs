@@ -29,7 +29,7 @@ fn the_interface_is_as_it_is_described() {
             .args(["run", &format!("{url}/openapi.json"), "--max-examples", "20"])
             // An administrator would end the trial with it. Sealing has tests of its own.
             .args(["--exclude-path", "/v1/seal", "--mode", "all", "--workers", "2"])
-            .args(["--max-time", "120", "--phases", "examples,coverage,fuzzing,stateful"])
+            .args(["--max-time", "60", "--phases", "examples,coverage,fuzzing,stateful"])
             .args(["--checks", "not_a_server_error,status_code_conformance,content_type_conformance"])
             .args(["--checks", "response_schema_conformance,unsupported_method"])
             .args(["--seed", "1", "--no-color", "--tls-verify"])

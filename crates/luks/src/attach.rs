@@ -72,7 +72,9 @@ pub fn check_not_active(uuid: &str) -> Result<(), LuksError> {
         let known = std::fs::read_to_string(device.path().join("dm/uuid")).unwrap_or_default();
         if known.starts_with(&prefix) {
             let name = device.file_name().to_string_lossy().into_owned();
-            return Err(LuksError::InUse(format!("device-mapper has it open as {name}")));
+            return Err(LuksError::InUse(format!(
+                "device-mapper has it open as {name}"
+            )));
         }
     }
     Ok(())
@@ -114,8 +116,13 @@ pub fn check_mountpoint(path: &Path) -> Result<(), LuksError> {
 #[must_use]
 pub fn attached_at(mountpoint: &Path) -> Option<PathBuf> {
     // The directory itself may not answer any more; what is above it does.
-    let parent = mountpoint.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or_else(|| Path::new(".")).canonicalize().ok()?;
+    let parent = mountpoint
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent
+        .unwrap_or_else(|| Path::new("."))
+        .canonicalize()
+        .ok()?;
     let path = match mountpoint.file_name() {
         Some(name) => parent.join(name),
         None => mountpoint.canonicalize().ok()?,
@@ -208,7 +215,8 @@ mod tests {
 
     #[test]
     fn lines_of_mountinfo_are_read() {
-        let line = b"36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - fuse strongroom:/srv/a\\134b rw";
+        let line =
+            b"36 35 98:0 /mnt1 /mnt\\0402 rw,noatime master:1 - fuse strongroom:/srv/a\\134b rw";
         let (at, kind, source) = mount(line).unwrap();
         assert_eq!(at, Path::new("/mnt 2"));
         assert_eq!(kind, b"fuse");

@@ -51,7 +51,10 @@ fn areas(metadata: &Metadata, header_size: u64) -> Result<(), LuksError> {
         if slot.size == 0 || stop > end || slot.size < needed(slot) {
             return Err(size());
         }
-        if taken.iter().any(|&(from, to)| slot.offset < to && from < stop) {
+        if taken
+            .iter()
+            .any(|&(from, to)| slot.offset < to && from < stop)
+        {
             return Err(offset());
         }
         taken.push((slot.offset, stop));
@@ -79,16 +82,21 @@ fn references(metadata: &Metadata) -> Result<(), LuksError> {
             }
         }
         for segment in &digest.segments {
-            let encrypted = metadata.segments.get(segment).is_some_and(|segment| {
-                !matches!(segment.kind, SegmentKind::Linear)
-            });
+            let encrypted = metadata
+                .segments
+                .get(segment)
+                .is_some_and(|segment| !matches!(segment.kind, SegmentKind::Linear));
             if !encrypted || !segments.insert(*segment) {
                 return Err(LuksError::damaged(format!("digests.{number}.segments")));
             }
         }
     }
     for (number, token) in &metadata.tokens {
-        if token.keyslots.iter().any(|slot| !metadata.keyslots.contains_key(slot)) {
+        if token
+            .keyslots
+            .iter()
+            .any(|slot| !metadata.keyslots.contains_key(slot))
+        {
             return Err(LuksError::damaged(format!("tokens.{number}.keyslots")));
         }
     }
@@ -133,7 +141,10 @@ fn segments(metadata: &Metadata, header_size: u64) -> Result<(), LuksError> {
             None if last => u64::MAX,
             None => return Err(LuksError::damaged(format!("segments.{number}.size"))),
         };
-        if taken.iter().any(|&(from, to)| segment.offset < to && from < end) {
+        if taken
+            .iter()
+            .any(|&(from, to)| segment.offset < to && from < end)
+        {
             return Err(LuksError::damaged(format!("segments.{number}.offset")));
         }
         taken.push((segment.offset, end));
@@ -153,11 +164,14 @@ fn regular_after(metadata: &Metadata, number: u32) -> usize {
 fn reencryption(metadata: &Metadata) -> Result<(), LuksError> {
     let forged = |text: &str| Err(LuksError::Forged(text.to_owned()));
     let mut slots = metadata.keyslots.iter();
-    let mut rules = slots.by_ref().filter(|(_, slot)| {
-        matches!(slot.kind, KeyslotKind::Reencrypt(_))
-    });
+    let mut rules = slots
+        .by_ref()
+        .filter(|(_, slot)| matches!(slot.kind, KeyslotKind::Reencrypt(_)));
     let (slot, more) = (rules.next(), rules.next().is_some());
-    let marked = metadata.segments.values().any(|segment| !segment.flags.is_empty());
+    let marked = metadata
+        .segments
+        .values()
+        .any(|segment| !segment.flags.is_empty());
     let required = metadata.config.requirements.iter();
     let online: Vec<u32> = required.filter_map(|name| online_version(name)).collect();
     if online.len() > 1 || more {
@@ -172,7 +186,14 @@ fn reencryption(metadata: &Metadata) -> Result<(), LuksError> {
     let Some((&number, _)) = slot else {
         return forged("a re-encryption is required, but there are no rules for it");
     };
-    let one = |flag: &str| metadata.segments.values().filter(|segment| segment.has(flag)).count() == 1;
+    let one = |flag: &str| {
+        metadata
+            .segments
+            .values()
+            .filter(|segment| segment.has(flag))
+            .count()
+            == 1
+    };
     if !one("backup-previous") || !one("backup-final") {
         return forged("what was, or what will be, is missing");
     }
@@ -202,8 +223,16 @@ fn reencryption(metadata: &Metadata) -> Result<(), LuksError> {
 fn stored_alike(one: &Segment, other: &Segment) -> bool {
     match (&one.kind, &other.kind) {
         (
-            SegmentKind::Crypt { encryption: one, sector_size, .. },
-            SegmentKind::Crypt { encryption: other, sector_size: size, .. },
+            SegmentKind::Crypt {
+                encryption: one,
+                sector_size,
+                ..
+            },
+            SegmentKind::Crypt {
+                encryption: other,
+                sector_size: size,
+                ..
+            },
         ) => one == other && sector_size == size,
         (one, other) => one == other,
     }

@@ -92,7 +92,9 @@ impl Found {
             (CopyState::Good(_), CopyState::Damaged(field)) => {
                 Some(format!("the secondary copy is damaged: field {field}"))
             }
-            (CopyState::Good(_), CopyState::Absent) => Some("there is no secondary copy".to_owned()),
+            (CopyState::Good(_), CopyState::Absent) => {
+                Some("there is no secondary copy".to_owned())
+            }
             (CopyState::Damaged(field), _) => {
                 Some(format!("the primary copy is damaged: field {field}"))
             }
@@ -149,7 +151,9 @@ fn choose(primary: Copied, secondary: Copied, at_start: Magic) -> Result<Found, 
                 [&binary.uuid, &binary.label, &binary.subsystem].map(String::clone)
             };
             if a == b && (json != other_json || names(&one) != names(&other)) {
-                return Err(LuksError::damaged("seqid (both copies have it, and they differ)"));
+                return Err(LuksError::damaged(
+                    "seqid (both copies have it, and they differ)",
+                ));
             }
             Ok(match b > a {
                 true => found(other, Which::Secondary),
@@ -235,13 +239,20 @@ fn failed(error: io::Error) -> LuksError {
 pub fn fuzz(bytes: &[u8]) {
     let one = read(bytes).map(|found| found.header);
     let other = read(bytes).map(|found| found.header);
-    assert_eq!(one.is_ok(), other.is_ok(), "two readings of the same bytes differ");
+    assert_eq!(
+        one.is_ok(),
+        other.is_ok(),
+        "two readings of the same bytes differ"
+    );
     // Without a checksum in the way: the JSON alone, as the area of a header of the smallest size.
     let mut area = bytes.to_vec();
     area.push(0);
     if let Ok(metadata) = Metadata::parse(&area) {
         let size = metadata.config.json_size.saturating_add(BINARY_LEN as u64);
         drop(check(&metadata, size));
-        drop(crate::reencrypt::verify(&metadata, &std::collections::BTreeMap::new()));
+        drop(crate::reencrypt::verify(
+            &metadata,
+            &std::collections::BTreeMap::new(),
+        ));
     }
 }

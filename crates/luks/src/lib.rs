@@ -25,7 +25,8 @@ pub use error::LuksError;
 pub use fuse::{FILE_NAME, MountOptions, Mounted, Unmounter};
 pub use header::{CopyState, Found, Header, Source, fuzz, read};
 pub use metadata::{
-    Config, Digest, Kdf, Keyslot, KeyslotKind, Luks2Slot, Metadata, ReencryptSlot, Segment, SegmentKind,
+    Config, Digest, Kdf, Keyslot, KeyslotKind, Luks2Slot, Metadata, ReencryptSlot, Segment,
+    SegmentKind,
 };
 pub use reencrypt::{keys_needed, online_version, verify as verify_reencryption};
 pub use token::{StrongroomToken, Token};

@@ -236,7 +236,10 @@ impl Metadata {
 
     /// Segments of data, without those that only say what was or will be.
     pub fn regular_segments(&self) -> impl Iterator<Item = (u32, &Segment)> {
-        let regular = self.segments.iter().filter(|(_, segment)| !segment.is_backup());
+        let regular = self
+            .segments
+            .iter()
+            .filter(|(_, segment)| !segment.is_backup());
         regular.map(|(&number, segment)| (number, segment))
     }
 }
@@ -402,7 +405,12 @@ fn segment(segment: &At<'_>) -> Result<Segment, LuksError> {
     ];
     const COMMON: [&str; 4] = ["type", "offset", "size", "flags"];
     let flags = segment.optional("flags")?;
-    for flag in flags.iter().map(At::list).collect::<Result<Vec<_>, _>>()?.concat() {
+    for flag in flags
+        .iter()
+        .map(At::list)
+        .collect::<Result<Vec<_>, _>>()?
+        .concat()
+    {
         if !FLAGS.contains(&flag.text()?) {
             return Err(flag.refused());
         }
@@ -462,7 +470,15 @@ fn crypt_segment(segment: &At<'_>, bytes: Option<u64>) -> Result<SegmentKind, Lu
 }
 
 fn digest(digest: &At<'_>) -> Result<Digest, LuksError> {
-    let names = ["type", "keyslots", "segments", "hash", "iterations", "salt", "digest"];
+    let names = [
+        "type",
+        "keyslots",
+        "segments",
+        "hash",
+        "iterations",
+        "salt",
+        "digest",
+    ];
     digest.only(&names)?;
     expected(&digest.member("type")?, "pbkdf2")?;
     Ok(Digest {

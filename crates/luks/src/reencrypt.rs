@@ -53,19 +53,30 @@ pub fn verify(metadata: &Metadata, keys: &BTreeMap<u32, SecretBytes>) -> Result<
         return Ok(());
     };
     if version < 2 {
-        return Err(LuksError::Reencrypting("its metadata carries no proof and cannot be verified"));
+        return Err(LuksError::Reencrypting(
+            "its metadata carries no proof and cannot be verified",
+        ));
     }
-    let found = metadata.keyslots.iter().find_map(|(&number, slot)| match &slot.kind {
-        KeyslotKind::Reencrypt(_) => metadata.digest_of_keyslot(number),
-        _ => None,
-    });
+    let found = metadata
+        .keyslots
+        .iter()
+        .find_map(|(&number, slot)| match &slot.kind {
+            KeyslotKind::Reencrypt(_) => metadata.digest_of_keyslot(number),
+            _ => None,
+        });
     let Some((_, digest)) = found else {
         return Err(LuksError::Forged("the rules carry no proof".to_owned()));
     };
     let hash = LuksHash::named(&digest.hash)
         .ok_or_else(|| LuksError::Unsupported(format!("hash {} of a digest", digest.hash)))?;
     let proved = serialised(metadata, version, keys)?;
-    if pbkdf2_matches(hash, &proved, &digest.salt, digest.iterations, &digest.digest) {
+    if pbkdf2_matches(
+        hash,
+        &proved,
+        &digest.salt,
+        digest.iterations,
+        &digest.digest,
+    ) {
         Ok(())
     } else {
         let text = "its digest does not match the metadata";
@@ -81,7 +92,9 @@ fn serialised(
 ) -> Result<SecretBytes, LuksError> {
     let needed = keys_needed(metadata);
     if needed.is_empty() {
-        return Err(LuksError::Forged("neither end of it is encrypted".to_owned()));
+        return Err(LuksError::Forged(
+            "neither end of it is encrypted".to_owned(),
+        ));
     }
     let keys: Option<Vec<&SecretBytes>> = needed.iter().map(|digest| keys.get(digest)).collect();
     let Some(keys) = keys else {
@@ -111,10 +124,13 @@ fn serialised(
 }
 
 fn rules(metadata: &Metadata) -> Result<Vec<u8>, LuksError> {
-    let found = metadata.keyslots.values().find_map(|slot| match &slot.kind {
-        KeyslotKind::Reencrypt(rules) => Some((slot, rules)),
-        _ => None,
-    });
+    let found = metadata
+        .keyslots
+        .values()
+        .find_map(|slot| match &slot.kind {
+            KeyslotKind::Reencrypt(rules) => Some((slot, rules)),
+            _ => None,
+        });
     let Some((slot, rules)) = found else {
         return Err(LuksError::Forged("there are no rules".to_owned()));
     };
@@ -140,7 +156,9 @@ fn append_segment(out: &mut Vec<u8>, segment: &Segment) -> Result<(), LuksError>
     let kind = match &segment.kind {
         SegmentKind::Crypt { .. } => "crypt",
         SegmentKind::Linear => "linear",
-        SegmentKind::Unknown(name) => return Err(LuksError::Unsupported(format!("segment type {name}"))),
+        SegmentKind::Unknown(name) => {
+            return Err(LuksError::Unsupported(format!("segment type {name}")));
+        }
     };
     append_text(out, kind)?;
     out.extend(segment.offset.to_be_bytes());
@@ -148,7 +166,13 @@ fn append_segment(out: &mut Vec<u8>, segment: &Segment) -> Result<(), LuksError>
         Some(size) => out.extend(size.to_be_bytes()),
         None => append_text(out, "dynamic")?,
     }
-    if let SegmentKind::Crypt { iv_tweak, encryption, sector_size, .. } = &segment.kind {
+    if let SegmentKind::Crypt {
+        iv_tweak,
+        encryption,
+        sector_size,
+        ..
+    } = &segment.kind
+    {
         out.extend(iv_tweak.to_be_bytes());
         append_text(out, encryption)?;
         out.extend(sector_size.to_be_bytes());

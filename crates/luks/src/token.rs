@@ -38,7 +38,9 @@ pub struct StrongroomToken {
 impl Token {
     pub(crate) fn read(token: &At<'_>) -> Result<Self, LuksError> {
         let kind = token.member("type")?.text()?.to_owned();
-        let strongroom = (kind == "strongroom").then(|| StrongroomToken::read(token)).flatten();
+        let strongroom = (kind == "strongroom")
+            .then(|| StrongroomToken::read(token))
+            .flatten();
         Ok(Self {
             keyslots: numbers(&token.member("keyslots")?)?,
             kind,

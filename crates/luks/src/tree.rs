@@ -117,10 +117,11 @@ impl<'a> At<'a> {
 
     /// Refuses members other than these.
     pub(crate) fn only(&self, names: &[&str]) -> Result<(), LuksError> {
-        let unknown = self.object()?.keys().find(|name| !names.contains(&name.as_str()));
-        unknown.map_or(Ok(()), |name| {
-            Err(LuksError::damaged(self.path_of(name)))
-        })
+        let unknown = self
+            .object()?
+            .keys()
+            .find(|name| !names.contains(&name.as_str()));
+        unknown.map_or(Ok(()), |name| Err(LuksError::damaged(self.path_of(name))))
     }
 
     pub(crate) fn member(&self, name: &str) -> Result<Self, LuksError> {
@@ -272,7 +273,18 @@ mod tests {
     fn numbers_in_text_are_canonical() {
         assert_eq!(decimal("0"), Some(0));
         assert_eq!(decimal("18446744073709551615"), Some(u64::MAX));
-        for text in ["", "00", "01", "-1", "+1", " 1", "1 ", "0x1", "18446744073709551616", "dynamic"] {
+        for text in [
+            "",
+            "00",
+            "01",
+            "-1",
+            "+1",
+            " 1",
+            "1 ",
+            "0x1",
+            "18446744073709551616",
+            "dynamic",
+        ] {
             assert_eq!(decimal(text), None, "{text}");
         }
     }
@@ -283,7 +295,9 @@ mod tests {
         assert_eq!(base64("AA==").as_deref(), Some([0].as_slice()));
         assert_eq!(base64("//8=").as_deref(), Some([255, 255].as_slice()));
         assert_eq!(base64("Zm9v").as_deref(), Some(b"foo".as_slice()));
-        for text in ["A", "AA", "AB==", "//9=", "====", "AAA=AAAA", "A===", "Zm9v\n", "Zm-v"] {
+        for text in [
+            "A", "AA", "AB==", "//9=", "====", "AAA=AAAA", "A===", "Zm9v\n", "Zm-v",
+        ] {
             assert_eq!(base64(text), None, "{text}");
         }
     }

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use strongroom_crypto::{
-    AfMerge, Argon2Kind, Argon2Params, CryptoError, LuksHash, SecretBytes, XtsKey, argon2, pbkdf2, pbkdf2_matches,
+    AfMerge, Argon2Kind, Argon2Params, CryptoError, LuksHash, SecretBytes, XtsKey, argon2, pbkdf2,
+    pbkdf2_matches,
 };
 
 use crate::error::LuksError;
@@ -68,13 +69,19 @@ pub fn unlock(
     let mut refusals = Vec::new();
     let (mut tried, mut first) = (0, None);
     for (number, slot) in candidates(header, slots) {
-        let Some((digest, proof)) = metadata.digest_of_keyslot(number).filter(|(d, _)| *d == wanted)
+        let Some((digest, proof)) = metadata
+            .digest_of_keyslot(number)
+            .filter(|(d, _)| *d == wanted)
         else {
             continue;
         };
         match open_slot(source, slot, proof, pass) {
             Ok(Some(key)) => {
-                return Ok(VolumeKey { key, digest, slot: number });
+                return Ok(VolumeKey {
+                    key,
+                    digest,
+                    slot: number,
+                });
             }
             Ok(None) => tried += 1,
             Err(error @ (LuksError::Cost(_) | LuksError::Unsupported(_))) => {
@@ -103,11 +110,19 @@ pub fn key_of_slot(
     let slot = header.metadata.keyslots.get(&number);
     let proof = header.metadata.digest_of_keyslot(number);
     let (Some(slot), Some((digest, proof))) = (slot, proof) else {
-        return Err(LuksError::WrongKey(format!("there is no slot {number} with a digest")));
+        return Err(LuksError::WrongKey(format!(
+            "there is no slot {number} with a digest"
+        )));
     };
     open_slot(source, slot, proof, pass)?.map_or_else(
         || Err(LuksError::WrongKey(format!("slot {number}"))),
-        |key| Ok(VolumeKey { key, digest, slot: number }),
+        |key| {
+            Ok(VolumeKey {
+                key,
+                digest,
+                slot: number,
+            })
+        },
     )
 }
 
@@ -181,7 +196,9 @@ fn open_slot(
     pass: &SecretBytes,
 ) -> Result<Option<SecretBytes>, LuksError> {
     let KeyslotKind::Luks2(luks2) = &slot.kind else {
-        return Err(LuksError::Unsupported("a key slot of another type".to_owned()));
+        return Err(LuksError::Unsupported(
+            "a key slot of another type".to_owned(),
+        ));
     };
     let hash = hash_named(&luks2.af_hash, "of the stripes")?;
     let proof_hash = hash_named(&proof.hash, "of the digest")?;
@@ -198,7 +215,13 @@ fn open_slot(
     let mut merge = AfMerge::new(hash, key_size, luks2.stripes)?;
     area.stripes(source, &mut merge, key_size)?;
     let key = merge.finish()?;
-    let known = pbkdf2_matches(proof_hash, &key, &proof.salt, proof.iterations, &proof.digest);
+    let known = pbkdf2_matches(
+        proof_hash,
+        &key,
+        &proof.salt,
+        proof.iterations,
+        &proof.digest,
+    );
     Ok(known.then_some(key))
 }
 
@@ -210,7 +233,12 @@ fn area_key(slot: &Luks2Slot, pass: &SecretBytes) -> Result<XtsKey, LuksError> {
             let hash = hash_named(hash, "of the key derivation")?;
             pbkdf2(hash, pass, &slot.salt, *iterations, len)?
         }
-        Kdf::Argon2 { id, time, memory_kib, cpus } => {
+        Kdf::Argon2 {
+            id,
+            time,
+            memory_kib,
+            cpus,
+        } => {
             let params = Argon2Params {
                 m_kib: *memory_kib,
                 t: *time,
@@ -246,7 +274,9 @@ impl Area {
         let mut stripe = SecretBytes::with_capacity(len)?;
         let mut filled = 0;
         for number in 0_u64.. {
-            let at = self.offset.saturating_add(number.saturating_mul(AREA_SECTOR as u64));
+            let at = self
+                .offset
+                .saturating_add(number.saturating_mul(AREA_SECTOR as u64));
             source
                 .read_at(&mut sealed, at)
                 .map_err(|error| LuksError::Io("reading a key slot".to_owned(), error))?;
@@ -274,10 +304,11 @@ fn bounded(iterations: NonZeroU32) -> Result<(), LuksError> {
     if iterations.get() <= ITERATIONS_MAX {
         return Ok(());
     }
-    Err(LuksError::Cost(format!("PBKDF2 with {iterations} iterations")))
+    Err(LuksError::Cost(format!(
+        "PBKDF2 with {iterations} iterations"
+    )))
 }
 
 fn hash_named(name: &str, whose: &str) -> Result<LuksHash, LuksError> {
-    LuksHash::named(name)
-        .ok_or_else(|| LuksError::Unsupported(format!("hash {name} {whose}")))
+    LuksHash::named(name).ok_or_else(|| LuksError::Unsupported(format!("hash {name} {whose}")))
 }

@@ -56,7 +56,9 @@ impl Volume {
         let metadata = &found.header.metadata;
         let (number, segment) = data_segment(metadata)?;
         if metadata.digest_of_segment(number).map(|(digest, _)| digest) != Some(key.digest) {
-            return Err(LuksError::WrongKey("the key is another segment's".to_owned()));
+            return Err(LuksError::WrongKey(
+                "the key is another segment's".to_owned(),
+            ));
         }
         let device = device_size(&file)?;
         let (sector, iv_tweak) = crypt(segment)?;
@@ -74,7 +76,9 @@ impl Volume {
             return Err(LuksError::damaged(format!("segments.{number}.iv_tweak")));
         }
         if !matches!(key.key.len(), 32 | 64) {
-            return Err(LuksError::Unsupported(format!("{CIPHER} with another length of key")));
+            return Err(LuksError::Unsupported(format!(
+                "{CIPHER} with another length of key"
+            )));
         }
         Ok(Self {
             file,
@@ -139,7 +143,10 @@ impl Volume {
         if self.read_only {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
-        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.size) {
+        if offset
+            .checked_add(bytes.len() as u64)
+            .is_none_or(|end| end > self.size)
+        {
             return Err(io::ErrorKind::StorageFull.into());
         }
         if bytes.is_empty() {
@@ -151,7 +158,8 @@ impl Volume {
             self.store(offset, bytes)
         } else {
             self.whole(&span).and_then(|mut plain| {
-                span.part_mut(&mut plain, offset, bytes.len())?.copy_from_slice(bytes);
+                span.part_mut(&mut plain, offset, bytes.len())?
+                    .copy_from_slice(bytes);
                 self.store(span.start, &plain)
             })
         };
@@ -188,7 +196,8 @@ impl Volume {
     fn whole(&self, span: &Span) -> io::Result<Vec<u8>> {
         let len = usize::try_from(span.end - span.start).map_err(io::Error::other)?;
         let (mut sealed, mut plain) = (vec![0; len], vec![0; len]);
-        self.file.read_exact_at(&mut sealed, self.offset + span.start)?;
+        self.file
+            .read_exact_at(&mut sealed, self.offset + span.start)?;
         self.decrypt(span.start, &sealed, &mut plain)?;
         Ok(plain)
     }
@@ -254,7 +263,10 @@ impl Span {
 
     /// Numbers of the locks, in ascending order, each once: whoever takes several cannot wait in a circle.
     fn stripes(&self) -> impl Iterator<Item = usize> + use<> {
-        let (first, last) = (self.start / STRIPE_LEN, self.end.saturating_sub(1) / STRIPE_LEN);
+        let (first, last) = (
+            self.start / STRIPE_LEN,
+            self.end.saturating_sub(1) / STRIPE_LEN,
+        );
         let all = last - first >= STRIPES - 1;
         let taken = move |stripe: u64| {
             let distance = (stripe + STRIPES - first % STRIPES) % STRIPES;
@@ -267,7 +279,9 @@ impl Span {
 
     fn part<'a>(&self, whole: &'a [u8], offset: u64, len: usize) -> io::Result<&'a [u8]> {
         let from = usize::try_from(offset - self.start).map_err(io::Error::other)?;
-        whole.get(from..from + len).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+        whole
+            .get(from..from + len)
+            .ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 
     fn part_mut<'a>(
@@ -277,7 +291,9 @@ impl Span {
         len: usize,
     ) -> io::Result<&'a mut [u8]> {
         let from = usize::try_from(offset - self.start).map_err(io::Error::other)?;
-        whole.get_mut(from..from + len).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+        whole
+            .get_mut(from..from + len)
+            .ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 }
 
@@ -300,7 +316,13 @@ pub(crate) fn data_segment(metadata: &Metadata) -> Result<(u32, &Segment), LuksE
 
 /// Sector size and first tweak of a segment that this crate can open.
 fn crypt(segment: &Segment) -> Result<(u64, u64), LuksError> {
-    let SegmentKind::Crypt { iv_tweak, encryption, sector_size, integrity } = &segment.kind else {
+    let SegmentKind::Crypt {
+        iv_tweak,
+        encryption,
+        sector_size,
+        integrity,
+    } = &segment.kind
+    else {
         let text = "a segment that is not encrypted, or of an unknown type";
         return Err(LuksError::Unsupported(text.to_owned()));
     };
@@ -308,7 +330,9 @@ fn crypt(segment: &Segment) -> Result<(u64, u64), LuksError> {
         return Err(LuksError::Unsupported(format!("cipher {encryption}")));
     }
     if let Some(kind) = integrity {
-        return Err(LuksError::Unsupported(format!("integrity protection {kind}")));
+        return Err(LuksError::Unsupported(format!(
+            "integrity protection {kind}"
+        )));
     }
     Ok((u64::from(*sector_size), *iv_tweak))
 }
@@ -336,7 +360,10 @@ mod tests {
         assert_eq!(of(63 * STRIPE_LEN, 65 * STRIPE_LEN), [0, 63]);
         assert_eq!(of(130 * STRIPE_LEN, 130 * STRIPE_LEN + 512), [2]);
         assert_eq!(of(0, 64 * STRIPE_LEN).len(), 64);
-        assert_eq!(of(STRIPE_LEN / 2, 64 * STRIPE_LEN + STRIPE_LEN / 2).len(), 64);
+        assert_eq!(
+            of(STRIPE_LEN / 2, 64 * STRIPE_LEN + STRIPE_LEN / 2).len(),
+            64
+        );
         assert_eq!(of(5 * STRIPE_LEN, 500 * STRIPE_LEN).len(), 64);
     }
 }

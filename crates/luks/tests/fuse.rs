@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use common::{PASS, Place, secret};
 use strongroom_luks::{
-    LuksError, MountOptions, Mounted, Slots, Volume, attached_at, check_mountpoint, detach, open_locked, read, unlock,
+    LuksError, MountOptions, Mounted, Slots, Volume, attached_at, check_mountpoint, detach,
+    open_locked, read, unlock,
 };
 
 /// Longest wait for what must happen.
@@ -31,7 +32,8 @@ fn opened(path: &Path, read_only: bool) -> Volume {
 /// Not a test: the process that serves a volume, for the tests that kill it.
 #[test]
 fn child() {
-    let (Some(volume), Some(at)) = (std::env::var_os("LUKS_VOLUME"), std::env::var_os("LUKS_AT")) else {
+    let (Some(volume), Some(at)) = (std::env::var_os("LUKS_VOLUME"), std::env::var_os("LUKS_AT"))
+    else {
         return;
     };
     let read_only = std::env::var_os("LUKS_READ_ONLY").is_some();
@@ -40,7 +42,12 @@ fn child() {
         threads: 3,
         allow_other: false,
     };
-    let mounted = Mounted::mount(opened(Path::new(&volume), read_only), Path::new(&at), &options).unwrap();
+    let mounted = Mounted::mount(
+        opened(Path::new(&volume), read_only),
+        Path::new(&at),
+        &options,
+    )
+    .unwrap();
     println!("\nmounted");
     mounted.serve().unwrap();
 }
@@ -67,9 +74,17 @@ impl Serving {
         }
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut told = BufReader::new(process.stdout.take().unwrap()).lines();
-        assert!(told.any(|line| line.unwrap() == "mounted"), "the child has ended");
+        assert!(
+            told.any(|line| line.unwrap() == "mounted"),
+            "the child has ended"
+        );
         let volume = volume.to_owned();
-        Self { process, told, volume, at }
+        Self {
+            process,
+            told,
+            volume,
+            at,
+        }
     }
 
     fn file(&self) -> PathBuf {
@@ -80,7 +95,10 @@ impl Serving {
     fn kill(mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
-        assert_eq!(attached_at(&self.at).as_deref(), Some(self.volume.as_path()));
+        assert_eq!(
+            attached_at(&self.at).as_deref(),
+            Some(self.volume.as_path())
+        );
         assert_eq!(detach(&self.at, PATIENCE).unwrap(), self.volume);
     }
 
@@ -105,9 +123,16 @@ fn a_volume_is_a_file_of_its_size_and_nothing_else_can_be_done() {
     let place = Place::new();
     let path = place.image("v", 20, &[]);
     let serving = Serving::start(&place, &path, false);
-    let names: Vec<_> = std::fs::read_dir(&serving.at).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> = std::fs::read_dir(&serving.at)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(names, ["volume"]);
-    let file = OpenOptions::new().read(true).write(true).open(serving.file()).unwrap();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(serving.file())
+        .unwrap();
     assert_eq!(file.metadata().unwrap().len(), 4 << 20);
     file.write_all_at(b"here and there", 1_000_001).unwrap();
     file.sync_all().unwrap();
@@ -118,28 +143,49 @@ fn a_volume_is_a_file_of_its_size_and_nothing_else_can_be_done() {
     assert!(File::create(serving.at.join("other")).is_err());
     assert!(std::fs::remove_file(serving.file()).is_err());
     assert!(std::fs::rename(serving.file(), serving.at.join("x")).is_err());
-    assert!(File::create(serving.file()).is_err(), "truncating is refused");
+    assert!(
+        File::create(serving.file()).is_err(),
+        "truncating is refused"
+    );
     // No second one, of either kind, and not in the same place.
-    assert!(matches!(open_locked(&path, false), Err(LuksError::InUse(_))));
+    assert!(matches!(
+        open_locked(&path, false),
+        Err(LuksError::InUse(_))
+    ));
     assert!(matches!(open_locked(&path, true), Err(LuksError::InUse(_))));
-    assert!(matches!(check_mountpoint(&serving.at), Err(LuksError::Mountpoint(_))));
+    assert!(matches!(
+        check_mountpoint(&serving.at),
+        Err(LuksError::Mountpoint(_))
+    ));
     // In use: it stays.
-    assert!(matches!(detach(&serving.at, PATIENCE), Err(LuksError::InUse(_))));
+    assert!(matches!(
+        detach(&serving.at, PATIENCE),
+        Err(LuksError::InUse(_))
+    ));
     drop(file);
     serving.end();
     let mut there = [0; 14];
     assert_eq!(opened(&path, true).read(&mut there, 1_000_001).unwrap(), 14);
     assert_eq!(&there, b"here and there");
     check_mountpoint(&place.path("mnt")).unwrap();
-    assert!(matches!(detach(&place.path("mnt"), PATIENCE), Err(LuksError::Mountpoint(_))));
+    assert!(matches!(
+        detach(&place.path("mnt"), PATIENCE),
+        Err(LuksError::Mountpoint(_))
+    ));
 
     let before = std::fs::read(&path).unwrap();
     let serving = Serving::start(&place, &path, true);
-    let refused = OpenOptions::new().write(true).open(serving.file()).unwrap_err();
+    let refused = OpenOptions::new()
+        .write(true)
+        .open(serving.file())
+        .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
     assert!(std::fs::read(serving.file()).unwrap()[1_000_001..].starts_with(b"here and there"));
     serving.end();
-    assert!(std::fs::read(&path).unwrap() == before, "reading changed the volume");
+    assert!(
+        std::fs::read(&path).unwrap() == before,
+        "reading changed the volume"
+    );
 }
 
 /// Written through the page cache, many at once, and read back by the library.
@@ -148,7 +194,11 @@ fn what_several_threads_write_is_what_is_there() {
     let place = Place::new();
     let path = place.image("v", 24, &["--sector-size", "4096"]);
     let serving = Serving::start(&place, &path, false);
-    let file = OpenOptions::new().read(true).write(true).open(serving.file()).unwrap();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(serving.file())
+        .unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4_u8 {
             let file = &file;
@@ -156,7 +206,8 @@ fn what_several_threads_write_is_what_is_there() {
                 let start = u64::from(thread) << 21;
                 for piece in 0..400_u64 {
                     let bytes = vec![thread ^ u8::try_from(piece & 0x3f).unwrap(); 5243];
-                    file.write_all_at(&bytes[..5000], start + piece * 5243).unwrap();
+                    file.write_all_at(&bytes[..5000], start + piece * 5243)
+                        .unwrap();
                     if piece % 50 == 0 {
                         file.sync_data().unwrap();
                     }
@@ -170,9 +221,14 @@ fn what_several_threads_write_is_what_is_there() {
     for thread in 0..4_u8 {
         for piece in 0..400_u64 {
             let mut bytes = vec![0; 5000];
-            volume.read(&mut bytes, (u64::from(thread) << 21) + piece * 5243).unwrap();
+            volume
+                .read(&mut bytes, (u64::from(thread) << 21) + piece * 5243)
+                .unwrap();
             let expected = thread ^ u8::try_from(piece & 0x3f).unwrap();
-            assert!(bytes.iter().all(|byte| *byte == expected), "thread {thread}, piece {piece}");
+            assert!(
+                bytes.iter().all(|byte| *byte == expected),
+                "thread {thread}, piece {piece}"
+            );
         }
     }
 }
@@ -181,7 +237,10 @@ fn what_several_threads_write_is_what_is_there() {
 #[test]
 fn what_was_synced_survives_the_death_of_the_process() {
     let place = Place::new();
-    for (round, sector) in ["512", "4096", "512", "4096", "512", "4096"].iter().enumerate() {
+    for (round, sector) in ["512", "4096", "512", "4096", "512", "4096"]
+        .iter()
+        .enumerate()
+    {
         let path = place.image(&format!("v{round}"), 20, &["--sector-size", sector]);
         let serving = Serving::start(&place, &path, false);
         let file = OpenOptions::new().write(true).open(serving.file()).unwrap();
@@ -213,7 +272,10 @@ fn what_was_synced_survives_the_death_of_the_process() {
         for number in 0..u64::try_from(enough + rest).unwrap() {
             let mut there = vec![0; 1001];
             volume.read(&mut there, number * 1001 % (3 << 20)).unwrap();
-            assert!(there == record(number), "round {round}: record {number} of {enough} and {rest} is lost");
+            assert!(
+                there == record(number),
+                "round {round}: record {number} of {enough} and {rest} is lost"
+            );
         }
     }
 }
@@ -238,10 +300,22 @@ fn a_filesystem_on_a_loop_device_survives_the_death_of_the_process() {
     let mounted = place.path("fs");
     std::fs::create_dir(&mounted).unwrap();
     let mount = |device: &str| {
-        let done = Command::new("mount").args(["-t", "ext4", device]).arg(&mounted).status().unwrap();
+        let done = Command::new("mount")
+            .args(["-t", "ext4", device])
+            .arg(&mounted)
+            .status()
+            .unwrap();
         assert!(done.success());
     };
-    let unmount = || drop(Command::new("umount").arg("-l").arg(&mounted).stderr(Stdio::null()).status());
+    let unmount = || {
+        drop(
+            Command::new("umount")
+                .arg("-l")
+                .arg(&mounted)
+                .stderr(Stdio::null())
+                .status(),
+        )
+    };
     mount(&device);
     let mut synced = 0;
     for number in 0..60 {
@@ -268,7 +342,11 @@ fn a_filesystem_on_a_loop_device_survives_the_death_of_the_process() {
     serving.kill();
 
     let serving = Serving::start(&place, &path, false);
-    let checked = Command::new("e2fsck").args(["-p", "-f"]).arg(serving.file()).output().unwrap();
+    let checked = Command::new("e2fsck")
+        .args(["-p", "-f"])
+        .arg(serving.file())
+        .output()
+        .unwrap();
     let told = String::from_utf8_lossy(&checked.stdout).into_owned();
     assert!(matches!(checked.status.code(), Some(0 | 1)), "{told}");
     let device = loop_device(&serving.file()).unwrap();
@@ -303,18 +381,29 @@ fn a_volume_behind_a_loop_device_is_refused() {
 }
 
 fn loop_device(file: &Path) -> Option<String> {
-    let done = Command::new("losetup").args(["-f", "--show"]).arg(file).output().ok()?;
+    let done = Command::new("losetup")
+        .args(["-f", "--show"])
+        .arg(file)
+        .output()
+        .ok()?;
     let name = String::from_utf8(done.stdout).ok()?.trim().to_owned();
     (done.status.success() && !name.is_empty()).then_some(name)
 }
 
 fn loop_is_there(device: &str) -> bool {
     let name = device.rsplit('/').next().unwrap();
-    Path::new("/sys/block").join(name).join("loop/backing_file").exists()
+    Path::new("/sys/block")
+        .join(name)
+        .join("loop/backing_file")
+        .exists()
 }
 
 fn run(program: &str, words: &[&str], path: &Path) {
-    let done = Command::new(program).args(words).arg(path).output().unwrap();
+    let done = Command::new(program)
+        .args(words)
+        .arg(path)
+        .output()
+        .unwrap();
     let told = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{program}: {told}");
 }

@@ -6,7 +6,9 @@
 
 mod common;
 
-use common::{BINARY, COPY, PASS, Place, header_of, json_of, secret, set_sequence, summed, with_json};
+use common::{
+    BINARY, COPY, PASS, Place, header_of, json_of, secret, set_sequence, summed, with_json,
+};
 use serde_json::{Value, json};
 use strongroom_luks::{CopyState, LuksError, Slots, Which, read, unlock};
 
@@ -59,7 +61,10 @@ fn the_same_byte_changed_in_both_copies_is_refused() {
 fn a_header_that_was_cut_is_refused_or_read_from_what_is_left() {
     let place = Place::new();
     let header = header_of(&place.image("v", 18, &[]));
-    for len in (0..header.len()).step_by(509).chain([1, 7, 8, 4095, 4096, COPY - 1, COPY, COPY + 1]) {
+    for len in (0..header.len())
+        .step_by(509)
+        .chain([1, 7, 8, 4095, 4096, COPY - 1, COPY, COPY + 1])
+    {
         let found = read(&header[..len]);
         if len < COPY {
             assert!(found.is_err(), "{len} bytes");
@@ -81,12 +86,27 @@ fn a_header_that_was_cut_is_refused_or_read_from_what_is_left() {
 fn what_is_no_luks2_is_told_apart() {
     let place = Place::new();
     let old = place.path("luks1");
-    std::fs::File::create(&old).unwrap().set_len(4 << 20).unwrap();
-    let words = ["luksFormat", "-q", "--type", "luks1", "--pbkdf-force-iterations", "1000"];
+    std::fs::File::create(&old)
+        .unwrap()
+        .set_len(4 << 20)
+        .unwrap();
+    let words = [
+        "luksFormat",
+        "-q",
+        "--type",
+        "luks1",
+        "--pbkdf-force-iterations",
+        "1000",
+    ];
     place.cryptsetup(&words, &old);
     let old = std::fs::read(&old).unwrap();
     assert!(matches!(read(old.as_slice()), Err(LuksError::Luks1)));
-    for other in [vec![], vec![0; 1 << 16], b"SQLite format 3\0".to_vec(), vec![0x55; 5 << 20]] {
+    for other in [
+        vec![],
+        vec![0; 1 << 16],
+        b"SQLite format 3\0".to_vec(),
+        vec![0x55; 5 << 20],
+    ] {
         assert!(matches!(read(other.as_slice()), Err(LuksError::NotLuks)));
     }
 }
@@ -114,13 +134,16 @@ fn sequence_ids_say_which_copy_counts() {
     json["config"]["flags"] = json!(["allow-discards"]);
     let other = with_json(&header, &json.to_string());
     let mixed = [&header[..COPY], &other[COPY..]].concat();
-    assert!(matches!(read(mixed.as_slice()), Err(LuksError::Damaged(field)) if field.contains("seqid")));
+    assert!(
+        matches!(read(mixed.as_slice()), Err(LuksError::Damaged(field)) if field.contains("seqid"))
+    );
 }
 
 /// What can be changed, with the checksums computed anew, without any reader noticing: the format authenticates
 /// nothing. Where data lies and with which tweak; room that a key slot does not need; what tokens say; the order of slots.
 fn is_beyond_checking(path: &str, value: &str) -> bool {
-    let place = ["offset", "size", "iv_tweak", "sector_size"].map(|name| format!("segments.0.{name}"));
+    let place =
+        ["offset", "size", "iv_tweak", "sector_size"].map(|name| format!("segments.0.{name}"));
     let there = place.iter().any(|known| known == path) || path == "keyslots.0.area.size";
     there || path.starts_with("tokens") || path == "keyslots.0.priority" && value != "added"
 }
@@ -130,7 +153,16 @@ fn every_member_changed_is_refused_or_opens_nothing() {
     let place = Place::new();
     let kinds: [&[&str]; 2] = [
         &[],
-        &["--pbkdf", "argon2id", "--pbkdf-memory", "32", "--pbkdf-force-iterations", "4", "--pbkdf-parallel", "1"],
+        &[
+            "--pbkdf",
+            "argon2id",
+            "--pbkdf-memory",
+            "32",
+            "--pbkdf-force-iterations",
+            "4",
+            "--pbkdf-parallel",
+            "1",
+        ],
     ];
     for options in kinds {
         let path = place.image("v", 18, options);
@@ -155,11 +187,17 @@ fn every_member_changed_is_refused_or_opens_nothing() {
                 Err(_) => unopened += 1,
                 Ok(found) => {
                     assert_eq!(found.key.as_slice(), known.as_slice());
-                    assert!(is_beyond_checking(&path, &text), "{path} = {text} was taken");
+                    assert!(
+                        is_beyond_checking(&path, &text),
+                        "{path} = {text} was taken"
+                    );
                 }
             }
         }
-        assert!(refused > 300 && unopened > 10, "{refused} refused, {unopened} unopened");
+        assert!(
+            refused > 300 && unopened > 10,
+            "{refused} refused, {unopened} unopened"
+        );
     }
 }
 
@@ -196,8 +234,15 @@ fn changes(json: &Value) -> Vec<(String, String, Value)> {
 
 fn collect(value: &Value, path: String, paths: &mut Vec<String>) {
     let children: Vec<(String, &Value)> = match value {
-        Value::Object(object) => object.iter().map(|(name, value)| (name.clone(), value)).collect(),
-        Value::Array(list) => list.iter().enumerate().map(|(at, value)| (at.to_string(), value)).collect(),
+        Value::Object(object) => object
+            .iter()
+            .map(|(name, value)| (name.clone(), value))
+            .collect(),
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .map(|(at, value)| (at.to_string(), value))
+            .collect(),
         _ => Vec::new(),
     };
     paths.push(path.clone());
@@ -207,29 +252,72 @@ fn collect(value: &Value, path: String, paths: &mut Vec<String>) {
 }
 
 fn values_instead_of(now: &Value) -> Vec<Value> {
-    let mut values = vec![json!(null), json!(true), json!([]), json!({}), json!(-1), json!(1.5), json!([[]])];
+    let mut values = vec![
+        json!(null),
+        json!(true),
+        json!([]),
+        json!({}),
+        json!(-1),
+        json!(1.5),
+        json!([[]]),
+    ];
     match now {
         Value::String(text) if text.parse::<u64>().is_ok() => {
             let number: u64 = text.parse().unwrap();
             values.push(json!(number));
-            for text in ["", "-1", "01", "1", "0x10", " 1", "dynamic", "31", "18446744073709551615", "18446744073709551616"] {
+            for text in [
+                "",
+                "-1",
+                "01",
+                "1",
+                "0x10",
+                " 1",
+                "dynamic",
+                "31",
+                "18446744073709551615",
+                "18446744073709551616",
+            ] {
                 values.push(json!(text));
             }
-            for near in [number.wrapping_add(512), number.wrapping_add(4096), number.wrapping_sub(512)] {
+            for near in [
+                number.wrapping_add(512),
+                number.wrapping_add(4096),
+                number.wrapping_sub(512),
+            ] {
                 values.push(json!(near.to_string()));
             }
         }
         Value::String(text) => {
-            for other in ["", "unheard-of", "\u{0}", "linear", "reencrypt", "sha1", "AAAA"] {
+            for other in [
+                "",
+                "unheard-of",
+                "\u{0}",
+                "linear",
+                "reencrypt",
+                "sha1",
+                "AAAA",
+            ] {
                 values.push(json!(other));
             }
             values.push(json!(format!("{text}A")));
-            values.push(json!(text.replacen(|c: char| c.is_ascii_alphanumeric(), "9", 1)));
+            values.push(json!(text.replacen(
+                |c: char| c.is_ascii_alphanumeric(),
+                "9",
+                1
+            )));
             values.push(json!(1));
         }
         Value::Number(_) => {
             let number = now.as_u64().unwrap();
-            for other in [0, 1, number + 1, number * 2, 1 << 24, u64::from(u32::MAX), 1 << 32] {
+            for other in [
+                0,
+                1,
+                number + 1,
+                number * 2,
+                1 << 24,
+                u64::from(u32::MAX),
+                1 << 32,
+            ] {
                 // What would only take long is tested by what it costs, not by waiting for it.
                 if other != 1 << 24 || number != 1000 {
                     values.push(json!(other));
@@ -238,7 +326,13 @@ fn values_instead_of(now: &Value) -> Vec<Value> {
             values.push(json!(number.to_string()));
         }
         Value::Array(_) => {
-            for other in [json!(["0", "0"]), json!(["31"]), json!([0]), json!(["x"]), json!(["0", "1"])] {
+            for other in [
+                json!(["0", "0"]),
+                json!(["31"]),
+                json!([0]),
+                json!(["x"]),
+                json!(["0", "1"]),
+            ] {
                 values.push(other);
             }
         }
@@ -253,9 +347,7 @@ fn a_cost_without_reason_is_refused_before_it_costs_anything() {
     let image = std::fs::read(place.image("v", 18, &[])).unwrap();
     let json = json_of(&image);
     let salt = json["keyslots"]["0"]["kdf"]["salt"].clone();
-    let argon2 = |time: u64, memory: u64, cpus: u64| {
-        json!({"type": "argon2id", "time": time, "memory": memory, "cpus": cpus, "salt": salt})
-    };
+    let argon2 = |time: u64, memory: u64, cpus: u64| json!({"type": "argon2id", "time": time, "memory": memory, "cpus": cpus, "salt": salt});
     let pbkdf2 = json!({"type": "pbkdf2", "hash": "sha256", "iterations": u32::MAX, "salt": salt});
     for kdf in [
         pbkdf2,
@@ -268,7 +360,12 @@ fn a_cost_without_reason_is_refused_before_it_costs_anything() {
         json["keyslots"]["0"]["kdf"] = kdf.clone();
         let image = with_json(&image, &json.to_string());
         let found = read(image.as_slice()).unwrap();
-        let outcome = unlock(image.as_slice(), &found.header, &secret(PASS), &Slots::default());
+        let outcome = unlock(
+            image.as_slice(),
+            &found.header,
+            &secret(PASS),
+            &Slots::default(),
+        );
         assert!(matches!(outcome, Err(LuksError::Cost(_))), "{kdf}");
     }
 }
@@ -283,19 +380,35 @@ fn what_is_not_understood_is_not_opened() {
         change(&mut json);
         let image = with_json(&image, &json.to_string());
         let found = read(image.as_slice())?;
-        unlock(image.as_slice(), &found.header, &secret(PASS), &Slots::default())
+        unlock(
+            image.as_slice(),
+            &found.header,
+            &secret(PASS),
+            &Slots::default(),
+        )
     };
     assert!(opened(&|_| ()).is_ok());
-    for requirement in ["opal", "inline-hw-tags", "online-reencrypt-v10", "unheard-of", ""] {
+    for requirement in [
+        "opal",
+        "inline-hw-tags",
+        "online-reencrypt-v10",
+        "unheard-of",
+        "",
+    ] {
         let outcome = opened(&|json| {
             json["config"]["requirements"] = json!({"mandatory": [requirement]});
         });
-        assert!(matches!(outcome, Err(LuksError::Unsupported(_))), "{requirement}");
+        assert!(
+            matches!(outcome, Err(LuksError::Unsupported(_))),
+            "{requirement}"
+        );
     }
     let flagged = opened(&|json| json["segments"]["0"]["flags"] = json!(["unheard-of"]));
     assert!(matches!(flagged, Err(LuksError::Damaged(field)) if field == "segments.0.flags.0"));
     // Twice the same member: readers differ in which one they take.
-    let text = json.to_string().replacen("\"config\":{", "\"config\":{\"json_size\":\"12288\",", 1);
+    let text = json
+        .to_string()
+        .replacen("\"config\":{", "\"config\":{\"json_size\":\"12288\",", 1);
     let image = with_json(&image, &text);
     assert!(matches!(read(image.as_slice()), Err(LuksError::Damaged(_))));
 }
@@ -315,6 +428,9 @@ fn bytes_after_the_json_and_in_the_padding_are_refused() {
                 summed(&mut header, start);
             }
         }
-        assert!(matches!(read(header.as_slice()), Err(LuksError::Damaged(_))), "byte {at}");
+        assert!(
+            matches!(read(header.as_slice()), Err(LuksError::Damaged(_))),
+            "byte {at}"
+        );
     }
 }

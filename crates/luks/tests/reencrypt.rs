@@ -25,7 +25,15 @@ fn outcome(image: &[u8]) -> LuksError {
 
 fn begun(place: &Place, name: &str, options: &[&str]) -> PathBuf {
     let path = place.image(name, 18, &[]);
-    let words = ["reencrypt", "-q", "--init-only", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"];
+    let words = [
+        "reencrypt",
+        "-q",
+        "--init-only",
+        "--pbkdf",
+        "pbkdf2",
+        "--pbkdf-force-iterations",
+        "1000",
+    ];
     place.cryptsetup(&[&words, options].concat(), &path);
     path
 }
@@ -38,7 +46,14 @@ fn what_cryptsetup_has_begun_is_verified_and_named() {
         &["--resilience", "journal"],
         &["--resilience", "none"],
         &["--resilience-hash", "sha512"],
-        &["--cipher", "aes-xts-plain64", "--key-size", "256", "--sector-size", "512"],
+        &[
+            "--cipher",
+            "aes-xts-plain64",
+            "--key-size",
+            "256",
+            "--sector-size",
+            "512",
+        ],
     ];
     for (number, options) in ways.iter().enumerate() {
         let image = std::fs::read(begun(&place, &format!("v{number}"), options)).unwrap();
@@ -54,18 +69,46 @@ fn what_cryptsetup_has_begun_is_verified_and_named() {
 fn encryption_in_place_and_decryption_are_verified_too() {
     let place = Place::new();
     let plain = place.path("plain");
-    std::fs::File::create(&plain).unwrap().set_len(48 << 20).unwrap();
-    let common = ["reencrypt", "-q", "--init-only", "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"];
-    let encrypt = ["--encrypt", "--type", "luks2", "--reduce-device-size", "32M"];
+    std::fs::File::create(&plain)
+        .unwrap()
+        .set_len(48 << 20)
+        .unwrap();
+    let common = [
+        "reencrypt",
+        "-q",
+        "--init-only",
+        "--pbkdf",
+        "pbkdf2",
+        "--pbkdf-force-iterations",
+        "1000",
+    ];
+    let encrypt = [
+        "--encrypt",
+        "--type",
+        "luks2",
+        "--reduce-device-size",
+        "32M",
+    ];
     place.cryptsetup(&[&common[..], &encrypt[..]].concat(), &plain);
     let error = outcome(&std::fs::read(&plain).unwrap());
-    assert!(matches!(error, LuksError::Reencrypting("its metadata was verified")), "{error}");
+    assert!(
+        matches!(error, LuksError::Reencrypting("its metadata was verified")),
+        "{error}"
+    );
 
     let (volume, header) = (place.image("v", 18, &[]), place.path("header"));
-    let decrypt = ["--decrypt", "--force-offline-reencrypt", "--header", header.to_str().unwrap()];
+    let decrypt = [
+        "--decrypt",
+        "--force-offline-reencrypt",
+        "--header",
+        header.to_str().unwrap(),
+    ];
     place.cryptsetup(&[&common[..3], &decrypt[..]].concat(), &volume);
     let error = outcome(&std::fs::read(&header).unwrap());
-    assert!(matches!(error, LuksError::Reencrypting("its metadata was verified")), "{error}");
+    assert!(
+        matches!(error, LuksError::Reencrypting("its metadata was verified")),
+        "{error}"
+    );
 }
 
 #[test]
@@ -76,9 +119,16 @@ fn a_key_for_one_side_only_verifies_nothing_and_opens_nothing() {
     for only in [vec![0], vec![1]] {
         let slots = Slots { only: Some(only) };
         let outcome = unlock(image.as_slice(), &found.header, &secret(PASS), &slots).err();
-        assert!(matches!(outcome, Some(LuksError::Reencrypting(text)) if text.contains("could not be verified")));
+        assert!(
+            matches!(outcome, Some(LuksError::Reencrypting(text)) if text.contains("could not be verified"))
+        );
     }
-    let wrong = unlock(image.as_slice(), &found.header, &secret("wrong"), &Slots::default());
+    let wrong = unlock(
+        image.as_slice(),
+        &found.header,
+        &secret("wrong"),
+        &Slots::default(),
+    );
     assert!(matches!(wrong.err(), Some(LuksError::WrongKey(_))));
 }
 
@@ -108,7 +158,10 @@ fn every_field_that_the_proof_covers_is_covered() {
         ("/segments/2/iv_tweak".to_owned(), json!("8")),
         ("/segments/2/size".to_owned(), json!("1048576")),
         ("/segments/1/flags".to_owned(), json!(["backup-final"])),
-        ("/config/requirements/mandatory".to_owned(), json!(["online-reencrypt-v3"])),
+        (
+            "/config/requirements/mandatory".to_owned(),
+            json!(["online-reencrypt-v3"]),
+        ),
         ("/config/requirements/mandatory".to_owned(), json!([])),
     ];
     for (pointer, new) in changes {
@@ -116,7 +169,10 @@ fn every_field_that_the_proof_covers_is_covered() {
         *changed.pointer_mut(&pointer).unwrap() = new.clone();
         assert_ne!(changed, json, "{pointer}");
         let error = outcome(&with_json(&image, &changed.to_string()));
-        assert!(matches!(error, LuksError::Forged(_)), "{pointer} = {new}: {error}");
+        assert!(
+            matches!(error, LuksError::Forged(_)),
+            "{pointer} = {new}: {error}"
+        );
     }
     // What was encrypted becomes "linear": the next resumption would write the data out in clear.
     let mut changed = json.clone();
@@ -162,13 +218,23 @@ fn an_invented_decryption_is_refused_in_every_dress() {
     let mut proof = json["digests"]["0"].clone();
     proof["segments"] = json!([]);
     proof["keyslots"] = json!(["1"]);
-    for version in ["online-reencrypt-v2", "online-reencrypt-v3", "online-reencrypt-v9"] {
+    for version in [
+        "online-reencrypt-v2",
+        "online-reencrypt-v3",
+        "online-reencrypt-v9",
+    ] {
         assert!(matches!(dressed(version, None), LuksError::Forged(_)));
-        assert!(matches!(dressed(version, Some(proof.clone())), LuksError::Forged(_)));
+        assert!(matches!(
+            dressed(version, Some(proof.clone())),
+            LuksError::Forged(_)
+        ));
     }
     // As written before the digest existed. Nobody can tell; so it is not believed.
     let old = dressed("online-reencrypt", None);
-    assert!(matches!(old, LuksError::Reencrypting(text) if text.contains("no proof")), "{old}");
+    assert!(
+        matches!(old, LuksError::Reencrypting(text) if text.contains("no proof")),
+        "{old}"
+    );
     let offline = dressed("offline-reencrypt", None);
     assert!(matches!(offline, LuksError::Forged(_)), "{offline}");
 }

@@ -32,9 +32,9 @@ pub struct Report<'a> {
     pub key_id: &'a str,
     /// Version of the key.
     pub key_version: u32,
-    /// When it was made, in seconds since the Unix epoch.
+    /// When it was made, in seconds since the Unix epoch; 0 when that is not known.
     pub created: u64,
-    /// When its key was last changed, likewise.
+    /// When its key was last changed.
     pub rotated: Option<u64>,
 }
 

@@ -185,11 +185,12 @@ fn inside(library: &Path) -> String {
 /// When something of it is not installed.
 #[must_use]
 pub fn engines() -> PathBuf {
-    let image = place::cache().join("engines.img");
+    let tools = tools();
+    let image = place::cache().join(format!("engines-{}.img", tools.len()));
     place::once(&image, || {
         let staging = place::cache().join("engines");
         drop(fs::remove_dir_all(&staging));
-        stage(&staging);
+        stage(&staging, tools);
         let part = image.with_extension("part");
         drop(fs::remove_file(&part));
         let status = Command::new(programs::installed("mke2fs", "e2fsprogs"))
@@ -206,7 +207,13 @@ pub fn engines() -> PathBuf {
     image
 }
 
-fn stage(staging: &Path) {
+/// Load generators, where they are installed.
+fn tools() -> Vec<PathBuf> {
+    let tools = ["/usr/bin/fio", "/usr/bin/sysbench"].map(PathBuf::from);
+    tools.into_iter().filter(|tool| tool.exists()).collect()
+}
+
+fn stage(staging: &Path, tools: Vec<PathBuf>) {
     let server = newest_postgresql();
     let major = server
         .file_name()
@@ -225,8 +232,7 @@ fn stage(staging: &Path) {
     ];
     programs.extend(names.map(|name| server.join("bin").join(name)));
     programs.extend(["plpgsql.so", "dict_snowball.so"].map(|name| server.join("lib").join(name)));
-    let tools = [("fio", "fio"), ("sysbench", "sysbench")];
-    programs.extend(tools.map(|(name, package)| programs::installed(name, package)));
+    programs.extend(tools);
     let all: Vec<&Path> = programs.iter().map(PathBuf::as_path).collect();
     let libraries = programs::libraries(all);
     for file in programs.iter().chain(&libraries) {

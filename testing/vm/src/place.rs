@@ -31,17 +31,23 @@ pub fn once(file: &Path, make: impl FnOnce()) {
     assert!(file.exists(), "{} was not made", file.display());
 }
 
-/// The `strongroom` command for the guest: what `STRONGROOM_COMMAND` names, or one built now, without debugging information.
+static COMMAND: OnceLock<PathBuf> = OnceLock::new();
+
+/// The `strongroom` command for the guest: what [`use_command`] or `STRONGROOM_COMMAND` names, or one built now, without debugging information.
 ///
 /// # Panics
 /// When it cannot be built.
 #[must_use]
 pub fn command() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
+    COMMAND.get_or_init(|| {
         let given = std::env::var_os("STRONGROOM_COMMAND").map(PathBuf::from);
         stripped(&given.unwrap_or_else(|| built("strongroom")))
     })
+}
+
+/// Names the command, unless it has been used already.
+pub fn use_command(program: &Path) {
+    COMMAND.get_or_init(|| stripped(program));
 }
 
 /// cryptsetup's plugin for our tokens, linked as an installation links it: of the library that `STRONGROOM_VOLUME_TOKEN` names, or of one built now.

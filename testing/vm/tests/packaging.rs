@@ -66,3 +66,30 @@ fn shells_accept_the_scripts() {
         assert!(said.trim().is_empty() || said.trim() == "udev", "{said}");
     }
 }
+
+#[test]
+#[ignore = "builds the plugin with all that it is made of: make test-volume"]
+fn the_plugin_exports_what_cryptsetup_looks_for_and_nothing_of_the_openssl_inside_it() {
+    let said = run(Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(strongroom_testing_vm::place::plugin()));
+    let mut names: Vec<&str> = said
+        .lines()
+        .filter_map(|line| line.split_whitespace().last())
+        .collect();
+    names.sort_unstable();
+    let version = "CRYPTSETUP_TOKEN_1.0";
+    let wanted = [
+        "buffer_free",
+        "dump",
+        "open",
+        "open_pin",
+        "validate",
+        "version",
+    ]
+    .map(|name| format!("cryptsetup_token_{name}@@{version}"));
+    let expected: Vec<&str> = std::iter::once(version)
+        .chain(wanted.iter().map(String::as_str))
+        .collect();
+    assert_eq!(names, expected);
+}

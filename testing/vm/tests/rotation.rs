@@ -3,6 +3,11 @@
 //!
 //! Once by cryptsetup itself, which shows what the product rests on and what its repair is for; once by `strongroom volume rotate --online`.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![expect(
+    clippy::print_stderr,
+    clippy::use_debug,
+    reason = "seeds and counts are for whoever runs it"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -37,6 +37,11 @@ impl Strongroom {
         Ok(Self { program, keyring })
     }
 
+    /// Its file.
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// Runs it to its end.
     pub(crate) fn run<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Result<Ran, Failure> {
         let output = Command::new(&self.program)

@@ -1,5 +1,5 @@
 //! `strongroom-tour`: what the guards do, shown with the real command: on the TPC-H tables in SQLite, on a PostgreSQL
-//! server, on confidential columns, and on backups.
+//! server, on confidential columns, on backups, and on the disk of a virtual machine.
 //!
 //! Invariants:
 //! 1. Every numbered line is a check that can fail; the exit code is 0 only if none did.
@@ -20,6 +20,7 @@ mod keys;
 mod postgres;
 mod spill;
 mod tamper;
+mod volumes;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -110,6 +111,7 @@ enum Part {
     Postgres,
     Columns,
     Backups,
+    Volumes,
 }
 
 impl Part {
@@ -121,7 +123,10 @@ impl Part {
             Some("postgres") => Ok(Self::Postgres),
             Some("columns") => Ok(Self::Columns),
             Some("backups") => Ok(Self::Backups),
-            Some(_) => Err("usage: strongroom-tour [sqlite|postgres|columns|backups]".into()),
+            Some("volumes") => Ok(Self::Volumes),
+            Some(_) => {
+                Err("usage: strongroom-tour [sqlite|postgres|columns|backups|volumes]".into())
+            }
         }
     }
 }
@@ -156,6 +161,9 @@ fn run() -> Result<bool, Failure> {
     }
     if matches!(part, Part::All | Part::Backups) {
         backups::run(&mut tour)?;
+    }
+    if matches!(part, Part::All | Part::Volumes) {
+        volumes::run(&mut tour)?;
     }
     tour.checks.summary(begin.elapsed().as_secs())
 }

@@ -2,6 +2,7 @@
 //!
 //! Must not: believe any of it. Sizes come from the file system, not from a header.
 
+use std::fs::File;
 use std::path::Path;
 
 use strongroom_format::FORMAT_VERSION;
@@ -12,6 +13,7 @@ use strongroom_format::postgres::container::{CONTAINER_HEADER, CONTAINER_MAGIC};
 use strongroom_format::postgres::stream::{STREAM_MAGIC, stream_layout};
 use strongroom_format::slot::SlotKind;
 use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout};
+use strongroom_luks::LuksError;
 
 use super::report::{
     AnchorReport, Argon2Report, HeaderReport, LogReport, Report, SlotReport, SqliteReport,
@@ -43,10 +45,12 @@ pub(super) fn describe(path: &Path, scan: &Scan) -> (Report, Option<Failure>) {
         header: None,
         log: None,
         sqlite: None,
+        luks: None,
         beside: beside(path),
         entropy_bits_per_byte: scan.entropy(),
         body_offset_bytes: 0,
         body_entropy_bits_per_byte: None,
+        uniform: scan.uniform(),
         png: None,
         error: None,
     };
@@ -83,6 +87,17 @@ fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Fa
             report.sealed = true;
             report.kind = "sealed-stream";
             return (STREAM_HEADER_LEN, None);
+        }
+        // A header whose beginning was overwritten has a second copy.
+        Sort::Other if is_luks(path, head) => {
+            let (kind, luks, problem) = super::luks::describe(path);
+            report.kind = kind;
+            report.sealed = matches!(kind, "luks1" | "luks2");
+            let data = luks.as_ref().and_then(|luks| luks.segments.first());
+            let offset = data.and_then(|data| usize::try_from(data.offset_bytes).ok());
+            report.luks = luks;
+            // The scan can leave out no more than the head that it kept.
+            return (offset.map_or(0, |offset| offset.min(head.len())), problem);
         }
         Sort::Other if head.starts_with(&JOURNAL_MAGIC) => report.kind = "sqlite-journal",
         Sort::Other if head.starts_with(&WAL_MAGIC) => report.kind = "sqlite-wal",
@@ -213,6 +228,21 @@ fn sealed_log(report: &mut Report, path: &Path, head: &[u8]) -> Option<Failure> 
         generation: hex(&prologue.generation()),
     });
     None
+}
+
+/// Whether one of the two copies of a LUKS header stands where it should, whatever its state.
+fn is_luks(path: &Path, head: &[u8]) -> bool {
+    if matches!(
+        strongroom_luks::magic(head),
+        strongroom_luks::Magic::Luks(_)
+    ) {
+        return true;
+    }
+    let found = File::open(path).map(|file| strongroom_luks::read(&file));
+    matches!(
+        found,
+        Ok(Ok(_) | Err(LuksError::Damaged(_) | LuksError::Forged(_)))
+    )
 }
 
 /// Page size at offset 16, big-endian, 1 for 65536; reserved bytes at offset 20.

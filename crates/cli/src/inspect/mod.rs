@@ -8,6 +8,7 @@
 //! Must not: say anything about contents beyond their statistics.
 
 mod describe;
+mod luks;
 mod picture;
 mod report;
 mod scan;
@@ -29,7 +30,7 @@ use crate::{Context, paths};
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom inspect sealed.db --png sealed.png"))]
 pub(crate) struct InspectArgs {
-    /// The file to look at; of a sealed PostgreSQL data directory, its header is
+    /// The file or block device to look at; of a sealed PostgreSQL data directory, its header is
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Print one JSON object
@@ -46,7 +47,7 @@ impl InspectArgs {
         if let Some(out) = &self.png {
             paths::check_copy(&path, out)?;
         }
-        let (file, size) = paths::open_to_read(&path)?;
+        let (file, size) = paths::open_any_to_read(&path)?;
         let scan = scan::scan(&path, file, size, self.png.is_some())?;
         let (mut report, problem) = describe::describe(&path, &scan);
         if let Some(out) = &self.png {

@@ -16,10 +16,13 @@ pub(super) struct Report {
     pub(super) header: Option<HeaderReport>,
     pub(super) log: Option<LogReport>,
     pub(super) sqlite: Option<SqliteReport>,
+    pub(super) luks: Option<LuksReport>,
     pub(super) beside: Vec<String>,
     pub(super) entropy_bits_per_byte: Option<f64>,
     pub(super) body_offset_bytes: u64,
     pub(super) body_entropy_bits_per_byte: Option<f64>,
+    /// Whether byte values are as evenly spread as random ones; `null` for what is too short to tell.
+    pub(super) uniform: Option<bool>,
     pub(super) png: Option<Png>,
     pub(super) error: Option<ErrorJson>,
 }
@@ -85,6 +88,59 @@ pub(super) struct LogReport {
 pub(super) struct SqliteReport {
     pub(super) page_size: u32,
     pub(super) page_reserve: u8,
+}
+
+/// A LUKS2 header, not authenticated.
+#[derive(Serialize)]
+pub(super) struct LuksReport {
+    pub(super) uuid: String,
+    pub(super) label: Option<String>,
+    pub(super) subsystem: Option<String>,
+    pub(super) sequence: u64,
+    pub(super) primary: String,
+    pub(super) secondary: String,
+    pub(super) used: &'static str,
+    pub(super) warning: Option<String>,
+    pub(super) segments: Vec<LuksSegmentReport>,
+    pub(super) slots: Vec<LuksSlotReport>,
+    pub(super) tokens: Vec<LuksTokenReport>,
+    pub(super) flags: Vec<String>,
+    pub(super) requirements: Vec<String>,
+    pub(super) reencryption: bool,
+}
+
+/// A piece of the device.
+#[derive(Serialize)]
+pub(super) struct LuksSegmentReport {
+    pub(super) offset_bytes: u64,
+    pub(super) size_bytes: Option<u64>,
+    pub(super) cipher: String,
+    pub(super) sector_size: Option<u32>,
+    pub(super) integrity: Option<String>,
+}
+
+/// A key slot of a LUKS2 volume.
+#[derive(Serialize)]
+pub(super) struct LuksSlotReport {
+    pub(super) slot: u32,
+    pub(super) opener: String,
+    pub(super) key_bits: u64,
+    pub(super) kdf: Option<String>,
+    pub(super) priority: u32,
+    pub(super) opens_data: bool,
+}
+
+/// A token: hints, which anyone who can write to the device may have written.
+#[derive(Serialize)]
+pub(super) struct LuksTokenReport {
+    pub(super) token: u32,
+    pub(super) kind: String,
+    pub(super) slots: Vec<u32>,
+    pub(super) object_id: Option<String>,
+    pub(super) key_id: Option<String>,
+    pub(super) key_version: Option<u32>,
+    pub(super) provider: Option<String>,
+    pub(super) servers: Option<Vec<String>>,
 }
 
 /// The picture that was drawn.

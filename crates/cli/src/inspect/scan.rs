@@ -67,6 +67,20 @@ impl Scan {
         entropy(&self.counts)
     }
 
+    /// Whether byte values are as evenly spread as random bytes are: chi-square over 256 values, 255 degrees of freedom, less
+    /// than 400 (one random file in 10^7 is above). `None` below 64 KiB, which say too little.
+    pub(super) fn uniform(&self) -> Option<bool> {
+        if self.size < 65_536 {
+            return None;
+        }
+        let expected = self.size as f64 / 256.0;
+        let squares = self
+            .counts
+            .iter()
+            .map(|&count| (count as f64 - expected).powi(2));
+        Some(squares.sum::<f64>() / expected < 400.0)
+    }
+
     /// Shannon entropy of what follows the first `header` bytes (at most 4096), in bits per byte.
     pub(super) fn body_entropy(&self, header: usize) -> Option<f64> {
         let mut counts = self.counts;

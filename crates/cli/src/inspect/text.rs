@@ -4,7 +4,7 @@
 
 use strongroom_format::header::ObjectKind;
 
-use super::report::{HeaderReport, Report, SlotReport};
+use super::report::{HeaderReport, LuksReport, Report, SlotReport};
 use crate::failure::printable;
 
 pub(super) fn render(report: &Report) -> String {
@@ -29,6 +29,9 @@ pub(super) fn render(report: &Report) -> String {
             &format!("{size} bytes, {reserve} of them reserved"),
         );
     }
+    if let Some(luks) = &report.luks {
+        luks_lines(&mut lines, luks);
+    }
     for beside in &report.beside {
         lines.put("beside it", &printable(beside));
     }
@@ -41,6 +44,11 @@ pub(super) fn render(report: &Report) -> String {
             "",
             &format!("{entropy:.4} bits per byte from byte {from} on"),
         );
+    }
+    if report.kind == "unknown" && report.uniform == Some(true) {
+        let text = "no header that is known, and byte values as evenly spread as random ones: it was encrypted, or overwritten with noise;\n            \
+                    without a header nobody can tell by what, and nothing in it can be read";
+        lines.put("noise", text);
     }
     if let Some(png) = &report.png {
         let shown = format!(
@@ -95,6 +103,75 @@ fn header_lines(lines: &mut Lines, header: &HeaderReport, size: u64) {
     }
 }
 
+fn luks_lines(lines: &mut Lines, luks: &LuksReport) {
+    lines.put("uuid", &luks.uuid);
+    if let Some(label) = &luks.label {
+        lines.put("label", label);
+    }
+    for segment in &luks.segments {
+        let sector = segment
+            .sector_size
+            .map_or_else(String::new, |size| format!(", sectors of {size} bytes"));
+        let integrity = segment
+            .integrity
+            .as_ref()
+            .map_or_else(String::new, |kind| format!(", {kind}"));
+        let size = segment
+            .size_bytes
+            .map_or_else(|| "to the end".to_owned(), |size| format!("{size} bytes"));
+        let (cipher, from) = (&segment.cipher, segment.offset_bytes);
+        lines.put(
+            "data",
+            &format!("{cipher}{sector}{integrity}; from byte {from}, {size}"),
+        );
+    }
+    for slot in &luks.slots {
+        let kdf = slot
+            .kdf
+            .as_ref()
+            .map_or_else(String::new, |kdf| format!(", {kdf}"));
+        let data = match slot.opens_data || slot.kdf.is_none() {
+            true => "",
+            false => "; opens no data",
+        };
+        lines.put(
+            &format!("slot {}", slot.slot),
+            &format!("{}{kdf}{data}", slot.opener),
+        );
+    }
+    for token in &luks.tokens {
+        let slots: Vec<String> = token.slots.iter().map(u32::to_string).collect();
+        let mut text = format!("{}, for slots {}", token.kind, slots.join(", "));
+        if let (Some(id), Some(key), Some(version)) =
+            (&token.object_id, &token.key_id, token.key_version)
+        {
+            text.push_str(&format!("; object {id}, key {key}, version {version}"));
+        }
+        if let Some(provider) = &token.provider {
+            text.push_str(&format!(", {provider}"));
+        }
+        for server in token.servers.iter().flatten() {
+            text.push_str(&format!(", {}", printable(server)));
+        }
+        lines.put(&format!("token {}", token.token), &text);
+    }
+    for name in &luks.requirements {
+        lines.put("requires", name);
+    }
+    if luks.reencryption {
+        lines.put("under way", "re-encryption, begun and not finished");
+    }
+    lines.put(
+        "header",
+        &format!("sequence id {}; not authenticated", luks.sequence),
+    );
+    lines.put("1st copy", &luks.primary);
+    lines.put("2nd copy", &luks.secondary);
+    if let Some(warning) = &luks.warning {
+        lines.put("warning", warning);
+    }
+}
+
 fn slot_text(slot: &SlotReport) -> String {
     match (&slot.key_id, slot.key_version, &slot.argon2id) {
         (Some(id), Some(version), _) => format!("keyring key {}, version {version}", printable(id)),
@@ -123,6 +200,9 @@ fn what(kind: &str) -> &str {
         "sealed-journal" => "sealed rollback journal",
         "sealed-super-journal" => "sealed super-journal",
         "sealed-log-damaged" => "sealed log or journal with a damaged prologue",
+        "luks2" => "encrypted volume (LUKS2)",
+        "luks2-damaged" => "encrypted volume (LUKS2) whose header cannot be used",
+        "luks1" => "encrypted volume (LUKS1)",
         "sqlite" => "plain SQLite database",
         "sqlite-wal" => "plain SQLite write-ahead log",
         "sqlite-journal" => "plain SQLite rollback journal",

@@ -9,7 +9,8 @@ use clap::Args;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::{Provider, durable};
-use strongroom_keyserver::init::{NewServer, RootWay, init};
+use strongroom_keyserver::config::Etcd;
+use strongroom_keyserver::init::{NewServer, RootWay, init_with};
 
 use crate::Context;
 use crate::failure::{Failure, note};
@@ -43,6 +44,15 @@ pub(super) struct InitArgs {
     /// So many of them are needed
     #[arg(long, value_name = "K", requires = "shares", value_parser = clap::value_parser!(u8).range(2..=32))]
     threshold: Option<u8>,
+    /// The authority's certificate of etcd's members, for https:// addresses
+    #[arg(long, value_name = "FILE")]
+    etcd_authority: Option<PathBuf>,
+    /// The certificate to show to etcd's members
+    #[arg(long, value_name = "FILE", requires = "etcd_key")]
+    etcd_certificate: Option<PathBuf>,
+    /// Its private key
+    #[arg(long, value_name = "FILE", requires = "etcd_certificate")]
+    etcd_key: Option<PathBuf>,
     /// Directory for the shares, one file each, instead of standard output
     #[arg(long, value_name = "DIR", requires = "shares")]
     shares_out: Option<PathBuf>,
@@ -51,6 +61,7 @@ pub(super) struct InitArgs {
 impl InitArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let (store, config) = self.places()?;
+        let etcd = self.etcd()?;
         let root = match (self.root_provider, self.threshold, self.shares) {
             (Some(provider), ..) => RootWay::Provider(Provider::parse(&provider)?),
             (None, Some(threshold), Some(shares)) => RootWay::Shares { threshold, shares },
@@ -63,13 +74,14 @@ impl InitArgs {
         if let Some(directory) = &self.shares_out {
             std::fs::create_dir_all(directory).map_err(|e| Failure::io(directory, &e))?;
         }
-        let made = init(&NewServer {
+        let new = NewServer {
             config,
             store,
             names: self.names,
             address: self.address,
             root,
-        })?;
+        };
+        let made = init_with(&new, etcd)?;
         for (number, share) in (1..).zip(&made.shares) {
             match &self.shares_out {
                 Some(directory) => {
@@ -96,6 +108,23 @@ impl InitArgs {
             context.output.line(&format!("made {}", file.display()))?;
         }
         Ok(())
+    }
+
+    /// How etcd is reached, by absolute paths.
+    fn etcd(&self) -> Result<Option<Etcd>, Failure> {
+        let absolute = |path: &Option<PathBuf>| {
+            let path = path
+                .as_deref()
+                .map(|path| std::path::absolute(path).map_err(|error| Failure::io(path, &error)));
+            path.transpose()
+        };
+        let etcd = Etcd {
+            authority: absolute(&self.etcd_authority)?,
+            certificate: absolute(&self.etcd_certificate)?,
+            key: absolute(&self.etcd_key)?,
+            ..Etcd::default()
+        };
+        Ok((etcd.authority.is_some() || etcd.certificate.is_some()).then_some(etcd))
     }
 
     /// The store as the configuration names it, and where the configuration goes.

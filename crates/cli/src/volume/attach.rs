@@ -5,6 +5,7 @@
 //!
 //! Must not: write to a volume whose header is not whole; go on when a volume is in use.
 
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -142,9 +143,12 @@ fn start() -> Result<(), Failure> {
         )
     };
     let program = std::env::current_exe().map_err(failed)?;
+    let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    // Before "--", after which every word is a file.
+    let end = arguments.iter().position(|word| word == "--");
+    arguments.insert(end.unwrap_or(arguments.len()), "--serving".into());
     let mut child = Command::new(program)
-        .args(std::env::args_os().skip(1))
-        .arg("--serving")
+        .args(arguments)
         .stdout(Stdio::piped())
         .spawn()
         .map_err(failed)?;

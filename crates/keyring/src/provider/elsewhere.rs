@@ -111,7 +111,19 @@ mod tests {
         let raw = Opener::raw(strongroom_crypto::SecretKey::take(&mut [b'a'; 32]).unwrap());
         let again = interpret(&raw.as_material().unwrap()).unwrap();
         assert_eq!(again.kind_name(), "raw");
-        let passphrases: [&[u8]; 6] = [b"x", b"x\n", b"x\r", &[0xff; 31], &[b'a'; 32], &[0xff; 30]];
+        let mut long = [0xff; 31];
+        long[30] = b'\n';
+        let passphrases: [&[u8]; 9] = [
+            b"x",
+            b"x\n",
+            b"x\r",
+            b"x\r\n",
+            &long,
+            &[0xff; 31],
+            &[b'a'; 32],
+            &[0xff; 30],
+            b"x\n\n",
+        ];
         for text in passphrases {
             let given = SecretBytes::take(&mut text.to_vec()).unwrap();
             let material = Opener::passphrase(given).as_material().unwrap();
@@ -119,6 +131,7 @@ mod tests {
             assert_eq!(again.kind_name(), "passphrase");
             let back = again.as_material().unwrap();
             assert_eq!(back.as_slice(), material.as_slice(), "{text:?}");
+            assert!(back.as_slice().starts_with(text));
         }
     }
 }

@@ -145,10 +145,10 @@ impl Provider {
     pub fn from_stored(number: u16, argument: &str) -> Result<Self, Error> {
         let absent = !kinds().any(|kind| kind.number == number);
         let known = ELSEWHERE.iter().find(|(known, _)| *known == number);
-        if let (true, Some((_, name))) = (absent, known) {
-            if let Some(made) = elsewhere::through_command(number, name, argument)? {
-                return Ok(Self { made, acts: true });
-            }
+        if let Some((_, name)) = known.filter(|_| absent)
+            && let Some(made) = elsewhere::through_command(number, name, argument)?
+        {
+            return Ok(Self { made, acts: true });
         }
         Self::own(number, argument)
     }

@@ -117,7 +117,8 @@ async fn openapi() -> Response {
 }
 
 async fn status(State(server): Shared) -> Answer {
-    fine(&server.status())
+    // Whoever gives the last share has the lock until the store is open.
+    fine(&waiting(move || Ok(server.status())).await?)
 }
 
 #[derive(Deserialize)]

@@ -306,7 +306,7 @@ const COLUMNS: [(Sort, &str); 10] = [
 
 fn table(fleet: &Fleet, query: &Query, shown: &[&Object]) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-labelledby="objects" {
+        div.scroll tabindex="0" role="region" aria-label="Table of objects" {
             table.objects {
                 thead { tr { @for (sort, label) in COLUMNS { (heading(query, sort, label)) } } }
                 tbody { @for object in shown { (row(fleet, object)) } }

@@ -267,7 +267,7 @@ impl Service {
             node: identity.name,
             role: identity.role,
             certificate: issued.certificate,
-            authority: authority.certificate.clone(),
+            authority: authority.certificate,
         };
         Ok((enrolled, issued.spki, changes))
     }

@@ -180,11 +180,8 @@ impl Service {
         let prefix = format!("{ESCROW_DATA}{id}/");
         let kept = but.map(|made| pieces_of(id, made));
         let mut after = String::new();
-        loop {
-            // One at a time: a piece is large, and its bytes are not wanted.
-            let Some((path, _)) = self.store.list(&prefix, &after, 1)?.pop() else {
-                break;
-            };
+        // One at a time: a piece is large, and its bytes are not wanted.
+        while let Some((path, _)) = self.store.list(&prefix, &after, 1)?.pop() {
             after.clone_from(&path);
             if kept.as_ref().is_some_and(|kept| path.starts_with(kept)) {
                 continue;

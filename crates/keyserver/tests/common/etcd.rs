@@ -39,7 +39,9 @@ impl Cluster {
             .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
             .collect();
         let port = |at: usize| held[at].local_addr().unwrap().port();
-        let ports = (0..count).map(|at| (port(at * 2), port(at * 2 + 1))).collect();
+        let ports = (0..count)
+            .map(|at| (port(at * 2), port(at * 2 + 1)))
+            .collect();
         drop(held);
         let mut cluster = Self {
             members: Vec::new(),
@@ -79,9 +81,24 @@ impl Cluster {
         Command::new("etcd")
             .args(["--name", &name(at), "--data-dir"])
             .arg(self.directory.path().join(name(at)))
-            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &peers.join(","), "--initial-cluster-state", "new"])
+            .args([
+                "--listen-client-urls",
+                &client,
+                "--advertise-client-urls",
+                &client,
+            ])
+            .args([
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+            ])
+            .args([
+                "--initial-cluster",
+                &peers.join(","),
+                "--initial-cluster-state",
+                "new",
+            ])
             .args(["--heartbeat-interval", "100", "--election-timeout", "1000"])
             .args(["--log-level", "error", "--logger", "zap"])
             .args(more)

@@ -380,7 +380,13 @@ pub(crate) fn all_bytes(directory: &Path) -> Vec<u8> {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_file() {
-            bytes.extend(std::fs::read(&path).unwrap());
+            let file = std::fs::read(&path).unwrap();
+            // Space that was taken in advance is not looked through.
+            let end = file
+                .iter()
+                .rposition(|byte| *byte != 0)
+                .map_or(0, |at| at + 1);
+            bytes.extend_from_slice(&file[..end]);
         }
     }
     bytes

@@ -24,7 +24,8 @@ pub(super) struct Keys {
 
 /// The keys to use. `profile`, `file`: what the provider's argument names.
 pub(super) fn find(profile: Option<&str>, file: Option<&Path>) -> Result<Keys, Error> {
-    if profile.is_none() && file.is_none()
+    if profile.is_none()
+        && file.is_none()
         && let Some(keys) = from_environment()?
     {
         return Ok(keys);
@@ -63,7 +64,12 @@ fn from_environment() -> Result<Option<Keys>, Error> {
     };
     let token = from_variable("AWS_SESSION_TOKEN")?;
     let secret = secret.ok_or_else(missing)?;
-    keys(id.as_slice(), secret.as_slice(), token.as_ref().map(SecretBytes::as_slice)).map(Some)
+    keys(
+        id.as_slice(),
+        secret.as_slice(),
+        token.as_ref().map(SecretBytes::as_slice),
+    )
+    .map(Some)
 }
 
 fn keys(id: &[u8], secret: &[u8], token: Option<&[u8]>) -> Result<Keys, Error> {
@@ -97,7 +103,10 @@ fn of_profile(held: &SecretBytes, profile: &str) -> Result<Result<Keys, Error>, 
         if line.starts_with(['#', ';']) || line.is_empty() {
             continue;
         }
-        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        if let Some(name) = line
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
             here = name.trim() == profile;
             seen |= here;
             continue;

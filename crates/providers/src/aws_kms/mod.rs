@@ -58,7 +58,9 @@ fn make(argument: &str) -> Made {
     if !is_key(&key) {
         return Err("the key is an ARN, an id, or alias/NAME");
     }
-    let of_arn = key.strip_prefix("arn:").and_then(|rest| rest.split(':').nth(2));
+    let of_arn = key
+        .strip_prefix("arn:")
+        .and_then(|rest| rest.split(':').nth(2));
     let region = locator.option("region").or(of_arn);
     let region = region.ok_or("`region` is wanted, or a key's ARN, which has one")?;
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -146,9 +148,16 @@ impl Remote for Kms {
         ])?;
         let answer = self.ask("TrentService.Encrypt", &body, deadline)?;
         let told = told(&answer)?;
-        let wrong = || error(&code::PROVIDER_ANSWER, "what was sealed does not have its form");
+        let wrong = || {
+            error(
+                &code::PROVIDER_ANSWER,
+                "what was sealed does not have its form",
+            )
+        };
         let ciphertext = told.ciphertext_blob.unwrap_or_default();
-        let ciphertext = Some(ciphertext).filter(|text| is_base64(text)).ok_or_else(wrong)?;
+        let ciphertext = Some(ciphertext)
+            .filter(|text| is_base64(text))
+            .ok_or_else(wrong)?;
         // An id or alias is asked for, and an ARN comes.
         let arn = Some(told.key_id).filter(|arn| is_key(arn) && arn.starts_with("arn:"));
         let arn = arn.ok_or_else(wrong)?;
@@ -162,7 +171,12 @@ impl Remote for Kms {
         let parts = std::str::from_utf8(sealed).ok();
         let parts = parts.and_then(|text| text.split_once(' '));
         let parts = parts.filter(|(arn, text)| is_key(arn) && is_base64(text));
-        let damaged = || error(&code::PROVIDER_ANSWER, "what is kept does not have its form");
+        let damaged = || {
+            error(
+                &code::PROVIDER_ANSWER,
+                "what is kept does not have its form",
+            )
+        };
         let (arn, ciphertext) = parts.ok_or_else(damaged)?;
         let body = joined(&[
             b"{\"KeyId\":\"",
@@ -195,8 +209,12 @@ fn is_base64(text: &str) -> bool {
 
 fn told(answer: &Answer) -> Result<Told<'_>, Error> {
     // The parser's error may quote the answer.
-    serde_json::from_slice(answer.body.as_slice())
-        .map_err(|_| error(&code::PROVIDER_ANSWER, "it is not the JSON that it should be"))
+    serde_json::from_slice(answer.body.as_slice()).map_err(|_| {
+        error(
+            &code::PROVIDER_ANSWER,
+            "it is not the JSON that it should be",
+        )
+    })
 }
 
 impl Kms {
@@ -276,7 +294,10 @@ const KINDS: &[(&str, &Code)] = &[
     ("InvalidSignatureException", &code::PROVIDER_DENIED),
     ("SignatureDoesNotMatch", &code::PROVIDER_DENIED),
     ("MissingAuthenticationToken", &code::PROVIDER_DENIED),
-    ("MissingAuthenticationTokenException", &code::PROVIDER_DENIED),
+    (
+        "MissingAuthenticationTokenException",
+        &code::PROVIDER_DENIED,
+    ),
     ("ExpiredTokenException", &code::PROVIDER_DENIED),
     ("OptInRequired", &code::PROVIDER_DENIED),
     ("RequestExpired", &code::PROVIDER_DENIED),

@@ -76,7 +76,11 @@ pub(super) fn time_of(unix_s: u64) -> String {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * of_year + 2) / 153;
     let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
@@ -123,7 +127,10 @@ mod tests {
         let post = "5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b";
         assert!(signature("service", &request).ends_with(post));
         let form = [
-            ("content-type", b"application/x-www-form-urlencoded".as_slice()),
+            (
+                "content-type",
+                b"application/x-www-form-urlencoded".as_slice(),
+            ),
             host,
             date,
         ];

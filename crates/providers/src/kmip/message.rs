@@ -281,8 +281,14 @@ mod tests {
         assert_eq!(item.tag, tag::REQUEST);
         let header = item.find(tag::REQUEST_HEADER).unwrap();
         let version = header.find(tag::PROTOCOL_VERSION).unwrap();
-        assert_eq!((version.integer(tag::MAJOR), version.integer(tag::MINOR)), (Some(1), Some(4)));
-        assert_eq!(item.find(tag::BATCH_ITEM).unwrap().choice(tag::OPERATION), Some(0x20));
+        assert_eq!(
+            (version.integer(tag::MAJOR), version.integer(tag::MINOR)),
+            (Some(1), Some(4))
+        );
+        assert_eq!(
+            item.find(tag::BATCH_ITEM).unwrap().choice(tag::OPERATION),
+            Some(0x20)
+        );
         let long = "n".repeat(REQUEST_MAX);
         let refused = request(V1_2, Operation::Locate, |to| by_name(to, &long));
         assert_eq!(refused.err().unwrap().code().number, 2020);

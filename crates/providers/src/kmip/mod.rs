@@ -154,12 +154,20 @@ impl Remote for Kmip {
         deadline: Deadline,
     ) -> Result<Vec<u8>, Error> {
         let (this, secret, context) = (self.clone(), secret.try_clone()?, context.to_vec());
-        deadline.bound(move || this.sealed(&secret, &context, deadline).map(|made| made.bytes()))
+        deadline.bound(move || {
+            this.sealed(&secret, &context, deadline)
+                .map(|made| made.bytes())
+        })
     }
 
     fn open(&self, sealed: &[u8], context: &[u8], deadline: Deadline) -> Result<SecretKey, Error> {
         let kept = Kept::parse(sealed);
-        let damaged = || error(&code::PROVIDER_ANSWER, "what is kept does not have its form");
+        let damaged = || {
+            error(
+                &code::PROVIDER_ANSWER,
+                "what is kept does not have its form",
+            )
+        };
         let (this, kept, context) = (self.clone(), kept.ok_or_else(damaged)?, context.to_vec());
         deadline.bound(move || this.opened(&kept, &context, deadline))
     }
@@ -222,7 +230,10 @@ impl Kmip {
             Key::Name(name) => located(&mut session, name)?,
         };
         if id.is_empty() || id.len() > usize::from(u8::MAX) {
-            return Err(error(&code::PROVIDER_ANSWER, "the key's identifier is too long"));
+            return Err(error(
+                &code::PROVIDER_ANSWER,
+                "the key's identifier is too long",
+            ));
         }
         let methods: &[Method] = match self.method {
             Some(Method::Gcm) => &[Method::Gcm],
@@ -241,18 +252,15 @@ impl Kmip {
             match made {
                 Ok(kept) => return Ok(kept),
                 Err(reason @ Reason::NotSupported) => why = reason,
-                Err(reason) => return Err(explained(&mut session, &id, reason, Operation::Encrypt)),
+                Err(reason) => {
+                    return Err(explained(&mut session, &id, reason, Operation::Encrypt));
+                }
             }
         }
         Err(explained(&mut session, &id, why, Operation::Encrypt))
     }
 
-    fn opened(
-        &self,
-        kept: &Kept,
-        context: &[u8],
-        deadline: Deadline,
-    ) -> Result<SecretKey, Error> {
+    fn opened(&self, kept: &Kept, context: &[u8], deadline: Deadline) -> Result<SecretKey, Error> {
         let mut session = Session::open(&self.address, &self.trust, kept.version, deadline)?;
         if kept.method == Method::Fetched {
             let key = fetched(&mut session, &kept.id)?;
@@ -285,7 +293,10 @@ impl Kmip {
 }
 
 fn no_secret() -> Error {
-    error(&code::PROVIDER_ANSWER, "what came is not a secret of 32 bytes")
+    error(
+        &code::PROVIDER_ANSWER,
+        "what came is not a secret of 32 bytes",
+    )
 }
 
 /// The highest version that server and client speak.
@@ -298,7 +309,10 @@ fn highest(session: &mut Session) -> Result<Minor, Error> {
             let minors = versions.filter(|version| version.integer(tag::MAJOR) == Some(1));
             let minors = minors.filter_map(|version| version.integer(tag::MINOR));
             let minors = minors.filter_map(|minor| u8::try_from(minor).ok());
-            Ok(minors.map(Minor).filter(|minor| (V1_2..=V1_4).contains(minor)).max())
+            Ok(minors
+                .map(Minor)
+                .filter(|minor| (V1_2..=V1_4).contains(minor))
+                .max())
         },
     )?;
     match offered {
@@ -375,7 +389,10 @@ fn state(session: &mut Session, id: &str) -> Result<Result<State, Reason>, Error
                 Some(3) => Ok(State::Deactivated),
                 Some(4) => Ok(State::Compromised),
                 Some(5 | 6) => Ok(State::Destroyed),
-                _ => Err(error(&code::PROVIDER_ANSWER, "the key's state is not known")),
+                _ => Err(error(
+                    &code::PROVIDER_ANSWER,
+                    "the key's state is not known",
+                )),
             }
         },
     )
@@ -523,7 +540,12 @@ fn unwrapped_here(key: &SecretKey, kept: &Kept, context: &[u8]) -> Result<Secret
     let mut held = SecretBytes::with_capacity(32)?;
     held.as_mut_slice().copy_from_slice(&data);
     let opened = here(key, context)?.open(&iv, context, held.as_mut_slice(), &mac);
-    opened.map_err(|_| error(&code::PROVIDER_ANSWER, "it does not open with the server's key"))?;
+    opened.map_err(|_| {
+        error(
+            &code::PROVIDER_ANSWER,
+            "it does not open with the server's key",
+        )
+    })?;
     let mut key: [u8; 32] = held.as_slice().try_into().map_err(|_| no_secret())?;
     Ok(SecretKey::take(&mut key)?)
 }

@@ -148,9 +148,10 @@ fn failed(given: &io::Error, deadline: Deadline) -> Error {
         Kind::TimedOut | Kind::WouldBlock => return deadline.passed(),
         Kind::ConnectionRefused => "the connection was refused",
         Kind::HostUnreachable | Kind::NetworkUnreachable => "there is no way to the host",
-        Kind::UnexpectedEof | Kind::ConnectionReset | Kind::ConnectionAborted | Kind::BrokenPipe => {
-            "the connection was lost"
-        }
+        Kind::UnexpectedEof
+        | Kind::ConnectionReset
+        | Kind::ConnectionAborted
+        | Kind::BrokenPipe => "the connection was lost",
         _ => "the connection failed",
     };
     error(&code::PROVIDER_UNREACHABLE, what)

@@ -140,7 +140,11 @@ struct Decoder {
 
 impl Decoder {
     /// The item that the bytes begin with, and what follows it.
-    fn item<'a>(&mut self, bytes: &'a [u8], depth: usize) -> Result<(Item<'a>, &'a [u8]), Malformed> {
+    fn item<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        depth: usize,
+    ) -> Result<(Item<'a>, &'a [u8]), Malformed> {
         self.items += 1;
         if self.items > ITEMS_MAX || depth > DEPTH_MAX {
             return Err(Malformed);
@@ -159,7 +163,12 @@ impl Decoder {
         Ok((Item { tag, value }, rest))
     }
 
-    fn value<'a>(&mut self, kind: u8, body: &'a [u8], depth: usize) -> Result<Value<'a>, Malformed> {
+    fn value<'a>(
+        &mut self,
+        kind: u8,
+        body: &'a [u8],
+        depth: usize,
+    ) -> Result<Value<'a>, Malformed> {
         let four = || <[u8; 4]>::try_from(body).map_err(|_| Malformed);
         let sized = |good: bool| match good {
             true => Ok(Value::Other),
@@ -177,7 +186,9 @@ impl Decoder {
             }
             INTEGER => Ok(Value::Integer(i32::from_be_bytes(four()?))),
             ENUMERATION => Ok(Value::Enumeration(u32::from_be_bytes(four()?))),
-            TEXT => Ok(Value::Text(std::str::from_utf8(body).map_err(|_| Malformed)?)),
+            TEXT => Ok(Value::Text(
+                std::str::from_utf8(body).map_err(|_| Malformed)?,
+            )),
             BYTES => Ok(Value::Bytes(body)),
             BOOLEAN => sized(matches!(body, [0, 0, 0, 0, 0, 0, 0, 0 | 1])),
             LONG | DATE_TIME => sized(body.len() == 8),
@@ -289,10 +300,7 @@ mod tests {
         let choice = written(|to| to.choice(0x42_00_20, 255));
         assert_eq!(choice, *b"\x42\x00\x20\x05\0\0\0\x04\0\0\0\xff\0\0\0\0");
         let text = written(|to| to.text(0x42_00_20, "Hello World"));
-        assert_eq!(
-            text,
-            *b"\x42\x00\x20\x07\0\0\0\x0bHello World\0\0\0\0\0"
-        );
+        assert_eq!(text, *b"\x42\x00\x20\x07\0\0\0\x0bHello World\0\0\0\0\0");
         let bytes = written(|to| to.bytes(0x42_00_20, &[1, 2, 3]));
         assert_eq!(bytes, *b"\x42\x00\x20\x08\0\0\0\x03\x01\x02\x03\0\0\0\0\0");
         let structure = written(|to| {
@@ -365,7 +373,10 @@ mod tests {
         let mut padded = written(|to| to.integer(1, 1));
         padded[15] = 1;
         assert!(decode(&padded).is_err());
-        assert!(decode(b"\x42\0\x20\x0b\0\0\0\0").is_err(), "a type that is not known");
+        assert!(
+            decode(b"\x42\0\x20\x0b\0\0\0\0").is_err(),
+            "a type that is not known"
+        );
         assert!(decode(b"\x42\0\x20\x06\0\0\0\x08\0\0\0\0\0\0\0\x02").is_err());
         assert!(decode(b"\x42\0\x20\x08\xff\xff\xff\xff").is_err());
     }

@@ -38,8 +38,15 @@ pub(crate) fn from_file(path: &Path) -> Result<SecretBytes, Error> {
     }
     let mut held = SecretBytes::with_capacity(CREDENTIAL_MAX + 1)?;
     let mut length = 0;
-    while let Some(space) = held.as_mut_slice().get_mut(length..).filter(|rest| !rest.is_empty()) {
-        match file.read(space).map_err(|error| wrong(&error.to_string()))? {
+    while let Some(space) = held
+        .as_mut_slice()
+        .get_mut(length..)
+        .filter(|rest| !rest.is_empty())
+    {
+        match file
+            .read(space)
+            .map_err(|error| wrong(&error.to_string()))?
+        {
             0 => break,
             more => length += more,
         }
@@ -84,7 +91,10 @@ pub(crate) fn from_variable(name: &str) -> Result<Option<SecretBytes>, Error> {
     };
     let mut bytes = std::os::unix::ffi::OsStringExt::into_vec(value);
     let held = match bytes.len() > CREDENTIAL_MAX {
-        true => Err(error(&code::PROVIDER_CREDENTIALS, format!("{name} is longer than 32 KiB"))),
+        true => Err(error(
+            &code::PROVIDER_CREDENTIALS,
+            format!("{name} is longer than 32 KiB"),
+        )),
         false => SecretBytes::take(&mut bytes).map_err(Error::from),
     };
     bytes.zeroize();
@@ -118,12 +128,21 @@ mod tests {
                 }
             }
         }
-        for bytes in [b"".as_slice(), b"\n", b"CANARY two", b"CANARY\r\nX: y", b"CANARY\xff"] {
+        for bytes in [
+            b"".as_slice(),
+            b"\n",
+            b"CANARY two",
+            b"CANARY\r\nX: y",
+            b"CANARY\xff",
+        ] {
             let error = line(&copy(bytes).unwrap(), "the token").err().unwrap();
             assert!(error.code().number == 2123 && !error.to_string().contains("CANARY"));
         }
         let missing = from_file(&directory.path().join("none")).err().unwrap();
         assert_eq!(missing.code().number, 2123);
-        assert_eq!(from_file(directory.path()).err().unwrap().code().number, 2123);
+        assert_eq!(
+            from_file(directory.path()).err().unwrap().code().number,
+            2123
+        );
     }
 }

@@ -14,8 +14,8 @@ use ureq::http::{HeaderName, HeaderValue, Request, Uri};
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use super::deadline::Deadline;
-use super::tls::{Trust, failure};
 use super::error;
+use super::tls::{Trust, failure};
 
 /// Most bytes of an answer's body.
 pub(crate) const ANSWER_MAX: usize = 32 * 1024;
@@ -49,11 +49,16 @@ impl Http {
     /// SR-2123.
     pub(crate) fn new(trust: &Trust) -> Result<Self, Error> {
         let roots: Vec<_> = trust.roots()?;
-        let roots: Vec<_> = roots.iter().map(|root| Certificate::from_der(root)).collect();
+        let roots: Vec<_> = roots
+            .iter()
+            .map(|root| Certificate::from_der(root))
+            .collect();
         let roots: Vec<_> = roots.iter().map(Certificate::to_owned).collect();
         let pair = match (trust.pair()?, trust.private_key()?) {
             (Some((chain, _)), Some(pem)) => {
-                let chain = chain.iter().map(|one| Certificate::from_der(one).to_owned());
+                let chain = chain
+                    .iter()
+                    .map(|one| Certificate::from_der(one).to_owned());
                 let chain: Vec<_> = chain.collect();
                 let unusable = |_| error(&code::PROVIDER_CREDENTIALS, "the private key");
                 let key = PrivateKey::from_pem(pem.as_slice()).map_err(unusable)?;
@@ -122,7 +127,10 @@ fn read_all(from: &mut dyn Read, deadline: Deadline) -> Result<SecretBytes, Erro
     let mut held = SecretBytes::with_capacity(ANSWER_MAX + 1)?;
     let mut length = 0;
     loop {
-        let Some(space) = held.as_mut_slice().get_mut(length..).filter(|rest| !rest.is_empty())
+        let Some(space) = held
+            .as_mut_slice()
+            .get_mut(length..)
+            .filter(|rest| !rest.is_empty())
         else {
             return Err(error(&code::PROVIDER_ANSWER, "it is longer than 32 KiB"));
         };

@@ -71,7 +71,8 @@ impl Locator {
     /// # Errors
     /// Why it is not valid.
     pub(crate) fn needed(&self, name: &str) -> Result<&str, &'static str> {
-        self.option(name).ok_or("an option that it needs is missing")
+        self.option(name)
+            .ok_or("an option that it needs is missing")
     }
 
     /// Makes these options absolute paths: the keyring is used from other directories later.
@@ -146,9 +147,11 @@ mod tests {
 
     #[test]
     fn what_was_parsed_is_stored_and_parsed_again() {
-        let mut parsed =
-            Locator::parse("kms.example:5696?name=a%26b%20%C3%A9&ca=ca.pem&timeout=9", KNOWN)
-                .unwrap();
+        let mut parsed = Locator::parse(
+            "kms.example:5696?name=a%26b%20%C3%A9&ca=ca.pem&timeout=9",
+            KNOWN,
+        )
+        .unwrap();
         assert_eq!(parsed.place, "kms.example:5696");
         assert_eq!(parsed.option("name"), Some("a&b \u{e9}"));
         assert_eq!(parsed.timeout().unwrap(), Some(Duration::from_secs(9)));

@@ -140,6 +140,8 @@ pub(crate) fn failure(given: &rustls::Error) -> Error {
             | Alert::CertificateExpired
             | Alert::CertificateUnknown
             | Alert::UnknownCA
+            // Of a certificate whose issuer has the name of a known one.
+            | Alert::DecryptError
             | Alert::AccessDenied,
         ) => {
             let detail = "it does not accept the client's certificate";

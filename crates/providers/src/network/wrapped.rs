@@ -130,7 +130,11 @@ fn open(
 }
 
 fn check_key(secret: &SecretKey, context: &[u8]) -> Result<MacKey, Error> {
-    Ok(MacKey::new(&hkdf(secret, &[], &[context, CHECK].concat())?)?)
+    Ok(MacKey::new(&hkdf(
+        secret,
+        &[],
+        &[context, CHECK].concat(),
+    )?)?)
 }
 
 /// The id at a context's end, in words.
@@ -176,7 +180,10 @@ mod tests {
         }
         assert_eq!(refused(&blob, &[6; 45]), code::PROVIDER_ANSWER.number);
         for length in 0..CHECK_LEN {
-            assert_eq!(refused(&blob[..length], &context), code::PROVIDER_ANSWER.number);
+            assert_eq!(
+                refused(&blob[..length], &context),
+                code::PROVIDER_ANSWER.number
+            );
         }
         let long = [blob, vec![0; SEALED_MAX]].concat();
         assert_eq!(refused(&long, &context), code::PROVIDER_ANSWER.number);

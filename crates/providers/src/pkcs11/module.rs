@@ -72,8 +72,9 @@ fn session(library: &Pkcs11, named: &[&[u8]; 4], pin: Option<&str>) -> Result<Se
             info.manufacturer_id(),
             info.model(),
         ];
-        let mut fits = named.iter().zip(has);
-        if fits.all(|(want, has)| want.is_empty() || *want == has.as_bytes()) {
+        let fits =
+            (named.iter().zip(has)).all(|(want, has)| want.is_empty() || *want == has.as_bytes());
+        if fits {
             if found.is_some() {
                 let detail = "more than one token fits; name its serial number too";
                 return Err(Error::new(&code::PROVIDER_NO_KEY, detail));

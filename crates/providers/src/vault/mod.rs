@@ -20,7 +20,9 @@ use strongroom_keyring::provider::{Made, Registered};
 use crate::network::credential::{copy, from_file, from_variable, line};
 use crate::network::deadline::Deadline;
 use crate::network::error;
-use crate::network::http::{Answer, Http, Question, base, base64_of, is_path_piece, joined, key_of};
+use crate::network::http::{
+    Answer, Http, Question, base, base64_of, is_path_piece, joined, key_of,
+};
 use crate::network::locator::Locator;
 use crate::network::tls::Trust;
 use crate::network::wrapped::{Remote, Sealing};
@@ -49,7 +51,13 @@ const OPTIONS: &[&str] = &[
     "approle-mount",
     "timeout",
 ];
-const PATHS: &[&str] = &["ca", "certificate", "private-key", "token-file", "approle-file"];
+const PATHS: &[&str] = &[
+    "ca",
+    "certificate",
+    "private-key",
+    "token-file",
+    "approle-file",
+];
 
 fn make(argument: &str) -> Made {
     let mut locator = Locator::parse(argument, OPTIONS)?;
@@ -77,7 +85,10 @@ fn make(argument: &str) -> Made {
         return Err("the key's name has characters that are not allowed");
     }
     let namespace = locator.option("namespace").map(str::to_owned);
-    if namespace.iter().any(|name| !name.bytes().all(|byte| byte.is_ascii_graphic())) {
+    if namespace
+        .iter()
+        .any(|name| !name.bytes().all(|byte| byte.is_ascii_graphic()))
+    {
         return Err("the namespace has characters that are not allowed");
     }
     let remote = Vault {
@@ -175,7 +186,12 @@ impl Remote for Vault {
         let told = told(&answer)?;
         let ciphertext = told.data.and_then(|data| data.ciphertext);
         let ciphertext = ciphertext.filter(|text| is_ciphertext(text));
-        let missing = || error(&code::PROVIDER_ANSWER, "what was sealed does not have its form");
+        let missing = || {
+            error(
+                &code::PROVIDER_ANSWER,
+                "what was sealed does not have its form",
+            )
+        };
         let ciphertext = ciphertext.ok_or_else(missing)?;
         Ok([&[u8::from(derived)], ciphertext.as_bytes()].concat())
     }
@@ -230,8 +246,12 @@ fn is_ciphertext(text: &str) -> bool {
 
 fn told(answer: &Answer) -> Result<Told<'_>, Error> {
     // The parser's error may quote the answer.
-    serde_json::from_slice(answer.body.as_slice())
-        .map_err(|_| error(&code::PROVIDER_ANSWER, "it is not the JSON that it should be"))
+    serde_json::from_slice(answer.body.as_slice()).map_err(|_| {
+        error(
+            &code::PROVIDER_ANSWER,
+            "it is not the JSON that it should be",
+        )
+    })
 }
 
 /// A token, and where it is good for something.
@@ -269,7 +289,10 @@ impl<'a> Session<'a> {
         };
         let role: AppRole<'_> = serde_json::from_slice(file.as_slice()).map_err(|_| wrong())?;
         // What needs no escape in JSON.
-        let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        let plain = |text: &str| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        };
         if !plain(role.role_id) || !plain(role.secret_id) {
             return Err(wrong());
         }
@@ -301,18 +324,25 @@ impl<'a> Session<'a> {
 
     /// Whether the key wants a context of derivation; a token that may not look is taken to have a usual key.
     fn is_derived(&self) -> Result<bool, Error> {
-        let Vault { base, mount, key, .. } = self.vault;
+        let Vault {
+            base, mount, key, ..
+        } = self.vault;
         let answer = self.ask("GET", &format!("{base}/v1/{mount}/keys/{key}"), b"")?;
         match answer.status {
             200 => Ok(told(&answer)?.data.and_then(|data| data.derived) == Some(true)),
             403 => Ok(false),
-            404 => Err(error(&code::PROVIDER_NO_KEY, "the engine or the key is not there")),
+            404 => Err(error(
+                &code::PROVIDER_NO_KEY,
+                "the engine or the key is not there",
+            )),
             _ => Err(refused(&answer)),
         }
     }
 
     fn engine(&self, operation: &str, body: &[u8]) -> Result<Answer, Error> {
-        let Vault { base, mount, key, .. } = self.vault;
+        let Vault {
+            base, mount, key, ..
+        } = self.vault;
         let url = format!("{base}/v1/{mount}/{operation}/{key}");
         let answer = self.ask("POST", &url, body)?;
         match answer.status {
@@ -347,7 +377,8 @@ impl<'a> Session<'a> {
 fn refused(answer: &Answer) -> Error {
     let says = |words: &str| {
         let body = answer.body.as_slice();
-        body.windows(words.len()).any(|at| at.eq_ignore_ascii_case(words.as_bytes()))
+        body.windows(words.len())
+            .any(|at| at.eq_ignore_ascii_case(words.as_bytes()))
     };
     let status = answer.status;
     let (code, what) = match status {
@@ -408,7 +439,15 @@ mod tests {
     fn ciphertexts_have_their_form() {
         assert!(is_ciphertext("vault:v1:abcd+/=="));
         assert!(is_ciphertext("vault:v12:YQ=="));
-        for text in ["", "vault:v1:", "vault:1:YQ==", "vault:vx:YQ==", "v:v1:a", "vault:v1:a\"b", "vault:v1:a:b"] {
+        for text in [
+            "",
+            "vault:v1:",
+            "vault:1:YQ==",
+            "vault:vx:YQ==",
+            "v:v1:a",
+            "vault:v1:a\"b",
+            "vault:v1:a:b",
+        ] {
             assert!(!is_ciphertext(text), "{text}");
         }
     }

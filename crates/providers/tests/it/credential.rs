@@ -29,7 +29,6 @@ fn a_keyring_opens_by_a_credential() {
 /// The other half of the test above.
 #[test]
 #[ignore = "started by a_keyring_opens_by_a_credential"]
-#[expect(clippy::print_stdout, reason = "the other half reads it")]
 fn with_credentials() {
     let home = Home::new();
     home.init("credential:root");

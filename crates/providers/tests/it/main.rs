@@ -88,12 +88,11 @@ impl Home {
 
     /// A keyring whose provider has another argument: what somebody who may write to the file can make of it.
     fn with_argument(&self, argument: &str) -> Result<strongroom_keyring::Opener, Error> {
-        let number = match Keyring::status(&self.keyring).unwrap().provider {
+        let number = match Keyring::status(&self.keyring)?.provider {
             "pkcs11" => 6,
             "tpm" => 7,
             "certificate" => 9,
-            "tang" => 10,
-            other => panic!("{other}"),
+            _ => 10,
         };
         Provider::from_stored(number, argument)?.fetch(false)
     }

@@ -1,4 +1,4 @@
-//! SoftHSM: one set of tokens for the whole test program, a token for each test. And modules that hang and crash, in C.
+//! `SoftHSM`: one set of tokens for the whole test program, a token for each test. And modules that hang and crash, in C.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -24,7 +24,7 @@ fn place() -> &'static tempfile::TempDir {
     })
 }
 
-/// SoftHSM's configuration file.
+/// `SoftHSM`'s configuration file.
 pub(crate) fn configuration() -> PathBuf {
     place().path().join("softhsm.conf")
 }
@@ -156,6 +156,109 @@ fn a_key_that_was_replaced_and_a_blob_that_was_changed_do_not_open() {
     home.opens();
 }
 
+/// Makes keys that may do less, and takes rights away from `root` when `disabling`: in a process of its own, which can be told where
+/// the tokens are.
+fn keys(token: &str, disabling: bool) {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["pkcs11::making_keys", "--exact", "--ignored", "--nocapture"])
+        .env("SOFTHSM2_CONF", configuration())
+        .env("STRONGROOM_TEST_TOKEN", token)
+        .env(
+            "STRONGROOM_TEST_DISABLING",
+            if disabling { "1" } else { "0" },
+        )
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("made"), "{said}");
+}
+
+/// The other half of the function above.
+#[test]
+#[ignore = "started by other tests"]
+fn making_keys() {
+    use cryptoki::context::{CInitializeArgs, CInitializeFlags, Pkcs11};
+    use cryptoki::mechanism::Mechanism;
+    use cryptoki::object::{Attribute, ObjectClass};
+    use cryptoki::session::UserType;
+    use cryptoki::types::AuthPin;
+
+    let token = std::env::var("STRONGROOM_TEST_TOKEN").unwrap();
+    let library = Pkcs11::new(softhsm()).unwrap();
+    let flags = CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK);
+    library.initialize(flags).unwrap();
+    let slots = library.get_slots_with_token().unwrap();
+    let slot = slots
+        .into_iter()
+        .find(|slot| library.get_token_info(*slot).unwrap().label() == token);
+    let session = library.open_rw_session(slot.unwrap()).unwrap();
+    let pin = AuthPin::from(PIN.to_owned());
+    session.login(UserType::User, Some(&pin)).unwrap();
+    let rights = |may_seal: bool, may_wrap: bool| {
+        vec![
+            Attribute::Encrypt(may_seal),
+            Attribute::Decrypt(may_seal),
+            Attribute::Wrap(may_wrap),
+            Attribute::Unwrap(may_wrap),
+        ]
+    };
+    if std::env::var("STRONGROOM_TEST_DISABLING").unwrap() == "1" {
+        let root = [
+            Attribute::Class(ObjectClass::SECRET_KEY),
+            Attribute::Label(b"root".to_vec()),
+        ];
+        let root = session.find_objects(&root).unwrap();
+        session
+            .update_attributes(root[0], &rights(false, false))
+            .unwrap();
+    } else {
+        for (label, may_wrap) in [("wrapper", true), ("nothing", false)] {
+            let mut template = rights(false, may_wrap);
+            template.extend([
+                Attribute::Token(true),
+                Attribute::Sensitive(true),
+                Attribute::Extractable(false),
+                Attribute::ValueLen(32.into()),
+                Attribute::Label(label.as_bytes().to_vec()),
+            ]);
+            session
+                .generate_key(&Mechanism::AesKeyGen, &template)
+                .unwrap();
+        }
+    }
+    println!("made");
+}
+
+#[test]
+fn a_key_that_may_only_wrap_wraps_and_one_that_may_nothing_is_refused() {
+    let home = Home::new();
+    let uri = token(&home, "rights");
+    keys("rights", false);
+    home.init(&uri.replace("object=root", "object=wrapper"));
+    let argument = home.argument();
+    // The kind of blob: after version and id.
+    let blob = argument.rsplit_once("blob=").unwrap().1;
+    assert_eq!(&blob[34..36], "02");
+    let changed = format!(
+        "{}{}",
+        &argument[..argument.len() - 1],
+        if argument.ends_with('0') { '1' } else { '0' }
+    );
+    assert_eq!(told(home.with_argument(&changed)).0, 2105);
+    let nothing = Provider::parse(&uri.replace("object=root", "object=nothing")).unwrap();
+    assert_eq!(told(nothing.create()).0, 2104);
+}
+
+#[test]
+fn a_key_that_was_disabled_says_so() {
+    let home = Home::new();
+    let uri = token(&home, "disabled");
+    home.init(&uri);
+    keys("disabled", true);
+    let (number, text) = home.refused();
+    assert_eq!(number, 2104, "{text}");
+}
+
 fn module(home: &Home, name: &str, body: &str) -> String {
     let source = home.write(&format!("{name}.c"), body.as_bytes());
     let library = home.path(&format!("{name}.so"));
@@ -198,7 +301,6 @@ fn a_module_that_hangs_is_ended() {
 /// The other half of the test above.
 #[test]
 #[ignore = "started by a_module_that_hangs_is_ended"]
-#[expect(clippy::print_stdout, reason = "the other half reads it")]
 fn hanging() {
     let home = Home::new();
     let uri = std::env::var("STRONGROOM_TEST_URI").unwrap();

@@ -207,7 +207,6 @@ fn a_silent_tpm_is_not_waited_for_for_ever() {
 /// The other half of the test above.
 #[test]
 #[ignore = "started by a_silent_tpm_is_not_waited_for_for_ever"]
-#[expect(clippy::print_stdout, reason = "the other half reads it")]
 fn silent() {
     let home = Home::new();
     let place = std::env::var("STRONGROOM_TEST_PLACE").unwrap();

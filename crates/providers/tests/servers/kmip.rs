@@ -64,6 +64,7 @@ fn a_key_of_the_server_seals_in_every_way() {
         let provider = room.provider(port, key);
         room.home.init(&format!("keyring-{at}"), &provider);
         room.home.rotate(None);
+        assert_eq!(room.home.with_another_id().0, 2105, "{key}");
     }
     // A key that is not active yet, none of that name, and two of one.
     room.server.command("create idle");
@@ -118,14 +119,21 @@ fn who_is_not_known_is_refused_on_either_side() {
 fn whatever_a_server_does_ends_in_time_and_in_an_error() {
     let mut room = Room::new();
     let directory = room.home.path("");
-    let sides = (server_side(&directory, "server"), client_side(&directory, "client"));
+    let sides = (
+        server_side(&directory, "server"),
+        client_side(&directory, "client"),
+    );
     let relay = Relay::started(room.server.port, sides.0, sides.1);
     room.key("root");
     let provider = room.provider(relay.port, "name=root");
     room.home.init("keyring", &provider);
     for fault in [Fault::Hang, Fault::Slow] {
         relay.set(fault.clone());
-        assert_eq!(room.home.with("timeout=60", "timeout=1").0, 2101, "{fault:?}");
+        assert_eq!(
+            room.home.with("timeout=60", "timeout=1").0,
+            2101,
+            "{fault:?}"
+        );
     }
     for after in [0, 1, 7, 8, 40, 100] {
         relay.set(Fault::Cut(after));
@@ -135,7 +143,10 @@ fn whatever_a_server_does_ends_in_time_and_in_an_error() {
         relay.set(Fault::Flip(at));
         // Not every byte of an answer matters: its time, for one.
         if let Err((code, words)) = room.home.tried() {
-            assert!([2101, 2102, 2103, 2105, 2122].contains(&code), "{at}: {words}");
+            assert!(
+                [2101, 2102, 2103, 2105, 2122].contains(&code),
+                "{at}: {words}"
+            );
         }
     }
     let endless = b"\x42\0\x7b\x01\xff\xff\xff\xf0".to_vec();

@@ -39,9 +39,7 @@ pub(crate) fn answer(status: u16, body: &str) -> Vec<u8> {
 }
 
 /// Listens until the test program ends; `serve` says status and body. The port.
-pub(crate) fn served(
-    serve: impl Fn(&Asked) -> (u16, String) + Send + Sync + 'static,
-) -> u16 {
+pub(crate) fn served(serve: impl Fn(&Asked) -> (u16, String) + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let serve = Arc::new(serve);
@@ -83,7 +81,12 @@ fn read(from: &mut TcpStream) -> Option<Asked> {
 }
 
 /// A request of the test's own: status and body.
-pub(crate) fn request(port: u16, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
+pub(crate) fn request(
+    port: u16,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (u16, String) {
     let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
     let headers: String = headers
         .iter()

@@ -217,5 +217,8 @@ fn pair(directory: &Path, name: &str) -> (Vec<CertificateDer<'static>>, PrivateK
     let certificate = directory.join(format!("{name}.pem"));
     let key = directory.join(format!("{name}.key"));
     let certificate = CertificateDer::from_pem_file(certificate).unwrap();
-    (vec![certificate], PrivateKeyDer::from_pem_file(key).unwrap())
+    (
+        vec![certificate],
+        PrivateKeyDer::from_pem_file(key).unwrap(),
+    )
 }

@@ -1,0 +1,211 @@
+//! The functions that libcryptsetup looks for in a plugin (libcryptsetup.h, "external token"), and the two of its own that are called.
+//!
+//! Boundary: libcryptsetup passes its own device, a token number that exists, and places for the answer that are valid during the call. What is
+//! given to it stays where it is until it gives it back by address.
+//!
+//! Must not: let a panic out (T1); hand out memory that is not locked (T2).
+#![expect(unsafe_code, reason = "the C interface of cryptsetup's plugins")]
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
+
+use strongroom_crypto::SecretBytes;
+
+use crate::{description, passphrase, token};
+
+/// libcryptsetup's device.
+#[repr(C)]
+pub(crate) struct Device {
+    _opaque: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn crypt_token_json_get(device: *mut Device, token: c_int, json: *mut *const c_char) -> c_int;
+    fn crypt_log(device: *mut Device, level: c_int, message: *const c_char);
+}
+
+/// `CRYPT_LOG_NORMAL`, `CRYPT_LOG_ERROR`.
+const NORMAL: c_int = 0;
+const ERROR: c_int = 1;
+
+/// Passphrases that libcryptsetup has, by their address.
+static GIVEN: Mutex<BTreeMap<usize, SecretBytes>> = Mutex::new(BTreeMap::new());
+
+/// Delivers the passphrase that a token stands for.
+///
+/// # Safety
+/// Called by libcryptsetup, with its own arguments.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cryptsetup_token_open(
+    device: *mut Device,
+    token: c_int,
+    buffer: *mut *mut c_char,
+    length: *mut usize,
+    _user: *mut c_void,
+) -> c_int {
+    guarded(|| {
+        let mut json = std::ptr::null();
+        // SAFETY: libcryptsetup's own device and token number; the text belongs to the device and outlives this call.
+        let code = unsafe { crypt_token_json_get(device, token, &raw mut json) };
+        if code < 0 {
+            return code;
+        }
+        // SAFETY: what libcryptsetup returned is a string with its zero byte, or null.
+        let Some(json) = (unsafe { text(json) }) else {
+            return -libc::EINVAL;
+        };
+        match passphrase(&json) {
+            Ok(secret) => {
+                let (address, count) = keep(secret);
+                // SAFETY: places for the answer, valid during the call.
+                unsafe { buffer.write(address.as_ptr().cast()) };
+                // SAFETY: as above.
+                unsafe { length.write(count) };
+                0
+            }
+            Err(refusal) => {
+                say(device, ERROR, &format!("strongroom: {}\n", refusal.text));
+                refusal.why.number()
+            }
+        }
+    })
+}
+
+/// The same; our tokens have no PIN.
+///
+/// # Safety
+/// As [`cryptsetup_token_open`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cryptsetup_token_open_pin(
+    device: *mut Device,
+    token: c_int,
+    _pin: *const c_char,
+    _pin_length: usize,
+    buffer: *mut *mut c_char,
+    length: *mut usize,
+    user: *mut c_void,
+) -> c_int {
+    // SAFETY: passed on as they came.
+    unsafe { cryptsetup_token_open(device, token, buffer, length, user) }
+}
+
+/// Takes a passphrase back, which is wiped.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cryptsetup_token_buffer_free(buffer: *mut c_void, _length: usize) {
+    guarded(|| {
+        let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(given.remove(&buffer.addr()));
+        0
+    });
+}
+
+/// Whether a token has the right form.
+///
+/// # Safety
+/// As [`cryptsetup_token_open`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cryptsetup_token_validate(
+    _device: *mut Device,
+    json: *const c_char,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: libcryptsetup passes a string with its zero byte.
+        let json = unsafe { text(json) };
+        json.map_or(-libc::EINVAL, |json| {
+            token(&json).map_or_else(|refusal| refusal.why.number(), |_| 0)
+        })
+    })
+}
+
+/// Shows what a token says.
+///
+/// # Safety
+/// As [`cryptsetup_token_open`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cryptsetup_token_dump(device: *mut Device, json: *const c_char) {
+    guarded(|| {
+        // SAFETY: libcryptsetup passes a string with its zero byte.
+        if let Some(json) = unsafe { text(json) } {
+            say(device, NORMAL, &description(&json));
+        }
+        0
+    });
+}
+
+/// The plugin's version.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cryptsetup_token_version() -> *const c_char {
+    const VERSION: &CStr =
+        match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+            Ok(version) => version,
+            Err(_) => c"unknown",
+        };
+    VERSION.as_ptr()
+}
+
+/// Runs what may panic; T1.
+fn guarded(work: impl FnOnce() -> c_int) -> c_int {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(-libc::EIO)
+}
+
+/// Keeps a passphrase for as long as libcryptsetup has its address; T2. Locked memory does not move with its owner.
+fn keep(mut secret: SecretBytes) -> (NonNull<u8>, usize) {
+    let bytes = secret.as_mut_slice();
+    let count = bytes.len();
+    let address = NonNull::from(bytes).cast::<u8>();
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    given.insert(address.as_ptr().addr(), secret);
+    (address, count)
+}
+
+/// # Safety
+/// Null, or a string with its zero byte.
+unsafe fn text(pointer: *const c_char) -> Option<String> {
+    if pointer.is_null() {
+        return None;
+    }
+    // SAFETY: by this function's own condition.
+    let text = unsafe { CStr::from_ptr(pointer) };
+    text.to_str().ok().map(ToOwned::to_owned)
+}
+
+fn say(device: *mut Device, level: c_int, message: &str) {
+    if let Ok(message) = CString::new(message) {
+        // SAFETY: libcryptsetup's own device, and a string that outlives the call.
+        unsafe { crypt_log(device, level, message.as_ptr()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::panic, reason = "that it does not get out is what is tested")]
+
+    use super::*;
+
+    #[test]
+    fn no_panic_gets_out() {
+        assert_eq!(guarded(|| panic!("on purpose")), -libc::EIO);
+    }
+
+    #[test]
+    fn a_passphrase_stays_where_it_is_until_it_is_given_back() {
+        let secret = SecretBytes::take(&mut b"some passphrase".to_vec()).unwrap();
+        let (address, count) = keep(secret);
+        assert_eq!(count, 15);
+        let kept = || {
+            GIVEN
+                .lock()
+                .unwrap()
+                .get(&address.as_ptr().addr())
+                .map(|secret| secret.as_slice().to_vec())
+        };
+        assert_eq!(kept().unwrap(), b"some passphrase");
+        cryptsetup_token_buffer_free(address.as_ptr().cast(), count);
+        assert!(kept().is_none());
+        // What was never given is not touched.
+        cryptsetup_token_buffer_free(std::ptr::null_mut(), 0);
+    }
+}

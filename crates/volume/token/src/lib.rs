@@ -1,0 +1,169 @@
+//! cryptsetup's plugin for our LUKS2 tokens, `libcryptsetup-token-strongroom.so`: `cryptsetup open`, systemd-cryptsetup and crypttab open a volume
+//! with the key that its token names, which the key server delivers.
+//!
+//! Whom to ask stands in the node's configuration (`/etc/strongroom/node.toml`, or what `STRONGROOM_NODE` names), never in the token; the token
+//! selects a key. Without an answer cryptsetup goes on to its next way of opening: a refusal here is never final.
+//!
+//! Invariants: T1 no panic crosses the boundary; T2 a passphrase lies in locked memory from here until libcryptsetup gives it back, and is wiped
+//! then; T3 every call ends within the total time of the node's configuration.
+//!
+//! Must not: ask anybody for a passphrase; print, except through libcryptsetup's log.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::indexing_slicing))]
+
+mod ffi;
+
+use serde_json::Value;
+use strongroom_crypto::SecretBytes;
+use strongroom_keyclient::{Kind, Node, Version};
+use strongroom_volume::secret::slot_secret;
+use strongroom_volume::token::{Provider, Token};
+
+/// Why there is no passphrase.
+#[derive(Debug)]
+struct Refusal {
+    why: Why,
+    text: String,
+}
+
+/// What libcryptsetup is told, so that it goes on with the next token or asks for a passphrase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// Nothing here for this token: no configuration, or a key of a keyring.
+    NotHere,
+    /// The server cannot be had now.
+    NotNow,
+    /// The server says no.
+    Denied,
+    /// The token is not one.
+    NotOne,
+}
+
+impl Why {
+    /// The error number, negative.
+    const fn number(self) -> i32 {
+        match self {
+            Self::NotHere => -libc::ENOENT,
+            Self::NotNow => -libc::EAGAIN,
+            Self::Denied => -libc::EPERM,
+            Self::NotOne => -libc::EINVAL,
+        }
+    }
+}
+
+/// The passphrase of the key slot that the token is about.
+fn passphrase(json: &str) -> Result<SecretBytes, Refusal> {
+    let token = token(json)?;
+    if token.provider != Provider::KeyServer {
+        let text = "the volume's key is in a keyring: strongroom volume open".to_owned();
+        return Err(Refusal {
+            why: Why::NotHere,
+            text,
+        });
+    }
+    let path = Node::path(None);
+    if !path.exists() {
+        let text = format!(
+            "this host is no node of a key server: there is no {}",
+            path.display()
+        );
+        return Err(Refusal {
+            why: Why::NotHere,
+            text,
+        });
+    }
+    let node = Node::load(&path).map_err(of_client)?;
+    let version = Version::Number(token.key_version.into());
+    let fetched = node
+        .client()
+        .material(&token.key_id, version)
+        .map_err(of_client)?;
+    slot_secret(&fetched.material, &token.object_id).map_err(of_keyring)
+}
+
+/// The token, if its form is right.
+fn token(json: &str) -> Result<Token, Refusal> {
+    let value: Result<Value, _> = serde_json::from_str(json);
+    let value = value.map_err(|error| Refusal {
+        why: Why::NotOne,
+        text: format!("token: {error}"),
+    })?;
+    Token::read(&value).map_err(|error| Refusal {
+        why: Why::NotOne,
+        text: error.to_string(),
+    })
+}
+
+/// What `cryptsetup luksDump` shows of a token.
+fn description(json: &str) -> String {
+    match token(json) {
+        Ok(token) => format!(
+            "\tKey:        {} (version {}, {})\n\tObject:     {}\n\tServers:    {} (a hint; those of the node's configuration are asked)\n",
+            token.key_id,
+            token.key_version,
+            token.provider.name(),
+            strongroom_format::hex::hex(&token.object_id),
+            token.servers.join(" "),
+        ),
+        Err(refusal) => format!("\t{}\n", refusal.text),
+    }
+}
+
+fn of_client(error: strongroom_keyclient::Error) -> Refusal {
+    let why = match error.kind() {
+        Kind::Unreachable | Kind::Sealed => Why::NotNow,
+        _ => Why::Denied,
+    };
+    Refusal {
+        why,
+        text: error.to_string(),
+    }
+}
+
+fn of_keyring(error: strongroom_keyring::Error) -> Refusal {
+    Refusal {
+        why: Why::NotNow,
+        text: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(provider: &str) -> String {
+        format!(
+            r#"{{"type":"strongroom","keyslots":["1"],"version":1,"object_id":"{}","key_id":"db-7","key_version":"3","provider":"{provider}","servers":["https://keys-a:8443"]}}"#,
+            "a5".repeat(16)
+        )
+    }
+
+    #[test]
+    fn a_token_of_a_keyring_is_left_to_others() {
+        let refusal = passphrase(&json("keyring")).err().unwrap();
+        assert_eq!(refusal.why.number(), -libc::ENOENT);
+    }
+
+    #[test]
+    fn what_is_not_a_token_is_refused_and_shown_without_what_it_holds() {
+        for wrong in [
+            "",
+            "{}",
+            "[]",
+            &json("else"),
+            &json("keyserver").replace("db-7", "../x"),
+            &json("keyserver").replace("\"1\"", "\"99\""),
+        ] {
+            assert_eq!(token(wrong).err().unwrap().why, Why::NotOne, "{wrong}");
+            assert!(!description(wrong).contains("keys-a"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_of_a_token() {
+        let shown = description(&json("keyserver"));
+        assert!(
+            shown.contains("db-7 (version 3, keyserver)") && shown.contains("a hint"),
+            "{shown}"
+        );
+    }
+}
