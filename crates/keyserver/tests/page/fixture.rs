@@ -62,7 +62,7 @@ fn numbered(n: u64) -> ObjectRecord {
         let mixed = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17)
             ^ salt.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let number = mixed.wrapping_mul(0xff51_afd7_ed55_8ccd) >> 33;
-        (number % 7 != 0).then(|| NOW - number % (days * DAY_S))
+        (!number.is_multiple_of(7)).then(|| NOW - number % (days * DAY_S))
     };
     ObjectRecord {
         id: format!(
