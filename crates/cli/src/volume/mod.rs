@@ -74,12 +74,7 @@ impl VolumeArgs {
             | Verb::Rotate(_)
             | Verb::Repair(_)
             | Verb::Swap(_) => false,
-            Verb::Attach(_)
-            | Verb::Detach(_)
-            | Verb::Close(_)
-            | Verb::Unenroll(_)
-            | Verb::Backup(_)
-            | Verb::Swap(_) => false,
+            Verb::Attach(_) | Verb::Detach(_) | Verb::Close(_) | Verb::Unenroll(_) | Verb::Backup(_) | Verb::Swap(_) => false,
         }
     }
 
