@@ -48,10 +48,13 @@ demo: deps-postgres build
 	$(CARGO) build --locked --release -p strongroom-benches --bin strongroom-tour
 	STRONGROOM_BIN=$(TARGET)/release/strongroom STRONGROOM_COLUMNS=$(TOUR_COLUMNS) $(TARGET)/release/strongroom-tour
 
+# All with one profile, that of development: the dependencies are built once.
+DEV := $(abspath $(TARGET)/debug)
 test: deps-test
-	$(CARGO) build --locked --release -p strongroom-sqlite-ext -p strongroom-shield-preload -p strongroom-cli
-	STRONGROOM_EXT=$(EXTENSION) STRONGROOM_EXTENSION=$(EXTENSION) STRONGROOM_SHIELD_LIB=$(SHIELD) \
-		STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(CARGO) test --locked --workspace --no-fail-fast
+	$(CARGO) build --locked -p strongroom-sqlite-ext -p strongroom-shield-preload -p strongroom-cli
+	STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
+		STRONGROOM_SHIELD_LIB=$(DEV)/libstrongroom_shield.so STRONGROOM_COMMAND=$(DEV)/strongroom \
+		$(CARGO) test --locked --workspace --no-fail-fast
 	$(MAKE) --no-print-directory test-columns COLUMNS_TESTS="$(COLUMNS_USUAL:%=--test %)"
 
 # The fleet page in Chromium. Screenshots are left in the target directory, to be looked at.
@@ -79,8 +82,9 @@ test-volume: deps-test build
 # The extension of confidential columns is a workspace of its own, because it is built against one PostgreSQL. Its tests run
 # the whole: server, zone and proxy. It is installed into a copy of PostgreSQL of its own; debuggers are needed for core dumps.
 COLUMNS_POSTGRES := $(abspath $(TARGET)/postgresql-15)
-COLUMNS := STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) \
-	PGRX_PG_CONFIG_PATH=$(COLUMNS_POSTGRES)/lib/postgresql/15/bin/pg_config
+COLUMNS_CONFIG := PGRX_PG_CONFIG_PATH=$(COLUMNS_POSTGRES)/lib/postgresql/15/bin/pg_config
+COLUMNS := STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(COLUMNS_CONFIG)
+COLUMNS_DEV := STRONGROOM_COMMAND=$(DEV)/strongroom $(COLUMNS_CONFIG)
 columns-postgres: deps-postgres
 	@packaging/install-debian "postgresql-server-dev-15:/usr/include/postgresql/15/server/postgres.h" gdb:gdb sysbench:sysbench
 	pg/columns/private-postgresql $(COLUMNS_POSTGRES)
@@ -89,9 +93,10 @@ columns-postgres: deps-postgres
 # TPC-H and sysbench.
 COLUMNS_USUAL := catalogs committed connections definitions faults lost_records memo operator owner_commands plans random slot statements whole
 COLUMNS_TESTS :=
-test-columns: columns-postgres build
-	$(COLUMNS) pg/columns/install dev
-	cd pg/columns && $(COLUMNS) $(CARGO) test --locked --workspace --no-fail-fast $(COLUMNS_TESTS)
+test-columns: columns-postgres
+	$(CARGO) build --locked -p strongroom-cli
+	$(COLUMNS_DEV) pg/columns/install dev
+	cd pg/columns && $(COLUMNS_DEV) $(CARGO) test --locked --workspace --no-fail-fast $(COLUMNS_TESTS)
 
 # Transactions on confidential columns beside plain ones, in turns: some ten minutes.
 bench-columns-oltp: columns-postgres build

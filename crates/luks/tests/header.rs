@@ -263,29 +263,7 @@ fn values_instead_of(now: &Value) -> Vec<Value> {
     ];
     match now {
         Value::String(text) if text.parse::<u64>().is_ok() => {
-            let number: u64 = text.parse().unwrap();
-            values.push(json!(number));
-            for text in [
-                "",
-                "-1",
-                "01",
-                "1",
-                "0x10",
-                " 1",
-                "dynamic",
-                "31",
-                "18446744073709551615",
-                "18446744073709551616",
-            ] {
-                values.push(json!(text));
-            }
-            for near in [
-                number.wrapping_add(512),
-                number.wrapping_add(4096),
-                number.wrapping_sub(512),
-            ] {
-                values.push(json!(near.to_string()));
-            }
+            values.extend(texts_instead_of(text.parse().unwrap()));
         }
         Value::String(text) => {
             for other in [
@@ -337,6 +315,33 @@ fn values_instead_of(now: &Value) -> Vec<Value> {
             }
         }
         _ => values.push(json!("text")),
+    }
+    values
+}
+
+/// Values at and beyond the bounds of a number that stands as text.
+fn texts_instead_of(number: u64) -> Vec<Value> {
+    let mut values = vec![json!(number)];
+    for text in [
+        "",
+        "-1",
+        "01",
+        "1",
+        "0x10",
+        " 1",
+        "dynamic",
+        "31",
+        "18446744073709551615",
+        "18446744073709551616",
+    ] {
+        values.push(json!(text));
+    }
+    for near in [
+        number.wrapping_add(512),
+        number.wrapping_add(4096),
+        number.wrapping_sub(512),
+    ] {
+        values.push(json!(near.to_string()));
     }
     values
 }

@@ -2,7 +2,11 @@
 //!
 //! Method: re-encryptions begun by cryptsetup in every direction and with every kind of resilience, whose proof must
 //! verify; then every field that the proof covers changed, and re-encryptions invented (CVE-2021-4122).
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that panics has failed"
+)]
 
 mod common;
 

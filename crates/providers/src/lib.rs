@@ -16,9 +16,9 @@ mod network;
 mod options;
 #[cfg(feature = "pkcs11")]
 mod pkcs11;
-mod vault;
 mod tang;
 mod tpm;
+mod vault;
 
 use strongroom_keyring::provider::{self, Registered};
 

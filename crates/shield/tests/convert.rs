@@ -411,7 +411,9 @@ fn a_conversion_killed_anywhere_is_completed_by_the_next() {
                         "half converted, it must not start"
                     );
                 }
-            } else if action != "rotate" && data.join("strongroom.header").exists() == (action == "encrypt") {
+            } else if action != "rotate"
+                && data.join("strongroom.header").exists() == (action == "encrypt")
+            {
                 // Killed when all was done: there is nothing left that it could go on with.
                 break;
             }

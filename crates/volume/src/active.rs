@@ -20,6 +20,7 @@ use crate::error::{errno, failed, told};
 use crate::ffi::prepare;
 use crate::look::{check_unused, look};
 use crate::reencrypt::check_library;
+use crate::repair::{all_moved, end};
 use crate::secret::new_volume_key;
 
 /// Where mappings appear.
@@ -89,9 +90,14 @@ pub fn open(
     } else {
         CryptActivate::empty()
     };
-    if volume.metadata()?.is_reencrypting() {
+    let metadata = volume.metadata()?;
+    if metadata.is_reencrypting() {
         // Opening goes on with what is written there: an old library believes it when it is forged (V16).
         check_library()?;
+        if !read_only && all_moved(&metadata) {
+            // Perhaps nothing opens it but this: see `repair`.
+            end(volume, secret, false)?;
+        }
     }
     let opened = volume.device.activate_handle().activate_by_passphrase(
         Some(name),

@@ -38,21 +38,16 @@ const CHECKSUM_LEN: usize = 64;
 /// Longest header of those that are allowed.
 const HEADER_MAX: usize = 4 << 20;
 
-/// Whether all data are under the new key, and no slot holds the old one; otherwise why not.
+/// Whether all data are under the new key, and only the end is missing.
+pub(crate) fn all_moved(metadata: &Metadata) -> bool {
+    check(metadata).is_ok()
+}
+
+/// The slots of the new key, when all data are under it and only the end of the re-encryption is missing.
 ///
 /// # Errors
-/// SR-8331.
+/// SR-8331, with the reason.
 pub fn check(metadata: &Metadata) -> Result<Vec<u32>, Error> {
-    checked(metadata, false)
-}
-
-/// Whether all data are under the new key.
-pub(crate) fn all_moved(metadata: &Metadata) -> bool {
-    checked(metadata, true).is_ok()
-}
-
-/// The slots of the new key.
-fn checked(metadata: &Metadata, with_old: bool) -> Result<Vec<u32>, Error> {
     let no = |why: &str| Err(Error::new(&code::VOLUME_NO_REPAIR, why));
     if !metadata.is_reencrypting() {
         return no("no re-encryption is under way");
@@ -93,16 +88,6 @@ fn checked(metadata: &Metadata, with_old: bool) -> Result<Vec<u32>, Error> {
     if !same || digest.is_none() || digest != digest_of(last) {
         return no("not all data are under the new key");
     }
-    if let Some((previous, _)) = with_flag("backup-previous")
-        && !with_old
-    {
-        let old = digest_of(previous).and_then(|old| metadata.digests.get(&old));
-        let keys = metadata.key_slots();
-        let holds = |slot: &String| slot.parse().is_ok_and(|slot| keys.contains(&slot));
-        if old.is_some_and(|old| old.keyslots.iter().any(holds)) {
-            return no("both keys are there: go on with the re-encryption");
-        }
-    }
     let digest = digest.and_then(|digest| metadata.digests.get(&digest));
     let slots = digest
         .map(|digest| digest.keyslots.clone())
@@ -131,7 +116,7 @@ pub fn repair(volume: &mut Volume, secret: &SecretBytes) -> Result<u32, Error> {
 
 /// Ends a re-encryption whose data are all under the new key. `in_use`: the volume is open.
 pub(crate) fn end(volume: &mut Volume, secret: &SecretBytes, in_use: bool) -> Result<u32, Error> {
-    let slots = checked(&volume.metadata()?, true)?;
+    let slots = check(&volume.metadata()?)?;
     let path = volume.path().to_owned();
     let mut opened = Err(Error::new(&code::WRONG_KEY, path.display().to_string()));
     for slot in slots {
@@ -148,6 +133,11 @@ pub(crate) fn end(volume: &mut Volume, secret: &SecretBytes, in_use: bool) -> Re
     }
     let (first, rest) = bytes.split_at_mut(size);
     let second = rest.get_mut(..size).unwrap_or_default();
+    // libcryptsetup has put a damaged copy right when it read the header; if it could not, neither can this.
+    if !checksum_holds(first) || !checksum_holds(second) {
+        let detail = "a copy of its header is damaged";
+        return Err(Error::new(&code::VOLUME_NO_REPAIR, detail));
+    }
     let (json, gone) = mended(first.get(BINARY_LEN..).unwrap_or_default())?;
     let sequence = number(first, SEQUENCE_AT).max(number(second, SEQUENCE_AT)) + 1;
     for copy in [&mut *first, second] {
@@ -270,6 +260,17 @@ fn keep_known(of: &mut Value, list: &str, known: &Map<String, Value>) {
     if let Some(list) = of.get_mut(list).and_then(Value::as_array_mut) {
         list.retain(|name| name.as_str().is_some_and(|name| known.contains_key(name)));
     }
+}
+
+/// Whether a copy of the header is whole.
+fn checksum_holds(copy: &[u8]) -> bool {
+    let (binary, area) = copy.split_at(BINARY_LEN.min(copy.len()));
+    let mut binary = binary.to_vec();
+    if let Some(checksum) = binary.get_mut(CHECKSUM_AT..CHECKSUM_AT + CHECKSUM_LEN) {
+        checksum.fill(0);
+    }
+    let digest = sha256(&[&binary, area]);
+    copy.get(CHECKSUM_AT..CHECKSUM_AT + digest.len()) == Some(digest.as_slice())
 }
 
 /// Puts JSON, sequence number and checksum into a copy of the header.

@@ -36,45 +36,25 @@ fn a_volume_holds_a_database_through_a_power_cut_and_a_thief_finds_noise() {
     let room = tempfile::tempdir().unwrap();
     let host = WithVolume::new(room.path(), "160M");
     let image = host.at("data.img");
-    let swap = blank(room.path(), "swap.img", 64);
-    let plain_swap = blank(room.path(), "plain.img", 64);
-    let plain_data = blank(room.path(), "plaindata.img", 96);
     let disk = Arc::new(Disk::open(&image).unwrap());
     let served = Served::start(Arc::clone(&disk), &host.at("data.sock")).unwrap();
     let mut setup = Setup::new(Kernel::fetch(), host.at("initramfs"));
     host.guest().write(&setup.kernel, &setup.initramfs);
     setup.file("usr", &engines(), true);
     setup.served("data", &served);
-    setup.file("swap", &swap, false);
-    setup.file("plain", &plain_swap, false);
-    setup.file("plaindata", &plain_data, false);
+    for (name, mib) in [("swap", 64), ("plain", 64), ("plaindata", 96)] {
+        setup.file(
+            name,
+            &blank(room.path(), &format!("{name}.img"), mib),
+            false,
+        );
+    }
 
     let mut machine = Machine::boot(&setup);
     machine.must(&format!(
         "set -e; {OPEN}; mkfs.ext4 -q /dev/mapper/data; mount -t ext4 /dev/mapper/data /mnt"
     ));
-    postgres::unpack(&mut machine);
-    postgres::start(&mut machine);
-    postgres::prepare(&mut machine);
-    postgres::query(
-        &mut machine,
-        &format!(
-            "create table canary as select '{IN_TABLE}'::text from generate_series(1, 2000); checkpoint"
-        ),
-    );
-    machine.must(&format!("yes {IN_FILE} | head -c 1000000 >/mnt/file; sync"));
-    // The same on a plain disk, where the search has to find it; and swap, first plain, then encrypted.
-    machine.must(&format!("mkfs.ext4 -q /dev/disk/by-id/virtio-plaindata; mkdir /run/p; mount -t ext4 /dev/disk/by-id/virtio-plaindata /run/p
-        yes {IN_FILE} | head -c 1000000 >/run/p/file; cp -r /mnt/pg/base /run/p/; umount /run/p"));
-    swap_out(
-        &mut machine,
-        "mkswap /dev/disk/by-id/virtio-plain >/dev/null; swapon /dev/disk/by-id/virtio-plain",
-    );
-    machine.must("swapoff /dev/disk/by-id/virtio-plain");
-    swap_out(
-        &mut machine,
-        "strongroom volume swap /dev/disk/by-id/virtio-swap",
-    );
+    fill(&mut machine);
     assert!(machine.must("cat /proc/swaps").contains("/dev/mapper/swap"));
     println!("{}", postgres::bench(&mut machine, 5, 4));
     postgres::load(&mut machine, 1);
@@ -88,7 +68,60 @@ fn a_volume_holds_a_database_through_a_power_cut_and_a_thief_finds_noise() {
         disk.settle(&mut Random::new(seed)).unwrap()
     );
 
-    // The thief.
+    thief(&host);
+    again(&setup, &called);
+}
+
+/// Puts what is looked for later on the volume and into swap; and on plain disks, where the search has to find it.
+fn fill(machine: &mut Machine) {
+    postgres::unpack(machine);
+    postgres::start(machine);
+    postgres::prepare(machine);
+    postgres::query(
+        machine,
+        &format!(
+            "create table canary as select '{IN_TABLE}'::text from generate_series(1, 2000); checkpoint"
+        ),
+    );
+    machine.must(&format!("yes {IN_FILE} | head -c 1000000 >/mnt/file; sync"));
+    machine.must(&format!("mkfs.ext4 -q /dev/disk/by-id/virtio-plaindata; mkdir /run/p; mount -t ext4 /dev/disk/by-id/virtio-plaindata /run/p
+        yes {IN_FILE} | head -c 1000000 >/run/p/file; cp -r /mnt/pg/base /run/p/; umount /run/p"));
+    swap_out(
+        machine,
+        "mkswap /dev/disk/by-id/virtio-plain >/dev/null; swapon /dev/disk/by-id/virtio-plain",
+    );
+    machine.must("swapoff /dev/disk/by-id/virtio-plain");
+    swap_out(
+        machine,
+        "strongroom volume swap /dev/disk/by-id/virtio-swap",
+    );
+}
+
+/// Power again; and the drawer's key, without the keyring.
+fn again(setup: &Setup, called: &[u64]) {
+    let mut machine = Machine::boot(setup);
+    machine.must(&format!(
+        "{OPEN} && e2fsck -p /dev/mapper/data >/run/fsck 2>&1 || [ $? -eq 1 ]"
+    ));
+    machine.must("mount -t ext4 /dev/mapper/data /mnt");
+    postgres::start(&mut machine);
+    postgres::check(&mut machine, called);
+    assert_eq!(
+        postgres::query(&mut machine, "select count(*) from canary"),
+        "2000"
+    );
+    postgres::stop(&mut machine);
+    machine.must("umount /mnt; strongroom volume close data");
+    let refused = machine.run(&format!("rm {KEYRING_IN_GUEST}; {OPEN}"));
+    assert_eq!(refused.code, 3, "{}", refused.text);
+    machine.must(&format!("{OPEN} --recovery-file {RECOVERY_IN_GUEST} && mount -o ro /dev/mapper/data /mnt && [ -e /mnt/pg/PG_VERSION ]"));
+    machine.must("umount /mnt; strongroom volume close data");
+    machine.power_off();
+}
+
+/// What whoever takes the disks sees, with nothing but the disks.
+fn thief(host: &WithVolume) {
+    let (image, swap) = (host.at("data.img"), host.at("swap.img"));
     let said = host.asked(&["inspect", &image.display().to_string()]);
     assert!(said.contains("LUKS2") && said.contains("db-7"), "{said}");
     let texts = [
@@ -121,35 +154,20 @@ fn a_volume_holds_a_database_through_a_power_cut_and_a_thief_finds_noise() {
             .collect()
     };
     assert!(
-        seen(&plain_swap).contains(&IN_MEMORY.to_owned()),
+        seen(&host.at("plain.img")).contains(&IN_MEMORY.to_owned()),
         "the search is blind"
     );
     for text in [IN_TABLE, IN_FILE, "lost+found"] {
         assert!(
-            seen(&plain_data).contains(&text.to_owned()),
+            seen(&host.at("plaindata.img")).contains(&text.to_owned()),
             "the search is blind to {text}"
         );
     }
-
-    // Power again; and the drawer's key, without the keyring.
-    let mut machine = Machine::boot(&setup);
-    machine.must(&format!(
-        "{OPEN} && e2fsck -p /dev/mapper/data >/run/fsck 2>&1 || [ $? -eq 1 ]"
-    ));
-    machine.must("mount -t ext4 /dev/mapper/data /mnt");
-    postgres::start(&mut machine);
-    postgres::check(&mut machine, &called);
-    assert_eq!(
-        postgres::query(&mut machine, "select count(*) from canary"),
-        "2000"
+    let plain = scan::look(&host.at("plaindata.img"), 0, &texts).unwrap();
+    assert!(
+        !plain.patterned.is_empty(),
+        "the search takes a plain disk for noise"
     );
-    postgres::stop(&mut machine);
-    machine.must("umount /mnt; strongroom volume close data");
-    let refused = machine.run(&format!("rm {KEYRING_IN_GUEST}; {OPEN}"));
-    assert_eq!(refused.code, 3, "{}", refused.text);
-    machine.must(&format!("{OPEN} --recovery-file {RECOVERY_IN_GUEST} && mount -o ro /dev/mapper/data /mnt && [ -e /mnt/pg/PG_VERSION ]"));
-    machine.must("umount /mnt; strongroom volume close data");
-    machine.power_off();
 }
 
 /// Fills more memory than a process may keep, so that it is swapped out.

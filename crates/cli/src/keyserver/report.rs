@@ -146,7 +146,10 @@ fn outcome(path: &Path, sent: Result<Found, Failure>) -> (Told, Option<Failure>)
             (told, None)
         }
         Err(failure) => {
-            let failure = failure.within(&format!("{path}: "));
+            let failure = match failure.detail().contains(&path) {
+                true => failure,
+                false => failure.within(&format!("{path}: ")),
+            };
             let told = Told {
                 path,
                 object_id: None,

@@ -68,7 +68,9 @@ impl VolumeArgs {
             Verb::Migrate(args) => args.json,
             Verb::Unlock(args) => args.json,
             Verb::Shred(args) => args.json,
-            Verb::Close(_)
+            Verb::Attach(_)
+            | Verb::Detach(_)
+            | Verb::Close(_)
             | Verb::Unenroll(_)
             | Verb::Backup(_)
             | Verb::Rotate(_)

@@ -1,7 +1,11 @@
 //! Images made by cryptsetup, and headers changed and summed anew.
 //!
 //! Must not: use code under test to make what is tested.
-#![allow(dead_code, reason = "each test uses its part")]
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test program uses a part of it"
+)]
 #![expect(clippy::big_endian_bytes, reason = "LUKS is big-endian")]
 
 use std::fs;

@@ -52,7 +52,6 @@ pub(super) mod tag {
     pub(in super::super) const KEY_VALUE: u32 = 0x42_00_45;
     pub(super) const NAME_TYPE: u32 = 0x42_00_54;
     pub(super) const NAME_VALUE: u32 = 0x42_00_55;
-    pub(super) const OBJECT_TYPE: u32 = 0x42_00_57;
     pub(super) const OPERATION: u32 = 0x42_00_5c;
     pub(super) const PADDING_METHOD: u32 = 0x42_00_5f;
     pub(in super::super) const PROTOCOL_VERSION: u32 = 0x42_00_69;

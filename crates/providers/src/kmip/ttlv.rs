@@ -32,21 +32,20 @@ const INTERVAL: u8 = 10;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub(crate) struct Malformed;
 
 /// One item.
 #[derive(PartialEq, Eq)]
-pub struct Item<'a> {
+pub(crate) struct Item<'a> {
     /// What it is.
-    pub tag: u32,
+    pub(crate) tag: u32,
     /// What it holds.
-    pub value: Value<'a>,
+    pub(crate) value: Value<'a>,
 }
 
 /// What an item holds.
 #[derive(PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Value<'a> {
+pub(crate) enum Value<'a> {
     /// Items.
     Structure(Vec<Item<'a>>),
     /// 32 bits, signed.
@@ -63,13 +62,12 @@ pub enum Value<'a> {
 
 impl<'a> Item<'a> {
     /// The first item of this tag within a structure.
-    #[must_use]
-    pub fn find(&self, tag: u32) -> Option<&Self> {
+    pub(crate) fn find(&self, tag: u32) -> Option<&Self> {
         self.all(tag).next()
     }
 
     /// All items of this tag within a structure.
-    pub fn all(&self, tag: u32) -> impl Iterator<Item = &Self> {
+    pub(crate) fn all(&self, tag: u32) -> impl Iterator<Item = &Self> {
         let items = match &self.value {
             Value::Structure(items) => items.as_slice(),
             _ => &[],
@@ -78,8 +76,7 @@ impl<'a> Item<'a> {
     }
 
     /// A text within a structure.
-    #[must_use]
-    pub fn text(&self, tag: u32) -> Option<&'a str> {
+    pub(crate) fn text(&self, tag: u32) -> Option<&'a str> {
         match self.find(tag)?.value {
             Value::Text(text) => Some(text),
             _ => None,
@@ -87,8 +84,7 @@ impl<'a> Item<'a> {
     }
 
     /// Bytes within a structure.
-    #[must_use]
-    pub fn bytes(&self, tag: u32) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&self, tag: u32) -> Option<&'a [u8]> {
         match self.find(tag)?.value {
             Value::Bytes(bytes) => Some(bytes),
             _ => None,
@@ -96,8 +92,7 @@ impl<'a> Item<'a> {
     }
 
     /// A choice within a structure.
-    #[must_use]
-    pub fn choice(&self, tag: u32) -> Option<u32> {
+    pub(crate) fn choice(&self, tag: u32) -> Option<u32> {
         match self.find(tag)?.value {
             Value::Enumeration(value) => Some(value),
             _ => None,
@@ -105,8 +100,7 @@ impl<'a> Item<'a> {
     }
 
     /// A number within a structure.
-    #[must_use]
-    pub fn integer(&self, tag: u32) -> Option<i32> {
+    pub(crate) fn integer(&self, tag: u32) -> Option<i32> {
         match self.find(tag)?.value {
             Value::Integer(value) => Some(value),
             _ => None,
@@ -118,7 +112,7 @@ impl<'a> Item<'a> {
 ///
 /// # Errors
 /// When they are anything else.
-pub fn decode(bytes: &[u8]) -> Result<Item<'_>, Malformed> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Item<'_>, Malformed> {
     let mut decoder = Decoder { items: 0 };
     let (item, rest) = decoder.item(bytes, 0)?;
     match rest.is_empty() {

@@ -1,4 +1,4 @@
-//! Provider `vault`: the root key is sealed by a key of a transit engine, of Vault or OpenBao.
+//! Provider `vault`: the root key is sealed by a key of a transit engine, of Vault or `OpenBao`.
 //!
 //! `vault:https://HOST[:PORT]?key=NAME&token-file=FILE`. Options: `mount` (transit), `namespace`, `ca` (the system's
 //! authorities), `certificate` and `private-key` for a server that wants them, `timeout`. The credential is one of
@@ -135,7 +135,7 @@ struct Vault {
     trust: Trust,
 }
 
-/// An answer of the engine, or of AppRole's login.
+/// An answer of the engine, or of the login by a role.
 #[derive(Deserialize)]
 struct Told<'a> {
     #[serde(borrow)]
@@ -319,7 +319,7 @@ impl<'a> Session<'a> {
         if token.is_empty() || !token.iter().all(u8::is_ascii_graphic) {
             return Err(error(&code::PROVIDER_ANSWER, "no token came"));
         }
-        Ok(copy(token)?)
+        copy(token)
     }
 
     /// Whether the key wants a context of derivation; a token that may not look is taken to have a usual key.

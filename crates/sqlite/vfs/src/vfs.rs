@@ -325,9 +325,10 @@ fn opener(
     // Whoever can make an application run ATTACH must not thereby be able to make it run a command: neither one in
     // the URI, nor one that a keyring named in the URI has for its provider; nor load a module or send credentials.
     let is_command = matches!(parameters.source, Some(KeySource::Command(_)))
-        || parameters.keyring.as_deref().is_some_and(|path| {
-            Keyring::status(path).is_ok_and(|about| about.provider_acts)
-        });
+        || parameters
+            .keyring
+            .as_deref()
+            .is_some_and(|path| Keyring::status(path).is_ok_and(|about| about.provider_acts));
     let allowed =
         std::env::var_os("STRONGROOM_ATTACH_KEY_COMMAND").is_some_and(|value| value == "1");
     // A connection older than the guard reaches it only through this parameter, and is not known to it.
