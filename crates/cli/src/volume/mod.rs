@@ -69,12 +69,13 @@ impl VolumeArgs {
             Verb::Unlock(args) => args.json,
             Verb::Shred(args) => args.json,
             Verb::Close(_)
+            | Verb::Attach(_)
+            | Verb::Detach(_)
             | Verb::Unenroll(_)
             | Verb::Backup(_)
             | Verb::Rotate(_)
             | Verb::Repair(_)
             | Verb::Swap(_) => false,
-            Verb::Attach(_) | Verb::Detach(_) | Verb::Close(_) | Verb::Unenroll(_) | Verb::Backup(_) | Verb::Swap(_) => false,
         }
     }
 
