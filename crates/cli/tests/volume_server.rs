@@ -43,7 +43,7 @@ impl Server {
             "env:ROOT",
             "--name",
             "127.0.0.1",
-            "--listen",
+            "--address",
             &listen,
         ];
         place.run(&init).succeeded();
