@@ -32,7 +32,7 @@ fn a_node_makes_fetches_and_rotates_its_key_and_nobody_else_gets_it() {
     assert_ne!(first, second);
     assert_eq!(
         (a.material("db-7", "1"), a.material("db-7", "2")),
-        (first.clone(), second.clone())
+        (first.clone(), second)
     );
     let answer = a.get("/v1/keys/db-7/versions/2/material");
     assert_eq!(answer.headers["cache-control"], "no-store");
