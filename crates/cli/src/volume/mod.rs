@@ -71,19 +71,10 @@ impl VolumeArgs {
             Verb::Attach(_)
             | Verb::Detach(_)
             | Verb::Close(_)
-            Verb::Close(_)
-            | Verb::Attach(_)
-            | Verb::Detach(_)
             | Verb::Unenroll(_)
             | Verb::Backup(_)
             | Verb::Rotate(_)
             | Verb::Repair(_)
-            | Verb::Swap(_) => false,
-            Verb::Attach(_)
-            | Verb::Detach(_)
-            | Verb::Close(_)
-            | Verb::Unenroll(_)
-            | Verb::Backup(_)
             | Verb::Swap(_) => false,
         }
     }
