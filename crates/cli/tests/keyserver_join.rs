@@ -3,6 +3,12 @@
 //! Method: the server is a process of the same binary, on a port of the kernel's choice; what must not be sent or written is
 //! looked for afterwards.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that panics has failed"
+)]
+
 mod common;
 
 use std::net::{TcpListener, TcpStream};
