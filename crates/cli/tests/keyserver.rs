@@ -38,7 +38,7 @@ impl Server {
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 // Every line is one object; what is not would be a message that escaped.
-                let value = serde_json::from_str(&line).unwrap_or_else(|_| Value::String(line));
+                let value = serde_json::from_str(&line).unwrap_or(Value::String(line));
                 if tell.send(value).is_err() {
                     break;
                 }
@@ -108,46 +108,13 @@ fn admin(place: &Place, words: &[&str]) -> common::Run {
     place.run(&[&["keyserver"], words, &["--node", "srv/admin.toml"]].concat())
 }
 
-#[test]
-fn made_run_administered_and_stopped() {
-    let place = Place::new();
-    init(&place, &["--root-provider", "env:ROOT"]);
-    for (name, mode) in [
-        ("server.key", 0o600),
-        ("admin.key", 0o600),
-        ("root.keyring", 0o600),
-    ] {
-        let about = std::fs::metadata(place.path(&format!("srv/{name}"))).unwrap();
-        assert_eq!(about.permissions().mode() & 0o777, mode, "{name}");
-    }
-    let again = [
-        "keyserver",
-        "init",
-        "--store",
-        "srv/keys.db",
-        "--name",
-        "x",
-        "--root-provider",
-        "env:ROOT",
-    ];
-    place.run(&again).failed(6, "SR-1002");
-    let mut server = Server::start(&place);
-    server.wait_for("unsealed");
-    assert_eq!(admin(&place, &["status"]).succeeded(), "open\n");
-    assert_eq!(
-        admin(&place, &["create", "db-7"]).succeeded(),
-        "db-7 version 1\n"
-    );
-    admin(&place, &["create", "db-7"]).failed(6, "SR-8424");
-    assert_eq!(
-        admin(&place, &["rotate", "db-7"]).succeeded(),
-        "db-7 version 2\n"
-    );
-    admin(
-        &place,
-        &["token", "host", "--key", "db-7", "--out", "token"],
-    )
-    .succeeded();
+/// The host's command at the server that [`joined`] joined it to.
+fn at_host(place: &Place, words: &[&str]) -> common::Run {
+    place.run(&[&["keyserver"], words, &["--node", "host.toml"]].concat())
+}
+
+/// Joins `host` with the token in `token`.
+fn joined(place: &Place) {
     let url = {
         let text = String::from_utf8(place.read("srv/admin.toml")).unwrap();
         text.lines()
@@ -172,8 +139,56 @@ fn made_run_administered_and_stopped() {
         "host.toml",
     ];
     place.run(&join).succeeded();
-    let host =
-        |words: &[&str]| place.run(&[&["keyserver"], words, &["--node", "host.toml"]].concat());
+}
+
+#[test]
+fn what_init_makes_is_private_and_never_replaced() {
+    let place = Place::new();
+    init(&place, &["--root-provider", "env:ROOT"]);
+    for (name, mode) in [
+        ("server.key", 0o600),
+        ("admin.key", 0o600),
+        ("root.keyring", 0o600),
+    ] {
+        let about = std::fs::metadata(place.path(&format!("srv/{name}"))).unwrap();
+        assert_eq!(about.permissions().mode() & 0o777, mode, "{name}");
+    }
+    let again = [
+        "keyserver",
+        "init",
+        "--store",
+        "srv/keys.db",
+        "--name",
+        "x",
+        "--root-provider",
+        "env:ROOT",
+    ];
+    place.run(&again).failed(6, "SR-1002");
+}
+
+#[test]
+fn keys_and_nodes_are_administered() {
+    let place = Place::new();
+    init(&place, &["--root-provider", "env:ROOT"]);
+    let server = Server::start(&place);
+    server.wait_for("unsealed");
+    assert_eq!(admin(&place, &["status"]).succeeded(), "open\n");
+    assert_eq!(
+        admin(&place, &["create", "db-7"]).succeeded(),
+        "db-7 version 1\n"
+    );
+    admin(&place, &["create", "db-7"]).failed(6, "SR-8424");
+    assert_eq!(
+        admin(&place, &["rotate", "db-7"]).succeeded(),
+        "db-7 version 2\n"
+    );
+    admin(
+        &place,
+        &["token", "host", "--key", "db-7", "--out", "token"],
+    )
+    .succeeded();
+    joined(&place);
+    let host = |words: &[&str]| at_host(&place, words);
     let keys: Value = host(&["keys", "--json"]).json();
     assert_eq!(keys["keys"][0]["name"], "db-7");
     host(&["nodes"]).failed(6, "SR-8422");
@@ -182,28 +197,7 @@ fn made_run_administered_and_stopped() {
             .succeeded()
             .contains("host   node")
     );
-    assert_eq!(
-        admin(&place, &["disable", "db-7"]).succeeded(),
-        "db-7 disabled\n"
-    );
-    assert_eq!(
-        admin(&place, &["enable", "db-7"]).succeeded(),
-        "db-7 active\n"
-    );
-    assert!(
-        admin(&place, &["destroy", "db-7"])
-            .succeeded()
-            .starts_with("db-7 destroy-pending 2")
-    );
-    assert_eq!(
-        admin(&place, &["restore", "db-7"]).succeeded(),
-        "db-7 disabled\n"
-    );
-    assert!(
-        admin(&place, &["keys"])
-            .succeeded()
-            .contains("db-7  disabled  2")
-    );
+    key_is_taken_through_its_states(&place);
     admin(&place, &["ungrant", "host", "db-7"]).succeeded();
     assert_eq!(
         host(&["keys", "--json"]).json()["keys"],
@@ -219,7 +213,40 @@ fn made_run_administered_and_stopped() {
     );
     let whole = admin(&place, &["audit", "--verify", "--json"]).json();
     assert_eq!(whole["rows"].as_u64().unwrap(), log.lines().count() as u64);
+}
 
+fn key_is_taken_through_its_states(place: &Place) {
+    assert_eq!(
+        admin(place, &["disable", "db-7"]).succeeded(),
+        "db-7 disabled\n"
+    );
+    assert_eq!(
+        admin(place, &["enable", "db-7"]).succeeded(),
+        "db-7 active\n"
+    );
+    assert!(
+        admin(place, &["destroy", "db-7"])
+            .succeeded()
+            .starts_with("db-7 destroy-pending 2")
+    );
+    assert_eq!(
+        admin(place, &["restore", "db-7"]).succeeded(),
+        "db-7 disabled\n"
+    );
+    assert!(
+        admin(place, &["keys"])
+            .succeeded()
+            .contains("db-7  disabled  2")
+    );
+}
+
+#[test]
+fn a_running_server_takes_a_new_configuration_and_ends_in_order() {
+    let place = Place::new();
+    init(&place, &["--root-provider", "env:ROOT"]);
+    let mut server = Server::start(&place);
+    server.wait_for("unsealed");
+    assert_eq!(admin(&place, &["status"]).succeeded(), "open\n");
     // New certificates without a connection lost; what cannot be used changes nothing.
     let config = String::from_utf8(place.read("srv/server.toml")).unwrap();
     place.write(
