@@ -145,6 +145,7 @@ fn a_volume_lives_and_ends_with_the_servers_key() {
         (&"keyserver".into(), &true.into())
     );
     server.volume("db-7", &["open", "v", "--test"]).succeeded();
+    another_volumes_token_destroys_nothing(&server);
     // Another node is not granted this key; the volume's token tells it nothing that helps.
     server
         .volume("web-1", &["open", "v", "--test"])
@@ -182,6 +183,45 @@ fn a_volume_lives_and_ends_with_the_servers_key() {
     let refused = server.volume("db-7", &again);
     assert_ne!(refused.code, 0, "a key that is being destroyed was used");
     assert!(!server.place.path("w").exists());
+}
+
+/// Whoever could write to a disk can have put the token of another volume there.
+fn another_volumes_token_destroys_nothing(server: &Server) {
+    let create = [
+        "create",
+        "other",
+        "--key-id",
+        "vol-8",
+        "--size",
+        "24M",
+        "--no-recovery",
+        "--json",
+    ];
+    let made = server.volume("db-7", &create).json();
+    let place = &server.place;
+    let token = place.path("token.json");
+    let token = token.to_str().unwrap();
+    let cryptsetup = |words: &[&str]| {
+        let done = Command::new("cryptsetup")
+            .arg("token")
+            .args(words)
+            .current_dir(place.path(""))
+            .status();
+        assert!(done.unwrap().success(), "{words:?}");
+    };
+    cryptsetup(&["export", "--token-id", "0", "--json-file", token, "v"]);
+    cryptsetup(&["remove", "--token-id", "0", "other"]);
+    cryptsetup(&["import", "--token-id", "0", "--json-file", token, "other"]);
+    let uuid = made["uuid"].as_str().unwrap();
+    let run = server.volume("db-7", &["shred", "other", "--confirm", uuid, "--json"]);
+    let record = run.json();
+    run.succeeded();
+    assert_eq!(
+        (&record["key_destroyed"], &record["escrow_removed"]),
+        (&false.into(), &serde_json::Value::Null),
+        "{record}"
+    );
+    server.volume("db-7", &["open", "v", "--test"]).succeeded();
 }
 
 /// Down: an end, and the way that is left.

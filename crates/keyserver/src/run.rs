@@ -90,8 +90,12 @@ async fn provide(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     while server.wants_provider() {
         let asked = Arc::clone(&server);
         let answer = tokio::task::spawn_blocking(move || asked.unseal_by_provider()).await;
-        let Ok(Err(error)) = answer else { continue };
-        log(Level::Error, "sealed", &[("error", &error.to_string())]);
+        let error = match answer {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the provider's call ended in a defect".to_owned(),
+        };
+        log(Level::Error, "sealed", &[("error", &error)]);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             _ = stop.changed() => return,

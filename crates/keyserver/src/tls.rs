@@ -5,6 +5,7 @@
 //!
 //! Must not: decide what a client may do. A handshake without a certificate is let through; the service refuses what needs one.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use strongroom_format::code;
-use strongroom_keyring::{Error, source::is_readable_by_others};
+use strongroom_keyring::Error;
 
 use crate::config::Config;
 
@@ -39,8 +40,10 @@ pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, Error> {
             .allow_unauthenticated()
             .build()
             .map_err(|error| unusable(&authority, &error))?;
-    if is_readable_by_others(&key).map_err(|error| Error::io(key.display().to_string(), error))? {
-        return Err(unusable(&key, &"others may read it"));
+    let about = std::fs::metadata(&key);
+    let about = about.map_err(|error| Error::io(key.display().to_string(), error))?;
+    if about.mode() & 0o077 != 0 {
+        return Err(unusable(&key, &"others than its owner may use it"));
     }
     let private = PrivateKeyDer::from_pem_file(&key).map_err(|error| unusable(&key, &error))?;
     let mut tls = ServerConfig::builder_with_provider(provider)

@@ -213,7 +213,13 @@ fn tokens_are_used_once_and_a_new_certificate_ends_the_one_before() {
     assert_eq!(node.material("k", "1").len(), 44);
 
     // Revoked: at once, and a new node of that name begins with nothing.
+    let spare = admin.post("/v1/tokens", &token).json()["token"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert_eq!(admin.delete("/v1/nodes/n").status, 204);
+    // Nor does it come back by itself.
+    running.enrol_with(&spare).0.refused(403, "SR-8431");
     node.get("/v1/keys/k/versions/1/material")
         .refused(403, "SR-8421");
     let anew = running.enrol(&place, &token);

@@ -91,6 +91,7 @@ pub fn open(
         CryptActivate::empty()
     };
     let metadata = volume.metadata()?;
+    metadata.check_cipher()?;
     if metadata.is_reencrypting() {
         // Opening goes on with what is written there: an old library believes it when it is forged (V16).
         check_library()?;

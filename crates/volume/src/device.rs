@@ -137,6 +137,7 @@ impl Volume {
     /// # Errors
     /// SR-2002 when it opens none.
     pub fn test(&mut self, slot: Option<u32>, secret: &SecretBytes) -> Result<u32, Error> {
+        self.metadata()?.check_cipher()?;
         // A key of a re-encryption that is prepared is tried too when its slot is named.
         let flags = match slot {
             Some(_) => CryptActivate::ALLOW_UNBOUND_KEY,

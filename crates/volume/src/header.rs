@@ -265,6 +265,21 @@ impl Metadata {
             })
     }
 
+    /// Whether what the header says of the data is encryption. A header is not authenticated: whoever wrote to the disk can have
+    /// named a cipher that does nothing, and the right key would open a disk that is plain from then on.
+    ///
+    /// # Errors
+    /// SR-8340.
+    pub fn check_cipher(&self) -> Result<(), Error> {
+        for segment in self.segments.values() {
+            if segment.kind != "crypt" || !encrypts(&segment.encryption) {
+                let detail = format!("{} {}", segment.kind, segment.encryption);
+                return Err(Error::new(&code::VOLUME_CIPHER, detail));
+            }
+        }
+        Ok(())
+    }
+
     /// The first segment with data.
     ///
     /// # Errors
@@ -278,6 +293,15 @@ impl Metadata {
             .or_else(|| self.segments.values().next())
             .ok_or_else(|| Error::new(&code::VOLUME_LIBRARY, "the header has no segment"))
     }
+}
+
+/// Whether a cipher of dm-crypt's, as `aes-xts-plain64`, keeps sectors secret and apart.
+fn encrypts(name: &str) -> bool {
+    let Some((cipher, mode)) = name.split_once('-') else {
+        return false;
+    };
+    ["aes", "serpent", "twofish", "camellia"].contains(&cipher)
+        && ["xts-plain64", "xts-plain", "xts-random", "cbc-essiv:sha256"].contains(&mode)
 }
 
 fn kind_of(token: &Value) -> &str {

@@ -46,6 +46,10 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0x8001, b"CD001", "an ISO 9660 image"),
     (4086, b"SWAPSPACE2", SWAP),
     (4086, b"SWAP-SPACE", SWAP),
+    (4086, b"S1SUSPEND", "a hibernated system"),
+    (4086, b"S2SUSPEND", "a hibernated system"),
+    (4086, b"ULSUSPEND", "a hibernated system"),
+    (4086, b"LINHIB0001", "a hibernated system"),
     (536, b"LVM2 001", "an LVM physical volume"),
     (24, b"LVM2 001", "an LVM physical volume"),
     (512, b"EFI PART", "a partition table (GPT)"),
@@ -165,7 +169,14 @@ fn signature(first: &[u8]) -> Option<&'static str> {
             .get(*at..)
             .is_some_and(|there| there.starts_with(bytes))
     };
-    SIGNATURES.iter().find(known).map(|(_, _, what)| *what)
+    let all: Vec<&str> = SIGNATURES
+        .iter()
+        .filter(known)
+        .map(|(_, _, what)| *what)
+        .collect();
+    // An old swap area's signature may have stayed below something else, which is then what counts.
+    let other = all.iter().find(|what| **what != SWAP);
+    other.or_else(|| all.first()).copied()
 }
 
 /// Second headers that stand in the last blocks of a device.

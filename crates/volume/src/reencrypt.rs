@@ -382,6 +382,22 @@ mod tests {
         }
     }
 
+    /// The right key must not open a disk that is in clear from then on.
+    #[test]
+    fn a_forged_cipher_is_refused_whatever_opens_the_slot() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, secret) = begun(directory.path());
+        let real = "\"encryption\":\"aes-xts-plain64\",\"sector_size\"";
+        for cipher in ["cipher_null-ecb", "aes-ecb", "capi:ecb(cipher_null)-plain"] {
+            let forged = format!("\"encryption\":\"{cipher}\",\"sector_size\"");
+            forge(&path, real, &forged);
+            let tried = Volume::open(&path).and_then(|mut volume| volume.test(None, &secret));
+            assert_eq!(tried.unwrap_err().code(), &code::VOLUME_CIPHER, "{cipher}");
+            forge(&path, &forged, real);
+        }
+        assert!(Volume::open(&path).unwrap().test(None, &secret).is_ok());
+    }
+
     #[test]
     fn libraries_that_lose_data_or_believe_forged_headers_are_refused() {
         for good in [(2, 4, 3), (2, 6, 1), (2, 7, 5), (2, 8, 0), (3, 0, 0)] {

@@ -17,6 +17,8 @@ use crate::device::Volume;
 use crate::escrow;
 use crate::keys::Keys;
 use crate::look::{check_unused, exclusively, io};
+use crate::secret::slot_secret;
+use crate::token::Token;
 
 /// Bytes that are written at once.
 const PIECE: usize = 1 << 20;
@@ -64,7 +66,17 @@ pub fn shred(path: &Path, mut keys: Option<&mut dyn Keys>) -> Result<Record, Err
         key_destroyed: false,
         remains: Vec::new(),
     };
-    if let (Some(token), Some(keys)) = (&token, keys.as_mut()) {
+    let proven = match (&token, keys.as_mut()) {
+        (Some(token), Some(keys)) => opens_it(&mut volume, token, &mut **keys),
+        _ => Ok(()),
+    };
+    if let (Some(token), Err(error)) = (&token, &proven) {
+        let left = format!(
+            "the key {}, which a token on the disk names, and its header backup were not touched: that key was not seen to open this volume ({error})",
+            token.key_id
+        );
+        record.remains.push(left);
+    } else if let (Some(token), Some(keys)) = (&token, keys.as_mut()) {
         if keys.keeps_headers() {
             let removed = keys.escrow(&token.object_id, None);
             record.escrow_removed = Some(removed.is_ok());
@@ -103,6 +115,14 @@ pub fn shred(path: &Path, mut keys: Option<&mut dyn Keys>) -> Result<Record, Err
             .to_owned(),
     );
     Ok(record)
+}
+
+/// A token only says which key it would be, and whoever could write to the disk can have named another volume's: nothing but
+/// what opens this volume is destroyed with it.
+fn opens_it(volume: &mut Volume, token: &Token, keys: &mut dyn Keys) -> Result<(), Error> {
+    let material = keys.fetch(&token.key_id, Some(token.key_version))?;
+    let secret = slot_secret(&material.key, &token.object_id)?;
+    volume.test(None, &secret).map(drop)
 }
 
 fn overwrite(path: &Path, len: u64) -> Result<(), Error> {

@@ -326,7 +326,7 @@ impl Service {
                 return Err(Error::new(&code::SERVER_STATE, "nobody revokes itself"));
             }
             let (node, guard) = self.read::<Node>(&node_path(name))?.there(name)?;
-            let changes = vec![
+            let mut changes = vec![
                 Change::Delete {
                     path: identity_path(&node.spki),
                 },
@@ -334,6 +334,8 @@ impl Service {
                     path: node_path(name),
                 },
             ];
+            // Nor does it come back with a token that it has not used yet.
+            changes.extend(self.tokens_of(name)?);
             let events = vec![client.event("revoke", name)];
             Ok(Plan {
                 value: (),
@@ -343,6 +345,23 @@ impl Service {
             })
         })?;
         self.forget_grants(name)
+    }
+
+    /// Removes every token that was made for a client.
+    fn tokens_of(&self, name: &str) -> Result<Vec<Change>, Error> {
+        let mut changes = Vec::new();
+        let mut after = String::new();
+        loop {
+            let page = self.list::<Token>(TOKENS, &after, GRANTS_AT_ONCE)?;
+            let Some((last, _)) = page.last() else {
+                return Ok(changes);
+            };
+            after.clone_from(last);
+            let of_it = page.iter().filter(|(_, token)| token.node == name);
+            changes.extend(of_it.map(|(hash, _)| Change::Delete {
+                path: format!("{TOKENS}{hash}"),
+            }));
+        }
     }
 
     /// Removes what was granted to a client that is no more: a new one of that name begins with nothing.

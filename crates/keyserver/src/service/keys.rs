@@ -404,8 +404,12 @@ impl Service {
             if effective(key) == State::Destroyed {
                 return Err(Error::new(&code::SERVER_DESTROYED, name));
             }
-            (key.state, key.destroy_at) =
-                (State::DestroyPending, Some(now().saturating_add(after)));
+            let mut at = now().saturating_add(after);
+            if !client.is_admin() && key.state == State::DestroyPending {
+                // What an administrator ordered is not put off by a node.
+                at = key.destroy_at.map_or(at, |ordered| ordered.min(at));
+            }
+            (key.state, key.destroy_at) = (State::DestroyPending, Some(at));
             Ok(0)
         })?;
         if after == 0 {

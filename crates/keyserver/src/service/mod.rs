@@ -28,6 +28,7 @@ pub use objects::ObjectInfo;
 use crate::audit::{Event, Row};
 use crate::keys::Keys;
 use crate::ledger::{Job, Ledger, opened};
+use crate::now;
 use crate::records::{self, Authority, Identity, Role};
 use crate::store::{Change, Guard, Outcome, Store};
 
@@ -178,6 +179,10 @@ impl Service {
         let guard = found.guard.clone();
         let unknown = || Error::new(&code::SERVER_NOT_ENROLLED, "");
         let identity = found.record.ok_or_else(unknown)?;
+        // TLS has looked at the dates when the connection began; it may be an old one.
+        if identity.expires <= now() {
+            return Err(unknown());
+        }
         Ok(Client {
             identity,
             address: peer.address.clone(),
