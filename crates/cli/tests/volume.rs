@@ -143,8 +143,12 @@ fn cryptsetup_reads_what_is_made() {
         (&"keyring".into(), &1.into())
     );
 
-    assert!(opens(&place, "v", &[]));
-    assert!(opens(&place, "v", &["--recovery-file", RECOVERY]));
+    and_so_do_we(&place, &made);
+}
+
+fn and_so_do_we(place: &Place, made: &serde_json::Value) {
+    assert!(opens(place, "v", &[]));
+    assert!(opens(place, "v", &["--recovery-file", RECOVERY]));
     let status = place.run(&["volume", "status", "v", "--json"]).json();
     assert_eq!(status["uuid"], made["uuid"]);
     let kinds: Vec<_> = status["slots"]
@@ -307,7 +311,7 @@ fn wrong_keys_and_damaged_headers_are_told_apart() {
     open(&["--passphrase-file", "wrong"]).failed(3, "SR-2002");
     place.write("short", "cccc");
     open(&["--recovery-file", "short"]).failed(3, "SR-2011");
-    let other = common::Place::new();
+    let other = Place::new();
     other.with_key();
     let mut foreign = place.command();
     foreign.env("STRONGROOM_KEYRING", other.path("keyring"));

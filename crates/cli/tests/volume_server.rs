@@ -43,7 +43,7 @@ impl Server {
             "env:ROOT",
             "--name",
             "127.0.0.1",
-            "--listen",
+            "--address",
             &listen,
         ];
         place.run(&init).succeeded();
@@ -159,29 +159,7 @@ fn a_volume_lives_and_ends_with_the_servers_key() {
     server.volume("db-7", &["open", "v", "--test"]).succeeded();
     server.volume("db-7", &["backup", "v"]).succeeded();
 
-    // Down: an end, and the way that is left.
-    server.stop();
-    let config = server.place.path("db-7/node.toml");
-    let mut text = String::from_utf8(std::fs::read(&config).unwrap()).unwrap();
-    for name in ["request_timeout_seconds", "total_timeout_seconds"] {
-        text = text
-            .lines()
-            .filter(|line| !line.starts_with(name))
-            .map(|line| format!("{line}\n"))
-            .collect();
-        text.push_str(&format!("{name} = 1\n"));
-    }
-    server.place.write("db-7/node.toml", text);
-    server
-        .volume("db-7", &["open", "v", "--test"])
-        .failed(3, "SR-8402");
-    server
-        .volume(
-            "db-7",
-            &["open", "v", "--test", "--recovery-file", "recovery"],
-        )
-        .succeeded();
-    server.start();
+    answers_no_more(&mut server);
 
     let uuid = made["uuid"].as_str().unwrap();
     let run = server.volume("db-7", &["shred", "v", "--confirm", uuid, "--json"]);
@@ -204,4 +182,30 @@ fn a_volume_lives_and_ends_with_the_servers_key() {
     let refused = server.volume("db-7", &again);
     assert_ne!(refused.code, 0, "a key that is being destroyed was used");
     assert!(!server.place.path("w").exists());
+}
+
+/// Down: an end, and the way that is left.
+fn answers_no_more(server: &mut Server) {
+    server.stop();
+    let config = server.place.path("db-7/node.toml");
+    let mut text = String::from_utf8(std::fs::read(&config).unwrap()).unwrap();
+    for name in ["request_timeout_seconds", "total_timeout_seconds"] {
+        text = text
+            .lines()
+            .filter(|line| !line.starts_with(name))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        text.push_str(&format!("{name} = 1\n"));
+    }
+    server.place.write("db-7/node.toml", text);
+    server
+        .volume("db-7", &["open", "v", "--test"])
+        .failed(3, "SR-8402");
+    server
+        .volume(
+            "db-7",
+            &["open", "v", "--test", "--recovery-file", "recovery"],
+        )
+        .succeeded();
+    server.start();
 }

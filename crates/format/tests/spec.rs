@@ -488,12 +488,14 @@ fn labels_are_those_of_the_code() {
     agreed.extend(between(&envelope, "\"strongroom/v1/", "\""));
     let redo = read("crates/format/src/columns/redo.rs");
     agreed.extend(between(&redo, "\"strongroom/v1/", "\""));
-    // And of the key server's keys, which belong to its root key.
-    let (server, audit) = (
-        read("crates/keyserver/src/keys.rs"),
-        read("crates/keyserver/src/audit.rs"),
-    );
-    for source in [&server, &audit] {
+    // And of the key server's keys, which belong to its root key, and of volumes', which belong to LUKS2 headers.
+    let elsewhere = [
+        "crates/keyserver/src/keys.rs",
+        "crates/keyserver/src/audit.rs",
+        "crates/volume/src/secret.rs",
+    ]
+    .map(read);
+    for source in &elsewhere {
         let labels = between(source, "b\"strongroom/v1/", "\"").into_iter();
         agreed.extend(labels.map(|label| label.trim_end_matches("\\0")));
     }

@@ -188,7 +188,7 @@ fn every_field_that_the_proof_covers_is_covered() {
     let error = outcome(&with_json(&image, &changed.to_string()));
     assert!(matches!(error, LuksError::Forged(_)), "{error}");
     // The previous and the last exchanged: the proof names them by order.
-    let mut changed = json.clone();
+    let mut changed = json;
     changed["segments"]["1"]["flags"] = json!(["backup-final"]);
     changed["segments"]["2"]["flags"] = json!(["backup-previous"]);
     let error = outcome(&with_json(&image, &changed.to_string()));

@@ -343,7 +343,7 @@ mod tests {
             let end = area.iter().position(|byte| *byte == 0).unwrap();
             let json = std::str::from_utf8(&area[..end]).unwrap().to_owned();
             assert!(json.contains(from), "{from} not in {json}");
-            let sequence = u64::try_from(copy[23]).unwrap();
+            let sequence = u64::from(copy[23]);
             write_copy(&mut copy, json.replace(from, to).as_bytes(), sequence).unwrap();
             file.write_all_at(&copy, at).unwrap();
         }

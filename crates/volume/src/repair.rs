@@ -187,8 +187,11 @@ fn put(device: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
     device.sync_all()
 }
 
-/// The JSON area with the re-encryption taken out, as text; and the areas of slots of the old key: place and length.
-fn mended(area: &[u8]) -> Result<(Vec<u8>, Vec<(u64, u64)>), Error> {
+/// Areas of key slots: place and length.
+type Areas = Vec<(u64, u64)>;
+
+/// The JSON area with the re-encryption taken out, as text; and the areas of slots of the old key.
+fn mended(area: &[u8]) -> Result<(Vec<u8>, Areas), Error> {
     let bad = || Error::new(&code::VOLUME_NO_REPAIR, "its metadata");
     let end = area
         .iter()
@@ -299,7 +302,6 @@ pub(crate) fn write_copy(copy: &mut [u8], json: &[u8], sequence: u64) -> Result<
     Ok(())
 }
 
-#[expect(clippy::big_endian_bytes, reason = "LUKS2 headers are big-endian")]
 fn number(bytes: &[u8], at: usize) -> u64 {
     let bytes = bytes.get(at..at + 8).unwrap_or_default();
     bytes.try_into().map(u64::from_be_bytes).unwrap_or_default()

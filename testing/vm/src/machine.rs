@@ -302,7 +302,10 @@ impl Drop for Machine {
 }
 
 fn command(setup: &Setup, directory: &Path) -> Command {
-    let mut command = Command::new(programs::installed("qemu-system-x86_64", "qemu-system-x86"));
+    // QEMU ends with the harness, also when that is killed (M2).
+    let mut command = Command::new(programs::installed("setpriv", "util-linux"));
+    command.args(["--pdeathsig", "KILL", "--"]);
+    command.arg(programs::installed("qemu-system-x86_64", "qemu-system-x86"));
     command.args([
         "-nodefaults",
         "-no-user-config",

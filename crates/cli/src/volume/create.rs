@@ -87,7 +87,7 @@ impl CreateArgs {
         if !name_is_valid(&self.key_id) {
             return Err(Failure::new(&code::KEY_NAME, self.key_id.as_str()));
         }
-        if self.key_size % 8 != 0 || !(128..=1024).contains(&self.key_size) {
+        if !self.key_size.is_multiple_of(8) || !(128..=1024).contains(&self.key_size) {
             return Err(Failure::usage(
                 "--key-size: a multiple of 8 from 128 to 1024",
             ));

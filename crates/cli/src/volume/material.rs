@@ -21,7 +21,7 @@ pub(super) struct ProviderOptions {
     /// Who has the key [default: keyserver where this node is configured for one, else keyring]
     #[arg(long, value_name = "WHO", help_heading = "Key options")]
     pub(super) provider: Option<Who>,
-    /// The node's configuration [default: STRONGROOM_NODE, else /etc/strongroom/node.toml]
+    /// The node's configuration [default: `STRONGROOM_NODE`, else /etc/strongroom/node.toml]
     #[arg(long, value_name = "FILE", help_heading = "Key options")]
     pub(super) node: Option<PathBuf>,
 }

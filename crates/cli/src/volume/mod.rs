@@ -68,6 +68,9 @@ impl VolumeArgs {
             Verb::Migrate(args) => args.json,
             Verb::Unlock(args) => args.json,
             Verb::Shred(args) => args.json,
+            Verb::Close(_)
+            | Verb::Attach(_)
+            | Verb::Detach(_)
             Verb::Attach(_)
             | Verb::Detach(_)
             | Verb::Close(_)
@@ -75,12 +78,6 @@ impl VolumeArgs {
             | Verb::Backup(_)
             | Verb::Rotate(_)
             | Verb::Repair(_)
-            | Verb::Swap(_) => false,
-            Verb::Attach(_)
-            | Verb::Detach(_)
-            | Verb::Close(_)
-            | Verb::Unenroll(_)
-            | Verb::Backup(_)
             | Verb::Swap(_) => false,
         }
     }

@@ -23,7 +23,7 @@ fn tree() -> tempfile::TempDir {
     fs::hard_link(at("from/file"), at("from/sub/again")).unwrap();
     symlink("../file", at("from/sub/link")).unwrap();
     symlink("/nowhere/at all", at("from/dangling")).unwrap();
-    let sparse = fs::File::create(at("from/sub/deeper/sparse")).unwrap();
+    let sparse = File::create(at("from/sub/deeper/sparse")).unwrap();
     sparse.set_len(8 << 20).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&sparse, b"in the middle", 4 << 20).unwrap();
     let mode = rustix::fs::Mode::from_raw_mode(0o640);
@@ -34,7 +34,7 @@ fn tree() -> tempfile::TempDir {
 }
 
 fn put(path: &Path, bytes: &[u8]) {
-    fs::File::create(path).unwrap().write_all(bytes).unwrap();
+    File::create(path).unwrap().write_all(bytes).unwrap();
 }
 
 #[test]
