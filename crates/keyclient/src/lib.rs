@@ -1,7 +1,7 @@
 //! The client of the key server: a node's configuration, its identity, and keys fetched over HTTPS in bounded time.
 //!
 //! A [`Node`] is what `node.toml` says: servers in order, the one authority that is trusted, this node's certificate. Its
-//! [`Client`] asks the servers, and gives up when the time that was configured is over. [`enrol`] gets a node its
+//! [`Client`] asks the servers, and gives up when the time that was configured is over. [`enrol()`] gets a node its
 //! certificate for a one-time token.
 //!
 //! Invariants N1 to N8 are listed in `docs/internals/keyclient.md`; the comments cite them by number. In short: nobody is
