@@ -131,7 +131,7 @@ struct Files {
 impl Files {
     /// Names that nothing has yet: `node.key`, else `node-2.key` and so on. Makes the directory.
     fn beside(config: &Path) -> Result<Self, Failure> {
-        let directory = config.parent().unwrap_or(Path::new("/"));
+        let directory = config.parent().unwrap_or_else(|| Path::new("/"));
         std::fs::create_dir_all(directory).map_err(|error| Failure::io(directory, &error))?;
         for number in 1..=JOINS_MAX {
             let suffix = match number {
