@@ -2,8 +2,6 @@
 //!
 //! Method: the real binary on real files; the formats themselves are tested in crates/backup.
 
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
-
 mod common;
 
 use std::fs;

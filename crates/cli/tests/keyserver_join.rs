@@ -3,6 +3,12 @@
 //! Method: the server is a process of the same binary, on a port of the kernel's choice; what must not be sent or written is
 //! looked for afterwards.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that panics has failed"
+)]
+
 mod common;
 
 use std::net::{TcpListener, TcpStream};
@@ -126,50 +132,8 @@ fn a_host_joins_once_for_each_token_and_keeps_its_root_key_there() {
     let url = server.url.clone();
     token(&place, "token", &["--may-create"]);
 
-    // Nothing is used up, and nothing stays, when it cannot be right.
-    join(&place, &url, "b/authority.pem", "token", &[]).failed(3, "SR-8403");
-    join(
-        &place,
-        "http://127.0.0.1:1",
-        "a/authority.pem",
-        "token",
-        &[],
-    )
-    .failed(2, "SR-8400");
-    join(&place, &url, "a/nothing.pem", "token", &[]).failed(2, "SR-1006");
-    join(&place, &url, "token", "token", &[]).failed(3, "SR-8401");
-    place.write("wrong", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
-    let refused = join(&place, &url, "a/authority.pem", "wrong", &[]);
-    assert_eq!(refused.code, 3, "{}", refused.err);
-    assert!(!refused.err.contains("AAAA"), "{}", refused.err);
-    assert!(
-        std::fs::read_dir(place.path("etc"))
-            .unwrap()
-            .next()
-            .is_none()
-    );
-
-    let out = join(&place, &url, "a/authority.pem", "token", &[]).succeeded();
-    assert!(out.starts_with("node db-7 role node: "), "{out}");
-    let mode = |name: &str| {
-        std::fs::metadata(place.path(name))
-            .unwrap()
-            .permissions()
-            .mode()
-            & 0o777
-    };
-    assert_eq!(
-        (mode("etc/node.key"), mode("etc/node.toml")),
-        (0o600, 0o644)
-    );
-    assert_eq!(
-        place.read("etc/authority.pem"),
-        place.read("a/authority.pem")
-    );
-    join(&place, &url, "a/authority.pem", "token", &[]).failed(6, "SR-1002");
-    // The token is used up, and what is there stays in use.
-    let again = join(&place, &url, "a/authority.pem", "token", &["--replace"]);
-    assert_eq!(again.code, 3, "{}", again.err);
+    joins_that_cannot_be_right(&place, &url);
+    joined_once(&place, &url);
     place
         .run(&["keyserver", "create", "root", "--node", "etc/node.toml"])
         .succeeded();
@@ -211,7 +175,63 @@ fn a_host_joins_once_for_each_token_and_keeps_its_root_key_there() {
     admin("enable");
     place.run(&["key", "create", "fifth"]).succeeded();
 
-    // Another server that has a key of that name is not one that has that key.
+    another_servers_key_of_that_name(&place, &other);
+
+    // Down: an end in the time that is configured.
+    server.stop();
+    let node = String::from_utf8(place.read("etc/node.toml")).unwrap();
+    place.write(
+        "etc/node.toml",
+        node.replace("total_timeout_seconds = 60", "total_timeout_seconds = 1"),
+    );
+    place.run(&["key", "create", "no"]).failed(3, "SR-8402");
+}
+
+/// Nothing is used up, and nothing stays, when it cannot be right.
+fn joins_that_cannot_be_right(place: &Place, url: &str) {
+    join(place, url, "b/authority.pem", "token", &[]).failed(3, "SR-8403");
+    join(place, "http://127.0.0.1:1", "a/authority.pem", "token", &[]).failed(2, "SR-8400");
+    join(place, url, "a/nothing.pem", "token", &[]).failed(2, "SR-1006");
+    join(place, url, "token", "token", &[]).failed(3, "SR-8401");
+    place.write("wrong", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+    let refused = join(place, url, "a/authority.pem", "wrong", &[]);
+    assert_eq!(refused.code, 3, "{}", refused.err);
+    assert!(!refused.err.contains("AAAA"), "{}", refused.err);
+    assert!(
+        std::fs::read_dir(place.path("etc"))
+            .unwrap()
+            .next()
+            .is_none()
+    );
+}
+
+/// A host joins with the token, once.
+fn joined_once(place: &Place, url: &str) {
+    let out = join(place, url, "a/authority.pem", "token", &[]).succeeded();
+    assert!(out.starts_with("node db-7 role node: "), "{out}");
+    let mode = |name: &str| {
+        std::fs::metadata(place.path(name))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777
+    };
+    assert_eq!(
+        (mode("etc/node.key"), mode("etc/node.toml")),
+        (0o600, 0o644)
+    );
+    assert_eq!(
+        place.read("etc/authority.pem"),
+        place.read("a/authority.pem")
+    );
+    join(place, url, "a/authority.pem", "token", &[]).failed(6, "SR-1002");
+    // The token is used up, and what is there stays in use.
+    let again = join(place, url, "a/authority.pem", "token", &["--replace"]);
+    assert_eq!(again.code, 3, "{}", again.err);
+}
+
+/// Another server that has a key of that name is not one that has that key.
+fn another_servers_key_of_that_name(place: &Place, other: &Server) {
     let node = String::from_utf8(place.read("etc/node.toml")).unwrap();
     let other_node = "etc-b/node.toml";
     let made = [
@@ -252,14 +272,6 @@ fn a_host_joins_once_for_each_token_and_keeps_its_root_key_there() {
     assert!(foreign.contains(&other.url) && foreign.contains("../etc-b/node.key"));
     place.write("etc/node.toml", foreign);
     place.run(&["key", "create", "no"]).failed(4, "SR-2105");
-    place.write("etc/node.toml", node.clone());
+    place.write("etc/node.toml", node);
     place.run(&["key", "list"]).succeeded();
-
-    // Down: an end in the time that is configured.
-    server.stop();
-    place.write(
-        "etc/node.toml",
-        node.replace("total_timeout_seconds = 60", "total_timeout_seconds = 1"),
-    );
-    place.run(&["key", "create", "no"]).failed(3, "SR-8402");
 }

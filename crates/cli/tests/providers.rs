@@ -1,6 +1,9 @@
 //! Goal: what opens a keyring through the command opens it everywhere: for a PostgreSQL server, whose library has no clients.
 //!
-//! Method: a real token (SoftHSM), the real command and library, a real server.
+//! Method: a real token (`SoftHSM`), the real command and library, a real server.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 mod instance;
 
 use std::process::Command;

@@ -38,7 +38,7 @@ pub(super) struct InitArgs {
     /// The configuration to write; server.toml beside the store unless given
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// What delivers the root key: passphrase, env:VAR, file:PATH or command:CMD
+    /// What delivers the root key, as `keyring init` takes it: `passphrase`, `env:VAR`, `file:PATH`, `command:CMD`, or one with a client
     #[arg(long, value_name = "PROVIDER", required_unless_present = "shares", conflicts_with_all = ["shares", "threshold"])]
     root_provider: Option<String>,
     /// Split the root key into so many shares, for as many custodians

@@ -35,8 +35,11 @@ pub(super) struct ReportArgs {
     /// Sealed databases, data directories of sealed PostgreSQL instances, volumes, backup media
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// This node's configuration [default: STRONGROOM_NODE, else /etc/strongroom/node.toml]
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "This node's configuration [default: STRONGROOM_NODE, else /etc/strongroom/node.toml]"
+    )]
     node: Option<PathBuf>,
     /// The catalogue of backups [default: beside the keyring, `.history` added to its name]
     #[arg(long, value_name = "FILE")]

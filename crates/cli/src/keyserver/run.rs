@@ -11,7 +11,7 @@ use crate::help::tail;
 
 /// Run the key server, until SIGTERM or Ctrl-C.
 ///
-/// It logs one JSON object a line to standard error, tells a service manager when it is ready (sd_notify), and takes new certificates,
+/// It logs one JSON object a line to standard error, tells a service manager when it is ready (`sd_notify`), and takes new certificates,
 /// limits and policy at SIGHUP. It serves nothing until the root key's provider has answered, or enough shares were given.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyserver run --config /var/lib/strongroom/server.toml"))]

@@ -181,8 +181,6 @@ fn say(device: *mut Device, level: c_int, message: &str) {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::panic, reason = "that it does not get out is what is tested")]
-
     use super::*;
 
     #[test]

@@ -1,0 +1,67 @@
+//! Roles and labels: the names that go into keys and associated data.
+
+use super::*;
+
+#[test]
+fn roles_are_those_of_the_code() {
+    let sources = read("crates/format/src/aad.rs");
+    let coded = between(&sources, "=> *b\"", "\"");
+    let page = read("docs/spec/header.md");
+    let stated: BTreeSet<&str> = page
+        .lines()
+        .filter_map(cells)
+        .filter(|row| row.len() == 7)
+        .filter_map(|row| row.first()?.strip_prefix('`')?.strip_suffix('`'))
+        .collect();
+    assert_eq!(stated, coded, "left: docs/spec/header.md");
+    assert!(coded.len() > 5);
+}
+
+#[test]
+fn labels_are_those_of_the_code() {
+    let sources = read("crates/keyring/src/purpose.rs");
+    let coded = between(&sources, "b\"strongroom/v1/", "\"");
+    let page = read("docs/spec/header.md");
+    let stated: BTreeSet<&str> = page
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("| `strongroom/v1/")?
+                .split_once('`')
+                .map(|(label, _)| label)
+        })
+        .collect();
+    assert_eq!(stated, coded, "left: docs/spec/header.md");
+    assert!(coded.len() > 5);
+    // Labels of keys that no object has: those of the channel, of envelopes and of redo records' nonces.
+    let channel = read("crates/format/src/columns/channel.rs");
+    let envelope = read("crates/format/src/columns/envelope.rs");
+    let mut agreed = between(&channel, "\"strongroom/v1/", "\"");
+    agreed.extend(between(&envelope, "\"strongroom/v1/", "\""));
+    let redo = read("crates/format/src/columns/redo.rs");
+    agreed.extend(between(&redo, "\"strongroom/v1/", "\""));
+    // And of the key server's keys, which belong to its root key, and of volumes', which belong to LUKS2 headers.
+    let elsewhere = [
+        "crates/keyserver/src/keys.rs",
+        "crates/keyserver/src/audit.rs",
+        "crates/volume/src/secret.rs",
+    ]
+    .map(read);
+    for source in &elsewhere {
+        let labels = between(source, "b\"strongroom/v1/", "\"").into_iter();
+        agreed.extend(labels.map(|label| label.trim_end_matches("\\0")));
+    }
+    assert!(agreed.len() > 3 && agreed.is_disjoint(&coded));
+    for (page, text) in files("docs/spec", "md") {
+        let used = between(&text, "strongroom/v1/", "\n").into_iter();
+        for label in used.map(|rest| {
+            rest.split(|c: char| !(c.is_ascii_lowercase() || c == '-'))
+                .next()
+                .unwrap()
+        }) {
+            assert!(
+                coded.contains(label) || agreed.contains(label),
+                "{page}: there is no label strongroom/v1/{label}"
+            );
+        }
+    }
+}
