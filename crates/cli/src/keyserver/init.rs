@@ -23,8 +23,11 @@ use crate::help::tail;
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyserver init --store /var/lib/strongroom/keys.db --shares 5 --threshold 3 --shares-out /root/shares --name keys.example.org"))]
 pub(super) struct InitArgs {
-    /// The store: a file, which will be a sealed SQLite database, or etcd:URL,URL...
-    #[arg(long, value_name = "STORE")]
+    #[arg(
+        long,
+        value_name = "STORE",
+        help = "The store: a file, which will be a sealed SQLite database, or etcd:URL,URL..."
+    )]
     store: String,
     /// A name or address of the server; may be repeated. The first one is what clients use
     #[arg(long = "name", value_name = "HOST", required = true)]
