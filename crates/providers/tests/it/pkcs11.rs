@@ -54,6 +54,10 @@ fn util(arguments: &[&str]) {
 fn import(home: &Home, token: &str, label: &str, id: &str) {
     let mut key = [0; 32];
     strongroom_crypto::fill_random(&mut key).unwrap();
+    // softhsm2-util reads a key as a line of text: a zero or a line end in it would end it.
+    for byte in &mut key {
+        *byte = b'A' + *byte % 26;
+    }
     let file = home.write("aes", &key);
     let file = file.to_str().unwrap();
     util(&[
