@@ -1,4 +1,4 @@
-//! The provider `kmip` against a PyKMIP server.
+//! The provider `kmip` against a `PyKMIP` server.
 
 use crate::support::relay::{Fault, Relay, client_side, server_side};
 use crate::support::{Authority, Home, Script, created};
