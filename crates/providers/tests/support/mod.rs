@@ -118,13 +118,11 @@ impl Home {
 
     /// Whether opening works; if not, with which code.
     pub(crate) fn tried(&self) -> Result<(), (u16, String)> {
-        match Keyring::open(&self.keyring) {
-            Ok(keyring) => {
-                keyring.key("app", None).unwrap();
-                Ok(())
-            }
-            Err(error) => Err((error.code().number, error.to_string())),
-        }
+        let opened = Keyring::open(&self.keyring);
+        let opened = opened.and_then(|keyring| keyring.key("app", None));
+        opened
+            .map(drop)
+            .map_err(|error| (error.code().number, error.to_string()))
     }
 
     /// What the keyring has as its provider's argument, changed.

@@ -1,6 +1,6 @@
 //! A relay between a client and a server that goes wrong on purpose, within TLS where there is any.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -82,27 +82,39 @@ fn relayed(
     server: u16,
     sides: (Side<ServerConfig>, Side<ClientConfig>),
     mut fault: Fault,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let upstream = TcpStream::connect((Ipv4Addr::LOCALHOST, server))?;
-    for socket in [&client, &upstream] {
-        socket.set_read_timeout(Some(TURN))?;
+    let sockets = [client.try_clone()?, upstream.try_clone()?];
+    for socket in &sockets {
         socket.set_nodelay(true)?;
     }
     let mut client: Box<dyn Stream> = match sides.0 {
         Side::Plain => Box::new(client),
         Side::Tls(config) => {
-            let tls = ServerConnection::new(config).unwrap();
-            Box::new(StreamOwned::new(tls, client))
+            let tls = ServerConnection::new(config).map_err(io::Error::other)?;
+            let mut stream = StreamOwned::new(tls, client);
+            // Whole before turns are taken: a turn's end would be an error in the middle of it.
+            while stream.conn.is_handshaking() {
+                stream.conn.complete_io(&mut stream.sock)?;
+            }
+            Box::new(stream)
         }
     };
     let mut upstream: Box<dyn Stream> = match sides.1 {
         Side::Plain => Box::new(upstream),
         Side::Tls(config) => {
-            let name = ServerName::try_from("127.0.0.1").unwrap();
-            let tls = ClientConnection::new(config, name).unwrap();
-            Box::new(StreamOwned::new(tls, upstream))
+            let name = ServerName::try_from("127.0.0.1").map_err(io::Error::other)?;
+            let tls = ClientConnection::new(config, name).map_err(io::Error::other)?;
+            let mut stream = StreamOwned::new(tls, upstream);
+            while stream.conn.is_handshaking() {
+                stream.conn.complete_io(&mut stream.sock)?;
+            }
+            Box::new(stream)
         }
     };
+    for socket in &sockets {
+        socket.set_read_timeout(Some(TURN))?;
+    }
     let (mut sent, mut buffer) = (0, vec![0; 1 << 16]);
     loop {
         if let Some(asked) = turn(&mut *client, &mut buffer)? {
@@ -125,7 +137,7 @@ fn relayed(
 }
 
 /// What came within a turn; `None`: nothing.
-fn turn(from: &mut dyn Stream, buffer: &mut [u8]) -> std::io::Result<Option<usize>> {
+fn turn(from: &mut dyn Stream, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     match from.read(buffer) {
         Ok(length) => Ok(Some(length)),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -142,7 +154,7 @@ fn answer(
     bytes: &mut [u8],
     sent: &mut usize,
     fault: &mut Fault,
-) -> std::io::Result<bool> {
+) -> io::Result<bool> {
     let begin = *sent;
     *sent += bytes.len();
     match fault {
