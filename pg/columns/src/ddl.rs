@@ -202,10 +202,10 @@ pub(crate) unsafe fn definitions(
     list: *mut pg_sys::List,
     name: &CStr,
 ) -> impl Iterator<Item = *mut pg_sys::DefElem> {
-    // SAFETY: the caller's promise, here and below.
     let count = if list.is_null() {
         0
     } else {
+        // SAFETY: the caller's promise, here and below.
         unsafe { (*list).length }
     };
     (0..usize::try_from(count).unwrap_or(0))

@@ -13,7 +13,7 @@ use strongroom_rpc::Broken;
 use strongroom_rpc::layout::promote_layout;
 use strongroom_rpc::{Descriptor, Fault, Op};
 
-use crate::call::{bits, datum, outside};
+use crate::call::{datum, outside};
 use crate::partition::{self, Column, put};
 use crate::shared;
 use crate::slot::Row;
