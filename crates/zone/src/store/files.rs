@@ -102,7 +102,7 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         // Closing it would leave the lock held while a child that another thread has forked has not yet become its program.
-        let _ = self.lock.unlock();
+        drop(self.lock.unlock());
     }
 }
 
