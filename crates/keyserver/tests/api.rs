@@ -357,6 +357,10 @@ fn headers_in_escrow() {
     let (mut a, mut b) = (running.client(Some(&a)), running.client(Some(&b)));
     let path = "/v1/escrow/000102030405060708090a0b0c0d0e0f";
     a.get(path).refused(404, "SR-8423");
+    let report = json!({"kind": "volume", "name": "v", "cipher": "aes-xts-plain64", "key_id": "k", "key_version": 1, "created": 1});
+    let object = path.replace("escrow", "objects");
+    let reported = a.ask("PUT", &object, Some(report.to_string().as_bytes()));
+    assert_eq!(reported.status, 204);
     // More than a piece, and not a multiple of one.
     let header: Vec<u8> = (0..1_300_000_u32)
         .map(|n| n.to_le_bytes()[0] ^ 0x5a)

@@ -1,7 +1,8 @@
 //! Clients: tokens, enrolment, revocation, grants.
 //!
 //! Invariants: E1, a token is used once: it is removed in the commit that enrols; E2, only the hash of a token is kept; E3, a client
-//! that is enrolled anew or revoked loses its former certificate in the same commit.
+//! that is enrolled anew or revoked loses its former certificate in the same commit; E4, a client that was not there begins with the
+//! grants of its token, whatever a revocation of that name that broke off has left.
 //!
 //! Must not: keep or log a token.
 
@@ -194,6 +195,10 @@ impl Service {
             }
             let former: Found<Node> = self.read(&node_path(&record.node))?;
             guards.push(former.guard);
+            if former.record.is_none() {
+                // What a revocation that broke off has left. Nothing comes to it any more: grants need a client that is there.
+                self.forget_grants(&record.node)?;
+            }
             if let Some(former) = former.record {
                 changes.push(Change::Delete {
                     path: identity_path(&former.spki),
