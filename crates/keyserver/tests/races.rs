@@ -292,7 +292,7 @@ fn what_a_killed_server_left_is_swept_up_and_what_was_there_stays() {
         let next = Arc::clone(&store);
         store.before(ESCROW_DATA, move || next.dead.store(true, SeqCst));
     });
-    assert_eq!(number(two.one.keep_header(&two.node, ID, &second)), 8435);
+    two.one.keep_header(&two.node, ID, &second).unwrap();
     two.store.dead.store(false, SeqCst);
     assert_eq!(two.count(ESCROW_DATA), 5);
     two.other.sweep().unwrap();

@@ -58,7 +58,8 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         )
         .route("/v1/objects", get(objects))
         .route("/v1/objects/{id}", put(report).delete(forget))
-        .route("/v1/tokens", post(token))
+        .route("/v1/tokens", get(tokens).post(token))
+        .route("/v1/tokens/{id}", delete(withdraw))
         .route("/v1/nodes", get(nodes))
         .route("/v1/nodes/{name}", delete(revoke))
         .route("/v1/grants", get(grants).post(grant).delete(ungrant))
@@ -494,6 +495,24 @@ async fn token(
         StatusCode::CREATED,
         Body::from(bytes::Bytes::from_owner(Wiped(body))),
     ))
+}
+
+async fn tokens(State(server): Shared, Extension(other): From, RawQuery(text): RawQuery) -> Answer {
+    let page = query(text.as_deref())?;
+    let limit = page.limit;
+    let found = blocking(&server, move |service| {
+        service.tokens(&other.peer, &page.after, limit)
+    });
+    page_of("tokens", &found.await?, limit)
+}
+
+async fn withdraw(State(server): Shared, Extension(other): From, id: Name) -> Answer {
+    let id = named(id)?;
+    blocking(&server, move |service| {
+        service.withdraw_token(&other.peer, &id)
+    })
+    .await?;
+    empty()
 }
 
 async fn nodes(State(server): Shared, Extension(other): From, RawQuery(text): RawQuery) -> Answer {

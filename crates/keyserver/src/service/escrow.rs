@@ -121,17 +121,17 @@ impl Service {
         match named {
             Ok((kept, Named::Now { replaced })) => {
                 if let Some(replaced) = replaced {
-                    self.clear(id, &replaced)?;
-                    self.store.scrub()?;
+                    // It is kept, whatever comes of this.
+                    drop(self.clear(id, &replaced));
                 }
                 Ok(kept)
             }
+            // What is not cleared now is, when it is swept up.
             Ok((kept, Named::Before)) => {
-                self.give_up(id, &written.made, written.work)?;
+                drop(self.give_up(id, &written.made, written.work));
                 Ok(kept)
             }
             Err(error) => {
-                // What is not cleared now is, when it is swept up.
                 drop(self.give_up(id, &written.made, written.work));
                 Err(error)
             }
@@ -328,8 +328,7 @@ impl Service {
                 events,
             })
         })?;
-        self.clear(id, &made)?;
-        self.store.scrub()
+        self.clear(id, &made)
     }
 
     /// Removes pieces that no record names, unless one does now.
@@ -338,7 +337,6 @@ impl Service {
         let given_up = self.put(&work.path, &Unnamed { since: 0 })?;
         if self.commit(None, vec![work], vec![given_up], Vec::new())? {
             self.clear(id, made)?;
-            self.store.scrub()?;
         }
         Ok(())
     }
@@ -352,7 +350,7 @@ impl Service {
         }
         let path = work_path(id, made);
         self.commit(None, Vec::new(), vec![Change::Delete { path }], Vec::new())?;
-        Ok(())
+        self.store.scrub()
     }
 
     /// Removes what servers left that were killed while they wrote or removed a header, or had no store.

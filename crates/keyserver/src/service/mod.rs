@@ -21,7 +21,7 @@ use strongroom_format::code;
 use strongroom_format::keyring::NAME_MAX;
 use strongroom_keyring::Error;
 
-pub use clients::{Enrolled, GrantInfo, NewToken, NodeInfo};
+pub use clients::{Enrolled, GrantInfo, NewToken, NodeInfo, TokenInfo};
 pub use escrow::{HEADER_MAX, Kept};
 pub use keys::{Delivered, KeyInfo, VersionInfo};
 pub use objects::ObjectInfo;
