@@ -77,6 +77,7 @@ const COMMANDS: &[&str] = &[
     "keyserver unseal",
     "keyserver seal",
     "keyserver token",
+    "keyserver tokens",
     "keyserver nodes",
     "keyserver revoke",
     "keyserver grant",
