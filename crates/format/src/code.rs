@@ -310,6 +310,7 @@ codes! {
     VOLUME_OPENERS = 8338, Usage, "a volume key can be changed only together with what opens each slot", "give the passphrase or the recovery key of each other slot, replace the recovery key with --new-recovery, or give slots up with --drop";
     VOLUME_WARNED = 8339, Warning, "what remains after the keys of a volume are destroyed", "destroy every backup of its header, and wait for the key server's delay, before the data counts as gone";
     VOLUME_CIPHER = 8340, Refused, "the header names a cipher that does not encrypt, or one that is not opened here", "if nobody changed it on purpose, somebody wrote to the disk: restore the header from its backup, and do not trust what the disk holds";
+    VOLUME_OLD_DATA = 8341, Warning, "what the device held before can be read below the volume until it is written over", "make the volume again with --overwrite --wipe, which overwrites all of the device first; on flash memory only its own secure erase reaches every block";
     NODE_CONFIG = 8400, Usage, "the node's configuration cannot be used", "see docs/guides/nodes.md; `strongroom keyserver join` writes it";
     NODE_FILE = 8401, Key, "a file that the node's configuration names cannot be used", "see the message; the private key must be this user's alone (mode 0600)";
     KEYSERVER_UNREACHABLE = 8402, Key, "no key server gave an answer in the time that was configured", "see what each server came to; another opener of the object still opens it";

@@ -72,7 +72,7 @@ impl EnrollArgs {
         let wants_recovery = self.what == What::Recovery;
         let place = wants_recovery.then(|| self.recovery.place()).transpose()?;
         let secret = self.secret.secret(context, &mut volume, &self.provider)?;
-        volume.test(None, &secret)?;
+        volume.test_by(self.secret.by(), &secret)?;
         let slot = match (place, self.what) {
             (Some(place), _) => {
                 let key = place.new_key(&self.path)?;

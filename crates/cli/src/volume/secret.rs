@@ -8,6 +8,7 @@ use clap::Args;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, SourceContext};
+use strongroom_volume::device::By;
 use strongroom_volume::secret::{recovery_key, slot_secret};
 use strongroom_volume::{Volume, keys::Keys};
 
@@ -40,6 +41,15 @@ impl SecretOptions {
             && !self.recovery
             && self.passphrase_file.is_none()
             && self.recovery_file.is_none()
+    }
+
+    /// Whose it is.
+    pub(super) fn by(&self) -> By {
+        if self.is_token() {
+            By::Token
+        } else {
+            By::Person
+        }
     }
 
     /// The passphrase of a slot.
