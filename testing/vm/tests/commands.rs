@@ -197,7 +197,7 @@ fn sectors_of_an_authenticated_volume_cannot_be_changed_unseen() {
     machine.must(&format!("strongroom volume open {OTHER} auth"));
     let read = machine.run(whole);
     assert!(
-        read.code != 0 && read.text.contains("I/O error"),
+        read.code != 0 && read.text.contains("Input/output error"),
         "{read:?}"
     );
     machine.must("strongroom volume close auth");
