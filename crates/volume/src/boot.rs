@@ -66,6 +66,9 @@ pub struct Entry {
     /// Whether it refuses writes.
     #[serde(default)]
     pub read_only: bool,
+    /// Where the TPM is, unless at its usual place.
+    #[serde(default)]
+    pub tcti: Option<String>,
     /// Whether the start goes on without it as if nothing were wrong.
     #[serde(default)]
     pub optional: bool,
@@ -92,6 +95,8 @@ pub enum OpenerKind {
     KeyServer,
     /// The key of the volume's token, from the keyring.
     Keyring,
+    /// What this machine's TPM sealed.
+    Tpm,
     /// A passphrase or the recovery key that somebody types.
     Passphrase,
 }
@@ -103,6 +108,7 @@ impl OpenerKind {
         match self {
             Self::KeyServer => "keyserver",
             Self::Keyring => "keyring",
+            Self::Tpm => "tpm",
             Self::Passphrase => "passphrase",
         }
     }

@@ -153,6 +153,10 @@ fn luks_lines(lines: &mut Lines, luks: &LuksReport) {
         for server in token.servers.iter().flatten() {
             text.push_str(&format!(", {}", printable(server)));
         }
+        if let Some(registers) = &token.pcrs {
+            let registers: Vec<String> = registers.iter().map(u8::to_string).collect();
+            text.push_str(&format!("; sealed to registers {}", registers.join(", ")));
+        }
         lines.put(&format!("token {}", token.token), &text);
     }
     for name in &luks.requirements {

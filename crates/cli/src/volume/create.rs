@@ -15,6 +15,7 @@ use strongroom_volume::secret::slot_secret;
 use strongroom_volume::token::{Token, name_is_valid};
 
 use super::backup::escrow;
+use super::fleet::{self, Happened};
 use super::material::ProviderOptions;
 use super::recovery::RecoveryOptions;
 use crate::Context;
@@ -130,6 +131,7 @@ impl CreateArgs {
             warn(&code::VOLUME_NO_RECOVERY, &self.path.display().to_string());
         }
         let escrowed = escrow(&self.path, keys.as_mut());
+        fleet::tell(&self.path, keys.as_mut(), Happened::Made);
         self.tell(context, &token, uuid, keys.as_ref(), escrowed)
     }
 

@@ -16,6 +16,7 @@ use strongroom_volume::{Volume, active};
 
 use super::material::{ProviderOptions, Who};
 use super::secret::of_token;
+use super::tpm::TpmPlace;
 use super::{console, swap};
 use crate::Context;
 use crate::failure::{Failure, note, warn};
@@ -159,6 +160,7 @@ impl UnlockArgs {
         let who = match opener {
             OpenerKind::KeyServer => Who::Keyserver,
             OpenerKind::Keyring => Who::Keyring,
+            OpenerKind::Tpm => return by_tpm(entry, path),
             OpenerKind::Passphrase => return self.typed(entry, path),
         };
         let options = ProviderOptions {
@@ -209,6 +211,16 @@ impl UnlockArgs {
         }
         Err(last)
     }
+}
+
+fn by_tpm(entry: &Entry, path: &Path) -> Result<(), Failure> {
+    let place = TpmPlace {
+        tcti: entry.tcti.clone(),
+    };
+    let time = Duration::from_secs(entry.timeout_seconds);
+    let mut volume = Volume::open(path)?;
+    let secret = place.secret(&mut volume, Some(time))?;
+    opened(&mut volume, entry, &secret)
 }
 
 fn opened(volume: &mut Volume, entry: &Entry, secret: &SecretBytes) -> Result<(), Failure> {
