@@ -1,8 +1,8 @@
 //! Puts a volume's header and key slots back from a backup.
 //!
-//! Invariants: V18, a backup is read and checked whole, by `strongroom-luks` and by libcryptsetup, in memory, and opened there
+//! Invariants: V23, a backup is read and checked whole, by `strongroom-luks` and by libcryptsetup, in memory, and opened there
 //! with what is given to open it, before a byte of the device changes; one of a re-encryption under way is never put back, for
-//! data may have moved on since. V19, what is on the device is looked at first: the header of another volume, one under another
+//! data may have moved on since. V24, what is on the device is looked at first: the header of another volume, one under another
 //! volume key, or anything else that is known goes only when it was named. V7 holds for the writing.
 //!
 //! Must not: ask for anything; put back what was not checked.
@@ -219,7 +219,7 @@ impl Present {
         })
     }
 
-    /// V19.
+    /// V24.
     fn check(&self, path: &Path, backup: &Backup, allowed: Allowed<'_>) -> Result<(), Error> {
         let refused = |why: String| {
             let detail = format!("{}: {why}", path.display());

@@ -1,7 +1,7 @@
 //! Openers whose passphrase is made of what a TPM sealed.
 //!
 //! Form: `docs/spec/volume.md`, "The token of a TPM". The TPM itself is somebody else's: whoever calls brings what seals and
-//! unseals. Invariants: V3, where the TPM is stands on the command line or in the table, never in a token; V17, a slot gets its
+//! unseals. Invariants: V3, where the TPM is stands on the command line or in the table, never in a token; V22, a slot gets its
 //! token after the TPM gave back what it had sealed, and the slot was opened with it.
 //!
 //! Must not: keep what was unsealed.
