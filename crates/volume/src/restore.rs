@@ -170,7 +170,7 @@ pub fn restore(
     // From here on, until it is closed, nobody else has it.
     let device = open_locked(path, false).map_err(|error| of_luks(&error))?;
     let present = Present::of(&device, other_than_luks(path)?).map_err(|error| io(path, error))?;
-    present.check(path, backup, allowed)?;
+    present.check(path, backup, proof.is_some(), allowed)?;
     for uuid in present.uuid.as_deref().into_iter().chain([backup.uuid()]) {
         check_not_active(uuid).map_err(|error| of_luks(&error))?;
     }
@@ -220,7 +220,13 @@ impl Present {
     }
 
     /// V24.
-    fn check(&self, path: &Path, backup: &Backup, allowed: Allowed<'_>) -> Result<(), Error> {
+    fn check(
+        &self,
+        path: &Path,
+        backup: &Backup,
+        is_proven: bool,
+        allowed: Allowed<'_>,
+    ) -> Result<(), Error> {
         let refused = |why: String| {
             let detail = format!("{}: {why}", path.display());
             Err(Error::new(&code::VOLUME_RESTORE, detail))
@@ -250,6 +256,12 @@ impl Present {
         if !same_key(&header.metadata, &backup.header.metadata) {
             return refused(format!(
                 "volume {uuid}, whose volume key was changed after the backup: its data would be lost"
+            ));
+        }
+        // Openers that are newer than the backup would go, and those of the backup may open nothing any more.
+        if !is_proven {
+            return refused(format!(
+                "volume {uuid}, whose header is whole, and nothing was given to open the backup with"
             ));
         }
         Ok(())
