@@ -1,4 +1,5 @@
-//! A certificate's export asks for its passphrase twice on the terminal, and its restoration once.
+//! A certificate's export asks for its passphrase twice on the terminal, and its restoration once; volumes that are unlocked as the system starts
+//! ask nobody on behalf of a keyring.
 //!
 //! Method: the real binary on a pseudo-terminal that controls it; the test types a line after each prompt.
 #![expect(
@@ -98,4 +99,52 @@ fn the_passphrase_is_asked_for_twice_and_once() {
         "{shown}"
     );
     assert!(shown.contains("Passphrase of b.p12: "), "{shown}");
+}
+
+/// The private key of this keyring's provider has a passphrase, which is asked for unless something else is said. As the system starts there is a
+/// terminal, and nobody at it: the question had no time limit.
+#[test]
+fn as_the_system_starts_a_keyring_asks_nobody() {
+    let place = Place::new();
+    place.with_key();
+    let create = ["volume", "create", "v", "--key-id", "app", "--size", "20M"];
+    place
+        .run(&[&create[..], &["--no-recovery"]].concat())
+        .succeeded();
+    let openssl = |arguments: &str| {
+        let ran = Command::new("openssl")
+            .args(arguments.split(' '))
+            .current_dir(place.path(""))
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+    };
+    openssl(
+        "req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=ops",
+    );
+    openssl("pkcs12 -export -inkey key.pem -in cert.pem -out ops.p12 -passout pass:secret");
+    std::fs::remove_file(place.path("keyring")).unwrap();
+    let at = |name: &str| place.path(name).display().to_string();
+    let provider = format!(
+        "certificate:file={};public={}",
+        at("ops.p12"),
+        at("cert.pem")
+    );
+    place
+        .run(&["keyring", "init", "--provider", &provider])
+        .succeeded();
+    let (code, shown) = on_a_terminal(&place, &["key", "create", "app"], &["secret"]);
+    assert!(
+        code == 0 && shown.contains("Passphrase of the private key"),
+        "{shown}"
+    );
+    place.write(
+        "table",
+        "[[volume]]\nname = \"x\"\ndevice = \"v\"\nopeners = [\"keyring\"]\n",
+    );
+    let unlock = ["volume", "unlock", "--no-prompt", "--table", "table"];
+    let (code, shown) = on_a_terminal(&place, &unlock, &[]);
+    assert!(code == 3 && shown.contains("SR-8336"), "{shown}");
+    assert!(shown.contains("nobody is to be asked"), "{shown}");
+    assert!(!shown.contains("Passphrase"), "{shown}");
 }

@@ -299,6 +299,32 @@ fn nothing_is_made_over_something() {
     refused("ext4", "SR-8321", 6, &[]);
 }
 
+/// A disk that was in use: what it held lies below the new volume until that is said, or it is overwritten.
+#[test]
+fn what_a_device_held_before_is_told_of_or_overwritten() {
+    let place = place();
+    let old = b"card 4929 1234 5678 9012;".repeat(1 << 20);
+    let made = |more: &[&str]| {
+        place.write("disk", &old[..24 << 20]);
+        let more = [&["--no-recovery", "--json"], more].concat();
+        let run = place.run(&create("disk", &more));
+        let left = run.json()["old_data_left"].as_bool().unwrap();
+        let told = run.err.contains("SR-8341");
+        run.succeeded();
+        assert!(opens(&place, "disk", &[]));
+        let there = place.read("disk");
+        let found = there.windows(9).any(|bytes| bytes == b"4929 1234");
+        (left, told, found)
+    };
+    assert_eq!(made(&[]), (true, true, true));
+    assert_eq!(made(&["--wipe"]), (false, false, false));
+    // Zeros were never anything.
+    place.write("disk", vec![0; 24 << 20]);
+    let run = place.run(&create("disk", &["--no-recovery", "--json"]));
+    assert_eq!(run.json()["old_data_left"], false);
+    assert!(!run.err.contains("SR-8341"));
+}
+
 #[test]
 fn wrong_keys_and_damaged_headers_are_told_apart() {
     let place = made();
@@ -417,6 +443,38 @@ fn without_device_mapper_it_says_so() {
     place.run(&unlock).failed(3, "SR-8336");
     place.write("table", "[[volume]]\nname = \"x\"\n");
     place.run(&unlock).failed(2, "SR-8335");
+}
+
+/// As the system starts, with a keyring that does not answer: its file is a pipe that nobody writes to.
+#[test]
+fn a_keyring_that_hangs_does_not_hold_the_start_up() {
+    let place = made();
+    place.write(
+        "table",
+        "[[volume]]\nname = \"x\"\ndevice = \"v\"\nopeners = [\"keyring\"]\ntimeout_seconds = 1\n",
+    );
+    let unlock = |keyring: &str| {
+        let began = std::time::Instant::now();
+        let all = [
+            "--keyring",
+            keyring,
+            "volume",
+            "unlock",
+            "--no-prompt",
+            "--table",
+            "table",
+            "--json",
+        ];
+        let run = place.run(&all);
+        assert!(began.elapsed() < std::time::Duration::from_secs(20));
+        let why = run.json()["entries"][0]["failures"][0].to_string();
+        run.failed(3, "SR-8336");
+        why
+    };
+    let fifo = Command::new("mkfifo").arg(place.path("pipe")).status();
+    assert!(fifo.unwrap().success());
+    let why = unlock("pipe");
+    assert!(why.contains("did not deliver it within 1 s"), "{why}");
 }
 
 #[test]

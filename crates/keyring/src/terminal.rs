@@ -9,6 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::OFlags;
 use rustix::termios::{
@@ -21,6 +22,14 @@ use crate::error::Error;
 use crate::source::Collected;
 
 const TERMINAL: &str = "/dev/tty";
+/// Whether there is nobody to ask, though there may be a terminal.
+static NOBODY: AtomicBool = AtomicBool::new(false);
+
+/// From now on every question of this process is refused with SR-1004.
+pub(crate) fn ask_nobody() {
+    NOBODY.store(true, Ordering::Relaxed);
+}
+
 /// How often two entries that differ are asked for again.
 const TRIES: usize = 3;
 /// Control-C and control-backslash, as they arrive when they raise no signal.
@@ -28,6 +37,9 @@ const INTERRUPTS: [u8; 2] = [0x03, 0x1c];
 
 /// Asks at the controlling terminal; twice when `creating`. Errors: SR-1004, SR-2001 (cancelled), SR-2011 (differ).
 pub(crate) fn ask(prompt: &str, creating: bool) -> Result<SecretBytes, Error> {
+    if NOBODY.load(Ordering::Relaxed) {
+        return Err(Error::new(&code::NO_TERMINAL, "nobody is to be asked"));
+    }
     ask_at(Path::new(TERMINAL), prompt, creating)
 }
 
@@ -191,6 +203,14 @@ mod tests {
             assert_eq!(outcome.err().unwrap().code().number, 2001);
             assert!(!shown.contains("abc") && restored);
         }
+    }
+
+    #[test]
+    fn when_nobody_is_to_be_asked_nothing_waits() {
+        ask_nobody();
+        let error = ask("", false).err().unwrap();
+        assert_eq!(error.code().number, 1004);
+        assert_eq!(error.detail(), "nobody is to be asked");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use crate::device::Volume;
+use crate::device::{By, Volume};
 use crate::error::{errno, failed, told};
 use crate::ffi::prepare;
 use crate::look::{check_unused, look};
@@ -73,44 +73,49 @@ pub fn check_name(name: &str) -> Result<(), Error> {
     }
 }
 
-/// Opens the volume under `name`. Returns the slot that did.
+/// Opens the volume under `name`, with the token's key or a person's. Returns the slot that did.
 ///
 /// # Errors
-/// SR-2002, SR-8327, SR-8337 when the name is taken.
+/// SR-2002, SR-8307, SR-8327, SR-8340, SR-8337 when the name is taken.
 pub fn open(
     volume: &mut Volume,
     name: &str,
-    secret: &SecretBytes,
+    (by, secret): (By, &SecretBytes),
     read_only: bool,
 ) -> Result<u32, Error> {
     check_name(name)?;
     check_kernel()?;
-    let flags = if read_only {
-        CryptActivate::READONLY
-    } else {
-        CryptActivate::empty()
-    };
+    let mut attempts = volume.attempts(by)?;
     let metadata = volume.metadata()?;
-    metadata.check_cipher()?;
     if metadata.is_reencrypting() {
         // Opening goes on with what is written there: an old library believes it when it is forged (V16).
         check_library()?;
         if !read_only && all_moved(&metadata) {
             // Perhaps nothing opens it but this: see `repair`.
             end(volume, secret, false)?;
+            attempts = volume.attempts(by)?;
         }
     }
-    let opened = volume.device.activate_handle().activate_by_passphrase(
-        Some(name),
-        None,
-        secret.as_slice(),
-        flags,
-    );
-    opened.map_err(|error| match errno(&error) {
-        Some(Errno::EXIST) => told(&code::VOLUME_NAME, format!("{name} is taken"), &error),
-        Some(Errno::NOENT | Errno::PERM) => volume.wrong(&error),
-        _ => volume.failed(name, &error),
-    })
+    let mut opened = Err(Error::new(&code::WRONG_KEY, name));
+    for slot in attempts {
+        let flags = if read_only {
+            CryptActivate::READONLY
+        } else {
+            CryptActivate::empty()
+        };
+        let mut handle = volume.device.activate_handle();
+        let activated = handle.activate_by_passphrase(Some(name), slot, secret.as_slice(), flags);
+        opened = activated.map_err(|error| match errno(&error) {
+            Some(Errno::EXIST) => told(&code::VOLUME_NAME, format!("{name} is taken"), &error),
+            Some(Errno::NOENT | Errno::PERM) => volume.wrong(&error),
+            _ => volume.failed(name, &error),
+        });
+        match &opened {
+            Err(error) if error.code() == &code::WRONG_KEY => {}
+            _ => break,
+        }
+    }
+    opened
 }
 
 /// Closes the mapping `name`.
@@ -187,6 +192,20 @@ pub fn mapping_of(device: &Path) -> Option<Mapping> {
     })
 }
 
+/// The name of a swap area's mapping that goes by its device, so that several do not meet: `swap-` and the last part of the path, or a digest of the
+/// path where that is no name.
+#[must_use]
+pub fn swap_name(device: &Path) -> String {
+    let last = device.file_name().unwrap_or_default().to_string_lossy();
+    let name = format!("swap-{last}");
+    if check_name(&name).is_ok() && !last.is_empty() {
+        return name;
+    }
+    let digest = strongroom_crypto::sha256(&[device.as_os_str().as_encoded_bytes()]);
+    let digest = strongroom_format::hex::hex(digest.get(..8).unwrap_or_default());
+    format!("swap-{digest}")
+}
+
 /// Maps `device` under a key that nobody will ever know again. V11. What the mapping holds is noise until mkswap(8).
 ///
 /// # Errors
@@ -259,4 +278,22 @@ pub fn check_kernel() -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::new(&code::VOLUME_KERNEL, "device-mapper"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_swap_area_gets_a_name_of_its_own() {
+        let by = |id: &str| swap_name(&Path::new("/dev/disk/by-partuuid").join(id));
+        assert_eq!(swap_name(Path::new("/dev/vdc")), "swap-vdc");
+        let long = by("0f0e0d0c-1111-4222-8333-444455556666");
+        assert_eq!(long, "swap-0f0e0d0c-1111-4222-8333-444455556666");
+        let names = [by("a b"), by(&"x".repeat(60)), by("a c"), long];
+        for (index, name) in names.iter().enumerate() {
+            check_name(name).unwrap();
+            assert!(!names[..index].contains(name), "{name}");
+        }
+    }
 }

@@ -1,11 +1,10 @@
-//! The table of volumes that are unlocked when the system starts, and devices found by what they say of themselves.
+//! The table of volumes that are unlocked when the system starts.
 //!
 //! Form of the table: `docs/reference/volume.md`. Every wait in it has a limit, and there is no value for "no limit".
 //!
 //! Must not: ask anybody; take a key server's address from a disk.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,11 +22,8 @@ const TABLE_MAX: u64 = 1 << 20;
 const ENTRIES_MAX: usize = 256;
 /// Longest of its waits, in seconds.
 const WAIT_MAX_S: u64 = 3600;
-/// Longest label and UUID in a LUKS2 header, and where they are.
-const LABEL_AT: usize = 24;
-const LABEL_LEN: usize = 48;
-const UUID_AT: usize = 168;
-const UUID_LEN: usize = 40;
+/// What an opener, or a device that is there, may take beside waiting, in seconds: key derivation within V17, work of the kernel.
+const WORK_S: u64 = 120;
 
 /// The table.
 #[derive(Deserialize, Debug)]
@@ -154,6 +150,38 @@ impl Table {
         })
     }
 
+    /// Leaves the entry of this name, and no other.
+    pub fn only(&mut self, name: &str) {
+        self.volume.retain(|entry| entry.name == name);
+        self.swap.retain(|entry| entry.name == name);
+    }
+
+    /// Names in the order in which they are opened, and whether each is optional.
+    #[must_use]
+    pub fn names(&self) -> Vec<(String, bool)> {
+        let volumes = self.volume.iter();
+        let volumes = volumes.map(|entry| (entry.name.clone(), entry.optional));
+        let swap = self.swap.iter().map(|entry| (entry.name.clone(), false));
+        volumes.chain(swap).collect()
+    }
+
+    /// Longest that all of it can take: the sum of all that is waited for, and of the work between.
+    #[must_use]
+    pub fn limit(&self) -> Duration {
+        let volumes = self.volume.iter().map(|entry| {
+            let openers = entry.openers.iter().map(|opener| match opener {
+                OpenerKind::Passphrase => entry.prompt_timeout_seconds + WORK_S,
+                OpenerKind::KeyServer | OpenerKind::Keyring | OpenerKind::Tpm => {
+                    entry.timeout_seconds + WORK_S
+                }
+            });
+            entry.device_timeout_seconds + WORK_S + openers.sum::<u64>()
+        });
+        let swap = self.swap.iter();
+        let swap = swap.map(|swap| swap.device_timeout_seconds + WORK_S);
+        Duration::from_secs(volumes.chain(swap).sum())
+    }
+
     fn read(text: &str) -> Result<Self, Error> {
         let bad = |what: String| Error::new(&code::VOLUME_TABLE, what);
         let table: Self = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
@@ -196,75 +224,6 @@ fn check_waits(waits: &[u64]) -> Result<(), String> {
     Err(format!(
         "a time-out is 1 to {WAIT_MAX_S} seconds: a wait without a limit is not offered"
     ))
-}
-
-/// Finds the device that an entry means; waits for it as long as is allowed.
-///
-/// # Errors
-/// SR-1006 when it does not come; SR-8335 when several say that they are it.
-pub fn find(device: &str, wait: Duration) -> Result<PathBuf, Error> {
-    const PAUSE: Duration = Duration::from_millis(200);
-    let began = std::time::Instant::now();
-    loop {
-        let found = look_for(device)?;
-        if let Some(path) = found {
-            return Ok(path);
-        }
-        if began.elapsed() >= wait {
-            let detail = format!("{device}, for {} s", wait.as_secs());
-            return Err(Error::new(&code::NOT_FOUND, detail));
-        }
-        std::thread::sleep(PAUSE);
-    }
-}
-
-fn look_for(device: &str) -> Result<Option<PathBuf>, Error> {
-    let (at, len, wanted) = match device.split_once('=') {
-        Some(("UUID", uuid)) => (UUID_AT, UUID_LEN, uuid.to_ascii_lowercase()),
-        Some(("LABEL", label)) => (LABEL_AT, LABEL_LEN, label.to_owned()),
-        _ => {
-            let path = PathBuf::from(device);
-            return Ok(path.exists().then_some(path));
-        }
-    };
-    // Not through /dev/disk: where there is no udev, nobody makes those links.
-    let Ok(entries) = std::fs::read_dir("/sys/class/block") else {
-        return Ok(None);
-    };
-    let paths = entries
-        .flatten()
-        .map(|entry| Path::new("/dev").join(entry.file_name()));
-    let is_it = |path: &PathBuf| text_in_header(path, at, len).is_some_and(|text| text == wanted);
-    let mut found: Vec<PathBuf> = paths.filter(is_it).collect();
-    found.sort();
-    match found.as_slice() {
-        [] => Ok(None),
-        [one] => Ok(Some(one.clone())),
-        // A copy of a disk, plugged in beside it: none is taken, for one of them is not what is meant.
-        several => {
-            let names: Vec<String> = several
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect();
-            let detail = format!("{device} is {}", names.join(" and "));
-            Err(Error::new(&code::VOLUME_TABLE, detail))
-        }
-    }
-}
-
-/// A text of a LUKS2 header: up to its zero byte.
-fn text_in_header(path: &Path, at: usize, len: usize) -> Option<String> {
-    let mut head = [0; 512];
-    File::open(path).ok()?.read_exact_at(&mut head, 0).ok()?;
-    if !head.starts_with(b"LUKS\xba\xbe\x00\x02") {
-        return None;
-    }
-    let text = head.get(at..at + len)?;
-    let end = text
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(text.len());
-    String::from_utf8(text.get(..end)?.to_vec()).ok()
 }
 
 #[cfg(test)]
@@ -322,11 +281,20 @@ device = "/dev/disk/by-partuuid/1"
     }
 
     #[test]
-    fn a_device_that_does_not_come_is_waited_for_no_longer_than_asked() {
-        let error = find(
-            "UUID=00000000-0000-4000-8000-000000000000",
-            Duration::from_millis(1),
-        );
-        assert_eq!(error.unwrap_err().code(), &code::NOT_FOUND);
+    fn the_limit_is_the_sum_of_all_that_is_waited_for() {
+        let mut table = Table::read(GOOD).unwrap();
+        let volume = (30 + WORK_S) + (20 + WORK_S) + (300 + WORK_S);
+        assert_eq!(table.limit().as_secs(), volume + 30 + WORK_S);
+        table.only("swap");
+        assert_eq!(table.limit().as_secs(), 30 + WORK_S);
+        assert_eq!(table.names(), [("swap".to_owned(), false)]);
+        // Three volumes whose servers are down and where nobody types are all tried: longer than fifteen minutes.
+        let many = ["a", "b", "c"].map(|name| {
+            GOOD.replace("\"data\"", &format!("\"{name}\""))
+                .replace("\"swap\"", &format!("\"swap-{name}\""))
+        });
+        let table = Table::read(&many.concat()).unwrap();
+        assert!(table.limit().as_secs() > 900);
+        assert_eq!(Table::read("").unwrap().limit().as_secs(), 0);
     }
 }

@@ -33,6 +33,8 @@ pub const DATA_OFFSET: u64 = 16 << 20;
 const HEADER_LEN: usize = 16 << 10;
 /// What is wiped at the end of a device that held something: second copies of partition tables.
 const END_WIPED: u64 = 1 << 20;
+/// Bytes that are overwritten at once.
+const PIECE: usize = 1 << 20;
 /// Bytes of the key of an authenticated volume that authenticate: HMAC-SHA256.
 const HMAC_KEY_LEN: usize = 32;
 
@@ -54,6 +56,8 @@ pub struct New<'a> {
     pub sector_size: Option<u32>,
     /// Whether what the device holds may be destroyed.
     pub overwrite: bool,
+    /// Whether all of the device is overwritten with random bytes first, so that nothing that it held can be read below the volume.
+    pub wipe: bool,
 }
 
 /// Who opens it.
@@ -92,7 +96,7 @@ pub fn check(new: &New<'_>) -> Result<(), Error> {
     }
 }
 
-/// Makes the volume. `progress` is told of the wiping that an authenticated volume needs. Returns its UUID.
+/// Makes the volume. `progress` is told of the wiping, which an authenticated volume always needs. Returns its UUID.
 ///
 /// # Errors
 /// As [`check`]; SR-8324, SR-8327 for `integrity` without device-mapper; SR-5001.
@@ -107,7 +111,7 @@ pub fn create(
     let header = Memory::of(DATA_OFFSET)?;
     let uuid = format(new, openers, &header, place, progress)?;
     tried(openers, &header, place)?;
-    publish(&header, place, new.overwrite)?;
+    publish(&header, place, new, progress)?;
     if let Some(fresh) = fresh {
         fresh.publish()?;
     }
@@ -231,7 +235,12 @@ fn wipe(
 }
 
 /// V7: the header goes onto the device, its beginning last.
-fn publish(header: &Memory, place: &Path, overwriting: bool) -> Result<(), Error> {
+fn publish(
+    header: &Memory,
+    place: &Path,
+    new: &New<'_>,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<(), Error> {
     let failed = |error| io(place, error);
     let device = exclusively(place, true)?;
     let len = look(place)?.len;
@@ -243,13 +252,36 @@ fn publish(header: &Memory, place: &Path, overwriting: bool) -> Result<(), Error
     // Nothing of what was there may look like a volume while it is written over.
     let zeros = vec![0; 2 * HEADER_LEN];
     write(&device, &zeros, 0).map_err(failed)?;
-    if overwriting && len >= DATA_OFFSET + END_WIPED {
+    if new.wipe && !new.integrity {
+        // The tags of an authenticated volume are written already, over all that was there.
+        overwrite(&device, 2 * HEADER_LEN as u64..len, progress).map_err(failed)?;
+    } else if new.overwrite && len >= DATA_OFFSET + END_WIPED {
         let zeros = vec![0; usize::try_from(END_WIPED).unwrap_or_default()];
         write(&device, &zeros, len - END_WIPED).map_err(failed)?;
     }
     write(&device, slots, 2 * HEADER_LEN as u64).map_err(failed)?;
     write(&device, second, HEADER_LEN as u64).map_err(failed)?;
     write(&device, first, 0).map_err(failed)
+}
+
+/// Random bytes over all of `range`: afterwards what the volume never wrote looks like what it did.
+pub(crate) fn overwrite(
+    device: &File,
+    range: std::ops::Range<u64>,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> std::io::Result<()> {
+    let mut random = vec![0; PIECE];
+    let mut at = range.start;
+    while at < range.end {
+        strongroom_crypto::fill_random(&mut random).map_err(std::io::Error::other)?;
+        let left = usize::try_from(range.end - at).unwrap_or(PIECE).min(PIECE);
+        device.write_all_at(random.get(..left).unwrap_or_default(), at)?;
+        at += left as u64;
+        if !progress(range.end, at) {
+            return Err(std::io::ErrorKind::Interrupted.into());
+        }
+    }
+    device.sync_all()
 }
 
 fn write(device: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
@@ -328,5 +360,76 @@ impl Drop for Fresh<'_> {
     fn drop(&mut self) {
         // After it has its name, there is nothing here.
         drop(std::fs::remove_file(&self.temp));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{KEY, OBJECT, secret};
+    use crate::token::Provider;
+
+    /// Makes a volume over what `path` holds.
+    fn over(
+        path: &Path,
+        wipe: bool,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<String, Error> {
+        let new = New {
+            path,
+            size: None,
+            cipher: "aes-xts-plain64",
+            key_len: 64,
+            integrity: false,
+            label: None,
+            sector_size: None,
+            overwrite: true,
+            wipe,
+        };
+        let token = Token {
+            slots: vec![],
+            object_id: OBJECT,
+            key_id: "k".to_owned(),
+            key_version: 1,
+            provider: Provider::Keyring,
+            servers: vec![],
+        };
+        let openers = Openers {
+            token: &token,
+            secret: &secret(),
+            recovery: None,
+        };
+        create(&new, &openers, progress)
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "files of a test")]
+    fn wiping_leaves_nothing_of_what_was_there_and_is_stopped_without_a_volume() {
+        let old: Vec<u8> = KEY.repeat((20 << 20) / KEY.len());
+        let count = |bytes: &[u8]| {
+            let blocks = bytes.chunks_exact(KEY.len());
+            blocks.filter(|block| *block == KEY).count()
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("v");
+        std::fs::write(&path, &old).unwrap();
+        over(&path, false, &mut |_, _| true).unwrap();
+        // It is this that is said when it is not wiped.
+        assert!(count(&std::fs::read(&path).unwrap()) > 1000);
+        std::fs::write(&path, &old).unwrap();
+        let stopped = over(&path, true, &mut |_, at| at < 10 << 20);
+        assert!(stopped.is_err() && Volume::open(&path).is_err());
+        let mut last = (0, 0);
+        over(&path, true, &mut |size, at| {
+            last = (size, at);
+            true
+        })
+        .unwrap();
+        assert_eq!(last, (20 << 20, 20 << 20));
+        assert_eq!(count(&std::fs::read(&path).unwrap()), 0);
+        assert_eq!(
+            Volume::open(&path).unwrap().test(None, &secret()).unwrap(),
+            0
+        );
     }
 }

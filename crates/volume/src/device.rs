@@ -5,6 +5,8 @@
 //!
 //! Must not: ask for a secret.
 
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
 use libcryptsetup_rs::consts::flags::{CryptActivate, CryptPbkdf, CryptVolumeKey};
@@ -30,6 +32,15 @@ pub enum Stretch {
     Person,
 }
 
+/// Whose secret it is, and so which slots it is tried on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The token's key: on the slots that the token names.
+    Token,
+    /// A person's: on every slot that opens the volume.
+    Person,
+}
+
 /// Iterations for a machine's passphrase: the least that LUKS2 allows.
 const MACHINE_ITERATIONS: u32 = 1000;
 /// Argon2id for people: 64 MiB, four passes (the least that libcryptsetup allows is four), four lanes.
@@ -39,7 +50,10 @@ const PERSON_LANES: u32 = 4;
 
 /// A LUKS2 volume.
 pub struct Volume {
+    /// Where it is opened.
     path: PathBuf,
+    /// Where it is, for people.
+    shown: PathBuf,
     pub(crate) device: CryptDevice,
 }
 
@@ -58,6 +72,14 @@ impl Volume {
     /// As [`Volume::open`].
     pub fn detached(header: &Path, path: &Path) -> Result<Self, Error> {
         Self::load(path, Either::Right((header, path)))
+    }
+
+    /// The volume that `file` holds open: it is the same one whatever becomes of the path `shown`. The file stays open as long as this is used.
+    pub(crate) fn held(file: &File, shown: &Path) -> Result<Self, Error> {
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let mut volume = Self::load(&path, Either::Left(&path))?;
+        volume.shown = shown.to_owned();
+        Ok(volume)
     }
 
     fn load(path: &Path, places: Either<&Path, (&Path, &Path)>) -> Result<Self, Error> {
@@ -79,6 +101,7 @@ impl Volume {
         })?;
         Ok(Self {
             path: path.to_owned(),
+            shown: path.to_owned(),
             device,
         })
     }
@@ -126,7 +149,7 @@ impl Volume {
     /// SR-8323 when there is none.
     pub fn token(&mut self) -> Result<Token, Error> {
         let token = self.metadata()?.token()?;
-        let what = self.path.display().to_string();
+        let what = self.shown.display().to_string();
         token
             .map(|(_, token)| token)
             .ok_or_else(|| Error::new(&code::VOLUME_TOKEN, what))
@@ -137,7 +160,7 @@ impl Volume {
     /// # Errors
     /// SR-2002 when it opens none.
     pub fn test(&mut self, slot: Option<u32>, secret: &SecretBytes) -> Result<u32, Error> {
-        self.metadata()?.check_cipher()?;
+        self.check_tried(slot)?;
         // A key of a re-encryption that is prepared is tried too when its slot is named.
         let flags = match slot {
             Some(_) => CryptActivate::ALLOW_UNBOUND_KEY,
@@ -150,6 +173,45 @@ impl Volume {
             flags,
         );
         tried.map_err(|error| self.wrong(&error))
+    }
+
+    /// As [`Volume::test`], on the slots that `by` says.
+    ///
+    /// # Errors
+    /// SR-2002; SR-8323 when the token names none.
+    pub fn test_by(&mut self, by: By, secret: &SecretBytes) -> Result<u32, Error> {
+        let mut tried = Err(Error::new(
+            &code::WRONG_KEY,
+            self.shown.display().to_string(),
+        ));
+        for slot in self.attempts(by)? {
+            tried = self.test(slot, secret);
+            match &tried {
+                Err(error) if error.code() == &code::WRONG_KEY => {}
+                _ => break,
+            }
+        }
+        tried
+    }
+
+    /// V17: the slots to try, one after another; `None` leaves the choice to libcryptsetup.
+    pub(crate) fn attempts(&mut self, by: By) -> Result<Vec<Option<u32>>, Error> {
+        let metadata = self.metadata()?;
+        // While it is re-encrypted it takes a slot of each key to open it: only libcryptsetup finds the pair.
+        if by == By::Person || metadata.is_reencrypting() {
+            metadata.check_tried(&metadata.key_slots())?;
+            return Ok(vec![None]);
+        }
+        let slots = metadata.token_slots()?;
+        metadata.check_tried(&slots)?;
+        Ok(slots.into_iter().map(Some).collect())
+    }
+
+    /// V17: before a secret is tried on this slot, or on any.
+    fn check_tried(&mut self, slot: Option<u32>) -> Result<(), Error> {
+        let metadata = self.metadata()?;
+        let all = || metadata.key_slots();
+        metadata.check_tried(&slot.map_or_else(all, |slot| vec![slot]))
     }
 
     /// The one of `slots` that `secret` opens.
@@ -177,6 +239,7 @@ impl Volume {
         new: &SecretBytes,
         stretch: Stretch,
     ) -> Result<u32, Error> {
+        self.check_tried(None)?;
         self.stretch(stretch)?;
         let added =
             self.device
@@ -194,6 +257,7 @@ impl Volume {
         stretch: Stretch,
         flags: CryptVolumeKey,
     ) -> Result<u32, Error> {
+        self.metadata()?.check_cipher()?;
         self.stretch(stretch)?;
         let key = key.map(|key| Either::Left(key.as_slice()));
         let added = self
@@ -241,6 +305,7 @@ impl Volume {
         slot: Option<u32>,
         secret: &SecretBytes,
     ) -> Result<SecretBytes, Error> {
+        self.check_tried(slot)?;
         let mut key = SecretBytes::with_capacity(self.key_len())?;
         let got =
             self.device
@@ -274,12 +339,12 @@ impl Volume {
 
     /// A failure with this volume.
     pub(crate) fn failed(&self, what: &str, error: &libcryptsetup_rs::LibcryptErr) -> Error {
-        failed(format!("{}: {what}", self.path.display()), error)
+        failed(format!("{}: {what}", self.shown.display()), error)
     }
 
     /// A passphrase did not do.
     pub(crate) fn wrong(&self, error: &libcryptsetup_rs::LibcryptErr) -> Error {
-        let what = self.path.display().to_string();
+        let what = self.shown.display().to_string();
         match errno(error) {
             // "No usable keyslot", and a slot that does not open.
             Some(Errno::NOENT | Errno::PERM) => told(&code::WRONG_KEY, what, error),
@@ -309,5 +374,67 @@ pub(crate) fn kdf(stretch: Stretch) -> CryptPbkdfType {
             parallel_threads: PERSON_LANES,
             flags: CryptPbkdf::NO_BENCHMARK,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::new_recovery_key;
+    use crate::testing::{forge, made, secret};
+
+    /// With the iterations of one slot set to four thousand millions, opening took hours; as the system starts nobody ends it.
+    #[test]
+    fn a_header_that_asks_for_hours_is_refused_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("v");
+        made(&path, None);
+        let forgeries = [
+            // Of the key slot, and of the digest, which every key that is tried has to meet.
+            (
+                "\"hash\":\"sha256\",\"iterations\":1000,\"salt\"",
+                "\"hash\":\"sha256\",\"iterations\":4000000000,\"salt\"",
+            ),
+            ("\"iterations\":1000", "\"iterations\":4000000000"),
+        ];
+        for (from, to) in forgeries {
+            forge(&path, from, to);
+            let began = std::time::Instant::now();
+            let open = || Volume::open(&path).unwrap();
+            for tried in [
+                open().test(None, &secret()),
+                open().test(Some(0), &secret()),
+                open().test_by(By::Token, &secret()),
+                open().opens(&[0], &secret()).map(|_| 0),
+                open().add_slot(&secret(), &secret(), Stretch::Machine),
+            ] {
+                assert_eq!(tried.unwrap_err().code(), &code::LUKS_COST, "{to}");
+            }
+            assert!(began.elapsed() < std::time::Duration::from_secs(10));
+            forge(&path, to, from);
+        }
+        assert_eq!(
+            Volume::open(&path).unwrap().test(None, &secret()).unwrap(),
+            0
+        );
+    }
+
+    /// What somebody wrote into other slots does not keep the token's key out, nor cost it time.
+    #[test]
+    fn the_key_of_the_token_is_tried_on_the_slots_of_the_token_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("v");
+        let recovery = new_recovery_key().unwrap();
+        made(&path, Some(&recovery));
+        forge(&path, "\"time\":4,", "\"time\":4000000,");
+        let open = || Volume::open(&path).unwrap();
+        assert_eq!(open().test_by(By::Token, &secret()).unwrap(), 0);
+        let by_person = open().test_by(By::Person, &secret());
+        assert_eq!(by_person.unwrap_err().code(), &code::LUKS_COST);
+        forge(&path, "\"time\":4000000,", "\"time\":4,");
+        assert_eq!(open().test_by(By::Person, &recovery).unwrap(), 1);
+        // The recovery key is no key of the token's.
+        let by_token = open().test_by(By::Token, &recovery);
+        assert_eq!(by_token.unwrap_err().code(), &code::WRONG_KEY);
     }
 }

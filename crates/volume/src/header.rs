@@ -13,6 +13,14 @@ use crate::token::{self, Token};
 
 /// The requirement that stands in the header while the volume is re-encrypted.
 const REENCRYPTING: &str = "online-reencrypt";
+/// Most iterations of PBKDF2 that are computed for one secret, over all slots that it is tried on: a minute or two. cryptsetup
+/// makes some ten millions for a slot when it measures two seconds.
+const ITERATIONS_MAX: u64 = 1 << 28;
+/// Most memory that Argon2 fills for one secret, over all slots and passes, in KiB: 128 GiB. cryptsetup makes slots of at most
+/// 1 GiB unless it is told otherwise, with four passes or somewhat more.
+const FILLED_KIB_MAX: u64 = 128 << 20;
+/// Most memory of one slot, in KiB: cryptsetup's own bound.
+const MEMORY_KIB_MAX: u64 = 4 << 20;
 
 /// A header's metadata.
 #[derive(Deserialize)]
@@ -60,6 +68,19 @@ pub struct Kdf {
     pub time: Option<u32>,
 }
 
+impl Kdf {
+    /// Iterations, and KiB that are filled. `None` when it is not known or asks for more memory than there is.
+    fn cost(&self, memory_kib: u64) -> Option<(u64, u64)> {
+        if self.kind == "pbkdf2" {
+            return Some((self.iterations?.into(), 0));
+        }
+        let memory = u64::from(self.memory?);
+        let known = ["argon2i", "argon2id"].contains(&self.kind.as_str());
+        let there_is = memory <= memory_kib.min(MEMORY_KIB_MAX);
+        (known && there_is).then_some((0, memory.saturating_mul(self.time?.into())))
+    }
+}
+
 /// One segment of the data.
 #[derive(Deserialize)]
 pub struct Segment {
@@ -100,6 +121,9 @@ pub struct Digest {
     pub keyslots: Vec<String>,
     /// Segments that are under it.
     pub segments: Vec<String>,
+    /// Iterations of its PBKDF2, which are computed for every key that is tried.
+    #[serde(default)]
+    pub iterations: u32,
 }
 
 /// Sizes and requirements.
@@ -151,7 +175,11 @@ impl Kind {
 }
 
 impl Metadata {
-    pub(crate) fn read(json: Value) -> Result<Self, Error> {
+    /// Reads what libcryptsetup shows of a header.
+    ///
+    /// # Errors
+    /// SR-8324.
+    pub fn read(json: Value) -> Result<Self, Error> {
         serde_json::from_value(json)
             .map_err(|error| Error::new(&code::VOLUME_LIBRARY, format!("the header: {error}")))
     }
@@ -284,6 +312,59 @@ impl Metadata {
         Ok(())
     }
 
+    /// V17: whether a secret may be tried on `slots`. Cipher, and costs of key derivation, are what whoever wrote to the disk said.
+    ///
+    /// # Errors
+    /// SR-8340, SR-8307.
+    pub fn check_tried(&self, slots: &[u32]) -> Result<(), Error> {
+        self.check_cipher()?;
+        self.check_costs(slots, memory_kib())
+    }
+
+    /// Costs over all `slots` together: a secret may be tried on each. `memory_kib`: what this machine has.
+    fn check_costs(&self, slots: &[u32], memory_kib: u64) -> Result<(), Error> {
+        let refused = |what: String| Err(Error::new(&code::LUKS_COST, what));
+        let proofs = self.digests.values().map(|digest| digest.iterations);
+        let proof = u64::from(proofs.max().unwrap_or_default());
+        let (mut iterations, mut filled) = (0_u64, 0_u64);
+        for (number, slot) in slots
+            .iter()
+            .filter_map(|n| Some((n, self.keyslots.get(n)?)))
+        {
+            let Some(kdf) = &slot.kdf else { continue };
+            let Some((more, kib)) = kdf.cost(memory_kib) else {
+                return refused(format!(
+                    "slot {number}: {} with {} KiB",
+                    kdf.kind,
+                    kdf.memory.unwrap_or_default()
+                ));
+            };
+            iterations = iterations.saturating_add(more).saturating_add(proof);
+            filled = filled.saturating_add(kib);
+        }
+        if iterations > ITERATIONS_MAX || filled > FILLED_KIB_MAX {
+            return refused(format!(
+                "{iterations} iterations of PBKDF2, {filled} KiB filled by Argon2"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Slots that open the volume and that our token names: those that its key is tried on.
+    ///
+    /// # Errors
+    /// SR-8323 when there is none.
+    pub fn token_slots(&self) -> Result<Vec<u32>, Error> {
+        let none = || Error::new(&code::VOLUME_TOKEN, "it names no key slot");
+        let (_, token) = self.token()?.ok_or_else(none)?;
+        let mut slots = self.bound_slots();
+        slots.retain(|slot| token.slots.contains(slot));
+        if slots.is_empty() {
+            return Err(none());
+        }
+        Ok(slots)
+    }
+
     /// The first segment with data.
     ///
     /// # Errors
@@ -308,6 +389,13 @@ fn encrypts(name: &str) -> bool {
         && ["xts-plain64", "xts-plain", "xts-random", "cbc-essiv:sha256"].contains(&mode)
 }
 
+/// Memory of this machine.
+fn memory_kib() -> u64 {
+    let about = rustix::system::sysinfo();
+    let total = u64::try_from(about.totalram).unwrap_or(u64::MAX);
+    total.saturating_mul(about.mem_unit.max(1).into()) / 1024
+}
+
 fn kind_of(token: &Value) -> &str {
     token
         .get("type")
@@ -319,4 +407,98 @@ fn slots_of(token: &Value) -> Vec<u32> {
     let slots = token.get("keyslots").and_then(Value::as_array);
     let slots = slots.into_iter().flatten().filter_map(Value::as_str);
     slots.filter_map(|slot| slot.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A header with these key derivations, one slot each, and a digest with so many iterations.
+    fn header(kdfs: &[Value], digest: u32) -> Metadata {
+        let numbers: Vec<String> = (0..kdfs.len()).map(|number| number.to_string()).collect();
+        let slots = numbers.iter().zip(kdfs).map(|(number, kdf)| {
+            let slot = serde_json::json!({"type": "luks2", "key_size": 64, "kdf": kdf});
+            (number.clone(), slot)
+        });
+        let slots: serde_json::Map<String, Value> = slots.collect();
+        let segment = serde_json::json!({"type": "crypt", "offset": "16777216", "size": "dynamic", "encryption": "aes-xts-plain64", "sector_size": 512});
+        Metadata::read(serde_json::json!({
+            "keyslots": slots,
+            "segments": {"0": segment},
+            "digests": {"0": {"keyslots": numbers, "segments": ["0"], "iterations": digest}},
+            "config": {},
+        }))
+        .unwrap()
+    }
+
+    fn pbkdf2(iterations: u32) -> Value {
+        serde_json::json!({"type": "pbkdf2", "hash": "sha256", "iterations": iterations})
+    }
+
+    fn argon2(kib: u32, time: u32) -> Value {
+        serde_json::json!({"type": "argon2id", "time": time, "memory": kib, "cpus": 4})
+    }
+
+    /// As for a machine with 8 GiB.
+    fn cost(kdfs: &[Value], digest: u32) -> Result<(), Error> {
+        let header = header(kdfs, digest);
+        header.check_costs(&header.bound_slots(), 8 << 20)
+    }
+
+    #[test]
+    fn costs_that_cryptsetup_makes_are_borne() {
+        cost(&[pbkdf2(1000), argon2(1 << 20, 4)], 1000).unwrap();
+        cost(&[pbkdf2(30_000_000), pbkdf2(30_000_000)], 400_000).unwrap();
+        cost(&[argon2(4 << 20, 12), argon2(64 << 10, 4)], 400_000).unwrap();
+    }
+
+    #[test]
+    fn costs_out_of_bounds_are_refused_for_one_slot_and_for_all_together() {
+        let many = vec![pbkdf2(50_000_000); 8];
+        for (kdfs, digest) in [
+            (vec![pbkdf2(4_000_000_000)], 1000),
+            (vec![pbkdf2(1000)], 4_000_000_000),
+            (many, 1000),
+            (vec![argon2(1 << 20, 1000)], 1000),
+            (vec![argon2(u32::MAX, u32::MAX)], 1000),
+            (vec![argon2((4 << 20) + 1, 1)], 1000),
+            (vec![serde_json::json!({"type": "scrypt"})], 1000),
+            (vec![serde_json::json!({"type": "pbkdf2"})], 1000),
+        ] {
+            let error = cost(&kdfs, digest).unwrap_err();
+            assert_eq!(error.code(), &code::LUKS_COST, "{kdfs:?} {digest}");
+        }
+        // More than this machine has.
+        let header = header(&[argon2(1 << 20, 4)], 1000);
+        assert!(header.check_costs(&[0], 1 << 19).is_err());
+        // A slot that is not tried costs nothing.
+        let header = self::header(&[pbkdf2(1000), pbkdf2(4_000_000_000)], 1000);
+        header.check_costs(&[0], 8 << 20).unwrap();
+        header.check_tried(&[0, 1]).unwrap_err();
+    }
+
+    #[test]
+    fn ciphers_that_do_not_encrypt_are_refused() {
+        let mut header = header(&[pbkdf2(1000)], 1000);
+        header.check_tried(&[0]).unwrap();
+        for bad in [
+            "cipher_null-ecb",
+            "cipher_null-xts-plain64",
+            "aes-ecb",
+            "aes-cbc-plain",
+            "aes",
+            "",
+        ] {
+            header.segments.get_mut(&0).unwrap().encryption = bad.to_owned();
+            let error = header.check_tried(&[0]).unwrap_err();
+            assert_eq!(error.code(), &code::VOLUME_CIPHER, "{bad}");
+        }
+        let segment = header.segments.get_mut(&0).unwrap();
+        segment.encryption = "aes-xts-plain64".to_owned();
+        segment.kind = "linear".to_owned();
+        assert_eq!(
+            header.check_tried(&[0]).unwrap_err().code(),
+            &code::VOLUME_CIPHER
+        );
+    }
 }

@@ -20,8 +20,10 @@ mod ffi;
 pub mod header;
 pub mod keys;
 pub mod look;
+pub mod mapped;
 pub mod migrate;
 pub mod openers;
+pub mod probe;
 pub mod reencrypt;
 pub mod repair;
 pub mod restore;
@@ -29,6 +31,8 @@ pub mod rotate;
 pub mod secret;
 pub mod server;
 pub mod shred;
+#[cfg(test)]
+mod testing;
 pub mod token;
 pub mod tpm;
 

@@ -19,6 +19,9 @@ use strongroom_keyring::Error;
 const FIRST_LEN: usize = 128 * 1024;
 /// Bytes at the end that are looked at: the second header of a partition table, and of RAID.
 const LAST_LEN: usize = 128 * 1024;
+/// Samples of a device, and the length of each.
+const SAMPLES: u64 = 1024;
+const SAMPLE_LEN: usize = 16 * 1024;
 
 /// A signature: its place, its bytes, and whose it is.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[
@@ -136,6 +139,24 @@ pub(crate) fn other_than_luks(path: &Path) -> Result<Option<String>, Error> {
     let first = piece(&mut file, 0, FIRST_LEN).map_err(|error| io(path, error))?;
     let others = signatures(&first).find(|what| !what.contains("LUKS"));
     Ok(others.map(str::to_owned))
+}
+
+/// Whether the device or file has something other than zeros, as far as samples over all of it show: a disk that was in use has.
+///
+/// # Errors
+/// SR-1006, SR-5001.
+pub fn has_old_data(path: &Path) -> Result<bool, Error> {
+    let mut file = File::open(path).map_err(|error| missing(path, error))?;
+    let failed = |error| io(path, error);
+    let len = file.seek(SeekFrom::End(0)).map_err(failed)?;
+    for sample in 0..SAMPLES {
+        let at = len / SAMPLES * sample;
+        let bytes = piece(&mut file, at, SAMPLE_LEN).map_err(failed)?;
+        if bytes.iter().any(|byte| *byte != 0) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Refuses a device that somebody uses.
@@ -276,6 +297,19 @@ mod tests {
             first[*at..*at + bytes.len()].copy_from_slice(bytes);
             assert_eq!(signature(&first), Some(*what));
         }
+    }
+
+    #[test]
+    fn old_data_are_seen_wherever_they_are_and_zeros_are_none() {
+        use std::os::unix::fs::FileExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("image");
+        let file = File::create(&path).unwrap();
+        file.set_len(24 << 20).unwrap();
+        assert!(!has_old_data(&path).unwrap());
+        file.write_all_at(&[1; 4096], (20 << 20) + 4096).unwrap();
+        assert!(has_old_data(&path).unwrap());
+        assert!(has_old_data(Path::new("absent")).is_err());
     }
 
     #[test]

@@ -123,6 +123,8 @@ pub fn go_on(
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<bool, Error> {
     check_library()?;
+    let metadata = volume.metadata()?;
+    metadata.check_tried(&metadata.key_slots())?;
     let path = volume.path().to_owned();
     if has_crashed(volume)? {
         // What was moving when it was stopped is put right first, by what was noted of it.
@@ -297,40 +299,15 @@ fn start(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::FileExt as _;
-
-    use crate::create::{DATA_OFFSET, New, Openers, create};
-    use crate::repair::{BINARY_LEN, write_copy};
-    use crate::token::{Provider, Token};
+    use crate::create::DATA_OFFSET;
+    use crate::device::By;
+    use crate::testing::{forge, made, secret};
 
     /// A volume whose re-encryption was begun, in a file, and its passphrase.
     fn begun(directory: &std::path::Path) -> (std::path::PathBuf, SecretBytes) {
         let path = directory.join("v");
-        let new = New {
-            path: &path,
-            size: Some(DATA_OFFSET + (1 << 20)),
-            cipher: "aes-xts-plain64",
-            key_len: 64,
-            integrity: false,
-            label: None,
-            sector_size: None,
-            overwrite: false,
-        };
-        let token = Token {
-            slots: vec![],
-            object_id: [1; 16],
-            key_id: "k".to_owned(),
-            key_version: 1,
-            provider: Provider::Keyring,
-            servers: vec![],
-        };
-        let secret = SecretBytes::take(&mut [7; 64]).unwrap();
-        let openers = Openers {
-            token: &token,
-            secret: &secret,
-            recovery: None,
-        };
-        create(&new, &openers, &mut |_, _| true).unwrap();
+        made(&path, None);
+        let secret = secret();
         let mut volume = Volume::open(&path).unwrap();
         let stays = [Stays {
             slot: 0,
@@ -339,26 +316,6 @@ mod tests {
         }];
         begin(&mut volume, &stays, None).unwrap();
         (path, secret)
-    }
-
-    /// Changes both copies of the header as somebody without a key can: the checksums are right.
-    fn forge(path: &std::path::Path, from: &str, to: &str) {
-        let file = std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .unwrap();
-        for at in [0, 16 << 10] {
-            let mut copy = vec![0; 16 << 10];
-            file.read_exact_at(&mut copy, at).unwrap();
-            let area = &copy[BINARY_LEN..];
-            let end = area.iter().position(|byte| *byte == 0).unwrap();
-            let json = std::str::from_utf8(&area[..end]).unwrap().to_owned();
-            assert!(json.contains(from), "{from} not in {json}");
-            let sequence = u64::from(copy[23]);
-            write_copy(&mut copy, json.replace(from, to).as_bytes(), sequence).unwrap();
-            file.write_all_at(&copy, at).unwrap();
-        }
     }
 
     /// CVE-2021-4122: whoever could write the disk had the victim decrypt it.
@@ -405,6 +362,16 @@ mod tests {
             forge(&path, real, &forged);
             let tried = Volume::open(&path).and_then(|mut volume| volume.test(None, &secret));
             assert_eq!(tried.unwrap_err().code(), &code::VOLUME_CIPHER, "{cipher}");
+            // Neither does anything else that takes a key.
+            let open = || Volume::open(&path).unwrap();
+            let by_token = open().test_by(By::Token, &secret);
+            assert_eq!(by_token.unwrap_err().code(), &code::VOLUME_CIPHER);
+            let went_on = go_on(&mut open(), &secret, None, &mut |_, _| true);
+            assert_eq!(went_on.unwrap_err().code(), &code::VOLUME_CIPHER);
+            let added = open().add_slot(&secret, &secret, Stretch::Machine);
+            assert_eq!(added.unwrap_err().code(), &code::VOLUME_CIPHER);
+            let key = open().volume_key(None, &secret).err().unwrap();
+            assert_eq!(key.code(), &code::VOLUME_CIPHER);
             forge(&path, &forged, real);
         }
         assert!(Volume::open(&path).unwrap().test(None, &secret).is_ok());

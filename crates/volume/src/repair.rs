@@ -116,7 +116,9 @@ pub fn repair(volume: &mut Volume, secret: &SecretBytes) -> Result<u32, Error> {
 
 /// Ends a re-encryption whose data are all under the new key. `in_use`: the volume is open.
 pub(crate) fn end(volume: &mut Volume, secret: &SecretBytes, in_use: bool) -> Result<u32, Error> {
-    let slots = check(&volume.metadata()?)?;
+    let metadata = volume.metadata()?;
+    let slots = check(&metadata)?;
+    metadata.check_tried(&slots)?;
     let path = volume.path().to_owned();
     let mut opened = Err(Error::new(&code::WRONG_KEY, path.display().to_string()));
     for slot in slots {

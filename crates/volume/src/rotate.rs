@@ -11,7 +11,7 @@ use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use crate::device::{Stretch, Volume};
+use crate::device::{By, Stretch, Volume};
 use crate::keys::{Keys, Material};
 use crate::openers::check_quiet;
 use crate::secret::slot_secret;
@@ -121,7 +121,7 @@ fn finish(
 fn opening(volume: &mut Volume, keys: &mut dyn Keys, token: &Token) -> Result<SecretBytes, Error> {
     let material = keys.fetch(&token.key_id, Some(token.key_version))?;
     let secret = slot_secret(&material.key, &token.object_id)?;
-    volume.test(None, &secret)?;
+    volume.test_by(By::Token, &secret)?;
     Ok(secret)
 }
 

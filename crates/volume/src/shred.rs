@@ -3,25 +3,27 @@
 //! Order: what the key server has, then the slots, then the whole of header and key slots, overwritten with random bytes.
 //! Stopped between, the token is still there and the same command goes on. What cannot be destroyed from here is named.
 //!
+//! Invariant V20: the device is opened once, for sole use, and its UUID is compared with the one that was confirmed; all that is destroyed is
+//! destroyed through that opening, whatever its path leads to meanwhile.
+//!
 //! Must not: claim more than was done: old blocks of flash memory, copies of the header and of keys are not in reach.
 
-use std::os::unix::fs::FileExt as _;
+use std::fs::File;
 use std::path::Path;
 
 use serde::Serialize;
-use strongroom_crypto::{fill_random, sha256};
+use strongroom_crypto::sha256;
+use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyring::Error;
 
-use crate::device::Volume;
+use crate::create::overwrite;
+use crate::device::{By, Volume};
 use crate::escrow;
 use crate::keys::Keys;
 use crate::look::{check_unused, exclusively, io};
 use crate::secret::slot_secret;
 use crate::token::Token;
-
-/// Bytes that are written at once.
-const PIECE: usize = 1 << 20;
 
 /// What was destroyed, and what remains. Proof of it: docs/reference/volume.md.
 #[derive(Debug, Serialize)]
@@ -46,18 +48,28 @@ pub struct Record {
     pub remains: Vec<String>,
 }
 
-/// Destroys the volume on `path`. `keys` is whoever has its key, if that is to be destroyed too.
+/// Destroys the volume on `path`, when its UUID is `confirmed`. `keys` is whoever has its key, if that is to be destroyed too.
 ///
 /// # Errors
-/// SR-8320, SR-8322, SR-8324, SR-5001. What the key server cannot do is no error; it stands in the record.
-pub fn shred(path: &Path, mut keys: Option<&mut dyn Keys>) -> Result<Record, Error> {
+/// SR-8320, SR-8322, SR-8324, SR-8330 for another UUID, SR-5001. What the key server cannot do is no error; it stands in the record.
+pub fn shred(
+    path: &Path,
+    confirmed: &str,
+    mut keys: Option<&mut dyn Keys>,
+) -> Result<Record, Error> {
     check_unused(path)?;
-    let mut volume = Volume::open(path)?;
+    let device = exclusively(path, true)?;
+    let mut volume = Volume::held(&device, path)?;
+    let uuid = volume.uuid()?;
+    if !uuid.eq_ignore_ascii_case(confirmed) {
+        let detail = format!("--confirm: the volume's UUID is {uuid}");
+        return Err(Error::new(&code::VOLUME_SLOT, detail));
+    }
     let metadata = volume.metadata()?;
     let token = metadata.token().ok().flatten().map(|(_, token)| token);
     let mut record = Record {
         path: path.display().to_string(),
-        uuid: volume.uuid()?,
+        uuid,
         object_id: token.as_ref().map(|token| hex(&token.object_id)),
         header_sha256: hex(&sha256(&[&escrow::header(&mut volume)?])),
         slots_destroyed: Vec::new(),
@@ -108,7 +120,7 @@ pub fn shred(path: &Path, mut keys: Option<&mut dyn Keys>) -> Result<Record, Err
     }
     record.overwritten_bytes = volume.data_offset();
     drop(volume);
-    overwrite(path, record.overwritten_bytes)?;
+    end(&device, record.overwritten_bytes).map_err(|error| io(path, error))?;
     record.remains.push("every backup of its header that was made with other means, with the keys that opened it then".to_owned());
     record.remains.push(
         "blocks that the device moved elsewhere before (flash memory), and snapshots below it"
@@ -122,21 +134,94 @@ pub fn shred(path: &Path, mut keys: Option<&mut dyn Keys>) -> Result<Record, Err
 fn opens_it(volume: &mut Volume, token: &Token, keys: &mut dyn Keys) -> Result<(), Error> {
     let material = keys.fetch(&token.key_id, Some(token.key_version))?;
     let secret = slot_secret(&material.key, &token.object_id)?;
-    volume.test(None, &secret).map(drop)
+    volume.test_by(By::Token, &secret).map(drop)
 }
 
-fn overwrite(path: &Path, len: u64) -> Result<(), Error> {
-    let failed = |error| io(path, error);
-    let device = exclusively(path, true)?;
-    let mut random = vec![0; PIECE];
-    let mut at = 0;
-    while at < len {
-        fill_random(&mut random)?;
-        let left = usize::try_from(len - at).unwrap_or(PIECE).min(PIECE);
-        device
-            .write_all_at(random.get(..left).unwrap_or_default(), at)
-            .map_err(failed)?;
-        at += left as u64;
+/// Header and key slots become noise.
+fn end(device: &File, len: u64) -> std::io::Result<()> {
+    overwrite(device, 0..len, &mut |_, _| true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    use strongroom_crypto::SecretKey;
+
+    use crate::create::DATA_OFFSET;
+    use crate::keys::Material;
+    use crate::testing::{KEY, made};
+    use crate::token::Provider;
+
+    /// Whoever has the key; when it is asked to destroy it, paths change as they do when a disk is plugged in again.
+    struct Meanwhile {
+        from: PathBuf,
+        to: PathBuf,
+        other: PathBuf,
     }
-    device.sync_all().map_err(failed)
+
+    #[expect(clippy::disallowed_methods, reason = "files of a test")]
+    impl Keys for Meanwhile {
+        fn provider(&self) -> Provider {
+            Provider::Keyring
+        }
+        fn fetch(&mut self, _: &str, _: Option<u32>) -> Result<Material, Error> {
+            let key = SecretKey::take(&mut { KEY }).unwrap();
+            Ok(Material { version: 1, key })
+        }
+        fn fetch_or_create(&mut self, name: &str) -> Result<Material, Error> {
+            self.fetch(name, None)
+        }
+        fn rotate(&mut self, name: &str) -> Result<Material, Error> {
+            self.fetch(name, None)
+        }
+        fn destroy(&mut self, _: &str) -> Result<String, Error> {
+            std::fs::rename(&self.from, &self.to).unwrap();
+            std::fs::rename(&self.other, &self.from).unwrap();
+            Ok("nothing".to_owned())
+        }
+    }
+
+    #[test]
+    fn what_was_confirmed_is_destroyed_though_its_path_leads_elsewhere_meanwhile() {
+        let room = tempfile::tempdir().unwrap();
+        let at = |name: &str| room.path().join(name);
+        let (uuid, other) = (made(&at("v"), None), made(&at("other"), None));
+        let untouched = std::fs::read(at("other")).unwrap();
+        let mut keys = Meanwhile {
+            from: at("v"),
+            to: at("moved"),
+            other: at("other"),
+        };
+        let record = shred(&at("v"), &uuid, Some(&mut keys)).unwrap();
+        assert_eq!(
+            (record.uuid, record.path),
+            (uuid, at("v").display().to_string())
+        );
+        assert_eq!(record.slots_destroyed, [0]);
+        assert!(
+            std::fs::read(at("v")).unwrap() == untouched,
+            "another volume was changed"
+        );
+        assert_eq!(Volume::open(&at("v")).unwrap().uuid().unwrap(), other);
+        let error = Volume::open(&at("moved")).err().unwrap();
+        assert_eq!(error.code(), &code::VOLUME_NOT_LUKS);
+        let destroyed = std::fs::read(at("moved")).unwrap();
+        let begin = usize::try_from(DATA_OFFSET).unwrap();
+        let zeros = destroyed[..begin].iter().filter(|byte| **byte == 0).count();
+        assert!(zeros < begin / 128, "{zeros} zeros are left");
+    }
+
+    #[test]
+    fn another_uuid_than_the_one_confirmed_is_refused() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("v");
+        made(&path, None);
+        let before = std::fs::read(&path).unwrap();
+        let confirmed = "00000000-0000-4000-8000-000000000000";
+        let error = shred(&path, confirmed, None).unwrap_err();
+        assert_eq!(error.code(), &code::VOLUME_SLOT);
+        assert!(std::fs::read(&path).unwrap() == before);
+    }
 }

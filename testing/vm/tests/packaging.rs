@@ -47,6 +47,32 @@ fn systemd_accepts_the_units() {
     }
 }
 
+/// What a line of a unit says.
+fn unit(name: &str, key: &str) -> String {
+    let text = fs::read_to_string(packaging().join("systemd").join(name)).unwrap();
+    let mut lines = text.lines().filter_map(|line| line.split_once('='));
+    let (_, value) = lines.find(|(there, _)| *there == key).unwrap();
+    value.to_owned()
+}
+
+/// With fifteen minutes, systemd killed the command before it had tried the third volume, whose passphrase somebody would have typed.
+#[test]
+fn systemd_does_not_end_the_unlocking_before_its_own_times_are_over() {
+    let unit = |key| unit("strongroom-volumes.service", key);
+    assert_eq!(unit("TimeoutStartSec"), "infinity");
+    assert!(unit("ExecStart").contains("volume unlock --at-boot"));
+}
+
+/// Two instances of the unit would want one mapping name otherwise, and the second area would stay without encryption.
+#[test]
+fn each_swap_area_has_a_mapping_of_its_own() {
+    let started = unit("strongroom-swap@.service", "ExecStart");
+    assert!(
+        started.ends_with("volume swap --name-by-device %f"),
+        "{started}"
+    );
+}
+
 #[test]
 fn shells_accept_the_scripts() {
     let scripts = [

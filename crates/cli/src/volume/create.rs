@@ -11,6 +11,7 @@ use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_volume::create::{New, Openers, check, create};
 use strongroom_volume::keys::Keys;
+use strongroom_volume::look::has_old_data;
 use strongroom_volume::secret::slot_secret;
 use strongroom_volume::token::{Token, name_is_valid};
 
@@ -60,6 +61,9 @@ pub(super) struct CreateArgs {
     /// Destroy what the device holds
     #[arg(long, conflicts_with = "size")]
     overwrite: bool,
+    /// Overwrite all of the device with random bytes first, so that nothing of what it held can be read below the volume
+    #[arg(long, conflicts_with = "size")]
+    wipe: bool,
     /// Write one JSON object to standard output
     #[arg(long)]
     pub(super) json: bool,
@@ -81,6 +85,8 @@ struct Created {
     provider: &'static str,
     recovery_key: bool,
     header_escrowed: bool,
+    /// Whether the device held something that was not overwritten.
+    old_data_left: bool,
 }
 
 impl CreateArgs {
@@ -93,32 +99,18 @@ impl CreateArgs {
                 "--key-size: a multiple of 8 from 128 to 1024",
             ));
         }
-        let new = New {
-            path: &self.path,
-            size: self.size,
-            cipher: &self.cipher,
-            key_len: self.key_size / 8,
-            integrity: self.integrity.is_some(),
-            label: self.label.as_deref(),
-            sector_size: self.sector_size,
-            overwrite: self.overwrite,
-        };
+        let new = self.about();
         // All that can be refused is refused before a key is made.
         check(&new)?;
+        // An authenticated volume writes every sector at once.
+        let keeps = self.size.is_none() && !self.wipe && self.integrity.is_none();
+        let old_data_left = keeps && has_old_data(&self.path)?;
         let place = (!self.no_recovery)
             .then(|| self.recovery.place())
             .transpose()?;
         let mut keys = self.provider.keys(context, None)?;
         let material = keys.fetch_or_create(&self.key_id)?;
-        let token = Token {
-            slots: Vec::new(),
-            object_id: strongroom_crypto::random16()
-                .map_err(|error| Failure::new(&code::IO, error.to_string()))?,
-            key_id: self.key_id.clone(),
-            key_version: material.version,
-            provider: keys.provider(),
-            servers: keys.servers(),
-        };
+        let token = self.token(material.version, keys.as_ref())?;
         let secret = slot_secret(&material.key, &token.object_id)?;
         let recovery = place.map(|place| place.new_key(&self.path)).transpose()?;
         let openers = Openers {
@@ -126,23 +118,18 @@ impl CreateArgs {
             secret: &secret,
             recovery: recovery.as_ref(),
         };
-        let uuid = create(&new, &openers, &mut |_, _| true)?;
+        let mut progress = crate::progress::Progress::new("overwritten");
+        let uuid = create(&new, &openers, &mut |size, offset| {
+            progress.update(offset, size);
+            true
+        })?;
+        drop(progress);
         if recovery.is_none() {
             warn(&code::VOLUME_NO_RECOVERY, &self.path.display().to_string());
         }
-        let escrowed = escrow(&self.path, keys.as_mut());
-        fleet::tell(&self.path, keys.as_mut(), Happened::Made);
-        self.tell(context, &token, uuid, keys.as_ref(), escrowed)
-    }
-
-    fn tell(
-        &self,
-        context: &mut Context,
-        token: &Token,
-        uuid: String,
-        keys: &dyn Keys,
-        header_escrowed: bool,
-    ) -> Result<(), Failure> {
+        if old_data_left {
+            warn(&code::VOLUME_OLD_DATA, &self.path.display().to_string());
+        }
         let created = Created {
             path: self.path.display().to_string(),
             uuid,
@@ -151,10 +138,42 @@ impl CreateArgs {
             key_version: token.key_version,
             provider: keys.provider().name(),
             recovery_key: !self.no_recovery,
-            header_escrowed,
+            header_escrowed: escrow(&self.path, keys.as_mut()),
+            old_data_left,
         };
+        fleet::tell(&self.path, keys.as_mut(), Happened::Made);
+        self.tell(context, &created)
+    }
+
+    fn about(&self) -> New<'_> {
+        New {
+            path: &self.path,
+            size: self.size,
+            cipher: &self.cipher,
+            key_len: self.key_size / 8,
+            integrity: self.integrity.is_some(),
+            label: self.label.as_deref(),
+            sector_size: self.sector_size,
+            overwrite: self.overwrite,
+            wipe: self.wipe,
+        }
+    }
+
+    fn token(&self, key_version: u32, keys: &dyn Keys) -> Result<Token, Failure> {
+        Ok(Token {
+            slots: Vec::new(),
+            object_id: strongroom_crypto::random16()
+                .map_err(|error| Failure::new(&code::IO, error.to_string()))?,
+            key_id: self.key_id.clone(),
+            key_version,
+            provider: keys.provider(),
+            servers: keys.servers(),
+        })
+    }
+
+    fn tell(&self, context: &mut Context, created: &Created) -> Result<(), Failure> {
         if self.json {
-            return context.output.json(&created);
+            return context.output.json(created);
         }
         context.output.line(&format!(
             "volume {} opened by key {} version {} of the {}",

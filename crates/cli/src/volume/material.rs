@@ -4,7 +4,6 @@
 //! Must not: keep material.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use strongroom_keyclient::Node;
@@ -52,20 +51,10 @@ impl ProviderOptions {
         context: &Context,
         hint: Option<Provider>,
     ) -> Result<Box<dyn Keys>, Failure> {
-        self.keys_within(context, hint, None)
-    }
-
-    /// As [`ProviderOptions::keys`], with this much time for each call to a server instead of what is configured.
-    pub(super) fn keys_within(
-        &self,
-        context: &Context,
-        hint: Option<Provider>,
-        time: Option<Duration>,
-    ) -> Result<Box<dyn Keys>, Failure> {
         let hint = hint.map(Who::from);
         match self.provider.or(hint).unwrap_or_else(|| self.configured()) {
             Who::Keyring => Ok(Box::new(OfKeyring::new(&keyring::path(context)))),
-            Who::Keyserver => self.server(time),
+            Who::Keyserver => Ok(Box::new(self.server()?)),
         }
     }
 
@@ -78,11 +67,8 @@ impl ProviderOptions {
         }
     }
 
-    fn server(&self, time: Option<Duration>) -> Result<Box<dyn Keys>, Failure> {
-        let server = OfServer::new(&Node::path(self.node.as_deref()))?;
-        Ok(match time {
-            Some(time) => Box::new(server.within(time)),
-            None => Box::new(server),
-        })
+    /// The key server of the node's configuration.
+    pub(super) fn server(&self) -> Result<OfServer, Failure> {
+        Ok(OfServer::new(&Node::path(self.node.as_deref()))?)
     }
 }

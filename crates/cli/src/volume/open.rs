@@ -59,9 +59,10 @@ impl OpenArgs {
         }
         let mut volume = Volume::open(&self.path)?;
         let secret = self.secret.secret(context, &mut volume, &self.provider)?;
+        let by = self.secret.by(&mut volume)?;
         let slot = match &name {
-            None => volume.test(None, &secret)?,
-            Some(name) => active::open(&mut volume, name, &secret, self.read_only)?,
+            None => volume.test_by(by, &secret)?,
+            Some(name) => active::open(&mut volume, name, (by, &secret), self.read_only)?,
         };
         let mapping = name.map(|name| active::path_of(&name).display().to_string());
         let opened = Opened {

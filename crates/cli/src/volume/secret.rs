@@ -8,6 +8,7 @@ use clap::Args;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
 use strongroom_keyring::{KeySource, SourceContext};
+use strongroom_volume::device::By;
 use strongroom_volume::secret::{recovery_key, slot_secret};
 use strongroom_volume::{Volume, keys::Keys, tpm};
 
@@ -47,6 +48,14 @@ impl SecretOptions {
             && !self.recovery
             && self.passphrase_file.is_none()
             && self.recovery_file.is_none()
+    }
+
+    /// Whose it is: what a TPM sealed has slots of its own, which are not those of the key's token.
+    pub(super) fn by(&self, volume: &mut Volume) -> Result<By, Failure> {
+        Ok(match self.is_token() && !self.is_tpm(volume)? {
+            true => By::Token,
+            false => By::Person,
+        })
     }
 
     /// The passphrase of a slot.

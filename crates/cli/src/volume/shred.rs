@@ -49,8 +49,8 @@ impl ShredArgs {
             _ => None,
         };
         let record = match keys.as_mut() {
-            Some(keys) => shred::shred(&self.path, Some(keys.as_mut()))?,
-            None => shred::shred(&self.path, None)?,
+            Some(keys) => shred::shred(&self.path, &self.confirm, Some(keys.as_mut()))?,
+            None => shred::shred(&self.path, &self.confirm, None)?,
         };
         if self.json {
             return context.output.json(&record);

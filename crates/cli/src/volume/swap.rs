@@ -8,6 +8,8 @@ use std::process::Command;
 use clap::Args;
 use strongroom_format::code;
 use strongroom_volume::active;
+use strongroom_volume::mapped::{self, Taken};
+use strongroom_volume::probe::Places;
 
 use crate::Context;
 use crate::failure::Failure;
@@ -20,9 +22,12 @@ pub(super) struct SwapArgs {
     /// The device; one that holds anything but a swap area is refused
     #[arg(value_name = "DEVICE")]
     path: PathBuf,
-    /// The mapping's name
-    #[arg(value_name = "NAME", default_value = "swap")]
-    name: String,
+    /// The mapping's name [default: swap]
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// Name the mapping by its device, as swap-vdc: for several swap areas
+    #[arg(long, conflicts_with = "name")]
+    name_by_device: bool,
     /// Only map it: do not run mkswap and swapon
     #[arg(long)]
     no_swapon: bool,
@@ -30,17 +35,27 @@ pub(super) struct SwapArgs {
 
 impl SwapArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        on(&self.path, &self.name, !self.no_swapon)?;
-        let mapped = active::path_of(&self.name);
+        let name = match self.name {
+            Some(name) => name,
+            None if self.name_by_device => active::swap_name(&self.path),
+            None => "swap".to_owned(),
+        };
+        on(&self.path, &name, !self.no_swapon)?;
+        let mapped = active::path_of(&name);
         context.output.line(&mapped.display().to_string())
     }
 }
 
-/// Maps the device, and swaps to it.
+/// Maps the device, and swaps to it. What was stopped after mapping goes on.
 pub(super) fn on(path: &Path, name: &str, swapon: bool) -> Result<(), Failure> {
-    active::open_swap(path, name)?;
+    let places = Places::default();
+    match mapped::swap(&places, name, path) {
+        Taken::No => active::open_swap(path, name)?,
+        Taken::Wanted => {}
+        Taken::Other => return Err(taken(name)),
+    }
     let mapped = active::path_of(name);
-    if !swapon {
+    if !swapon || mapped::swaps_to(&places, name) {
         return Ok(());
     }
     let done = ran("mkswap", &mapped).and_then(|()| ran("swapon", &mapped));
@@ -49,6 +64,12 @@ pub(super) fn on(path: &Path, name: &str, swapon: bool) -> Result<(), Failure> {
         drop(active::close(name));
     }
     done
+}
+
+/// A mapping of this name is not the one that is wanted.
+pub(super) fn taken(name: &str) -> Failure {
+    let detail = format!("{name} is a mapping of something else");
+    Failure::new(&code::VOLUME_NAME, detail)
 }
 
 fn ran(program: &str, path: &Path) -> Result<(), Failure> {

@@ -1,21 +1,29 @@
 //! `strongroom volume unlock --at-boot`: every volume of the table, each opener in its order, each wait with its end.
 //!
-//! Invariant: the command ends after the sum of the table's time-outs, whatever servers, devices and people do.
+//! Invariant V21: the command ends after the sum of the table's time-outs and of the work between, whatever servers, devices, keyrings and people do:
+//! all is done by a thread, which is not waited for longer.
 //! Must not: ask when nobody is to be asked; go on to another server than those of the node's configuration.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
-use strongroom_volume::boot::{Entry, OpenerKind, Swap, TABLE, Table, find};
-use strongroom_volume::secret::recovery_key;
+use strongroom_volume::boot::{Entry, OpenerKind, Swap, TABLE, Table};
+use strongroom_volume::device::By;
+use strongroom_volume::keys::{Keys as _, Material, OfKeyring};
+use strongroom_volume::mapped::{self, Taken};
+use strongroom_volume::probe::{Places, find};
+use strongroom_volume::secret::{recovery_key, slot_secret};
+use strongroom_volume::token::Token;
 use strongroom_volume::{Volume, active};
 
-use super::material::{ProviderOptions, Who};
+use super::material::ProviderOptions;
 use super::secret::of_token;
+use super::swap::taken;
 use super::tpm::TpmPlace;
 use super::{console, swap};
 use crate::Context;
@@ -63,21 +71,30 @@ struct Outcome {
 
 impl UnlockArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let table = Table::load(&self.table)?;
-        let wanted = |name: &str| self.name.as_deref().is_none_or(|only| only == name);
-        let mut entries = Vec::new();
-        for entry in table.volume.iter().filter(|entry| wanted(&entry.name)) {
-            entries.push(self.volume(context, entry));
+        let mut table = Table::load(&self.table)?;
+        if let Some(name) = &self.name {
+            table.only(name);
         }
-        for entry in table.swap.iter().filter(|entry| wanted(&entry.name)) {
-            entries.push(swapped(entry));
-        }
-        if let (Some(name), true) = (&self.name, entries.is_empty()) {
+        let names = table.names();
+        if let (Some(name), true) = (&self.name, names.is_empty()) {
             return Err(Failure::new(
                 &code::VOLUME_TABLE,
                 format!("{name} is not in it"),
             ));
         }
+        // A keyring's provider that would ask at a terminal would wait without a limit.
+        strongroom_keyring::source::ask_nobody();
+        let limit = table.limit();
+        let work = Work {
+            no_prompt: self.no_prompt,
+            provider: self.provider.clone(),
+            keyring: crate::keyring::path(context),
+        };
+        let (sender, receiver) = channel();
+        let thread = std::thread::Builder::new().name("unlock".to_owned());
+        let started = thread.spawn(move || work.all(&table, &sender));
+        started.map_err(|error| Failure::new(&code::IO, error.to_string()))?;
+        let entries = collect(&names, &receiver, limit);
         let locked: Vec<String> = entries
             .iter()
             .filter(|outcome| !outcome.unlocked && !outcome.optional)
@@ -108,83 +125,110 @@ impl UnlockArgs {
         }
         Ok(())
     }
+}
 
-    fn volume(&self, context: &Context, entry: &Entry) -> Outcome {
-        let mut outcome = Outcome {
-            name: entry.name.clone(),
+/// What comes within `limit`, in the table's order; for the rest, that it did not come.
+fn collect(names: &[(String, bool)], from: &Receiver<Outcome>, limit: Duration) -> Vec<Outcome> {
+    let began = Instant::now();
+    let mut entries = Vec::new();
+    for (name, optional) in names {
+        let left = limit.saturating_sub(began.elapsed());
+        entries.push(from.recv_timeout(left).unwrap_or_else(|late| {
+            let mut outcome = Outcome::new(name, *optional);
+            outcome.failures.push(match late {
+                RecvTimeoutError::Timeout => format!("not finished within {} s", limit.as_secs()),
+                RecvTimeoutError::Disconnected => "stopped by a fault of the program".to_owned(),
+            });
+            outcome
+        }));
+    }
+    entries
+}
+
+impl Outcome {
+    fn new(name: &str, optional: bool) -> Self {
+        Self {
+            name: name.to_owned(),
             unlocked: false,
             by: None,
-            optional: entry.optional,
+            optional,
             failures: Vec::new(),
-        };
-        if active::mapping(&entry.name).is_some() {
-            outcome.unlocked = true;
-            outcome.by = Some("already");
-            return outcome;
+        }
+    }
+
+    fn unlocked(mut self, by: &'static str) -> Self {
+        self.unlocked = true;
+        self.by = Some(by);
+        self
+    }
+
+    fn locked(mut self, failure: &Failure) -> Self {
+        self.failures.push(failure.shown());
+        self
+    }
+}
+
+/// What the thread needs.
+struct Work {
+    no_prompt: bool,
+    provider: ProviderOptions,
+    keyring: PathBuf,
+}
+
+impl Work {
+    fn all(&self, table: &Table, to: &Sender<Outcome>) {
+        let volumes = table.volume.iter().map(|entry| self.volume(entry));
+        for outcome in volumes.chain(table.swap.iter().map(swapped)) {
+            if to.send(outcome).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn volume(&self, entry: &Entry) -> Outcome {
+        let mut outcome = Outcome::new(&entry.name, entry.optional);
+        match mapped::volume(&Places::default(), &entry.name, &entry.device) {
+            Taken::No => {}
+            Taken::Wanted => return outcome.unlocked("already"),
+            Taken::Other => return outcome.locked(&taken(&entry.name)),
         }
         let wait = Duration::from_secs(entry.device_timeout_seconds);
         let path = match find(&entry.device, wait) {
             Ok(path) => path,
-            Err(error) => {
-                outcome.failures.push(error.to_string());
-                return outcome;
-            }
+            Err(error) => return outcome.locked(&error.into()),
         };
         for opener in &entry.openers {
-            match self.opened_by(context, entry, &path, *opener) {
-                Ok(()) => {
-                    outcome.unlocked = true;
-                    outcome.by = Some(opener.name());
-                    break;
-                }
+            match self.opened_by(entry, &path, *opener) {
+                Ok(()) => return outcome.unlocked(opener.name()),
                 Err(failure) => {
-                    let detail =
-                        format!("{} by {}: {}", entry.name, opener.name(), failure.shown());
-                    note(&detail);
-                    outcome
-                        .failures
-                        .push(format!("{}: {}", opener.name(), failure.shown()));
+                    let detail = format!("{}: {}", opener.name(), failure.shown());
+                    note(&format!("{} by {detail}", entry.name));
+                    outcome.failures.push(detail);
                 }
             }
         }
         outcome
     }
 
-    fn opened_by(
-        &self,
-        context: &Context,
-        entry: &Entry,
-        path: &Path,
-        opener: OpenerKind,
-    ) -> Result<(), Failure> {
-        let who = match opener {
-            OpenerKind::KeyServer => Who::Keyserver,
-            OpenerKind::Keyring => Who::Keyring,
-            OpenerKind::Tpm => return by_tpm(entry, path),
-            OpenerKind::Passphrase => return self.typed(entry, path),
-        };
-        let options = ProviderOptions {
-            provider: Some(who),
-            node: self.provider.node.clone(),
-        };
-        if who == Who::Keyring {
-            Self::check_keyring(context)?;
-        }
+    fn opened_by(&self, entry: &Entry, path: &Path, opener: OpenerKind) -> Result<(), Failure> {
         let time = Duration::from_secs(entry.timeout_seconds);
-        let mut keys = options.keys_within(context, None, Some(time))?;
-        let mut volume = Volume::open(path)?;
-        let secret = of_token(&mut volume, keys.as_mut())?;
-        opened(&mut volume, entry, &secret)
-    }
-
-    /// A keyring whose own root key somebody types would wait without a limit.
-    fn check_keyring(context: &Context) -> Result<(), Failure> {
-        let status = strongroom_keyring::Keyring::status(&crate::keyring::path(context))?;
-        if status.provider == "passphrase" {
-            let detail = "the keyring's root key is a passphrase: at the start use `passphrase` as the opener";
-            return Err(Failure::new(&code::NO_TERMINAL, detail));
+        if opener == OpenerKind::Passphrase {
+            return self.typed(entry, path);
         }
-        Ok(())
+        let mut volume = Volume::open(path)?;
+        let secret = match opener {
+            OpenerKind::KeyServer => {
+                let mut server = self.provider.server()?.within(time);
+                of_token(&mut volume, &mut server)?
+            }
+            OpenerKind::Tpm => return by_tpm(&mut volume, entry, time),
+            OpenerKind::Keyring | OpenerKind::Passphrase => {
+                let token = volume.token()?;
+                let material = of_keyring(&self.keyring, &token, time)?;
+                slot_secret(&material.key, &token.object_id)?
+            }
+        };
+        opened(&mut volume, entry, (By::Token, &secret))
     }
 
     /// A person types: a passphrase, or the recovery key.
@@ -193,7 +237,7 @@ impl UnlockArgs {
             return Err(Failure::new(&code::NO_TERMINAL, "--no-prompt"));
         }
         let mut volume = Volume::open(path)?;
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let all = Duration::from_secs(entry.prompt_timeout_seconds);
         let prompt = format!("Passphrase or recovery key of {}", entry.name);
         let mut last = Failure::new(&code::WRONG_KEY, entry.name.as_str());
@@ -201,7 +245,7 @@ impl UnlockArgs {
             let left = all.saturating_sub(began.elapsed());
             let typed = console::ask(&prompt, left)?;
             let secret = recovery_key(&typed).unwrap_or(typed);
-            match opened(&mut volume, entry, &secret) {
+            match opened(&mut volume, entry, (By::Person, &secret)) {
                 Err(failure) if failure.code() == &code::WRONG_KEY => {
                     warn(failure.code(), &entry.name);
                     last = failure;
@@ -213,44 +257,91 @@ impl UnlockArgs {
     }
 }
 
-fn by_tpm(entry: &Entry, path: &Path) -> Result<(), Failure> {
+fn by_tpm(volume: &mut Volume, entry: &Entry, time: Duration) -> Result<(), Failure> {
     let place = TpmPlace {
         tcti: entry.tcti.clone(),
     };
-    let time = Duration::from_secs(entry.timeout_seconds);
-    let mut volume = Volume::open(path)?;
-    let secret = place.secret(&mut volume, Some(time))?;
-    opened(&mut volume, entry, &secret)
+    let secret = place.secret(volume, Some(time))?;
+    // Its slots are not those of the key's token.
+    opened(volume, entry, (By::Person, &secret))
 }
 
-fn opened(volume: &mut Volume, entry: &Entry, secret: &SecretBytes) -> Result<(), Failure> {
-    active::open(volume, &entry.name, secret, entry.read_only)?;
+/// The key that a token names, from the keyring, whose root key a provider may have to fetch: not waited for longer than `time`.
+fn of_keyring(path: &Path, token: &Token, time: Duration) -> Result<Material, Failure> {
+    let (sender, receiver) = channel();
+    let (path, name, version) = (path.to_owned(), token.key_id.clone(), token.key_version);
+    let thread = std::thread::Builder::new().name("keyring".to_owned());
+    let started = thread.spawn(move || {
+        let fetched = check_keyring(&path)
+            .and_then(|()| Ok(OfKeyring::new(&path).fetch(&name, Some(version))?));
+        // Nobody waits any more: it came too late.
+        drop(sender.send(fetched));
+    });
+    started.map_err(|error| Failure::new(&code::IO, error.to_string()))?;
+    receiver.recv_timeout(time).unwrap_or_else(|_| {
+        let detail = format!("the keyring did not deliver it within {} s", time.as_secs());
+        Err(Failure::new(&code::NO_KEY, detail))
+    })
+}
+
+/// Where somebody types the root key, the table has an opener for that.
+fn check_keyring(path: &Path) -> Result<(), Failure> {
+    let status = strongroom_keyring::Keyring::status(path)?;
+    if status.provider == "passphrase" {
+        let detail =
+            "the keyring's root key is a passphrase: at the start use `passphrase` as the opener";
+        return Err(Failure::new(&code::NO_TERMINAL, detail));
+    }
+    Ok(())
+}
+
+fn opened(volume: &mut Volume, entry: &Entry, by: (By, &SecretBytes)) -> Result<(), Failure> {
+    active::open(volume, &entry.name, by, entry.read_only)?;
     Ok(())
 }
 
 fn swapped(entry: &Swap) -> Outcome {
-    let mut outcome = Outcome {
-        name: entry.name.clone(),
-        unlocked: false,
-        by: None,
-        optional: false,
-        failures: Vec::new(),
-    };
-    if active::mapping(&entry.name).is_some() {
-        outcome.unlocked = true;
-        outcome.by = Some("already");
-        return outcome;
+    let outcome = Outcome::new(&entry.name, false);
+    let places = Places::default();
+    let is_on = mapped::swaps_to(&places, &entry.name);
+    if is_on && mapped::swap(&places, &entry.name, &entry.device) == Taken::Wanted {
+        return outcome.unlocked("already");
     }
     let wait = Duration::from_secs(entry.device_timeout_seconds);
     let done = find(&entry.device.to_string_lossy(), wait)
         .map_err(Failure::from)
         .and_then(|path| swap::on(&path, &entry.name, true));
     match done {
-        Ok(()) => {
-            outcome.unlocked = true;
-            outcome.by = Some("a random key");
-        }
-        Err(failure) => outcome.failures.push(failure.shown()),
+        Ok(()) => outcome.unlocked("a random key"),
+        Err(failure) => outcome.locked(&failure),
     }
-    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Vec<(String, bool)> {
+        vec![("data".to_owned(), false), ("logs".to_owned(), true)]
+    }
+
+    #[test]
+    fn what_does_not_finish_is_not_waited_for() {
+        let (sender, receiver) = channel();
+        sender
+            .send(Outcome::new("data", false).unlocked("keyserver"))
+            .unwrap();
+        let began = Instant::now();
+        let entries = collect(&names(), &receiver, Duration::from_millis(50));
+        assert!(began.elapsed() < Duration::from_secs(5));
+        assert!(entries[0].unlocked && !entries[1].unlocked);
+        assert_eq!(
+            (entries[1].name.as_str(), entries[1].optional),
+            ("logs", true)
+        );
+        assert_eq!(entries[1].failures, ["not finished within 0 s"]);
+        drop(sender);
+        let entries = collect(&names(), &receiver, Duration::from_secs(60));
+        assert_eq!(entries[0].failures, ["stopped by a fault of the program"]);
+    }
 }

@@ -1,4 +1,4 @@
-//! The functions that libcryptsetup looks for in a plugin (libcryptsetup.h, "external token"), and the two of its own that are called.
+//! The functions that libcryptsetup looks for in a plugin (libcryptsetup.h, "external token"), and those of its own that are called.
 //!
 //! Boundary: libcryptsetup passes its own device, a token number that exists, and places for the answer that are valid during the call. What is
 //! given to it stays where it is until it gives it back by address.
@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use strongroom_crypto::SecretBytes;
 
-use crate::{description, passphrase, token};
+use crate::{check, description, passphrase, token};
 
 /// libcryptsetup's device.
 #[repr(C)]
@@ -24,6 +24,7 @@ pub(crate) struct Device {
 
 unsafe extern "C" {
     fn crypt_token_json_get(device: *mut Device, token: c_int, json: *mut *const c_char) -> c_int;
+    fn crypt_dump_json(device: *mut Device, json: *mut *const c_char, flags: u32) -> c_int;
     fn crypt_log(device: *mut Device, level: c_int, message: *const c_char);
 }
 
@@ -57,7 +58,17 @@ pub(crate) unsafe extern "C" fn cryptsetup_token_open(
         let Some(json) = (unsafe { text(json) }) else {
             return -libc::EINVAL;
         };
-        match passphrase(&json) {
+        let mut header = std::ptr::null();
+        // SAFETY: libcryptsetup's own device; the text belongs to the device and outlives this call.
+        let code = unsafe { crypt_dump_json(device, &raw mut header, 0) };
+        if code < 0 {
+            return code;
+        }
+        // SAFETY: what libcryptsetup returned is a string with its zero byte, or null.
+        let Some(header) = (unsafe { text(header) }) else {
+            return -libc::EINVAL;
+        };
+        match check(&header).and_then(|()| passphrase(&json)) {
             Ok(secret) => {
                 let (address, count) = keep(secret);
                 // SAFETY: places for the answer, valid during the call.
@@ -205,5 +216,59 @@ mod tests {
         assert!(kept().is_none());
         // What was never given is not touched.
         cryptsetup_token_buffer_free(std::ptr::null_mut(), 0);
+    }
+
+    unsafe extern "C" {
+        fn crypt_init(device: *mut *mut Device, path: *const c_char) -> c_int;
+        fn crypt_load(device: *mut Device, kind: *const c_char, params: *mut c_void) -> c_int;
+        fn crypt_free(device: *mut Device);
+    }
+
+    /// What the plugin answers libcryptsetup for the volume at `path`, whose token has number 0.
+    fn asked(path: &std::path::Path) -> c_int {
+        let path = CString::new(path.to_str().unwrap()).unwrap();
+        let mut device = std::ptr::null_mut();
+        // SAFETY: a place for the device, and a string.
+        let code = unsafe { crypt_init(&raw mut device, path.as_ptr()) };
+        assert_eq!(code, 0);
+        // SAFETY: the device that was made; LUKS2 takes no parameters here.
+        let code = unsafe { crypt_load(device, c"LUKS2".as_ptr(), std::ptr::null_mut()) };
+        assert_eq!(code, 0, "libcryptsetup itself takes the header");
+        let (mut buffer, mut length) = (std::ptr::null_mut(), 0);
+        // SAFETY: as libcryptsetup does it.
+        let code = unsafe {
+            cryptsetup_token_open(
+                device,
+                0,
+                &raw mut buffer,
+                &raw mut length,
+                std::ptr::null_mut(),
+            )
+        };
+        // SAFETY: it is not used any more.
+        unsafe { crypt_free(device) };
+        code
+    }
+
+    /// The right key must not open a disk that is in clear from then on, whoever asks for it.
+    #[test]
+    fn for_a_forged_header_no_key_is_fetched() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("v");
+        crate::tests::volume(&path);
+        // The header is believed; the token's key is in a keyring.
+        assert_eq!(asked(&path), -libc::ENOENT);
+        let real = "\"encryption\":\"aes-xts-plain64\",\"sector_size\"";
+        let forgeries = [
+            (real, "\"encryption\":\"cipher_null-ecb\",\"sector_size\""),
+            (real, "\"encryption\":\"aes-ecb\",\"sector_size\""),
+            ("\"iterations\":1000,", "\"iterations\":4000000000,"),
+        ];
+        for (from, to) in forgeries {
+            crate::tests::forge(&path, from, to);
+            assert_eq!(asked(&path), -libc::EPERM, "{to}");
+            crate::tests::forge(&path, to, from);
+        }
+        assert_eq!(asked(&path), -libc::ENOENT);
     }
 }

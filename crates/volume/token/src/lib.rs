@@ -5,7 +5,8 @@
 //! selects a key. Without an answer cryptsetup goes on to its next way of opening: a refusal here is never final.
 //!
 //! Invariants: T1 no panic crosses the boundary; T2 a passphrase lies in locked memory from here until libcryptsetup gives it back, and is wiped
-//! then; T3 every call ends within the total time of the node's configuration.
+//! then; T3 every call ends within the total time of the node's configuration; T4 no key is fetched for a header whose data are not encrypted, or
+//! whose slots ask for more work than is reasonable: both are what whoever wrote to the disk said.
 //!
 //! Must not: ask anybody for a passphrase; print, except through libcryptsetup's log.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::indexing_slicing))]
@@ -15,6 +16,7 @@ mod ffi;
 use serde_json::Value;
 use strongroom_crypto::SecretBytes;
 use strongroom_keyclient::{Kind, Node, Version};
+use strongroom_volume::header::Metadata;
 use strongroom_volume::secret::slot_secret;
 use strongroom_volume::token::{Provider, Token};
 
@@ -36,6 +38,8 @@ enum Why {
     Denied,
     /// The token is not one.
     NotOne,
+    /// The header is not to be believed.
+    Forged,
 }
 
 impl Why {
@@ -44,7 +48,7 @@ impl Why {
         match self {
             Self::NotHere => -libc::ENOENT,
             Self::NotNow => -libc::EAGAIN,
-            Self::Denied => -libc::EPERM,
+            Self::Denied | Self::Forged => -libc::EPERM,
             Self::NotOne => -libc::EINVAL,
         }
     }
@@ -78,6 +82,23 @@ fn passphrase(json: &str) -> Result<SecretBytes, Refusal> {
         .material(&token.key_id, version)
         .map_err(of_client)?;
     slot_secret(&fetched.material, &token.object_id).map_err(of_keyring)
+}
+
+/// T4: whether what the header says, as libcryptsetup shows it, may be opened with the token's key. A refusal lets cryptsetup ask for a passphrase,
+/// which is why its text says what is wrong.
+fn check(header: &str) -> Result<(), Refusal> {
+    let forged = |error: strongroom_keyring::Error| Refusal {
+        why: Why::Forged,
+        text: format!("do not open this volume by any means: {error}"),
+    };
+    let value: Result<Value, _> = serde_json::from_str(header);
+    let value = value.map_err(|error| Refusal {
+        why: Why::NotOne,
+        text: format!("header: {error}"),
+    })?;
+    let metadata = Metadata::read(value).map_err(forged)?;
+    let slots = metadata.token_slots().map_err(forged)?;
+    metadata.check_tried(&slots).map_err(forged)
 }
 
 /// The token, if its form is right.
@@ -135,6 +156,59 @@ mod tests {
             r#"{{"type":"strongroom","keyslots":["1"],"version":1,"object_id":"{}","key_id":"db-7","key_version":"3","provider":"{provider}","servers":["https://keys-a:8443"]}}"#,
             "a5".repeat(16)
         )
+    }
+
+    /// A volume in a file, whose token names a key of a keyring.
+    pub(crate) fn volume(path: &std::path::Path) {
+        use strongroom_volume::create::{DATA_OFFSET, New, Openers, create};
+        let new = New {
+            path,
+            size: Some(DATA_OFFSET + (1 << 20)),
+            cipher: "aes-xts-plain64",
+            key_len: 64,
+            integrity: false,
+            label: None,
+            sector_size: None,
+            overwrite: false,
+            wipe: false,
+        };
+        let token = Token {
+            slots: vec![],
+            object_id: [1; 16],
+            key_id: "k".to_owned(),
+            key_version: 1,
+            provider: Provider::Keyring,
+            servers: vec![],
+        };
+        let secret = SecretBytes::take(&mut [7; 64]).unwrap();
+        let openers = Openers {
+            token: &token,
+            secret: &secret,
+            recovery: None,
+        };
+        create(&new, &openers, &mut |_, _| true).unwrap();
+    }
+
+    /// Changes both copies of the header as somebody without a key can: the checksums are right.
+    pub(crate) fn forge(path: &std::path::Path, from: &str, to: &str) {
+        use std::os::unix::fs::FileExt as _;
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).write(true).open(path).unwrap();
+        for at in [0, 16 << 10] {
+            let mut copy = vec![0; 16 << 10];
+            file.read_exact_at(&mut copy, at).unwrap();
+            let (binary, area) = copy.split_at_mut(4096);
+            let end = area.iter().position(|byte| *byte == 0).unwrap();
+            let json = std::str::from_utf8(&area[..end]).unwrap().to_owned();
+            assert!(json.contains(from), "{from} not in {json}");
+            let json = json.replace(from, to);
+            area.fill(0);
+            area[..json.len()].copy_from_slice(json.as_bytes());
+            binary[448..512].fill(0);
+            let digest = strongroom_crypto::sha256(&[binary, area]);
+            binary[448..480].copy_from_slice(&digest);
+            file.write_all_at(&copy, at).unwrap();
+        }
     }
 
     #[test]

@@ -1,0 +1,429 @@
+//! Devices found by what they say of themselves.
+//!
+//! Invariant V18: a device that does not answer holds nobody up. Each is read in a thread of its own (which ends with the process: a read of a block
+//! device gives way to a signal that kills), and the search is over when its time is.
+//!
+//! Not through `/dev/disk`: where there is no udev nobody makes those links, and where there is, a link names one of two devices with one UUID.
+//!
+//! Must not: choose between devices that are alike.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+/// Between two looks at all devices.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long others are waited for after one has answered that it is the one.
+const GRACE: Duration = Duration::from_secs(1);
+/// Longest label and UUID in a LUKS2 header, and where they are.
+const LABEL_AT: usize = 24;
+const LABEL_LEN: usize = 48;
+const UUID_AT: usize = 168;
+const UUID_LEN: usize = 40;
+
+/// Where the kernel shows devices.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// `/sys/class/block`.
+    pub block: PathBuf,
+    /// `/dev`.
+    pub dev: PathBuf,
+    /// `/proc/swaps`.
+    pub swaps: PathBuf,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            block: PathBuf::from("/sys/class/block"),
+            dev: PathBuf::from("/dev"),
+            swaps: PathBuf::from("/proc/swaps"),
+        }
+    }
+}
+
+impl Places {
+    /// What the kernel shows of a device, in one line.
+    pub(crate) fn shown(&self, device: &str, what: &str) -> Option<String> {
+        let text = std::fs::read_to_string(self.block.join(device).join(what)).ok()?;
+        Some(text.trim_end_matches('\n').to_owned())
+    }
+
+    /// Devices that are listed below this one: `holders`, which are made of it, or `slaves`, which it is made of.
+    pub(crate) fn listed(&self, device: &str, what: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.block.join(device).join(what));
+        let names = entries.into_iter().flatten().flatten();
+        let mut names: Vec<String> = names
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// All block devices that may have something to say.
+    pub(crate) fn devices(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.block).into_iter().flatten();
+        let names = entries.flatten().map(|entry| entry.file_name());
+        let mut names: Vec<String> = names
+            .filter_map(|name| name.into_string().ok())
+            // Drives without a medium, devices that nothing is attached to, and mappings whose I/O waits.
+            .filter(|name| self.shown(name, "size").as_deref() != Some("0"))
+            .filter(|name| self.shown(name, "dm/suspended").as_deref() != Some("1"))
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+/// Finds the device that an entry of the table means; waits for it as long as is allowed.
+///
+/// # Errors
+/// SR-1006 when it does not come; SR-8320 when it is part of something else, as an opened volume; SR-8335 when several say that they are it.
+pub fn find(device: &str, wait: Duration) -> Result<PathBuf, Error> {
+    find_in(&Places::default(), device, wait)
+}
+
+/// As [`find`], of the devices that are shown at `places`.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_in(places: &Places, device: &str, wait: Duration) -> Result<PathBuf, Error> {
+    let began = Instant::now();
+    let mut search = Search::new(places, device);
+    loop {
+        let round = Instant::now();
+        let left = wait.saturating_sub(began.elapsed());
+        let found = search.round(left);
+        if let [one] = found.free.as_slice() {
+            return Ok(one.clone());
+        }
+        let left = wait.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Err(found.why_not(device, wait));
+        }
+        std::thread::sleep(PAUSE.saturating_sub(round.elapsed()).min(left));
+    }
+}
+
+/// Whether the device at `path` is one of `wanted`, if it says so in time.
+pub(crate) fn says(path: &Path, wanted: &str, wait: Duration) -> bool {
+    let (sender, receiver) = channel();
+    ask(path, Wanted::of(wanted), &sender);
+    receiver.recv_timeout(wait).is_ok_and(|(_, is_it)| is_it)
+}
+
+/// Devices that are what is looked for.
+struct Found {
+    free: Vec<PathBuf>,
+    /// Parts of others: paths of a multipath device, members of a RAID, a volume that is open. What they are part of is the device.
+    held: Vec<(PathBuf, Vec<String>)>,
+}
+
+impl Found {
+    fn why_not(&self, device: &str, wait: Duration) -> Error {
+        if self.free.is_empty() {
+            return match self.held.first() {
+                None => {
+                    let detail = format!("{device}, for {} s", wait.as_secs());
+                    Error::new(&code::NOT_FOUND, detail)
+                }
+                Some((path, by)) => {
+                    let detail = format!("{}: part of {}", path.display(), by.join(" and "));
+                    Error::new(&code::VOLUME_IN_USE, detail)
+                }
+            };
+        }
+        // A copy of a disk, plugged in beside it: none is taken, for one of them is not what is meant.
+        let names: Vec<String> = self
+            .free
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        let detail = format!("{device} is {}", names.join(" and "));
+        Error::new(&code::VOLUME_TABLE, detail)
+    }
+}
+
+/// What a device has to say to be the one.
+#[derive(Clone)]
+enum Wanted {
+    /// A text in its LUKS2 header, at this place.
+    Text { at: usize, len: usize, text: String },
+    /// Anything: it was named by its path.
+    Anything,
+}
+
+impl Wanted {
+    fn of(device: &str) -> Self {
+        match device.split_once('=') {
+            Some(("UUID", uuid)) => Self::Text {
+                at: UUID_AT,
+                len: UUID_LEN,
+                text: uuid.to_ascii_lowercase(),
+            },
+            Some(("LABEL", label)) => Self::Text {
+                at: LABEL_AT,
+                len: LABEL_LEN,
+                text: label.to_owned(),
+            },
+            _ => Self::Anything,
+        }
+    }
+
+    fn is(&self, path: &Path) -> bool {
+        let mut head = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(512).read_to_end(&mut head));
+        match self {
+            Self::Anything => read.is_ok(),
+            Self::Text { at, len, text } => {
+                read.is_ok() && text_in(&head, *at, *len).as_ref() == Some(text)
+            }
+        }
+    }
+}
+
+/// A search that goes on from round to round: a device that has not answered yet is not asked again.
+struct Search<'a> {
+    places: &'a Places,
+    wanted: Wanted,
+    /// A path that was named.
+    path: Option<PathBuf>,
+    waiting: BTreeSet<PathBuf>,
+    sender: Sender<(PathBuf, bool)>,
+    answers: Receiver<(PathBuf, bool)>,
+}
+
+impl<'a> Search<'a> {
+    fn new(places: &'a Places, device: &str) -> Self {
+        let wanted = Wanted::of(device);
+        let (sender, answers) = channel();
+        Self {
+            places,
+            path: matches!(wanted, Wanted::Anything).then(|| PathBuf::from(device)),
+            wanted,
+            waiting: BTreeSet::new(),
+            sender,
+            answers,
+        }
+    }
+
+    fn candidates(&self) -> BTreeMap<PathBuf, Vec<String>> {
+        match &self.path {
+            Some(path) if path.exists() => BTreeMap::from([(path.clone(), Vec::new())]),
+            Some(_) => BTreeMap::new(),
+            None => {
+                let devices = self.places.devices().into_iter();
+                let with_holders = devices.map(|name| {
+                    let holders = self.places.listed(&name, "holders");
+                    (self.places.dev.join(name), holders)
+                });
+                with_holders.collect()
+            }
+        }
+    }
+
+    /// Asks every device, and hears answers: all of them, or as many as come in time.
+    fn round(&mut self, left: Duration) -> Found {
+        let began = Instant::now();
+        let candidates = self.candidates();
+        for path in candidates.keys() {
+            if self.waiting.insert(path.clone()) && !ask(path, self.wanted.clone(), &self.sender) {
+                self.waiting.remove(path);
+            }
+        }
+        let mut found = Found {
+            free: Vec::new(),
+            held: Vec::new(),
+        };
+        // What is not there any more answers nobody.
+        while candidates.keys().any(|path| self.waiting.contains(path)) {
+            let patience = if found.free.is_empty() { PAUSE } else { GRACE };
+            let wait = patience
+                .min(left.max(PAUSE))
+                .saturating_sub(began.elapsed());
+            let Ok((path, is_it)) = self.answers.recv_timeout(wait) else {
+                break;
+            };
+            self.waiting.remove(&path);
+            match candidates.get(&path) {
+                Some(holders) if is_it && holders.is_empty() => found.free.push(path),
+                Some(holders) if is_it => found.held.push((path, holders.clone())),
+                _ => {}
+            }
+        }
+        found.free.sort();
+        found.held.sort();
+        found
+    }
+}
+
+/// Asks in a thread. False when there can be none.
+fn ask(path: &Path, wanted: Wanted, answers: &Sender<(PathBuf, bool)>) -> bool {
+    let (path, answers) = (path.to_owned(), answers.clone());
+    let thread = std::thread::Builder::new().name("probe".to_owned());
+    let asked = thread.spawn(move || {
+        let is_it = wanted.is(&path);
+        // Nobody listens any more: the search is over.
+        drop(answers.send((path, is_it)));
+    });
+    asked.is_ok()
+}
+
+/// A text of a LUKS2 header: up to its zero byte.
+fn text_in(head: &[u8], at: usize, len: usize) -> Option<String> {
+    if !head.starts_with(b"LUKS\xba\xbe\x00\x02") {
+        return None;
+    }
+    let text = head.get(at..at + len)?;
+    let end = text
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(text.len());
+    String::from_utf8(text.get(..end)?.to_vec()).ok()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    const UUID: &str = "9d1a0c1e-0000-4000-8000-000000000000";
+
+    /// Directories as the kernel has them, made up.
+    pub(crate) struct MadeUp {
+        pub(crate) room: tempfile::TempDir,
+        pub(crate) places: Places,
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "files of a test")]
+    impl MadeUp {
+        pub(crate) fn new() -> Self {
+            let room = tempfile::tempdir().unwrap();
+            let places = Places {
+                block: room.path().join("block"),
+                dev: room.path().join("dev"),
+                swaps: room.path().join("swaps"),
+            };
+            std::fs::create_dir(&places.block).unwrap();
+            std::fs::create_dir(&places.dev).unwrap();
+            Self { room, places }
+        }
+
+        /// A device with this label and UUID in a LUKS2 header.
+        pub(crate) fn device(&self, name: &str, label: &str, uuid: &str) {
+            let mut head = vec![0; 4096];
+            head[..8].copy_from_slice(b"LUKS\xba\xbe\x00\x02");
+            head[LABEL_AT..LABEL_AT + label.len()].copy_from_slice(label.as_bytes());
+            head[UUID_AT..UUID_AT + uuid.len()].copy_from_slice(uuid.as_bytes());
+            std::fs::create_dir_all(self.places.block.join(name)).unwrap();
+            std::fs::write(self.places.dev.join(name), head).unwrap();
+        }
+
+        /// A file that the kernel shows of a device.
+        pub(crate) fn show(&self, device: &str, what: &str, text: &str) {
+            let path = self.places.block.join(device).join(what);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, format!("{text}\n")).unwrap();
+        }
+
+        /// `above` is made of `below`.
+        pub(crate) fn stack(&self, above: &str, below: &str) {
+            self.show(below, &format!("holders/{above}"), "");
+            self.show(above, &format!("slaves/{below}"), "");
+        }
+    }
+
+    fn find(made: &MadeUp, device: &str, wait_ms: u64) -> Result<PathBuf, Error> {
+        find_in(&made.places, device, Duration::from_millis(wait_ms))
+    }
+
+    #[test]
+    fn devices_are_found_by_uuid_by_label_and_by_path() {
+        let made = MadeUp::new();
+        made.device("sda", "one", "00000000-0000-4000-8000-000000000001");
+        made.device("sdb", "two", UUID);
+        let sdb = made.places.dev.join("sdb");
+        for device in [
+            format!("UUID={UUID}"),
+            format!("UUID={}", UUID.to_uppercase()),
+            "LABEL=two".to_owned(),
+            sdb.display().to_string(),
+        ] {
+            assert_eq!(find(&made, &device, 2000).unwrap(), sdb, "{device}");
+        }
+        for absent in ["LABEL=tw", "LABEL=two ", "/dev/absent", "UUID="] {
+            let error = find(&made, absent, 1).unwrap_err();
+            assert_eq!(error.code(), &code::NOT_FOUND, "{absent}");
+        }
+    }
+
+    /// A suspended mapping, or a path to storage that is gone, never answers a read.
+    #[test]
+    fn a_device_that_never_answers_holds_nobody_up() {
+        let made = MadeUp::new();
+        made.device("sdb", "two", UUID);
+        std::fs::create_dir(made.places.block.join("sda")).unwrap();
+        let silent = made.places.dev.join("sda");
+        // Opening it waits for somebody who writes: for ever.
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &silent,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        let began = Instant::now();
+        let found = find(&made, "LABEL=two", 20_000).unwrap();
+        assert_eq!(found, made.places.dev.join("sdb"));
+        for absent in ["LABEL=three", &silent.display().to_string()] {
+            let error = find(&made, absent, 500).unwrap_err();
+            assert_eq!(error.code(), &code::NOT_FOUND, "{absent}");
+        }
+        assert!(!says(&silent, "LABEL=two", Duration::from_millis(100)));
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn members_of_something_else_are_no_candidates() {
+        let made = MadeUp::new();
+        for name in ["sda1", "sdb1", "md0"] {
+            made.device(name, "raid", UUID);
+        }
+        // Not assembled yet: three that are alike.
+        let error = find(&made, "LABEL=raid", 1).unwrap_err();
+        assert_eq!(error.code(), &code::VOLUME_TABLE);
+        made.stack("md0", "sda1");
+        made.stack("md0", "sdb1");
+        let found = find(&made, "LABEL=raid", 2000).unwrap();
+        assert_eq!(found, made.places.dev.join("md0"));
+        // What is open already has a holder too.
+        made.stack("dm-0", "md0");
+        let error = find(&made, "LABEL=raid", 1).unwrap_err();
+        assert_eq!(error.code(), &code::VOLUME_IN_USE);
+        assert!(
+            error.detail().contains("part of dm-0"),
+            "{}",
+            error.detail()
+        );
+    }
+
+    #[test]
+    fn devices_without_a_medium_and_suspended_ones_are_not_asked() {
+        let made = MadeUp::new();
+        for name in ["loop0", "dm-1", "sdb"] {
+            made.device(name, "two", UUID);
+        }
+        made.show("loop0", "size", "0");
+        made.show("dm-1", "dm/suspended", "1");
+        made.show("sdb", "size", "49152");
+        assert_eq!(made.places.devices(), ["sdb"]);
+        let found = find(&made, "LABEL=two", 2000).unwrap();
+        assert_eq!(found, made.places.dev.join("sdb"));
+    }
+}
