@@ -341,7 +341,7 @@ struct Locked(File);
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        drop(flock(&self.0, FlockOperation::Unlock));
+        let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 

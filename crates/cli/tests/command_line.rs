@@ -78,6 +78,7 @@ const COMMANDS: &[&str] = &[
     "keyserver unseal",
     "keyserver seal",
     "keyserver token",
+    "keyserver tokens",
     "keyserver nodes",
     "keyserver revoke",
     "keyserver grant",

@@ -347,6 +347,7 @@ codes! {
     SERVER_TLS = 8440, Usage, "a certificate or private key of the key server cannot be used", "check the files that server.toml names";
     SERVER_SHARE_TWICE = 8441, Refused, "that share was given already", "give another one";
     SERVER_BUSY = 8442, Io, "others changed the same thing at the same time, again and again", "try again";
+    SERVER_QUOTA = 8443, Refused, "that is more than one node may have at the key server", "see the detail; remove what is no longer needed, or have the limits raised: docs/guides/keyserver.md, \"Configuration\"";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }

@@ -392,8 +392,8 @@ fn encrypts(name: &str) -> bool {
 /// Memory of this machine.
 fn memory_kib() -> u64 {
     let about = rustix::system::sysinfo();
-    let total = u64::try_from(about.totalram).unwrap_or(u64::MAX);
-    total.saturating_mul(about.mem_unit.max(1).into()) / 1024
+    let unit = u64::from(about.mem_unit.max(1));
+    about.totalram.saturating_mul(unit) / 1024
 }
 
 fn kind_of(token: &Value) -> &str {

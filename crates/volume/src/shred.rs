@@ -167,7 +167,7 @@ mod tests {
             Provider::Keyring
         }
         fn fetch(&mut self, _: &str, _: Option<u32>) -> Result<Material, Error> {
-            let key = SecretKey::take(&mut { KEY }).unwrap();
+            let key = SecretKey::take(&mut { KEY })?;
             Ok(Material { version: 1, key })
         }
         fn fetch_or_create(&mut self, name: &str) -> Result<Material, Error> {
@@ -177,8 +177,8 @@ mod tests {
             self.fetch(name, None)
         }
         fn destroy(&mut self, _: &str) -> Result<String, Error> {
-            std::fs::rename(&self.from, &self.to).unwrap();
-            std::fs::rename(&self.other, &self.from).unwrap();
+            std::fs::rename(&self.from, &self.to).map_err(|error| io(&self.from, error))?;
+            std::fs::rename(&self.other, &self.from).map_err(|error| io(&self.from, error))?;
             Ok("nothing".to_owned())
         }
     }
