@@ -1,4 +1,5 @@
-//! The same loads on a plain and on an encrypted disk of one machine, in turns: fio sequentially and at random, pgbench, sysbench's file test.
+//! The same loads on disks of one machine, in turns: fio sequentially and at random, and pgbench. Plain; under dm-crypt; a loop device on a plain disk;
+//! and a loop device on what `strongroom volume attach` shows of an encrypted one, through FUSE.
 //!
 //! The machine is emulated: its AES instructions cost what their emulation costs, some tens of times what they cost a processor, so encryption looks
 //! far dearer than it is. What the figures are good for: that everything runs, and that nothing but the ciphering is in the way.
@@ -18,6 +19,33 @@ use strongroom_testing_vm::postgres;
 const ROUNDS: usize = 3;
 const SECONDS: u32 = 8;
 const DISK: &str = "/dev/disk/by-id/virtio";
+const PASS: &str = "/run/pass";
+
+/// The peers: name, disk, what makes the device of it, the device that is measured, and the peer that it stands beside.
+const PEERS: [(&str, &str, &str, &str, &str); 4] = [
+    ("plain", "clear", "true", "/dev/disk/by-id/virtio-clear", ""),
+    (
+        "dm-crypt",
+        "sealed",
+        "cryptsetup open --key-file /run/pass /dev/disk/by-id/virtio-sealed sealed",
+        "/dev/mapper/sealed",
+        "plain",
+    ),
+    (
+        "loop",
+        "loop",
+        "losetup /dev/loop0 /dev/disk/by-id/virtio-loop",
+        "/dev/loop0",
+        "",
+    ),
+    (
+        "FUSE, loop",
+        "fuse",
+        "mkdir /run/fuse; strongroom volume attach --passphrase-file /run/pass /dev/disk/by-id/virtio-fuse /run/fuse && losetup /dev/loop1 /run/fuse/volume",
+        "/dev/loop1",
+        "loop",
+    ),
+];
 
 /// fio's loads: name, direction, size of a request.
 const LOADS: [(&str, &str, &str); 4] = [
@@ -36,16 +64,17 @@ fn main() {
         .and_then(|count| count.parse().ok())
         .unwrap_or(ROUNDS);
     let mut machine = Machine::boot(&setup(room.path()));
+    // Its key slot is of a cheap kind; what is measured is what comes after.
     machine.must(&format!(
-        "set -e; dd if=/dev/urandom of=/run/key bs=64 count=1 2>/dev/null
-         cryptsetup luksFormat -q --type luks2 --key-size 512 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file /run/key {DISK}-sealed
-         cryptsetup open --key-file /run/key {DISK}-sealed sealed; rm /run/key"
+        "set -e; head -c 32 /dev/urandom | base64 -w 0 >{PASS}"
     ));
-    let devices = [
-        ("plain", format!("{DISK}-clear")),
-        ("encrypted", "/dev/mapper/sealed".to_owned()),
-    ];
-    for (_, device) in &devices {
+    for (_, disk, open, device, _) in PEERS {
+        if open.contains(PASS) {
+            machine.must(&format!(
+                "cryptsetup luksFormat -q --type luks2 --key-size 512 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --key-file {PASS} {DISK}-{disk}"
+            ));
+        }
+        machine.must(open);
         machine.must(&format!(
             "mkfs.ext4 -q {device}; mount -t ext4 {device} /mnt"
         ));
@@ -58,8 +87,8 @@ fn main() {
     let mut all: BTreeMap<&str, Results> = BTreeMap::new();
     for round in 0..rounds {
         // The one that begins changes from round to round.
-        for place in 0..2 {
-            let (name, device) = &devices[(round + place) % 2];
+        for place in 0..PEERS.len() {
+            let (name, _, _, device, _) = PEERS[(round + place) % PEERS.len()];
             measure(&mut machine, device, all.entry(name).or_default());
         }
     }
@@ -70,10 +99,10 @@ fn main() {
 fn setup(room: &Path) -> Setup {
     let kernel = Kernel::fetch();
     let initramfs = room.join("initramfs");
-    Guest::new().write(&kernel, &initramfs);
+    Guest::new().with_strongroom().write(&kernel, &initramfs);
     let mut setup = Setup::new(kernel, initramfs);
     setup.file("usr", &engines(), true);
-    for name in ["clear", "sealed"] {
+    for (_, name, ..) in PEERS {
         let path = room.join(name);
         let file = File::create(&path).expect("a file");
         file.set_len(256 << 20).expect("room for a disk");
@@ -121,17 +150,24 @@ fn measure(machine: &mut Machine, device: &str, results: &mut Results) {
 
 fn print(all: &BTreeMap<&str, Results>, rounds: usize) {
     println!("Medians of {rounds} rounds in turns, on emulated hardware:\n");
-    println!("| load | plain | encrypted | of plain |\n|---|---|---|---|");
-    let Some(plain) = all.get("plain") else {
+    println!("| load | plain | dm-crypt | of plain | loop | FUSE, loop | of loop |");
+    println!("|---|---:|---:|---:|---:|---:|---:|");
+    let Some(loads) = all.get("plain") else {
         return;
     };
-    for (load, values) in plain {
-        let sealed = all.get("encrypted").and_then(|results| results.get(load));
-        let (plain, sealed) = (median(values), sealed.map_or(0.0, |values| median(values)));
-        println!(
-            "| {load} | {plain:.1} | {sealed:.1} | {:.0} % |",
-            sealed / plain * 100.0
-        );
+    for load in loads.keys() {
+        let mut row = format!("| {load} |");
+        for (name, _, _, _, beside) in PEERS {
+            let value = |name: &str| {
+                let values = all.get(name).and_then(|results| results.get(load));
+                values.map_or(0.0, |values| median(values))
+            };
+            row += &format!(" {:.1} |", value(name));
+            if !beside.is_empty() {
+                row += &format!(" {:.0} % |", value(name) / value(beside) * 100.0);
+            }
+        }
+        println!("{row}");
     }
 }
 

@@ -284,7 +284,7 @@ impl Store for LocalStore {
             FlockOperation::LockShared
         };
         match flock(&directory, operation) {
-            Ok(()) => Ok(Some(Box::new(directory))),
+            Ok(()) => Ok(Some(Box::new(Locked(directory)))),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -293,7 +293,7 @@ impl Store for LocalStore {
     fn changing(&self, directory: &str) -> io::Result<Box<dyn Send>> {
         let directory = File::open(self.path(directory))?;
         flock(&directory, FlockOperation::LockExclusive)?;
-        Ok(Box::new(directory))
+        Ok(Box::new(Locked(directory)))
     }
 
     fn is_empty(&self) -> io::Result<bool> {
@@ -333,6 +333,16 @@ impl Store for LocalStore {
 
 fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
+}
+
+/// A lock on a directory. It is given back by name: closing the descriptor alone would leave it held for as long as a child that
+/// another thread has forked has not yet become its program.
+struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 struct LocalUpload {

@@ -166,6 +166,22 @@ fn what_init_makes_is_private_and_never_replaced() {
     place.run(&again).failed(6, "SR-1002");
 }
 
+fn a_token_is_taken_back(place: &Place) {
+    admin(place, &["token", "lost", "--out", "lost"]).succeeded();
+    let listed = || admin(place, &["tokens", "--json"]).json()["tokens"].take();
+    let tokens = listed();
+    assert_eq!(tokens[0]["node"], "lost", "{tokens}");
+    let id = tokens[0]["id"].as_str().unwrap();
+    let shown = admin(place, &["tokens"]).succeeded();
+    assert!(
+        shown.contains("lost  node") && shown.contains(id),
+        "{shown}"
+    );
+    admin(place, &["tokens", "--withdraw", id]).succeeded();
+    assert_eq!(listed(), serde_json::json!([]));
+    admin(place, &["tokens", "--withdraw", id]).failed(3, "SR-8423");
+}
+
 #[test]
 fn keys_and_nodes_are_administered() {
     let place = Place::new();
@@ -188,6 +204,7 @@ fn keys_and_nodes_are_administered() {
     )
     .succeeded();
     joined(&place);
+    a_token_is_taken_back(&place);
     let host = |words: &[&str]| at_host(&place, words);
     let keys: Value = host(&["keys", "--json"]).json();
     assert_eq!(keys["keys"][0]["name"], "db-7");

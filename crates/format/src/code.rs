@@ -310,6 +310,11 @@ codes! {
     VOLUME_OPENERS = 8338, Usage, "a volume key can be changed only together with what opens each slot", "give the passphrase or the recovery key of each other slot, replace the recovery key with --new-recovery, or give slots up with --drop";
     VOLUME_WARNED = 8339, Warning, "what remains after the keys of a volume are destroyed", "destroy every backup of its header, and wait for the key server's delay, before the data counts as gone";
     VOLUME_CIPHER = 8340, Refused, "the header names a cipher that does not encrypt, or one that is not opened here", "if nobody changed it on purpose, somebody wrote to the disk: restore the header from its backup, and do not trust what the disk holds";
+    VOLUME_TPM_STATE = 8350, Key, "the machine is not in the state that the TPM sealed the volume's opener to", "start the system that it was sealed under, or open the volume with its key or --recovery; then `unenroll DEVICE tpm` and `enroll DEVICE tpm`";
+    VOLUME_TPM_OTHER = 8351, Key, "no opener of the volume was sealed by this TPM: it is another, was cleared, or the token is damaged", "open the volume with its key or --recovery; then `unenroll DEVICE tpm` and `enroll DEVICE tpm`";
+    VOLUME_TPM_AWAY = 8352, Key, "the TPM does not answer, or refuses", "check that it is there (/dev/tpmrm0, or --tcti), switched on, and that this user may use it; the volume opens with its key or --recovery";
+    VOLUME_RESTORE = 8353, Refused, "the device holds something that putting the header back would destroy", "check that it is the right device and the right backup; --confirm UUID gives up the volume that is named, --overwrite anything else; nothing was changed";
+    VOLUME_BACKUP = 8354, Data, "the backup of a volume's header cannot be used: damaged, cut off, or made while the volume was re-encrypted", "use another backup, or the one that the key server keeps; nothing was changed";
     VOLUME_OLD_DATA = 8341, Warning, "what the device held before can be read below the volume until it is written over", "make the volume again with --overwrite --wipe, which overwrites all of the device first; on flash memory only its own secure erase reaches every block";
     NODE_CONFIG = 8400, Usage, "the node's configuration cannot be used", "see docs/guides/nodes.md; `strongroom keyserver join` writes it";
     NODE_FILE = 8401, Key, "a file that the node's configuration names cannot be used", "see the message; the private key must be this user's alone (mode 0600)";
@@ -342,6 +347,7 @@ codes! {
     SERVER_TLS = 8440, Usage, "a certificate or private key of the key server cannot be used", "check the files that server.toml names";
     SERVER_SHARE_TWICE = 8441, Refused, "that share was given already", "give another one";
     SERVER_BUSY = 8442, Io, "others changed the same thing at the same time, again and again", "try again";
+    SERVER_QUOTA = 8443, Refused, "that is more than one node may have at the key server", "see the detail; remove what is no longer needed, or have the limits raised: docs/guides/keyserver.md, \"Configuration\"";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }

@@ -13,7 +13,7 @@ use strongroom_format::hex::{from_hex, hex};
 use strongroom_keyring::Error;
 
 use crate::keys::ServerId;
-use crate::service::Rules;
+use crate::service::{Quotas, Rules};
 
 /// The version of the file's form.
 const FORMAT: u32 = 1;
@@ -102,6 +102,16 @@ pub struct Limits {
     pub body_seconds: u64,
     /// Time for a request to be served, in seconds.
     pub request_seconds: u64,
+    /// Headers that one node may keep here.
+    pub headers_per_node: u32,
+    /// Bytes of all headers of one node, in MiB.
+    pub header_mib_per_node: u32,
+    /// Objects that one node may report.
+    pub objects_per_node: u32,
+    /// Keys that one node may make.
+    pub keys_per_node: u32,
+    /// Versions that a key may get in a day, all counted, for nodes to make another one.
+    pub rotations_per_day: u32,
 }
 
 impl Default for Limits {
@@ -116,6 +126,11 @@ impl Default for Limits {
             head_seconds: 10,
             body_seconds: 60,
             request_seconds: 30,
+            headers_per_node: 64,
+            header_mib_per_node: 256,
+            objects_per_node: 4096,
+            keys_per_node: 1024,
+            rotations_per_day: 24,
         }
     }
 }
@@ -246,12 +261,20 @@ impl Config {
             limits.address_per_second,
             limits.address_burst,
         ];
+        let quotas = [
+            limits.headers_per_node,
+            limits.header_mib_per_node,
+            limits.objects_per_node,
+            limits.keys_per_node,
+            limits.rotations_per_day,
+        ];
         let times = [
             limits.head_seconds,
             limits.body_seconds,
             limits.request_seconds,
         ];
         if rates.contains(&0)
+            || quotas.contains(&0)
             || times.contains(&0)
             || limits.connections == 0
             || limits.connections_per_address == 0
@@ -305,6 +328,13 @@ impl Config {
         Rules {
             certificate_days: self.policy.certificate_days,
             destroy_after_s: u64::from(self.policy.destroy_after_days).saturating_mul(86_400),
+            quotas: Quotas {
+                headers: self.limits.headers_per_node.into(),
+                header_bytes: u64::from(self.limits.header_mib_per_node) << 20,
+                objects: self.limits.objects_per_node.into(),
+                keys: self.limits.keys_per_node.into(),
+                rotations_per_day: self.limits.rotations_per_day,
+            },
         }
     }
 }

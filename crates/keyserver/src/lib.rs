@@ -14,6 +14,7 @@ pub mod config;
 pub mod http;
 pub mod init;
 pub mod keys;
+pub mod large;
 mod ledger;
 pub mod limits;
 pub mod log;

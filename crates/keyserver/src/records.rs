@@ -169,6 +169,26 @@ pub struct Escrow {
     pub stored: u64,
 }
 
+/// Pieces of a header that no record names, or none yet: at `escrow-work/{object id}/{made}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unnamed {
+    /// Since when, in seconds since the Unix epoch; 0 when no record will ever name them.
+    pub since: u64,
+}
+
+/// How much a client has put here: at `usage/{name}`. None: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Headers.
+    pub headers: u64,
+    /// Their bytes.
+    pub header_bytes: u64,
+    /// Objects that it reported last.
+    pub objects: u64,
+    /// Keys that it made.
+    pub keys: u64,
+}
+
 /// What a node reported of an object: at `objects/{object id}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
@@ -223,6 +243,10 @@ pub const TOKENS: &str = "tokens/";
 pub const ESCROW: &str = "escrow/";
 /// Where the pieces of headers are kept.
 pub const ESCROW_DATA: &str = "escrow-data/";
+/// Where it says which pieces no record names.
+pub const ESCROW_WORK: &str = "escrow-work/";
+/// Where it says who has put how much here.
+pub const USAGE: &str = "usage/";
 /// Where reports are.
 pub const OBJECTS: &str = "objects/";
 /// Where the authority is.

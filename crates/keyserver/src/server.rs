@@ -14,6 +14,7 @@ use strongroom_keyring::{Error, Keyring};
 
 use crate::config::Config;
 use crate::keys::Keys;
+use crate::large::Large;
 use crate::limits::Limiter;
 use crate::log::{Level, log};
 use crate::metrics::Metrics;
@@ -54,6 +55,8 @@ pub struct Server {
     pub metrics: Metrics,
     /// Who may ask how often.
     pub limiter: Limiter,
+    /// Who has a header in memory.
+    pub large: Large,
 }
 
 impl Server {
@@ -73,6 +76,7 @@ impl Server {
             seal: RwLock::new(Seal::Sealed { held: false }),
             given: Mutex::new(given),
             metrics: Metrics::default(),
+            large: Large::default(),
         })
     }
 

@@ -232,6 +232,50 @@ fn tokens_are_used_once_and_a_new_certificate_ends_the_one_before() {
 }
 
 #[test]
+fn a_token_that_was_not_used_can_be_taken_back() {
+    let place = Place::with_provider();
+    let running = Running::open(&place);
+    let mut admin = running.admin(&place);
+    admin.post("/v1/keys", &json!({"name": "k"}));
+    let wanted = json!({"node": "a", "role": "node", "keys": ["k"], "expires_seconds": 600});
+    let tokens: Vec<String> = (0..2)
+        .map(|_| {
+            admin.post("/v1/tokens", &wanted).json()["token"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    let listed = admin.get("/v1/tokens");
+    let infos = listed.json()["tokens"].as_array().unwrap().clone();
+    assert_eq!(infos.len(), 2, "{}", listed.text());
+    assert_eq!(
+        (&infos[0]["node"], &infos[0]["keys"]),
+        (&json!("a"), &json!(["k"]))
+    );
+    assert!(
+        tokens
+            .iter()
+            .all(|token| !listed.text().contains(&token[20..]))
+    );
+    let one = |info: &Value| format!("/v1/tokens/{}", info["id"].as_str().unwrap());
+    assert_eq!(admin.delete(&one(&infos[0])).status, 204);
+    admin.delete(&one(&infos[0])).refused(404, "SR-8423");
+    // One of the two is good still, and only once.
+    let used = tokens
+        .iter()
+        .map(|token| running.enrol_with(token).0.status);
+    let mut used: Vec<u16> = used.collect();
+    used.sort_unstable();
+    assert_eq!(used, [201, 403]);
+    assert_eq!(admin.get("/v1/tokens").json()["tokens"], json!([]));
+    let node = running.node(&place, "b");
+    let mut node = running.client(Some(&node));
+    node.get("/v1/tokens").refused(403, "SR-8422");
+    node.delete(&one(&infos[1])).refused(403, "SR-8422");
+}
+
+#[test]
 fn a_token_ends_with_its_time() {
     let place = Place::with_provider();
     let running = Running::open(&place);
@@ -357,6 +401,10 @@ fn headers_in_escrow() {
     let (mut a, mut b) = (running.client(Some(&a)), running.client(Some(&b)));
     let path = "/v1/escrow/000102030405060708090a0b0c0d0e0f";
     a.get(path).refused(404, "SR-8423");
+    let report = json!({"kind": "volume", "name": "v", "cipher": "aes-xts-plain64", "key_id": "k", "key_version": 1, "created": 1});
+    let object = path.replace("escrow", "objects");
+    let reported = a.ask("PUT", &object, Some(report.to_string().as_bytes()));
+    assert_eq!(reported.status, 204);
     // More than a piece, and not a multiple of one.
     let header: Vec<u8> = (0..1_300_000_u32)
         .map(|n| n.to_le_bytes()[0] ^ 0x5a)

@@ -413,7 +413,7 @@ fn a_conversion_that_runs_out_of_room_is_completed_when_there_is_some() {
         let limited = Command::new("sh")
             .args([
                 "-c",
-                "trap '' XFSZ; ulimit -f 8192; exec \"$0\" --exact child",
+                "trap '' XFSZ; ulimit -f 8192; exec \"$0\" --exact kill::child",
             ])
             .arg(std::env::current_exe().unwrap())
             .env("SR_TEST_ACTION", action)

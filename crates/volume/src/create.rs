@@ -161,6 +161,11 @@ fn format(
         )
         .map_err(|error| failed(what(), &error))?;
     if new.integrity {
+        if new.overwrite {
+            // Before the tags, which go to the device's end: zeros over them are sectors that cannot be read.
+            let end = exclusively(place, true)?;
+            wipe_end(&end, look(place)?.len).map_err(|error| io(place, error))?;
+        }
         wipe(&mut device, &key, place, progress)?;
     }
     drop(device);
@@ -255,13 +260,21 @@ fn publish(
     if new.wipe && !new.integrity {
         // The tags of an authenticated volume are written already, over all that was there.
         overwrite(&device, 2 * HEADER_LEN as u64..len, progress).map_err(failed)?;
-    } else if new.overwrite && len >= DATA_OFFSET + END_WIPED {
-        let zeros = vec![0; usize::try_from(END_WIPED).unwrap_or_default()];
-        write(&device, &zeros, len - END_WIPED).map_err(failed)?;
+    } else if new.overwrite && !new.integrity {
+        wipe_end(&device, len).map_err(failed)?;
     }
     write(&device, slots, 2 * HEADER_LEN as u64).map_err(failed)?;
     write(&device, second, HEADER_LEN as u64).map_err(failed)?;
     write(&device, first, 0).map_err(failed)
+}
+
+/// Zeros over what the end of a device held.
+fn wipe_end(device: &File, len: u64) -> std::io::Result<()> {
+    if len < DATA_OFFSET + END_WIPED {
+        return Ok(());
+    }
+    let zeros = vec![0; usize::try_from(END_WIPED).unwrap_or_default()];
+    write(device, &zeros, len - END_WIPED)
 }
 
 /// Random bytes over all of `range`: afterwards what the volume never wrote looks like what it did.

@@ -5,6 +5,7 @@
 //! Must not: write a header to a disk.
 
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 
 use strongroom_crypto::{GcmKey, nonce12};
 use strongroom_format::code;
@@ -12,7 +13,7 @@ use strongroom_keyring::Error;
 
 use crate::create::Memory;
 use crate::device::Volume;
-use crate::keys::{Keys, Material};
+use crate::keys::{Keys, Material, Report};
 use crate::look::io;
 use crate::secret::escrow_key;
 use crate::token::Token;
@@ -116,7 +117,7 @@ pub fn open(sealed: &[u8], object_id: &[u8; 16], material: &Material) -> Result<
     Ok(header)
 }
 
-/// Leaves the volume's header where its key is.
+/// Leaves the volume's header where its key is. The server takes headers of objects only that it was told about, so it is told first.
 ///
 /// # Errors
 /// What the server reports.
@@ -127,7 +128,30 @@ pub fn leave(volume: &mut Volume, keys: &mut dyn Keys) -> Result<(), Error> {
     let token = volume.token()?;
     let material = keys.fetch(&token.key_id, Some(token.key_version))?;
     let sealed = seal(header(volume)?, &token, &material)?;
+    let cipher = volume.metadata()?.segment()?.encryption.clone();
+    let name = name_of(volume.path());
+    keys.report(
+        &token.object_id,
+        &Report {
+            name: &name,
+            cipher: &cipher,
+            key_id: &token.key_id,
+            key_version: token.key_version,
+            created: 0,
+            rotated: None,
+        },
+    )?;
     keys.escrow(&token.object_id, Some(&sealed))
+}
+
+/// What the volume is called in a report: its device, or the end of a long name.
+fn name_of(path: &Path) -> String {
+    const LONGEST: usize = 60;
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let text = path.to_string_lossy().replace(char::is_control, "?");
+    let mut end: Vec<char> = text.chars().rev().take(LONGEST).collect();
+    end.reverse();
+    end.into_iter().collect()
 }
 
 #[cfg(test)]

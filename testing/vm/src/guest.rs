@@ -14,7 +14,7 @@ use crate::{place, programs};
 
 const INIT: &str = include_str!("../guest/init.sh");
 
-/// Drivers of the emulated hardware, ext4, and dm-crypt with its ciphers.
+/// Drivers of the emulated hardware, ext4, dm-crypt with its ciphers, and what `volume attach` needs.
 const MODULES: &[&str] = &[
     "virtio_pci",
     "virtio_blk",
@@ -35,6 +35,7 @@ const MODULES: &[&str] = &[
     "authenc",
     "gcm",
     "loop",
+    "fuse",
 ];
 
 /// The first file system of a guest, being put together.

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -157,6 +157,7 @@ impl Machine {
             .unwrap_or_default();
         self.booted =
             Duration::try_from_secs_f64(uptime.trim().parse().unwrap_or(0.0)).unwrap_or_default();
+        trace(&format!("up after {:.1} s", self.booted.as_secs_f32()));
     }
 
     /// The guest's uptime when it began to listen.
@@ -171,8 +172,16 @@ impl Machine {
     /// When the guest does not answer.
     pub fn run(&mut self, script: &str) -> Output {
         let number = self.send(script);
-        self.answer(number, LONG)
-            .unwrap_or_else(|| self.fail(&format!("no answer to: {script}")))
+        let began = Instant::now();
+        let output = self.answer(number, LONG);
+        let output = output.unwrap_or_else(|| self.fail(&format!("no answer to: {script}")));
+        let what = script.trim().lines().next().unwrap_or_default();
+        trace(&format!(
+            "{:.1} s, exit {}: {what:.100}",
+            began.elapsed().as_secs_f32(),
+            output.code
+        ));
+        output
     }
 
     /// Runs a script that has to succeed, and returns what it wrote.
@@ -298,6 +307,14 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// With `STRONGROOM_VM_TRACE` set: what the machine is at, so that whoever waits sees where the time goes.
+fn trace(what: &str) {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    if *WANTED.get_or_init(|| std::env::var_os("STRONGROOM_VM_TRACE").is_some()) {
+        drop(writeln!(std::io::stderr(), "machine: {what}"));
     }
 }
 

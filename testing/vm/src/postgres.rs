@@ -35,12 +35,13 @@ pub fn prepare(machine: &mut Machine) {
     query(machine, "create table ledger (entry bigint primary key)");
 }
 
-/// Starts pgbench and a writer to the ledger, from this entry on; both run until the server or the machine ends.
+/// Starts pgbench and a writer to the ledger, from this entry on; both run until the server or the machine ends. They take breath: the machine has one
+/// processor, and what is tested beside them needs it too. Entries are made as they are written: a file of them all takes minutes.
 pub fn load(machine: &mut Machine, first: u64) {
     machine.must(&format!(
-        "(/usr/lib/postgresql/bin/pgbench {SOCKET} -n -c 2 -T 100000 postgres >/run/pgbench 2>&1 &)
-         seq {first} 1000000 | sed \"s/.*/insert into ledger values (&) returning '{CALLED}' || entry || '.';/\" >/run/ledger.sql
-         (/usr/lib/postgresql/bin/psql {SOCKET} -X -qAt -f /run/ledger.sql postgres >/dev/ttyS0 2>/dev/null &)"
+        "(/usr/lib/postgresql/bin/pgbench {SOCKET} -n -c 2 -R 15 -T 100000 postgres >/run/pgbench 2>&1 &)
+         (seq {first} 1000000 | sed \"s/.*/insert into ledger select & from pg_sleep(0.05) returning '{CALLED}' || entry || '.';/\" |
+            /usr/lib/postgresql/bin/psql {SOCKET} -X -qAt -f - postgres >/dev/ttyS0 2>/dev/null &)"
     ));
 }
 

@@ -6,6 +6,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
+use crate::disk::SECTOR;
+
 /// Bytes that are looked at together.
 const PIECE: usize = 4096;
 
@@ -14,7 +16,7 @@ const PIECE: usize = 4096;
 pub struct Findings {
     /// Pieces of 4096 bytes that were looked at.
     pub pieces: u64,
-    /// Those that hold one byte only, never written or wiped.
+    /// Those that hold zeros only: never written, or wiped.
     pub blank: u64,
     /// Those that are neither blank nor noise: the offsets of the first ones.
     pub patterned: Vec<u64>,
@@ -25,7 +27,8 @@ pub struct Findings {
 /// Looks at the image from `from` on.
 ///
 /// Noise: the sum of squares of the 256 byte counts of 4096 random bytes has the mean 69 616 (chi-square with 255 degrees of freedom, expected
-/// count 16); a piece counts as patterned from a chi-square value of 480 on, ten standard deviations off, which one in 10^17 pieces of noise has.
+/// count 16); a piece, without its sectors of zeros, counts as patterned from a chi-square value of 480 on, ten standard deviations off, which one in
+/// 10^17 pieces of noise has.
 ///
 /// # Errors
 /// When the image cannot be read.
@@ -40,9 +43,10 @@ pub fn look(image: &Path, from: u64, texts: &[&str]) -> io::Result<Findings> {
     let mut findings = Findings::default();
     for (number, piece) in (0_u64..).zip(bytes.chunks_exact(PIECE)) {
         findings.pieces += 1;
-        if piece.iter().all(|byte| *byte == piece[0]) {
+        let written = written(piece);
+        if written.is_empty() {
             findings.blank += 1;
-        } else if chi_square(piece) > 480 && findings.patterned.len() < 100 {
+        } else if chi_square(&written) > 480 && findings.patterned.len() < 100 {
             findings.patterned.push(from + number * PIECE as u64);
         }
     }
@@ -52,6 +56,14 @@ pub fn look(image: &Path, from: u64, texts: &[&str]) -> io::Result<Findings> {
         }
     }
     Ok(findings)
+}
+
+/// A piece without its sectors of zeros. Where a part of a page is written that never was, the rest is read, deciphered to whatever it may be, and
+/// written back: the zeros that lay there.
+fn written(piece: &[u8]) -> Vec<u8> {
+    let sectors = piece.chunks_exact(SECTOR);
+    let written = sectors.filter(|sector| sector.iter().any(|byte| *byte != 0));
+    written.flatten().copied().collect()
 }
 
 fn chi_square(piece: &[u8]) -> u64 {
@@ -69,7 +81,7 @@ fn chi_square(piece: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{PIECE, chi_square};
+    use super::{PIECE, chi_square, written};
     use crate::random::Random;
 
     #[test]
@@ -87,6 +99,11 @@ mod tests {
         let mut half = noise();
         half[..PIECE / 2].fill(0);
         assert!(chi_square(&half) > 480);
+        // What was never written is no pattern; what was is looked at all the same.
+        assert!(chi_square(&written(&half)) < 480);
+        half[PIECE / 2..].fill(b'a');
+        assert!(chi_square(&written(&half)) > 480);
+        assert!(written(&[0; PIECE]).is_empty());
         let text: Vec<u8> = b"the quick brown fox "
             .iter()
             .copied()

@@ -1,10 +1,12 @@
 //! A machine's life with the real key server: its disk is opened as it boots, with a key that comes over mutual TLS; by a person while the server
-//! is down; and not at all, but by a person, when the node was revoked. Every wait ends.
+//! is down; and not at all, but by a person, when the node was revoked. Every wait ends. And a disk whose header was forged, so that the right key would
+//! open it in clear, is mapped by nobody.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use strongroom_testing_vm::guest::{Guest, engines};
 use strongroom_testing_vm::kernel::Kernel;
@@ -27,6 +29,30 @@ name = "swap"
 device = "/dev/disk/by-id/virtio-swap"
 "#;
 
+/// One disk as it was made, and two copies of it whose headers were forged.
+const TABLE_OF_FORGED: &str = r#"
+[[volume]]
+name = "clear"
+device = "/dev/disk/by-id/virtio-clear"
+openers = ["keyserver"]
+
+[[volume]]
+name = "weak"
+device = "/dev/disk/by-id/virtio-weak"
+openers = ["keyserver"]
+
+[[volume]]
+name = "honest"
+device = "/dev/disk/by-id/virtio-honest"
+openers = ["keyserver"]
+"#;
+
+const DISK: &str = "/dev/disk/by-id/virtio";
+/// Bytes of one copy of a LUKS2 header, of its binary part, and where the checksum is in that.
+const HEADER: usize = 16 << 10;
+const BINARY: usize = 4096;
+const CHECKSUM: usize = 448;
+
 /// What the unit and the initramfs script run.
 const BOOT: &str = "strongroom volume unlock --at-boot </dev/console >/dev/console 2>&1\necho \"unlock ended with $?.\" >/dev/console\n";
 
@@ -42,8 +68,22 @@ fn strongroom(node: &Node, arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}: {text}");
 }
 
+fn create(node: &Node, image: &Path, recovery: &Path, size: &str) {
+    let (image, recovery) = (image.display().to_string(), recovery.display().to_string());
+    let what = ["volume", "create", &image, "--size", size];
+    let key = [
+        "--key-id",
+        "db-7",
+        "--label",
+        "db-7",
+        "--recovery-out",
+        &recovery,
+    ];
+    strongroom(node, &[what.as_slice(), &key].concat());
+}
+
 /// The guest of this node, which knows the server by its name.
-fn guest(node: &Node, room: &Path, kernel: &Kernel) -> PathBuf {
+fn guest(node: &Node, room: &Path, kernel: &Kernel, table: &str) -> PathBuf {
     let mut guest = Guest::new().with_strongroom();
     for name in ["node.pem", "authority.pem", "node.key"] {
         guest.private(
@@ -55,7 +95,7 @@ fn guest(node: &Node, room: &Path, kernel: &Kernel) -> PathBuf {
         "etc/strongroom/node.toml",
         configuration(&format!("{NAME}:8443"), 60).as_bytes(),
     );
-    guest.private("etc/strongroom/volumes.toml", TABLE.as_bytes());
+    guest.private("etc/strongroom/volumes.toml", table.as_bytes());
     guest.library(
         &place::plugin(),
         "lib/x86_64-linux-gnu/cryptsetup/libcryptsetup-token-strongroom.so",
@@ -74,29 +114,13 @@ fn a_disk_opens_at_boot_while_the_server_says_so() {
     let mut server = KeyServer::start(&at("server"));
     let node = server.enrol("db-7");
     let (image, recovery) = (at("data.img"), at("recovery"));
-    let shown = |path: &Path| path.display().to_string();
-    strongroom(
-        &node,
-        &[
-            "volume",
-            "create",
-            &shown(&image),
-            "--size",
-            "128M",
-            "--key-id",
-            "db-7",
-            "--label",
-            "db-7",
-            "--recovery-out",
-            &shown(&recovery),
-        ],
-    );
+    create(&node, &image, &recovery, "128M");
     File::create(at("swap.img"))
         .unwrap()
         .set_len(64 << 20)
         .unwrap();
     let kernel = Kernel::fetch();
-    let initramfs = guest(&node, room.path(), &kernel);
+    let initramfs = guest(&node, room.path(), &kernel, TABLE);
     let mut setup = Setup::new(kernel, initramfs);
     setup.file("usr", &engines(), true);
     setup.file("data", &image, false);
@@ -210,4 +234,119 @@ fn revoked(setup: &Setup) {
         refused.text
     );
     machine.power_off();
+}
+
+/// Writes another cipher into both copies of a LUKS2 header, as whoever can write to a disk does: nothing but a checksum guards it.
+fn forge(image: &Path, cipher: &str) {
+    use std::os::unix::fs::FileExt as _;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(image)
+        .unwrap();
+    for offset in [0, HEADER as u64] {
+        let mut header = vec![0; HEADER];
+        file.read_exact_at(&mut header, offset).unwrap();
+        let json = String::from_utf8(header[BINARY..].to_vec()).unwrap();
+        let (before, segments) = json
+            .trim_end_matches('\0')
+            .split_once("\"segments\":{")
+            .unwrap();
+        let named = "\"encryption\":\"aes-xts-plain64\"";
+        assert!(segments.contains(named), "{segments}");
+        let segments = segments.replacen(named, &format!("\"encryption\":\"{cipher}\""), 1);
+        let forged = format!("{before}\"segments\":{{{segments}");
+        header[BINARY..].fill(0);
+        header[BINARY..BINARY + forged.len()].copy_from_slice(forged.as_bytes());
+        header[CHECKSUM..CHECKSUM + 64].fill(0);
+        let sum = sha256(&header);
+        header[CHECKSUM..CHECKSUM + sum.len()].copy_from_slice(&sum);
+        file.write_all_at(&header, offset).unwrap();
+    }
+}
+
+fn sha256(bytes: &[u8]) -> Vec<u8> {
+    let mut child = Command::new("sha256sum")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(bytes).unwrap();
+    let said = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    let digits = |at: usize| u8::from_str_radix(&said[2 * at..2 * at + 2], 16).unwrap();
+    (0..32).map(digits).collect()
+}
+
+#[test]
+#[ignore = "a boot of emulated hardware: make test-volume"]
+fn a_disk_whose_header_was_forged_is_mapped_by_nobody() {
+    let room = tempfile::tempdir().unwrap();
+    let at = |name: &str| room.path().join(name);
+    let server = KeyServer::start(&at("server"));
+    let node = server.enrol("db-7");
+    create(&node, &at("honest.img"), &at("recovery"), "32M");
+    let kernel = Kernel::fetch();
+    let initramfs = guest(&node, room.path(), &kernel, TABLE_OF_FORGED);
+    let mut setup = Setup::new(kernel, initramfs);
+    for (name, cipher) in [("clear", "cipher_null-ecb"), ("weak", "aes-ecb")] {
+        let image = at(&format!("{name}.img"));
+        fs::copy(at("honest.img"), &image).unwrap();
+        forge(&image, cipher);
+        setup.file(name, &image, false);
+    }
+    setup.file("honest", &at("honest.img"), false);
+    setup.forward(100, server.port());
+
+    let mut machine = Machine::boot(&setup);
+    let console = machine.console();
+    assert!(
+        console.contains("honest: unlocked by keyserver"),
+        "{console}"
+    );
+    for name in ["clear", "weak"] {
+        assert!(console.contains(&format!("{name}: locked")), "{console}");
+        assert!(
+            console.contains(&format!("{name} by keyserver: SR-8340")),
+            "{console}"
+        );
+    }
+    // That it is the header's cipher which is refused, and that nothing below us would: with the recovery key cryptsetup maps the disk in clear.
+    let key = fs::read_to_string(at("recovery")).unwrap();
+    machine.must(&format!(
+        "printf %s '{}' | cryptsetup open --key-file - {DISK}-clear control",
+        key.trim()
+    ));
+    let control = machine.must("cryptsetup status control");
+    assert!(control.contains("cipher_null"), "{control}");
+    machine.must("cryptsetup close control; strongroom volume close honest");
+    refused(&mut machine);
+    machine.power_off();
+}
+
+/// Neither the command nor cryptsetup, which asks our plugin, maps what was forged; both map what was not.
+fn refused(machine: &mut Machine) {
+    for name in ["clear", "weak"] {
+        let disk = format!("{DISK}-{name}");
+        for how in [
+            format!("strongroom volume open {disk} {name}"),
+            format!("strongroom volume open --read-only {disk} {name}"),
+            format!("strongroom volume open --test {disk}"),
+        ] {
+            let said = machine.run(&how);
+            assert!(
+                said.code == 6 && said.text.contains("SR-8340"),
+                "{how}: {said:?}"
+            );
+        }
+        let said = machine.run(&format!(
+            "cryptsetup open --token-only {disk} {name} </dev/null"
+        ));
+        assert_ne!(said.code, 0, "{said:?}");
+        assert_ne!(machine.run(&format!("[ -e /dev/mapper/{name} ]")).code, 0);
+    }
+    for how in ["strongroom volume open", "cryptsetup open --token-only"] {
+        machine.must(&format!(
+            "{how} {DISK}-honest honest </dev/null && cryptsetup close honest"
+        ));
+    }
 }

@@ -18,9 +18,12 @@ mod run;
 mod seal;
 mod status;
 mod token;
+mod tokens;
 mod unseal;
 
 use clap::{Args, Subcommand};
+
+pub(crate) use self::report::object_name;
 
 use crate::Context;
 use crate::failure::Failure;
@@ -44,6 +47,7 @@ enum Verb {
     Unseal(unseal::UnsealArgs),
     Seal(seal::SealArgs),
     Token(token::TokenArgs),
+    Tokens(tokens::TokensArgs),
     Nodes(nodes::NodesArgs),
     Revoke(revoke::RevokeArgs),
     Grant(grant::GrantArgs),
@@ -63,6 +67,7 @@ impl KeyserverArgs {
         match &self.verb {
             Verb::Report(args) => args.json,
             Verb::Status(args) => args.json,
+            Verb::Tokens(args) => args.json,
             Verb::Nodes(args) => args.json,
             Verb::Keys(args) => args.json,
             Verb::Audit(args) => args.json,
@@ -80,6 +85,7 @@ impl KeyserverArgs {
             Verb::Unseal(args) => args.run(context),
             Verb::Seal(args) => args.run(context),
             Verb::Token(args) => args.run(context),
+            Verb::Tokens(args) => args.run(context),
             Verb::Nodes(args) => args.run(context),
             Verb::Revoke(args) => args.run(context),
             Verb::Grant(args) => args.run(context),

@@ -23,6 +23,7 @@ use zeroize::Zeroizing;
 use super::answer::{METHOD, json, json_bytes};
 use super::ask::{blocking, body_of, json_of, query, waiting};
 use super::{Other, Refusal};
+use crate::large::Turn;
 use crate::records::{Report, Role};
 use crate::server::Server;
 use crate::service::{Delivered, HEADER_MAX, KeyInfo, NewToken};
@@ -57,7 +58,8 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         )
         .route("/v1/objects", get(objects))
         .route("/v1/objects/{id}", put(report).delete(forget))
-        .route("/v1/tokens", post(token))
+        .route("/v1/tokens", get(tokens).post(token))
+        .route("/v1/tokens/{id}", delete(withdraw))
         .route("/v1/nodes", get(nodes))
         .route("/v1/nodes/{name}", delete(revoke))
         .route("/v1/grants", get(grants).post(grant).delete(ungrant))
@@ -361,23 +363,48 @@ async fn escrow_put(
 ) -> Answer {
     let id = named(id)?;
     // Before 32 MiB are read of whoever it is.
-    let asking = other.clone();
-    let roles = [Role::Admin, Role::Node];
-    blocking(&server, move |service| {
-        service.allowed(&asking.peer, "escrow-put", &roles)
-    })
-    .await?;
+    let turn = turn(&server, &other, "escrow-put").await?;
     let bytes = body_of(&server, &headers, body, HEADER_MAX).await?;
     let kept = blocking(&server, move |service| {
-        service.keep_header(&other.peer, &id, &bytes)
+        let kept = service.keep_header(&other.peer, &id, &bytes);
+        // The bytes are there until here, whether somebody still waits for the answer or not.
+        drop((bytes, turn));
+        kept
     });
     fine(&kept.await?)
 }
 
+/// Waits until there is room for a header of the client, if it is one that may have headers here.
+async fn turn(server: &Arc<Server>, other: &Other, action: &'static str) -> Result<Turn, Refusal> {
+    let asking = other.clone();
+    let roles = [Role::Admin, Role::Node];
+    let allowed = blocking(server, move |service| {
+        service.allowed(&asking.peer, action, &roles)
+    });
+    Ok(server.large.turn(&allowed.await?.name).await)
+}
+
+/// A header on its way to a client.
+struct Sent {
+    bytes: Vec<u8>,
+    _turn: Turn,
+}
+
+impl AsRef<[u8]> for Sent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 async fn escrow_get(State(server): Shared, Extension(other): From, id: Name) -> Answer {
     let id = named(id)?;
-    let bytes = blocking(&server, move |service| service.header(&other.peer, &id)).await?;
-    let mut response = Response::new(Body::from(bytes));
+    let turn = turn(&server, &other, "escrow-get").await?;
+    let sent = blocking(&server, move |service| {
+        let bytes = service.header(&other.peer, &id)?;
+        Ok(Sent { bytes, _turn: turn })
+    });
+    let sent = bytes::Bytes::from_owner(sent.await?);
+    let mut response = Response::new(Body::from(sent));
     let kind = HeaderValue::from_static("application/octet-stream");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     Ok(response)
@@ -468,6 +495,24 @@ async fn token(
         StatusCode::CREATED,
         Body::from(bytes::Bytes::from_owner(Wiped(body))),
     ))
+}
+
+async fn tokens(State(server): Shared, Extension(other): From, RawQuery(text): RawQuery) -> Answer {
+    let page = query(text.as_deref())?;
+    let limit = page.limit;
+    let found = blocking(&server, move |service| {
+        service.tokens(&other.peer, &page.after, limit)
+    });
+    page_of("tokens", &found.await?, limit)
+}
+
+async fn withdraw(State(server): Shared, Extension(other): From, id: Name) -> Answer {
+    let id = named(id)?;
+    blocking(&server, move |service| {
+        service.withdraw_token(&other.peer, &id)
+    })
+    .await?;
+    empty()
 }
 
 async fn nodes(State(server): Shared, Extension(other): From, RawQuery(text): RawQuery) -> Answer {

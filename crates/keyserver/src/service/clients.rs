@@ -1,7 +1,8 @@
 //! Clients: tokens, enrolment, revocation, grants.
 //!
 //! Invariants: E1, a token is used once: it is removed in the commit that enrols; E2, only the hash of a token is kept; E3, a client
-//! that is enrolled anew or revoked loses its former certificate in the same commit.
+//! that is enrolled anew or revoked loses its former certificate in the same commit; E4, a client that was not there begins with the
+//! grants of its token, whatever a revocation of that name that broke off has left.
 //!
 //! Must not: keep or log a token.
 
@@ -80,6 +81,25 @@ pub struct NodeInfo {
     pub spki: String,
 }
 
+/// What is told of a token that was not used yet. Whoever knows it has not the token: that is 32 random bytes.
+#[derive(Clone, Debug, Serialize)]
+pub struct TokenInfo {
+    /// SHA-256 of the token.
+    pub id: String,
+    /// The name that the client will have.
+    pub node: String,
+    /// What it will be.
+    pub role: Role,
+    /// Keys that are granted to it with its enrolment.
+    pub keys: Vec<String>,
+    /// Whether it may make keys.
+    pub may_create: bool,
+    /// Whether it may destroy keys.
+    pub may_destroy: bool,
+    /// When the token ends, in seconds since the Unix epoch.
+    pub expires: u64,
+}
+
 /// What is told of a grant.
 #[derive(Clone, Debug, Serialize)]
 pub struct GrantInfo {
@@ -146,6 +166,48 @@ impl Service {
         Ok(token)
     }
 
+    /// Tokens that can still be used, after this id, in order.
+    ///
+    /// # Errors
+    /// SR-8422 unless viewer or administrator.
+    pub fn tokens(&self, peer: &Peer, after: &str, limit: usize) -> Result<Vec<TokenInfo>, Error> {
+        self.run(peer, "tokens", "", |client| {
+            client.must_be(&[Role::Admin, Role::Viewer])?;
+            let page = self.list::<Token>(TOKENS, after, limit)?.into_iter();
+            let infos = page.map(|(id, token)| TokenInfo {
+                id,
+                node: token.node,
+                role: token.role,
+                keys: token.keys,
+                may_create: token.may_create,
+                may_destroy: token.may_destroy,
+                expires: token.expires,
+            });
+            Ok(Plan::read(infos.collect()))
+        })
+    }
+
+    /// Takes a token back that was not used.
+    ///
+    /// # Errors
+    /// SR-8422 unless administrator; SR-8423; SR-8429.
+    pub fn withdraw_token(&self, peer: &Peer, id: &str) -> Result<(), Error> {
+        check_name(id)?;
+        self.run(peer, "withdraw", id, |client| {
+            client.must_be(&[Role::Admin])?;
+            let path = format!("{TOKENS}{id}");
+            let (token, guard) = self.read::<Token>(&path)?.there(id)?;
+            let mut event = client.event("withdraw", &token.node);
+            event.detail = token.role.name().to_owned();
+            Ok(Plan {
+                value: (),
+                guards: vec![guard],
+                changes: vec![Change::Delete { path }],
+                events: vec![event],
+            })
+        })
+    }
+
     /// Removes tokens whose time is over. They would not be taken anyway.
     pub(super) fn forget_tokens(&self) -> Result<(), Error> {
         const PAGE: usize = 500;
@@ -194,6 +256,10 @@ impl Service {
             }
             let former: Found<Node> = self.read(&node_path(&record.node))?;
             guards.push(former.guard);
+            if former.record.is_none() {
+                // What a revocation that broke off has left. Nothing comes to it any more: grants need a client that is there.
+                self.forget_grants(&record.node)?;
+            }
             if let Some(former) = former.record {
                 changes.push(Change::Delete {
                     path: identity_path(&former.spki),

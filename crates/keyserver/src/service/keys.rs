@@ -16,6 +16,8 @@ use crate::store::{Change, Guard};
 
 /// Most versions of a key: its record must fit into the store.
 const VERSIONS_MAX: usize = 2000;
+/// Of these, how many nodes can make: the rest is left to administrators, who must be able to when a node has gone bad.
+const NODES_VERSIONS_MAX: usize = 1000;
 /// Most members of what a key is said to be for.
 const MEMBERS_MAX: usize = 16;
 /// Latest time until which destruction can be put off.
@@ -95,6 +97,26 @@ fn must_be_active(name: &str, key: &Key) -> Result<(), Error> {
     }
 }
 
+/// A key can be granted to several nodes. None of them uses up its versions for the others.
+///
+/// # Errors
+/// SR-8443.
+fn check_rotations(key: &Key, most: u32) -> Result<(), Error> {
+    const DAY_S: u64 = 86_400;
+    let since = now().saturating_sub(DAY_S);
+    let versions = key.versions.iter().rev();
+    let fresh = versions.take_while(|version| version.created > since);
+    if fresh.count() >= usize::try_from(most).unwrap_or(usize::MAX) {
+        let detail = format!("{most} versions of a key in a day");
+        return Err(Error::new(&code::SERVER_QUOTA, detail));
+    }
+    if key.versions.len() >= NODES_VERSIONS_MAX {
+        let detail = format!("{NODES_VERSIONS_MAX} versions of a key, and more by administrators");
+        return Err(Error::new(&code::SERVER_QUOTA, detail));
+    }
+    Ok(())
+}
+
 fn key_path(name: &str) -> String {
     format!("{KEYS}{name}")
 }
@@ -107,7 +129,7 @@ impl Service {
     /// Makes version 1 of a new key and grants it to the client that asked.
     ///
     /// # Errors
-    /// SR-8422 for a client that may not make keys; SR-8424; SR-8429.
+    /// SR-8422 for a client that may not make keys; SR-8424; SR-8429; SR-8443.
     pub fn create_key(
         &self,
         peer: &Peer,
@@ -140,7 +162,10 @@ impl Service {
                 object: object.cloned(),
             };
             self.add_version(name, &mut key)?;
-            let mut changes = vec![self.put(&path, &key)?];
+            let (usage, count) = self.counted(client, &client.identity.name, |usage| {
+                usage.keys = usage.keys.saturating_add(1);
+            })?;
+            let mut changes = vec![self.put(&path, &key)?, count];
             // An administrator makes keys for others, and grants them when that is wanted.
             if client.identity.role == Role::Node {
                 let may_destroy = client.identity.may_destroy;
@@ -154,7 +179,7 @@ impl Service {
             event.version = 1;
             Ok(Plan {
                 value: KeyInfo::of(name, key),
-                guards: vec![found.guard],
+                guards: vec![found.guard, usage],
                 changes,
                 events: vec![event],
             })
@@ -313,10 +338,15 @@ impl Service {
     /// Makes the next version. Older ones stay.
     ///
     /// # Errors
-    /// SR-8423, SR-8425, SR-8426.
+    /// SR-8423, SR-8425, SR-8426; SR-8439 when the key has all versions that it can have; SR-8443 for a node when others were made
+    /// not long ago.
     pub fn rotate_key(&self, peer: &Peer, name: &str) -> Result<KeyInfo, Error> {
-        self.change_key(peer, "rotate", name, |_, key, _| {
+        let most = self.rules().quotas.rotations_per_day;
+        self.change_key(peer, "rotate", name, |client, key, _| {
             must_be_active(name, key)?;
+            if !client.is_admin() {
+                check_rotations(key, most)?;
+            }
             self.add_version(name, key)
         })
     }
@@ -447,7 +477,8 @@ impl Service {
         Ok(done)
     }
 
-    /// Erases the material of every key whose time has come; how many there were. Removes tokens that are over.
+    /// Erases the material of every key whose time has come; how many there were. Removes tokens that are over, and pieces of headers
+    /// that nothing names.
     ///
     /// # Errors
     /// What the store reports.
@@ -455,6 +486,7 @@ impl Service {
         const PAGE: usize = 500;
         let (mut after, mut count) = (String::new(), 0_usize);
         self.forget_tokens()?;
+        self.forget_unnamed()?;
         loop {
             let page = self.list::<u64>(PENDING, &after, PAGE)?;
             for (name, at) in &page {

@@ -11,6 +11,7 @@ mod escrow;
 mod fleet;
 mod keys;
 mod objects;
+mod quotas;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,10 +21,11 @@ use strongroom_format::code;
 use strongroom_format::keyring::NAME_MAX;
 use strongroom_keyring::Error;
 
-pub use clients::{Enrolled, GrantInfo, NewToken, NodeInfo};
+pub use clients::{Enrolled, GrantInfo, NewToken, NodeInfo, TokenInfo};
 pub use escrow::{HEADER_MAX, Kept};
 pub use keys::{Delivered, KeyInfo, VersionInfo};
 pub use objects::ObjectInfo;
+pub use quotas::Quotas;
 
 use crate::audit::{Event, Row};
 use crate::keys::Keys;
@@ -105,6 +107,8 @@ pub struct Rules {
     pub certificate_days: u32,
     /// How long a key can be restored after it was to be destroyed, unless an administrator says otherwise.
     pub destroy_after_s: u64,
+    /// How much one node may have here.
+    pub quotas: Quotas,
 }
 
 /// An open server.
@@ -114,8 +118,6 @@ pub struct Service {
     ledger: Ledger,
     authority: String,
     rules: Mutex<Rules>,
-    /// Headers are put one at a time: each removes the pieces that are not its own.
-    escrow: Mutex<()>,
     fleet: fleet::Kept,
 }
 
@@ -148,7 +150,6 @@ impl Service {
             ledger,
             authority,
             rules,
-            escrow: Mutex::new(()),
             fleet: fleet::Kept::default(),
         })
     }
@@ -267,7 +268,7 @@ impl Service {
         subject: &str,
         error: &Error,
     ) {
-        const DENIALS: [u16; 6] = [8421, 8422, 8423, 8425, 8426, 8431];
+        const DENIALS: [u16; 7] = [8421, 8422, 8423, 8425, 8426, 8431, 8443];
         if !DENIALS.contains(&error.code().number) {
             return;
         }

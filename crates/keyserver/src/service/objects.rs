@@ -9,7 +9,7 @@ use strongroom_keyring::Error;
 use super::keys::grant_path;
 use super::{Peer, Plan, Service, check_name, check_object_id, check_text};
 use crate::now;
-use crate::records::{Found, Grant, OBJECTS, Object, Report, Role};
+use crate::records::{Found, Grant, OBJECTS, Object, Report, Role, Usage};
 use crate::store::Change;
 
 /// What an object can be.
@@ -34,15 +34,20 @@ impl Service {
     ///
     /// # Errors
     /// SR-8422 unless node or administrator; SR-8423 when another node reports the object and the key is not granted to this one;
-    /// SR-8429.
+    /// SR-8429; SR-8443.
     pub fn report(&self, peer: &Peer, id: &str, report: &Report) -> Result<(), Error> {
         check_object_id(id)?;
         check_report(report)?;
         let path = format!("{OBJECTS}{id}");
         self.run(peer, "report", id, |client| {
             client.must_be(&[Role::Admin, Role::Node])?;
-            let node = client.identity.name.clone();
             let found: Found<Object> = self.read(&path)?;
+            let reporter = found.record.as_ref().map(|object| &object.node);
+            // An administrator reports in the place of the node whose object it is.
+            let node = match reporter.filter(|_| client.is_admin()) {
+                Some(node) => node.clone(),
+                None => client.identity.name.clone(),
+            };
             let mut guards = vec![found.guard];
             let before = found.record.as_ref().map(|object| &object.report);
             let report = completed(report, before);
@@ -50,19 +55,30 @@ impl Service {
                 .record
                 .as_ref()
                 .is_some_and(|object| object.node == node);
+            let mut changes = Vec::new();
+            if !known {
+                let (guard, change) = self.counted(client, &node, |usage| {
+                    usage.objects = usage.objects.saturating_add(1);
+                })?;
+                guards.push(guard);
+                changes.push(change);
+            }
             if let Some(other) = found.record.filter(|object| object.node != node) {
                 let grant: Found<Grant> = self.read(&grant_path(&node, &other.report.key_id))?;
                 guards.push(grant.guard);
-                if grant.record.is_none() && !client.is_admin() {
+                if grant.record.is_none() {
                     return Err(Error::new(&code::SERVER_NO_SUCH, id));
                 }
+                let (guard, change) = self.counted(client, &other.node, one_less)?;
+                guards.push(guard);
+                changes.push(change);
             }
             let object = Object {
                 node,
                 reported: now(),
                 report,
             };
-            let changes = vec![self.put(&path, &object)?];
+            changes.push(self.put(&path, &object)?);
             let events = match known {
                 true => Vec::new(),
                 false => vec![client.event("report", id)],
@@ -108,17 +124,22 @@ impl Service {
         let path = format!("{OBJECTS}{id}");
         self.run(peer, "forget", id, |client| {
             client.must_be(&[Role::Admin])?;
-            let (_, guard) = self.read::<Object>(&path)?.there(id)?;
-            let changes = vec![Change::Delete { path: path.clone() }];
+            let (object, guard) = self.read::<Object>(&path)?.there(id)?;
+            let (usage, count) = self.counted(client, &object.node, one_less)?;
+            let changes = vec![Change::Delete { path: path.clone() }, count];
             let events = vec![client.event("forget", id)];
             Ok(Plan {
                 value: (),
-                guards: vec![guard],
+                guards: vec![guard, usage],
                 changes,
                 events,
             })
         })
     }
+}
+
+fn one_less(usage: &mut Usage) {
+    usage.objects = usage.objects.saturating_sub(1);
 }
 
 /// The report with the times that were reported before, where it has none: a node does not remember everything.

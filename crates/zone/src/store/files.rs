@@ -60,7 +60,7 @@ pub struct Directory {
     blocks: File,
     manifest: PathBuf,
     /// Held until the store is closed.
-    _lock: File,
+    lock: File,
 }
 
 impl Directory {
@@ -94,8 +94,15 @@ impl Directory {
         Ok(Self {
             blocks: file,
             manifest: path.join(MANIFEST_NAME),
-            _lock: lock,
+            lock,
         })
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Closing it would leave the lock held while a child that another thread has forked has not yet become its program.
+        drop(self.lock.unlock());
     }
 }
 

@@ -1,0 +1,55 @@
+//! `strongroom keyserver tokens`: tokens that were not used, and taking one back.
+//!
+//! Must not: show a token. The server has only its hash.
+
+use clap::Args;
+use serde_json::json;
+use strongroom_keyclient::Method;
+
+use super::admin::{ServerOptions, named, plain, time};
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+use crate::output::columns;
+
+/// List the tokens that were not used, or take one back.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver tokens --node admin.toml"))]
+pub(super) struct TokensArgs {
+    /// Take back the token of this id
+    #[arg(long, value_name = "ID", conflicts_with = "json")]
+    withdraw: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+impl TokensArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        if let Some(id) = &self.withdraw {
+            let path = format!("/v1/tokens/{}", named(id)?);
+            self.server.change(&Method::DELETE, &path, None)?;
+            return context.output.line(&format!("taken back: {id}"));
+        }
+        let mut tokens = Vec::new();
+        self.server.all("/v1/tokens", "tokens", "id", |token| {
+            tokens.push(token);
+            Ok(())
+        })?;
+        if self.json {
+            return context.output.json(&json!({"tokens": tokens}));
+        }
+        let heads = ["NAME", "ROLE", "CREATE", "DESTROY", "EXPIRES", "ID"];
+        let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        rows.extend(tokens.iter().map(|token| {
+            let mut row = ["node", "role", "may_create", "may_destroy"]
+                .map(|member| plain(&token[member]))
+                .to_vec();
+            row.extend([time(&token["expires"]), plain(&token["id"])]);
+            row
+        }));
+        context.output.text(&columns(&rows))
+    }
+}

@@ -1,0 +1,338 @@
+//! What holds when two servers on one store meet, or one is killed between two writes: a header that is there is whole, and who was
+//! revoked has left nothing to the next of its name.
+//!
+//! Method: two services on one store; the store of the first lets the second act, or fails, just before a commit that is named.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use common::{Place, request};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use strongroom_format::code;
+use strongroom_keyring::{Error, Keyring};
+use strongroom_keyserver::authority::spki_of;
+use strongroom_keyserver::config::Config;
+use strongroom_keyserver::keys::Keys;
+use strongroom_keyserver::records::{
+    self, ESCROW, ESCROW_DATA, ESCROW_WORK, GRANTS, Report, Role, Unnamed,
+};
+use strongroom_keyserver::server::ROOT_NAME;
+use strongroom_keyserver::service::{NewToken, Peer, Service};
+use strongroom_keyserver::store::{self, Append, Change, Guard, Outcome, Store, Stored};
+
+const ID: &str = "000102030405060708090a0b0c0d0e0f";
+
+type Act = Box<dyn FnOnce() + Send>;
+
+/// A store that something happens to before a commit of a path that begins so.
+struct Hooked {
+    store: Arc<dyn Store>,
+    before: Mutex<Option<(&'static str, Act)>>,
+    dead: AtomicBool,
+}
+
+impl Hooked {
+    fn before(&self, prefix: &'static str, act: impl FnOnce() + Send + 'static) {
+        *self.before.lock().unwrap() = Some((prefix, Box::new(act)));
+    }
+}
+
+fn path_of(change: &Change) -> &str {
+    match change {
+        Change::Put { path, .. } | Change::Delete { path } => path,
+    }
+}
+
+impl Store for Hooked {
+    fn read(&self, path: &str) -> Result<Option<Stored>, Error> {
+        self.store.read(path)
+    }
+
+    fn list(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, Stored)>, Error> {
+        self.store.list(prefix, after, limit)
+    }
+
+    fn commit(
+        &self,
+        guards: &[Guard],
+        changes: &[Change],
+        append: &Append,
+    ) -> Result<Outcome, Error> {
+        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |prefix: &str| changes.iter().any(|one| path_of(one).starts_with(prefix));
+        let act = before.take_if(|(prefix, _)| is_it(prefix));
+        drop(before);
+        if let Some((_, act)) = act {
+            act();
+        }
+        if self.dead.load(SeqCst) {
+            return Err(Error::new(&code::SERVER_STORE, "killed"));
+        }
+        self.store.commit(guards, changes, append)
+    }
+
+    fn last_row(&self) -> Result<Option<(u64, Vec<u8>)>, Error> {
+        self.store.last_row()
+    }
+
+    fn rows(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+        self.store.rows(after, limit)
+    }
+}
+
+/// Two servers, an administrator and a node.
+struct Two {
+    _place: Place,
+    store: Arc<Hooked>,
+    keys: Keys,
+    one: Arc<Service>,
+    other: Arc<Service>,
+    admin: Peer,
+    node: Peer,
+}
+
+fn peer(certificate: &str) -> Peer {
+    let der = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+    Peer {
+        spki: Some(spki_of(&der).unwrap()),
+        address: "127.0.0.1".to_owned(),
+    }
+}
+
+fn enrolled(service: &Service, admin: &Peer, name: &str) -> Peer {
+    let token = NewToken {
+        node: name.to_owned(),
+        role: Role::Node,
+        keys: Vec::new(),
+        may_create: true,
+        may_destroy: false,
+        expires_s: 600,
+    };
+    let token = service.create_token(admin, &token).unwrap();
+    let enrolled = service
+        .enroll("127.0.0.1", &token, &request(name).1)
+        .unwrap();
+    peer(&enrolled.certificate)
+}
+
+impl Two {
+    fn new() -> Self {
+        let place = Place::with_provider();
+        let config = Config::read(&place.path("server.toml")).unwrap();
+        let keyring = Keyring::open(&place.path("root.keyring")).unwrap();
+        let root = keyring.key(ROOT_NAME, None).unwrap();
+        let keys = || Keys::of(&root, config.server_id().unwrap()).unwrap();
+        let shared = store::open(&config, &root, false).unwrap();
+        let hooked = Arc::new(Hooked {
+            store: Arc::clone(&shared),
+            before: Mutex::default(),
+            dead: AtomicBool::new(false),
+        });
+        let one: Arc<dyn Store> = Arc::<Hooked>::clone(&hooked);
+        let one = Arc::new(Service::open(one, keys(), config.rules()).unwrap());
+        let other = Arc::new(Service::open(shared, keys(), config.rules()).unwrap());
+        let admin = peer(&std::fs::read_to_string(place.path("admin.pem")).unwrap());
+        let node = enrolled(&other, &admin, "a");
+        let report = Report {
+            kind: "volume".to_owned(),
+            name: "v".to_owned(),
+            cipher: "aes-xts-plain64".to_owned(),
+            key_id: "k".to_owned(),
+            key_version: 1,
+            created: 1,
+            rotated: None,
+            backed_up: None,
+            verified: None,
+        };
+        other.report(&node, ID, &report).unwrap();
+        Self {
+            _place: place,
+            store: hooked,
+            keys: keys(),
+            one,
+            other,
+            admin,
+            node,
+        }
+    }
+
+    /// What the other server does just before the first one commits a change of a path that begins so.
+    fn meanwhile(&self, prefix: &'static str, act: impl FnOnce(&Service, &Peer) + Send + 'static) {
+        let (other, node) = (Arc::clone(&self.other), self.node.clone());
+        self.store.before(prefix, move || act(&other, &node));
+    }
+
+    /// Both servers have this header, or none; and nothing else is left in the store.
+    fn has(&self, header: Option<&[u8]>) {
+        for service in [&self.one, &self.other] {
+            match header {
+                Some(header) => assert!(service.header(&self.node, ID).unwrap() == header),
+                None => assert_eq!(number(service.header(&self.node, ID)), 8423),
+            }
+        }
+        let pieces = header.map_or(0, |header| header.len().div_ceil(512 * 1024));
+        assert_eq!(self.count(ESCROW_DATA), pieces, "pieces");
+        assert_eq!(self.count(ESCROW_WORK), 0, "what tells of pieces");
+    }
+
+    fn count(&self, prefix: &str) -> usize {
+        self.store.list(prefix, "", 1000).unwrap().len()
+    }
+
+    /// As if the writing that is under way had begun long ago.
+    fn age(store: &dyn Store, keys: &Keys) {
+        for (path, _) in store.list(ESCROW_WORK, "", 10).unwrap() {
+            let old = records::put(keys, &path, &Unnamed { since: 1 }).unwrap();
+            store.commit(&[], &[old], &Append::default()).unwrap();
+        }
+    }
+}
+
+fn number<T>(outcome: Result<T, Error>) -> u16 {
+    outcome.err().map_or(0, |error| error.code().number)
+}
+
+/// Headers of several pieces.
+fn headers() -> (Vec<u8>, Vec<u8>) {
+    (vec![1; 1_300_000], vec![2; 700_000])
+}
+
+#[test]
+fn of_two_headers_put_at_once_one_is_kept_whole() {
+    let two = Two::new();
+    let (first, second) = headers();
+    let meant = second.clone();
+    two.meanwhile(ESCROW, move |other, node| {
+        other.keep_header(node, ID, &meant).unwrap();
+    });
+    // It began before the other one, which is newer, and ends after it.
+    assert_eq!(number(two.one.keep_header(&two.node, ID, &first)), 8442);
+    two.has(Some(&second));
+    // The same where one was before.
+    let meant = first.clone();
+    two.meanwhile(ESCROW, move |other, node| {
+        other.keep_header(node, ID, &meant).unwrap();
+    });
+    assert_eq!(number(two.one.keep_header(&two.node, ID, &[3; 9])), 8442);
+    two.has(Some(&first));
+    // While its pieces are written, too.
+    let meant = second.clone();
+    two.meanwhile(ESCROW_DATA, move |other, node| {
+        other.keep_header(node, ID, &meant).unwrap();
+    });
+    assert_eq!(number(two.one.keep_header(&two.node, ID, &first)), 8442);
+    two.has(Some(&second));
+    two.one.keep_header(&two.node, ID, &first).unwrap();
+    two.has(Some(&first));
+}
+
+#[test]
+fn a_client_that_asks_both_servers_for_the_same_thing_gets_it() {
+    let two = Two::new();
+    let (header, _) = headers();
+    let meant = header.clone();
+    two.meanwhile(ESCROW, move |other, node| {
+        other.keep_header(node, ID, &meant).unwrap();
+    });
+    let kept = two.one.keep_header(&two.node, ID, &header).unwrap();
+    assert_eq!(kept.size, header.len() as u64);
+    two.has(Some(&header));
+}
+
+#[test]
+fn a_header_that_is_removed_while_another_is_put_leaves_none_or_a_whole_one() {
+    let two = Two::new();
+    let (first, second) = headers();
+    two.one.keep_header(&two.node, ID, &first).unwrap();
+    two.meanwhile(ESCROW, |other, node| other.remove_header(node, ID).unwrap());
+    assert_eq!(number(two.one.keep_header(&two.node, ID, &second)), 8442);
+    two.has(None);
+    // Removed first; its pieces go when the next header is there already.
+    two.one.keep_header(&two.node, ID, &first).unwrap();
+    let meant = second.clone();
+    two.meanwhile(ESCROW_DATA, move |other, node| {
+        other.keep_header(node, ID, &meant).unwrap();
+    });
+    two.one.remove_header(&two.node, ID).unwrap();
+    two.has(Some(&second));
+}
+
+#[test]
+fn what_a_killed_server_left_is_swept_up_and_what_was_there_stays() {
+    let two = Two::new();
+    let (first, second) = headers();
+    two.one.keep_header(&two.node, ID, &first).unwrap();
+    let store = Arc::clone(&two.store);
+    two.store
+        .before(ESCROW, move || store.dead.store(true, SeqCst));
+    assert_eq!(number(two.one.keep_header(&two.node, ID, &second)), 8435);
+    two.store.dead.store(false, SeqCst);
+    assert_eq!(two.count(ESCROW_DATA), 5, "pieces of both");
+    // It may be that they are still being written.
+    two.other.sweep().unwrap();
+    assert_eq!(two.count(ESCROW_DATA), 5);
+    Two::age(&*two.store, &two.keys);
+    two.other.sweep().unwrap();
+    two.has(Some(&first));
+    // Killed when the record names the new ones, and the old ones are still there.
+    let store = Arc::clone(&two.store);
+    two.store.before(ESCROW, move || {
+        let next = Arc::clone(&store);
+        store.before(ESCROW_DATA, move || next.dead.store(true, SeqCst));
+    });
+    two.one.keep_header(&two.node, ID, &second).unwrap();
+    two.store.dead.store(false, SeqCst);
+    assert_eq!(two.count(ESCROW_DATA), 5);
+    two.other.sweep().unwrap();
+    two.has(Some(&second));
+}
+
+#[test]
+fn who_writes_for_too_long_names_no_pieces_that_were_swept_up() {
+    let two = Two::new();
+    let (first, second) = headers();
+    two.one.keep_header(&two.node, ID, &first).unwrap();
+    let (store, keys) = (Arc::clone(&two.store), Arc::new(two.keys));
+    let other = Arc::clone(&two.other);
+    let theirs = Arc::clone(&keys);
+    two.store.before(ESCROW, move || {
+        Two::age(&*store.store, &theirs);
+        other.sweep().unwrap();
+    });
+    assert_eq!(number(two.one.keep_header(&two.node, ID, &second)), 8442);
+    assert!(two.one.header(&two.node, ID).unwrap() == first);
+    assert_eq!(two.store.list(ESCROW_DATA, "", 100).unwrap().len(), 3);
+}
+
+#[test]
+fn a_revocation_that_broke_off_leaves_nothing_to_the_next_of_that_name() {
+    let two = Two::new();
+    two.one.create_key(&two.node, "k", None).unwrap();
+    two.one.deliver(&two.node, "k", None).unwrap();
+    let store = Arc::clone(&two.store);
+    two.store
+        .before(GRANTS, move || store.dead.store(true, SeqCst));
+    assert_eq!(number(two.one.revoke(&two.admin, "a")), 8435);
+    two.store.dead.store(false, SeqCst);
+    assert_eq!(number(two.other.deliver(&two.node, "k", None)), 8421);
+    assert_eq!(two.count(GRANTS), 1, "the grant is left");
+    let anew = enrolled(&two.other, &two.admin, "a");
+    assert_eq!(number(two.other.deliver(&anew, "k", None)), 8423);
+    assert_eq!(two.count(GRANTS), 0);
+    // Who is only enrolled anew keeps what it has.
+    two.other.grant(&two.admin, "a", "k", false).unwrap();
+    let again = enrolled(&two.other, &two.admin, "a");
+    two.other.deliver(&again, "k", None).unwrap();
+}
