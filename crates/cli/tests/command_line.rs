@@ -63,6 +63,7 @@ const COMMANDS: &[&str] = &[
     "volume enroll",
     "volume unenroll",
     "volume backup",
+    "volume restore",
     "volume rotate",
     "volume repair",
     "volume migrate",

@@ -160,6 +160,8 @@ fn a_volume_lives_and_ends_with_the_servers_key() {
     server.volume("db-7", &["open", "v", "--test"]).succeeded();
     server.volume("db-7", &["backup", "v"]).succeeded();
 
+    a_header_comes_back(&server, &made);
+    the_fleet_page_knows(&server, &made);
     answers_no_more(&mut server);
 
     let uuid = made["uuid"].as_str().unwrap();
@@ -222,6 +224,66 @@ fn another_volumes_token_destroys_nothing(server: &Server) {
         "{record}"
     );
     server.volume("db-7", &["open", "v", "--test"]).succeeded();
+}
+
+/// From the server, whatever is left on the device.
+fn a_header_comes_back(server: &Server, made: &serde_json::Value) {
+    let place = &server.place;
+    let good = place.read("v");
+    let destroy = |from: usize, to: usize| {
+        let mut bytes = good.clone();
+        bytes[from..to].fill(0);
+        place.write("v", bytes);
+    };
+    // One copy is left: it says which volume it is.
+    destroy(0, 4096);
+    let restore = ["restore", "v", "--from-server"];
+    server.volume("db-7", &restore).succeeded();
+    assert!(place.read("v") == good);
+    destroy(0, 16 << 20);
+    server.volume("db-7", &restore).failed(2, "SR-2019");
+    let id = made["object_id"].as_str().unwrap();
+    let named = |key: &str, id: &str, node: &str| {
+        let named = ["--object-id", id, "--key-id", key, "--json"];
+        server.volume(node, &[&restore[..], &named].concat())
+    };
+    // Another node, another volume's key, no such volume.
+    assert_eq!(named("vol-7", id, "web-1").code, 3);
+    named("vol-8", id, "db-7").failed(3, "SR-2002");
+    named("vol-7", &"0".repeat(32), "db-7").failed(3, "SR-8423");
+    assert!(place.read("v")[..16 << 20].iter().all(|byte| *byte == 0));
+    let run = named("vol-7", &id.to_uppercase(), "db-7");
+    assert_eq!(run.json()["uuid"], made["uuid"]);
+    run.succeeded();
+    assert!(place.read("v") == good);
+    server.volume("db-7", &["open", "v", "--test"]).succeeded();
+}
+
+/// `create` and `rotate` have told it.
+fn the_fleet_page_knows(server: &Server, made: &serde_json::Value) {
+    let admin = server.place.path("server/admin.toml");
+    let client = strongroom_keyclient::Node::load(&admin).unwrap().client();
+    let get = strongroom_keyclient::Method::GET;
+    let objects = client.call(&get, "/v1/objects", None, true).unwrap();
+    let objects = objects["objects"].as_array().unwrap();
+    let of = |id: &serde_json::Value| objects.iter().find(|object| &object["object_id"] == id);
+    let ours = of(&made["object_id"]).unwrap();
+    assert_eq!(
+        (&ours["kind"], &ours["node"]),
+        (&"volume".into(), &"db-7".into())
+    );
+    assert_eq!(
+        (&ours["key_id"], &ours["cipher"]),
+        (&"vol-7".into(), &"aes-xts-plain64".into())
+    );
+    assert_eq!(ours["key_version"], 2, "{ours}");
+    assert!(ours["name"].as_str().unwrap().ends_with("/v"));
+    assert!(
+        ours["rotated"].as_u64() >= ours["created"].as_u64(),
+        "{ours}"
+    );
+    let other = objects.iter().find(|object| object["key_id"] == "vol-8");
+    assert_eq!(other.unwrap()["rotated"], serde_json::Value::Null);
 }
 
 /// Down: an end, and the way that is left.

@@ -1,11 +1,6 @@
 //! No node takes more than its share of the store or of the server's memory, and none the place of what is another's.
 //!
 //! Method: servers with small bounds, nodes that go to them and beyond, and others that must not notice.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that panics has failed, which is what it is for"
-)]
-
 mod common;
 
 use common::{Client, Place, Running};

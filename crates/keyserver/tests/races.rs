@@ -10,7 +10,7 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use common::{Place, request};
 use rustls::pki_types::CertificateDer;
@@ -70,7 +70,7 @@ impl Store for Hooked {
         changes: &[Change],
         append: &Append,
     ) -> Result<Outcome, Error> {
-        let mut before = self.before.lock().unwrap();
+        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it = |prefix: &str| changes.iter().any(|one| path_of(one).starts_with(prefix));
         let act = before.take_if(|(prefix, _)| is_it(prefix));
         drop(before);

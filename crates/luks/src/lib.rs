@@ -29,6 +29,6 @@ pub use metadata::{
     SegmentKind,
 };
 pub use reencrypt::{keys_needed, online_version, verify as verify_reencryption};
-pub use token::{StrongroomToken, Token};
+pub use token::{StrongroomToken, Token, TpmToken};
 pub use unlock::{Slots, VolumeKey, key_of_slot, unlock};
 pub use volume::{Volume, device_size};

@@ -5,6 +5,8 @@
 //!
 //! Must not: refuse a header for what a token says beyond its type and its key slots.
 
+use strongroom_format::hex::from_hex;
+
 use crate::error::LuksError;
 use crate::metadata::numbers;
 use crate::tree::{At, Tree, decimal, harmless};
@@ -18,6 +20,17 @@ pub struct Token {
     pub keyslots: Vec<u32>,
     /// What it says, if it is ours and can be read.
     pub strongroom: Option<StrongroomToken>,
+    /// What it says, if it is ours of a TPM and can be read.
+    pub tpm: Option<TpmToken>,
+}
+
+/// What a token of a TPM says (docs/spec/volume.md).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TpmToken {
+    /// The salt of the slots' passphrase.
+    pub salt: [u8; 16],
+    /// What the TPM sealed.
+    pub sealed: Vec<u8>,
 }
 
 /// What a token of Strongroom says. Hints, all of it.
@@ -41,11 +54,27 @@ impl Token {
         let strongroom = (kind == "strongroom")
             .then(|| StrongroomToken::read(token))
             .flatten();
+        let tpm = (kind == "strongroom-tpm")
+            .then(|| TpmToken::read(token))
+            .flatten();
         Ok(Self {
             keyslots: numbers(&token.member("keyslots")?)?,
             kind,
             strongroom,
+            tpm,
         })
+    }
+}
+
+impl TpmToken {
+    fn read(token: &At<'_>) -> Option<Self> {
+        let bytes = |name: &str| from_hex(token.member(name).ok()?.text().ok()?);
+        if token.member("version").ok()?.u32().ok()? != 1 {
+            return None;
+        }
+        let sealed = bytes("sealed").filter(|sealed| (1..=2048).contains(&sealed.len()))?;
+        let salt = bytes("salt")?.try_into().ok()?;
+        Some(Self { salt, sealed })
     }
 }
 
@@ -124,6 +153,31 @@ mod tests {
     #[test]
     fn a_token_is_read() {
         assert_eq!(StrongroomToken::from_json(JSON), Some(token()));
+    }
+
+    #[test]
+    fn a_token_of_a_tpm_is_read_and_one_that_is_not_well_formed_says_nothing() {
+        const GOOD: &str = r#"{"type":"strongroom-tpm","keyslots":["2"],"version":1,
+            "salt":"04040404040404040404040404040404","sealed":"80080000ff"}"#;
+        let read = |json: &str| {
+            let tree: Tree = serde_json::from_str(json).unwrap();
+            Token::read(&At::root(&tree)).unwrap()
+        };
+        let token = read(GOOD);
+        assert_eq!((&token.keyslots, token.strongroom), (&vec![2], None));
+        let said = token.tpm.unwrap();
+        assert_eq!((said.salt, said.sealed.len()), ([4; 16], 5));
+        for (from, to) in [
+            ("strongroom-tpm", "systemd-tpm2"),
+            ("\"version\":1", "\"version\":2"),
+            ("\"0404", "\"04"),
+            ("80080000ff", "80080000FF"),
+            ("80080000ff", ""),
+            ("\"sealed\"", "\"blob\""),
+        ] {
+            assert!(GOOD.contains(from), "{from}");
+            assert_eq!(read(&GOOD.replacen(from, to, 1)).tpm, None, "{to}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod options;
 #[cfg(feature = "pkcs11")]
 mod pkcs11;
 mod tang;
-mod tpm;
+pub mod tpm;
 mod vault;
 
 use strongroom_keyring::provider::{self, Registered};

@@ -48,6 +48,18 @@ impl Deadline {
         Ok(Self { end, limit })
     }
 
+    /// As [`Deadline::begin`], but this long where it is said.
+    ///
+    /// # Errors
+    /// As [`Deadline::begin`].
+    pub(crate) fn within(limit: Option<Duration>) -> Result<Self, Error> {
+        let Some(limit) = limit else {
+            return Self::begin();
+        };
+        let end = Instant::now() + limit;
+        Ok(Self { end, limit })
+    }
+
     /// What is left, more than nothing.
     ///
     /// # Errors

@@ -62,6 +62,9 @@ pub struct Entry {
     /// Whether it refuses writes.
     #[serde(default)]
     pub read_only: bool,
+    /// Where the TPM is, unless at its usual place.
+    #[serde(default)]
+    pub tcti: Option<String>,
     /// Whether the start goes on without it as if nothing were wrong.
     #[serde(default)]
     pub optional: bool,
@@ -88,6 +91,8 @@ pub enum OpenerKind {
     KeyServer,
     /// The key of the volume's token, from the keyring.
     Keyring,
+    /// What this machine's TPM sealed.
+    Tpm,
     /// A passphrase or the recovery key that somebody types.
     Passphrase,
 }
@@ -99,6 +104,7 @@ impl OpenerKind {
         match self {
             Self::KeyServer => "keyserver",
             Self::Keyring => "keyring",
+            Self::Tpm => "tpm",
             Self::Passphrase => "passphrase",
         }
     }
@@ -165,7 +171,9 @@ impl Table {
         let volumes = self.volume.iter().map(|entry| {
             let openers = entry.openers.iter().map(|opener| match opener {
                 OpenerKind::Passphrase => entry.prompt_timeout_seconds + WORK_S,
-                OpenerKind::KeyServer | OpenerKind::Keyring => entry.timeout_seconds + WORK_S,
+                OpenerKind::KeyServer | OpenerKind::Keyring | OpenerKind::Tpm => {
+                    entry.timeout_seconds + WORK_S
+                }
             });
             entry.device_timeout_seconds + WORK_S + openers.sum::<u64>()
         });

@@ -149,6 +149,8 @@ pub enum Kind {
     Strongroom,
     /// A recovery key, ours or systemd's.
     Recovery,
+    /// What this machine's TPM sealed.
+    Tpm,
     /// Another program's token names it.
     Foreign,
     /// A passphrase: no token names it.
@@ -164,6 +166,7 @@ impl Kind {
         match self {
             Self::Strongroom => "strongroom",
             Self::Recovery => "recovery",
+            Self::Tpm => "tpm",
             Self::Foreign => "foreign",
             Self::Passphrase => "passphrase",
             Self::Reencrypt => "reencrypt",
@@ -224,6 +227,7 @@ impl Metadata {
         let kinds = named.map(|token| match kind_of(token) {
             token::TYPE => Kind::Strongroom,
             token::RECOVERY_TYPE => Kind::Recovery,
+            crate::tpm::TYPE => Kind::Tpm,
             _ => Kind::Foreign,
         });
         kinds.min().unwrap_or(Kind::Passphrase)

@@ -4,7 +4,7 @@
 //! it and of the volume's object id the passphrase of one key slot; libcryptsetup opens the slot, and the kernel gets the
 //! volume key. What is on the disk beside LUKS2 is one token, which only says which material to ask for.
 //!
-//! Invariants V1 to V19 are listed in `docs/internals/volumes.md`; the comments cite them by number.
+//! Invariants V1 to V24 are listed in `docs/internals/volumes.md`; the comments cite them by number.
 //!
 //! Must not: put anything of its own on a disk but a LUKS2 token; keep a key on the disk that it opens; believe what a token
 //! says about whom to ask.
@@ -26,6 +26,7 @@ pub mod openers;
 pub mod probe;
 pub mod reencrypt;
 pub mod repair;
+pub mod restore;
 pub mod rotate;
 pub mod secret;
 pub mod server;
@@ -33,6 +34,7 @@ pub mod shred;
 #[cfg(test)]
 mod testing;
 pub mod token;
+pub mod tpm;
 
 pub use device::Volume;
 pub use ffi::library_version;

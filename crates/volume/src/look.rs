@@ -125,6 +125,22 @@ pub fn look(path: &Path) -> Result<Found, Error> {
     })
 }
 
+/// What a device holds that is no LUKS header and no rest of one.
+///
+/// # Errors
+/// As [`look`].
+pub(crate) fn other_than_luks(path: &Path) -> Result<Option<String>, Error> {
+    let found = look(path)?.holds;
+    if !found.as_deref().is_some_and(|what| what.contains("LUKS")) {
+        return Ok(found);
+    }
+    // Below the first header, a second one stays when something else is made over it.
+    let mut file = File::open(path).map_err(|error| io(path, error))?;
+    let first = piece(&mut file, 0, FIRST_LEN).map_err(|error| io(path, error))?;
+    let others = signatures(&first).find(|what| !what.contains("LUKS"));
+    Ok(others.map(str::to_owned))
+}
+
 /// Whether the device or file has something other than zeros, as far as samples over all of it show: a disk that was in use has.
 ///
 /// # Errors
@@ -185,19 +201,20 @@ fn signature(first: &[u8]) -> Option<&'static str> {
     if header::is_sealed(first) {
         return Some("an object sealed by Strongroom");
     }
+    let all: Vec<&str> = signatures(first).collect();
+    // An old swap area's signature may have stayed below something else, which is then what counts.
+    let other = all.iter().find(|what| **what != SWAP);
+    other.or_else(|| all.first()).copied()
+}
+
+/// Every one of the table.
+fn signatures(first: &[u8]) -> impl Iterator<Item = &'static str> {
     let known = |(at, bytes, _): &&(usize, &[u8], &str)| {
         first
             .get(*at..)
             .is_some_and(|there| there.starts_with(bytes))
     };
-    let all: Vec<&str> = SIGNATURES
-        .iter()
-        .filter(known)
-        .map(|(_, _, what)| *what)
-        .collect();
-    // An old swap area's signature may have stayed below something else, which is then what counts.
-    let other = all.iter().find(|what| **what != SWAP);
-    other.or_else(|| all.first()).copied()
+    SIGNATURES.iter().filter(known).map(|(_, _, what)| *what)
 }
 
 /// Second headers that stand in the last blocks of a device.

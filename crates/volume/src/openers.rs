@@ -141,7 +141,12 @@ pub(crate) fn tidy_tokens(volume: &mut Volume) -> Result<(), Error> {
     let metadata = volume.metadata()?;
     for (number, token) in &metadata.tokens {
         let kind = token.get("type").and_then(|kind| kind.as_str());
-        let ours = matches!(kind, Some(crate::token::TYPE | crate::token::RECOVERY_TYPE));
+        let types = [
+            crate::token::TYPE,
+            crate::token::RECOVERY_TYPE,
+            crate::tpm::TYPE,
+        ];
+        let ours = kind.is_some_and(|kind| types.contains(&kind));
         let slots = token.get("keyslots").and_then(|slots| slots.as_array());
         if ours && slots.is_some_and(Vec::is_empty) {
             volume.remove_token(*number)?;

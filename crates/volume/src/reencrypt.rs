@@ -25,6 +25,7 @@ use crate::openers::tidy_tokens;
 use crate::repair::{all_moved, end};
 use crate::secret::new_volume_key;
 use crate::token::recovery_json;
+use crate::tpm;
 
 /// What moves at once, in sectors of 512 bytes: 8 MiB. Its I/O waits meanwhile.
 const HOTZONE_SECTORS: u64 = (8 << 20) / 512;
@@ -200,6 +201,13 @@ fn tidy(volume: &mut Volume) -> Result<(), Error> {
             volume.set_token(Some(number), &recovery_json(&slots))?;
         }
     }
+    for (number, mut token) in tpm::tokens(&metadata) {
+        let before = token.slots.len();
+        token.slots.retain(|slot| there.contains(slot));
+        if token.slots.len() != before {
+            volume.set_token(Some(number), &token.json()?)?;
+        }
+    }
     tidy_tokens(volume)
 }
 
@@ -234,6 +242,10 @@ fn name_both(volume: &mut Volume, added: &[(u32, u32)]) -> Result<(), Error> {
     }
     if let Some((number, slots)) = metadata.recovery_token() {
         volume.set_token(Some(number), &recovery_json(&with_new(&slots)))?;
+    }
+    for (number, mut token) in tpm::tokens(&metadata) {
+        token.slots = with_new(&token.slots);
+        volume.set_token(Some(number), &token.json()?)?;
     }
     Ok(())
 }

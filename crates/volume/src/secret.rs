@@ -9,6 +9,8 @@ use zeroize::Zeroize as _;
 
 /// Label of slots' passphrases.
 const SLOT_INFO: &[u8] = b"strongroom/v1/volume-slot";
+/// Label of passphrases made of what a TPM sealed.
+const TPM_INFO: &[u8] = b"strongroom/v1/volume-tpm";
 /// Label of the key that header backups are sealed under.
 const ESCROW_INFO: &[u8] = b"strongroom/v1/volume-escrow";
 /// A slot's passphrase made from key material, in bytes.
@@ -30,6 +32,14 @@ const RECOVERY_TEXT_LEN: usize = GROUPS * GROUP + GROUPS - 1;
 /// SR-5001 when there is no memory for keys.
 pub fn slot_secret(material: &SecretKey, object_id: &[u8; 16]) -> Result<SecretBytes, Error> {
     Ok(hkdf_bytes(material, object_id, SLOT_INFO, SLOT_SECRET_LEN)?)
+}
+
+/// The passphrase of a key slot, made of what a TPM sealed: not text.
+///
+/// # Errors
+/// As [`slot_secret`].
+pub fn tpm_secret(sealed: &SecretKey, salt: &[u8; 16]) -> Result<SecretBytes, Error> {
+    Ok(hkdf_bytes(sealed, salt, TPM_INFO, SLOT_SECRET_LEN)?)
 }
 
 /// The key that header backups of the volume `object_id` are sealed under.

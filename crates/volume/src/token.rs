@@ -151,7 +151,7 @@ fn has_control(text: &str) -> bool {
     text.chars().any(char::is_control)
 }
 
-fn slots(texts: &[String]) -> Result<Vec<u32>, Error> {
+pub(crate) fn slots(texts: &[String]) -> Result<Vec<u32>, Error> {
     let slot = |text: &String| text.parse::<u32>().ok().filter(|slot| *slot < 32);
     let slots: Option<Vec<u32>> = texts.iter().map(slot).collect();
     slots.ok_or_else(|| bad("keyslots"))

@@ -9,6 +9,7 @@ use strongroom_luks::{
     CopyState, Found, Kdf, Keyslot, KeyslotKind, LuksError, Metadata, SegmentKind, Token, Which,
     online_version, read,
 };
+use strongroom_volume::tpm::TpmToken;
 
 use super::report::{LuksReport, LuksSegmentReport, LuksSlotReport, LuksTokenReport};
 use crate::failure::{Failure, printable};
@@ -143,6 +144,7 @@ fn token_report(number: u32, token: &Token) -> LuksTokenReport {
         key_version: ours.map(|ours| ours.key_version),
         provider: ours.map(|ours| ours.provider.clone()),
         servers: ours.map(|ours| ours.servers.clone()),
+        pcrs: TpmToken::of(token).map(|token| token.registers()),
     }
 }
 

@@ -141,6 +141,8 @@ pub(super) struct LuksTokenReport {
     pub(super) key_version: Option<u32>,
     pub(super) provider: Option<String>,
     pub(super) servers: Option<Vec<String>>,
+    /// Registers to whose values a TPM sealed it.
+    pub(super) pcrs: Option<Vec<u8>>,
 }
 
 /// The picture that was drawn.

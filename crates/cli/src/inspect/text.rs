@@ -4,7 +4,7 @@
 
 use strongroom_format::header::ObjectKind;
 
-use super::report::{HeaderReport, LuksReport, Report, SlotReport};
+use super::report::{HeaderReport, LuksReport, LuksTokenReport, Report, SlotReport};
 use crate::failure::printable;
 
 pub(super) fn render(report: &Report) -> String {
@@ -140,20 +140,7 @@ fn luks_lines(lines: &mut Lines, luks: &LuksReport) {
         );
     }
     for token in &luks.tokens {
-        let slots: Vec<String> = token.slots.iter().map(u32::to_string).collect();
-        let mut text = format!("{}, for slots {}", token.kind, slots.join(", "));
-        if let (Some(id), Some(key), Some(version)) =
-            (&token.object_id, &token.key_id, token.key_version)
-        {
-            text.push_str(&format!("; object {id}, key {key}, version {version}"));
-        }
-        if let Some(provider) = &token.provider {
-            text.push_str(&format!(", {provider}"));
-        }
-        for server in token.servers.iter().flatten() {
-            text.push_str(&format!(", {}", printable(server)));
-        }
-        lines.put(&format!("token {}", token.token), &text);
+        lines.put(&format!("token {}", token.token), &token_text(token));
     }
     for name in &luks.requirements {
         lines.put("requires", name);
@@ -170,6 +157,27 @@ fn luks_lines(lines: &mut Lines, luks: &LuksReport) {
     if let Some(warning) = &luks.warning {
         lines.put("warning", warning);
     }
+}
+
+fn token_text(token: &LuksTokenReport) -> String {
+    let slots: Vec<String> = token.slots.iter().map(u32::to_string).collect();
+    let mut text = format!("{}, for slots {}", token.kind, slots.join(", "));
+    if let (Some(id), Some(key), Some(version)) =
+        (&token.object_id, &token.key_id, token.key_version)
+    {
+        text.push_str(&format!("; object {id}, key {key}, version {version}"));
+    }
+    if let Some(provider) = &token.provider {
+        text.push_str(&format!(", {provider}"));
+    }
+    for server in token.servers.iter().flatten() {
+        text.push_str(&format!(", {}", printable(server)));
+    }
+    if let Some(registers) = &token.pcrs {
+        let registers: Vec<String> = registers.iter().map(u8::to_string).collect();
+        text.push_str(&format!("; sealed to registers {}", registers.join(", ")));
+    }
+    text
 }
 
 fn slot_text(slot: &SlotReport) -> String {

@@ -23,6 +23,8 @@ mod unseal;
 
 use clap::{Args, Subcommand};
 
+pub(crate) use self::report::object_name;
+
 use crate::Context;
 use crate::failure::Failure;
 use crate::help::tail;

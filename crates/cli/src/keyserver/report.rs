@@ -17,6 +17,7 @@ use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyclient::{Node, Report};
 
+pub(crate) use self::look::object_name;
 use self::look::{Found, Known};
 use crate::Context;
 use crate::failure::{ErrorJson, Failure, note, printable, warn};

@@ -112,10 +112,21 @@ impl AttachArgs {
         Ok(mounted.serve()?)
     }
 
-    /// The passphrase that the key of the volume's token makes, and the slots it is for.
+    /// The passphrase that the key of the volume's token makes, or its TPM's, and the slots it is for.
     fn of_token(&self, context: &Context, found: &Found) -> Result<(SecretBytes, Slots), Failure> {
         let mut tokens = found.header.metadata.tokens.values();
         let ours = tokens.find_map(|token| Some((token.strongroom.as_ref()?, &token.keyslots)));
+        let has_tpm = || {
+            let mut tokens = found.header.metadata.tokens.values();
+            tokens.any(|token| token.tpm.is_some())
+        };
+        if self.secret.tpm || (ours.is_none() && has_tpm()) {
+            let (secret, slots) = self
+                .secret
+                .place
+                .secret_of(&self.path, &found.header.metadata)?;
+            return Ok((secret, Slots { only: Some(slots) }));
+        }
         let Some((token, slots)) = ours else {
             let detail = "the volume has no token of Strongroom: give --passphrase or --recovery";
             return Err(Failure::new(&code::NO_KEY, detail));

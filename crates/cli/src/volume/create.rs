@@ -16,6 +16,7 @@ use strongroom_volume::secret::slot_secret;
 use strongroom_volume::token::{Token, name_is_valid};
 
 use super::backup::escrow;
+use super::fleet::{self, Happened};
 use super::material::ProviderOptions;
 use super::recovery::RecoveryOptions;
 use crate::Context;
@@ -140,6 +141,7 @@ impl CreateArgs {
             header_escrowed: escrow(&self.path, keys.as_mut()),
             old_data_left,
         };
+        fleet::tell(&self.path, keys.as_mut(), Happened::Made);
         self.tell(context, &created)
     }
 

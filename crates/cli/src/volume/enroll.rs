@@ -1,4 +1,4 @@
-//! `strongroom volume enroll DEVICE passphrase|recovery|keyserver|keyring`.
+//! `strongroom volume enroll DEVICE passphrase|recovery|keyserver|keyring|tpm`.
 //!
 //! Must not: show anything but a new recovery key.
 
@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
+use strongroom_volume::header::Kind;
 use strongroom_volume::secret::slot_secret;
 use strongroom_volume::token::{Provider, Token};
 use strongroom_volume::{Volume, openers};
@@ -17,7 +18,7 @@ use super::material::{ProviderOptions, Who};
 use super::recovery::RecoveryOptions;
 use super::secret::{SecretOptions, new_passphrase};
 use crate::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, warn};
 use crate::help::tail;
 
 /// Let something more open a volume, which is opened with the key of its token or as the options say.
@@ -36,6 +37,9 @@ pub(super) struct EnrollArgs {
     /// The key's name, for keyserver and keyring [default: that of the token]
     #[arg(long, value_name = "NAME")]
     key_id: Option<String>,
+    /// Registers (PCRs) whose present values the TPM has to have, as 7,11 [default: 7]
+    #[arg(long, value_name = "NUMBERS")]
+    pcrs: Option<String>,
     #[command(flatten)]
     recovery: RecoveryOptions,
     #[command(flatten)]
@@ -58,6 +62,8 @@ enum What {
     Keyserver,
     /// A key of the keyring
     Keyring,
+    /// What this machine's TPM seals
+    Tpm,
 }
 
 #[derive(Serialize)]
@@ -68,11 +74,15 @@ struct Enrolled {
 
 impl EnrollArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        if self.pcrs.is_some() && self.what != What::Tpm {
+            return Err(Failure::usage("--pcrs is for tpm"));
+        }
         let mut volume = Volume::open(&self.path)?;
         let wants_recovery = self.what == What::Recovery;
         let place = wants_recovery.then(|| self.recovery.place()).transpose()?;
         let secret = self.secret.secret(context, &mut volume, &self.provider)?;
-        volume.test_by(self.secret.by(), &secret)?;
+        let by = self.secret.by(&mut volume)?;
+        volume.test_by(by, &secret)?;
         let slot = match (place, self.what) {
             (Some(place), _) => {
                 let key = place.new_key(&self.path)?;
@@ -83,6 +93,12 @@ impl EnrollArgs {
             }
             (None, What::Keyring) => {
                 self.material(context, &mut volume, &secret, Provider::Keyring)?
+            }
+            (None, What::Tpm) => {
+                let registers = self.pcrs.as_deref();
+                let slot = self.secret.place.enroll(&mut volume, &secret, registers)?;
+                warn_without_recovery(&mut volume)?;
+                slot
             }
             (None, What::Passphrase | What::Recovery) => {
                 let new = new_passphrase(self.new_passphrase_file.as_ref())?;
@@ -133,4 +149,20 @@ impl EnrollArgs {
         let new = slot_secret(&material.key, &object_id)?;
         Ok(openers::add_material(volume, secret, &new, &token)?)
     }
+}
+
+/// A board breaks, and registers change.
+fn warn_without_recovery(volume: &mut Volume) -> Result<(), Failure> {
+    let metadata = volume.metadata()?;
+    let slots = metadata.bound_slots();
+    if !slots
+        .iter()
+        .any(|slot| metadata.kind(*slot) == Kind::Recovery)
+    {
+        warn(
+            &code::VOLUME_NO_RECOVERY,
+            &volume.path().display().to_string(),
+        );
+    }
+    Ok(())
 }

@@ -9,17 +9,20 @@ mod console;
 mod create;
 mod detach;
 mod enroll;
+mod fleet;
 mod list;
 mod material;
 mod migrate;
 mod open;
 mod recovery;
 mod repair;
+mod restore;
 mod rotate;
 mod secret;
 mod shred;
 mod status;
 mod swap;
+mod tpm;
 mod unenroll;
 mod unlock;
 
@@ -49,6 +52,7 @@ enum Verb {
     Enroll(enroll::EnrollArgs),
     Unenroll(unenroll::UnenrollArgs),
     Backup(backup::BackupArgs),
+    Restore(restore::RestoreArgs),
     Rotate(rotate::RotateArgs),
     Repair(repair::RepairArgs),
     Migrate(migrate::MigrateArgs),
@@ -65,6 +69,7 @@ impl VolumeArgs {
             Verb::List(args) => args.json,
             Verb::Open(args) => args.json,
             Verb::Enroll(args) => args.json,
+            Verb::Restore(args) => args.json,
             Verb::Migrate(args) => args.json,
             Verb::Unlock(args) => args.json,
             Verb::Shred(args) => args.json,
@@ -91,6 +96,7 @@ impl VolumeArgs {
             Verb::Enroll(args) => args.run(context),
             Verb::Unenroll(args) => args.run(context),
             Verb::Backup(args) => args.run(context),
+            Verb::Restore(args) => args.run(context),
             Verb::Rotate(args) => args.run(context),
             Verb::Repair(args) => args.run(context),
             Verb::Migrate(args) => args.run(context),

@@ -59,7 +59,7 @@ impl OpenArgs {
         }
         let mut volume = Volume::open(&self.path)?;
         let secret = self.secret.secret(context, &mut volume, &self.provider)?;
-        let by = self.secret.by();
+        let by = self.secret.by(&mut volume)?;
         let slot = match &name {
             None => volume.test_by(by, &secret)?,
             Some(name) => active::open(&mut volume, name, (by, &secret), self.read_only)?,

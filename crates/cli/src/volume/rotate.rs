@@ -17,10 +17,12 @@ use strongroom_volume::secret::recovery_key;
 use strongroom_volume::{Volume, active, openers, rotate};
 
 use super::backup::escrow;
+use super::fleet::{self, Happened};
 use super::material::ProviderOptions;
 use super::recovery::RecoveryOptions;
 use super::secret::of_token;
 use super::status::device_of;
+use super::tpm::TpmPlace;
 use crate::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
@@ -35,7 +37,7 @@ pub(super) struct RotateArgs {
     #[arg(value_name = "DEVICE")]
     path: PathBuf,
     /// A new version of the key opens the volume; its data stay as they are
-    #[arg(long, conflicts_with_all = ["online", "recovery_file", "new_recovery", "passphrase_file", "drop"])]
+    #[arg(long, conflicts_with_all = ["online", "recovery_file", "new_recovery", "passphrase_file", "drop", "tpm"])]
     slots_only: bool,
     /// While the volume is open
     #[arg(long)]
@@ -51,6 +53,11 @@ pub(super) struct RotateArgs {
     /// A passphrase of a slot, so that it goes on opening the volume; may be given again
     #[arg(long, value_name = "FILE")]
     passphrase_file: Vec<PathBuf>,
+    /// This machine's TPM goes on opening the volume
+    #[arg(long)]
+    tpm: bool,
+    #[command(flatten)]
+    place: TpmPlace,
     /// A slot that need not open the volume afterwards; may be given again
     #[arg(long, value_name = "SLOT")]
     drop: Vec<u32>,
@@ -62,6 +69,15 @@ pub(super) struct RotateArgs {
 struct Given {
     secret: SecretBytes,
     kind: Kind,
+}
+
+impl Given {
+    fn stretch(&self) -> Stretch {
+        match self.kind {
+            Kind::Tpm => Stretch::Machine,
+            _ => Stretch::Person,
+        }
+    }
 }
 
 impl RotateArgs {
@@ -97,6 +113,7 @@ impl RotateArgs {
             return Err(Failure::new(&code::VOLUME_ROTATING, "it was stopped"));
         }
         escrow(&self.path, keys.as_mut());
+        fleet::tell(&self.path, keys.as_mut(), Happened::Rotated);
         context.output.line("all data are under a new volume key")
     }
 
@@ -108,6 +125,7 @@ impl RotateArgs {
     ) -> Result<(), Failure> {
         let rotated = rotate::slots(volume, keys)?;
         escrow(&self.path, keys);
+        fleet::tell(&self.path, keys, Happened::Rotated);
         let what = if rotated.finished {
             "finished what was begun: "
         } else {
@@ -138,7 +156,7 @@ impl RotateArgs {
         secret: &SecretBytes,
         active: Option<&str>,
     ) -> Result<(), Failure> {
-        let mut given = self.given()?;
+        let mut given = self.given(volume)?;
         if self.new_recovery {
             // It gets a slot of the old key first, so that it opens the volume at every moment of what follows.
             let place = self.recovery.place()?;
@@ -151,17 +169,19 @@ impl RotateArgs {
         }
         let metadata = volume.metadata()?;
         let mut stays = Vec::new();
+        let mut by_key = false;
         // What is dropped goes with the old key, so it only is not taken along.
         for slot in left_out(&metadata, &self.drop) {
             let kind = metadata.kind(slot);
             let opens = |given: &&Given| given.kind == kind;
             if let Some(slot) = volume.opens(&[slot], secret)? {
                 stays.insert(0, stay(slot, secret, Stretch::Machine));
+                by_key = true;
                 continue;
             }
             for given in given.iter().filter(opens) {
                 if let Some(slot) = volume.opens(&[slot], &given.secret)? {
-                    stays.push(stay(slot, &given.secret, Stretch::Person));
+                    stays.push(stay(slot, &given.secret, given.stretch()));
                     break;
                 }
             }
@@ -179,18 +199,22 @@ impl RotateArgs {
             let names: Vec<String> = missing.iter().map(name).collect();
             return Err(Failure::new(&code::VOLUME_OPENERS, names.join(", ")));
         }
-        if stays
-            .first()
-            .is_none_or(|stay| stay.stretch != Stretch::Machine)
-        {
+        if !by_key {
             return Err(Failure::new(&code::WRONG_KEY, "the token's key"));
         }
         Ok(begin(volume, &stays, active)?)
     }
 
-    /// Passphrases and the recovery key that were given.
-    fn given(&self) -> Result<Vec<Given>, Failure> {
+    /// Passphrases and the recovery key that were given, and the TPM's part.
+    fn given(&self, volume: &mut Volume) -> Result<Vec<Given>, Failure> {
         let mut given = Vec::new();
+        if self.tpm {
+            let secret = self.place.secret(volume, None)?;
+            given.push(Given {
+                secret,
+                kind: Kind::Tpm,
+            });
+        }
         for file in &self.passphrase_file {
             let secret = read(file)?;
             given.push(Given {

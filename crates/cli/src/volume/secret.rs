@@ -10,9 +10,10 @@ use strongroom_format::code;
 use strongroom_keyring::{KeySource, SourceContext};
 use strongroom_volume::device::By;
 use strongroom_volume::secret::{recovery_key, slot_secret};
-use strongroom_volume::{Volume, keys::Keys};
+use strongroom_volume::{Volume, keys::Keys, tpm};
 
 use super::material::ProviderOptions;
+use super::tpm::TpmPlace;
 use crate::Context;
 use crate::failure::Failure;
 
@@ -32,24 +33,29 @@ pub(super) struct SecretOptions {
     /// A file that holds the recovery key
     #[arg(long, value_name = "FILE", help_heading = "Opened by")]
     pub(super) recovery_file: Option<PathBuf>,
+    /// What this machine's TPM sealed
+    #[arg(long, help_heading = "Opened by")]
+    pub(super) tpm: bool,
+    #[command(flatten)]
+    pub(super) place: TpmPlace,
 }
 
 impl SecretOptions {
     /// Whether the volume is opened by the key that its token names.
     pub(super) fn is_token(&self) -> bool {
         !self.passphrase
+            && !self.tpm
             && !self.recovery
             && self.passphrase_file.is_none()
             && self.recovery_file.is_none()
     }
 
-    /// Whose it is.
-    pub(super) fn by(&self) -> By {
-        if self.is_token() {
-            By::Token
-        } else {
-            By::Person
-        }
+    /// Whose it is: what a TPM sealed has slots of its own, which are not those of the key's token.
+    pub(super) fn by(&self, volume: &mut Volume) -> Result<By, Failure> {
+        Ok(match self.is_token() && !self.is_tpm(volume)? {
+            true => By::Token,
+            false => By::Person,
+        })
     }
 
     /// The passphrase of a slot.
@@ -59,6 +65,9 @@ impl SecretOptions {
         volume: &mut Volume,
         provider: &ProviderOptions,
     ) -> Result<SecretBytes, Failure> {
+        if self.is_tpm(volume)? {
+            return self.place.secret(volume, None);
+        }
         if self.is_token() {
             let token = volume.token()?;
             let mut keys = provider.keys(context, Some(token.provider))?;
@@ -68,9 +77,18 @@ impl SecretOptions {
             .ok_or_else(|| Failure::new(&code::NO_KEY, volume.path().display().to_string()))
     }
 
-    /// What a person has; `None` when the key of the token is wanted.
+    /// Whether the TPM opens it: that was asked for, or no key does.
+    fn is_tpm(&self, volume: &mut Volume) -> Result<bool, Failure> {
+        if self.tpm || !self.is_token() {
+            return Ok(self.tpm);
+        }
+        let metadata = volume.metadata()?;
+        Ok(metadata.token().is_ok_and(|token| token.is_none()) && tpm::opens(&metadata))
+    }
+
+    /// What a person has; `None` when the key of a token is wanted.
     pub(super) fn typed(&self, path: &Path) -> Result<Option<SecretBytes>, Failure> {
-        if self.is_token() {
+        if self.is_token() || self.tpm {
             return Ok(None);
         }
         let typed = |source: KeySource, prompt: &str| {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use strongroom_format::hex::hex;
-use strongroom_volume::{Volume, active};
+use strongroom_volume::{Volume, active, tpm};
 
 use crate::Context;
 use crate::failure::Failure;
@@ -53,6 +53,8 @@ pub(super) struct SlotState {
     pub(super) kdf: Option<String>,
     /// Whether it opens the volume: not while it only holds the key of a re-encryption.
     pub(super) opens: bool,
+    /// Of a TPM: the registers whose values it is sealed to.
+    pub(super) pcrs: Option<Vec<u8>>,
 }
 
 impl StatusArgs {
@@ -81,11 +83,17 @@ pub(super) fn state(path: &Path) -> Result<State, Failure> {
     let token = metadata.token().ok().flatten().map(|(_, token)| token);
     let segment = metadata.segment()?;
     let bound = metadata.bound_slots();
+    let tpms = tpm::tokens(&metadata);
+    let registers = |slot: &u32| {
+        let mut of_slot = tpms.iter().filter(|(_, token)| token.slots.contains(slot));
+        of_slot.next().map(|(_, token)| token.registers())
+    };
     let slot = |(slot, about): (&u32, &strongroom_volume::header::Keyslot)| SlotState {
         slot: *slot,
         kind: metadata.kind(*slot).name(),
         kdf: about.kdf.as_ref().map(|kdf| kdf.kind.clone()),
         opens: bound.contains(slot),
+        pcrs: registers(slot),
     };
     let mapping = active::mapping_of(path);
     Ok(State {
@@ -135,7 +143,12 @@ fn text(state: &State) -> String {
         } else {
             ", does not open it yet"
         };
-        let value = format!("{}, {kdf}{opens}", slot.kind);
+        let registers = slot.pcrs.iter().map(|all| {
+            let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+            format!(" (registers {})", all.join(","))
+        });
+        let registers: String = registers.collect();
+        let value = format!("{}{registers}, {kdf}{opens}", slot.kind);
         rows.push(row(&format!("slot {}", slot.slot), &value));
     }
     columns(&rows)

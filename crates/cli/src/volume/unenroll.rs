@@ -22,7 +22,7 @@ pub(super) struct UnenrollArgs {
     /// The device, or the file
     #[arg(value_name = "DEVICE")]
     path: PathBuf,
-    /// A key slot's number, or `passphrase`, `recovery`, `strongroom` for all of that kind
+    /// A key slot's number, or `passphrase`, `recovery`, `strongroom`, `tpm` for all of that kind
     #[arg(value_name = "SLOT|KIND", value_parser = which)]
     which: Which,
     /// Remove the last recovery key, too
@@ -49,8 +49,13 @@ fn which(text: &str) -> Result<Which, String> {
     if let Ok(slot) = text.parse() {
         return Ok(Which::Slot(slot));
     }
-    let kinds = [Kind::Passphrase, Kind::Recovery, Kind::Strongroom];
+    let kinds = [
+        Kind::Passphrase,
+        Kind::Recovery,
+        Kind::Strongroom,
+        Kind::Tpm,
+    ];
     let kind = kinds.into_iter().find(|kind| kind.name() == text);
     kind.map(Which::Kind)
-        .ok_or_else(|| "a slot's number, or passphrase, recovery, strongroom".to_owned())
+        .ok_or_else(|| "a slot's number, or passphrase, recovery, strongroom, tpm".to_owned())
 }

@@ -24,6 +24,7 @@ use strongroom_volume::{Volume, active};
 use super::material::ProviderOptions;
 use super::secret::of_token;
 use super::swap::taken;
+use super::tpm::TpmPlace;
 use super::{console, swap};
 use crate::Context;
 use crate::failure::{Failure, note, warn};
@@ -215,13 +216,17 @@ impl Work {
             return self.typed(entry, path);
         }
         let mut volume = Volume::open(path)?;
-        let secret = if opener == OpenerKind::KeyServer {
-            let mut server = self.provider.server()?.within(time);
-            of_token(&mut volume, &mut server)?
-        } else {
-            let token = volume.token()?;
-            let material = of_keyring(&self.keyring, &token, time)?;
-            slot_secret(&material.key, &token.object_id)?
+        let secret = match opener {
+            OpenerKind::KeyServer => {
+                let mut server = self.provider.server()?.within(time);
+                of_token(&mut volume, &mut server)?
+            }
+            OpenerKind::Tpm => return by_tpm(&mut volume, entry, time),
+            OpenerKind::Keyring | OpenerKind::Passphrase => {
+                let token = volume.token()?;
+                let material = of_keyring(&self.keyring, &token, time)?;
+                slot_secret(&material.key, &token.object_id)?
+            }
         };
         opened(&mut volume, entry, (By::Token, &secret))
     }
@@ -250,6 +255,15 @@ impl Work {
         }
         Err(last)
     }
+}
+
+fn by_tpm(volume: &mut Volume, entry: &Entry, time: Duration) -> Result<(), Failure> {
+    let place = TpmPlace {
+        tcti: entry.tcti.clone(),
+    };
+    let secret = place.secret(volume, Some(time))?;
+    // Its slots are not those of the key's token.
+    opened(volume, entry, (By::Person, &secret))
 }
 
 /// The key that a token names, from the keyring, whose root key a provider may have to fetch: not waited for longer than `time`.

@@ -241,7 +241,9 @@ impl Service {
         let mut guards = vec![object.guard];
         if client.is_admin() {
             // A node finds there what an administrator puts there for it.
-            let owner = object.record.map_or(name.clone(), |object| object.node);
+            let owner = object
+                .record
+                .map_or_else(|| name.clone(), |object| object.node);
             return Ok((owner, guards));
         }
         let refused = || {

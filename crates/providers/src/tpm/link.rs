@@ -11,11 +11,11 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use strongroom_format::code;
 use strongroom_format::columns::tpm::Fields;
 use strongroom_keyring::Error;
@@ -68,8 +68,7 @@ impl Link {
         let file = if place.starts_with('/') {
             let about = std::fs::metadata(place).map_err(failed)?;
             if about.file_type().is_socket() {
-                let stream = UnixStream::connect(place).map_err(failed)?;
-                File::from(OwnedFd::from(stream))
+                connected(place).map_err(failed)?
             } else {
                 let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
                 let mut options = File::options();
@@ -190,6 +189,14 @@ impl Link {
     }
 }
 
+/// A connection to a simulator's socket. One that takes nobody else now is not waited for.
+fn connected(place: &str) -> io::Result<File> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(place)?)?;
+    Ok(File::from(socket))
+}
+
 fn unreachable(what: &str, error: io::Error) -> Error {
     Error::caused(&code::PROVIDER_UNREACHABLE, format!("TPM, {what}"), error)
 }
@@ -200,4 +207,28 @@ pub(super) fn malformed() -> Error {
         &code::PROVIDER_ANSWER,
         "the TPM's answer does not have its form",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_takes_nobody_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join("tpm");
+        let place = place.to_str().unwrap();
+        let flags = SocketFlags::CLOEXEC;
+        let server = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        rustix::net::bind(&server, &SocketAddrUnix::new(place).unwrap()).unwrap();
+        rustix::net::listen(&server, 0).unwrap();
+        let open = || Link::open(place, Deadline::begin().unwrap());
+        // One waits in the queue; for a second there is no room.
+        let first = open().unwrap();
+        let began = std::time::Instant::now();
+        let refused = open().err().unwrap();
+        assert_eq!(refused.code(), &code::PROVIDER_UNREACHABLE);
+        assert!(began.elapsed() < Duration::from_secs(5));
+        drop(first);
+    }
 }

@@ -11,6 +11,7 @@
 #![expect(clippy::big_endian_bytes, reason = "a TPM's integers are big-endian")]
 
 mod link;
+mod sealer;
 mod session;
 
 use strongroom_crypto::{SecretBytes, SecretKey, sha256};
@@ -22,6 +23,7 @@ use strongroom_keyring::{Error, KeySource, Opener, RootProvider, SourceContext};
 use crate::limit::Deadline;
 use crate::options::{Options, secret_source};
 use link::{Failed, Link, PLAIN, SESSIONS, malformed};
+pub use sealer::Sealer;
 use session::{
     AUDITS, Command, HIDES_ANSWER, HIDES_COMMAND, HMAC, POLICY, STAYS, Session, null, sized,
 };
@@ -65,6 +67,8 @@ struct Tpm {
     device: String,
     registers: u32,
     pin: Option<KeySource>,
+    /// When its work has to be done; else each piece of it has the usual time.
+    end: Option<Deadline>,
 }
 
 /// The TPM's storage key, loaded.
@@ -80,19 +84,26 @@ fn make(argument: &str) -> Made {
     if !device.starts_with('/') && !device.contains(':') {
         return Err("device is an absolute path, or HOST:PORT of a simulator");
     }
-    let mut registers = 0;
-    for number in options.get("pcrs").unwrap_or(REGISTER).split(',') {
-        let number: Option<u8> = number.parse().ok().filter(|number| *number < PCRS);
-        let number = number.ok_or("pcrs are numbers from 0 to 23 with commas between them")?;
-        registers |= 1_u32 << number;
-    }
+    let registers = chosen(options.get("pcrs").unwrap_or(REGISTER))?;
     let pin = options.get("pin").map(secret_source).transpose()?;
     Ok(Box::new(Tpm {
         device: device.to_owned(),
         registers,
         pin,
         argument: argument.to_owned(),
+        end: None,
     }))
+}
+
+/// A mask of registers from their numbers.
+fn chosen(text: &str) -> Result<u32, &'static str> {
+    let mut registers = 0;
+    for number in text.split(',') {
+        let number: Option<u8> = number.parse().ok().filter(|number| *number < PCRS);
+        let number = number.ok_or("pcrs are numbers from 0 to 23 with commas between them")?;
+        registers |= 1_u32 << number;
+    }
+    Ok(registers)
 }
 
 impl Tpm {
@@ -118,10 +129,22 @@ impl Tpm {
 
     /// Runs `work` with the TPM, and flushes what it left there.
     fn with<T>(&self, work: impl FnOnce(&mut Link) -> Result<T, Failed>) -> Result<T, Error> {
-        let mut link = Link::open(&self.device, Deadline::begin()?)?;
+        let end = self.end.map_or_else(Deadline::begin, Ok)?;
+        let mut link = Link::open(&self.device, end)?;
         let done = work(&mut link);
         link.flush();
         done.map_err(told)
+    }
+
+    /// Seals, and unseals again: what was sealed to values that the TPM does not have any more, or that it cannot unseal, is of no
+    /// use to anybody.
+    fn sealed(&self, auth: &SecretBytes, secret: &SecretKey) -> Result<Vec<u8>, Error> {
+        let blob = self.with(|link| self.seal(link, auth, secret))?;
+        let back = self.with(|link| self.unseal(link, auth, &blob))?;
+        match back.ct_eq(secret) {
+            true => Ok(blob),
+            false => Err(malformed()),
+        }
     }
 
     fn seal(
@@ -448,13 +471,7 @@ impl RootProvider for Tpm {
     fn create(&self) -> Result<Created, Error> {
         let auth = self.auth()?;
         Wrapped::create(NUMBER, locator(&self.argument), |secret, _| {
-            let blob = self.with(|link| self.seal(link, &auth, secret))?;
-            // Sealed to values that the TPM does not have any more, or cannot unseal: tried before anything is kept.
-            let back = self.with(|link| self.unseal(link, &auth, &blob))?;
-            match back.ct_eq(secret) {
-                true => Ok(blob),
-                false => Err(malformed()),
-            }
+            self.sealed(&auth, secret)
         })
     }
 }

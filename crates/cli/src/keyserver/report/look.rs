@@ -117,7 +117,7 @@ fn sealed(path: &Path, at: &Path, names: &[String], known: &Known) -> Result<Fou
     });
     let report = Report {
         kind: kind.to_owned(),
-        name: name_of(path),
+        name: object_name(path),
         cipher: header.cipher.name().to_owned(),
         key_id,
         key_version: key_version.into(),
@@ -152,7 +152,7 @@ fn volume(path: &Path, known: &Known) -> Result<Found, Failure> {
     let made = known.made(&token.key_id, token.key_version);
     let report = Report {
         kind: "volume".to_owned(),
-        name: name_of(path),
+        name: object_name(path),
         cipher,
         key_id: token.key_id,
         key_version: token.key_version.into(),
@@ -183,7 +183,7 @@ fn medium(path: &Path, names: &[String], known: &Known) -> Result<Found, Failure
     let verified = known.past.as_ref().and_then(|past| past.verified(names));
     let report = Report {
         kind: "backup".to_owned(),
-        name: name_of(path),
+        name: object_name(path),
         cipher: newest.map_or_else(String::new, |set| set.key_algorithm.clone()),
         key_id,
         key_version: key_version.into(),
@@ -199,7 +199,7 @@ fn medium(path: &Path, names: &[String], known: &Known) -> Result<Found, Failure
 }
 
 /// The server takes names of at most 256 printable bytes. The end of a path tells more than its beginning.
-fn name_of(path: &Path) -> String {
+pub(crate) fn object_name(path: &Path) -> String {
     const LONGEST: usize = 250;
     let name = printable(&path.to_string_lossy());
     let cut = name.len().saturating_sub(LONGEST);
@@ -214,17 +214,17 @@ fn name_of(path: &Path) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::name_of;
+    use super::object_name;
 
     #[test]
     fn names_fit() {
-        assert_eq!(name_of(Path::new("/srv/a")), "/srv/a");
+        assert_eq!(object_name(Path::new("/srv/a")), "/srv/a");
         assert_eq!(
-            name_of(Path::new("/srv/a\nb\u{7f}")),
+            object_name(Path::new("/srv/a\nb\u{7f}")),
             "/srv/a\u{fffd}b\u{fffd}"
         );
         let long = format!("/{}/end", "\u{fc}".repeat(300));
-        let name = name_of(Path::new(&long));
+        let name = object_name(Path::new(&long));
         assert!(name.len() <= 256 && name.starts_with('\u{2026}') && name.ends_with("/end"));
     }
 }

@@ -1,0 +1,183 @@
+//! `strongroom volume restore DEVICE --from FILE | --from-server`: the opposite of `backup`.
+//!
+//! Must not: put anything onto the device but a header that was checked; give up what was not named.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+use strongroom_format::hex::from_hex;
+use strongroom_luks::{Metadata, StrongroomToken};
+use strongroom_volume::escrow;
+use strongroom_volume::restore::{Allowed, Backup, restore};
+use strongroom_volume::secret::slot_secret;
+use strongroom_volume::token::Provider;
+
+use super::material::{ProviderOptions, Who};
+use super::secret::SecretOptions;
+use crate::Context;
+use crate::failure::{Failure, note, warn};
+use crate::help::tail;
+
+/// Put a volume's header and key slots back, from a backup that is checked first.
+///
+/// Slots that were removed since the backup open the volume again. A header that is there and is another volume's, or has another
+/// volume key, is given up only when --confirm names it.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom volume restore /dev/vdb --from vdb.header --recovery-file db-7.recovery"))]
+pub(super) struct RestoreArgs {
+    /// The device, or the file
+    #[arg(value_name = "DEVICE")]
+    path: PathBuf,
+    /// What `strongroom volume backup --out` or `cryptsetup luksHeaderBackup` wrote
+    #[arg(long, value_name = "FILE", conflicts_with = "from_server")]
+    from: Option<PathBuf>,
+    /// What was left at the key server
+    #[arg(long, required_unless_present = "from", conflicts_with_all = ["passphrase", "passphrase_file", "recovery", "recovery_file", "tpm"])]
+    from_server: bool,
+    /// The volume's object id, where its header does not tell it any more: `create --json` and the fleet page do
+    #[arg(long, value_name = "HEX", requires_all = ["from_server", "key_id"])]
+    object_id: Option<String>,
+    /// The name of its key, as above
+    #[arg(long, value_name = "NAME", requires = "object_id")]
+    key_id: Option<String>,
+    /// Give up the header of this volume, which is on the device
+    #[arg(long, value_name = "UUID")]
+    confirm: Option<String>,
+    /// Give up whatever else is on the device
+    #[arg(long)]
+    overwrite: bool,
+    #[command(flatten)]
+    secret: SecretOptions,
+    #[command(flatten)]
+    provider: ProviderOptions,
+    /// Write one JSON object to standard output
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    path: String,
+    uuid: String,
+    bytes: u64,
+    /// The slot that opens; `null` when nothing was given to try.
+    slot: Option<u32>,
+}
+
+impl RestoreArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let (backup, proof) = match &self.from {
+            Some(file) => {
+                let backup = Backup::load(file, &self.path)?;
+                let proof = self.proof(context, &backup)?;
+                (backup, proof)
+            }
+            None => {
+                let (backup, secret) = self.of_server(context)?;
+                (backup, Some(secret))
+            }
+        };
+        if let Some(text) = backup.mended() {
+            warn(&code::LUKS_ONE_COPY, &format!("the backup: {text}"));
+        }
+        let allowed = Allowed {
+            volume: self.confirm.as_deref(),
+            anything_else: self.overwrite,
+        };
+        let restored = restore(&self.path, &backup, proof.as_ref(), allowed)?;
+        if restored.slot.is_none() {
+            note(
+                "nothing was given to open the backup with: try it now with `strongroom volume open --test`",
+            );
+        }
+        let report = Report {
+            path: self.path.display().to_string(),
+            uuid: restored.uuid,
+            bytes: restored.bytes,
+            slot: restored.slot,
+        };
+        if self.json {
+            return context.output.json(&report);
+        }
+        context.output.line(&format!(
+            "volume {}: header and key slots are back, {} bytes",
+            report.uuid, report.bytes
+        ))
+    }
+
+    /// What the backup is opened with before it is put back: what was given, else the key of its token, if that is to be had.
+    fn proof(&self, context: &Context, backup: &Backup) -> Result<Option<SecretBytes>, Failure> {
+        if self.secret.tpm {
+            let place = &self.secret.place;
+            return Ok(Some(place.secret_of(&self.path, backup.metadata())?.0));
+        }
+        let typed = self.secret.typed(&self.path)?;
+        let Some(token) = token_of(backup.metadata()).filter(|_| typed.is_none()) else {
+            return Ok(typed);
+        };
+        let hint = match token.provider.as_str() {
+            "keyring" => Provider::Keyring,
+            _ => Provider::KeyServer,
+        };
+        let mut keys = match self.provider.keys(context, Some(hint)) {
+            Ok(keys) => keys,
+            Err(failure) => return Ok(not_tried(&failure)),
+        };
+        match keys.fetch(&token.key_id, Some(token.key_version)) {
+            Ok(material) => Ok(Some(slot_secret(&material.key, &token.object_id)?)),
+            Err(error) => Ok(not_tried(&error.into())),
+        }
+    }
+
+    /// The backup that the key server has, and the passphrase that the key it was sealed under makes.
+    fn of_server(&self, context: &Context) -> Result<(Backup, SecretBytes), Failure> {
+        let (object_id, key_id) = self.which()?;
+        let who = self.provider.provider.unwrap_or(Who::Keyserver);
+        let options = ProviderOptions {
+            provider: Some(who),
+            node: self.provider.node.clone(),
+        };
+        let mut keys = options.keys(context, None)?;
+        let sealed = keys.escrowed(&object_id)?;
+        let version = escrow::key_version(&sealed)?;
+        let material = keys.fetch(&key_id, Some(version))?;
+        let bytes = escrow::open(&sealed, &object_id, &material)?;
+        let backup = Backup::of(bytes, "the key server's backup", &self.path)?;
+        Ok((backup, slot_secret(&material.key, &object_id)?))
+    }
+
+    /// Object id and key: as they were said, else as what is left of the header says.
+    fn which(&self) -> Result<([u8; 16], String), Failure> {
+        if let (Some(id), Some(key)) = (&self.object_id, &self.key_id) {
+            let id = from_hex(&id.to_ascii_lowercase()).and_then(|id| id.try_into().ok());
+            let id = id.ok_or_else(|| Failure::usage("--object-id: 32 hexadecimal digits"))?;
+            return Ok((id, key.clone()));
+        }
+        let file = std::fs::File::open(&self.path);
+        let file = file.map_err(|error| Failure::open(&self.path, &error))?;
+        // Not by libcryptsetup, which would write to a header with one damaged copy.
+        let found = strongroom_luks::read(&file).ok();
+        let token = found.and_then(|found| token_of(&found.header.metadata).cloned());
+        let token = token.ok_or_else(|| {
+            let detail = "the device does not say which volume it was: give --object-id and --key-id, which the fleet page shows";
+            Failure::new(&code::KEY_OPTION, detail)
+        })?;
+        Ok((token.object_id, token.key_id))
+    }
+}
+
+fn token_of(metadata: &Metadata) -> Option<&StrongroomToken> {
+    let mut tokens = metadata.tokens.values();
+    tokens.find_map(|token| token.strongroom.as_ref())
+}
+
+fn not_tried(failure: &Failure) -> Option<SecretBytes> {
+    note(&format!(
+        "the backup was not opened with its key: {}",
+        failure.shown()
+    ));
+    None
+}
