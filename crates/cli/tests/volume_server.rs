@@ -247,8 +247,17 @@ fn a_header_comes_back(server: &Server, made: &serde_json::Value) {
         let named = ["--object-id", id, "--key-id", key, "--json"];
         server.volume(node, &[&restore[..], &named].concat())
     };
-    // Another node, another volume's key, no such volume.
+    // Another node, another volume's key (without the header's version, and with one), no such volume.
     assert_eq!(named("vol-7", id, "web-1").code, 3);
+    named("vol-8", id, "db-7").failed(3, "SR-8423");
+    let rotate = [
+        "keyserver",
+        "rotate",
+        "vol-8",
+        "--node",
+        "server/admin.toml",
+    ];
+    place.run(&rotate).succeeded();
     named("vol-8", id, "db-7").failed(3, "SR-2002");
     named("vol-7", &"0".repeat(32), "db-7").failed(3, "SR-8423");
     assert!(place.read("v")[..16 << 20].iter().all(|byte| *byte == 0));
