@@ -22,30 +22,37 @@ use strongroom_keyring::{NewObject, Object, Opener};
 /// 32 bytes, and the same as a key file holds them.
 const KEY: [u8; 32] = [0x5a; 32];
 
-/// `libstrongroom_shield.so`, built now in the target directory and with the profile of this test.
+/// `libstrongroom_shield.so`: the file that `STRONGROOM_SHIELD_LIB` names, or one built now with the profile of this test.
 pub(crate) fn library() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let profile = test.ancestors().nth(2).unwrap().to_owned();
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(cargo);
-        command
-            .args(["build", "--quiet", "-p", "strongroom-shield-preload"])
-            .env("CARGO_TARGET_DIR", profile.parent().unwrap());
-        if profile.ends_with("release") {
-            command.arg("--release");
-        }
-        assert!(command.status().unwrap().success(), "building the library");
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let named = std::env::var_os("STRONGROOM_SHIELD_LIB").map(PathBuf::from);
+        let library = named.unwrap_or_else(built);
         remove_left_copies();
         // Where the user `postgres` can read it.
         let directory = std::env::temp_dir().join(format!("sr-shield-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
         let copy = directory.join("libstrongroom_shield.so");
-        fs::copy(profile.join("libstrongroom_shield.so"), &copy).unwrap();
+        fs::copy(library, &copy).unwrap();
         copy
     })
+}
+
+/// In the target directory of this test.
+fn built() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.ancestors().nth(2).unwrap();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--quiet", "-p", "strongroom-shield-preload"])
+        .env("CARGO_TARGET_DIR", profile.parent().unwrap());
+    if profile.ends_with("release") {
+        command.arg("--release");
+    }
+    assert!(command.status().unwrap().success(), "building the library");
+    profile.join("libstrongroom_shield.so")
 }
 
 /// Removes the copies of test processes that have ended: nothing of a test process runs after its last test.
