@@ -123,7 +123,10 @@ fn answers_are_those_of_a_plain_instance() {
     sealed.kill();
     sealed.start();
     assert_eq!(sealed.sql(known), plain_after_kill(&plain, known));
-    assert!(!sealed.said().contains("could not"), "{}", sealed.said());
+    // A client that has left while its backend was told to end is nobody's fault.
+    let said = sealed.said();
+    let failed = |line: &str| line.contains("could not") && !line.contains("data to client");
+    assert!(!said.lines().any(failed), "{said}");
     sealed.check_structure("postgres");
     sealed.stop();
     sealed.check_checksums();

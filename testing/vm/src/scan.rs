@@ -6,10 +6,10 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use crate::disk::SECTOR;
-
 /// Bytes that are looked at together.
 const PIECE: usize = 4096;
+/// What AES enciphers at once.
+const BLOCK: usize = 16;
 
 /// What an image looks like from a certain offset on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,7 +27,7 @@ pub struct Findings {
 /// Looks at the image from `from` on.
 ///
 /// Noise: the sum of squares of the 256 byte counts of 4096 random bytes has the mean 69 616 (chi-square with 255 degrees of freedom, expected
-/// count 16); a piece, without its sectors of zeros, counts as patterned from a chi-square value of 480 on, ten standard deviations off, which one in
+/// count 16); a piece, without its cipher blocks of zeros, counts as patterned from a chi-square value of 480 on, ten standard deviations off, which one in
 /// 10^17 pieces of noise has.
 ///
 /// # Errors
@@ -58,11 +58,11 @@ pub fn look(image: &Path, from: u64, texts: &[&str]) -> io::Result<Findings> {
     Ok(findings)
 }
 
-/// A piece without its sectors of zeros. Where a part of a page is written that never was, the rest is read, deciphered to whatever it may be, and
-/// written back: the zeros that lay there.
+/// A piece without its cipher blocks of zeros. Where a part of a page is written that never was (a swap area's header, for one), the rest is read,
+/// deciphered to whatever it may be, and written back: the zeros that lay there.
 fn written(piece: &[u8]) -> Vec<u8> {
-    let sectors = piece.chunks_exact(SECTOR);
-    let written = sectors.filter(|sector| sector.iter().any(|byte| *byte != 0));
+    let blocks = piece.chunks_exact(BLOCK);
+    let written = blocks.filter(|block| block.iter().any(|byte| *byte != 0));
     written.flatten().copied().collect()
 }
 
@@ -71,12 +71,10 @@ fn chi_square(piece: &[u8]) -> u64 {
     for byte in piece {
         counts[usize::from(*byte)] += 1;
     }
-    let expected = (piece.len() / 256) as u64;
-    counts
-        .iter()
-        .map(|count| count.abs_diff(expected).pow(2))
-        .sum::<u64>()
-        / expected
+    let squares: u64 = counts.iter().map(|count| count * count).sum();
+    let len = piece.len() as u64;
+    // Never less than 0: the sum of squares is least when all counts are the same.
+    256 * squares / len - len
 }
 
 #[cfg(test)]

@@ -119,13 +119,9 @@ fn shown(
     tour.checks.check("the disk and its swap, stolen", || {
         let data = scan::look(&room.join("data.img"), DATA_AT, &[KNOWN, "PostgreSQL"])?;
         let swap = scan::look(&room.join("swap.img"), 0, &[KNOWN, "PostgreSQL"])?;
-        let noise = |seen: &scan::Findings| {
-            seen.texts.is_empty() && seen.patterned.is_empty() && seen.pieces > seen.blank
-        };
-        let pieces = data.pieces - data.blank + swap.pieces - swap.blank;
         found(
             noise(&data) && noise(&swap),
-            format!("{pieces} pieces of 4 KiB, all noise; no text"),
+            format!("disk: {}; swap: {}; no text", told(&data), told(&swap)),
         )
     })?;
     tour.checks.check("boot again", || {
@@ -153,6 +149,18 @@ fn shown(
             "the server refuses; the disk stays locked; no hang",
         )
     })
+}
+
+fn noise(seen: &scan::Findings) -> bool {
+    seen.texts.is_empty() && seen.patterned.is_empty() && seen.pieces > seen.blank
+}
+
+fn told(seen: &scan::Findings) -> String {
+    let written = seen.pieces - seen.blank;
+    match seen.patterned.first() {
+        None => format!("{written} of 4 KiB, all noise"),
+        Some(at) => format!("{written} of 4 KiB, no noise at {at}"),
+    }
 }
 
 fn create(node: &Node, image: &Path, recovery: &Path) -> Result<(), Failure> {
