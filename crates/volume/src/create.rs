@@ -379,8 +379,7 @@ impl Drop for Fresh<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{KEY, OBJECT, secret};
-    use crate::token::Provider;
+    use crate::testing::{KEY, made_as, new, secret};
 
     /// Makes a volume over what `path` holds.
     fn over(
@@ -388,31 +387,13 @@ mod tests {
         wipe: bool,
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<String, Error> {
-        let new = New {
-            path,
+        let over = New {
             size: None,
-            cipher: "aes-xts-plain64",
-            key_len: 64,
-            integrity: false,
-            label: None,
-            sector_size: None,
             overwrite: true,
             wipe,
+            ..new(path)
         };
-        let token = Token {
-            slots: vec![],
-            object_id: OBJECT,
-            key_id: "k".to_owned(),
-            key_version: 1,
-            provider: Provider::Keyring,
-            servers: vec![],
-        };
-        let openers = Openers {
-            token: &token,
-            secret: &secret(),
-            recovery: None,
-        };
-        create(&new, &openers, progress)
+        made_as(&over, None, progress)
     }
 
     #[test]

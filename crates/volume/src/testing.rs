@@ -4,6 +4,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use strongroom_crypto::{SecretBytes, SecretKey};
+use strongroom_keyring::Error;
 
 use crate::create::{DATA_OFFSET, New, Openers, create};
 use crate::repair::{BINARY_LEN, write_copy};
@@ -19,9 +20,9 @@ pub(crate) fn secret() -> SecretBytes {
     slot_secret(&SecretKey::take(&mut { KEY }).unwrap(), &OBJECT).unwrap()
 }
 
-/// A volume with one MiB of data; its token names slot 0, a recovery key opens slot 1. Returns its UUID.
-pub(crate) fn made(path: &Path, recovery: Option<&SecretBytes>) -> String {
-    let new = New {
+/// A volume with one MiB of data.
+pub(crate) fn new(path: &Path) -> New<'_> {
+    New {
         path,
         size: Some(DATA_OFFSET + (1 << 20)),
         cipher: "aes-xts-plain64",
@@ -31,7 +32,15 @@ pub(crate) fn made(path: &Path, recovery: Option<&SecretBytes>) -> String {
         sector_size: None,
         overwrite: false,
         wipe: false,
-    };
+    }
+}
+
+/// Makes it: its token names slot 0, a recovery key opens slot 1. Returns its UUID.
+pub(crate) fn made_as(
+    new: &New<'_>,
+    recovery: Option<&SecretBytes>,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<String, Error> {
     let token = Token {
         slots: vec![],
         object_id: OBJECT,
@@ -45,7 +54,12 @@ pub(crate) fn made(path: &Path, recovery: Option<&SecretBytes>) -> String {
         secret: &secret(),
         recovery,
     };
-    create(&new, &openers, &mut |_, _| true).unwrap()
+    create(new, &openers, progress)
+}
+
+/// A volume in a new file. Returns its UUID.
+pub(crate) fn made(path: &Path, recovery: Option<&SecretBytes>) -> String {
+    made_as(&new(path), recovery, &mut |_, _| true).unwrap()
 }
 
 /// Changes both copies of the header: the checksums are right.
