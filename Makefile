@@ -8,6 +8,7 @@
 #   make lint     formatting, clippy, documentation links
 #   make bench    the guards beside stock SQLite and stock PostgreSQL, interleaved
 #   make bench-backup   backups beside plain ones, pgBackRest, restic, zstd and age; and the forty combinations, with their chart
+#   make bench-volume   volumes in a virtual machine, beside plain disks
 #   make bench-columns  the part of it that is about confidential columns
 SHELL := /bin/bash
 CARGO ?= cargo
@@ -15,7 +16,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: bench-keyserver demo test test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns deps deps-postgres deps-test build clean
+.PHONY: bench-keyserver demo test test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -71,9 +72,10 @@ test-regress: deps-postgres build
 	@packaging/install-debian make:make bzip2:bzip2
 	testing/postgres/regress/run --library $(SHIELD) --command $(abspath $(TARGET)/release/strongroom) --cache $(abspath $(TARGET)/postgresql)
 
+VOLUME_LOADS := fio:fio sysbench:sysbench mariadb-server-core:mariadbd mariadb-client-core:mariadb
 # Volumes in a virtual machine of emulated hardware. The kernel's package is downloaded and unpacked below the target directory, never installed.
 test-volume: deps-test build
-	@packaging/install-debian fio:fio sysbench:sysbench
+	@packaging/install-debian $(VOLUME_LOADS)
 	$(CARGO) build --locked --release -p strongroom-volume-token
 	STRONGROOM_VOLUME_TOKEN=$(abspath $(TARGET)/release/libstrongroom_volume_token.a) \
 		STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(CARGO) test --locked -p strongroom-testing-vm --no-fail-fast -- \
@@ -132,6 +134,13 @@ bench-backup: deps-postgres build
 	$(CARGO) build --locked --release -p strongroom-benches-backup
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-backup --directory $(BENCH_DIRECTORY) $(BACKUP_BENCH)
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-backup --matrix --directory $(BENCH_DIRECTORY) $(BACKUP_BENCH)
+
+# Volumes in the virtual machine, beside plain disks: some ten minutes a round. The figures are of emulated hardware.
+VOLUME_BENCH ?= 3
+bench-volume: deps-test build
+	@packaging/install-debian $(VOLUME_LOADS)
+	STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(CARGO) run --locked --release -p strongroom-benches-vm \
+		--bin strongroom-bench-volume-vm -- $(VOLUME_BENCH)
 
 # The key server: some ten minutes. KEYSERVER_BENCH=--quick shows in half a minute that everything runs.
 bench-keyserver: deps-test build

@@ -1,4 +1,4 @@
-//! The same loads on disks of one machine, in turns: fio sequentially and at random, and pgbench. Plain; under dm-crypt; a loop device on a plain disk;
+//! The same loads on disks of one machine, in turns: fio sequentially and at random, pgbench, and sysbench against MariaDB. Plain; under dm-crypt; a loop device on a plain disk;
 //! and a loop device on what `strongroom volume attach` shows of an encrypted one, through FUSE.
 //!
 //! The machine is emulated: its AES instructions cost what their emulation costs, some tens of times what they cost a processor, so encryption looks
@@ -14,7 +14,7 @@ use std::path::Path;
 use strongroom_testing_vm::guest::{Guest, engines};
 use strongroom_testing_vm::kernel::Kernel;
 use strongroom_testing_vm::machine::{Machine, Setup};
-use strongroom_testing_vm::postgres;
+use strongroom_testing_vm::{mariadb, postgres};
 
 const ROUNDS: usize = 3;
 const SECONDS: u32 = 8;
@@ -82,6 +82,10 @@ fn main() {
         postgres::start(&mut machine);
         postgres::prepare(&mut machine);
         postgres::stop(&mut machine);
+        mariadb::unpack(&mut machine);
+        mariadb::start(&mut machine);
+        mariadb::prepare(&mut machine);
+        mariadb::stop(&mut machine);
         machine.must("dd if=/dev/zero of=/mnt/fio bs=1M count=64 2>/dev/null; sync; umount /mnt");
     }
     let mut all: BTreeMap<&str, Results> = BTreeMap::new();
@@ -105,7 +109,7 @@ fn setup(room: &Path) -> Setup {
     for (_, name, ..) in PEERS {
         let path = room.join(name);
         let file = File::create(&path).expect("a file");
-        file.set_len(256 << 20).expect("room for a disk");
+        file.set_len(384 << 20).expect("room for a disk");
         setup.file(name, &path, false);
     }
     setup
@@ -145,6 +149,14 @@ fn measure(machine: &mut Machine, device: &str, results: &mut Results) {
         .or_default()
         .push(tps.unwrap_or(0.0));
     postgres::stop(machine);
+    machine.must("sync; echo 3 >/proc/sys/vm/drop_caches");
+    mariadb::start(machine);
+    let tps = mariadb::bench(machine, SECONDS * 2, 4);
+    results
+        .entry("sysbench oltp_read_write, 4 threads (tps)".to_owned())
+        .or_default()
+        .push(tps);
+    mariadb::stop(machine);
     machine.must("umount /mnt");
 }
 

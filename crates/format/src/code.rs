@@ -316,6 +316,8 @@ codes! {
     VOLUME_TPM_AWAY = 8352, Key, "the TPM does not answer, or refuses", "check that it is there (/dev/tpmrm0, or --tcti), switched on, and that this user may use it; the volume opens with its key or --recovery";
     VOLUME_RESTORE = 8353, Refused, "the device holds something that putting the header back would destroy", "check that it is the right device and the right backup; --confirm UUID gives up the volume that is named, --overwrite anything else; nothing was changed";
     VOLUME_BACKUP = 8354, Data, "the backup of a volume's header cannot be used: damaged, cut off, or made while the volume was re-encrypted", "use another backup, or the one that the key server keeps; nothing was changed";
+    VOLUME_KEPT = 8355, Key, "the passphrase that was kept for a start without key servers cannot be used: its time is over, it was changed, or it is of another volume or key", "start the machine while a key server answers, which keeps it anew, or open the volume with --recovery or a passphrase";
+    VOLUME_NOT_KEPT = 8356, Warning, "the volume's passphrase could not be kept for a start without key servers", "see the detail; the machine needs a TPM (/dev/tpmrm0, or `tcti` in the table) and room in /var/lib/strongroom/cache";
     NODE_CONFIG = 8400, Usage, "the node's configuration cannot be used", "see docs/guides/nodes.md; `strongroom keyserver join` writes it";
     NODE_FILE = 8401, Key, "a file that the node's configuration names cannot be used", "see the message; the private key must be this user's alone (mode 0600)";
     KEYSERVER_UNREACHABLE = 8402, Key, "no key server gave an answer in the time that was configured", "see what each server came to; another opener of the object still opens it";

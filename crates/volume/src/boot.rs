@@ -24,6 +24,8 @@ const ENTRIES_MAX: usize = 256;
 const WAIT_MAX_S: u64 = 3600;
 /// What an opener, or a device that is there, may take beside waiting, in seconds: key derivation within V17, work of the kernel.
 const WORK_S: u64 = 120;
+/// Longest that a passphrase is kept, in hours.
+const CACHE_MAX_H: u64 = 168;
 
 /// The table.
 #[derive(Deserialize, Debug)]
@@ -62,6 +64,9 @@ pub struct Entry {
     /// Whether it refuses writes.
     #[serde(default)]
     pub read_only: bool,
+    /// For how many hours what the key server delivers is kept, sealed to the TPM, for a start while no server answers; not at all unless said.
+    #[serde(default)]
+    pub cache_hours: Option<u64>,
     /// Where the TPM is, unless at its usual place.
     #[serde(default)]
     pub tcti: Option<String>,
@@ -171,6 +176,10 @@ impl Table {
         let volumes = self.volume.iter().map(|entry| {
             let openers = entry.openers.iter().map(|opener| match opener {
                 OpenerKind::Passphrase => entry.prompt_timeout_seconds + WORK_S,
+                // The servers have their time, then the TPM.
+                OpenerKind::KeyServer if entry.cache_hours.is_some() => {
+                    2 * (entry.timeout_seconds + WORK_S)
+                }
                 OpenerKind::KeyServer | OpenerKind::Keyring | OpenerKind::Tpm => {
                     entry.timeout_seconds + WORK_S
                 }
@@ -207,6 +216,16 @@ impl Table {
             check_waits(&waits).map_err(|what| bad(format!("{}: {what}", entry.name)))?;
             if entry.openers.is_empty() || !(1..=100).contains(&entry.tries) {
                 return Err(bad(format!("{}: openers or tries", entry.name)));
+            }
+            if let Some(hours) = entry.cache_hours {
+                let of_server = entry.openers.contains(&OpenerKind::KeyServer);
+                if !of_server || !(1..=CACHE_MAX_H).contains(&hours) {
+                    let what = format!(
+                        "{}: cache_hours is 1 to {CACHE_MAX_H}, for the opener keyserver",
+                        entry.name
+                    );
+                    return Err(bad(what));
+                }
             }
         }
         for swap in &table.swap {
@@ -273,6 +292,12 @@ device = "/dev/disk/by-partuuid/1"
             ("\"keyserver\"", "\"https://evil\""),
             ("name = \"data\"", "name = \"../x\""),
             ("name = \"data\"", "name = \"swap\""),
+            ("timeout_seconds = 20", "cache_hours = 0"),
+            ("timeout_seconds = 20", "cache_hours = 169"),
+            (
+                "\"keyserver\", \"passphrase\"]",
+                "\"tpm\"]\ncache_hours = 1",
+            ),
         ];
         for (from, to) in changes {
             let error = Table::read(&GOOD.replacen(from, to, 1)).unwrap_err();
@@ -285,6 +310,11 @@ device = "/dev/disk/by-partuuid/1"
         let mut table = Table::read(GOOD).unwrap();
         let volume = (30 + WORK_S) + (20 + WORK_S) + (300 + WORK_S);
         assert_eq!(table.limit().as_secs(), volume + 30 + WORK_S);
+        let kept = Table::read(&GOOD.replacen("timeout", "cache_hours = 168\ntimeout", 1)).unwrap();
+        assert_eq!(
+            kept.limit() - table.limit(),
+            Duration::from_secs(20 + WORK_S)
+        );
         table.only("swap");
         assert_eq!(table.limit().as_secs(), 30 + WORK_S);
         assert_eq!(table.names(), [("swap".to_owned(), false)]);

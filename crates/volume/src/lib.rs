@@ -4,7 +4,7 @@
 //! it and of the volume's object id the passphrase of one key slot; libcryptsetup opens the slot, and the kernel gets the
 //! volume key. What is on the disk beside LUKS2 is one token, which only says which material to ask for.
 //!
-//! Invariants V1 to V24 are listed in `docs/internals/volumes.md`; the comments cite them by number.
+//! Invariants V1 to V28 are listed in `docs/internals/volumes.md`; the comments cite them by number.
 //!
 //! Must not: put anything of its own on a disk but a LUKS2 token; keep a key on the disk that it opens; believe what a token
 //! says about whom to ask.
@@ -18,6 +18,7 @@ mod error;
 pub mod escrow;
 mod ffi;
 pub mod header;
+pub mod kept;
 pub mod keys;
 pub mod look;
 pub mod mapped;

@@ -13,6 +13,8 @@ const SLOT_INFO: &[u8] = b"strongroom/v1/volume-slot";
 const TPM_INFO: &[u8] = b"strongroom/v1/volume-tpm";
 /// Label of the key that header backups are sealed under.
 const ESCROW_INFO: &[u8] = b"strongroom/v1/volume-escrow";
+/// Label of the key that a passphrase is kept under for a while.
+const KEPT_INFO: &[u8] = b"strongroom/v1/volume-kept";
 /// A slot's passphrase made from key material, in bytes.
 pub const SLOT_SECRET_LEN: usize = 64;
 
@@ -48,6 +50,14 @@ pub fn tpm_secret(sealed: &SecretKey, salt: &[u8; 16]) -> Result<SecretBytes, Er
 /// As [`slot_secret`].
 pub fn escrow_key(material: &SecretKey, object_id: &[u8; 16]) -> Result<SecretKey, Error> {
     Ok(hkdf(material, object_id, ESCROW_INFO)?)
+}
+
+/// The key that a passphrase of the volume `object_id` is kept under, made of what a TPM sealed.
+///
+/// # Errors
+/// As [`slot_secret`].
+pub fn kept_key(sealed: &SecretKey, object_id: &[u8; 16]) -> Result<SecretKey, Error> {
+    Ok(hkdf(sealed, object_id, KEPT_INFO)?)
 }
 
 /// A new recovery key of 256 bits, as it is shown: eight groups of eight letters. The text is the passphrase.

@@ -200,7 +200,7 @@ pub fn of_any(
 }
 
 /// The provider's codes speak of keyrings.
-fn told(error: Error) -> Error {
+pub(crate) fn told(error: Error) -> Error {
     let code: &'static Code = match error.code() {
         there if there == &code::PROVIDER_STATE => &code::VOLUME_TPM_STATE,
         there if there == &code::PROVIDER_NO_KEY || there == &code::PROVIDER_ANSWER => {

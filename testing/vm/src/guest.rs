@@ -12,6 +12,7 @@ use crate::archive::Archive;
 use crate::kernel::Kernel;
 use crate::{place, programs};
 
+const MARIADB: &str = "/usr/sbin/mariadbd";
 const INIT: &str = include_str!("../guest/init.sh");
 
 /// Drivers of the emulated hardware, ext4, dm-crypt with its ciphers, and what `volume attach` needs.
@@ -198,7 +199,7 @@ pub fn engines() -> PathBuf {
             .args(["-q", "-F", "-t", "ext4", "-O", "^has_journal", "-d"])
             .arg(&staging)
             .arg(&part)
-            .arg("400M")
+            .arg("500M")
             .status();
         assert!(status.is_ok_and(|status| status.success()), "mke2fs -d");
         drop(fs::remove_dir_all(&staging));
@@ -208,9 +209,15 @@ pub fn engines() -> PathBuf {
     image
 }
 
-/// Load generators, where they are installed.
+/// Load generators and MariaDB, where they are installed.
 fn tools() -> Vec<PathBuf> {
-    let tools = ["/usr/bin/fio", "/usr/bin/sysbench"].map(PathBuf::from);
+    let tools = [
+        "/usr/bin/fio",
+        "/usr/bin/sysbench",
+        MARIADB,
+        "/usr/bin/mariadb",
+    ]
+    .map(PathBuf::from);
     tools.into_iter().filter(|tool| tool.exists()).collect()
 }
 
@@ -233,6 +240,7 @@ fn stage(staging: &Path, tools: Vec<PathBuf>) {
     ];
     programs.extend(names.map(|name| server.join("bin").join(name)));
     programs.extend(["plpgsql.so", "dict_snowball.so"].map(|name| server.join("lib").join(name)));
+    let mariadb = tools.iter().any(|tool| tool == Path::new(MARIADB));
     programs.extend(tools);
     let all: Vec<&Path> = programs.iter().map(PathBuf::as_path).collect();
     let libraries = programs::libraries(all);
@@ -241,10 +249,16 @@ fn stage(staging: &Path, tools: Vec<PathBuf>) {
         let to = staging.join(path.trim_start_matches("/usr").trim_start_matches('/'));
         place_copy(file, &to);
     }
-    for tree in [
+    let mut trees = vec![
         format!("/usr/share/postgresql/{major}"),
         "/usr/share/zoneinfo".to_owned(),
-    ] {
+    ];
+    if mariadb {
+        trees.extend(["english", "charsets"].map(|tree| format!("/usr/share/mysql/{tree}")));
+        trees.push("/usr/share/sysbench".to_owned());
+        databases(&staging.join("share/mariadb.tar"));
+    }
+    for tree in trees {
         let to = staging.join(tree.trim_start_matches("/usr/"));
         fs::create_dir_all(to.parent().expect("a parent")).expect("a directory");
         let status = Command::new("cp").arg("-a").arg(&tree).arg(&to).status();
@@ -254,6 +268,28 @@ fn stage(staging: &Path, tools: Vec<PathBuf>) {
     // A path without the version, for scripts.
     let link = staging.join("lib/postgresql/bin");
     std::os::unix::fs::symlink(format!("{major}/bin"), link).expect("a link");
+}
+
+/// MariaDB's directory of databases, made here for the same reason as the cluster.
+fn databases(to: &Path) {
+    let room = tempfile::tempdir().expect("a directory");
+    let data = room.path().join("data");
+    let made = Command::new(programs::installed(
+        "mariadb-install-db",
+        "mariadb-server-core",
+    ))
+    .arg("--no-defaults")
+    .arg(format!("--datadir={}", data.display()))
+    .args([
+        "--auth-root-authentication-method=normal",
+        "--skip-test-db",
+        "--user=root",
+        "--innodb-log-file-size=8M",
+    ])
+    .stdout(std::process::Stdio::null())
+    .status();
+    assert!(made.is_ok_and(|made| made.success()), "mariadb-install-db");
+    packed(&data, to);
 }
 
 /// A small cluster, made here because making one takes minutes on emulated hardware.
@@ -297,16 +333,22 @@ fn cluster(server: &Path, to: &Path) {
         .open(data.join("postgresql.conf"))
         .expect("the settings");
     std::io::Write::write_all(&mut file, settings.as_bytes()).expect("the settings");
+    packed(&data, to);
+}
+
+fn packed(directory: &Path, to: &Path) {
+    fs::create_dir_all(to.parent().expect("a parent")).expect("a directory");
     let status = Command::new("tar")
         .arg("-C")
-        .arg(&data)
+        .arg(directory)
         .arg("-cf")
         .arg(to)
         .arg(".")
         .status();
     assert!(
         status.is_ok_and(|status| status.success()),
-        "tar of a cluster"
+        "tar of {}",
+        directory.display()
     );
 }
 

@@ -17,6 +17,7 @@ pub mod kernel;
 pub mod keyring;
 pub mod keyserver;
 pub mod machine;
+pub mod mariadb;
 pub mod nbd;
 pub mod place;
 pub mod postgres;

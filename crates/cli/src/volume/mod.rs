@@ -4,6 +4,7 @@
 
 mod attach;
 mod backup;
+mod cache;
 mod close;
 mod console;
 mod create;

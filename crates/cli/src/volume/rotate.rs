@@ -17,6 +17,7 @@ use strongroom_volume::secret::recovery_key;
 use strongroom_volume::{Volume, active, openers, rotate};
 
 use super::backup::escrow;
+use super::cache;
 use super::fleet::{self, Happened};
 use super::material::ProviderOptions;
 use super::recovery::RecoveryOptions;
@@ -86,6 +87,7 @@ impl RotateArgs {
         let mut volume = Volume::open(&self.path)?;
         let token = volume.token()?;
         let mut keys = self.provider.keys(context, Some(token.provider))?;
+        cache::forget(&token);
         if self.slots_only {
             return self.slots(context, &mut volume, keys.as_mut());
         }

@@ -9,6 +9,7 @@ use strongroom_format::code;
 use strongroom_volume::keys::Keys;
 use strongroom_volume::{Volume, shred};
 
+use super::cache;
 use super::material::ProviderOptions;
 use crate::Context;
 use crate::failure::{Failure, warn};
@@ -43,6 +44,7 @@ impl ShredArgs {
             return Err(Failure::new(&code::VOLUME_SLOT, detail));
         }
         let token = volume.metadata()?.token().ok().flatten();
+        cache::forget_of(&mut volume);
         drop(volume);
         let mut keys: Option<Box<dyn Keys>> = match (token, self.keep_key) {
             (Some((_, token)), false) => Some(self.provider.keys(context, Some(token.provider))?),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use strongroom_format::hex::hex;
+use strongroom_volume::kept::Kept;
 use strongroom_volume::{Volume, active, tpm};
 
 use crate::Context;
@@ -44,6 +45,8 @@ pub(super) struct State {
     pub(super) slots: Vec<SlotState>,
     pub(super) mapping: Option<String>,
     pub(super) read_only: Option<bool>,
+    /// Until when a passphrase is kept for a start without key servers, in seconds since the Unix epoch.
+    pub(super) kept_until: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -96,6 +99,8 @@ pub(super) fn state(path: &Path) -> Result<State, Failure> {
         pcrs: registers(slot),
     };
     let mapping = active::mapping_of(path);
+    // Whoever may not read it learns nothing of it.
+    let kept = token.as_ref().and_then(|token| Kept::find(token).ok()?);
     Ok(State {
         path: path.display().to_string(),
         uuid: volume.uuid()?,
@@ -114,6 +119,7 @@ pub(super) fn state(path: &Path) -> Result<State, Failure> {
             .as_ref()
             .map(|mapping| mapping.path.display().to_string()),
         read_only: mapping.map(|mapping| mapping.read_only),
+        kept_until: kept.map(|kept| kept.term.until),
     })
 }
 
@@ -136,6 +142,9 @@ fn text(state: &State) -> String {
         rows.push(row("re-encryption", "begun, not finished"));
     }
     rows.push(row("open", state.mapping.as_deref().unwrap_or("no")));
+    if let Some(until) = state.kept_until {
+        rows.push(row("kept until", &crate::time::rfc3339(until)));
+    }
     for slot in &state.slots {
         let kdf = slot.kdf.as_deref().unwrap_or("-");
         let opens = if slot.opens {

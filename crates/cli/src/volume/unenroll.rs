@@ -10,6 +10,7 @@ use strongroom_volume::header::Kind;
 use strongroom_volume::openers::{Which, remove};
 
 use super::backup::escrow_again;
+use super::cache;
 use super::material::ProviderOptions;
 use crate::Context;
 use crate::failure::Failure;
@@ -35,6 +36,7 @@ pub(super) struct UnenrollArgs {
 impl UnenrollArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let mut volume = Volume::open(&self.path)?;
+        cache::forget_of(&mut volume);
         let removed = remove(&mut volume, self.which, self.force)?;
         drop(volume);
         escrow_again(context, &self.provider, &self.path);

@@ -25,7 +25,7 @@ use super::material::ProviderOptions;
 use super::secret::of_token;
 use super::swap::taken;
 use super::tpm::TpmPlace;
-use super::{console, swap};
+use super::{cache, console, swap};
 use crate::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
@@ -199,7 +199,7 @@ impl Work {
         };
         for opener in &entry.openers {
             match self.opened_by(entry, &path, *opener) {
-                Ok(()) => return outcome.unlocked(opener.name()),
+                Ok(by) => return outcome.unlocked(by),
                 Err(failure) => {
                     let detail = format!("{}: {}", opener.name(), failure.shown());
                     note(&format!("{} by {detail}", entry.name));
@@ -210,25 +210,45 @@ impl Work {
         outcome
     }
 
-    fn opened_by(&self, entry: &Entry, path: &Path, opener: OpenerKind) -> Result<(), Failure> {
+    /// What opened it.
+    fn opened_by(
+        &self,
+        entry: &Entry,
+        path: &Path,
+        opener: OpenerKind,
+    ) -> Result<&'static str, Failure> {
         let time = Duration::from_secs(entry.timeout_seconds);
         if opener == OpenerKind::Passphrase {
-            return self.typed(entry, path);
+            self.typed(entry, path)?;
+            return Ok(opener.name());
         }
         let mut volume = Volume::open(path)?;
+        let mut by = opener.name();
         let secret = match opener {
             OpenerKind::KeyServer => {
                 let mut server = self.provider.server()?.within(time);
-                of_token(&mut volume, &mut server)?
+                match entry.cache_hours {
+                    Some(hours) => {
+                        let (secret, whose) =
+                            cache::of_server(&mut volume, &mut server, entry, hours)?;
+                        by = whose;
+                        secret
+                    }
+                    None => of_token(&mut volume, &mut server)?,
+                }
             }
-            OpenerKind::Tpm => return by_tpm(&mut volume, entry, time),
+            OpenerKind::Tpm => {
+                by_tpm(&mut volume, entry, time)?;
+                return Ok(by);
+            }
             OpenerKind::Keyring | OpenerKind::Passphrase => {
                 let token = volume.token()?;
                 let material = of_keyring(&self.keyring, &token, time)?;
                 slot_secret(&material.key, &token.object_id)?
             }
         };
-        opened(&mut volume, entry, (By::Token, &secret))
+        opened(&mut volume, entry, (By::Token, &secret))?;
+        Ok(by)
     }
 
     /// A person types: a passphrase, or the recovery key.

@@ -217,3 +217,8 @@ pub(crate) fn create<'a>(name: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let usual = ["backup", "create", "tree", "--to", "medium", "--name", name];
     [&usual[..], more].concat()
 }
+
+/// Whether this host's kernel has device-mapper; libdevmapper makes its node where it has not, so the node says nothing.
+pub(crate) fn has_device_mapper() -> bool {
+    std::fs::read_to_string("/proc/misc").is_ok_and(|list| list.contains("device-mapper"))
+}

@@ -10,6 +10,7 @@
 //! Must not: send a secret in clear to the TPM or read one from it in clear; keep an object or a session in it.
 #![expect(clippy::big_endian_bytes, reason = "a TPM's integers are big-endian")]
 
+mod clock;
 mod link;
 mod sealer;
 mod session;
@@ -67,6 +68,8 @@ struct Tpm {
     device: String,
     registers: u32,
     pin: Option<KeySource>,
+    /// What is sealed comes out only while the TPM's clock, in milliseconds, is before this.
+    before: Option<u64>,
     /// When its work has to be done; else each piece of it has the usual time.
     end: Option<Deadline>,
 }
@@ -91,6 +94,7 @@ fn make(argument: &str) -> Made {
         registers,
         pin,
         argument: argument.to_owned(),
+        before: None,
         end: None,
     }))
 }
@@ -156,7 +160,7 @@ impl Tpm {
         let primary = Primary::make(link)?;
         let mut session = Session::start(link, HMAC, &primary)?;
         let registers = registers(link, &mut session, self.registers)?;
-        let policy = policy(self.registers, &registers, self.pin.is_some());
+        let policy = policy(self.registers, &registers, self.before, self.pin.is_some());
         // TPMS_SENSITIVE_CREATE: authorization and data.
         let mut sensitive = SecretBytes::with_capacity(2 + auth.len() + 2 + 32)?;
         let mut rest = sensitive.as_mut_slice();
@@ -249,6 +253,9 @@ impl Tpm {
         sized(&mut body, &[]);
         body.extend_from_slice(&selection(sealed.registers));
         link.command(PLAIN, POLICY_PCR, &body)?;
+        if let Some(end) = self.before {
+            clock::compare(link, policy.handle, end)?;
+        }
         if self.pin.is_some() {
             link.command(PLAIN, POLICY_AUTH_VALUE, &policy.handle.to_be_bytes())?;
         }
@@ -391,16 +398,19 @@ fn registers(link: &mut Link, session: &mut Session, mask: u32) -> Result<Vec<u8
     Ok(values)
 }
 
-/// The digest of "these registers have these values, and the authorization was given" (part 3, `TPM2_PolicyPCR`,
-/// `TPM2_PolicyAuthValue`).
-fn policy(mask: u32, values: &[u8], with_pin: bool) -> [u8; 32] {
+/// The digest of "these registers have these values, the clock is before that, and the authorization was given" (part 3,
+/// `TPM2_PolicyPCR`, `TPM2_PolicyCounterTimer`, `TPM2_PolicyAuthValue`).
+fn policy(mask: u32, values: &[u8], before: Option<u64>, with_pin: bool) -> [u8; 32] {
     let parts = [
         &[0; 32],
         &POLICY_PCR.to_be_bytes()[..],
         &selection(mask),
         &sha256(&[values]),
     ];
-    let digest = sha256(&parts);
+    let mut digest = sha256(&parts);
+    if let Some(end) = before {
+        digest = clock::policy(digest, end);
+    }
     match with_pin {
         true => sha256(&[&digest, &POLICY_AUTH_VALUE.to_be_bytes()]),
         false => digest,
@@ -437,6 +447,11 @@ fn told(failed: Failed) -> Error {
         0x9d | 0x128 => (
             &code::PROVIDER_STATE,
             "registers are not what they were, or a PIN is wanted",
+        ),
+        // TPM_RC_POLICY: of a comparison that did not hold.
+        0x126 => (
+            &code::PROVIDER_STATE,
+            "the time that it was sealed for is over",
         ),
         // TPM_RC_HIERARCHY, TPM_RC_DISABLED.
         0x85 | 0x120 => (

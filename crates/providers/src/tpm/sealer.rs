@@ -11,7 +11,7 @@ use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_format::code;
 use strongroom_keyring::Error;
 
-use super::{DEVICE, REGISTER, Tpm, chosen};
+use super::{DEVICE, REGISTER, Tpm, chosen, clock};
 use crate::limit::Deadline;
 
 /// A TPM that seals and unseals, in a time that has its end.
@@ -38,8 +38,24 @@ impl Sealer {
             device,
             registers: 0,
             pin: None,
+            before: None,
             end: time.map(|time| Deadline::within(Some(time))).transpose()?,
         }))
+    }
+
+    /// What the TPM's clock says, in milliseconds. It stands still without power.
+    ///
+    /// # Errors
+    /// SR-2101 to SR-2106.
+    pub fn clock(&self) -> Result<u64, Error> {
+        self.0.with(clock::now)
+    }
+
+    /// What is sealed from now on is unsealed only while the TPM's clock is before `end`, in milliseconds; to unseal it, the same has to be said.
+    #[must_use]
+    pub fn before(mut self, end: u64) -> Self {
+        self.0.before = Some(end);
+        self
     }
 
     /// Seals a secret to the present values of these registers (7 unless said otherwise), and tries it.
