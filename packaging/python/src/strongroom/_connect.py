@@ -35,6 +35,7 @@ _registration = threading.RLock()
 
 
 def _after_fork() -> None:
+    """Another thread of the parent may have held it."""
     global _registration
     _registration = threading.RLock()
 
@@ -145,7 +146,7 @@ def connect(
         if key is not None or parameters or name.names_key():
             raise _errors.own(_errors.ProgrammingError, "SR-2272")
         load()
-        return sqlite3.connect(target, uri=True, factory=factory, **options)
+        return _open(target, factory, options)
     if key is None and not _names_key(parameters) and not name.names_key() and name.would_be_made():
         raise _errors.own(_errors.OperationalError, "SR-2273", shown(name.file()))
     load()
@@ -211,6 +212,8 @@ def _copy(source: Name, copy: Name, parameters: dict[str, str], page_size: Optio
     """VACUUM INTO, which also carries over what only SQLite knows of the database."""
     connection = sqlite3.connect(source.uri({"mode": "rw"}), uri=True, isolation_level=None, factory=Connection)
     try:
+        if databases(connection)[0].encrypted:
+            raise _errors.own(_errors.OperationalError, "SR-3011", shown(source.file()))
         size = page_size or connection.execute("PRAGMA page_size").fetchone()[0]
         connection.execute(f"PRAGMA page_size={int(size)}")
         connection.execute("VACUUM INTO ?", (copy.uri({**parameters, "page_size": str(size)}),))

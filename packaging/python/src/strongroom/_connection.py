@@ -82,6 +82,17 @@ class Connection(sqlite3.Connection):
     def cursor(self, factory: Optional[Callable[[sqlite3.Connection], _C]] = None) -> Any:
         return super().cursor(Cursor if factory is None else factory)
 
+    # sqlite3's own make a cursor of sqlite3's, whatever `cursor` makes.
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Any:
+        return self.cursor().execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> Any:
+        return self.cursor().executemany(sql, parameters)
+
+    def executescript(self, sql_script: str, /) -> Any:
+        return self.cursor().executescript(sql_script)
+
     def commit(self) -> None:
         try:
             super().commit()

@@ -46,6 +46,11 @@ OWN = {
         "the guard serves another SQLite library of this process already",
         "use one SQLite library in a process: Python's sqlite3 module and apsw bring one each",
     ),
+    "SR-3011": (
+        "the file is sealed already",
+        "to change its key use `strongroom sqlite rekey`; "
+        "to seal it anew, decrypt it first",
+    ),
     "SR-6007": ("this SQLite library is too old for the guard", "use SQLite 3.37 or later"),
 }
 

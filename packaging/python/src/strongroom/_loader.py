@@ -19,6 +19,15 @@ _lock = threading.Lock()
 _loaded = False
 
 
+def _after_fork() -> None:
+    """Another thread of the parent may have held it."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def extension_path() -> str:
     """The path of the guard's library, for hosts other than Python's sqlite3 module, such as apsw."""
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "_guard", "lib_guard.so")

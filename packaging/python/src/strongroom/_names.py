@@ -56,7 +56,11 @@ class Name:
         return any(name in self.parameters for name in KEY_PARAMETERS)
 
     def uri(self, more: dict[str, str]) -> str:
-        """The URI with `more` parameters, always of the guard's VFS."""
+        """The URI with `more` parameters.
+
+        It does not name the guard's VFS, which is the default one: the guard takes a URI that does for one of ATTACH on a
+        connection it does not know, and runs no key command for it.
+        """
         both = sorted(set(more) & set(self.parameters))
         named = [name for name in KEY_PARAMETERS if name in more or name in self.parameters]
         if both or len(named) > 1:
@@ -64,9 +68,9 @@ class Name:
         vfs = self.parameters.get("vfs", "strongroom")
         if vfs != "strongroom":
             raise _errors.own(_errors.OperationalError, "SR-2273", f"vfs={vfs}")
-        pairs = {**self.parameters, **more, "vfs": "strongroom"}
+        pairs = {**self.parameters, **more}
         query = "&".join(f"{quote_text(name)}={quote_text(value)}" for name, value in pairs.items())
-        return f"{self._base}?{query}"
+        return f"{self._base}?{query}" if query else self._base
 
     def file(self) -> bytes:
         """The path of the database's file, absolute."""
