@@ -9,6 +9,7 @@
 #   make test-volume   volumes in a virtual machine: power cuts, stolen disks; half an hour
 #   make lint     formatting, clippy, documentation links
 #   make bench    the guards beside stock SQLite and stock PostgreSQL, interleaved
+#   make bench-sqlite   the part of it that is about the SQLite guard and its peers, SQLCipher and SQLite3 Multiple Ciphers
 #   make bench-backup   backups beside plain ones, pgBackRest, restic, zstd and age; and the forty combinations, with their chart
 #   make bench-columns  the part of it that is about confidential columns
 SHELL := /bin/bash
@@ -17,7 +18,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: bench-keyserver demo test test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns deps deps-postgres deps-test build clean
+.PHONY: bench-sqlite bench-keyserver demo test test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -135,11 +136,21 @@ BENCH_DIRECTORY ?= /var/tmp
 bench: deps-postgres build bench-columns
 	@packaging/install-debian valgrind:valgrind
 	$(CARGO) run --locked --release -p strongroom-benches --bin strongroom-bench -- --rounds 7
+	$(MAKE) --no-print-directory bench-sqlite
 	$(CARGO) build --locked --release -p strongroom-benches-postgres
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-postgres --directory $(BENCH_DIRECTORY)
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-postgres --directory $(BENCH_DIRECTORY) --instructions
 	$(MAKE) --no-print-directory bench-columns-oltp
 	$(MAKE) --no-print-directory bench-backup
+
+# The SQLite guard beside stock SQLite, SQLCipher and SQLite3 Multiple Ciphers: half an hour.
+SQLITE_BENCH ?= --instructions $(abspath $(TARGET))/sqlite-peers/profiles
+bench-sqlite: deps
+	@packaging/install-debian valgrind:valgrind libssl-dev:/usr/include/openssl/evp.h npm:npm python3:python3
+	$(CARGO) build --locked --release -p strongroom-sqlite-ext
+	$(CARGO) build --locked --release -p strongroom-benches-sqlite
+	benches/sqlite/build-peers $(TARGET)/sqlite-peers
+	$(TARGET)/release/strongroom-bench-sqlite --drivers $(TARGET)/sqlite-peers --extension $(EXTENSION) --directory $(BENCH_DIRECTORY) $(SQLITE_BENCH)
 
 # Backups: some ten minutes a round. BACKUP_BENCH=--quick shows in a minute or two that everything runs.
 BACKUP_BENCH ?= --rounds 3
