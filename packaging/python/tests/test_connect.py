@@ -126,9 +126,12 @@ class Connects(Case):
         thread.start()
         thread.join()
 
-    @unittest.skipIf(sys.version_info < (3, 12), "sqlite3 has autocommit since 3.12")
     def test_autocommit(self):
         self.make()
+        if sys.version_info < (3, 12):
+            with self.assertRaises(TypeError):
+                strongroom.connect("a.db", key_env="K", autocommit=False)
+            return
         connection = strongroom.connect("a.db", key_env="K", autocommit=False)
         self.assertTrue(connection.in_transaction)
         # Nothing was read in the transaction that is open: another connection's changes are seen.

@@ -60,8 +60,8 @@ _RESULTS = {
     9: "interrupted",
     10: "disk I/O error",
     11: "database disk image is malformed",
-    14: "unable to open database file",
-    23: "not authorized",
+    14: "unable to open database",  # "... file", and in ATTACH "...: NAME"
+    23: "authorization denied",
     26: "file is not a database",
 }
 
