@@ -22,15 +22,15 @@ pub(crate) enum Engine {
     Gcm,
     /// The guard, AES-256-CTR: not authenticated.
     Ctr,
-    /// SQLCipher 4 as it is by default: AES-256-CBC and HMAC-SHA512 of OpenSSL.
+    /// `SQLCipher` 4 as it is by default: AES-256-CBC and HMAC-SHA512 of OpenSSL.
     SqlCipher,
-    /// SQLite3 Multiple Ciphers as it is by default: ChaCha20-Poly1305.
+    /// `SQLite3` Multiple Ciphers as it is by default: ChaCha20-Poly1305.
     McChaCha,
-    /// SQLite3 Multiple Ciphers with AEGIS-256, its fastest where the processor has AES.
+    /// `SQLite3` Multiple Ciphers with AEGIS-256, its fastest where the processor has AES.
     McAegis,
-    /// SQLCipher's library without a key: what of its figures is not encryption.
+    /// `SQLCipher`'s library without a key: what of its figures is not encryption.
     SqlCipherPlain,
-    /// SQLite3 Multiple Ciphers' library without a key.
+    /// `SQLite3` Multiple Ciphers' library without a key.
     McPlain,
 }
 
@@ -162,7 +162,7 @@ impl Engine {
     }
 }
 
-/// The same settings for all, after the database is open. Temporary files are in memory, because SQLCipher has them nowhere
+/// The same settings for all, after the database is open. Temporary files are in memory, because `SQLCipher` has them nowhere
 /// else.
 pub(crate) fn settings() -> String {
     [

@@ -1,4 +1,4 @@
-//! `strongroom-bench-sqlite`: the guard beside SQLCipher and SQLite3 Multiple Ciphers, in one run.
+//! `strongroom-bench-sqlite`: the guard beside `SQLCipher` and `SQLite3` Multiple Ciphers, in one run.
 //!
 //! Invariants:
 //! 1. Rounds are interleaved: each workload runs on all engines before its next round, and who begins rotates.
@@ -27,20 +27,21 @@ use strongroom_benches::Failure;
 use strongroom_benches::machine::Machine;
 use strongroom_benches::splice::{SQLITE_PEERS, splice_file};
 use strongroom_benches::stats::Samples;
+use strongroom_benches::variant::stock;
 
 use crate::engine::Engine;
 use crate::report::{Line, Report};
 use crate::setup::Place;
 use crate::workloads::Workload;
 
-/// Guard 1 beside stock SQLite, SQLCipher and SQLite3 Multiple Ciphers.
+/// Guard 1 beside stock SQLite, `SQLCipher` and `SQLite3` Multiple Ciphers.
 #[derive(Parser)]
 #[command(name = "strongroom-bench-sqlite", version)]
 pub(crate) struct Options {
     /// Where build-peers put the drivers
     #[arg(long, value_name = "DIRECTORY")]
     drivers: PathBuf,
-    /// The guard: libstrongroom_sqlite.so
+    /// The guard: `libstrongroom_sqlite.so`
     #[arg(long, value_name = "FILE")]
     extension: PathBuf,
     /// Rounds of each workload; the table shows medians
@@ -126,11 +127,9 @@ fn run(mut options: Options) -> Result<(), Failure> {
     let place = Place::make(&options.directory, &options.drivers, &options.extension)?;
     note(&format!("loading TPC-H at scale {}", options.scale));
     let sizes = setup::load(&place, &engines, options.scale)?;
-    options.rows = rusqlite::Connection::open(place.source())?.query_row(
-        "SELECT max(rowid) FROM lineitem",
-        [],
-        |row| row.get(0),
-    )?;
+    options.rows =
+        stock(&place.source())?
+            .query_row("SELECT max(rowid) FROM lineitem", [], |row| row.get(0))?;
     let (mut lines, mut grown) = (Vec::new(), Vec::new());
     if !options.no_times {
         let wanted = |workload: &Workload| workload.name.contains(&options.only);

@@ -14,6 +14,9 @@ use crate::engine::Engine;
 use crate::growth::Grown;
 use crate::instructions::Counts;
 
+/// One of the figures of a size.
+type Figure = fn(&Grown) -> f64;
+
 /// One workload's rounds.
 #[derive(Serialize)]
 pub(crate) struct Line {
@@ -146,13 +149,14 @@ impl Report {
     fn growth(&self, out: &mut String, engines: &[Engine]) -> Result<(), Failure> {
         write!(out, "\n**By size of the database**\n\n")?;
         out.push_str(&head("size, work", engines, ""));
+        let works: [(&str, Figure); 2] = [
+            ("scan", |grown| grown.scan),
+            ("one random read", |grown| grown.read),
+        ];
         let mut sizes: Vec<u32> = self.grown.iter().map(|grown| grown.mebibytes).collect();
         sizes.dedup();
         for size in sizes {
-            for (name, of) in [
-                ("scan", (|grown: &Grown| grown.scan) as fn(&Grown) -> f64),
-                ("one random read", |grown: &Grown| grown.read),
-            ] {
+            for (name, of) in works {
                 write!(out, "| {size} MiB, {name} |")?;
                 for engine in engines {
                     let found = self
@@ -162,7 +166,7 @@ impl Report {
                     write!(
                         out,
                         " {} |",
-                        found.map_or("-".to_owned(), |grown| duration(of(grown)))
+                        found.map_or_else(|| "-".to_owned(), |grown| duration(of(grown)))
                     )?;
                 }
                 out.push_str(" |\n");

@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use rusqlite::Connection;
 use strongroom_benches::Failure;
 use strongroom_benches::bytes::{entropy, occurrences};
 use strongroom_benches::hex::new_key_file;
 use strongroom_benches::tpch;
+use strongroom_benches::variant::stock;
 use strongroom_keyring::{Keyring, Provider};
 use tempfile::TempDir;
 
@@ -123,7 +123,7 @@ pub(crate) fn load(
     engines: &[Engine],
     scale: f64,
 ) -> Result<Vec<(Engine, u64)>, Failure> {
-    let source = Connection::open(place.source())?;
+    let source = stock(&place.source())?;
     tpch::load(&[&source], scale)?;
     let mut copy = place.attach();
     copy.push_str("sql BEGIN\n");

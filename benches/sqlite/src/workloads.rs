@@ -136,7 +136,11 @@ const OPENING: [Workload; 4] = [
         Work::Open(Key::Keyring),
     ),
     workload("Opening", "open, passphrase", Work::Open(Key::Passphrase)),
-    workload("Memory", "heap and locked memory of a connection", Work::Memory),
+    workload(
+        "Memory",
+        "heap and locked memory of a connection",
+        Work::Memory,
+    ),
 ];
 
 const READERS: [(u32, &str, &str); 3] = [
