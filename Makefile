@@ -72,7 +72,7 @@ test-python: deps-test
 wheel: deps
 	@packaging/install-debian python3-venv:/usr/share/doc/python3-venv
 	@[ -x $(PYTHON_TOOLS)/bin/maturin ] || packaging/python/tools $(PYTHON_TOOLS)
-	cd packaging/python && CARGO_TARGET_DIR=$(abspath $(TARGET)) PATH=$(PYTHON_TOOLS)/bin:$$PATH maturin build --release --out $(abspath $(TARGET)/wheels)
+	cd packaging/python && CARGO_TARGET_DIR=$(abspath $(TARGET)) PATH=$(PYTHON_TOOLS)/bin:$$PATH maturin build --release --strip --out $(abspath $(TARGET)/wheels)
 
 # The fleet page in Chromium. Screenshots are left in the target directory, to be looked at.
 PLAYWRIGHT := $(abspath $(TARGET)/playwright)

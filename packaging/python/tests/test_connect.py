@@ -101,6 +101,9 @@ class Connects(Case):
         with self.assertRaisesRegex(sqlite3.OperationalError, "readonly"):
             read_only.execute("DELETE FROM t")
         read_only.close()
+        pathlib.Path("key+1 &").write_text(RAW)
+        strongroom.connect("file:a%20b.db?key_file=key+1%20%26", uri=True).close()
+        strongroom.connect("a b.db", key_file="key+1 &").close()
         self.fails("SR-2019", strongroom.connect, absolute + "?key_env=K", uri=True, key_env="K")
         self.fails("SR-2019", strongroom.connect, absolute + "?key_env=K", uri=True, key_file="x")
         self.fails("SR-2273", strongroom.connect, "file:new.db?vfs=unix", uri=True, key_env="K")

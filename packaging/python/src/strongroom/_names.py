@@ -42,7 +42,9 @@ class Name:
         text, _, _ = text.partition("#")
         base, _, query = text.partition("?")
         self._base = base
-        self.parameters = dict(parse_qsl(query, keep_blank_values=True, errors="surrogateescape"))
+        # To SQLite a plus sign is one; to HTML's forms it is a space.
+        pairs = parse_qsl(query.replace("+", "%2B"), keep_blank_values=True, errors="surrogateescape")
+        self.parameters = dict(pairs)
         rest = base[len("file:") :]
         if rest.startswith("//"):
             rest = "/" + rest[2:].partition("/")[2]
