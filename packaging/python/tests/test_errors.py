@@ -71,6 +71,14 @@ class Errors(Case):
             count(bare)
         self.assertNotIsInstance(caught.exception, strongroom.Error)
         self.assertEqual(strongroom.explain(caught.exception).code, "SR-4001")
+        # An older one that nobody asked for is not taken for SQLite's own.
+        with self.assertRaises(sqlite3.OperationalError):
+            count(bare)
+        with contextlib.closing(strongroom.connect("a.db", key_env="K")) as connection:
+            with self.assertRaisesRegex(sqlite3.OperationalError, "no such table: none") as own:
+                connection.execute("SELECT * FROM none")
+            self.assertNotIsInstance(own.exception, strongroom.Error)
+            self.fails("SR-2011", connection.execute, "SELECT strongroom_key('x', 1)")
         # Told once: a later error of SQLite's own is not taken for it.
         self.assertIsNone(strongroom.explain(caught.exception))
         bare.close()

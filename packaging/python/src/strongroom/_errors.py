@@ -55,8 +55,8 @@ OWN = {
 }
 
 # Result codes of SQLite under which the guard's errors travel, and SQLite's words for them (Python before 3.11 has no number).
+_SQLITE_ERROR = 1
 _RESULTS = {
-    1: None,
     9: "interrupted",
     10: "disk I/O error",
     11: "database disk image is malformed",
@@ -125,7 +125,8 @@ def explain(error: BaseException) -> Optional[Error]:
     asked = sqlite3.connect(":memory:")
     try:
         row = asked.execute("SELECT strongroom_last_error(?)", (str(result),)).fetchone()
-        line = row[0] or message
+        # What fails with SQLITE_ERROR says itself what the guard says, or is not the guard's.
+        line = message if result == _SQLITE_ERROR else row[0] or ""
         found = _LINE.match(line)
         if found is None:
             return None
@@ -145,12 +146,12 @@ def explain(error: BaseException) -> Optional[Error]:
 
 def _result(error: sqlite3.DatabaseError, message: str) -> Optional[int]:
     number = getattr(error, "sqlite_errorcode", None)
-    if number is not None:
+    if number is not None and number & 0xFF != _SQLITE_ERROR:
         return number & 0xFF if number & 0xFF in _RESULTS else None
     for result, words in _RESULTS.items():
-        if words is not None and message.startswith(words):
+        if message.startswith(words):
             return result
-    return 1 if _LINE.match(message) else None
+    return _SQLITE_ERROR if _LINE.match(message) else None
 
 
 def again(error: sqlite3.DatabaseError) -> NoReturn:
