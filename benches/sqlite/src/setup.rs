@@ -19,8 +19,10 @@ use crate::engine::{Engine, Key, settings};
 
 /// Shannon entropy in bits a byte below which a MiB of a file is not noise. Sealed pages have 7.9998.
 const NOISE: f64 = 7.99;
-/// How much of the end of a file is looked at.
-const SAMPLE: usize = 1 << 20;
+/// How much of the end of a file must be noise.
+const SAMPLE: u64 = 1 << 20;
+/// How much of its beginning is searched: all, but for those of gigabytes.
+const SEARCHED: u64 = 256 << 20;
 /// What stands in every plain database of ours.
 const KNOWN: [&str; 3] = ["SQLite format 3", "CREATE TABLE", "carefully"];
 
@@ -165,16 +167,18 @@ pub(crate) fn one_line(sql: &str) -> String {
 
 /// A sealed file shows nothing and is noise; a plain one shows what it holds, or the search would prove nothing.
 pub(crate) fn prove(engine: Engine, path: &Path) -> Result<(), Failure> {
-    let mut contents = Vec::new();
     let mut file = std::fs::File::open(path)?;
-    file.read_to_end(&mut contents)?;
+    let length = file.metadata()?.len();
+    let mut head = Vec::new();
+    file.by_ref().take(SEARCHED).read_to_end(&mut head)?;
+    let mut sample = Vec::new();
+    file.seek(SeekFrom::Start(length.saturating_sub(SAMPLE)))?;
+    file.read_to_end(&mut sample)?;
     let shown: usize = KNOWN
         .iter()
-        .map(|text| occurrences(&contents, text.as_bytes()))
+        .map(|text| occurrences(&head, text.as_bytes()) + occurrences(&sample, text.as_bytes()))
         .sum();
-    let length = file.seek(SeekFrom::End(0))?;
-    let sample = &contents[contents.len().saturating_sub(SAMPLE)..];
-    let bits = entropy(sample);
+    let bits = entropy(&sample);
     let noise = bits >= NOISE || length < 1 << 18;
     if engine.seals() && (shown > 0 || !noise) {
         return Err(format!(
