@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::growth::Grown;
 use crate::report::{Line, Report};
 
-const LEFT: u32 = 330;
+const LEFT: u32 = 440;
 const PLOT: u32 = 520;
 const BAR: u32 = 9;
 /// The scale's end, in multiples of stock.
@@ -113,8 +113,11 @@ pub(crate) fn growth(report: &Report, engines: &[Engine]) -> Result<String, Fail
         let x = 70.0 + 560.0 * (f64::from(grown.mebibytes).log10() - low) / wide;
         (x, 360.0 - 280.0 * each(grown) / most)
     };
-    legend(&mut out, engines)?;
-    for engine in engines {
+    let engines: Vec<Engine> = std::iter::once(Engine::Stock)
+        .chain(shown(engines))
+        .collect();
+    legend(&mut out, &engines)?;
+    for engine in &engines {
         let points: Vec<&Grown> = report
             .grown
             .iter()
@@ -180,4 +183,39 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{growth, ratios};
+    use crate::engine::Engine;
+    use crate::growth::Grown;
+    use crate::report::{Report, tests::line};
+    use strongroom_benches::machine::Machine;
+
+    #[test]
+    fn every_engine_that_seals_has_a_bar_and_says_its_value() {
+        let grown = |engine: Engine, mebibytes, scan| Grown {
+            mebibytes,
+            engine: engine.name(),
+            scan,
+            read: 0.0,
+        };
+        let report = Report {
+            machine: Machine::here(std::path::Path::new(".")),
+            rounds: 1,
+            scale: 1.0,
+            about: Vec::new(),
+            sizes: Vec::new(),
+            lines: vec![line()],
+            grown: vec![grown(Engine::Stock, 10, 0.01), grown(Engine::Gcm, 10, 0.02)],
+            counts: Vec::new(),
+        };
+        let engines = [Engine::Stock, Engine::Gcm, Engine::SqlCipher];
+        let drawn = ratios(&report, &engines).unwrap();
+        assert!(drawn.contains(">1.18<") && drawn.contains(">3.27<") && !drawn.contains(">1.00<"));
+        assert!(drawn.ends_with("</svg>\n"));
+        let drawn = growth(&report, &engines).unwrap();
+        assert!(drawn.contains(">1000<") && drawn.contains(">2000<"));
+    }
 }
