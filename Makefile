@@ -4,9 +4,12 @@
 #   make test-keyserver  the key server's longer tests: the fleet page in a browser, the interface by its description
 #   make test-regress  PostgreSQL's own regression suites, sealed and plain: ten minutes
 #   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension, and the whole with zone and proxy
+#   make test-python   the part of it that is about the Python wheel
+#   make wheel    the Python wheel of the SQLite guard
 #   make test-volume   volumes in a virtual machine: power cuts, stolen disks; half an hour
 #   make lint     formatting, clippy, documentation links
 #   make bench    the guards beside stock SQLite and stock PostgreSQL, interleaved
+#   make bench-sqlite   the part of it that is about the SQLite guard and its peers, SQLCipher and SQLite3 Multiple Ciphers
 #   make bench-backup   backups beside plain ones, pgBackRest, restic, zstd and age; and the forty combinations, with their chart
 #   make bench-volume   volumes in a virtual machine, beside plain disks
 #   make bench-columns  the part of it that is about confidential columns
@@ -16,7 +19,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: bench-keyserver demo test test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
+.PHONY: bench-sqlite bench-keyserver demo test test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -34,6 +37,8 @@ deps-test: deps-postgres
 		binutils:strip shellcheck:shellcheck systemd:systemd-analyze curl:curl etcd-server:etcd softhsm2:softhsm2-util tang-common:/usr/libexec/tangd
 	@python3 -c 'import moto.server' 2>/dev/null || python3 -m pip install --quiet 'moto[server]' || \
 		python3 -m pip install --quiet --break-system-packages 'moto[server]'
+	@packaging/install-debian python3-venv:/usr/share/doc/python3-venv
+	@[ -x $(PYTHON_TOOLS)/bin/maturin ] || packaging/python/tools $(PYTHON_TOOLS)
 	@python3 -c 'import kmip.services.server' 2>/dev/null || python3 -m pip install --quiet PyKMIP || \
 		python3 -m pip install --quiet --break-system-packages PyKMIP
 
@@ -56,7 +61,19 @@ test: deps-test
 	STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
 		STRONGROOM_SHIELD_LIB=$(DEV)/libstrongroom_shield.so STRONGROOM_COMMAND=$(DEV)/strongroom \
 		$(CARGO) test --locked --workspace --no-fail-fast
+	$(MAKE) --no-print-directory test-python
 	$(MAKE) --no-print-directory test-columns COLUMNS_TESTS="$(COLUMNS_USUAL:%=--test %)"
+
+# The Python wheel: built with the profile of the other tests, so that only the library's last link is new.
+PYTHON_TOOLS := $(abspath $(TARGET)/python)
+test-python: deps-test
+	$(CARGO) build --locked -p strongroom-cli
+	CARGO_TARGET_DIR=$(abspath $(TARGET)) STRONGROOM_COMMAND=$(DEV)/strongroom packaging/python/test $(PYTHON_TOOLS)
+
+wheel: deps
+	@packaging/install-debian python3-venv:/usr/share/doc/python3-venv
+	@[ -x $(PYTHON_TOOLS)/bin/maturin ] || packaging/python/tools $(PYTHON_TOOLS)
+	cd packaging/python && CARGO_TARGET_DIR=$(abspath $(TARGET)) PATH=$(PYTHON_TOOLS)/bin:$$PATH maturin build --release --strip --out $(abspath $(TARGET)/wheels)
 
 # The fleet page in Chromium. Screenshots are left in the target directory, to be looked at.
 PLAYWRIGHT := $(abspath $(TARGET)/playwright)
@@ -121,11 +138,21 @@ BENCH_DIRECTORY ?= /var/tmp
 bench: deps-postgres build bench-columns
 	@packaging/install-debian valgrind:valgrind
 	$(CARGO) run --locked --release -p strongroom-benches --bin strongroom-bench -- --rounds 7
+	$(MAKE) --no-print-directory bench-sqlite
 	$(CARGO) build --locked --release -p strongroom-benches-postgres
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-postgres --directory $(BENCH_DIRECTORY)
 	STRONGROOM_BIN=$(TARGET)/release/strongroom $(TARGET)/release/strongroom-bench-postgres --directory $(BENCH_DIRECTORY) --instructions
 	$(MAKE) --no-print-directory bench-columns-oltp
 	$(MAKE) --no-print-directory bench-backup
+
+# The SQLite guard beside stock SQLite, SQLCipher and SQLite3 Multiple Ciphers: half an hour.
+SQLITE_BENCH ?= --instructions $(abspath $(TARGET))/sqlite-peers/profiles
+bench-sqlite: deps
+	@packaging/install-debian valgrind:valgrind libssl-dev:/usr/include/openssl/evp.h npm:npm python3:python3
+	$(CARGO) build --locked --release -p strongroom-sqlite-ext
+	$(CARGO) build --locked --release -p strongroom-benches-sqlite
+	benches/sqlite/build-peers $(TARGET)/sqlite-peers
+	$(TARGET)/release/strongroom-bench-sqlite --drivers $(TARGET)/sqlite-peers --extension $(EXTENSION) --directory $(BENCH_DIRECTORY) $(SQLITE_BENCH)
 
 # Backups: some ten minutes a round. BACKUP_BENCH=--quick shows in a minute or two that everything runs.
 BACKUP_BENCH ?= --rounds 3

@@ -19,6 +19,12 @@ pub const SQLITE: Markers = Markers {
     end: "<!-- figures: end -->",
 };
 
+/// Of `strongroom-bench-sqlite`.
+pub const SQLITE_PEERS: Markers = Markers {
+    begin: "<!-- peers of the SQLite guard: begin (written by strongroom-bench-sqlite) -->",
+    end: "<!-- peers of the SQLite guard: end -->",
+};
+
 /// Around the figures of confidential columns.
 pub const COLUMNS: Markers = Markers {
     begin: "<!-- confidential columns: begin (written by strongroom-bench-columns) -->",
@@ -88,10 +94,14 @@ pub fn splice_file(path: &Path, markers: Markers, figures: &str) -> Result<(), F
 
 #[cfg(test)]
 mod tests {
-    use super::{BACKUP, BACKUP_MATRIX, Markers, POSTGRES, POSTGRES_INSTRUCTIONS, SQLITE, splice};
+    use super::{
+        BACKUP, BACKUP_MATRIX, Markers, POSTGRES, POSTGRES_INSTRUCTIONS, SQLITE, SQLITE_PEERS,
+        splice,
+    };
 
-    const ALL: [Markers; 5] = [
+    const ALL: [Markers; 6] = [
         SQLITE,
+        SQLITE_PEERS,
         POSTGRES,
         POSTGRES_INSTRUCTIONS,
         BACKUP,

@@ -120,6 +120,12 @@ codes! {
     PROVIDER_BUSY = 2122, Key, "the server that keeps the root key does not serve now: it is sealed, stands by, has failed or is asked too often", "unseal it or wait, then try again";
     PROVIDER_CREDENTIALS = 2123, Key, "the credentials for the server that keeps the root key are not there, or cannot be used", "check the file or variable that the provider names: this user must be able to read it, and nobody else";
 
+    PYTHON_NO_EXTENSIONS = 2270, Usage, "this Python's SQLite does not load extensions", "use a Python whose sqlite3 module can, such as the distribution's or one that was built with --enable-loadable-sqlite-extensions; or apsw: docs/guides/python.md";
+    PYTHON_KEY_VALUE = 2271, Usage, "a key was given as a value, which tracebacks and logs show", "give a callable that returns it, such as getpass.getpass, or name where the key is: key_id, key_file, key_env, key_command";
+    PYTHON_NO_FILE = 2272, Usage, "a key was given for a database that has no file", "leave the key away; attach the sealed database to the one in memory";
+    PYTHON_PLAIN = 2273, Refused, "the database is not sealed, or would not be", "name a key; a plain database is opened with sqlite3.connect and sealed with strongroom.encrypt";
+    OTHER_SQLITE = 2274, Refused, "the guard serves another SQLite library of this process already", "use one SQLite library in a process: Python's sqlite3 module and apsw bring one each";
+
     NOT_SEALED = 3001, Data, "the file is not a sealed object", "check the path; `strongroom inspect` shows what it is";
     NEWER_FORMAT = 3002, Data, "the object was written by a newer version of Strongroom", "open it with that version or a later one";
     HEADER_DAMAGED = 3003, Data, "the object's header is damaged", "restore the file from a backup; the header holds the wrapped key, without it the data is gone";

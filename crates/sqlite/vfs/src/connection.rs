@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use strongroom_format::code;
 use strongroom_format::sqlite::PAGE_RESERVE;
 
-use crate::api::api;
+use crate::api::{Api, api};
 use crate::ffi::{
     SQLITE_FCNTL_FILE_POINTER, SQLITE_FCNTL_RESERVE_BYTES, SQLITE_FCNTL_VFS_POINTER, SQLITE_OK,
     SQLITE_ROW, sqlite3, sqlite3_file, sqlite3_stmt, sqlite3_vfs,
@@ -411,9 +411,11 @@ pub(crate) unsafe fn prefix_vfs_name(argument: *mut c_void) {
 /// A copy of `text` in SQLite's allocator; null when there is no memory.
 #[must_use]
 pub(crate) fn sqlite_string(text: &str) -> *mut c_char {
-    let Some(api) = api() else {
-        return std::ptr::null_mut();
-    };
+    api().map_or(std::ptr::null_mut(), |api| string_of(api, text))
+}
+
+/// As [`sqlite_string`], in the allocator of the library that `api` is.
+pub(crate) fn string_of(api: &Api, text: &str) -> *mut c_char {
     let bytes = text.as_bytes();
     // SAFETY: plain allocation.
     let copy = unsafe { (api.malloc64)(bytes.len() as u64 + 1) }.cast::<u8>();

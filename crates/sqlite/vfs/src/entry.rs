@@ -22,6 +22,9 @@ const OLDEST: c_int = 3_037_000;
 /// `sqlite3_libversion_number` in `sqlite3_api_routines`.
 const LIBVERSION: usize = 67;
 
+/// `sqlite3_exec` in it, whose address tells two libraries apart.
+const EXEC: usize = 55;
+
 /// What SQLite calls: `(connection, error, routines)`. Registers the VFS, the functions, and itself for connections to
 /// come. Returns `SQLITE_OK_LOAD_PERMANENTLY`: files of ours may outlive the connection that loaded us.
 ///
@@ -41,9 +44,12 @@ pub unsafe extern "C" fn entry_point(
         Ok(Ok(())) => SQLITE_OK_LOAD_PERMANENTLY,
         Ok(Err(failed)) => {
             report::report_error(&failed);
-            if !error.is_null() {
-                // SAFETY: SQLite gives a place for a text of its allocator.
-                unsafe { error.write(sql::error_text(&failed)) };
+            // SAFETY: the caller's word.
+            let table = unsafe { table_of(routines) };
+            if let (Ok(table), false) = (table, error.is_null()) {
+                let text = report::line(failed.code(), failed.detail());
+                // SAFETY: SQLite gives a place for a text of its allocator; by its own table, which need not be ours.
+                unsafe { error.write(connection::string_of(&table, &text)) };
             }
             SQLITE_ERROR
         }
@@ -54,9 +60,20 @@ pub unsafe extern "C" fn entry_point(
 /// # Safety
 /// `routines` came from SQLite.
 unsafe fn take_routines(routines: *const c_void) -> Result<(), Error> {
-    if api().is_some() {
-        return Ok(());
+    if let Some(known) = api() {
+        // SAFETY: the caller's word.
+        return unsafe { same_library(known, routines) };
     }
+    // SAFETY: the caller's word.
+    install(unsafe { table_of(routines) }?);
+    Ok(())
+}
+
+/// The functions of the SQLite that calls.
+///
+/// # Safety
+/// As [`take_routines`].
+unsafe fn table_of(routines: *const c_void) -> Result<Api, Error> {
     let too_old = || Error::new(&code::HOST_TOO_OLD, "");
     if routines.is_null() {
         return Err(too_old());
@@ -70,9 +87,25 @@ unsafe fn take_routines(routines: *const c_void) -> Result<(), Error> {
         return Err(Error::new(&code::HOST_TOO_OLD, format!("{version}")));
     }
     // SAFETY: new enough, as just checked.
-    let table = unsafe { Api::from_routines(routines) };
-    install(table.ok_or_else(too_old)?);
-    Ok(())
+    unsafe { Api::from_routines(routines) }.ok_or_else(too_old)
+}
+
+/// A process can have two SQLite libraries, such as the one of Python's sqlite3 module and that of apsw, and loads us once.
+/// The functions of the one must never see a connection of the other: their structures differ.
+///
+/// # Safety
+/// As [`take_routines`].
+unsafe fn same_library(known: &Api, routines: *const c_void) -> Result<(), Error> {
+    if routines.is_null() {
+        return Ok(()); // A library that is linked in, which has one SQLite.
+    }
+    // SAFETY: every SQLite since 3.3 has this entry; a function pointer or null.
+    let exec = unsafe { routines.cast::<*const c_void>().add(EXEC).read() };
+    if std::ptr::eq(exec, known.exec as *const c_void) {
+        Ok(())
+    } else {
+        Err(Error::new(&code::OTHER_SQLITE, ""))
+    }
 }
 
 /// Registers the VFS as the default, gives `connection` the functions, and does so for every later connection.

@@ -17,8 +17,8 @@ use strongroom_keyring::Error;
 
 use crate::api::api;
 use crate::ffi::{
-    SQLITE_AUTH, SQLITE_CANTOPEN, SQLITE_CORRUPT, SQLITE_IOERR, SQLITE_IOERR_DATA, SQLITE_NOTADB,
-    SQLITE_WARNING,
+    SQLITE_AUTH, SQLITE_CANTOPEN, SQLITE_CORRUPT, SQLITE_ERROR, SQLITE_INTERRUPT, SQLITE_IOERR,
+    SQLITE_IOERR_DATA, SQLITE_NOTADB, SQLITE_WARNING,
 };
 use crate::lower::Rc;
 
@@ -33,6 +33,11 @@ pub fn to_stderr(on: bool) {
     TO_STDERR.store(on, Ordering::Relaxed);
 }
 
+/// Whether texts go to standard error.
+pub(crate) fn goes_to_stderr() -> bool {
+    TO_STDERR.load(Ordering::Relaxed)
+}
+
 /// The last error that the guard reported on this thread, and forgets it.
 #[must_use]
 pub fn take_last() -> Option<(&'static Code, String)> {
@@ -43,6 +48,16 @@ pub fn take_last() -> Option<(&'static Code, String)> {
 #[must_use]
 pub fn take_last_for(rc: c_int) -> Option<(&'static Code, String)> {
     take_last().filter(|(code, _)| rc_of(code).0 & 0xff == rc & 0xff)
+}
+
+/// As [`take_last_for`], for what an application sees: pragmas and functions fail with `SQLITE_ERROR` whatever the error,
+/// and a statement that was stopped for its key clause with `SQLITE_INTERRUPT`.
+pub(crate) fn take_last_shown_as(rc: c_int) -> Option<(&'static Code, String)> {
+    take_last().filter(|(code, _)| match rc & 0xff {
+        SQLITE_ERROR => true,
+        SQLITE_INTERRUPT => matches!(code.class, Class::Refused),
+        rc => rc_of(code).0 & 0xff == rc,
+    })
 }
 
 /// The last error that the guard reported on this thread, as one line.

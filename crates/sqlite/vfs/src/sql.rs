@@ -1,10 +1,10 @@
-//! The guard's SQL surface: `strongroom_key()`, `strongroom_forget()`, `strongroom_last_error()`,
-//! `strongroom_version()`, and the table-valued function `strongroom_databases()`.
+//! The guard's SQL surface: `strongroom_key()`, `strongroom_forget()`, `strongroom_last_error()`, `strongroom_explain()`,
+//! `strongroom_log()`, `strongroom_version()`, and the table-valued function `strongroom_databases()`.
 //!
 //! Must not: return key material, or be callable from a view or trigger where it changes something.
 #![expect(unsafe_code, reason = "called by SQLite with raw pointers")]
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CString, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use strongroom_keyring::{Error, KeySource, SourceContext};
 use crate::api::{Api, api};
 use crate::connection;
 use crate::ffi::{
-    SQLITE_BLOB, SQLITE_DIRECTONLY, SQLITE_OK, SQLITE_TEXT, SQLITE_UTF8, destructor, sqlite3,
-    sqlite3_context, sqlite3_value,
+    SQLITE_BLOB, SQLITE_DIRECTONLY, SQLITE_ERROR, SQLITE_OK, SQLITE_TEXT, SQLITE_UTF8, destructor,
+    sqlite3, sqlite3_context, sqlite3_value,
 };
 use crate::keys;
 use crate::report;
@@ -30,10 +30,13 @@ pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "not initialised"));
     };
-    let functions: [(&std::ffi::CStr, c_int, Scalar); 4] = [
+    let functions: [(&std::ffi::CStr, c_int, Scalar); 7] = [
         (c"strongroom_key", 2, register_key),
         (c"strongroom_forget", 1, forget_key),
         (c"strongroom_last_error", 0, last_error),
+        (c"strongroom_last_error", 1, take_error),
+        (c"strongroom_explain", 1, explain),
+        (c"strongroom_log", 1, log),
         (c"strongroom_version", 0, version),
     ];
     for (name, arguments, call) in functions {
@@ -236,6 +239,59 @@ unsafe extern "C" fn last_error(
     answer(context, || Ok(report::last_text()));
 }
 
+/// `strongroom_last_error(rc)`: the guard's last error on this thread if SQLite's result code `rc` stands for it, else NULL;
+/// either way it is forgotten. 1, `SQLITE_ERROR`, stands for every error: pragmas and functions show it so.
+unsafe extern "C" fn take_error(
+    context: *mut sqlite3_context,
+    _count: c_int,
+    arguments: *mut *mut sqlite3_value,
+) {
+    // SAFETY: registered with one argument.
+    let rc = unsafe { text_argument(arguments, 0) };
+    answer(context, || {
+        let rc = rc.parse().unwrap_or(SQLITE_ERROR);
+        let taken = report::take_last_shown_as(rc);
+        Ok(taken.map(|(code, detail)| report::line(code, &detail)))
+    });
+}
+
+/// `strongroom_explain(code)`: what to do about `SR-nnnn`, or NULL for no code.
+unsafe extern "C" fn explain(
+    context: *mut sqlite3_context,
+    _count: c_int,
+    arguments: *mut *mut sqlite3_value,
+) {
+    // SAFETY: registered with one argument.
+    let text = unsafe { text_argument(arguments, 0) };
+    answer(context, || {
+        let number = text.trim_start_matches("SR-").parse().ok();
+        let code = number.and_then(code::by_number);
+        Ok(code.map(|code| code.todo.to_owned()))
+    });
+}
+
+/// `strongroom_log('on')` and `strongroom_log('off')`: whether errors and warnings also go to standard error. Other words
+/// change nothing. The answer is what is in force.
+unsafe extern "C" fn log(
+    context: *mut sqlite3_context,
+    _count: c_int,
+    arguments: *mut *mut sqlite3_value,
+) {
+    // SAFETY: registered with one argument.
+    let word = unsafe { text_argument(arguments, 0) };
+    answer(context, || {
+        if matches!(word.as_str(), "on" | "off") {
+            report::to_stderr(word == "on");
+        }
+        let word = if report::goes_to_stderr() {
+            "on"
+        } else {
+            "off"
+        };
+        Ok(Some(word.to_owned()))
+    });
+}
+
 /// `strongroom_version()`.
 unsafe extern "C" fn version(
     context: *mut sqlite3_context,
@@ -243,9 +299,4 @@ unsafe extern "C" fn version(
     _arguments: *mut *mut sqlite3_value,
 ) {
     answer(context, || Ok(Some(env!("CARGO_PKG_VERSION").to_owned())));
-}
-
-/// Text of an error for an extension's entry point, in SQLite's allocator.
-pub(crate) fn error_text(error: &Error) -> *mut c_char {
-    connection::sqlite_string(&report::line(error.code(), error.detail()))
 }
