@@ -19,6 +19,7 @@ use strongroom_keyring::{Error, Object, Opener, redo};
 
 use crate::ffi::SQLITE_SYNC_NORMAL;
 use crate::lower::{Lower, Rc, RcResult};
+use crate::remote::is_remote;
 use crate::report::{report, report_error};
 use crate::seal::PageCipher;
 
@@ -199,6 +200,10 @@ fn read_header(path: &str, lower: Lower) -> RcResult<Vec<u8>> {
     if !lower.read_whole(&mut header, 0)? {
         let size = usize::try_from(lower.size()?).map_err(|_| Rc(crate::ffi::SQLITE_IOERR))?;
         header.truncate(size);
+    }
+    if is_remote(lower) {
+        // Nothing local has a say in it.
+        return Ok(header);
     }
     Ok(redo::newest_header(Path::new(path), &header))
 }
