@@ -37,7 +37,8 @@ impl Answer {
     }
 
     pub(crate) fn remove(&mut self, name: &str) {
-        self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        self.headers
+            .retain(|(known, _)| !known.eq_ignore_ascii_case(name));
     }
 }
 
@@ -136,7 +137,9 @@ impl Drop for Liar {
 }
 
 fn serve(socket: TcpStream, state: &State) {
-    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
     let mut reader = BufReader::new(socket);
     while let Some(mut asked) = request(&mut reader) {
         let mut answer = honest(&asked, &state.file.lock().unwrap());
@@ -165,7 +168,10 @@ fn request(reader: &mut BufReader<TcpStream>) -> Option<Asked> {
             return (!first).then_some(asked);
         }
         if first {
-            assert!(line.starts_with("GET /x.db?token=secret HTTP/1.1"), "{line}");
+            assert!(
+                line.starts_with("GET /x.db?token=secret HTTP/1.1"),
+                "{line}"
+            );
             first = false;
             continue;
         }
@@ -228,7 +234,10 @@ fn send(socket: &mut TcpStream, answer: &Answer, state: &State) -> Option<()> {
     match answer.way {
         Way::Chunked => head.push_str("Transfer-Encoding: chunked\r\n"),
         Way::Endless => head.push_str("Connection: close\r\n"),
-        _ if answer.headers.iter().any(|(name, _)| name == "Content-Length") => {}
+        _ if answer
+            .headers
+            .iter()
+            .any(|(name, _)| name == "Content-Length") => {}
         _ => head.push_str(&format!("Content-Length: {}\r\n", answer.body.len())),
     }
     head.push_str("\r\n");
@@ -236,7 +245,9 @@ fn send(socket: &mut TcpStream, answer: &Answer, state: &State) -> Option<()> {
     match answer.way {
         Way::Whole => socket.write_all(&answer.body).ok(),
         Way::Cut(len) => {
-            socket.write_all(&answer.body[..len.min(answer.body.len())]).ok()?;
+            socket
+                .write_all(&answer.body[..len.min(answer.body.len())])
+                .ok()?;
             None
         }
         Way::Stall => {
@@ -255,7 +266,9 @@ fn send(socket: &mut TcpStream, answer: &Answer, state: &State) -> Option<()> {
         },
         Way::Chunked => {
             for piece in answer.body.chunks(1000) {
-                socket.write_all(format!("{:x}\r\n", piece.len()).as_bytes()).ok()?;
+                socket
+                    .write_all(format!("{:x}\r\n", piece.len()).as_bytes())
+                    .ok()?;
                 socket.write_all(piece).ok()?;
                 socket.write_all(b"\r\n").ok()?;
             }
