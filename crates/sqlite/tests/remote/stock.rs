@@ -120,7 +120,7 @@ fn the_shell_reads_by_uri_and_by_pointer() {
     assert!(out.contains(&expected), "{out}{errors}");
     // Its key, by PRAGMA, after it was opened by its name alone.
     let key = "5a".repeat(32);
-    let pragma = format!("PRAGMA key='{key}'");
+    let pragma = format!("PRAGMA key=\"x'{key}'\"");
     let (out, errors) = texts(&shell(
         &scratch,
         &[".open books.remote", &pragma, query],
