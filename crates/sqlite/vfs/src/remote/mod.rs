@@ -34,7 +34,7 @@ use crate::main_file::MainFile;
 use crate::report::{report, report_error};
 use crate::seal::{PageError, TAIL, parse_tail};
 
-pub(crate) use file::is_remote;
+pub(crate) use file::{RemoteHandle, is_remote};
 pub(crate) use pointer::Pointer;
 
 /// A file that is read over the network: one version of it, from open to close.
