@@ -8,6 +8,8 @@ use crate::RUN_MAX;
 
 /// Places that are remembered.
 const PLACES: usize = 4;
+/// Blocks that one may leave out and still be said to go on. What is read further ahead is a look at something else.
+const GAP: u64 = 2;
 
 #[derive(Clone, Copy)]
 struct Head {
@@ -24,8 +26,7 @@ pub(crate) struct Heads(Vec<Head>);
 impl Heads {
     /// How many blocks to fetch from `block` on, which is not at hand.
     pub(crate) fn plan(&mut self, block: u64) -> u64 {
-        let goes_on =
-            |head: &Head| (head.next..=head.next.saturating_add(head.run)).contains(&block);
+        let goes_on = |head: &Head| (head.next..=head.next.saturating_add(GAP)).contains(&block);
         let run = match self.0.iter().position(goes_on) {
             Some(place) => self.0.remove(place).run.saturating_mul(2).min(RUN_MAX),
             None => {
@@ -48,10 +49,10 @@ impl Heads {
         }
     }
 
-    /// The last request failed: the next one of that place is small.
+    /// The last request failed: the next one of that place asks for half as much.
     pub(crate) fn failed(&mut self) {
         if let Some(head) = self.0.first_mut() {
-            head.run = 1;
+            head.run = (head.run / 4).max(1);
         }
     }
 }
@@ -76,7 +77,7 @@ mod tests {
         // The scan goes on, with less: it was halved twice, and doubles again.
         assert_eq!(heads.plan(block), 32);
         heads.failed();
-        assert_eq!(heads.plan(block + 32), 2);
+        assert_eq!(heads.plan(block + 32), 16);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! E1. From open to close, one version: a strong ETag and a length, pinned by the first answer; every later request is
 //!     conditional on that ETag, and every answer must show it, with exactly the range that was asked for (`client`).
 //! E2. Every read ends within the time that was set, tries included (`client`).
-//! E3. Memory: 1 MiB of the last answer, and one block of the cache (`reader`).
+//! E3. Memory: 1 MiB of the last long answer, and 128 KiB of a short one or of the cache (`reader`).
 //! E4. What is cached is what was fetched, sealed; each block is bound by a digest to address, version and place, and a
 //!     block that is not whole and right is as good as absent (`cache`).
 //!

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! E1. Bytes of an answer are used only after the client has taken them for this version.
-//! E3. At most `RUN_MAX` blocks of the last answer and one block of the cache are in memory.
+//! E3. At most `RUN_MAX` blocks of the last long answer and `SHORT` blocks of another are in memory.
 //!
 //! Must not: give out a byte beyond the file's length.
 
@@ -15,6 +15,9 @@ use crate::client::{Client, Range, Version};
 use crate::heads::Heads;
 use crate::options::Options;
 use crate::{BLOCK, FIRST};
+
+/// Blocks of a short answer.
+const SHORT: u64 = 8;
 
 /// Bytes of the file, from a place on.
 #[derive(Default)]
@@ -39,7 +42,7 @@ pub(crate) struct Remote {
     cache: Option<Cache>,
     /// Of the last answer.
     answer: Held,
-    /// Of the cache.
+    /// Of the cache, or of an answer so short that it does not take the place of a long one.
     block: Held,
     heads: Heads,
 }
@@ -71,7 +74,7 @@ impl Remote {
             block: Held::default(),
             heads: Heads::default(),
         };
-        remote.keep();
+        Self::keep(&mut remote.cache, &remote.answer);
         Ok(remote)
     }
 
@@ -103,8 +106,11 @@ impl Remote {
             start,
             len: end.saturating_mul(BLOCK).min(total).saturating_sub(start),
         };
-        self.answer = Held::default();
+        // Room for what comes. A look at something else, in the middle of a scan, leaves what the scan has.
         self.block = Held::default();
+        if end.saturating_sub(first) > SHORT {
+            self.answer = Held::default();
+        }
         let mut tries = 0;
         let mut of_try = |attempt| {
             tries = attempt;
@@ -117,17 +123,21 @@ impl Remote {
         let (range, bytes) = part?;
         self.heads
             .fetched(range.start.saturating_add(range.len).div_ceil(BLOCK));
-        self.answer = Held { start, bytes };
-        self.keep();
+        let held = Held { start, bytes };
+        Self::keep(&mut self.cache, &held);
+        match end.saturating_sub(first) > SHORT {
+            true => self.answer = held,
+            false => self.block = held,
+        }
         Ok(())
     }
 
-    /// Puts the last answer into the cache.
-    fn keep(&mut self) {
-        let Some(cache) = &mut self.cache else { return };
+    /// Puts an answer into the cache.
+    fn keep(cache: &mut Option<Cache>, held: &Held) {
+        let Some(cache) = cache else { return };
         let size = usize::try_from(BLOCK).unwrap_or(usize::MAX);
-        let first = self.answer.start / BLOCK;
-        for (block, bytes) in (first..).zip(self.answer.bytes.chunks(size)) {
+        let first = held.start / BLOCK;
+        for (block, bytes) in (first..).zip(held.bytes.chunks(size)) {
             cache.put(block, bytes);
         }
     }
@@ -169,6 +179,8 @@ impl RemoteFile for Remote {
         let end = at.saturating_add(len as u64).min(self.version.total);
         let last = end.saturating_sub(1) / BLOCK;
         let needed = last.saturating_add(1);
+        // Also where it is held.
+        self.answer = Held::default();
         self.fetch(at / BLOCK, needed, needed, true)
     }
 }

@@ -64,7 +64,7 @@ fn what_is_cached_is_sealed_and_private() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&file), mode(&directory)), (0o600, 0o700));
     let bytes = std::fs::read(file).unwrap();
-    assert!(bytes.len() > 8 << 20);
+    assert!(bytes.len() > 8_000_000);
     for plain in [
         &b"edition 1 book"[..],
         b"title 0",
