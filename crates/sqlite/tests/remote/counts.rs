@@ -38,7 +38,7 @@ fn requests_and_bytes() {
     assert_eq!(requests, 1);
     drop(connection);
 
-    let mut cold = remote.clone();
+    let mut cold = remote;
     cold.cache = None;
     let connection = scratch.open(&cold).unwrap();
     nginx.logged();

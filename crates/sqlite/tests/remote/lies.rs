@@ -102,7 +102,7 @@ fn lengths_that_lie() {
     always(2244, |_, answer| answer.way = Way::Endless);
     // Less, with a right header and a wrong body.
     always(2241, |_, answer| {
-        answer.way = Way::Cut(answer.body.len() / 2)
+        answer.way = Way::Cut(answer.body.len() / 2);
     });
     always(2241, |_, answer| {
         answer.body.truncate(100);
@@ -118,7 +118,7 @@ fn versions_that_are_none() {
     always(2245, |_, answer| {
         answer
             .headers
-            .push(("ETag".to_owned(), "\"one\"".to_owned()))
+            .push(("ETag".to_owned(), "\"one\"".to_owned()));
     });
 }
 

@@ -5,6 +5,7 @@
 //! Python with the loaded extension; and a server of our own that lies in every way that HTTP has (`liar`). Caches are damaged,
 //! exchanged, planted and filled by several processes, of which some are killed. Every row is compared with what was written.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![expect(clippy::print_stdout, reason = "figures for docs/benchmarks.md")]
 
 mod caching;
 mod counts;

@@ -126,7 +126,8 @@ pub(crate) fn scan(connection: &Connection, edition: i64) -> Result<i64, Error> 
     let mut rows = statement.query([]).map_err(explain)?;
     let mut count = 0;
     while let Some(row) = rows.next().map_err(explain)? {
-        let (id, found): (i64, String) = (row.get(0).unwrap(), row.get(1).unwrap());
+        let id: i64 = row.get(0).map_err(explain)?;
+        let found: String = row.get(1).map_err(explain)?;
         assert_eq!(found, body(id, edition), "book {id}");
         count += 1;
     }
