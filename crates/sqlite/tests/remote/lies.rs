@@ -7,6 +7,14 @@ use crate::support::{ROWS, Scratch, code_of, point, remote, scan, with_ctr};
 
 /// Lies from the request `from` on; the codes of opening and scanning, and the longest time of both.
 fn told(from: usize, lie: impl Fn(&Asked, &mut Answer) + Send + 'static) -> (u16, Duration) {
+    told_within(1, from, lie)
+}
+
+fn told_within(
+    within: u64,
+    from: usize,
+    lie: impl Fn(&Asked, &mut Answer) + Send + 'static,
+) -> (u16, Duration) {
     let scratch = Scratch::new();
     let path = scratch.publish("x.db", 1);
     let server = Liar::new(std::fs::read(path).unwrap());
@@ -16,7 +24,8 @@ fn told(from: usize, lie: impl Fn(&Asked, &mut Answer) + Send + 'static) -> (u16
         }
     });
     let mut options = remote(&server.url);
-    options.timeout = Duration::from_secs(2);
+    // Where nothing is to be waited for, a busy machine gets its time.
+    options.timeout = Duration::from_secs(within);
     let began = Instant::now();
     let code = code_of(
         scratch
@@ -37,7 +46,7 @@ fn always(expected: u16, lie: impl Fn(&Asked, &mut Answer) + Clone + Send + 'sta
 
 #[test]
 fn an_honest_server_is_read_whole() {
-    let (code, _) = told(0, |asked, answer| {
+    let (code, _) = told_within(10, 0, |asked, answer| {
         assert_eq!(asked.accept_encoding.as_deref(), Some("identity"));
         let pinned = (asked.number > 0).then_some("\"one\"");
         assert_eq!(asked.if_match.as_deref(), pinned);
@@ -172,7 +181,7 @@ fn waits_are_bounded() {
         for from in [0, 3] {
             let (code, took) = told(from, move |_, answer| answer.way = way);
             assert_eq!(code, 2241, "{way:?}");
-            // One read may take 2 seconds.
+            // One read may take a second.
             assert!(took < Duration::from_secs(5), "{way:?} {took:?}");
         }
     }
@@ -180,7 +189,7 @@ fn waits_are_bounded() {
 
 #[test]
 fn what_passes_is_tried_again() {
-    let (code, _) = told(0, |asked, answer| match asked.number % 11 {
+    let (code, _) = told_within(10, 0, |asked, answer| match asked.number % 11 {
         1 => answer.status = 503,
         2 => answer.way = Way::Close,
         4 => answer.way = Way::Cut(1000),
