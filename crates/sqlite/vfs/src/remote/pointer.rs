@@ -1,9 +1,11 @@
 //! A pointer file: a few lines of text that stand where a tool wants a database's file name.
 //!
-//!     strongroom remote database 1
-//!     url https://cdn.example/books.db
-//!     http_cache /var/cache/books
-//!     key_id books
+//! ```text
+//! strongroom remote database 1
+//! url https://cdn.example/books.db
+//! http_cache /var/cache/books
+//! key_id books
+//! ```
 //!
 //! Invariant: D2. It must be a regular file of this user's or of root's that nobody else can write: whoever writes it decides
 //! where requests go.
