@@ -160,6 +160,20 @@ fn an_address_in_sql_needs_permission() {
         errors.contains("SR-2250") && !out.contains("4000"),
         "{out}{errors}"
     );
+    // Under another name it is a file of a stranger's, and no database.
+    let path = pointer(&scratch, &nginx, "upload.db", "");
+    let open = format!(".open {}", path.display());
+    nginx.logged();
+    let (out, errors) = texts(&shell(
+        &scratch,
+        &[&open, "SELECT count(*) FROM book"],
+        false,
+    ));
+    assert!(
+        errors.contains("not a database") && !out.contains("4000"),
+        "{out}{errors}"
+    );
+    assert!(nginx.logged().is_empty());
     // One that says what is not known is not guessed at.
     let path = pointer(
         &scratch,

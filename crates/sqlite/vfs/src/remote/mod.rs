@@ -6,8 +6,8 @@
 //! Invariants:
 //! D1. Nothing is written: every write below fails with `SQLITE_READONLY`, and the file says that it is immutable, so that
 //!     SQLite neither locks it nor looks for a log or journal beside its name.
-//! D2. An address comes from whoever opens the connection or from a pointer file that nobody else can write, not from SQL
-//!     (unless `STRONGROOM_ATTACH_URL=1`).
+//! D2. An address comes from whoever opens the connection or from a pointer file, named as one, that nobody else can write; not
+//!     from SQL (unless `STRONGROOM_ATTACH_URL=1`).
 //! D3. Only what authenticates is read: a database sealed with AES-256-CTR is refused, and so is a plain one.
 //! D4. A page that does not authenticate is fetched once more, past every cache, before it is an error.
 //!

@@ -7,8 +7,8 @@
 //! key_id books
 //! ```
 //!
-//! Invariant: D2. It must be a regular file of this user's or of root's that nobody else can write: whoever writes it decides
-//! where requests go.
+//! Invariant: D2. Its name ends in `.remote`, so that an application that opens databases of strangers under names of its own does
+//! not thereby send requests for them; and it must be a regular file of this user's or of root's that nobody else can write.
 //! Must not: name a key by anything but its id in the keyring.
 
 use std::collections::BTreeMap;
@@ -26,6 +26,8 @@ use strongroom_keyring::Error;
 const FIRST_LINE: &[u8] = b"strongroom remote database 1\n";
 /// What the first line of every version begins with.
 const MAGIC: &[u8] = b"strongroom remote database ";
+/// How its name ends.
+const SUFFIX: &str = "remote";
 /// Longest file, in bytes.
 const LEN_MAX: u64 = 4000;
 /// What may be said, each once.
@@ -47,7 +49,8 @@ impl Pointer {
     /// Of the file at `path`, whose first bytes are `head`. `None`: it is no pointer. It is read again, through the descriptor
     /// by which it is judged.
     pub(crate) fn parse(path: &Path, head: &[u8]) -> Option<Result<Self, Error>> {
-        head.starts_with(MAGIC).then(|| {
+        let is_named = path.extension().is_some_and(|suffix| suffix == SUFFIX);
+        (is_named && head.starts_with(MAGIC)).then(|| {
             let failed =
                 |error| Error::caused(&code::REMOTE_POINTER, path.display().to_string(), error);
             let refused =
@@ -138,9 +141,10 @@ mod tests {
 
     #[test]
     fn other_files_are_no_pointers() {
-        let path = Path::new("/nonexistent");
+        let path = Path::new("/nonexistent.remote");
         assert!(Pointer::parse(path, b"SQLite format 3\0").is_none());
         assert!(Pointer::parse(path, b"").is_none());
+        assert!(Pointer::parse(Path::new("/nonexistent.db"), FIRST_LINE).is_none());
         // One that cannot be looked at is refused, not passed over.
         assert!(Pointer::parse(path, FIRST_LINE).is_some_and(|found| found.is_err()));
     }
