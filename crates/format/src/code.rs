@@ -120,6 +120,20 @@ codes! {
     PROVIDER_BUSY = 2122, Key, "the server that keeps the root key does not serve now: it is sealed, stands by, has failed or is asked too often", "unseal it or wait, then try again";
     PROVIDER_CREDENTIALS = 2123, Key, "the credentials for the server that keeps the root key are not there, or cannot be used", "check the file or variable that the provider names: this user must be able to read it, and nobody else";
 
+    REMOTE_URL = 2240, Usage, "the address of a remote database, or one of its options, cannot be used", "write url=https://HOST/PATH, percent-encoded in a URI; docs/reference/sqlite.md lists the options";
+    REMOTE_UNREACHABLE = 2241, Io, "the server of a remote database could not be reached, or did not answer in time", "check the address and the network, then try again; http_timeout is how many seconds one read may take";
+    REMOTE_TRUST = 2242, Io, "the server of a remote database is not who it should be: its TLS certificate is not trusted", "check the address, and http_ca where the server's authority is a private one; there is no way to go on without it";
+    REMOTE_STATUS = 2243, Io, "the server of a remote database refused the request", "check the address, and what the server says; 404 and 403 are not tried again";
+    REMOTE_RANGES = 2244, Io, "the server of a remote database does not serve parts of the file as they are", "serve it as a static file, with ranges and without compression";
+    REMOTE_VALIDATOR = 2245, Io, "the server of a remote database names no version of it: there is no strong ETag", "have the server send strong ETags; without one a change of the file could not be told";
+    REMOTE_CHANGED = 2246, Io, "the remote database is not the version any more that was opened", "open it again; publish a new version under a new name, so that readers can finish with the old one";
+    REMOTE_REDIRECT = 2247, Io, "the server of a remote database sends readers elsewhere, which is not followed", "give the address that it leads to";
+    REMOTE_SQL = 2248, Refused, "an address named in SQL was refused", "open the database by URI from the application or attach a pointer file, or set STRONGROOM_ATTACH_URL=1 if every writer of SQL may send requests";
+    REMOTE_CIPHER = 2249, Refused, "the remote database is sealed with AES-256-CTR, which does not show what a server changed", "publish a copy with AES-256-GCM: VACUUM INTO makes one, docs/guides/remote.md says how";
+    REMOTE_POINTER = 2250, Usage, "the pointer file of a remote database cannot be used", "check its lines; it must belong to this user or to root, and nobody else may write to it";
+    REMOTE_CACHE = 2251, Warning, "the cache of a remote database is not used", "check the directory: it must belong to this user, nobody else may write to it, and there must be room";
+    REMOTE_NO_CLIENT = 2252, Usage, "this build cannot read over the network", "use the extension or the library with its feature `http`";
+    REMOTE_CLEAR = 2253, Refused, "the address of a remote database is http:// and leads to another host", "use https://, or http_plain=1 if observers may see what is read; pages are authenticated either way";
     PYTHON_NO_EXTENSIONS = 2270, Usage, "this Python's SQLite does not load extensions", "use a Python whose sqlite3 module can, such as the distribution's or one that was built with --enable-loadable-sqlite-extensions; or apsw: docs/guides/python.md";
     PYTHON_KEY_VALUE = 2271, Usage, "a key was given as a value, which tracebacks and logs show", "give a callable that returns it, such as getpass.getpass, or name where the key is: key_id, key_file, key_env, key_command";
     PYTHON_NO_FILE = 2272, Usage, "a key was given for a database that has no file", "leave the key away; attach the sealed database to the one in memory";

@@ -15,7 +15,13 @@
 
 mod open;
 pub mod ops;
+#[cfg(feature = "http")]
+mod remote;
 
 pub use open::{OpenOptions, explain, open, register};
+#[cfg(feature = "http")]
+pub use remote::open_remote;
 pub use strongroom_format::header::Cipher;
 pub use strongroom_keyring::{Error, KeySource};
+#[cfg(feature = "http")]
+pub use strongroom_sqlite_http::Options as RemoteOptions;

@@ -84,6 +84,8 @@ pub(crate) fn opener_of(
 /// SR-9001 when SQLite refuses.
 pub fn register() -> Result<(), Error> {
     static DONE: Mutex<bool> = Mutex::new(false);
+    #[cfg(feature = "http")]
+    strongroom_sqlite_http::register();
     let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
     if *done {
         return Ok(());

@@ -21,6 +21,8 @@ pub unsafe extern "C" fn sqlite3_strongroomsqlite_init(
 ) -> c_int {
     // SQLite's interface carries no text, so the extension says on standard error what went wrong.
     to_stderr(std::env::var_os("STRONGROOM_LOG").is_none_or(|value| value != "off"));
+    #[cfg(feature = "http")]
+    strongroom_sqlite_http::register();
     // SAFETY: SQLite's own arguments.
     unsafe { entry_point(connection, error, routines) }
 }

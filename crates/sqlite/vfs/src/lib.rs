@@ -27,6 +27,7 @@ mod plain;
 mod pragma;
 mod query;
 mod rekey;
+mod remote;
 mod report;
 mod seal;
 mod sealed;
@@ -48,6 +49,7 @@ pub use keys::{
 };
 pub use peek::head;
 pub use rekey::{RekeyReport, rekey, rewrap};
-pub use report::{last_text, line, take_last, take_last_for, to_stderr};
+pub use remote::{RemoteClient, RemoteFile, asked_by_application, set_client};
+pub use report::{last_text, line, take_last, take_last_for, to_stderr, warn};
 pub use verify::{Bad, UnitKind, VerifyReport, verify};
 pub use vfs::{NAME, absolute};

@@ -29,6 +29,7 @@ use crate::ffi::{
 };
 use crate::link::{Link, sealed_characteristics, sealed_control, synthetic_header};
 use crate::lower::{Lower, Rc, RcResult};
+use crate::remote::fetched_again;
 use crate::report::{report, report_error, warn};
 use crate::seal::{PageError, TAIL, crypto, parse_tail};
 use crate::sealed::{Keys, Sealed};
@@ -327,6 +328,9 @@ impl MainFile {
         let keys = self.usable()?;
         match keys.current.open(number, page) {
             Ok(()) => return Ok(()),
+            Err(why) if fetched_again(self, number, page, &why)? => {
+                return self.open_other_epoch(number, page);
+            }
             Err(PageError::Forged) => return Err(self.forged(number)),
             Err(PageError::Epoch(_)) => {}
         }

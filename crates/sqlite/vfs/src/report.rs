@@ -128,7 +128,7 @@ pub(crate) fn report_error(error: &Error) -> Rc {
 }
 
 /// Says a warning. It does not become the last error.
-pub(crate) fn warn(code: &'static Code, detail: &str) {
+pub fn warn(code: &'static Code, detail: &str) {
     emit(SQLITE_WARNING, &line(code, detail));
 }
 

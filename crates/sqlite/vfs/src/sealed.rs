@@ -19,6 +19,7 @@ use strongroom_keyring::{Error, Object, Opener, redo};
 
 use crate::ffi::SQLITE_SYNC_NORMAL;
 use crate::lower::{Lower, Rc, RcResult};
+use crate::remote::is_remote;
 use crate::report::{report, report_error};
 use crate::seal::PageCipher;
 
@@ -133,6 +134,10 @@ impl Sealed {
     /// Looks at the file's header sequence and, if it moved, opens the new header with what is retained (O1, O2).
     pub(crate) fn refresh(&self, lower: Lower) -> RcResult<Arc<Keys>> {
         let known = self.keys();
+        if is_remote(lower) {
+            // One version, from open to close.
+            return Ok(known);
+        }
         let mut sequence = [0; 8];
         let at = header_layout::SEQUENCE.offset as u64;
         if lower.read_whole(&mut sequence, at)? && u64::from_le_bytes(sequence) == known.sequence()
@@ -199,6 +204,10 @@ fn read_header(path: &str, lower: Lower) -> RcResult<Vec<u8>> {
     if !lower.read_whole(&mut header, 0)? {
         let size = usize::try_from(lower.size()?).map_err(|_| Rc(crate::ffi::SQLITE_IOERR))?;
         header.truncate(size);
+    }
+    if is_remote(lower) {
+        // Nothing local has a say in it.
+        return Ok(header);
     }
     Ok(redo::newest_header(Path::new(path), &header))
 }

@@ -34,6 +34,7 @@ use crate::keys::Parameters;
 use crate::lower::{Lower, Rc, RcResult, check};
 use crate::main_file::MainFile;
 use crate::plain::PlainFile;
+use crate::remote::{self, Pointer};
 use crate::report::{report, report_error};
 use crate::super_journal::{SuperReader, SuperWriter};
 use crate::temp::TempFile;
@@ -79,6 +80,7 @@ pub(crate) fn register() -> Result<(), Error> {
         version: model.version.min(3),
         os_file_size: model
             .os_file_size
+            .max(c_int::try_from(size_of::<remote::RemoteHandle>()).unwrap_or(16))
             .saturating_add(c_int::try_from(LOWER_OFFSET).unwrap_or(64)),
         max_pathname: model.max_pathname,
         next: std::ptr::null_mut(),
@@ -164,8 +166,12 @@ unsafe extern "C" fn open(
     let Some(call) = (unsafe { (*below_vfs).open }) else {
         return SQLITE_CANTOPEN;
     };
-    // SAFETY: the arguments are SQLite's own.
-    let rc = unsafe { call(below_vfs, name, below, flags, out_flags) };
+    let rc = if remote::asked_for(name, flags) {
+        remote::open(name, below, out_flags)
+    } else {
+        // SAFETY: the arguments are SQLite's own.
+        unsafe { call(below_vfs, name, below, flags, out_flags) }
+    };
     if rc != SQLITE_OK {
         // SAFETY: a VFS that failed may have left a table that wants closing; SQLite would close our file only.
         if unsafe { !(*below).methods.is_null() } {
@@ -240,6 +246,9 @@ fn choose(request: &Request) -> RcResult<Box<dyn Body>> {
 
 /// A main database: sealed, plain, or new.
 fn choose_main(request: &Request) -> RcResult<Box<dyn Body>> {
+    if remote::is_remote(request.lower) {
+        return choose_remote(request, None);
+    }
     let parameters =
         Parameters::read(|key| request.parameter(key)).map_err(|error| report_error(&error))?;
     let mut header = vec![0; HEADER_LEN];
@@ -250,6 +259,9 @@ fn choose_main(request: &Request) -> RcResult<Box<dyn Body>> {
             return Err(report(&code::HEADER_TRUNCATED, request.path.as_str()));
         }
         return open_sealed(request, &parameters, &header);
+    }
+    if let Some(pointer) = remote::follow(request.lower, &request.path, &header)? {
+        return choose_remote(request, Some(&pointer));
     }
     let key = opener(request, &parameters, size == 0)?;
     match key {
@@ -284,14 +296,28 @@ fn choose_main(request: &Request) -> RcResult<Box<dyn Body>> {
     }
 }
 
+/// A database on a web server, which stands in the place of the file below.
+fn choose_remote(request: &Request, pointer: Option<&Pointer>) -> RcResult<Box<dyn Body>> {
+    let parameters = remote::parameters(|key| request.parameter(key), pointer)
+        .map_err(|error| report_error(&error))?;
+    let header = remote::header(request.lower)?;
+    open_sealed(request, &parameters, &header)
+}
+
 /// V1: structure is checked before a key is asked for, so that damage is told apart from a wrong key.
 fn open_sealed(
     request: &Request,
     parameters: &Parameters,
     in_place: &[u8],
 ) -> RcResult<Box<dyn Body>> {
-    let header = redo::newest_header(Path::new(&request.path), in_place);
-    let path = request.path.as_str();
+    // Of a remote database, nothing local has a say in it.
+    let (header, path) = if remote::is_remote(request.lower) {
+        (in_place.to_vec(), remote::name(request.lower))
+    } else {
+        let newest = redo::newest_header(Path::new(&request.path), in_place);
+        (newest, request.path.clone())
+    };
+    let path = path.as_str();
     let parsed = match Header::parse(&header) {
         Err(HeaderError::Newer(version)) => {
             return Err(report(
@@ -308,10 +334,11 @@ fn open_sealed(
             format!("{path}: {}", parsed.kind.name()),
         ));
     }
+    remote::check_cipher(request.lower, parsed.cipher)?;
     let opener = opener(request, parameters, false)?;
     Ok(Box::new(MainFile::existing(
         request.lower,
-        request.path.clone(),
+        path.to_owned(),
         parsed.unit_size,
         opener,
     )?))

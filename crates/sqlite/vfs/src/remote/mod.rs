@@ -1,0 +1,207 @@
+//! A sealed database that lies on a web server: which opens ask for one, and what reads it in place of the VFS below.
+//!
+//! The guard holds no client of anything: whoever builds the extension or the library registers one ([`set_client`]).
+//! What the client delivers is ciphertext, handed to `main_file` as a file below would be.
+//!
+//! Invariants:
+//! D1. Nothing is written: every write below fails with `SQLITE_READONLY`, and the file says that it is immutable, so that
+//!     SQLite neither locks it nor looks for a log or journal beside its name.
+//! D2. An address comes from whoever opens the connection or from a pointer file, named as one, that nobody else can write; not
+//!     from SQL (unless `STRONGROOM_ATTACH_URL=1`).
+//! D3. Only what authenticates is read: a database sealed with AES-256-CTR is refused, and so is a plain one.
+//! D4. A page that does not authenticate is fetched once more, past every cache, before it is an error.
+//!
+//! Must not: know HTTP; touch the file that the connection's name stands for, but to read a pointer.
+
+mod file;
+mod pointer;
+
+use std::cell::Cell;
+use std::ffi::{c_char, c_int};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use strongroom_format::code;
+use strongroom_format::header::{Cipher, HEADER_LEN, is_sealed};
+use strongroom_format::sqlite::page_offset;
+use strongroom_keyring::Error;
+
+use crate::connection;
+use crate::ffi::{SQLITE_OK, SQLITE_OPEN_MAIN_DB, sqlite3_file};
+use crate::keys::Parameters;
+use crate::lower::{Lower, Rc, RcResult};
+use crate::main_file::MainFile;
+use crate::report::{report, report_error};
+use crate::seal::{PageError, TAIL, parse_tail};
+
+pub(crate) use file::{RemoteHandle, is_remote};
+pub(crate) use pointer::Pointer;
+
+/// A file that is read over the network: one version of it, from open to close.
+pub trait RemoteFile: Send {
+    /// Address and version, for messages. Holds no secret.
+    fn name(&self) -> &str;
+
+    /// Length in bytes, fixed at the open.
+    fn size(&self) -> u64;
+
+    /// Reads `out.len()` bytes at `at`; the caller stays below [`Self::size`].
+    ///
+    /// # Errors
+    /// SR-2241 to SR-2247.
+    fn read(&mut self, out: &mut [u8], at: u64) -> Result<(), Error>;
+
+    /// What was read of these bytes is not authentic: they are fetched again, past every cache.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    fn distrust(&mut self, at: u64, len: usize) -> Result<(), Error>;
+}
+
+/// Opens a remote file by its parameters: the function answers with the value of `url`, `http_ca` and so on.
+pub type RemoteClient = fn(&dyn Fn(&str) -> Option<String>) -> Result<Box<dyn RemoteFile>, Error>;
+
+static CLIENT: OnceLock<RemoteClient> = OnceLock::new();
+
+/// Registers what reads over the network. The first one stays.
+pub fn set_client(client: RemoteClient) {
+    CLIENT.get_or_init(|| client);
+}
+
+thread_local! {
+    static BY_LIBRARY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `open`, on this thread, as an open that the application itself asked for (D2).
+pub fn asked_by_application<T>(open: impl FnOnce() -> T) -> T {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            BY_LIBRARY.set(self.0);
+        }
+    }
+    let _back = Back(BY_LIBRARY.replace(true));
+    open()
+}
+
+/// Whether this open asks for a remote database by its URI.
+pub(crate) fn asked_for(name: *const c_char, flags: c_int) -> bool {
+    flags & SQLITE_OPEN_MAIN_DB != 0 && !name.is_null() && file::parameter(name, "url").is_some()
+}
+
+/// Opens the remote database that the URI names, in the place of a file of the VFS below.
+pub(crate) fn open(name: *const c_char, place: *mut sqlite3_file, out_flags: *mut c_int) -> c_int {
+    let opened = allowed(name).and_then(|()| connect(&|key| file::parameter(name, key)));
+    match opened {
+        Ok(remote) => {
+            file::install(place, remote, out_flags);
+            SQLITE_OK
+        }
+        Err(Rc(rc)) => rc,
+    }
+}
+
+/// D2.
+fn allowed(name: *const c_char) -> RcResult<()> {
+    if BY_LIBRARY.get() {
+        return Ok(());
+    }
+    let permitted = std::env::var_os("STRONGROOM_ATTACH_URL").is_some_and(|value| value == "1");
+    // A connection older than the guard reaches it only through the parameter `vfs`, and is not known to it.
+    let by_sql = || file::parameter(name, "vfs").is_some() || connection::opened_by_sql();
+    if permitted || !by_sql() {
+        return Ok(());
+    }
+    Err(report(&code::REMOTE_SQL, file::label(name)))
+}
+
+fn connect(get: &dyn Fn(&str) -> Option<String>) -> RcResult<Box<dyn RemoteFile>> {
+    let client = CLIENT
+        .get()
+        .ok_or_else(|| report(&code::REMOTE_NO_CLIENT, ""))?;
+    client(get).map_err(|error| report_error(&error))
+}
+
+/// If the local file that was opened is a pointer: closes it, opens what it leads to in its place, and says what it names.
+pub(crate) fn follow(lower: Lower, path: &str, head: &[u8]) -> RcResult<Option<Pointer>> {
+    let Some(pointer) = Pointer::parse(Path::new(path), head) else {
+        return Ok(None);
+    };
+    let pointer = pointer.map_err(|error| report_error(&error))?;
+    let remote = connect(&|key| pointer.get(key))?;
+    lower.close()?;
+    file::install(lower.as_ptr(), remote, std::ptr::null_mut());
+    Ok(Some(pointer))
+}
+
+/// The URI's parameters, and the key that the pointer names where the URI names none.
+pub(crate) fn parameters(
+    of_uri: impl Fn(&str) -> Option<String>,
+    pointer: Option<&Pointer>,
+) -> Result<Parameters, Error> {
+    let sources = ["key_id", "key_env", "key_file", "key_command"];
+    let has_key = sources.iter().any(|name| of_uri(name).is_some());
+    Parameters::read(|name| {
+        let pointed = || match name {
+            "key_id" if !has_key => pointer.and_then(|pointer| pointer.get(name)),
+            _ => None,
+        };
+        of_uri(name).or_else(pointed)
+    })
+}
+
+/// The header of a remote database, which must be a sealed one. Its structure is checked by whoever opens it.
+pub(crate) fn header(lower: Lower) -> RcResult<Vec<u8>> {
+    let mut header = vec![0; HEADER_LEN];
+    let whole = lower.read_whole(&mut header, 0)?;
+    match (is_sealed(&header), whole) {
+        (true, true) => Ok(header),
+        (true, false) => Err(report(&code::HEADER_TRUNCATED, name(lower))),
+        (false, _) => Err(report(&code::NOT_SEALED, name(lower))),
+    }
+}
+
+/// D3.
+pub(crate) fn check_cipher(lower: Lower, cipher: Cipher) -> RcResult<()> {
+    if is_remote(lower) && cipher != Cipher::Aes256Gcm {
+        return Err(report(&code::REMOTE_CIPHER, name(lower)));
+    }
+    Ok(())
+}
+
+/// Address and version of a remote file.
+pub(crate) fn name(lower: Lower) -> String {
+    file::with(lower, |remote| Ok(remote.name().to_owned())).unwrap_or_default()
+}
+
+/// D4: `page` was read and is not, or may not be, authentic. Fetches it again if the file is remote and no key that is known
+/// opens it. False: nothing was done, and `page` is as it was read.
+pub(crate) fn fetched_again(
+    main: &MainFile,
+    number: u64,
+    page: &mut [u8],
+    why: &PageError,
+) -> RcResult<bool> {
+    let lower = main.lower();
+    if !is_remote(lower) {
+        return Ok(false);
+    }
+    if matches!(why, PageError::Epoch(_)) {
+        let tail = page
+            .get(page.len().saturating_sub(TAIL)..)
+            .and_then(parse_tail);
+        let keys = main.keys();
+        let mut copy = page.to_vec();
+        let opens = tail
+            .and_then(|(_, _, epoch)| keys?.cipher(epoch))
+            .is_some_and(|cipher| cipher.open(number, &mut copy).is_ok());
+        copy.fill(0);
+        if opens {
+            return Ok(false);
+        }
+    }
+    let at = page_offset(number, main.page_size());
+    file::with(lower, |remote| remote.distrust(at, page.len()))?;
+    lower.read(page, at)?;
+    Ok(true)
+}

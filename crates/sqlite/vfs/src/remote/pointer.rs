@@ -1,0 +1,151 @@
+//! A pointer file: a few lines of text that stand where a tool wants a database's file name.
+//!
+//! ```text
+//! strongroom remote database 1
+//! url https://cdn.example/books.db
+//! http_cache /var/cache/books
+//! key_id books
+//! ```
+//!
+//! Invariant: D2. Its name ends in `.remote`, so that an application that opens databases of strangers under names of its own does
+//! not thereby send requests for them; and it must be a regular file of this user's or of root's that nobody else can write.
+//! Must not: name a key by anything but its id in the keyring.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+/// The first line.
+const FIRST_LINE: &[u8] = b"strongroom remote database 1\n";
+/// What the first line of every version begins with.
+const MAGIC: &[u8] = b"strongroom remote database ";
+/// How its name ends.
+const SUFFIX: &str = "remote";
+/// Longest file, in bytes.
+const LEN_MAX: u64 = 4000;
+/// What may be said, each once.
+const NAMES: [&str; 8] = [
+    "url",
+    "http_ca",
+    "http_cache",
+    "http_cache_size",
+    "http_timeout",
+    "http_plain",
+    "http_etag",
+    "key_id",
+];
+
+/// What a pointer file says.
+pub(crate) struct Pointer(BTreeMap<&'static str, String>);
+
+impl Pointer {
+    /// Of the file at `path`, whose first bytes are `head`. `None`: it is no pointer. It is read again, through the descriptor
+    /// by which it is judged.
+    pub(crate) fn parse(path: &Path, head: &[u8]) -> Option<Result<Self, Error>> {
+        let is_named = path.extension().is_some_and(|suffix| suffix == SUFFIX);
+        (is_named && head.starts_with(MAGIC)).then(|| {
+            let failed =
+                |error| Error::caused(&code::REMOTE_POINTER, path.display().to_string(), error);
+            let refused =
+                |why: &str| Error::new(&code::REMOTE_POINTER, format!("{}: {why}", path.display()));
+            let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+            let file = OpenOptions::new()
+                .read(true)
+                .custom_flags(flags.bits().cast_signed())
+                .open(path)
+                .map_err(failed)?;
+            let about = file.metadata().map_err(failed)?;
+            let owners = [0, geteuid().as_raw()];
+            if !about.is_file() || !owners.contains(&about.uid()) || about.mode() & 0o022 != 0 {
+                return Err(refused("others could write it"));
+            }
+            let mut text = Vec::new();
+            file.take(LEN_MAX + 1)
+                .read_to_end(&mut text)
+                .map_err(failed)?;
+            if text.len() as u64 > LEN_MAX {
+                return Err(refused("it is longer than 4000 bytes"));
+            }
+            Self::of(&text).map_err(|why| refused(&why))
+        })
+    }
+
+    fn of(text: &[u8]) -> Result<Self, String> {
+        let lines = text
+            .strip_prefix(FIRST_LINE)
+            .ok_or_else(|| "it is of a later version".to_owned())?;
+        let lines = std::str::from_utf8(lines).map_err(|_| "it is not UTF-8".to_owned())?;
+        let mut found = BTreeMap::new();
+        for (number, line) in (2..).zip(lines.lines()) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+            let (known, value) = (NAMES.iter().find(|known| **known == name), value.trim());
+            match known {
+                Some(known) if !value.is_empty() => {
+                    if found.insert(*known, value.to_owned()).is_some() {
+                        return Err(format!("line {number} says {known} again"));
+                    }
+                }
+                _ => return Err(format!("line {number} is not known")),
+            }
+        }
+        match found.contains_key("url") {
+            true => Ok(Self(found)),
+            false => Err("it names no url".to_owned()),
+        }
+    }
+
+    /// What it says of `name`.
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        self.0.get(name).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_known_and_said_once() {
+        let whole = |lines: &str| {
+            let mut text = FIRST_LINE.to_vec();
+            text.extend_from_slice(lines.as_bytes());
+            Pointer::of(&text)
+        };
+        let pointer = whole("# a comment\n\nurl https://a/b\n key_id\tbooks \n").unwrap();
+        assert_eq!(pointer.get("url").as_deref(), Some("https://a/b"));
+        assert_eq!(pointer.get("key_id").as_deref(), Some("books"));
+        assert_eq!(pointer.get("http_ca"), None);
+        for lines in [
+            "",
+            "key_id books\n",
+            "url\n",
+            "url a\nurl b\n",
+            "url a\nkey_command id\n",
+            "url a\nkey_env X\n",
+        ] {
+            assert!(whole(lines).is_err(), "{lines}");
+        }
+        assert!(Pointer::of(b"strongroom remote database 2\nurl a\n").is_err());
+    }
+
+    #[test]
+    fn other_files_are_no_pointers() {
+        let path = Path::new("/nonexistent.remote");
+        assert!(Pointer::parse(path, b"SQLite format 3\0").is_none());
+        assert!(Pointer::parse(path, b"").is_none());
+        assert!(Pointer::parse(Path::new("/nonexistent.db"), FIRST_LINE).is_none());
+        // One that cannot be looked at is refused, not passed over.
+        assert!(Pointer::parse(path, FIRST_LINE).is_some_and(|found| found.is_err()));
+    }
+}
