@@ -26,15 +26,21 @@ deps:
 deps-postgres: deps
 	@packaging/install-debian "postgresql:/usr/lib/postgresql/*/bin/postgres"
 
+DUCKDB := $(abspath $(TARGET)/duckdb)
 deps-test: deps-postgres
 	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb \
-		npm:npm python3-pip:pip3 strace:strace pgbackrest:pgbackrest swtpm:swtpm swtpm-tools:swtpm_setup tpm2-tools:tpm2_createak openssl:openssl \
+		npm:npm python3-pip:pip3 strace:strace pgbackrest:pgbackrest python3-venv:/usr/share/doc/python3-venv swtpm:swtpm swtpm-tools:swtpm_setup tpm2-tools:tpm2_createak openssl:openssl \
 		qemu-system-x86:qemu-system-x86_64 busybox-static:/bin/busybox cryptsetup-bin:/usr/sbin/cryptsetup e2fsprogs:/usr/sbin/mke2fs \
 		binutils:strip shellcheck:shellcheck systemd:systemd-analyze curl:curl etcd-server:etcd softhsm2:softhsm2-util tang-common:/usr/libexec/tangd
 	@python3 -c 'import moto.server' 2>/dev/null || python3 -m pip install --quiet 'moto[server]' || \
 		python3 -m pip install --quiet --break-system-packages 'moto[server]'
 	@python3 -c 'import kmip.services.server' 2>/dev/null || python3 -m pip install --quiet PyKMIP || \
 		python3 -m pip install --quiet --break-system-packages PyKMIP
+
+# Three DuckDBs, each in an environment of its own; 1.4 writes encrypted files only with an extension that comes by name too.
+	@for version in 1.4.4 1.5.5 2.0.0; do [ -e $(DUCKDB)/$$version/ready ] || { python3 -m venv $(DUCKDB)/$$version && \
+		$(DUCKDB)/$$version/bin/pip install --quiet duckdb==$$version && touch $(DUCKDB)/$$version/ready; } || exit 1; done
+	@[ -e $(DUCKDB)/1.4.4/httpfs ] || { $(DUCKDB)/1.4.4/bin/pip install --quiet duckdb-extension-httpfs==1.4.4 && touch $(DUCKDB)/1.4.4/httpfs; }
 
 build: deps
 	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-shield-preload
@@ -52,7 +58,7 @@ demo: deps-postgres build
 DEV := $(abspath $(TARGET)/debug)
 test: deps-test
 	$(CARGO) build --locked -p strongroom-sqlite-ext -p strongroom-shield-preload -p strongroom-cli
-	STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
+	STRONGROOM_DUCKDB=$(DUCKDB) STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
 		STRONGROOM_SHIELD_LIB=$(DEV)/libstrongroom_shield.so STRONGROOM_COMMAND=$(DEV)/strongroom \
 		$(CARGO) test --locked --workspace --no-fail-fast
 	$(MAKE) --no-print-directory test-columns COLUMNS_TESTS="$(COLUMNS_USUAL:%=--test %)"
