@@ -19,14 +19,30 @@ const CTR: &str = ", ENCRYPTION_CIPHER 'CTR'";
 /// Who writes, options, who else must be able to read what was rekeyed.
 const WRITTEN: [(&str, &str, &str); 10] = [
     ("1.4.4", "", "2.0.0"),
-    ("1.4.4", ", ENCRYPTION_CIPHER 'CTR', BLOCK_SIZE 16384", "1.5.5"),
+    (
+        "1.4.4",
+        ", ENCRYPTION_CIPHER 'CTR', BLOCK_SIZE 16384",
+        "1.5.5",
+    ),
     ("1.5.5", ", BLOCK_SIZE 16384", "2.0.0"),
     ("1.5.5", CTR, "2.0.0"),
     ("2.0.0", "", "1.5.5"),
     ("2.0.0", ", BLOCK_SIZE 65536", "1.5.5"),
-    ("2.0.0", ", ENCRYPTION_CIPHER 'CTR', BLOCK_SIZE 32768", "1.5.5"),
-    ("2.0.0", ", STORAGE_VERSION 'v2.0.0', BLOCK_SIZE 131072", "2.0.0"),
-    ("2.0.0", ", STORAGE_VERSION 'v1.4.0', debug_encryption_version 'v0'", "1.4.4"),
+    (
+        "2.0.0",
+        ", ENCRYPTION_CIPHER 'CTR', BLOCK_SIZE 32768",
+        "1.5.5",
+    ),
+    (
+        "2.0.0",
+        ", STORAGE_VERSION 'v2.0.0', BLOCK_SIZE 131072",
+        "2.0.0",
+    ),
+    (
+        "2.0.0",
+        ", STORAGE_VERSION 'v1.4.0', debug_encryption_version 'v0'",
+        "1.4.4",
+    ),
     (
         "2.0.0",
         ", STORAGE_VERSION 'v1.4.0', debug_encryption_version 'v0', ENCRYPTION_CIPHER 'CTR'",
@@ -94,7 +110,10 @@ fn damage_in_every_field_and_every_unit_is_found() {
         let size = fs::metadata(place.path("app.db")).unwrap().len();
         let blocks = (size - 12_288) / 16_384;
         // Every field of the main header, and bytes behind the last one.
-        let fields = [0, 7, 12, 20, 28, 52, 84, 116, 117, 118, 119, 120, 124, 139, 140, 148, 160, 175, 176, 4095];
+        let fields = [
+            0, 7, 12, 20, 28, 52, 84, 116, 117, 118, 119, 120, 124, 139, 140, 148, 160, 175, 176,
+            4095,
+        ];
         for at in fields {
             flip(&place, at);
             failed(&verify(&place, "old"), "SR-2202");
@@ -105,13 +124,23 @@ fn damage_in_every_field_and_every_unit_is_found() {
         failed(&verify(&place, "old"), "SR-3001");
         flip(&place, 8);
         let code = if cipher_is_ctr { "SR-2207" } else { "SR-2206" };
-        let units = [4096, 8192].into_iter().chain((0..blocks).map(|n| 12_288 + n * 16_384));
+        let units = [4096, 8192]
+            .into_iter()
+            .chain((0..blocks).map(|n| 12_288 + n * 16_384));
         for (number, unit) in units.enumerate() {
             // Nonce, tag, inner checksum, data, its end. The tag is not there with CTR.
             let end = if number < 2 { 4095 } else { 16_383 };
-            let places: &[u64] = if cipher_is_ctr { &[0, 32, end] } else { &[0, 27, 39, 40, end] };
+            let places: &[u64] = if cipher_is_ctr {
+                &[0, 32, end]
+            } else {
+                &[0, 27, 39, 40, end]
+            };
             // All of them in the first units, then one, another in each.
-            let chosen = if number < 4 { places } else { &places[number % places.len()..][..1] };
+            let chosen = if number < 4 {
+                places
+            } else {
+                &places[number % places.len()..][..1]
+            };
             for place_in in chosen {
                 flip(&place, unit + place_in);
                 let found = verify(&place, "old");
@@ -124,7 +153,10 @@ fn damage_in_every_field_and_every_unit_is_found() {
         }
         assert_eq!(verify(&place, "old").code, 0);
         // A block of zeros is told, and not called good.
-        let file = fs::File::options().write(true).open(place.path("app.db")).unwrap();
+        let file = fs::File::options()
+            .write(true)
+            .open(place.path("app.db"))
+            .unwrap();
         file.write_all_at(&[0; 16_384], 12_288).unwrap();
         let zero = verify(&place, "old");
         assert!(zero.out.contains("all zeros"), "{}", zero.out);
@@ -139,7 +171,11 @@ fn damage_in_every_field_and_every_unit_is_found() {
 fn unused_bytes_are_counted_and_zeroed_and_nothing_else_changes() {
     for (writer, options, unused) in [
         ("2.0.0", ", BLOCK_SIZE 16384", 28..32),
-        ("1.4.4", ", BLOCK_SIZE 16384, ENCRYPTION_CIPHER 'CTR'", 16..32),
+        (
+            "1.4.4",
+            ", BLOCK_SIZE 16384, ENCRYPTION_CIPHER 'CTR'",
+            16..32,
+        ),
         ("2.0.0", "", 28..32),
     ] {
         let place = place(writer, options, "3000");
@@ -163,7 +199,9 @@ fn unused_bytes_are_counted_and_zeroed_and_nothing_else_changes() {
         assert_eq!(with.code, 0, "{}", with.err);
         assert!(!verify(&place, "old").out.contains("does not use"));
         let mut expected = before;
-        let units = [4096, 8192].into_iter().chain((12_288..expected.len()).step_by(block as usize));
+        let units = [4096, 8192]
+            .into_iter()
+            .chain((12_288..expected.len()).step_by(block as usize));
         for unit in units.collect::<Vec<_>>() {
             expected[unit + unused.start..unit + unused.end].fill(0);
         }
@@ -184,7 +222,15 @@ fn killed(place: &Place, call: &str, at: u32) -> bool {
         .arg(format!("trace={call}"))
         .arg(format!("--inject={call}:signal=KILL:when={at}"))
         .arg(plain.get_program())
-        .args(["duckdb", "rekey", "app.db", "--key-file", "old", "--new-key-file", "new"])
+        .args([
+            "duckdb",
+            "rekey",
+            "app.db",
+            "--key-file",
+            "old",
+            "--new-key-file",
+            "new",
+        ])
         .current_dir(place.path(""));
     let status = strace.output().unwrap().status;
     assert!(status.signal() == Some(9) || status.success());
@@ -207,7 +253,8 @@ fn a_rekey_that_is_killed_at_any_write_is_finished_or_undone() {
             }
             kills += 1;
             let told = format!("{call} {at}");
-            let under_way = place.run(&["inspect", "app.db", "--json"]).json()["duckdb"]["rekey_under_way"] == true;
+            let under_way = place.run(&["inspect", "app.db", "--json"]).json()["duckdb"]["rekey_under_way"]
+                == true;
             if under_way {
                 failed(&verify(&place, "old"), "SR-2211");
                 if kills % 4 == 0 {
@@ -226,7 +273,11 @@ fn a_rekey_that_is_killed_at_any_write_is_finished_or_undone() {
                 assert_eq!(verify(&place, "new").code, 0, "{told}");
             }
             if kills % 4 == 0 {
-                assert_eq!(total(NEW).or_else(|_| total(OLD)).as_ref(), Ok(&before), "{told}");
+                assert_eq!(
+                    total(NEW).or_else(|_| total(OLD)).as_ref(),
+                    Ok(&before),
+                    "{told}"
+                );
             }
         }
     }
@@ -241,7 +292,11 @@ fn a_database_that_duckdb_has_open_is_left_alone() {
         failed(&verify(&place, "old"), "SR-2209");
         failed(&rekey(&place, "old", "new"), "SR-2209");
         failed(&place.run(&["duckdb", "scrub", "app.db"]), "SR-2209");
-        assert!(rekey(&place, "old", "new").err.contains(&writer.id().to_string()));
+        assert!(
+            rekey(&place, "old", "new")
+                .err
+                .contains(&writer.id().to_string())
+        );
         drop(writer.stdin.take());
         writer.wait().unwrap();
         let mut reader = holding(&place, version, &["hold", "app.db", OLD, ", READ_ONLY"]);
@@ -261,7 +316,15 @@ fn duckdb_does_not_open_a_database_that_is_being_rekeyed() {
         .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync"])
         .arg("--inject=fdatasync:delay_enter=3000000:when=1")
         .arg(plain.get_program())
-        .args(["duckdb", "rekey", "app.db", "--key-file", "old", "--new-key-file", "new"])
+        .args([
+            "duckdb",
+            "rekey",
+            "app.db",
+            "--key-file",
+            "old",
+            "--new-key-file",
+            "new",
+        ])
         .current_dir(place.path(""))
         .spawn()
         .unwrap();
@@ -304,10 +367,20 @@ fn a_header_is_kept_and_put_back_only_where_it_belongs() {
     assert_eq!(backup("other.db", "others").code, 0);
     failed(&backup("app.db", "kept"), "SR-1002");
     let restore = |copy: &str, key: &str| {
-        place.run(&["duckdb", "header-restore", "app.db", copy, "--key-file", key])
+        place.run(&[
+            "duckdb",
+            "header-restore",
+            "app.db",
+            copy,
+            "--key-file",
+            key,
+        ])
     };
     failed(&restore("kept", "old"), "SR-2215");
-    let file = fs::File::options().write(true).open(place.path("app.db")).unwrap();
+    let file = fs::File::options()
+        .write(true)
+        .open(place.path("app.db"))
+        .unwrap();
     for (at, bytes) in [(124, &[0; 60][..]), (0, &[0; 4096])] {
         file.write_all_at(bytes, at).unwrap();
         failed(&restore("others", "old"), "SR-2215");

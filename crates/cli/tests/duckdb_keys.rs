@@ -13,16 +13,57 @@ use real::{OLD, VERSIONS, ask, failed, rekey, verify};
 
 /// Padding, lengths, alphabets, white space, escapes.
 const ODD: [&str; 44] = [
-    "a", "ab", "abc", "abcd", "abcde", "abcdefgh", "=", "==", "===", "====", "a===", "ab==", "ab=c", "abc=", "abd=", "a=bc",
-    "=abc", "ab==abcd", "abcdab==", "abcdab=c", "abcd====", "abcd=", "ab=", "abc-", "ab-_", "ab+/", " abc", "abc ", "ab c",
-    "abcd\n", "\nabc", "\t", "'", "''''", "\"$;--", "\\", "\\x", "\\x4", "\\x41", "\\x61bcd", "a\\q", "\\X41\\x4",
-    "\\xff\\xFE", "é",
+    "a",
+    "ab",
+    "abc",
+    "abcd",
+    "abcde",
+    "abcdefgh",
+    "=",
+    "==",
+    "===",
+    "====",
+    "a===",
+    "ab==",
+    "ab=c",
+    "abc=",
+    "abd=",
+    "a=bc",
+    "=abc",
+    "ab==abcd",
+    "abcdab==",
+    "abcdab=c",
+    "abcd====",
+    "abcd=",
+    "ab=",
+    "abc-",
+    "ab-_",
+    "ab+/",
+    " abc",
+    "abc ",
+    "ab c",
+    "abcd\n",
+    "\nabc",
+    "\t",
+    "'",
+    "''''",
+    "\"$;--",
+    "\\",
+    "\\x",
+    "\\x4",
+    "\\x41",
+    "\\x61bcd",
+    "a\\q",
+    "\\X41\\x4",
+    "\\xff\\xFE",
+    "é",
 ];
 
 /// More of the same kind, by chance but always the same.
 fn texts() -> Vec<String> {
     const PIECES: [&str; 16] = [
-        "A", "z", "9", "+", "/", "=", "=", "-", "_", " ", "\n", "ab", "Zm9v", "\\x3d", "\\x00", "\\",
+        "A", "z", "9", "+", "/", "=", "=", "-", "_", " ", "\n", "ab", "Zm9v", "\\x3d", "\\x00",
+        "\\",
     ];
     let mut random: u64 = 0x5eed_5eed_5eed_5eed;
     let mut next = || {
@@ -74,7 +115,13 @@ fn odd_texts_mean_what_they_mean_to_duckdb() {
 fn a_key_of_the_keyring_is_what_duckdb_gets() {
     let place = Place::new();
     place.with_key();
-    let text = || place.run(&["duckdb", "key", "app"]).succeeded().trim().to_owned();
+    let text = || {
+        place
+            .run(&["duckdb", "key", "app"])
+            .succeeded()
+            .trim()
+            .to_owned()
+    };
     let first = text();
     assert_eq!(first.len(), 44);
     ask(&place, "2.0.0", &["make", "app.db", &first, "", "100"]).unwrap();
@@ -83,14 +130,25 @@ fn a_key_of_the_keyring_is_what_duckdb_gets() {
     place.run(&["key", "rotate", "app"]).succeeded();
     // Every version opens; a rekey seals for the newest.
     assert_eq!(check().code, 0);
-    let same = ["duckdb", "rekey", "app.db", "--key-id", "app", "--new-key-id", "app"];
+    let same = [
+        "duckdb",
+        "rekey",
+        "app.db",
+        "--key-id",
+        "app",
+        "--new-key-id",
+        "app",
+    ];
     place.run(&same).succeeded();
     let second = text();
     assert_ne!(first, second);
     ask(&place, "2.0.0", &["total", "app.db", &second, ""]).unwrap();
     ask(&place, "2.0.0", &["total", "app.db", &first, ""]).unwrap_err();
     failed(&place.run(&same), "SR-2213");
-    failed(&place.run(&["verify", "app.db", "--key-id", "nobody"]), "SR-2003");
+    failed(
+        &place.run(&["verify", "app.db", "--key-id", "nobody"]),
+        "SR-2003",
+    );
     failed(&place.run(&["verify", "app.db"]), "SR-2019");
 }
 
@@ -98,7 +156,11 @@ fn a_key_of_the_keyring_is_what_duckdb_gets() {
 fn no_key_is_told() {
     let place = real::place("2.0.0", "", "100");
     place.write("odd", "not-a-key-that-fits");
-    for run in [verify(&place, "odd"), rekey(&place, "odd", "new"), rekey(&place, "old", "odd")] {
+    for run in [
+        verify(&place, "odd"),
+        rekey(&place, "odd", "new"),
+        rekey(&place, "old", "odd"),
+    ] {
         let told = format!("{}{}", run.out, run.err);
         assert!(!told.contains("not-a-key-that-fits"), "{told}");
         assert!(!told.contains(OLD), "{told}");

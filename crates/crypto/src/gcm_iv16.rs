@@ -26,8 +26,9 @@ impl GcmIv16Key {
     /// [`CryptoError::OutOfLockedMemory`]; [`CryptoError::Library`].
     pub fn new(key: &SecretKey) -> Result<Self, CryptoError> {
         let expand = |direction| Context::gcm_256_iv16(key.expose(), direction);
-        let expanded = expand(Direction::Encrypt)
-            .and_then(|encrypt| expand(Direction::Decrypt).map(|decrypt| Self { encrypt, decrypt }));
+        let expanded = expand(Direction::Encrypt).and_then(|encrypt| {
+            expand(Direction::Decrypt).map(|decrypt| Self { encrypt, decrypt })
+        });
         wipe_stack();
         expanded
     }

@@ -178,10 +178,7 @@ impl Context {
     }
 
     /// Expands an AES-256 key for messages of GCM with nonces of 128 bits; each begins with [`Context::begin`].
-    pub(crate) fn gcm_256_iv16(
-        key: &[u8; 32],
-        direction: Direction,
-    ) -> Result<Self, CryptoError> {
+    pub(crate) fn gcm_256_iv16(key: &[u8; 32], direction: Direction) -> Result<Self, CryptoError> {
         let cipher = ciphers()?.aes_256_gcm;
         let _locked = InArena::enter();
         // SAFETY: the key has the cipher's length; there is no nonce yet.

@@ -38,7 +38,7 @@ impl Disk for File {
 }
 
 /// A database, and the place for the rekey's file beside it.
-pub(crate) trait Site {
+pub(crate) trait Site: Sync {
     /// The database.
     fn database(&self) -> &dyn Disk;
     /// Makes the rekey's file, empty and durable; what was there before is gone.

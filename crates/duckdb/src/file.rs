@@ -15,7 +15,8 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use strongroom_format::code;
 use strongroom_format::duckdb::{
-    DUCKDB_BLOCKS_AT, DUCKDB_HEADER_LEN, DatabaseHeader, Format, HeaderState, MainHeader, REKEY_MAGIC, Refusal,
+    DUCKDB_BLOCKS_AT, DUCKDB_HEADER_LEN, DatabaseHeader, Format, HeaderState, MainHeader,
+    REKEY_MAGIC, Refusal,
 };
 use strongroom_format::layout::is_zero;
 use strongroom_keyring::{Error, durable};
@@ -44,7 +45,9 @@ pub(crate) struct DatabaseFile {
 
 impl DatabaseFile {
     pub(crate) fn open(named: &Path, access: Access) -> Result<Self, Error> {
-        let path = named.canonicalize().map_err(|error| not_there(named, error))?;
+        let path = named
+            .canonicalize()
+            .map_err(|error| not_there(named, error))?;
         let about = std::fs::metadata(&path).map_err(|error| not_there(named, error))?;
         if !about.is_file() {
             let error = io::Error::other("not a regular file");
@@ -144,8 +147,7 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 /// A write-ahead log, or what a checkpoint makes of it, that is not empty.
 pub(crate) fn wal_beside(path: &Path) -> Option<PathBuf> {
     let names = WAL_SUFFIXES.iter().map(|suffix| with_suffix(path, suffix));
-    let mut there =
-        names.filter(|name| std::fs::metadata(name).is_ok_and(|about| about.len() > 0));
+    let mut there = names.filter(|name| std::fs::metadata(name).is_ok_and(|about| about.len() > 0));
     there.next()
 }
 
@@ -180,7 +182,10 @@ fn lock(file: &File, access: Access, named: &Path) -> Result<(), Error> {
             let detail = format!("{}{who}", named.display());
             Err(Error::new(&code::DUCKDB_IN_USE, detail))
         }
-        Err(error) => Err(Error::io(format!("locking {}", named.display()), error.into())),
+        Err(error) => Err(Error::io(
+            format!("locking {}", named.display()),
+            error.into(),
+        )),
     }
 }
 
@@ -230,7 +235,6 @@ pub(crate) type FoundHeader = Result<DatabaseHeader, UnitFault>;
 
 /// What the database headers say, and what follows for the blocks.
 pub(crate) struct Geometry {
-    pub(crate) headers: [FoundHeader; 2],
     /// The one that counts.
     pub(crate) active: DatabaseHeader,
     /// Whole blocks in the file.
@@ -261,7 +265,6 @@ impl Geometry {
         let len = disk.len().map_err(io_error(shown))?;
         let body = len.saturating_sub(DUCKDB_BLOCKS_AT);
         Ok(Self {
-            headers,
             active,
             blocks: Units::blocks(block_size, body / u64::from(block_size)),
             block_size,
@@ -297,7 +300,6 @@ fn database_header(disk: &dyn Disk, keys: &[&Sealer], number: u64) -> io::Result
 /// A database in its usual state, and the key that opens it.
 pub(crate) struct Opened {
     pub(crate) file: DatabaseFile,
-    pub(crate) header: MainHeader,
     pub(crate) format: Format,
     pub(crate) key: Sealer,
     pub(crate) geometry: Geometry,
@@ -314,7 +316,6 @@ impl Opened {
         let geometry = Geometry::read(file.database(), &[&key], &shown)?;
         Ok(Self {
             file,
-            header,
             format,
             key,
             geometry,

@@ -8,7 +8,7 @@ use strongroom_format::code;
 use strongroom_format::duckdb::{DUCKDB_HEADER_LEN, HeaderState, MainHeader};
 use strongroom_keyring::{Error, durable};
 
-use crate::disk::{Disk as _, Site as _};
+use crate::disk::Site as _;
 use crate::file::{Access, DatabaseFile, Geometry, gate, opener, whole_header};
 use crate::key::KeyText;
 use crate::units::io_error;
@@ -37,9 +37,8 @@ pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), 
     let shown_copy = copy.display().to_string();
     let bytes = std::fs::read(copy).map_err(io_error(&shown_copy))?;
     let refused = |why: &str| Error::new(&code::DUCKDB_BACKUP, format!("{shown_copy}: {why}"));
-    let header = MainHeader::parse(&bytes).filter(|header| {
-        bytes.len() == DUCKDB_HEADER_LEN && header.state() == HeaderState::Whole
-    });
+    let header = MainHeader::parse(&bytes)
+        .filter(|header| bytes.len() == DUCKDB_HEADER_LEN && header.state() == HeaderState::Whole);
     let header = header.ok_or_else(|| refused("it is not a whole main header"))?;
     let format = gate(&header, &shown_copy)?;
     let file = DatabaseFile::open(path, Access::Write)?;

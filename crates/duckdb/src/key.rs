@@ -85,7 +85,7 @@ fn resolve(text: &[u8]) -> Result<SecretBytes, Error> {
             (b'\\', [b'x', high, low, tail @ ..]) => {
                 let digits = hex_digit(*high).zip(hex_digit(*low));
                 let (high, low) = digits.ok_or_else(|| refused(ESCAPE))?;
-                (high << 4 | low, tail)
+                ((high << 4) | low, tail)
             }
             (b'\\', _) => return Err(refused(ESCAPE)),
             (0, _) => return Err(refused("it holds a zero byte; write it as \\x00")),
@@ -130,7 +130,9 @@ fn decoded_len(text: &[u8]) -> Option<usize> {
         && before.as_flattened().iter().all(is_digit)
         && is_digit(first)
         && is_digit(second)
-        && [third, fourth].iter().all(|&digit| *digit == b'=' || is_digit(digit));
+        && [third, fourth]
+            .iter()
+            .all(|&digit| *digit == b'=' || is_digit(digit));
     let dropped = match (third, fourth) {
         (b'=', _) => 2,
         (_, b'=') => 1,
@@ -145,7 +147,7 @@ fn decode(text: &[u8], len: usize) -> Result<SecretBytes, Error> {
     for (place, group) in decoded.as_mut_slice().chunks_exact_mut(3).zip(groups) {
         let word = group.iter().fold(0_u32, |word, &digit| {
             // `=` counts as zero; what is not a digit was refused before.
-            word << 6 | u32::from(sextet(digit).unwrap_or(0))
+            (word << 6) | u32::from(sextet(digit).unwrap_or(0))
         });
         let [low, middle, high, _] = word.to_le_bytes();
         place.copy_from_slice(&[high, middle, low]);
@@ -159,10 +161,14 @@ fn encode(bytes: &[u8; 32]) -> Result<SecretBytes, Error> {
     let groups = bytes.chunks(3);
     for (place, group) in text.as_mut_slice().chunks_exact_mut(4).zip(groups) {
         let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
-        let word = byte(0) << 16 | byte(1) << 8 | byte(2);
+        let word = (byte(0) << 16) | (byte(1) << 8) | byte(2);
         for (at, digit) in place.iter_mut().enumerate() {
-            let sextet = usize::try_from(word >> (18 - 6 * at) & 63).unwrap_or(0);
-            *digit = if at <= group.len() { ALPHABET[sextet] } else { b'=' };
+            let sextet = usize::try_from((word >> (18 - 6 * at)) & 63).unwrap_or(0);
+            *digit = if at <= group.len() {
+                ALPHABET[sextet]
+            } else {
+                b'='
+            };
         }
     }
     Ok(text)
@@ -222,7 +228,16 @@ mod tests {
 
     #[test]
     fn what_duckdb_refuses_is_refused() {
-        for text in [&b""[..], b"\\", b"a\\q", b"\\x4", b"\\xg0", b"a\0b", "é".as_bytes(), &[0xff]] {
+        for text in [
+            &b""[..],
+            b"\\",
+            b"a\\q",
+            b"\\x4",
+            b"\\xg0",
+            b"a\0b",
+            "é".as_bytes(),
+            &[0xff],
+        ] {
             assert_eq!(material(text), None, "{text:?}");
         }
     }
@@ -237,6 +252,10 @@ mod tests {
         let key = SecretKey::generate().unwrap();
         let one = KeyText::of_keyring_key(&key).unwrap();
         assert!(!one.is_short());
-        assert_ne!(one.material.as_slice(), key.expose(), "never the key itself");
+        assert_ne!(
+            one.material.as_slice(),
+            key.expose(),
+            "never the key itself"
+        );
     }
 }

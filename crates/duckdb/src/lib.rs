@@ -28,7 +28,7 @@ pub use key::KeyText;
 pub use rekey::{RekeyOptions, RekeyReport, rekey};
 pub use scrub::{ScrubReport, scrub};
 pub use units::UnitFault;
-pub use verify::{BadUnit, UnitKind, VerifyReport, verify};
+pub use verify::{BAD_MAX, BadUnit, UnitKind, VerifyReport, verify};
 
 /// What Strongroom keeps beside a database while its key is changed: appended to the database's name.
 pub const REKEY_SUFFIX: &str = ".strongroom-rekey";

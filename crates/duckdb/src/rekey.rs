@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use strongroom_format::code;
 use strongroom_format::duckdb::{
-    DUCKDB_UNDO_UNITS, Format, HeaderState, MainHeader, RekeyPlan,
+    DUCKDB_UNDO_UNITS, Format, HeaderState, MainHeader, RekeyPlan, UndoKind,
 };
 use strongroom_format::layout::is_zero;
 use strongroom_keyring::Error;
@@ -201,7 +201,7 @@ impl Work<'_> {
         let tally = Tally::of(key, unused(format), units, in_use);
         let all = total(units);
         tally.headers(self.disk(), self.shown)?;
-        let mut half = |done: u64, _| progress(done.saturating_mul(units.len as u64) / 2, all);
+        let mut half = |done: u64, _: u64| progress(done.saturating_mul(units.len as u64) / 2, all);
         tally.blocks(self.disk(), self.shown, self.threads, &mut half)?;
         let found = tally.report("", Vec::new());
         let Some(bad) = found.bad.first() else {
@@ -248,23 +248,23 @@ impl Work<'_> {
             (&plan.old_header, &plan.new_header),
             (&plan.new_header, &plan.old_header),
         ];
+        let mut found = None;
         for (from_header, to_header) in ways {
             let from = opener(from_header, format, old)?;
             let to = opener(to_header, format, new)?;
-            let (Some(from), Some(to)) = (from, to) else {
-                continue;
-            };
-            report.put_back = undo.put_back(self.disk(), &[&from, &to])?;
-            let header = to_header.clone();
-            return Ok(Begun {
-                from,
-                to,
-                header,
-                undo,
-                resumed: true,
-            });
+            if let (None, Some(from), Some(to)) = (&found, from, to) {
+                found = Some((from, to, to_header.clone()));
+            }
         }
-        Err(wrong_keys(self.shown))
+        let (from, to, header) = found.ok_or_else(|| wrong_keys(self.shown))?;
+        report.put_back = undo.put_back(self.disk(), &[&from, &to])?;
+        Ok(Begun {
+            from,
+            to,
+            header,
+            undo,
+            resumed: true,
+        })
     }
 
     /// Without the rekey's file: every unit must be whole.
@@ -322,13 +322,13 @@ impl Work<'_> {
         let all = total(geometry.blocks);
         for units in [Units::headers(), geometry.blocks] {
             let in_use = match units.kind {
-                strongroom_format::duckdb::UndoKind::Blocks => geometry.active.block_count,
-                strongroom_format::duckdb::UndoKind::DatabaseHeaders => units.count,
+                UndoKind::Blocks => geometry.active.block_count,
+                UndoKind::DatabaseHeaders => units.count,
             };
             for_each(
                 0..units.count.min(in_use),
                 self.threads,
-                || vec![0; units.len],
+                || vec![0_u8; units.len],
                 |unit, number| {
                     let read = self.disk().read_at(unit, units.offset(number));
                     read.map_err(io_error(self.shown))?;
@@ -349,7 +349,10 @@ impl Work<'_> {
         let undo = Undo::open(self.site)?.ok_or_else(damaged)?;
         let marked = undo.plan.old_header.in_state(true);
         let old = undo.plan.old_header.as_bytes();
-        let mut three = marked.as_bytes().iter().zip(undo.plan.new_header.as_bytes());
+        let mut three = marked
+            .as_bytes()
+            .iter()
+            .zip(undo.plan.new_header.as_bytes());
         let mixed = header.as_bytes().iter().zip(old).all(|(found, old)| {
             let ends = three.next();
             found == old || ends.is_some_and(|(marked, new)| found == marked || found == new)
@@ -406,7 +409,7 @@ impl Work<'_> {
         for_each(
             first..first.saturating_add(count as u64),
             self.threads,
-            || vec![0; units.len],
+            || vec![0_u8; units.len],
             |unit, number| {
                 let read = self.disk().read_at(unit, units.offset(number));
                 read.map_err(io_error(self.shown))?;
@@ -433,7 +436,7 @@ impl Work<'_> {
         for_each(
             first..first.saturating_add(count as u64),
             self.threads,
-            || [vec![0; units.len], vec![0; units.len]],
+            || [vec![0_u8; units.len], vec![0_u8; units.len]],
             |[sealed, unit], number| {
                 let offset = units.offset(number);
                 let read = self.disk().read_at(sealed, offset);
@@ -465,8 +468,7 @@ impl Work<'_> {
             return Ok(());
         }
         let geometry = Geometry::read(self.disk(), &[&begun.from, &begun.to], self.shown)?;
-        let beyond = units.kind == strongroom_format::duckdb::UndoKind::Blocks
-            && number >= geometry.active.block_count;
+        let beyond = units.kind == UndoKind::Blocks && number >= geometry.active.block_count;
         if beyond {
             return Ok(());
         }
@@ -475,8 +477,8 @@ impl Work<'_> {
 
     fn lost(&self, units: Units, number: u64) -> Error {
         let what = match units.kind {
-            strongroom_format::duckdb::UndoKind::Blocks => "block",
-            strongroom_format::duckdb::UndoKind::DatabaseHeaders => "database header",
+            UndoKind::Blocks => "block",
+            UndoKind::DatabaseHeaders => "database header",
         };
         let detail = format!("{}: {what} {number} opens under neither key", self.shown);
         Error::new(&code::DUCKDB_UNIT, detail)

@@ -42,9 +42,8 @@ pub fn scrub(path: &Path, keys: &[KeyText]) -> Result<ScrubReport, Error> {
         let size = u32::try_from(DUCKDB_BLOCK_MAX).unwrap_or(u32::MAX);
         (Units::blocks(size, count), false)
     } else {
-        let key = opener(&header, format, keys)?.ok_or_else(|| {
-            Error::new(&strongroom_format::code::DUCKDB_KEY, shown.as_str())
-        })?;
+        let key = opener(&header, format, keys)?
+            .ok_or_else(|| Error::new(&strongroom_format::code::DUCKDB_KEY, shown.as_str()))?;
         (Geometry::read(disk, &[&key], &shown)?.blocks, true)
     };
     let mut report = ScrubReport {

@@ -140,8 +140,8 @@ impl Undo {
 
     /// What binds a copy to its plan.
     fn mark(&self) -> [u8; 16] {
-        let (mark, _) = self.plan.digest.split_first_chunk().unwrap_or((&[0; 16], &[]));
-        *mark
+        let mark = self.plan.digest.first_chunk::<16>();
+        mark.copied().unwrap_or_default()
     }
 }
 

@@ -126,9 +126,8 @@ fn blind(cipher: Cipher) -> Vec<String> {
         "the main header's fields: nothing authenticates them".to_owned(),
     ];
     if cipher == Cipher::Ctr {
-        blind.push(
-            "forgery: this cipher has no tags, and the inner checksum has no key".to_owned(),
-        );
+        blind
+            .push("forgery: this cipher has no tags, and the inner checksum has no key".to_owned());
     }
     blind
 }
@@ -211,7 +210,7 @@ impl<'a> Tally<'a> {
         for_each(
             0..all,
             threads,
-            || vec![0; self.units.len],
+            || vec![0_u8; self.units.len],
             |unit, number| {
                 let offset = self.units.offset(number);
                 disk.read_at(unit, offset).map_err(io_error(shown))?;
@@ -263,7 +262,10 @@ impl<'a> Tally<'a> {
     }
 
     pub(crate) fn report(self, cipher: &'static str, not_checked: Vec<String>) -> VerifyReport {
-        let mut bad = self.bad.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut bad = self
+            .bad
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
         bad.sort_unstable();
         VerifyReport {
             cipher,

@@ -12,7 +12,9 @@ mod wal;
 pub use main_header::{
     Cipher, EncryptionVersion, Format, HeaderState, MainHeader, Refusal, duckdb_main_layout,
 };
-pub use rekey::{REKEY_MAGIC, REKEY_VERSION, RekeyPlan, UndoHead, UndoKind, rekey_plan_layout, rekey_undo_layout};
+pub use rekey::{
+    REKEY_MAGIC, REKEY_VERSION, RekeyPlan, UndoHead, UndoKind, rekey_plan_layout, rekey_undo_layout,
+};
 pub use wal::{WalHead, WalVersion};
 
 use crate::layout::{layout, u64_at};

@@ -34,7 +34,9 @@ impl ScrubArgs {
         };
         let done = strongroom_duckdb::scrub(&self.file, &keys)?;
         if !done.complete {
-            note("without a key only blocks of 262144 bytes are known to be all; give one for a smaller block size");
+            note(
+                "without a key only blocks of 262144 bytes are known to be all; give one for a smaller block size",
+            );
         }
         context.output.line(&format!(
             "scrubbed {}: {} of {} units had something in them",

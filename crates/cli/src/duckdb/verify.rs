@@ -92,7 +92,10 @@ fn notes(report: &VerifyReport) -> Vec<String> {
     }
     let named = report.bad.len() as u64;
     if report.bad_count > named {
-        notes.push(format!("{} more bad units are not named", report.bad_count - named));
+        notes.push(format!(
+            "{} more bad units are not named",
+            report.bad_count - named
+        ));
     }
     notes
 }

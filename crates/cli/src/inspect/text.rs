@@ -128,7 +128,9 @@ fn duckdb_lines(lines: &mut Lines, duckdb: &DuckdbReport) {
         } else {
             "the file has smaller blocks: verify, with the key, counts all"
         };
-        let text = format!("{set} of {units} units have something in bytes that DuckDB does not use ({all})");
+        let text = format!(
+            "{set} of {units} units have something in bytes that DuckDB does not use ({all})"
+        );
         lines.put("unused", &text);
     }
     if let Some(wal) = &duckdb.wal {

@@ -66,7 +66,12 @@ pub(crate) fn holding(place: &Place, version: &str, arguments: &[&str]) -> Child
         .spawn()
         .unwrap();
     let mut ready = [0; 4];
-    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut ready)
+        .unwrap();
     assert_eq!(&ready, b"true");
     child
 }
@@ -94,6 +99,11 @@ pub(crate) fn rekey(place: &Place, from: &str, to: &str) -> Run {
 /// The run failed with this code.
 #[track_caller]
 pub(crate) fn failed(run: &Run, code: &str) {
-    assert!(run.err.contains(code), "not {code}: {} {}", run.code, run.err);
+    assert!(
+        run.err.contains(code),
+        "not {code}: {} {}",
+        run.code,
+        run.err
+    );
     assert_ne!(run.code, 0);
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use strongroom_crypto::SecretBytes;
 use strongroom_format::duckdb::{
-    Cipher, DUCKDB_BLOCKS_AT, DUCKDB_HEADER_LEN, DUCKDB_UNIT_CLEAR, EncryptionVersion,
-    HeaderState, MainHeader, duckdb_checksum, duckdb_database_layout, duckdb_main_layout,
+    Cipher, DUCKDB_BLOCKS_AT, DUCKDB_HEADER_LEN, DUCKDB_UNIT_CLEAR, EncryptionVersion, HeaderState,
+    MainHeader, duckdb_checksum, duckdb_database_layout, duckdb_main_layout,
 };
 use strongroom_format::layout::{Field, put};
 
@@ -33,6 +33,10 @@ impl Platter {
         }
         bytes
     }
+}
+
+fn place(offset: u64) -> usize {
+    usize::try_from(offset).unwrap()
 }
 
 fn over(bytes: &mut Vec<u8>, at: usize, piece: &[u8]) {
@@ -115,7 +119,7 @@ impl Simulated {
 
 impl Disk for Simulated {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-        let at = usize::try_from(offset).unwrap();
+        let at = place(offset);
         let seen = self.machine().files[self.1].seen();
         let found = seen.get(at..at + bytes.len());
         bytes.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
@@ -127,9 +131,9 @@ impl Disk for Simulated {
         let gone = machine.on();
         // The write during which the power goes may be half done.
         if gone.is_ok() || machine.left.is_some() {
-            let at = usize::try_from(offset).unwrap();
+            let at = place(offset);
             let name = self.1;
-            let platter = machine.files.get_mut(name).unwrap();
+            let platter = machine.files.entry(name).or_default();
             platter.written.push((at, bytes.to_vec()));
         }
         gone
@@ -138,7 +142,7 @@ impl Disk for Simulated {
     fn sync(&self) -> io::Result<()> {
         let mut machine = self.machine();
         machine.on()?;
-        let platter = machine.files.get_mut(self.1).unwrap();
+        let platter = machine.files.entry(self.1).or_default();
         platter.durable = platter.seen();
         platter.written.clear();
         Ok(())
@@ -187,7 +191,8 @@ fn sealers(header: &MainHeader) -> (Sealer, Sealer) {
 
 /// What block `number` holds in clear, its inner checksum left out. Block 3 is one of zeros on the disk.
 fn contents(number: usize, len: usize) -> Vec<u8> {
-    (0..len - 40).map(|at| (at * 7 + number) as u8).collect()
+    let bytes = (0..=u8::MAX).cycle().skip(number * 7);
+    bytes.take(len - 40).collect()
 }
 
 fn unit(key: &Sealer, data: &[u8]) -> Vec<u8> {
@@ -236,7 +241,10 @@ fn database(cipher: Cipher, version: EncryptionVersion) -> Vec<u8> {
             bytes.extend(unit(&old, &contents(number, BLOCK)));
         }
     }
-    assert_eq!(bytes.len() as u64, DUCKDB_BLOCKS_AT + (BLOCKS * BLOCK) as u64);
+    assert_eq!(
+        bytes.len() as u64,
+        DUCKDB_BLOCKS_AT + (BLOCKS * BLOCK) as u64
+    );
     bytes
 }
 
@@ -396,8 +404,15 @@ fn refused(result: Result<RekeyReport, Error>, code: &code::Code) {
 fn other_keys_do_not_finish_a_rekey() {
     let site = interrupted();
     let before = site.bytes();
-    assert_eq!(MainHeader::parse(&before).unwrap().state(), HeaderState::Rekeying);
-    for (from, to) in [("old key", "other"), ("other", "new key"), ("old key", "old key")] {
+    assert_eq!(
+        MainHeader::parse(&before).unwrap().state(),
+        HeaderState::Rekeying
+    );
+    for (from, to) in [
+        ("old key", "other"),
+        ("other", "new key"),
+        ("old key", "old key"),
+    ] {
         refused(run(&site, from, to, 1), &code::DUCKDB_KEY);
     }
     assert!(site.bytes() == before);
@@ -428,13 +443,21 @@ fn the_file_of_another_rekey_is_refused() {
     let undo = machine.files.get_mut("undo").unwrap();
     undo.durable[100] ^= 1;
     drop(machine);
-    refused(run(&site, "old key", "new key", 1), &code::DUCKDB_REKEY_FILE);
+    refused(
+        run(&site, "old key", "new key", 1),
+        &code::DUCKDB_REKEY_FILE,
+    );
 }
 
 #[test]
 fn damage_is_found_before_anything_is_written() {
     let bytes = database(Cipher::Ctr, EncryptionVersion::V0);
-    let places = [4096 + 40, 8192 + 3000, 12_288 + 100, 12_288 + 4 * BLOCK + 35];
+    let places = [
+        4096 + 40,
+        8192 + 3000,
+        12_288 + 100,
+        12_288 + 4 * BLOCK + 35,
+    ];
     for at in places {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1;
@@ -456,11 +479,15 @@ fn damage_is_left_alone_where_that_is_allowed() {
     let work = Work {
         site: &site,
         shown: "simulated",
-        options: RekeyOptions { allow_damaged: true },
+        options: RekeyOptions {
+            allow_damaged: true,
+        },
         threads: 2,
         batch: 2 * BLOCK,
     };
-    let report = work.run(&[text("old key")], &[text("new key")], &mut |_, _| {}).unwrap();
+    let report = work
+        .run(&[text("old key")], &[text("new key")], &mut |_, _| {})
+        .unwrap();
     assert_eq!((report.left, report.sealed), (1, 5));
     assert!(site.bytes()[place.clone()] == bytes[place]);
 }

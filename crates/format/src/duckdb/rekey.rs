@@ -7,8 +7,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{
-    DUCKDB_BLOCK_MAX, DUCKDB_BLOCK_MIN, DUCKDB_HEADER_LEN, DUCKDB_UNDO_UNITS, DUCKDB_UNIT_CLEAR,
-    MainHeader,
+    DUCKDB_BLOCK_MAX, DUCKDB_BLOCK_MIN, DUCKDB_HEADER_LEN, DUCKDB_UNDO_AT, DUCKDB_UNDO_SLOTS_AT,
+    DUCKDB_UNDO_UNITS, DUCKDB_UNIT_CLEAR, MainHeader,
 };
 use crate::layout::{array, bytes, layout, put, u32_at, u64_at, zero_at};
 
@@ -132,13 +132,13 @@ impl UndoHead {
             1 => UndoKind::DatabaseHeaders,
             _ => return None,
         };
-        let table = area.get(at::SIZE..)?.as_chunks().0;
+        let table = area.get(at::SIZE..)?.as_chunks::<DUCKDB_UNIT_CLEAR>().0;
         Some(Self {
             digest: array(area, at::DIGEST)?,
             plan: array(area, at::PLAN)?,
             kind,
             first: u64_at(area, at::FIRST)?,
-            units: table.get(..count)?.into(),
+            units: table.get(..count)?.to_vec(),
         })
     }
 
@@ -163,12 +163,11 @@ impl UndoHead {
     }
 }
 
-const _: () = assert!(duckdb_fits());
-
 /// The undo copy's head ends before its units begin, the plan before that head.
-const fn duckdb_fits() -> bool {
-    let head = rekey_undo_layout::SIZE + DUCKDB_UNDO_UNITS * DUCKDB_UNIT_CLEAR;
-    rekey_plan_layout::SIZE <= super::DUCKDB_UNDO_AT as usize
-        && super::DUCKDB_UNDO_AT as usize + head <= super::DUCKDB_UNDO_SLOTS_AT as usize
-        && rekey_plan_layout::OLD_HEADER.len == DUCKDB_HEADER_LEN
-}
+const _: () = {
+    let units = (DUCKDB_UNDO_UNITS as u64).saturating_mul(DUCKDB_UNIT_CLEAR as u64);
+    let head = units.saturating_add(rekey_undo_layout::SIZE as u64);
+    assert!(rekey_plan_layout::SIZE as u64 <= DUCKDB_UNDO_AT);
+    assert!(DUCKDB_UNDO_AT.saturating_add(head) <= DUCKDB_UNDO_SLOTS_AT);
+    assert!(rekey_plan_layout::OLD_HEADER.len == DUCKDB_HEADER_LEN);
+};
