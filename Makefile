@@ -8,6 +8,7 @@
 #   make lint     formatting, clippy, documentation links
 #   make bench    the guards beside stock SQLite and stock PostgreSQL, interleaved
 #   make bench-backup   backups beside plain ones, pgBackRest, restic, zstd and age; and the forty combinations, with their chart
+#   make bench-duckdb   another key for a DuckDB database beside DuckDB's own copy
 #   make bench-columns  the part of it that is about confidential columns
 SHELL := /bin/bash
 CARGO ?= cargo
@@ -15,7 +16,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: bench-keyserver demo test test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns deps deps-postgres deps-test build clean
+.PHONY: bench-duckdb bench-keyserver demo test test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -143,6 +144,10 @@ bench-backup: deps-postgres build
 bench-keyserver: deps-test build
 	$(CARGO) build --locked --release -p strongroom-benches-keyserver
 	STRONGROOM_BIN=$(abspath $(TARGET)/release/strongroom) $(TARGET)/release/strongroom-bench-keyserver --directory $(BENCH_DIRECTORY) $(KEYSERVER_BENCH)
+
+# DuckDB databases: another key and verification beside DuckDB's own copy. Some minutes.
+bench-duckdb: deps-test build
+	$(DUCKDB)/2.0.0/bin/python benches/duckdb/bench.py $(TARGET)/release/strongroom --directory $(BENCH_DIRECTORY)
 
 # TPC-H on confidential columns beside plain ones.
 bench-columns: columns-postgres build

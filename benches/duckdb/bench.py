@@ -10,9 +10,9 @@ cryptography that it has in its package (mbedTLS). Every run ends with data on t
 
 import argparse
 import os
-import resource
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -52,6 +52,13 @@ def command(*arguments):
     return time.perf_counter() - begun
 
 
+def memory(arguments):
+    """Of one command, in MiB. A process of its own starts it: what is forked from this one counts this one's memory."""
+    code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); " \
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)"
+    return subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("strongroom")
@@ -88,8 +95,9 @@ def main():
             median = statistics.median(found)
             spread = f"{min(found):.2f} to {max(found):.2f}"
             print(f"{name:12} {median:7.2f} s ({spread})  {size / median / 1e6:7.0f} MB/s  {base / median:5.1f} times the copy")
-        memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-        print(f"most memory of a command: {memory / 1024:.0f} MiB")
+        rekey = [strongroom, "duckdb", "rekey", path("app.db"), "--key-file", path("old"), "--new-key-file", path("new")]
+        verify = [strongroom, "verify", path("app.db"), "--key-file", path("new")]
+        print(f"most memory: rekey {memory(rekey)} MiB, verify {memory(verify)} MiB")
 
 
 main()

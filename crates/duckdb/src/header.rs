@@ -11,6 +11,7 @@ use strongroom_keyring::{Error, durable};
 use crate::disk::Site as _;
 use crate::file::{Access, DatabaseFile, Geometry, gate, opener, whole_header};
 use crate::key::KeyText;
+use crate::undo::Undo;
 use crate::units::io_error;
 
 /// Copies the main header of an encrypted database into a new file, readable by its owner.
@@ -62,6 +63,9 @@ pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), 
         }
         error
     })?;
+    // One that was lost while its key was being changed is still to be finished.
+    let begun = Undo::open(&file)?.is_some_and(|undo| undo.plan.old_header == header);
+    let header = header.in_state(begun);
     let written = disk
         .write_at(header.as_bytes(), 0)
         .and_then(|()| disk.sync());

@@ -65,11 +65,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, Error> {
     let len = Disk::len(&file).map_err(io_error(&shown))?;
     let body = len.saturating_sub(DUCKDB_BLOCKS_AT);
     if let Ok(format) = gate {
-        let size = u32::try_from(DUCKDB_BLOCK_MAX).unwrap_or(u32::MAX);
-        for kind in [
-            Units::headers(),
-            Units::blocks(size, body / DUCKDB_BLOCK_MAX),
-        ] {
+        for kind in [Units::headers(), Units::certain(len)] {
             units += kind.count;
             unused_set += set(&file, kind, unused(format)).map_err(io_error(&shown))?;
         }

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use strongroom_format::duckdb::{DUCKDB_BLOCK_MAX, DUCKDB_BLOCKS_AT, Format};
+use strongroom_format::duckdb::Format;
 use strongroom_format::layout::is_zero;
 use strongroom_keyring::Error;
 
@@ -37,10 +37,8 @@ pub fn scrub(path: &Path, keys: &[KeyText]) -> Result<ScrubReport, Error> {
     let (shown, disk) = (file.shown(), file.database());
     let (header, format) = whole_header(disk, &shown)?;
     let (blocks, complete) = if keys.is_empty() {
-        let body = disk.len().map_err(io_error(&shown))?;
-        let count = body.saturating_sub(DUCKDB_BLOCKS_AT) / DUCKDB_BLOCK_MAX;
-        let size = u32::try_from(DUCKDB_BLOCK_MAX).unwrap_or(u32::MAX);
-        (Units::blocks(size, count), false)
+        let len = disk.len().map_err(io_error(&shown))?;
+        (Units::certain(len), false)
     } else {
         let key = opener(&header, format, keys)?
             .ok_or_else(|| Error::new(&strongroom_format::code::DUCKDB_KEY, shown.as_str()))?;

@@ -11,7 +11,9 @@ use std::sync::mpsc;
 use std::thread;
 
 use strongroom_format::code;
-use strongroom_format::duckdb::{DUCKDB_BLOCKS_AT, DUCKDB_HEADER_LEN, UndoKind};
+use strongroom_format::duckdb::{
+    DUCKDB_BLOCK_MAX, DUCKDB_BLOCK_MIN, DUCKDB_BLOCKS_AT, DUCKDB_HEADER_LEN, UndoKind,
+};
 use strongroom_keyring::Error;
 
 /// Why a unit is not good.
@@ -61,6 +63,15 @@ impl Units {
             len: usize::try_from(block_size).unwrap_or(usize::MAX),
             count,
         }
+    }
+
+    /// Blocks that begin where one does whatever the block size is: each is a multiple of the largest from the first, and has room
+    /// for the smallest. Their length is not known.
+    pub(crate) fn certain(file_len: u64) -> Self {
+        let body = file_len.saturating_sub(DUCKDB_BLOCKS_AT);
+        let room = body.saturating_add(DUCKDB_BLOCK_MAX - DUCKDB_BLOCK_MIN);
+        let size = u32::try_from(DUCKDB_BLOCK_MAX).unwrap_or(u32::MAX);
+        Self::blocks(size, room / DUCKDB_BLOCK_MAX)
     }
 
     /// Where a unit begins.

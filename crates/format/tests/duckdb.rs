@@ -1,4 +1,4 @@
-//! Goal: what real DuckDBs wrote is understood, and no change of it makes a parser panic. Method: the fuzz target's own corpus, which
+//! Goal: what DuckDB wrote is understood, and no change of it makes a parser panic. Method: the fuzz target's own corpus, which
 //! three versions of DuckDB wrote; every truncation, and every change of a byte that is looked at.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 

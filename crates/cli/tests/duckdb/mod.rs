@@ -1,4 +1,4 @@
-//! Real DuckDBs, as `make deps-test` installs them, and databases that they wrote.
+//! DuckDB itself, in the versions that `make deps-test` installs, and databases that it wrote.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -46,15 +46,20 @@ fn command(place: &Place, version: &str, arguments: &[&str]) -> Command {
 
 /// Has DuckDB do something; its answer, or why it refused.
 pub(crate) fn ask(place: &Place, version: &str, arguments: &[&str]) -> Result<Value, String> {
-    let output = command(place, version, arguments).output().unwrap();
-    let err = String::from_utf8_lossy(&output.stderr);
-    let out = String::from_utf8_lossy(&output.stdout);
-    let line = out.lines().last().unwrap_or_else(|| panic!("{err}"));
-    let answer: Value = serde_json::from_str(line).unwrap();
+    let answer = answered(command(place, version, arguments));
     match answer.get("refused") {
         Some(why) => Err(why.as_str().unwrap().to_owned()),
         None => Ok(answer.get("done").unwrap_or(&answer).clone()),
     }
+}
+
+/// The last line that DuckDB's process wrote.
+fn answered(mut command: Command) -> Value {
+    let output = command.output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    let out = String::from_utf8_lossy(&output.stdout);
+    let line = out.lines().last().unwrap_or_else(|| panic!("{err}"));
+    serde_json::from_str(line).unwrap()
 }
 
 /// DuckDB in a process of its own that has said that it is ready; it ends when its input does.
