@@ -205,7 +205,7 @@ fn unused_bytes_are_counted_and_zeroed_and_nothing_else_changes() {
         let mut expected = before;
         let units = [4096, 8192]
             .into_iter()
-            .chain((12_288..expected.len()).step_by(block as usize));
+            .chain((12_288..expected.len()).step_by(usize::try_from(block).unwrap()));
         for unit in units.collect::<Vec<_>>() {
             expected[unit + unused.start..unit + unused.end].fill(0);
         }
