@@ -12,6 +12,7 @@ const MEMBERS: [&str; 15] = [
     "beside",
     "body_entropy_bits_per_byte",
     "body_offset_bytes",
+    "duckdb",
     "entropy_bits_per_byte",
     "error",
     "header",
