@@ -12,6 +12,7 @@
 #   make bench-sqlite   the part of it that is about the SQLite guard and its peers, SQLCipher and SQLite3 Multiple Ciphers
 #   make bench-backup   backups beside plain ones, pgBackRest, restic, zstd and age; and the forty combinations, with their chart
 #   make bench-volume   volumes in a virtual machine, beside plain disks
+#   make bench-duckdb   another key for a DuckDB database beside DuckDB's own copy
 #   make bench-columns  the part of it that is about confidential columns
 SHELL := /bin/bash
 CARGO ?= cargo
@@ -19,7 +20,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: bench-sqlite bench-keyserver demo test test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
+.PHONY: bench-duckdb bench-sqlite bench-keyserver demo test test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -30,17 +31,22 @@ deps:
 deps-postgres: deps
 	@packaging/install-debian "postgresql:/usr/lib/postgresql/*/bin/postgres"
 
+DUCKDB := $(abspath $(TARGET)/duckdb)
 deps-test: deps-postgres
 	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb \
-		npm:npm python3-pip:pip3 strace:strace pgbackrest:pgbackrest swtpm:swtpm swtpm-tools:swtpm_setup tpm2-tools:tpm2_createak openssl:openssl \
+		npm:npm python3-pip:pip3 strace:strace pgbackrest:pgbackrest python3-venv:/usr/share/doc/python3-venv swtpm:swtpm swtpm-tools:swtpm_setup tpm2-tools:tpm2_createak openssl:openssl \
 		qemu-system-x86:qemu-system-x86_64 busybox-static:/bin/busybox cryptsetup-bin:/usr/sbin/cryptsetup e2fsprogs:/usr/sbin/mke2fs \
 		binutils:strip shellcheck:shellcheck systemd:systemd-analyze curl:curl etcd-server:etcd softhsm2:softhsm2-util tang-common:/usr/libexec/tangd nginx-light:/usr/sbin/nginx
 	@python3 -c 'import moto.server' 2>/dev/null || python3 -m pip install --quiet 'moto[server]' || \
 		python3 -m pip install --quiet --break-system-packages 'moto[server]'
-	@packaging/install-debian python3-venv:/usr/share/doc/python3-venv
 	@[ -x $(PYTHON_TOOLS)/bin/maturin ] || packaging/python/tools $(PYTHON_TOOLS)
 	@python3 -c 'import kmip.services.server' 2>/dev/null || python3 -m pip install --quiet PyKMIP || \
 		python3 -m pip install --quiet --break-system-packages PyKMIP
+
+# Three DuckDBs, each in an environment of its own; 1.4 writes encrypted files only with an extension that comes by name too.
+	@for version in 1.4.4 1.5.5 2.0.0; do [ -e $(DUCKDB)/$$version/ready ] || { python3 -m venv $(DUCKDB)/$$version && \
+		$(DUCKDB)/$$version/bin/pip install --quiet duckdb==$$version && touch $(DUCKDB)/$$version/ready; } || exit 1; done
+	@[ -e $(DUCKDB)/1.4.4/httpfs ] || { $(DUCKDB)/1.4.4/bin/pip install --quiet duckdb-extension-httpfs==1.4.4 && touch $(DUCKDB)/1.4.4/httpfs; }
 
 build: deps
 	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-shield-preload
@@ -58,7 +64,7 @@ demo: deps-postgres build
 DEV := $(abspath $(TARGET)/debug)
 test: deps-test
 	$(CARGO) build --locked -p strongroom-sqlite-ext -p strongroom-shield-preload -p strongroom-cli
-	STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
+	STRONGROOM_DUCKDB=$(DUCKDB) STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
 		STRONGROOM_SHIELD_LIB=$(DEV)/libstrongroom_shield.so STRONGROOM_COMMAND=$(DEV)/strongroom \
 		$(CARGO) test --locked --workspace --no-fail-fast
 	$(MAKE) --no-print-directory test-python
@@ -173,6 +179,10 @@ bench-volume: deps-test build
 bench-keyserver: deps-test build
 	$(CARGO) build --locked --release -p strongroom-benches-keyserver
 	STRONGROOM_BIN=$(abspath $(TARGET)/release/strongroom) $(TARGET)/release/strongroom-bench-keyserver --directory $(BENCH_DIRECTORY) $(KEYSERVER_BENCH)
+
+# DuckDB databases: another key and verification beside DuckDB's own copy. Some minutes.
+bench-duckdb: deps-test build
+	$(DUCKDB)/2.0.0/bin/python benches/duckdb/bench.py $(TARGET)/release/strongroom --directory $(BENCH_DIRECTORY)
 
 # TPC-H on confidential columns beside plain ones.
 bench-columns: columns-postgres build

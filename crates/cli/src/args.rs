@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::backup::BackupArgs;
 use crate::cert::CertArgs;
 use crate::columns::ColumnsArgs;
+use crate::duckdb::DuckdbArgs;
 use crate::explain::ExplainArgs;
 use crate::help::tail;
 use crate::inspect::InspectArgs;
@@ -46,6 +47,7 @@ pub(crate) enum Command {
     Cert(CertArgs),
     Sqlite(SqliteArgs),
     Pg(PgArgs),
+    Duckdb(DuckdbArgs),
     Backup(BackupArgs),
     Columns(ColumnsArgs),
     Volume(VolumeArgs),
@@ -69,7 +71,7 @@ impl Command {
             Self::Columns(args) => args.wants_json(),
             Self::Volume(args) => args.wants_json(),
             Self::Keyserver(args) => args.wants_json(),
-            Self::Sqlite(_) | Self::Explain(_) => false,
+            Self::Sqlite(_) | Self::Duckdb(_) | Self::Explain(_) => false,
         }
     }
 }

@@ -13,6 +13,7 @@ mod args;
 mod backup;
 mod cert;
 mod columns;
+mod duckdb;
 mod explain;
 mod failure;
 mod guard;
@@ -149,6 +150,7 @@ fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
         Command::Cert(args) => args.run(context),
         Command::Sqlite(args) => args.run(context),
         Command::Pg(args) => args.run(context),
+        Command::Duckdb(args) => args.run(context),
         Command::Backup(args) => args.run(context),
         Command::Columns(args) => args.run(context),
         Command::Volume(args) => args.run(context),

@@ -15,15 +15,15 @@ use crate::args::KeyOptions;
 use crate::failure::{ErrorJson, Failure, printable};
 use crate::help::tail;
 use crate::paths::{self, Sort};
-use crate::{Context, guard, keys, pg};
+use crate::{Context, duckdb, guard, keys, pg};
 
-/// Check that every part of a sealed database, or a keyring, is authentic; of a PostgreSQL instance, what can be.
+/// Check that every part of a sealed database, or a keyring, is authentic; of a PostgreSQL instance or DuckDB's encrypted database, what can be.
 ///
 /// Names every bad page, frame, journal chunk and container, and lists what was not checked.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom verify sealed.db --key-id app --json"))]
 pub(crate) struct VerifyArgs {
-    /// The sealed database, a keyring, or the data directory of a PostgreSQL instance
+    /// The sealed database, a keyring, a DuckDB database, or the data directory of a PostgreSQL instance
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -44,6 +44,9 @@ pub(crate) struct Verified {
     /// What was checked, and how many of it were good.
     pub(crate) checked: Vec<Checked>,
     pub(crate) bad: Vec<BadUnit>,
+    /// What was found that is neither good nor bad.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
     pub(crate) not_checked: Vec<String>,
     pub(crate) error: Option<ErrorJson>,
 }
@@ -94,6 +97,9 @@ fn verify_file(
     key: KeyOptions,
     context: &Context,
 ) -> Result<(Verified, Option<Failure>), Failure> {
+    if duckdb::verify::is_duckdb(path)? {
+        return duckdb::verify::verify(path, key, context);
+    }
     match sealed_kind(path)? {
         ObjectKind::Keyring => Ok((verify_keyring(path)?, None)),
         // What such a header seals lies in other files.
@@ -158,6 +164,7 @@ fn verify_keyring(path: &Path) -> Result<Verified, Failure> {
         rekey_under_way: false,
         checked,
         bad: Vec::new(),
+        notes: Vec::new(),
         not_checked: vec!["whether this is the newest state of the keyring".to_owned()],
         error: None,
     })
@@ -184,6 +191,9 @@ fn text(report: &Verified) -> String {
         out.push_str(&format!(
             "  BAD {kind} {index}{separator}{file} at byte {offset_bytes}: {code}\n"
         ));
+    }
+    for item in &report.notes {
+        out.push_str(&format!("  note: {}\n", printable(item)));
     }
     for item in &report.not_checked {
         out.push_str(&format!("  not checked: {}\n", printable(item)));

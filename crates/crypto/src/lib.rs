@@ -1,6 +1,6 @@
 //! Strongroom's cryptographic core: the only crate that names a primitive.
 //!
-//! It offers one authenticated cipher ([`GcmKey`], and [`AnyGcmKey`] for shorter keys), two unauthenticated ([`CtrKey`], [`XtsKey`]), one of the past ([`TripleDes`]), one MAC
+//! It offers one authenticated cipher ([`GcmKey`], [`AnyGcmKey`] for shorter keys, and [`GcmIv16Key`] for longer nonces), two unauthenticated ([`CtrKey`], [`XtsKey`]), one of the past ([`TripleDes`]), one MAC
 //! ([`MacKey`]), three key agreements ([`KeyAgreement`], [`kdfe_p256`] for TPMs, [`ecmr_provision`] for Tang), keys encrypted for certificates ([`Certificate`], [`PrivateKey`]), verification of three signatures ([`verify_p256`], [`verify_p521`], [`verify_rsa`]), two key derivations ([`hkdf`] for keys, [`argon2id`] for passphrases) and those of LUKS2 ([`pbkdf2()`], [`argon2()`]), a nonce
 //! source that survives `fork` ([`nonce12`]), and memory that is locked, kept out of core dumps
 //! and wiped when freed ([`SecretKey`], [`SecretBytes`], [`Locked`]).
@@ -19,6 +19,7 @@ mod certificate;
 mod ctr;
 mod error;
 mod gcm192;
+mod gcm_iv16;
 mod harden;
 mod identity;
 mod kdf;
@@ -46,11 +47,12 @@ pub use agree::KeyAgreement;
 pub use certificate::{CERTIFICATE_BITS, Certificate};
 pub use ctr::CtrKey;
 pub use error::{CertificateError, CryptoError, OpenError};
+pub use gcm_iv16::GcmIv16Key;
 pub use harden::{forbid_core_dumps, wipe_stack};
 pub use identity::Identity;
 pub use kdf::{Argon2Params, argon2id, hkdf, hkdf_bytes};
 pub use luks::{AfMerge, Argon2Kind, LuksHash, argon2, pbkdf2, pbkdf2_matches};
-pub use mac::{MacKey, Sha256, sha256};
+pub use mac::{MacKey, Sha256, sha256, sha256_key};
 pub use nonce::nonce12;
 pub use p521::{P521Point, ecmr_blind, ecmr_provision, ecmr_recover, verify_p521};
 pub use random::{fill_random, random16, random32};
@@ -68,6 +70,7 @@ const _: () = {
     shareable::<SecretBytes>();
     shareable::<GcmKey>();
     shareable::<AnyGcmKey>();
+    shareable::<GcmIv16Key>();
     shareable::<CtrKey>();
     shareable::<MacKey>();
     shareable::<XtsKey>();

@@ -1,4 +1,4 @@
-//! OpenSSL's libcrypto: its set-up, for all of this crate, and what XTS, AES-192-GCM and Triple DES need of it: contexts that hold key schedules,
+//! OpenSSL's libcrypto: its set-up, for all of this crate, and what XTS, AES-192-GCM, AES-256-GCM with long nonces and Triple DES need of it: contexts that hold key schedules,
 //! set up once and then used without allocating.
 //!
 //! Invariants:
@@ -40,6 +40,7 @@ pub(crate) struct Ciphers {
     aes_128_xts: NonNull<ffi::EVP_CIPHER>,
     aes_256_xts: NonNull<ffi::EVP_CIPHER>,
     aes_192_gcm: NonNull<ffi::EVP_CIPHER>,
+    aes_256_gcm: NonNull<ffi::EVP_CIPHER>,
     /// `None` in a libcrypto that has it no more: all else works without.
     des_ede3_cbc: Option<NonNull<ffi::EVP_CIPHER>>,
 }
@@ -174,6 +175,40 @@ impl Context {
         let cipher = ciphers()?.aes_192_gcm;
         // SAFETY: key and nonce have the cipher's lengths.
         unsafe { Self::keyed(cipher, key, Some(nonce), direction) }
+    }
+
+    /// Expands an AES-256 key for messages of GCM with nonces of 128 bits; each begins with [`Context::begin`].
+    pub(crate) fn gcm_256_iv16(key: &[u8; 32], direction: Direction) -> Result<Self, CryptoError> {
+        let cipher = ciphers()?.aes_256_gcm;
+        let _locked = InArena::enter();
+        // SAFETY: the key has the cipher's length; there is no nonce yet.
+        let context = unsafe { Self::keyed(cipher, key, None, direction) }?;
+        // SAFETY: a valid context, whose cipher is GCM; the command takes a length and no pointer.
+        let done = unsafe {
+            ffi::EVP_CIPHER_CTX_ctrl(
+                context.0.as_ptr(),
+                ffi::EVP_CTRL_GCM_SET_IVLEN,
+                16,
+                ptr::null_mut(),
+            )
+        };
+        succeeded(done).map(|()| context)
+    }
+
+    /// Begins a message under this nonce; only for a context whose nonces are 128 bits long. -1 keeps the direction.
+    pub(crate) fn begin(&mut self, nonce: &[u8; 16]) -> Result<(), CryptoError> {
+        // SAFETY: the context has cipher and key; the nonce is as long as `gcm_256_iv16` said.
+        let begun = unsafe {
+            ffi::EVP_CipherInit_ex(
+                self.0.as_ptr(),
+                ptr::null(),
+                ptr::null_mut(),
+                ptr::null(),
+                nonce.as_ptr(),
+                -1,
+            )
+        };
+        succeeded(begun)
     }
 
     /// Expands three DES keys, 24 bytes together, for one message in CBC mode without padding.
@@ -318,6 +353,7 @@ pub(crate) fn ciphers() -> Result<&'static Ciphers, CryptoError> {
                 aes_128_xts: fetched(c"AES-128-XTS")?,
                 aes_256_xts: fetched(c"AES-256-XTS")?,
                 aes_192_gcm: fetched(c"AES-192-GCM")?,
+                aes_256_gcm: fetched(c"AES-256-GCM")?,
                 des_ede3_cbc: fetched(c"DES-EDE3-CBC"),
             })
         })

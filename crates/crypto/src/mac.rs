@@ -68,6 +68,20 @@ pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     array_of(context.finish().as_ref())
 }
 
+/// SHA-256 of `salt` and `secret`, one after the other, as a key: what a format of others takes for a key derivation. Nothing
+/// slows down guessing; use [`crate::hkdf`] or [`crate::argon2id`] for anything of our own.
+///
+/// # Errors
+/// [`CryptoError::OutOfLockedMemory`].
+pub fn sha256_key(salt: &[u8], secret: &SecretBytes) -> Result<SecretKey, CryptoError> {
+    let key = SecretKey::filled_by(|cell| {
+        hash_into(cell, salt, secret.as_slice());
+        Ok(())
+    });
+    wipe_stack();
+    key
+}
+
 /// SHA-256 of a message that comes in pieces.
 pub struct Sha256(digest::Context);
 
@@ -121,6 +135,15 @@ fn authenticate(key: &hmac::Key, parts: &[&[u8]]) -> [u8; 32] {
         context.update(part);
     }
     array_of(context.sign().as_ref())
+}
+
+/// Not inlined: the hash's state, with the secret in its buffer, and the digest lie in its frames.
+#[inline(never)]
+fn hash_into(key: &mut [u8; 32], salt: &[u8], secret: &[u8]) {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(salt);
+    context.update(secret);
+    key.copy_from_slice(context.finish().as_ref());
 }
 
 fn array_of(digest: &[u8]) -> [u8; 32] {

@@ -120,6 +120,23 @@ codes! {
     PROVIDER_BUSY = 2122, Key, "the server that keeps the root key does not serve now: it is sealed, stands by, has failed or is asked too often", "unseal it or wait, then try again";
     PROVIDER_CREDENTIALS = 2123, Key, "the credentials for the server that keeps the root key are not there, or cannot be used", "check the file or variable that the provider names: this user must be able to read it, and nobody else";
 
+    DUCKDB_NOT = 2200, Data, "the file is not a DuckDB database", "check the path; `strongroom inspect` shows what it is";
+    DUCKDB_PLAIN = 2201, Refused, "the DuckDB database is not encrypted", "copy it into an encrypted one in DuckDB: ATTACH with ENCRYPTION_KEY, then COPY FROM DATABASE";
+    DUCKDB_HEADER = 2202, Data, "the main header of the DuckDB database is damaged", "put a copy of the header back: `strongroom duckdb header-restore`; or restore the file from a backup";
+    DUCKDB_FORMAT = 2203, Refused, "the DuckDB database is of a format that this version does not know", "use a newer version of Strongroom; nothing was changed";
+    DUCKDB_KEY = 2204, Key, "the key does not open the DuckDB database", "give the text that DuckDB gets as ENCRYPTION_KEY, in the same letters; or the header is that of another file";
+    DUCKDB_KEY_TEXT = 2205, Key, "DuckDB would not take this as a key", "DuckDB's keys are ASCII; other bytes are written as \\xHH. Best are 32 random bytes in Base64";
+    DUCKDB_UNIT = 2206, Data, "a block or header of the DuckDB database failed authentication", "it is damaged, forged, or of another key; `strongroom verify` names every such block; restore from a backup";
+    DUCKDB_CHECKSUM = 2207, Data, "the inner checksum of a block or header of the DuckDB database is wrong", "it is damaged; `strongroom verify` names every such block; restore from a backup";
+    DUCKDB_TRUNCATED = 2208, Data, "the DuckDB database file ends before its last block", "restore the file from a backup";
+    DUCKDB_IN_USE = 2209, Io, "another process has the DuckDB database open", "close it there, and try again";
+    DUCKDB_WAL = 2210, Refused, "the DuckDB database has a write-ahead log", "open it in DuckDB with its key, run CHECKPOINT and close it; the log is then gone";
+    DUCKDB_REKEYING = 2211, Refused, "a change of the DuckDB database's key was begun and not finished", "run `strongroom duckdb rekey` again with the same two keys; it goes on where it was";
+    DUCKDB_REKEY_FILE = 2212, Data, "the file that belongs to an unfinished change of the DuckDB database's key is damaged, or is another database's", "put the right file back beside the database; if it is lost, move this one away and run the rekey again";
+    DUCKDB_SAME_KEY = 2213, Refused, "the new key of the DuckDB database is the one that it has", "give another key; nothing was changed";
+    DUCKDB_SHORT_KEY = 2214, Warning, "the new key is shorter than 32 bytes: DuckDB hashes it once, so that guessing is cheap", "use 32 random bytes in Base64";
+    DUCKDB_BACKUP = 2215, Refused, "the copy of a header does not belong to this DuckDB database and key, or the header needs no copy", "see what it says; nothing was changed";
+    DUCKDB_HEADERS = 2216, Data, "neither of the two database headers of the DuckDB database is authentic", "restore the file from a backup";
     REMOTE_URL = 2240, Usage, "the address of a remote database, or one of its options, cannot be used", "write url=https://HOST/PATH, percent-encoded in a URI; docs/reference/sqlite.md lists the options";
     REMOTE_UNREACHABLE = 2241, Io, "the server of a remote database could not be reached, or did not answer in time", "check the address and the network, then try again; http_timeout is how many seconds one read may take";
     REMOTE_TRUST = 2242, Io, "the server of a remote database is not who it should be: its TLS certificate is not trusted", "check the address, and http_ca where the server's authority is a private one; there is no way to go on without it";

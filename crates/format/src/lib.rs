@@ -29,6 +29,7 @@ pub mod backup;
 pub mod certificate;
 pub mod code;
 pub mod columns;
+pub mod duckdb;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod header;

@@ -21,7 +21,8 @@ use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, r
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, convert, stream};
 use strongroom_format::{
-    FORMAT_VERSION, aad, backup, certificate, header, journal, keyring, postgres, slot, sqlite,
+    FORMAT_VERSION, aad, backup, certificate, duckdb, header, journal, keyring, postgres, slot,
+    sqlite,
 };
 
 /// Every layout of the code. That none is missing here is checked against the sources.
@@ -43,6 +44,15 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
         certificate::certificate_layout::FIELDS,
     ),
     layout("container_layout", container::container_layout::FIELDS),
+    layout(
+        "duckdb_database_layout",
+        duckdb::duckdb_database_layout::FIELDS,
+    ),
+    layout("duckdb_main_layout", duckdb::duckdb_main_layout::FIELDS),
+    layout("duckdb_unit0_layout", duckdb::duckdb_unit0_layout::FIELDS),
+    layout("duckdb_unit1_layout", duckdb::duckdb_unit1_layout::FIELDS),
+    layout("rekey_plan_layout", duckdb::rekey_plan_layout::FIELDS),
+    layout("rekey_undo_layout", duckdb::rekey_undo_layout::FIELDS),
     layout("entry_layout", keyring::entry_layout::FIELDS),
     layout("block_layout", manifest::block_layout::FIELDS),
     layout("chain_layout", manifest::chain_layout::FIELDS),
@@ -179,7 +189,31 @@ fn constants() -> BTreeMap<&'static str, String> {
     constants.extend(channel_constants());
     constants.extend(manifest_constants());
     constants.extend(backup_constants());
+    constants.extend(duckdb_constants());
     constants
+}
+
+/// Those of DuckDB's databases.
+fn duckdb_constants() -> BTreeMap<&'static str, String> {
+    let number = |value: usize| value.to_string();
+    BTreeMap::from([
+        ("DUCKDB_BLOCKS_AT", duckdb::DUCKDB_BLOCKS_AT.to_string()),
+        ("DUCKDB_BLOCK_MAX", duckdb::DUCKDB_BLOCK_MAX.to_string()),
+        ("DUCKDB_BLOCK_MIN", duckdb::DUCKDB_BLOCK_MIN.to_string()),
+        ("DUCKDB_CANARY", spaced_hex(&duckdb::DUCKDB_CANARY)),
+        ("DUCKDB_HEADER_LEN", number(duckdb::DUCKDB_HEADER_LEN)),
+        ("DUCKDB_MAGIC", spaced_hex(&duckdb::DUCKDB_MAGIC)),
+        ("DUCKDB_UNDO_AT", duckdb::DUCKDB_UNDO_AT.to_string()),
+        (
+            "DUCKDB_UNDO_SLOTS_AT",
+            duckdb::DUCKDB_UNDO_SLOTS_AT.to_string(),
+        ),
+        ("DUCKDB_UNDO_UNITS", number(duckdb::DUCKDB_UNDO_UNITS)),
+        ("DUCKDB_UNIT_CLEAR", number(duckdb::DUCKDB_UNIT_CLEAR)),
+        ("DUCKDB_UNIT_OVERHEAD", number(duckdb::DUCKDB_UNIT_OVERHEAD)),
+        ("REKEY_MAGIC", spaced_hex(&duckdb::REKEY_MAGIC)),
+        ("REKEY_VERSION", duckdb::REKEY_VERSION.to_string()),
+    ])
 }
 
 /// Those of backups.
@@ -358,6 +392,7 @@ fn every_layout_of_the_sources_is_compared() {
     let folders = [
         "crates/format/src",
         "crates/format/src/columns",
+        "crates/format/src/duckdb",
         "crates/format/src/postgres",
     ];
     for (_, text) in folders.iter().flat_map(|folder| files(folder, "rs")) {

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use strongroom_format::FORMAT_VERSION;
 use strongroom_format::code;
+use strongroom_format::duckdb::DUCKDB_HEADER_LEN;
 use strongroom_format::header::{Anchor, HEADER_LEN, Header, HeaderError, header_layout};
 use strongroom_format::layout;
 use strongroom_format::postgres::container::{CONTAINER_HEADER, CONTAINER_MAGIC};
@@ -32,8 +33,17 @@ const WAL_MAGIC: [u8; 3] = [0x37, 0x7f, 0x06];
 const SQLITE_HEADER_LEN: usize = 100;
 /// Length of a stream's header.
 const STREAM_HEADER_LEN: usize = stream_layout::SIZE;
-/// What Strongroom and SQLite put beside a database.
-const SUFFIXES: [&str; 4] = ["-wal", "-journal", "-shm", "-strongroom"];
+/// What Strongroom, SQLite and DuckDB put beside a database.
+const SUFFIXES: [&str; 8] = [
+    "-wal",
+    "-journal",
+    "-shm",
+    "-strongroom",
+    ".wal",
+    ".wal.checkpoint",
+    ".wal.recovery",
+    strongroom_duckdb::REKEY_SUFFIX,
+];
 
 /// The report, and the problem found in a sealed file's header.
 pub(super) fn describe(path: &Path, scan: &Scan) -> (Report, Option<Failure>) {
@@ -46,6 +56,7 @@ pub(super) fn describe(path: &Path, scan: &Scan) -> (Report, Option<Failure>) {
         log: None,
         sqlite: None,
         luks: None,
+        duckdb: None,
         beside: beside(path),
         entropy_bits_per_byte: scan.entropy(),
         body_offset_bytes: 0,
@@ -87,6 +98,13 @@ fn recognise(report: &mut Report, path: &Path, head: &[u8]) -> (usize, Option<Fa
             report.sealed = true;
             report.kind = "sealed-stream";
             return (STREAM_HEADER_LEN, None);
+        }
+        Sort::Other if strongroom_format::duckdb::is_duckdb(head) => {
+            let (kind, duckdb, problem) = super::duckdb::describe(path);
+            report.kind = kind;
+            report.sealed = kind == "duckdb-encrypted";
+            report.duckdb = duckdb;
+            return (DUCKDB_HEADER_LEN, problem);
         }
         // A header whose beginning was overwritten has a second copy.
         Sort::Other if is_luks(path, head) => {

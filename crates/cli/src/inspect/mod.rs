@@ -8,6 +8,7 @@
 //! Must not: say anything about contents beyond their statistics.
 
 mod describe;
+mod duckdb;
 mod luks;
 mod picture;
 mod report;

@@ -17,6 +17,7 @@ pub(super) struct Report {
     pub(super) log: Option<LogReport>,
     pub(super) sqlite: Option<SqliteReport>,
     pub(super) luks: Option<LuksReport>,
+    pub(super) duckdb: Option<DuckdbReport>,
     pub(super) beside: Vec<String>,
     pub(super) entropy_bits_per_byte: Option<f64>,
     pub(super) body_offset_bytes: u64,
@@ -143,6 +144,39 @@ pub(super) struct LuksTokenReport {
     pub(super) servers: Option<Vec<String>>,
     /// Registers to whose values a TPM sealed it.
     pub(super) pcrs: Option<Vec<u8>>,
+}
+
+/// A DuckDB database's main header, which nothing authenticates.
+#[derive(Serialize)]
+pub(super) struct DuckdbReport {
+    pub(super) storage_version: u64,
+    pub(super) written_by: String,
+    pub(super) source_id: String,
+    pub(super) encryption_version: Option<u8>,
+    pub(super) cipher: &'static str,
+    pub(super) key_bits: Option<u64>,
+    pub(super) identifier: String,
+    pub(super) checksum_ok: bool,
+    pub(super) rekey_under_way: bool,
+    /// Units whose place does not depend on the block size.
+    pub(super) units_looked_at: u64,
+    /// Of these, units with something other than zeros in bytes that DuckDB does not use.
+    pub(super) unused_bytes_set: u64,
+    /// Whether these can be all units of the file.
+    pub(super) usual_block_size_fits: bool,
+    pub(super) wal: Option<DuckdbWalReport>,
+    pub(super) rekey_file: Option<String>,
+}
+
+/// The first record of DuckDB's write-ahead log.
+#[derive(Serialize)]
+pub(super) struct DuckdbWalReport {
+    pub(super) path: String,
+    pub(super) size_bytes: u64,
+    pub(super) kind: &'static str,
+    /// Whether it names this database.
+    pub(super) belongs: Option<bool>,
+    pub(super) checkpoint_iteration: Option<u64>,
 }
 
 /// The picture that was drawn.

@@ -4,7 +4,7 @@
 
 use strongroom_format::header::ObjectKind;
 
-use super::report::{HeaderReport, LuksReport, LuksTokenReport, Report, SlotReport};
+use super::report::{DuckdbReport, HeaderReport, LuksReport, LuksTokenReport, Report, SlotReport};
 use crate::failure::printable;
 
 pub(super) fn render(report: &Report) -> String {
@@ -31,6 +31,9 @@ pub(super) fn render(report: &Report) -> String {
     }
     if let Some(luks) = &report.luks {
         luks_lines(&mut lines, luks);
+    }
+    if let Some(duckdb) = &report.duckdb {
+        duckdb_lines(&mut lines, duckdb);
     }
     for beside in &report.beside {
         lines.put("beside it", &printable(beside));
@@ -100,6 +103,44 @@ fn header_lines(lines: &mut Lines, header: &HeaderReport, size: u64) {
     for anchor in &header.anchors {
         let (sequence, epoch) = (anchor.sequence, anchor.epoch);
         lines.put("anchor", &format!("sequence {sequence}, epoch {epoch}"));
+    }
+}
+
+fn duckdb_lines(lines: &mut Lines, duckdb: &DuckdbReport) {
+    lines.put("cipher", duckdb.cipher);
+    let version = match duckdb.encryption_version {
+        Some(version) => format!("storage {}, encryption {version}", duckdb.storage_version),
+        None => format!("storage {}", duckdb.storage_version),
+    };
+    lines.put("version", &version);
+    lines.put("written by", &duckdb.written_by);
+    lines.put("identifier", &duckdb.identifier);
+    let checksum = match (duckdb.checksum_ok, duckdb.rekey_under_way) {
+        (true, _) => "matches",
+        (_, true) => "inverted: a rekey was begun and not finished, and DuckDB refuses the file",
+        _ => "DOES NOT MATCH",
+    };
+    lines.put("header", &format!("checksum {checksum}; not authenticated"));
+    if duckdb.encryption_version.is_some() {
+        let (set, units) = (duckdb.unused_bytes_set, duckdb.units_looked_at);
+        let all = if duckdb.usual_block_size_fits {
+            "if blocks are of the usual size, these are all"
+        } else {
+            "the file has smaller blocks: verify, with the key, counts all"
+        };
+        let text = format!(
+            "{set} of {units} units have something in bytes that DuckDB does not use ({all})"
+        );
+        lines.put("unused", &text);
+    }
+    if let Some(wal) = &duckdb.wal {
+        let belongs = match wal.belongs {
+            Some(true) => ", of this database",
+            Some(false) => ", of ANOTHER database",
+            None => "",
+        };
+        let text = format!("{}, {} bytes{belongs}", wal.kind, wal.size_bytes);
+        lines.put("log", &text);
     }
 }
 
@@ -211,6 +252,9 @@ fn what(kind: &str) -> &str {
         "luks2" => "encrypted volume (LUKS2)",
         "luks2-damaged" => "encrypted volume (LUKS2) whose header cannot be used",
         "luks1" => "encrypted volume (LUKS1)",
+        "duckdb" => "plain DuckDB database",
+        "duckdb-encrypted" => "encrypted DuckDB database",
+        "duckdb-damaged" => "DuckDB database that cannot be read",
         "sqlite" => "plain SQLite database",
         "sqlite-wal" => "plain SQLite write-ahead log",
         "sqlite-journal" => "plain SQLite rollback journal",

@@ -87,6 +87,7 @@ pub(crate) fn verify(
             good: count - bad.len() as u64,
         }],
         bad,
+        notes: Vec::new(),
         not_checked: not_checked(&directory),
         error: None,
     };

@@ -39,11 +39,12 @@ fn labels_are_those_of_the_code() {
     agreed.extend(between(&envelope, "\"strongroom/v1/", "\""));
     let redo = read("crates/format/src/columns/redo.rs");
     agreed.extend(between(&redo, "\"strongroom/v1/", "\""));
-    // And of the key server's keys, which belong to its root key, and of volumes', which belong to LUKS2 headers.
+    // And of the key server's keys, which belong to its root key, of volumes', which belong to LUKS2 headers, and of what DuckDB gets.
     let elsewhere = [
         "crates/keyserver/src/keys.rs",
         "crates/keyserver/src/audit.rs",
         "crates/volume/src/secret.rs",
+        "crates/duckdb/src/key.rs",
     ]
     .map(read);
     for source in &elsewhere {

@@ -1,0 +1,37 @@
+//! `strongroom duckdb header-backup FILE OUT`: the main header, in a file of its own.
+//!
+//! Must not: overwrite anything.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Copy the main header of a DuckDB database, without which it is lost.
+///
+/// It holds no key, but lets whoever has it try passphrases. Make another copy after each rekey.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom duckdb header-backup app.db app.header"))]
+pub(super) struct HeaderBackupArgs {
+    /// The encrypted database
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The copy to make
+    #[arg(value_name = "OUT")]
+    out: PathBuf,
+}
+
+impl HeaderBackupArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        strongroom_duckdb::backup_header(&self.file, &self.out)?;
+        let line = format!(
+            "copied the header of {} to {}",
+            self.file.display(),
+            self.out.display()
+        );
+        context.output.line(&line)
+    }
+}

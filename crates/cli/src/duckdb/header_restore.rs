@@ -1,0 +1,38 @@
+//! `strongroom duckdb header-restore FILE COPY`: puts a main header back.
+//!
+//! Must not: put one back that does not belong.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::keys;
+use crate::Context;
+use crate::args::KeyOptions;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Put a copied main header back into a DuckDB database whose own is damaged.
+///
+/// The key must open the copy and, with it, a database header of the file. A header that is whole is not replaced.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom duckdb header-restore app.db app.header --key-file key"))]
+pub(super) struct HeaderRestoreArgs {
+    /// The encrypted database
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// What `header-backup` made
+    #[arg(value_name = "COPY")]
+    copy: PathBuf,
+    #[command(flatten)]
+    key: KeyOptions,
+}
+
+impl HeaderRestoreArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let keys = keys::opening(self.key, context)?;
+        strongroom_duckdb::restore_header(&self.file, &self.copy, &keys)?;
+        let line = format!("put the header of {} back", self.file.display());
+        context.output.line(&line)
+    }
+}

@@ -1,0 +1,66 @@
+//! From key options to what DuckDB makes of a key's text.
+//!
+//! Must not: take a text from the command line.
+
+use strongroom_duckdb::KeyText;
+use strongroom_format::code;
+use strongroom_keyring::{KeySource, Keyring, SourceContext};
+
+use crate::Context;
+use crate::args::KeyOptions;
+use crate::failure::Failure;
+use crate::keys;
+
+/// What opens a database: the text that the options name, or every version of a key of the keyring, the newest first.
+pub(super) fn opening(options: KeyOptions, context: &Context) -> Result<Vec<KeyText>, Failure> {
+    match keys::required(options, "an encrypted DuckDB database")? {
+        KeySource::KeyId { id } => {
+            let keyring = keyring(context)?;
+            // Told as usual when there is no such key.
+            let of_id = keyring.list().into_iter().filter(|key| key.name == id);
+            let mut versions: Vec<u32> = of_id.map(|key| key.version).collect();
+            versions.sort_unstable_by(|a, b| b.cmp(a));
+            if versions.is_empty() {
+                return Err(Failure::new(&code::UNKNOWN_KEY_ID, id));
+            }
+            let text = |version| -> Result<KeyText, Failure> {
+                let key = keyring.key(&id, Some(version))?;
+                Ok(KeyText::of_keyring_key(&key)?)
+            };
+            versions.into_iter().map(text).collect()
+        }
+        source => Ok(vec![typed(&source, "Key of the DuckDB database", false)?]),
+    }
+}
+
+/// What a database is to be sealed for: the text, or the newest version of a key of the keyring; then, for a rekey that was begun
+/// before the key was rotated, the older ones.
+pub(super) fn sealing(options: KeyOptions, context: &Context) -> Result<Vec<KeyText>, Failure> {
+    let chosen = keys::required(options.clone(), "the new key of the DuckDB database")?;
+    let texts = match chosen {
+        KeySource::KeyId { id } => {
+            // A retired key seals nothing new.
+            let newest = keyring(context)?.key(&id, None)?;
+            let mut texts = vec![KeyText::of_keyring_key(&newest)?];
+            texts.extend(opening(options, context)?);
+            texts
+        }
+        source => vec![typed(&source, "New key of the DuckDB database", true)?],
+    };
+    Ok(texts)
+}
+
+/// The keyring that was named, or the usual one.
+pub(super) fn keyring(context: &Context) -> Result<Keyring, Failure> {
+    let path = context.keyring.clone();
+    Ok(Keyring::open(&path.unwrap_or_else(Keyring::default_path))?)
+}
+
+fn typed(source: &KeySource, prompt: &str, creating: bool) -> Result<KeyText, Failure> {
+    let about = SourceContext {
+        creating,
+        prompt: prompt.to_owned(),
+        ..SourceContext::default()
+    };
+    Ok(KeyText::new(&source.passphrase(&about)?)?)
+}

@@ -1,0 +1,48 @@
+//! `strongroom duckdb`: DuckDB's encrypted database files, without DuckDB; one file per verb.
+//!
+//! Must not: know a byte of the format; that is strongroom-duckdb's.
+
+mod header_backup;
+mod header_restore;
+mod key;
+mod keys;
+mod rekey;
+mod scrub;
+pub(crate) mod verify;
+
+use clap::{Args, Subcommand};
+
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Change the key of DuckDB's encrypted databases, and look after them.
+///
+/// A key is the text that DuckDB gets as `ENCRYPTION_KEY`. `strongroom inspect` and `strongroom verify` know these files too.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom duckdb rekey app.db --key-file old --new-key-file new"))]
+pub(crate) struct DuckdbArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Rekey(rekey::RekeyArgs),
+    Scrub(scrub::ScrubArgs),
+    HeaderBackup(header_backup::HeaderBackupArgs),
+    HeaderRestore(header_restore::HeaderRestoreArgs),
+    Key(key::KeyArgs),
+}
+
+impl DuckdbArgs {
+    pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        match self.verb {
+            Verb::Rekey(args) => args.run(context),
+            Verb::Scrub(args) => args.run(context),
+            Verb::HeaderBackup(args) => args.run(context),
+            Verb::HeaderRestore(args) => args.run(context),
+            Verb::Key(args) => args.run(context),
+        }
+    }
+}

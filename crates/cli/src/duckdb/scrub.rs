@@ -1,0 +1,48 @@
+//! `strongroom duckdb scrub FILE`: zeroes bytes that nothing uses.
+//!
+//! Must not: write to a place that is not certain.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::keys;
+use crate::Context;
+use crate::args::KeyOptions;
+use crate::failure::{Failure, note};
+use crate::help::tail;
+
+/// Zero the bytes of a DuckDB database's blocks that DuckDB does not use.
+///
+/// They are outside what is authenticated, so nothing else changes. With a key, all blocks; without one, only those whose place
+/// does not depend on the block size, which are all of them in a database of the usual size, 262144 bytes.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom duckdb scrub app.db --key-file key"))]
+pub(super) struct ScrubArgs {
+    /// The encrypted database
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    key: KeyOptions,
+}
+
+impl ScrubArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let keys = match crate::keys::source(self.key.clone()) {
+            Some(_) => keys::opening(self.key, context)?,
+            None => Vec::new(),
+        };
+        let done = strongroom_duckdb::scrub(&self.file, &keys)?;
+        if !done.complete {
+            note(
+                "without a key only blocks of 262144 bytes are known to be all; give one for a smaller block size",
+            );
+        }
+        context.output.line(&format!(
+            "scrubbed {}: {} of {} units had something in them",
+            self.file.display(),
+            done.zeroed,
+            done.units
+        ))
+    }
+}

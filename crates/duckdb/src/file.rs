@@ -1,0 +1,339 @@
+//! A database file, opened under DuckDB's own lock, and what its headers say.
+//!
+//! Invariants: D4, nothing is read before the lock is held, and nothing is written without DuckDB's write lock. The lock is one
+//! of the open file description, which conflicts with DuckDB's and is not lost when the file is closed elsewhere in this process.
+//! D5, a header with any value that is not known is refused before a key is tried.
+//!
+//! Must not: wait for a lock.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use strongroom_format::code;
+use strongroom_format::duckdb::{
+    DUCKDB_BLOCKS_AT, DUCKDB_HEADER_LEN, DatabaseHeader, Format, HeaderState, MainHeader,
+    REKEY_MAGIC, Refusal,
+};
+use strongroom_format::layout::is_zero;
+use strongroom_keyring::{Error, durable};
+
+use crate::disk::{Disk, Site};
+use crate::key::KeyText;
+use crate::seal::Sealer;
+use crate::units::{UnitFault, Units, io_error};
+use crate::{REKEY_SUFFIX, WAL_SUFFIXES};
+
+/// What is to be done with a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// A database under DuckDB's lock.
+pub(crate) struct DatabaseFile {
+    /// As it was named.
+    named: PathBuf,
+    /// Without links.
+    path: PathBuf,
+    file: File,
+}
+
+impl DatabaseFile {
+    pub(crate) fn open(named: &Path, access: Access) -> Result<Self, Error> {
+        let path = named
+            .canonicalize()
+            .map_err(|error| not_there(named, error))?;
+        let about = std::fs::metadata(&path).map_err(|error| not_there(named, error))?;
+        if !about.is_file() {
+            let error = io::Error::other("not a regular file");
+            return Err(Error::io(named.display().to_string(), error));
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(access == Access::Write);
+        let file = options
+            .open(&path)
+            .map_err(|error| not_there(named, error))?;
+        lock(&file, access, named)?;
+        Ok(Self {
+            named: named.to_owned(),
+            path,
+            file,
+        })
+    }
+
+    /// For messages.
+    pub(crate) fn shown(&self) -> String {
+        self.named.display().to_string()
+    }
+
+    /// A file of DuckDB's beside the database that holds what is not in it yet.
+    pub(crate) fn wal(&self) -> Option<PathBuf> {
+        wal_beside(&self.named).or_else(|| wal_beside(&self.path))
+    }
+
+    fn undo_path(&self) -> PathBuf {
+        with_suffix(&self.path, REKEY_SUFFIX)
+    }
+}
+
+impl Site for DatabaseFile {
+    fn database(&self) -> &dyn Disk {
+        &self.file
+    }
+
+    fn create_undo(&self) -> io::Result<Box<dyn Disk>> {
+        let path = self.undo_path();
+        if !is_ours(&path)? {
+            let text = format!("{} is no file of a rekey, and in the way", path.display());
+            return Err(io::Error::other(text));
+        }
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut options = OpenOptions::new();
+        let file = options
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
+        durable::sync_dir_of(&path)?;
+        Ok(Box::new(file))
+    }
+
+    fn open_undo(&self) -> io::Result<Option<Box<dyn Disk>>> {
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(self.undo_path());
+        match opened {
+            Ok(file) => Ok(Some(Box::new(file))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn remove_undo(&self) -> io::Result<()> {
+        let path = self.undo_path();
+        std::fs::remove_file(&path)?;
+        durable::sync_dir_of(&path)
+    }
+}
+
+/// Whether there is nothing, what a rekey left, or what a power failure left of that.
+fn is_ours(path: &Path) -> io::Result<bool> {
+    let mut first = Vec::new();
+    match File::open(path) {
+        Ok(file) => file.take(8).read_to_end(&mut first)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    Ok(first == REKEY_MAGIC || is_zero(&first))
+}
+
+/// `path` with `suffix` at the end of its name.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// A write-ahead log, or what a checkpoint makes of it, that is not empty.
+pub(crate) fn wal_beside(path: &Path) -> Option<PathBuf> {
+    let names = WAL_SUFFIXES.iter().map(|suffix| with_suffix(path, suffix));
+    let mut there = names.filter(|name| std::fs::metadata(name).is_ok_and(|about| about.len() > 0));
+    there.next()
+}
+
+fn not_there(path: &Path, error: io::Error) -> Error {
+    let shown = path.display().to_string();
+    if error.kind() == io::ErrorKind::NotFound {
+        return Error::new(&code::NOT_FOUND, shown);
+    }
+    Error::io(shown, error)
+}
+
+/// DuckDB locks the whole file with `F_SETLK`: to read when it opens for reading, else to write.
+fn lock(file: &File, access: Access, named: &Path) -> Result<(), Error> {
+    let mut wanted = nix::libc::flock {
+        l_type: lock_type(match access {
+            Access::Read => nix::libc::F_RDLCK,
+            Access::Write => nix::libc::F_WRLCK,
+        }),
+        l_whence: lock_type(nix::libc::SEEK_SET),
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&wanted)) {
+        Ok(_) => Ok(()),
+        Err(Errno::EAGAIN | Errno::EACCES) => {
+            let asked = fcntl(file, FcntlArg::F_OFD_GETLK(&mut wanted));
+            let who = match (asked, wanted.l_pid) {
+                (Ok(_), pid @ 1..) => format!(", process {pid}"),
+                _ => String::new(),
+            };
+            let detail = format!("{}{who}", named.display());
+            Err(Error::new(&code::DUCKDB_IN_USE, detail))
+        }
+        Err(error) => Err(Error::io(
+            format!("locking {}", named.display()),
+            error.into(),
+        )),
+    }
+}
+
+/// Constants of `struct flock` are wider than its fields.
+fn lock_type(constant: i32) -> i16 {
+    i16::try_from(constant).unwrap_or_default()
+}
+
+/// The main header of a database, whatever its checksum says.
+pub(crate) fn main_header(disk: &dyn Disk, shown: &str) -> Result<MainHeader, Error> {
+    let len = disk.len().map_err(io_error(shown))?;
+    let mut head = vec![0; DUCKDB_HEADER_LEN.min(usize::try_from(len).unwrap_or(usize::MAX))];
+    disk.read_at(&mut head, 0).map_err(io_error(shown))?;
+    if !strongroom_format::duckdb::is_duckdb(&head) {
+        return Err(Error::new(&code::DUCKDB_NOT, shown));
+    }
+    let header = MainHeader::parse(&head);
+    header
+        .filter(|_| len >= DUCKDB_BLOCKS_AT)
+        .ok_or_else(|| Error::new(&code::DUCKDB_TRUNCATED, format!("{shown}: {len} bytes")))
+}
+
+/// What the fields of a header say, if all of them are known.
+pub(crate) fn gate(header: &MainHeader, shown: &str) -> Result<Format, Error> {
+    header.gate().map_err(|refusal| match refusal {
+        Refusal::Plain => Error::new(&code::DUCKDB_PLAIN, shown),
+        Refusal::Unknown(field, value) => {
+            Error::new(&code::DUCKDB_FORMAT, format!("{shown}: {field} {value}"))
+        }
+    })
+}
+
+/// The main header of a database in its usual state; an error when a rekey is under way, or it is damaged.
+pub(crate) fn whole_header(disk: &dyn Disk, shown: &str) -> Result<(MainHeader, Format), Error> {
+    let header = main_header(disk, shown)?;
+    match header.state() {
+        HeaderState::Whole => {}
+        HeaderState::Rekeying => return Err(Error::new(&code::DUCKDB_REKEYING, shown)),
+        HeaderState::Damaged => return Err(Error::new(&code::DUCKDB_HEADER, shown)),
+    }
+    let format = gate(&header, shown)?;
+    Ok((header, format))
+}
+
+/// What is wrong with one of the two database headers, or what it says.
+pub(crate) type FoundHeader = Result<DatabaseHeader, UnitFault>;
+
+/// What the database headers say, and what follows for the blocks.
+pub(crate) struct Geometry {
+    /// The one that counts.
+    pub(crate) active: DatabaseHeader,
+    /// Whole blocks in the file.
+    pub(crate) blocks: Units,
+    /// Length of a block, in bytes.
+    pub(crate) block_size: u32,
+    /// Bytes after the last whole block.
+    pub(crate) rest: u64,
+}
+
+impl Geometry {
+    /// Of the headers that one of the keys opens. SR-2216 when there is none; SR-2203 for a size that is not known.
+    pub(crate) fn read(disk: &dyn Disk, keys: &[&Sealer], shown: &str) -> Result<Self, Error> {
+        let headers = [
+            database_header(disk, keys, 0).map_err(io_error(shown))?,
+            database_header(disk, keys, 1).map_err(io_error(shown))?,
+        ];
+        let good = headers.iter().flatten();
+        let active = *good
+            .max_by_key(|header| header.iteration)
+            .ok_or_else(|| Error::new(&code::DUCKDB_HEADERS, shown))?;
+        let known = u32::try_from(active.block_size).ok();
+        let block_size = known.filter(|_| active.block_size_is_known());
+        let block_size = block_size.ok_or_else(|| {
+            let detail = format!("{shown}: blocks of {} bytes", active.block_size);
+            Error::new(&code::DUCKDB_FORMAT, detail)
+        })?;
+        let len = disk.len().map_err(io_error(shown))?;
+        let body = len.saturating_sub(DUCKDB_BLOCKS_AT);
+        Ok(Self {
+            active,
+            blocks: Units::blocks(block_size, body / u64::from(block_size)),
+            block_size,
+            rest: body % u64::from(block_size),
+        })
+    }
+
+    /// Blocks that the database has and the file has not.
+    pub(crate) fn missing(&self) -> u64 {
+        self.active.block_count.saturating_sub(self.blocks.count)
+    }
+}
+
+fn database_header(disk: &dyn Disk, keys: &[&Sealer], number: u64) -> io::Result<FoundHeader> {
+    let mut sealed = [0; DUCKDB_HEADER_LEN];
+    disk.read_at(&mut sealed, Units::headers().offset(number))?;
+    let mut found = Err(UnitFault::Tag);
+    for key in keys {
+        let mut unit = sealed;
+        found = key.open(&mut unit).and_then(|()| {
+            let inner = unit.get(strongroom_format::duckdb::DUCKDB_UNIT_CLEAR..);
+            inner
+                .and_then(DatabaseHeader::parse)
+                .ok_or(UnitFault::Checksum)
+        });
+        if found.is_ok() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// A database in its usual state, and the key that opens it.
+pub(crate) struct Opened {
+    pub(crate) file: DatabaseFile,
+    pub(crate) format: Format,
+    pub(crate) key: Sealer,
+    pub(crate) geometry: Geometry,
+}
+
+impl Opened {
+    /// With the first of `keys` that its canary was sealed under.
+    pub(crate) fn open(path: &Path, access: Access, keys: &[KeyText]) -> Result<Self, Error> {
+        let file = DatabaseFile::open(path, access)?;
+        let shown = file.shown();
+        let (header, format) = whole_header(file.database(), &shown)?;
+        let key = opener(&header, format, keys)?
+            .ok_or_else(|| Error::new(&code::DUCKDB_KEY, shown.as_str()))?;
+        let geometry = Geometry::read(file.database(), &[&key], &shown)?;
+        Ok(Self {
+            file,
+            format,
+            key,
+            geometry,
+        })
+    }
+}
+
+/// The first of `keys` that the header's canary was sealed under.
+pub(crate) fn opener(
+    header: &MainHeader,
+    format: Format,
+    keys: &[KeyText],
+) -> Result<Option<Sealer>, Error> {
+    for key in keys {
+        let sealer = Sealer::new(key, format)?;
+        if sealer.opens_canary(header)? {
+            return Ok(Some(sealer));
+        }
+    }
+    Ok(None)
+}

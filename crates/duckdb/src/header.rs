@@ -1,0 +1,81 @@
+//! The main header, kept in a file of its own and put back. Without its salt and canary a database is lost.
+//!
+//! Must not: put a header back that does not open the database's own headers, or over one that is whole.
+
+use std::path::Path;
+
+use strongroom_format::code;
+use strongroom_format::duckdb::{DUCKDB_HEADER_LEN, HeaderState, MainHeader};
+use strongroom_keyring::{Error, durable};
+
+use crate::disk::Site as _;
+use crate::file::{Access, DatabaseFile, Geometry, gate, opener, whole_header};
+use crate::key::KeyText;
+use crate::undo::Undo;
+use crate::units::io_error;
+
+/// Copies the main header of an encrypted database into a new file, readable by its owner.
+///
+/// # Errors
+/// SR-1002 when there is something at `copy`; those of the header; SR-5001.
+pub fn backup_header(path: &Path, copy: &Path) -> Result<(), Error> {
+    let file = DatabaseFile::open(path, Access::Read)?;
+    let (header, _) = whole_header(file.database(), &file.shown())?;
+    durable::create_new(copy, header.as_bytes(), 0o600).map_err(|error| {
+        let shown = copy.display().to_string();
+        if error.kind() == std::io::ErrorKind::AlreadyExists {
+            return Error::new(&code::EXISTS, shown);
+        }
+        Error::io(shown, error)
+    })
+}
+
+/// Puts a copied main header back, if one of `keys` opens its canary and, with it, a database header of the file.
+///
+/// # Errors
+/// SR-2215 when the copy does not belong, or the file's own header is whole; SR-2211; SR-2204; SR-5001.
+pub fn restore_header(path: &Path, copy: &Path, keys: &[KeyText]) -> Result<(), Error> {
+    let shown_copy = copy.display().to_string();
+    let bytes = std::fs::read(copy).map_err(io_error(&shown_copy))?;
+    let refused = |why: &str| Error::new(&code::DUCKDB_BACKUP, format!("{shown_copy}: {why}"));
+    let header = MainHeader::parse(&bytes)
+        .filter(|header| bytes.len() == DUCKDB_HEADER_LEN && header.state() == HeaderState::Whole);
+    let header = header.ok_or_else(|| refused("it is not a whole main header"))?;
+    let format = gate(&header, &shown_copy)?;
+    let file = DatabaseFile::open(path, Access::Write)?;
+    let (shown, disk) = (file.shown(), file.database());
+    let mut there = vec![0; DUCKDB_HEADER_LEN];
+    disk.read_at(&mut there, 0).map_err(io_error(&shown))?;
+    let current = MainHeader::parse(&there);
+    match current.as_ref().map(MainHeader::state) {
+        Some(HeaderState::Rekeying) => return Err(Error::new(&code::DUCKDB_REKEYING, shown)),
+        // A whole header that opens with the key is left as it is; one that was replaced by another does not.
+        Some(HeaderState::Whole) if is_fine(current.as_ref(), keys)? => {
+            return Err(refused("the file's own header is whole"));
+        }
+        _ => {}
+    }
+    let key = opener(&header, format, keys)?
+        .ok_or_else(|| Error::new(&code::DUCKDB_KEY, shown_copy.as_str()))?;
+    Geometry::read(disk, &[&key], &shown).map_err(|error| {
+        if error.code() == &code::DUCKDB_HEADERS {
+            return refused("no database header of the file opens with it");
+        }
+        error
+    })?;
+    // One that was lost while its key was being changed is still to be finished.
+    let begun = Undo::open(&file)?.is_some_and(|undo| undo.plan.old_header == header);
+    let header = header.in_state(begun);
+    let written = disk
+        .write_at(header.as_bytes(), 0)
+        .and_then(|()| disk.sync());
+    written.map_err(io_error(&shown))
+}
+
+fn is_fine(header: Option<&MainHeader>, keys: &[KeyText]) -> Result<bool, Error> {
+    let Some((header, format)) = header.and_then(|header| Some((header, header.gate().ok()?)))
+    else {
+        return Ok(false);
+    };
+    Ok(opener(header, format, keys)?.is_some())
+}

@@ -1,0 +1,261 @@
+//! What a user gives DuckDB as `ENCRYPTION_KEY`, and how DuckDB makes a key of it.
+//!
+//! The rule is DuckDB's (`src/common/encryption_key_manager.cpp`, `src/common/types/blob.cpp`), compared with DuckDB itself by
+//! `crates/cli/tests/duckdb_keys.rs`: the text is cast to a BLOB, which resolves `\xHH`; the bytes are decoded as Base64 if they
+//! decode, else taken as they are; the key is SHA-256 of the database's identifier and these.
+//!
+//! Must not: guess. What DuckDB refuses, or what depends on how it was written, is refused.
+
+use strongroom_crypto::{SecretBytes, SecretKey, hkdf, sha256_key};
+use strongroom_format::code;
+use strongroom_keyring::Error;
+
+/// Longest key text, in bytes: what the sources of the command give.
+const TEXT_MAX: usize = 65_536;
+/// Label of the key that a key of the keyring makes for DuckDB.
+const KEYRING_INFO: &[u8] = b"strongroom/v1/duckdb-key";
+/// From this length on, key material is not what somebody can guess.
+const STRONG: usize = 32;
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// The bytes that DuckDB hashes: a key's text, resolved and decoded.
+pub struct KeyText {
+    material: SecretBytes,
+}
+
+impl KeyText {
+    /// From what stands between the quotes in `ENCRYPTION_KEY '...'`.
+    ///
+    /// # Errors
+    /// SR-2205 for a text that DuckDB does not take, or takes differently by version: empty, not ASCII, a backslash that does
+    /// not begin `\xHH`, a zero byte (write it as `\x00`); SR-5001.
+    pub fn new(text: &SecretBytes) -> Result<Self, Error> {
+        if text.is_empty() || text.len() > TEXT_MAX {
+            return Err(refused("it is empty or too long"));
+        }
+        let resolved = resolve(text.as_slice())?;
+        let material = match decoded_len(resolved.as_slice()) {
+            Some(len) => decode(resolved.as_slice(), len)?,
+            None => resolved,
+        };
+        Ok(Self { material })
+    }
+
+    /// The text that stands for a key of the keyring: Base64 of 32 bytes that HKDF-SHA-256 makes of it.
+    ///
+    /// # Errors
+    /// SR-5001.
+    pub fn text_of_keyring_key(key: &SecretKey) -> Result<SecretBytes, Error> {
+        let derived = hkdf(key, &[], KEYRING_INFO)?;
+        encode(derived.expose())
+    }
+
+    /// As [`KeyText::new`] of [`KeyText::text_of_keyring_key`].
+    ///
+    /// # Errors
+    /// SR-5001.
+    pub fn of_keyring_key(key: &SecretKey) -> Result<Self, Error> {
+        Self::new(&Self::text_of_keyring_key(key)?)
+    }
+
+    /// Whether it is short enough for guessing to be worth trying: DuckDB hashes it once, so every guess is cheap.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.material.len() < STRONG
+    }
+
+    /// The key of the database with this identifier.
+    pub(crate) fn derive(&self, identifier: &[u8; 16]) -> Result<SecretKey, Error> {
+        Ok(sha256_key(identifier, &self.material)?)
+    }
+}
+
+fn refused(why: &str) -> Error {
+    Error::new(&code::DUCKDB_KEY_TEXT, why)
+}
+
+/// DuckDB's cast of a VARCHAR to a BLOB.
+fn resolve(text: &[u8]) -> Result<SecretBytes, Error> {
+    let mut resolved = SecretBytes::with_capacity(text.len())?;
+    let mut len = 0;
+    let mut rest = text;
+    while let Some((&first, tail)) = rest.split_first() {
+        let (byte, tail) = match (first, tail) {
+            (b'\\', [b'x', high, low, tail @ ..]) => {
+                let digits = hex_digit(*high).zip(hex_digit(*low));
+                let (high, low) = digits.ok_or_else(|| refused(ESCAPE))?;
+                ((high << 4) | low, tail)
+            }
+            (b'\\', _) => return Err(refused(ESCAPE)),
+            (0, _) => return Err(refused("it holds a zero byte; write it as \\x00")),
+            (0x80.., _) => {
+                return Err(refused(
+                    "it holds a character that is not ASCII; write its bytes as \\xHH",
+                ));
+            }
+            (byte, tail) => (byte, tail),
+        };
+        if let Some(place) = resolved.as_mut_slice().get_mut(len) {
+            *place = byte;
+        }
+        len += 1;
+        rest = tail;
+    }
+    resolved.truncate(len);
+    Ok(resolved)
+}
+
+const ESCAPE: &str = "a backslash in it does not begin \\xHH with two hexadecimal digits";
+
+fn hex_digit(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// How many bytes DuckDB's decoder makes of it; `None` when it refuses, so that the bytes are taken as they are.
+///
+/// It is laxer than RFC 4648: `=` may stand in the last two places whatever is in the other one, and bits beyond the last
+/// byte may be anything.
+fn decoded_len(text: &[u8]) -> Option<usize> {
+    let (groups, rest) = text.as_chunks::<4>();
+    let (last, before) = groups.split_last()?;
+    let is_digit = |digit: &u8| sextet(*digit).is_some();
+    let [first, second, third, fourth] = last;
+    let fits = rest.is_empty()
+        && before.as_flattened().iter().all(is_digit)
+        && is_digit(first)
+        && is_digit(second)
+        && [third, fourth]
+            .iter()
+            .all(|&digit| *digit == b'=' || is_digit(digit));
+    let dropped = match (third, fourth) {
+        (b'=', _) => 2,
+        (_, b'=') => 1,
+        _ => 0,
+    };
+    fits.then(|| groups.len() * 3 - dropped)
+}
+
+fn decode(text: &[u8], len: usize) -> Result<SecretBytes, Error> {
+    let mut decoded = SecretBytes::with_capacity(text.len() / 4 * 3)?;
+    let groups = text.as_chunks::<4>().0.iter();
+    for (place, group) in decoded.as_mut_slice().chunks_exact_mut(3).zip(groups) {
+        let word = group.iter().fold(0_u32, |word, &digit| {
+            // `=` counts as zero; what is not a digit was refused before.
+            (word << 6) | u32::from(sextet(digit).unwrap_or(0))
+        });
+        let [low, middle, high, _] = word.to_le_bytes();
+        place.copy_from_slice(&[high, middle, low]);
+    }
+    decoded.truncate(len);
+    Ok(decoded)
+}
+
+fn encode(bytes: &[u8; 32]) -> Result<SecretBytes, Error> {
+    let mut text = SecretBytes::with_capacity(44)?;
+    let groups = bytes.chunks(3);
+    for (place, group) in text.as_mut_slice().chunks_exact_mut(4).zip(groups) {
+        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
+        let word = (byte(0) << 16) | (byte(1) << 8) | byte(2);
+        for (at, digit) in place.iter_mut().enumerate() {
+            let sextet = usize::try_from((word >> (18 - 6 * at)) & 63).unwrap_or(0);
+            *digit = if at <= group.len() {
+                ALPHABET[sextet]
+            } else {
+                b'='
+            };
+        }
+    }
+    Ok(text)
+}
+
+/// Without a table in memory whose lines would tell which was read.
+fn sextet(digit: u8) -> Option<u8> {
+    match digit {
+        b'A'..=b'Z' => Some(digit - b'A'),
+        b'a'..=b'z' => Some(digit - b'a' + 26),
+        b'0'..=b'9' => Some(digit - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn material(text: &[u8]) -> Option<Vec<u8>> {
+        let text = SecretBytes::take(&mut text.to_vec()).unwrap();
+        let key = KeyText::new(&text);
+        match key {
+            Ok(key) => Some(key.material.as_slice().to_vec()),
+            Err(error) => {
+                assert_eq!(error.code(), &code::DUCKDB_KEY_TEXT);
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn texts_become_what_duckdb_makes_of_them() {
+        // Each of these was seen in DuckDB 1.4.4, 1.5.5 and 2.0.0; the command's tests ask DuckDB again.
+        let known: [(&[u8], &[u8]); 14] = [
+            (b"asdf", &[0x6a, 0xc7, 0x5f]),
+            (b"abcde", b"abcde"),
+            (b"ab==", b"i"),
+            (b"ab=c", b"i"),
+            (b"abc=", &[0x69, 0xb7]),
+            (b"abd=", &[0x69, 0xb7]),
+            (b"a=bc", b"a=bc"),
+            (b"====", b"===="),
+            (b"abcd====", b"abcd===="),
+            (b"ab==abcd", b"ab==abcd"),
+            (b"abc-", b"abc-"),
+            (b"abcd\n", b"abcd\n"),
+            (b"\\x61bcd", &[0x69, 0xb7, 0x1d]),
+            (b"\\xfF\\x00", &[0xff, 0]),
+        ];
+        for (text, expected) in known {
+            assert_eq!(material(text).as_deref(), Some(expected), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_duckdb_refuses_is_refused() {
+        for text in [
+            &b""[..],
+            b"\\",
+            b"a\\q",
+            b"\\x4",
+            b"\\xg0",
+            b"a\0b",
+            "é".as_bytes(),
+            &[0xff],
+        ] {
+            assert_eq!(material(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_the_keyring_decodes_to_what_was_encoded() {
+        for byte in [0, 1, 0xfb, 0xff] {
+            let text = encode(&[byte; 32]).unwrap();
+            assert_eq!(text.len(), 44);
+            assert_eq!(material(text.as_slice()), Some(vec![byte; 32]));
+        }
+        let key = SecretKey::generate().unwrap();
+        let one = KeyText::of_keyring_key(&key).unwrap();
+        assert!(!one.is_short());
+        assert_ne!(
+            one.material.as_slice(),
+            key.expose(),
+            "never the key itself"
+        );
+    }
+}

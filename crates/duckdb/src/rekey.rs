@@ -1,0 +1,516 @@
+//! Another key for a database, in place.
+//!
+//! Order, each step durable before the next:
+//!
+//! 1. The plan, in the rekey's file.
+//! 2. The main header's checksum, inverted: from now on DuckDB does not open the file, whatever key it gets.
+//! 3. Block after block: the old bytes of some of them, in the rekey's file; then these blocks, under the new key.
+//! 4. The two database headers, in the same way.
+//! 5. The main header: the new canary, and the right checksum.
+//! 6. The rekey's file is removed. Without step 2's mark it means nothing, and a later rekey replaces it.
+//!
+//! Invariants: D9, at any time every unit is whole under the old or the new key, or its old bytes are in the rekey's file; which
+//! key it is, its tag says (with CTR, its inner checksum). So a rekey that is run again needs no position: it looks at each unit.
+//! D10, nothing is written before every unit was found good, unless damage was allowed.
+//!
+//! Must not: write a unit that opened under neither key.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use strongroom_format::code;
+use strongroom_format::duckdb::{
+    DUCKDB_UNDO_UNITS, Format, HeaderState, MainHeader, RekeyPlan, UndoKind,
+};
+use strongroom_format::layout::is_zero;
+use strongroom_keyring::Error;
+
+use crate::disk::{Disk, Site};
+use crate::file::{Access, DatabaseFile, Geometry, gate, main_header, opener};
+use crate::key::KeyText;
+use crate::seal::{Sealer, unused};
+use crate::undo::Undo;
+use crate::units::{Units, for_each, io_error, threads};
+use crate::verify::Tally;
+
+/// Bytes whose old state is kept at a time, at most: between two waits for the disk.
+const BATCH: usize = 64 << 20;
+
+/// How to go about it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RekeyOptions {
+    /// Leave units as they are that open under no key, instead of refusing: they are lost either way.
+    pub allow_damaged: bool,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RekeyReport {
+    /// Blocks that are under the new key now.
+    pub blocks: u64,
+    /// Units that this run sealed.
+    pub sealed: u64,
+    /// Units of zeros, which stay so.
+    pub zero: u64,
+    /// Units left as they are, because no key opens them.
+    pub left: u64,
+    /// Units that a crash had left half written, put back.
+    pub put_back: u64,
+    /// Whether an unfinished rekey was finished.
+    pub resumed: bool,
+}
+
+/// Seals a database under another key. `old` and `new` are each tried in order; the first of `new` is what a fresh rekey seals for.
+/// `progress` is told bytes: done, and all of them.
+///
+/// # Errors
+/// SR-2200 to SR-2216; SR-5001. A rekey that was begun is finished by the same call.
+pub fn rekey(
+    path: &Path,
+    old: &[KeyText],
+    new: &[KeyText],
+    options: RekeyOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<RekeyReport, Error> {
+    let file = DatabaseFile::open(path, Access::Write)?;
+    if let Some(wal) = file.wal() {
+        let detail = wal.display().to_string();
+        return Err(Error::new(&code::DUCKDB_WAL, detail));
+    }
+    let shown = file.shown();
+    let work = Work {
+        site: &file,
+        shown: &shown,
+        options,
+        threads: threads(),
+        batch: BATCH,
+    };
+    work.run(old, new, progress)
+}
+
+/// What a rekey works on.
+pub(crate) struct Work<'a> {
+    pub(crate) site: &'a dyn Site,
+    pub(crate) shown: &'a str,
+    pub(crate) options: RekeyOptions,
+    pub(crate) threads: usize,
+    pub(crate) batch: usize,
+}
+
+/// A rekey that can go on: the plan is durable, and the file marked.
+struct Begun {
+    undo: Undo,
+    /// Opens what is not yet under `to`.
+    from: Sealer,
+    to: Sealer,
+    /// The main header at the end.
+    header: MainHeader,
+    /// Whether some units may be under `to` already.
+    resumed: bool,
+}
+
+/// What happened to units, counted from several threads.
+#[derive(Default)]
+struct Counts {
+    sealed: AtomicU64,
+    zero: AtomicU64,
+    left: AtomicU64,
+}
+
+type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+
+impl Work<'_> {
+    pub(crate) fn run(
+        &self,
+        old: &[KeyText],
+        new: &[KeyText],
+        progress: Progress<'_>,
+    ) -> Result<RekeyReport, Error> {
+        let mut header = main_header(self.disk(), self.shown)?;
+        let state = header.state();
+        if state == HeaderState::Damaged {
+            header = self.half_written(&header)?;
+        }
+        let format = gate(&header, self.shown)?;
+        let mut report = RekeyReport::default();
+        let begun = if state == HeaderState::Whole {
+            self.begin(&header, format, [old, new], progress)?
+        } else {
+            self.resume(&header, format, [old, new], &mut report, progress)?
+        };
+        let counts = Counts::default();
+        self.reseal_all(&begun, &counts, progress)?;
+        self.finish(&begun)?;
+        report.blocks = begun.undo.plan.blocks;
+        report.resumed = begun.resumed;
+        report.sealed = counts.sealed.into_inner();
+        report.zero = counts.zero.into_inner();
+        report.left = counts.left.into_inner();
+        Ok(report)
+    }
+
+    fn disk(&self) -> &dyn Disk {
+        self.site.database()
+    }
+
+    /// Steps 1 and 2, after every unit was found good.
+    fn begin(
+        &self,
+        header: &MainHeader,
+        format: Format,
+        [old, new]: [&[KeyText]; 2],
+        progress: Progress<'_>,
+    ) -> Result<Begun, Error> {
+        let from = opener(header, format, old)?
+            .ok_or_else(|| Error::new(&code::DUCKDB_KEY, self.shown))?;
+        let new = new.first().ok_or_else(|| wrong_keys(self.shown))?;
+        let to = Sealer::new(new, format)?;
+        if from.is_same_key(&to) {
+            return Err(Error::new(&code::DUCKDB_SAME_KEY, self.shown));
+        }
+        let geometry = Geometry::read(self.disk(), &[&from], self.shown)?;
+        self.check(&from, format, &geometry, progress)?;
+        let plan = RekeyPlan {
+            block_size: geometry.block_size,
+            blocks: geometry.blocks.count,
+            old_header: header.clone(),
+            new_header: to.with_canary(header)?,
+            digest: [0; 32],
+        };
+        let header = plan.new_header.clone();
+        let begun = Begun {
+            undo: Undo::create(self.site, plan)?,
+            from,
+            to,
+            header,
+            resumed: false,
+        };
+        self.mark(&begun.undo.plan.old_header)?;
+        Ok(begun)
+    }
+
+    /// Every unit opens, or is of zeros, or is behind the last one of the database.
+    fn check(
+        &self,
+        key: &Sealer,
+        format: Format,
+        geometry: &Geometry,
+        progress: Progress<'_>,
+    ) -> Result<(), Error> {
+        let (units, in_use) = (geometry.blocks, geometry.active.block_count);
+        let tally = Tally::of(key, unused(format), units, in_use);
+        let all = total(units);
+        tally.headers(self.disk(), self.shown)?;
+        let mut half = |done: u64, _: u64| progress(done.saturating_mul(units.len as u64) / 2, all);
+        tally.blocks(self.disk(), self.shown, self.threads, &mut half)?;
+        let found = tally.report("", Vec::new());
+        let Some(bad) = found.bad.first() else {
+            if geometry.missing() == 0 || self.options.allow_damaged {
+                return Ok(());
+            }
+            let detail = format!("{}: {} blocks are missing", self.shown, geometry.missing());
+            return Err(Error::new(&code::DUCKDB_TRUNCATED, detail));
+        };
+        if self.options.allow_damaged {
+            return Ok(());
+        }
+        let code = found.failure().unwrap_or(&code::DUCKDB_UNIT);
+        let (count, kind) = (found.bad_count, bad.kind.name());
+        let detail = format!(
+            "{}: {count} bad, the first is {kind} {}; nothing was changed",
+            self.shown, bad.index
+        );
+        Err(Error::new(code, detail))
+    }
+
+    /// Finds out which of the keys is which, and puts back what was half written.
+    fn resume(
+        &self,
+        header: &MainHeader,
+        format: Format,
+        keys: [&[KeyText]; 2],
+        report: &mut RekeyReport,
+        progress: Progress<'_>,
+    ) -> Result<Begun, Error> {
+        let before = header.in_state(false);
+        let Some(undo) = Undo::open(self.site)? else {
+            return self.resume_alone(&before, format, keys, progress);
+        };
+        if undo.plan.old_header != before {
+            let detail = format!("{}: it is about another state or database", self.shown);
+            return Err(Error::new(&code::DUCKDB_REKEY_FILE, detail));
+        }
+        let plan = &undo.plan;
+        gate(&plan.new_header, self.shown)?;
+        let [old, new] = keys;
+        // As it was begun; or back, with the keys exchanged.
+        let ways = [
+            (&plan.old_header, &plan.new_header),
+            (&plan.new_header, &plan.old_header),
+        ];
+        let mut found = None;
+        for (from_header, to_header) in ways {
+            let from = opener(from_header, format, old)?;
+            let to = opener(to_header, format, new)?;
+            if let (None, Some(from), Some(to)) = (&found, from, to) {
+                found = Some((from, to, to_header.clone()));
+            }
+        }
+        let (from, to, header) = found.ok_or_else(|| wrong_keys(self.shown))?;
+        report.put_back = undo.put_back(self.disk(), &[&from, &to])?;
+        Ok(Begun {
+            from,
+            to,
+            header,
+            undo,
+            resumed: true,
+        })
+    }
+
+    /// Without the rekey's file: every unit must be whole.
+    fn resume_alone(
+        &self,
+        before: &MainHeader,
+        format: Format,
+        [old, new]: [&[KeyText]; 2],
+        progress: Progress<'_>,
+    ) -> Result<Begun, Error> {
+        let first = |keys: &[KeyText]| keys.first().map(|key| Sealer::new(key, format)).transpose();
+        let (from, to, header) = match (opener(before, format, old)?, opener(before, format, new)?)
+        {
+            (Some(from), _) => {
+                let to = first(new)?.ok_or_else(|| wrong_keys(self.shown))?;
+                let header = to.with_canary(before)?;
+                (from, to, header)
+            }
+            (None, Some(to)) => {
+                let from = first(old)?.ok_or_else(|| wrong_keys(self.shown))?;
+                (from, to, before.clone())
+            }
+            (None, None) => return Err(wrong_keys(self.shown)),
+        };
+        let geometry = Geometry::read(self.disk(), &[&from, &to], self.shown)?;
+        if !self.options.allow_damaged {
+            self.every_unit_is_whole(&[&from, &to], &geometry, progress)?;
+        }
+        let plan = RekeyPlan {
+            block_size: geometry.block_size,
+            blocks: geometry.blocks.count,
+            old_header: before.clone(),
+            new_header: if header == *before {
+                from.with_canary(before)?
+            } else {
+                header.clone()
+            },
+            digest: [0; 32],
+        };
+        Ok(Begun {
+            undo: Undo::create(self.site, plan)?,
+            from,
+            to,
+            header,
+            resumed: true,
+        })
+    }
+
+    fn every_unit_is_whole(
+        &self,
+        keys: &[&Sealer],
+        geometry: &Geometry,
+        progress: Progress<'_>,
+    ) -> Result<(), Error> {
+        let all = total(geometry.blocks);
+        for units in [Units::headers(), geometry.blocks] {
+            let in_use = match units.kind {
+                UndoKind::Blocks => geometry.active.block_count,
+                UndoKind::DatabaseHeaders => units.count,
+            };
+            for_each(
+                0..units.count.min(in_use),
+                self.threads,
+                || vec![0_u8; units.len],
+                |unit, number| {
+                    let read = self.disk().read_at(unit, units.offset(number));
+                    read.map_err(io_error(self.shown))?;
+                    match is_zero(unit) || crate::undo::opens(keys, unit) {
+                        true => Ok(()),
+                        false => Err(self.lost(units, number)),
+                    }
+                },
+                &mut |done| progress(done.saturating_mul(units.len as u64) / 2, all),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// A main header that is neither marked nor whole: the one of the plan, half replaced by what it was to become.
+    fn half_written(&self, header: &MainHeader) -> Result<MainHeader, Error> {
+        let damaged = || Error::new(&code::DUCKDB_HEADER, self.shown);
+        let undo = Undo::open(self.site)?.ok_or_else(damaged)?;
+        let marked = undo.plan.old_header.in_state(true);
+        let old = undo.plan.old_header.as_bytes();
+        let mut three = marked
+            .as_bytes()
+            .iter()
+            .zip(undo.plan.new_header.as_bytes());
+        let mixed = header.as_bytes().iter().zip(old).all(|(found, old)| {
+            let ends = three.next();
+            found == old || ends.is_some_and(|(marked, new)| found == marked || found == new)
+        });
+        mixed.then_some(marked).ok_or_else(damaged)
+    }
+
+    /// Step 2. Eight bytes, within one sector.
+    fn mark(&self, header: &MainHeader) -> Result<(), Error> {
+        let marked = header.in_state(true);
+        let checksum = strongroom_format::duckdb::duckdb_main_layout::CHECKSUM;
+        let bytes = marked.as_bytes().get(..checksum.len).unwrap_or_default();
+        let disk = self.disk();
+        let written = disk.write_at(bytes, 0).and_then(|()| disk.sync());
+        written.map_err(io_error(self.shown))
+    }
+
+    /// Steps 3 and 4.
+    fn reseal_all(
+        &self,
+        begun: &Begun,
+        counts: &Counts,
+        progress: Progress<'_>,
+    ) -> Result<(), Error> {
+        let plan = &begun.undo.plan;
+        let blocks = Units::blocks(plan.block_size, plan.blocks);
+        let all = total(blocks);
+        for units in [blocks, Units::headers()] {
+            let most = (self.batch / units.len).clamp(1, DUCKDB_UNDO_UNITS);
+            let mut first = 0;
+            while first < units.count {
+                let rest = usize::try_from(units.count - first).unwrap_or(usize::MAX);
+                let count = rest.min(most);
+                if !begun.resumed || self.is_anything_left(begun, units, first, count)? {
+                    self.reseal(begun, counts, units, first, count)?;
+                }
+                first += count as u64;
+                let done = first.saturating_mul(units.len as u64);
+                progress((all / 2).saturating_add(done / 2).min(all), all);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a unit of these is not yet under the new key.
+    fn is_anything_left(
+        &self,
+        begun: &Begun,
+        units: Units,
+        first: u64,
+        count: usize,
+    ) -> Result<bool, Error> {
+        let left = AtomicBool::new(false);
+        for_each(
+            first..first.saturating_add(count as u64),
+            self.threads,
+            || vec![0_u8; units.len],
+            |unit, number| {
+                let read = self.disk().read_at(unit, units.offset(number));
+                read.map_err(io_error(self.shown))?;
+                if !is_zero(unit) && begun.to.open(unit).is_err() {
+                    left.store(true, Ordering::Relaxed);
+                }
+                Ok(())
+            },
+            &mut |_| {},
+        )?;
+        Ok(left.into_inner())
+    }
+
+    fn reseal(
+        &self,
+        begun: &Begun,
+        counts: &Counts,
+        units: Units,
+        first: u64,
+        count: usize,
+    ) -> Result<(), Error> {
+        let kept = begun.undo.keep(self.disk(), units, first, count);
+        kept.map_err(io_error("the rekey's file"))?;
+        for_each(
+            first..first.saturating_add(count as u64),
+            self.threads,
+            || [vec![0_u8; units.len], vec![0_u8; units.len]],
+            |[sealed, unit], number| {
+                let offset = units.offset(number);
+                let read = self.disk().read_at(sealed, offset);
+                read.map_err(io_error(self.shown))?;
+                if is_zero(sealed) {
+                    return count_one(&counts.zero);
+                }
+                unit.copy_from_slice(sealed);
+                if begun.from.open(unit).is_ok() {
+                    begun.to.seal(unit)?;
+                    let written = self.disk().write_at(unit, offset);
+                    written.map_err(io_error(self.shown))?;
+                    return count_one(&counts.sealed);
+                }
+                if begun.resumed && begun.to.open(sealed).is_ok() {
+                    return Ok(());
+                }
+                self.leave(begun, units, number)?;
+                count_one(&counts.left)
+            },
+            &mut |_| {},
+        )?;
+        self.disk().sync().map_err(io_error(self.shown))
+    }
+
+    /// A unit that opens under no key is left alone only where that was allowed, or where the database has no block.
+    fn leave(&self, begun: &Begun, units: Units, number: u64) -> Result<(), Error> {
+        if self.options.allow_damaged {
+            return Ok(());
+        }
+        let geometry = Geometry::read(self.disk(), &[&begun.from, &begun.to], self.shown)?;
+        let beyond = units.kind == UndoKind::Blocks && number >= geometry.active.block_count;
+        if beyond {
+            return Ok(());
+        }
+        Err(self.lost(units, number))
+    }
+
+    fn lost(&self, units: Units, number: u64) -> Error {
+        let what = match units.kind {
+            UndoKind::Blocks => "block",
+            UndoKind::DatabaseHeaders => "database header",
+        };
+        let detail = format!("{}: {what} {number} opens under neither key", self.shown);
+        Error::new(&code::DUCKDB_UNIT, detail)
+    }
+
+    /// Steps 5 and 6.
+    fn finish(&self, begun: &Begun) -> Result<(), Error> {
+        let disk = self.disk();
+        let written = disk
+            .write_at(begun.header.as_bytes(), 0)
+            .and_then(|()| disk.sync());
+        written.map_err(io_error(self.shown))?;
+        self.site
+            .remove_undo()
+            .map_err(io_error("removing the rekey's file"))
+    }
+}
+
+fn total(blocks: Units) -> u64 {
+    blocks.count.saturating_mul(blocks.len as u64)
+}
+
+fn count_one(counter: &AtomicU64) -> Result<(), Error> {
+    counter.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+fn wrong_keys(shown: &str) -> Error {
+    let detail = format!("{shown}: a rekey needs the key that the database has, and the new one");
+    Error::new(&code::DUCKDB_KEY, detail)
+}
+
+#[cfg(test)]
+#[path = "rekey/tests.rs"]
+mod tests;

@@ -1,0 +1,78 @@
+//! Zeroes the bytes of units that nothing uses and no tag covers.
+//!
+//! Invariant D6: only places that are certain are written to: with the key, those of the block size that the database header
+//! says; without it, those that are the same for every block size. A write is of a few bytes within one sector, and changes
+//! nothing that is read.
+//!
+//! Must not: guess a block size.
+
+use std::path::Path;
+
+use strongroom_format::duckdb::Format;
+use strongroom_format::layout::is_zero;
+use strongroom_keyring::Error;
+
+use crate::disk::{Disk, Site as _};
+use crate::file::{Access, DatabaseFile, Geometry, opener, whole_header};
+use crate::key::KeyText;
+use crate::seal::unused;
+use crate::units::{Units, io_error};
+
+/// What was done.
+pub struct ScrubReport {
+    /// Units that were looked at.
+    pub units: u64,
+    /// Units whose unused bytes were not zero, and are now.
+    pub zeroed: u64,
+    /// Whether these are all units of the file.
+    pub complete: bool,
+}
+
+/// Zeroes unused bytes. Without a key, `keys` is empty, and only units in places that every block size has are looked at.
+///
+/// # Errors
+/// As `verify`; SR-5001.
+pub fn scrub(path: &Path, keys: &[KeyText]) -> Result<ScrubReport, Error> {
+    let file = DatabaseFile::open(path, Access::Write)?;
+    let (shown, disk) = (file.shown(), file.database());
+    let (header, format) = whole_header(disk, &shown)?;
+    let (blocks, complete) = if keys.is_empty() {
+        let len = disk.len().map_err(io_error(&shown))?;
+        (Units::certain(len), false)
+    } else {
+        let key = opener(&header, format, keys)?
+            .ok_or_else(|| Error::new(&strongroom_format::code::DUCKDB_KEY, shown.as_str()))?;
+        (Geometry::read(disk, &[&key], &shown)?.blocks, true)
+    };
+    let mut report = ScrubReport {
+        units: 0,
+        zeroed: 0,
+        complete,
+    };
+    for units in [Units::headers(), blocks] {
+        zero(disk, units, format, &mut report).map_err(io_error(&shown))?;
+    }
+    disk.sync().map_err(io_error(&shown))?;
+    Ok(report)
+}
+
+fn zero(
+    disk: &dyn Disk,
+    units: Units,
+    format: Format,
+    report: &mut ScrubReport,
+) -> std::io::Result<()> {
+    let unused = unused(format);
+    let mut bytes = vec![0; unused.len()];
+    for number in 0..units.count {
+        let offset = units.offset(number).saturating_add(unused.start as u64);
+        disk.read_at(&mut bytes, offset)?;
+        report.units += 1;
+        if !is_zero(&bytes) {
+            bytes.fill(0);
+            disk.write_at(&bytes, offset)?;
+            report.zeroed += 1;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! Where the units of a database are, and work on many of them at once.
+//!
+//! Invariant D3: memory is some buffers for each thread, whatever the size of the file.
+//!
+//! Must not: know a key.
+
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use strongroom_format::code;
+use strongroom_format::duckdb::{
+    DUCKDB_BLOCK_MAX, DUCKDB_BLOCK_MIN, DUCKDB_BLOCKS_AT, DUCKDB_HEADER_LEN, UndoKind,
+};
+use strongroom_keyring::Error;
+
+/// Why a unit is not good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitFault {
+    /// Its tag is not that of its bytes under this key.
+    Tag,
+    /// Its inner checksum is not that of its data.
+    Checksum,
+}
+
+impl UnitFault {
+    /// The stable code.
+    #[must_use]
+    pub fn code(self) -> &'static code::Code {
+        match self {
+            Self::Tag => &code::DUCKDB_UNIT,
+            Self::Checksum => &code::DUCKDB_CHECKSUM,
+        }
+    }
+}
+
+/// Units of one kind.
+#[derive(Clone, Copy)]
+pub(crate) struct Units {
+    pub(crate) kind: UndoKind,
+    /// Length of each, in bytes.
+    pub(crate) len: usize,
+    /// How many there are.
+    pub(crate) count: u64,
+}
+
+impl Units {
+    /// The two database headers.
+    pub(crate) fn headers() -> Self {
+        Self {
+            kind: UndoKind::DatabaseHeaders,
+            len: DUCKDB_HEADER_LEN,
+            count: 2,
+        }
+    }
+
+    /// Whole blocks of a file.
+    pub(crate) fn blocks(block_size: u32, count: u64) -> Self {
+        Self {
+            kind: UndoKind::Blocks,
+            len: usize::try_from(block_size).unwrap_or(usize::MAX),
+            count,
+        }
+    }
+
+    /// Blocks that begin where one does whatever the block size is: each is a multiple of the largest from the first, and has room
+    /// for the smallest. Their length is not known.
+    pub(crate) fn certain(file_len: u64) -> Self {
+        let body = file_len.saturating_sub(DUCKDB_BLOCKS_AT);
+        let room = body.saturating_add(DUCKDB_BLOCK_MAX - DUCKDB_BLOCK_MIN);
+        let size = u32::try_from(DUCKDB_BLOCK_MAX).unwrap_or(u32::MAX);
+        Self::blocks(size, room / DUCKDB_BLOCK_MAX)
+    }
+
+    /// Where a unit begins.
+    pub(crate) fn offset(self, number: u64) -> u64 {
+        let (from, len) = match self.kind {
+            UndoKind::Blocks => (DUCKDB_BLOCKS_AT, self.len as u64),
+            UndoKind::DatabaseHeaders => (DUCKDB_HEADER_LEN as u64, self.len as u64),
+        };
+        from.saturating_add(number.saturating_mul(len))
+    }
+}
+
+/// Threads for work on units: the processors, and no more than memory is to be spent on.
+pub(crate) fn threads() -> usize {
+    thread::available_parallelism().map_or(1, |count| count.get().min(8))
+}
+
+/// Units that a thread takes at a time.
+const STRIDE: u64 = 8;
+
+/// Calls `work` for each number in `range`, in some order, on `threads` threads, each with a state of its own; ends at the first
+/// error. `progress` is told how many are done.
+pub(crate) fn for_each<S>(
+    range: Range<u64>,
+    threads: usize,
+    state: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, u64) -> Result<(), Error> + Sync,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), Error> {
+    if threads <= 1 {
+        let mut state = state();
+        for number in range.clone() {
+            work(&mut state, number)?;
+            progress(number - range.start + 1);
+        }
+        return Ok(());
+    }
+    let next = AtomicU64::new(range.start);
+    let stop = AtomicBool::new(false);
+    let (tell, told) = mpsc::channel();
+    let run = |tell: mpsc::Sender<u64>| -> Result<(), Error> {
+        let mut state = state();
+        while !stop.load(Ordering::Relaxed) {
+            let from = next.fetch_add(STRIDE, Ordering::Relaxed);
+            let to = from.saturating_add(STRIDE).min(range.end);
+            for number in from..to {
+                if let Err(error) = work(&mut state, number) {
+                    stop.store(true, Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+            // Nobody listens any more only when all is over.
+            if from >= range.end || tell.send(to - from).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                let tell = tell.clone();
+                scope.spawn(|| run(tell))
+            })
+            .collect();
+        drop(tell);
+        let mut done = 0;
+        for more in told {
+            done += more;
+            progress(done);
+        }
+        // The first error, in order of threads; a panic of a thread is a defect.
+        workers.into_iter().try_for_each(|worker| {
+            let ended = worker.join();
+            ended.unwrap_or_else(|_| Err(Error::new(&code::BUG, "a thread panicked")))
+        })
+    })
+}
+
+/// An error of the system about `what`.
+pub(crate) fn io_error(what: &str) -> impl Fn(io::Error) -> Error {
+    move |error| Error::io(what, error)
+}

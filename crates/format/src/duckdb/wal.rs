@@ -1,0 +1,98 @@
+//! The first record of a DuckDB write-ahead log, which is in clear.
+//!
+//! It is an object of DuckDB's binary serialiser: field numbers of two bytes, numbers in LEB128, `ff ff` at the end.
+//! Must not: read any further record.
+
+/// How entries of the log are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalVersion {
+    /// In clear.
+    Plain,
+    /// Encrypted one by one.
+    Encrypted,
+    /// A version that is not known.
+    Other(u64),
+}
+
+/// What the first record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WalHead {
+    /// How entries are kept.
+    pub version: WalVersion,
+    /// Identifier of the database that the log belongs to, if the record has it.
+    pub identifier: Option<[u8; 16]>,
+    /// Iteration of the checkpoint that the log follows, if the record has it.
+    pub iteration: Option<u64>,
+    /// Length of the record, in bytes.
+    pub len: usize,
+}
+
+/// Type of the record: `WAL_VERSION`.
+const WAL_VERSION_TYPE: u64 = 98;
+/// Number that ends an object.
+const END: u16 = 0xffff;
+
+impl WalHead {
+    /// From the beginning of a log; `None` when that is not such a record.
+    #[must_use]
+    pub fn parse(log: &[u8]) -> Option<Self> {
+        let mut rest = log;
+        (field(&mut rest)? == 100 && number(&mut rest)? == WAL_VERSION_TYPE).then_some(())?;
+        (field(&mut rest)? == 101).then_some(())?;
+        let version = match number(&mut rest)? {
+            2 => WalVersion::Plain,
+            3 => WalVersion::Encrypted,
+            other => WalVersion::Other(other),
+        };
+        let (mut identifier, mut iteration) = (None, None);
+        loop {
+            match field(&mut rest)? {
+                102 if identifier.is_none() => identifier = Some(sixteen(&mut rest)?),
+                103 if iteration.is_none() => iteration = Some(number(&mut rest)?),
+                END => break,
+                _ => return None,
+            }
+        }
+        Some(Self {
+            version,
+            identifier,
+            iteration,
+            len: log.len().checked_sub(rest.len())?,
+        })
+    }
+}
+
+fn field(rest: &mut &[u8]) -> Option<u16> {
+    let (first, tail) = rest.split_first_chunk()?;
+    *rest = tail;
+    Some(u16::from_le_bytes(*first))
+}
+
+/// LEB128, at most ten bytes.
+fn number(rest: &mut &[u8]) -> Option<u64> {
+    let mut value: u64 = 0;
+    for place in 0..10_u32 {
+        let (&byte, tail) = rest.split_first()?;
+        *rest = tail;
+        let bits = u64::from(byte & 0x7f);
+        let shift = place.checked_mul(7)?;
+        let shifted = bits.checked_shl(shift)?;
+        // What does not fit in 64 bits is refused.
+        (shifted.checked_shr(shift)? == bits).then_some(())?;
+        value |= shifted;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// A list of sixteen bytes, each of them a number.
+fn sixteen(rest: &mut &[u8]) -> Option<[u8; 16]> {
+    (number(rest)? == 16).then_some(())?;
+    let mut bytes = [0; 16];
+    for byte in &mut bytes {
+        *byte = u8::try_from(number(rest)?).ok()?;
+    }
+    Some(bytes)
+}
