@@ -9,6 +9,7 @@
 //!
 //! Must not: link to an SQLite. Everything goes through the table in `api`, filled by the host.
 
+mod ahead;
 mod api;
 mod body;
 mod connection;

@@ -9,7 +9,7 @@
 //! M6. Every page up to the file's end is sealed. SQLite never writes a page that was freed in the transaction that
 //!     made it, but may write one behind it, and later reads both.
 //!
-//! Must not: keep a copy of a page longer than a call, except the 16 bytes of page 1 that SQLite asks for each time.
+//! Must not: keep a copy of an opened page longer than a call, except the 16 bytes of page 1 that SQLite asks for each time.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, PoisonError};
@@ -21,6 +21,7 @@ use strongroom_format::layout::put;
 use strongroom_format::sqlite::{PAGE_RESERVE, lock_byte_page, page_offset};
 use strongroom_keyring::{NewObject, Object, Opener};
 
+use crate::ahead::Ahead;
 use crate::body::Body;
 use crate::ffi::{
     SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, SQLITE_FCNTL_COMMIT_ATOMIC_WRITE,
@@ -64,6 +65,7 @@ pub(crate) struct MainFile {
     /// Bytes 24..40 of page 1, valid while the page's tail is this.
     change_counter: Option<([u8; TAIL], [u8; 16])>,
     scratch: Vec<u8>,
+    ahead: Ahead,
     link: Arc<Link>,
 }
 
@@ -145,6 +147,7 @@ impl MainFile {
             pages: 0,
             change_counter: None,
             scratch: Vec::new(),
+            ahead: Ahead::default(),
             link: Arc::default(),
         }
     }
@@ -306,7 +309,7 @@ impl MainFile {
 
     fn read_page(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
         let at = page_offset(number, self.page_size);
-        if !self.lower.read_whole(page, at)? {
+        if !self.ahead.take(self.lower, number, page) && !self.lower.read_whole(page, at)? {
             return self.short_page(number, at, page);
         }
         self.open_page(number, page)
@@ -479,10 +482,17 @@ impl MainFile {
             .current
             .seal(number, &nonce, &mut page)
             .map_err(|error| report_error(&error));
+        self.ahead.wrote(number);
         let result =
             sealed.and_then(|()| self.lower.write(&page, page_offset(number, self.page_size)));
         self.scratch = page;
         result
+    }
+
+    /// Somebody else may have written, or may from now on (O2, D2).
+    fn unsure(&mut self) {
+        self.fresh = false;
+        self.ahead.forget();
     }
 
     fn flush_journal(&self) -> RcResult<()> {
@@ -558,12 +568,12 @@ impl Body for MainFile {
             return Err(Rc(SQLITE_IOERR_WRITE));
         }
         self.flush_journal()?;
-        self.fresh = false;
+        self.unsure();
         self.lower.truncate(size.saturating_add(HEADER_LEN as u64))
     }
 
     fn sync(&mut self, flags: c_int) -> RcResult<()> {
-        self.fresh = false;
+        self.unsure();
         self.lower.sync(flags)
     }
 
@@ -574,7 +584,7 @@ impl Body for MainFile {
     fn lock(&mut self, level: c_int) -> RcResult<()> {
         self.usable()?;
         self.lower.lock(level)?;
-        self.fresh = false;
+        self.unsure();
         if level == SQLITE_LOCK_SHARED && !self.on_disk && self.lower.size()? > 0 {
             let joined = self.join_created();
             if joined.is_err() {
@@ -587,7 +597,7 @@ impl Body for MainFile {
     }
 
     fn unlock(&mut self, level: c_int) -> RcResult<()> {
-        self.fresh = false;
+        self.unsure();
         self.lower.unlock(level)
     }
 
@@ -605,7 +615,7 @@ impl Body for MainFile {
     }
 
     fn shm_lock_taken(&mut self) {
-        self.fresh = false;
+        self.unsure();
     }
 
     fn as_main(&mut self) -> Option<&mut MainFile> {
