@@ -11,6 +11,7 @@
 // Helpers with arithmetic on test sizes: nothing here comes from outside.
 #![expect(clippy::cast_possible_truncation, reason = "sizes of small test files")]
 
+mod ahead;
 mod header;
 mod journal;
 mod keys;

@@ -1,13 +1,13 @@
 //! Reading ahead: pages that a scan will ask for next, read in one piece.
 //!
 //! Invariants:
-//! D1. What is kept is ciphertext as it lay in the file. A page is opened when SQLite asks for it, never before.
-//! D2. Nothing is kept longer than nobody else could have written: whoever takes or gives back a lock, truncates or
+//! G1. What is kept is ciphertext as it lay in the file. A page is opened when SQLite asks for it, never before.
+//! G2. Nothing is kept longer than nobody else could have written: whoever takes or gives back a lock, truncates or
 //!     syncs, forgets all of it, and whoever writes a page forgets that page.
-//! D3. At most 256 KiB and 64 pages, and no memory at all before a scan is seen.
-//! D4. An error while reading ahead is no error: the page that is wanted is then read by itself.
+//! G3. At most 256 KiB and 64 pages, and no memory at all before a scan is seen.
+//! G4. An error while reading ahead is no error: the page that is wanted is then read by itself.
 //!
-//! Why D2 suffices: in rollback mode nobody writes to the file while this connection holds a shared lock. In WAL mode a
+//! Why G2 suffices: in rollback mode nobody writes to the file while this connection holds a shared lock. In WAL mode a
 //! checkpoint writes only frames that every reader's snapshot has, so a page without a frame in this snapshot is not
 //! written while it lasts; a page with one may be, but is read from the log. A snapshot begins and ends with a lock in
 //! shared memory, unless the database is locked for one connection alone.
@@ -45,9 +45,19 @@ pub(crate) struct Ahead {
     run: u32,
     /// Length of the next piece in bytes.
     window: usize,
+    /// The file below reads ahead itself.
+    off: bool,
 }
 
 impl Ahead {
+    /// For a file that reads ahead itself, as one from a server does.
+    pub(crate) fn off() -> Self {
+        Self {
+            off: true,
+            ..Self::default()
+        }
+    }
+
     /// Gives the page as it lies in the file, if it was read ahead or is now. False: it is to be read by itself.
     pub(crate) fn take(&mut self, lower: Lower, number: u64, page: &mut [u8]) -> bool {
         let step = number.wrapping_sub(self.last);
@@ -59,25 +69,25 @@ impl Ahead {
         if self.copy(number, page) {
             return true;
         }
-        if self.run < RUN {
+        if self.off || self.run < RUN {
             return false;
         }
         self.adapt();
         if !self.fill(lower, number, page.len()) {
-            // D4; and it is not tried again with the next page.
+            // G4; and it is not tried again with the next page.
             self.run = 0;
             return false;
         }
         self.copy(number, page)
     }
 
-    /// Somebody else may write from now on, or may have written (D2).
+    /// Somebody else may write from now on, or may have written (G2).
     pub(crate) fn forget(&mut self) {
         self.kept = 0;
         self.run = 0;
     }
 
-    /// This page was written (D2).
+    /// This page was written (G2).
     pub(crate) fn wrote(&mut self, number: u64) {
         self.kept &= !self.bit(number);
     }

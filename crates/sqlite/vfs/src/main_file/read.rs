@@ -1,0 +1,140 @@
+//! Reading of a sealed database: whole pages, the sixteen bytes of page 1 that SQLite asks for each time, and parts.
+//!
+//! Must not: let a byte of a page out that did not authenticate (M2).
+
+use strongroom_format::code;
+use strongroom_format::sqlite::page_offset;
+
+use super::MainFile;
+use crate::ffi::SQLITE_IOERR_SHORT_READ;
+use crate::lower::{Rc, RcResult};
+use crate::remote::fetched_again;
+use crate::report::report;
+use crate::seal::{PageError, TAIL, parse_tail};
+
+impl MainFile {
+    pub(super) fn read_page(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
+        let at = page_offset(number, self.page_size);
+        if !self.ahead.take(self.lower, number, page) && !self.lower.read_whole(page, at)? {
+            return self.short_page(number, at, page);
+        }
+        self.open_page(number, page)
+    }
+
+    /// The file ends before or within the page.
+    fn short_page(&self, number: u64, at: u64, page: &mut [u8]) -> RcResult<()> {
+        page.fill(0);
+        if self.lower.size()? > at {
+            return Err(report(
+                &code::PAGE_TRUNCATED,
+                format!("{}: page {number}", self.path),
+            ));
+        }
+        Err(Rc(SQLITE_IOERR_SHORT_READ))
+    }
+
+    fn open_page(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
+        let keys = self.usable()?;
+        match keys.current.open(number, page) {
+            Ok(()) => return Ok(()),
+            Err(why) if fetched_again(self, number, page, &why)? => {
+                return self.open_other_epoch(number, page);
+            }
+            Err(PageError::Forged) => return Err(self.forged(number)),
+            Err(PageError::Epoch(_)) => {}
+        }
+        self.open_other_epoch(number, page)
+    }
+
+    /// A page of the epoch before, or of one that began since the header was read.
+    fn open_other_epoch(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
+        let tail = page
+            .get(page.len().saturating_sub(TAIL)..)
+            .and_then(parse_tail);
+        let Some((_, _, epoch)) = tail else {
+            return Err(self.forged(number));
+        };
+        let known = self
+            .keys
+            .as_ref()
+            .is_some_and(|keys| keys.cipher(epoch).is_some());
+        if !known && let Some(sealed) = &self.sealed {
+            self.keys = Some(sealed.refresh(self.lower)?);
+        }
+        let keys = self.usable()?;
+        let Some(cipher) = keys.cipher(epoch) else {
+            page.fill(0);
+            // An all-zero page, or noise, names an epoch that never was: call that what it is.
+            return Err(
+                if epoch == 0 || epoch > keys.current.epoch().saturating_add(1) {
+                    self.forged(number)
+                } else {
+                    report(
+                        &code::UNKNOWN_EPOCH,
+                        format!("{}: page {number}, epoch {epoch}", self.path),
+                    )
+                },
+            );
+        };
+        cipher.open(number, page).map_err(|_| self.forged(number))
+    }
+
+    fn forged(&self, number: u64) -> Rc {
+        let at = page_offset(number, self.page_size);
+        report(
+            &code::PAGE,
+            format!("{}: page {number}, offset {at}", self.path),
+        )
+    }
+
+    /// Bytes 24..40 of page 1: SQLite reads them at the start of each read transaction in rollback mode.
+    pub(super) fn read_change_counter(&mut self, out: &mut [u8]) -> RcResult<()> {
+        let mut tail = [0; TAIL];
+        let at = page_offset(1, self.page_size)
+            .saturating_add(u64::from(self.page_size))
+            .saturating_sub(TAIL as u64);
+        let whole = self.lower.read_whole(&mut tail, at)?;
+        if whole
+            && let Some((known, bytes)) = &self.change_counter
+            && *known == tail
+        {
+            out.copy_from_slice(bytes);
+            return Ok(());
+        }
+        self.change_counter = None;
+        let mut page = std::mem::take(&mut self.scratch);
+        page.resize(self.page_size as usize, 0);
+        let result = self.read_page(1, &mut page);
+        if result.is_ok() {
+            let mut bytes = [0; 16];
+            bytes.copy_from_slice(&page[24..40]);
+            out.copy_from_slice(&bytes);
+            self.change_counter = Some((tail, bytes));
+        } else {
+            out.fill(0);
+        }
+        page.fill(0);
+        self.scratch = page;
+        result
+    }
+
+    /// A read that is not a whole page: tools make some, across pages too.
+    pub(super) fn read_part(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
+        let size = u64::from(self.page_size);
+        let mut page = vec![0; self.page_size as usize];
+        let mut done = 0;
+        while done < out.len() {
+            let position = at.saturating_add(done as u64);
+            let within = usize::try_from(position % size).unwrap_or(0);
+            let take = (page.len() - within).min(out.len() - done);
+            if let Err(rc) = self.read_page(position / size + 1, &mut page) {
+                out[done..].fill(0);
+                return Err(rc);
+            }
+            out[done..done + take].copy_from_slice(&page[within..within + take]);
+            done += take;
+        }
+        page.fill(0);
+        Ok(())
+    }
+}
