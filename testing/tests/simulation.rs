@@ -12,8 +12,13 @@
     reason = "seeds and counts are for whoever runs it"
 )]
 
+use std::path::PathBuf;
+
+use strongroom_keyring::durable;
 use strongroom_testing::random::{Random, seed, times};
 use strongroom_testing::sim::config::{Config, Stack};
+use strongroom_testing::sim::disk::{Disk, Survival};
+use strongroom_testing::sim::machine::{Kind, Lie, Machine, Plan};
 use strongroom_testing::sim::run::Scene;
 use strongroom_testing::sim::sweep::{self, Effort, Tally};
 
@@ -116,6 +121,101 @@ fn guard_faults_with_a_journal() {
 #[test]
 fn guard_faults_with_a_log() {
     try_all(Stack::Guard, "wal", Trouble::Faults, 3000);
+}
+
+/// A disk that lies: how many cases it takes until that is found out.
+fn found_out(stack: Stack, journal: &str, lie: Lie) {
+    let mut random = Random::new(seed());
+    for scenes in 1..=30 {
+        let config = Config {
+            stack,
+            journal: journal.to_owned(),
+            cache: random.one_of(&[2, 5, 20]),
+            autocheckpoint: 12,
+            ..Config::default()
+        };
+        let effort = Effort {
+            transactions: 6,
+            cases: 120,
+        };
+        let scene = Scene::new(config, random.below(1 << 40), effort.transactions).unwrap();
+        scene.lie(lie);
+        let tally = sweep::cuts(&scene, effort, &mut random).unwrap();
+        if !tally.failures.is_empty() {
+            let wrong = tally.failures.len();
+            println!("{stack:?} {journal} {lie:?}: {wrong} of 120 in scene {scenes}");
+            return;
+        }
+    }
+    panic!("{stack:?}, {journal}: nobody saw that {lie:?}");
+}
+
+#[test]
+fn a_disk_that_lies_is_found_out() {
+    for stack in [Stack::Control, Stack::Guard] {
+        found_out(stack, "delete", Lie::Sync(Kind::Journal));
+        found_out(stack, "persist", Lie::Sync(Kind::Journal));
+        found_out(stack, "delete", Lie::Sync(Kind::Main));
+        found_out(stack, "delete", Lie::SyncNames);
+        found_out(stack, "wal", Lie::Sync(Kind::Wal));
+        found_out(stack, "wal", Lie::Sync(Kind::Main));
+    }
+    // The guard's own: of a new database's header, and of the anchor that names a log.
+    found_out(Stack::Guard, "wal", Lie::SyncOfHeader);
+}
+
+/// Keyrings and redo copies are replaced whole: under the name there is the old file or the new one.
+#[test]
+fn a_file_is_replaced_whole_or_not_at_all() {
+    strongroom_testing::sim::vfs::install();
+    let mut random = Random::new(seed());
+    let machine = Machine::new();
+    let path = PathBuf::from(machine.at("keyring"));
+    let (old, new) = (vec![1; 3000], vec![2; 5000]);
+    durable::create_new(&path, &old, 0o600).unwrap();
+    let before = machine.disk();
+    let content = |disk: &Disk| disk.find("keyring").map(|ino| disk.bytes(ino).to_vec());
+
+    machine.boot(before.clone());
+    machine.keep_moments();
+    durable::replace(&path, &new, 0o600).unwrap();
+    let moments = machine.take_moments();
+    let last = moments.len() - 1;
+    let mut cases = 0;
+    for (at, moment) in moments.iter().enumerate() {
+        for _ in 0..200 {
+            let found = content(&moment.snapshot.image(Survival::Some, &mut random));
+            let whole = found == Some(new.clone()) || (at < last && found == Some(old.clone()));
+            assert!(whole, "moment {at}");
+            cases += 1;
+        }
+    }
+    machine.boot(before.clone());
+    machine.plan(None);
+    machine.trace();
+    durable::replace(&path, &new, 0o600).unwrap();
+    for (at, (class, kind)) in (1..).zip(machine.take_trace()) {
+        for fault in class.faults(kind) {
+            machine.boot(before.clone());
+            machine.plan(Some(Plan {
+                at,
+                fault: *fault,
+                lasting: false,
+                seed: random.next(),
+            }));
+            durable::replace(&path, &new, 0o600).unwrap_err();
+            for _ in 0..50 {
+                let left = machine.disk().snapshot();
+                let found = content(&left.image(Survival::Some, &mut random));
+                assert!(found == Some(old.clone()) || found == Some(new.clone()));
+                cases += 1;
+            }
+            let names: Vec<String> = machine.disk().names().map(str::to_owned).collect();
+            assert_eq!(names, ["keyring"], "{class:?} {fault:?} leaves something");
+        }
+    }
+    println!("{cases} cases");
+    machine.scrap();
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod file;
 mod lock;
 pub mod machine;
 pub mod model;
+mod mount;
 pub mod run;
 pub mod session;
 mod shared;

@@ -65,6 +65,8 @@ pub enum Step {
     Reopen,
     /// `PRAGMA integrity_check`.
     Integrity,
+    /// A new data key, where there is one.
+    Rekey,
 }
 
 /// The rows of a table.
@@ -153,6 +155,7 @@ pub fn workload(random: &mut Random, transactions: u64, page_size: usize, wal: b
             5 => steps.push(Step::Sort),
             6 => steps.push(Step::Reopen),
             7 => steps.push(Step::Integrity),
+            8 => steps.push(Step::Rekey),
             _ => {}
         }
     }

@@ -161,7 +161,7 @@ impl Session {
             self.close()?;
             return self.open().map(|_| ());
         }
-        let schemas = self.schemas();
+        let (schemas, stack) = (self.schemas(), self.config.stack);
         let connection = self.open()?;
         let each = |sql: &dyn Fn(&str) -> String| {
             schemas
@@ -177,7 +177,16 @@ impl Session {
                 format!("SELECT count(*) FROM (SELECT body FROM {schema}.t UNION ALL SELECT b FROM {schema}.h ORDER BY 1 LIMIT 500)")
             }),
             Step::Integrity => schemas.iter().try_for_each(|schema| integrity(connection, schema)),
-            Step::Reopen => Ok(()),
+            Step::Rekey if stack == Stack::Guard => {
+                // Its handle is used within the call only.
+                let raw = raw_of(connection);
+                schemas.iter().try_for_each(|schema| {
+                    vfs::rekey(raw, schema, None, &mut |_, _| {})
+                        .map(|_| ())
+                        .map_err(|error| format!("rekey {schema}: {error}"))
+                })
+            }
+            Step::Reopen | Step::Rekey => Ok(()),
         }
     }
 
@@ -225,6 +234,12 @@ impl Session {
         }
         Ok(applied)
     }
+}
+
+#[expect(unsafe_code, reason = "the guard's rekey takes the raw connection")]
+fn raw_of(connection: &Connection) -> *mut vfs::sqlite3 {
+    // SAFETY: used by the caller only while it has the connection.
+    unsafe { connection.handle() }.cast::<vfs::sqlite3>()
 }
 
 fn said(what: &str, error: rusqlite::Error) -> String {

@@ -48,6 +48,7 @@ pub fn install() {
         // SAFETY: never freed, as SQLite demands.
         let rc = unsafe { ffi::sqlite3_vfs_register(Box::into_raw(Box::new(vfs)), 1) };
         assert_eq!(rc, ffi::SQLITE_OK, "registering the simulated disks");
+        super::mount::install();
         let guard = strongroom_sqlite::register();
         assert!(guard.is_ok(), "registering the guard");
     });
