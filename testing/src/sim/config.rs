@@ -182,7 +182,6 @@ impl FromStr for Config {
 #[must_use]
 pub fn key(number: u8) -> Arc<Opener> {
     let key = SecretKey::take(&mut [number ^ 0x5a; 32]);
-    #[expect(clippy::expect_used, reason = "a test stops at the first surprise")]
     Arc::new(Opener::raw(key.expect("locked memory")))
 }
 

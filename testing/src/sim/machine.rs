@@ -86,12 +86,7 @@ impl Class {
         match self {
             // What is shorter than it was a moment ago: of a journal that means that there is none.
             Self::Read if matches!(kind, Kind::Main | Kind::Wal) => &[Fault::Error, Fault::Short],
-            Self::Write => &[
-                Fault::Error,
-                Fault::Full,
-                Fault::Short,
-                Fault::ShortFull,
-            ],
+            Self::Write => &[Fault::Error, Fault::Full, Fault::Short, Fault::ShortFull],
             Self::Sync => &[Fault::Error, Fault::Lost],
             Self::Lock => &[Fault::Error, Fault::Busy],
             _ => &[Fault::Error],
@@ -362,7 +357,16 @@ impl State {
             self.hit = true;
             return Some((plan.fault, random));
         }
-        (self.hit && plan.lasting && self.calls > plan.at).then_some((Fault::Error, random))
+        if !self.hit || !plan.lasting || self.calls < plan.at {
+            return None;
+        }
+        match plan.fault {
+            // A full disk reads, and gives room back.
+            Fault::Full | Fault::ShortFull => {
+                (class == Class::Write).then_some((Fault::Full, random))
+            }
+            _ => Some((Fault::Error, random)),
+        }
     }
 
     pub(super) fn new_handle(&mut self) -> u64 {

@@ -170,7 +170,11 @@ fn ops(random: &mut Random, page_size: usize, depth: u64) -> Vec<Op> {
 fn op(random: &mut Random, page_size: usize, depth: u64) -> Op {
     let from = i64::try_from(random.below(40)).unwrap_or(0);
     let span = i64::try_from(random.below(12)).unwrap_or(0);
-    let limit = if random.once_in(4) { page_size * 3 } else { 200 };
+    let limit = if random.once_in(4) {
+        page_size * 3
+    } else {
+        200
+    };
     let len = usize::try_from(random.below(limit.min(20_000) as u64)).unwrap_or(0);
     match random.below(14) {
         0..=5 => Op::Put {

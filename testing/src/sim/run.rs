@@ -66,7 +66,7 @@ impl Scene {
             before: Disk::default(),
             machine,
         };
-        if seed % 2 == 1 {
+        if !seed.is_multiple_of(2) {
             let mut session = scene.session();
             session.create()?;
             session.close()?;
@@ -86,7 +86,7 @@ impl Scene {
     }
 
     fn begin(&self, session: &mut Session) -> Outcome<()> {
-        if self.seed % 2 == 0 {
+        if self.seed.is_multiple_of(2) {
             session.create()?;
         }
         session.open().map(|_| ())
@@ -156,7 +156,7 @@ impl Scene {
             Promise::Process | Promise::Nothing => 0,
         };
         // The transaction that makes the tables is one as well, for a database that was made here.
-        let may_be_missing = self.seed % 2 == 0 && floor == 0 && {
+        let may_be_missing = self.seed.is_multiple_of(2) && floor == 0 && {
             let strict = survival == Survival::Everything || self.config.promise() == Promise::All;
             !(created && strict)
         };
@@ -239,7 +239,9 @@ impl Scene {
         let image = disk.snapshot().image(survival, &mut Random::new(plan.seed));
         self.machine.boot(image);
         let mut session = self.session();
-        let found = session.check(&self.steps).map_err(|wrong| format!("opened again: {wrong}"));
+        let found = session
+            .check(&self.steps)
+            .map_err(|wrong| format!("opened again: {wrong}"));
         let closed = session.close();
         let found = found?;
         closed?;

@@ -6,7 +6,8 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::fallible_iterator::FallibleIterator as _;
+use rusqlite::{Batch, Connection, OpenFlags, params};
 use strongroom_sqlite_vfs as vfs;
 
 use super::config::{Config, Stack};
@@ -170,13 +171,19 @@ impl Session {
         };
         match step {
             Step::Run(transaction) => run_transaction(connection, schemas, transaction),
-            Step::Checkpoint(mode) => each(&|schema| format!("PRAGMA {schema}.wal_checkpoint({mode})")),
+            Step::Checkpoint(mode) => {
+                each(&|schema| format!("PRAGMA {schema}.wal_checkpoint({mode})"))
+            }
             Step::Vacuum => each(&|schema| format!("VACUUM {schema}")),
             Step::Incremental => each(&|schema| format!("PRAGMA {schema}.incremental_vacuum(3)")),
             Step::Sort => each(&|schema| {
-                format!("SELECT count(*) FROM (SELECT body FROM {schema}.t UNION ALL SELECT b FROM {schema}.h ORDER BY 1 LIMIT 500)")
+                format!(
+                    "SELECT count(*) FROM (SELECT body FROM {schema}.t UNION ALL SELECT b FROM {schema}.h ORDER BY 1 LIMIT 500)"
+                )
             }),
-            Step::Integrity => schemas.iter().try_for_each(|schema| integrity(connection, schema)),
+            Step::Integrity => schemas
+                .iter()
+                .try_for_each(|schema| integrity(connection, schema)),
             Step::Rekey if stack == Stack::Guard => {
                 // Its handle is used within the call only.
                 let raw = raw_of(connection);
@@ -255,9 +262,15 @@ fn said(what: &str, error: rusqlite::Error) -> String {
 
 /// Runs statements; rows are read and dropped.
 fn run(connection: &Connection, sql: &str) -> Outcome<()> {
-    connection
-        .execute_batch(sql)
-        .map_err(|error| said(sql, error))
+    let all = || -> rusqlite::Result<()> {
+        let mut batch = Batch::new(connection, sql);
+        while let Some(mut statement) = batch.next()? {
+            let mut rows = statement.raw_query();
+            while rows.next()?.is_some() {}
+        }
+        Ok(())
+    };
+    all().map_err(|error| said(sql, error))
 }
 
 fn integrity(connection: &Connection, schema: &str) -> Outcome<()> {

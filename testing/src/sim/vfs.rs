@@ -235,4 +235,3 @@ unsafe extern "C" fn current_time_int64(_vfs: *mut ffi::sqlite3_vfs, out: *mut i
     unsafe { out.write(212_544_043_200_000) };
     ffi::SQLITE_OK
 }
-

@@ -10,6 +10,7 @@
 //! Must not: link to an SQLite. Everything goes through the table in `api`, filled by the host.
 
 mod api;
+mod birth;
 mod body;
 mod connection;
 mod databases;

@@ -412,13 +412,18 @@ impl JournalCore {
     }
 
     fn truncate(&mut self, size: u64) -> RcResult<()> {
-        self.flush()?;
-        self.buffer.clear();
         if size == 0 {
+            // What is still buffered is of a journal that nobody wants: on a full disk it could not be written, and the
+            // transaction could not be rolled back.
             self.forget();
+            self.dirty = false;
+            self.head_dirty = false;
+            self.unsynced = false;
             *lock(&self.of.link.page1) = None;
             return self.lower.truncate(0);
         }
+        self.flush()?;
+        self.buffer.clear();
         self.written = self.written.min(size);
         let last = (size - 1) / CHUNK;
         self.buffer_at = last * CHUNK;
