@@ -19,8 +19,10 @@ use strongroom_keyring::durable;
 use strongroom_testing::random::{Random, seed, times};
 use strongroom_testing::sim::config::{Config, Stack};
 use strongroom_testing::sim::disk::{Disk, Survival};
-use strongroom_testing::sim::machine::{Kind, Lie, Machine, Plan};
+use strongroom_testing::sim::machine::{Class, Fault, Kind, Lie, Machine, Plan};
+use strongroom_testing::sim::model::Step;
 use strongroom_testing::sim::run::Scene;
+use strongroom_testing::sim::session::Session;
 use strongroom_testing::sim::sweep::{self, Effort, Tally};
 
 /// Settings from `random`, for one journal mode.
@@ -41,7 +43,8 @@ fn settings(random: &mut Random, stack: Stack, journal: &str) -> Config {
         synchronous: synchronous.to_owned(),
         page_size,
         auto_vacuum: random.one_of(&[0, 0, 1, 2]),
-        two: random.once_in(4),
+        // Without a super-journal each database commits by itself.
+        two: random.once_in(4) && !["wal", "memory"].contains(&journal),
         exclusive: random.once_in(5),
         cache: random.one_of(&[2, 5, 5, 20, 200]),
         autocheckpoint: random.one_of(&[0, 4, 12, 12, 50]),
@@ -165,6 +168,88 @@ fn a_disk_that_lies_is_found_out() {
     }
     // The guard's own: of a new database's header, and of the anchor that names a log.
     found_out(Stack::Guard, "wal", Lie::SyncOfHeader);
+}
+
+/// A connection that had written many frames once said that the log was damaged, when the log had been started again by
+/// another process and its index had to be made anew: frames that it had written itself lay behind the new log's end.
+#[test]
+fn a_log_that_somebody_else_started_again_is_no_damage() {
+    let config = Config {
+        journal: "wal".to_owned(),
+        autocheckpoint: 0,
+        ..Config::default()
+    };
+    let scene = Scene::new(config.clone(), 1, 8).unwrap();
+    let machine = Machine::new();
+    machine.boot(scene.before.clone());
+    let mut first = Session::new(machine.clone(), config.clone());
+    let mut second = Session::new(machine.clone(), config);
+    let mut transactions = scene
+        .steps
+        .iter()
+        .filter(|step| matches!(step, Step::Run(_)));
+    let last = transactions.next_back().unwrap();
+    for step in transactions {
+        first.step(step).unwrap();
+    }
+    second.step(&Step::Checkpoint("RESTART")).unwrap();
+    second.step(last).unwrap();
+    machine.forget_indexes();
+    assert_eq!(first.applied().unwrap(), second.applied().unwrap());
+    first.close().unwrap();
+    second.close().unwrap();
+    machine.scrap();
+}
+
+/// A transaction whose journal does not fit on the disk is rolled back although nothing more can be written: what was
+/// buffered of the journal was written once more before the journal was cut.
+#[test]
+fn a_full_disk_lets_a_transaction_be_rolled_back() {
+    let mut seen = 0;
+    for journal in ["delete", "truncate"] {
+        let config = Config {
+            journal: journal.to_owned(),
+            cache: 500,
+            ..Config::default()
+        };
+        let scene = Scene::new(config.clone(), 1, 6).unwrap();
+        let machine = Machine::new();
+        let first = scene
+            .steps
+            .iter()
+            .find(|step| matches!(step, Step::Run(_)))
+            .unwrap();
+        let run = |at: Option<u64>| {
+            machine.boot(scene.before.clone());
+            let mut session = Session::new(machine.clone(), config.clone());
+            session.open().unwrap();
+            let plan = at.map(|at| Plan {
+                at,
+                fault: Fault::Full,
+                lasting: true,
+                seed: 1,
+            });
+            machine.plan(plan);
+            machine.trace();
+            let result = session.step(first);
+            session.roll_back();
+            let trace = machine.take_trace();
+            if at.is_some() {
+                result.unwrap_err();
+                assert_eq!(session.applied(), Ok(Vec::new()), "{journal}, call {at:?}");
+            }
+            drop(session.close());
+            trace
+        };
+        for (at, call) in (1..).zip(run(None)) {
+            if call == (Class::Write, Kind::Journal) {
+                run(Some(at));
+                seen += 1;
+            }
+        }
+        machine.scrap();
+    }
+    assert!(seen > 2, "{seen} writes to journals");
 }
 
 /// Keyrings and redo copies are replaced whole: under the name there is the old file or the new one.

@@ -297,6 +297,13 @@ impl Machine {
         self.lock().lie = lie;
     }
 
+    /// The indexes of all logs have to be made anew: what a writer leaves that is killed in the middle of changing one.
+    pub fn forget_indexes(&self) {
+        for shared in self.lock().shared.values_mut() {
+            shared.forget_header();
+        }
+    }
+
     /// Begins to keep the class of every call.
     pub fn trace(&self) {
         self.lock().trace = Some(Vec::new());

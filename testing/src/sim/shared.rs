@@ -68,6 +68,13 @@ impl Shared {
         !refused
     }
 
+    /// As a writer leaves it that is killed while it changes the index's two headers (`WalIndexHdr`, 48 bytes each).
+    pub(super) fn forget_header(&mut self) {
+        if let Some(region) = self.regions.first_mut() {
+            region[..12].fill(0);
+        }
+    }
+
     /// A user goes. True when it was the last one.
     pub(super) fn leave(&mut self, handle: u64) -> bool {
         self.users.remove(&handle);
