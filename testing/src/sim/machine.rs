@@ -112,7 +112,7 @@ pub enum Fault {
 }
 
 /// Which call fails, and how.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The number of the call, from 1.
     pub at: u64,
