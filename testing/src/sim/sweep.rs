@@ -117,7 +117,7 @@ pub fn faults(scene: &Scene, effort: Effort, random: &mut Random) -> Outcome<Tal
     }
     // A rollback from memory that fails leaves nothing to go by.
     if scene.config.promise() == Promise::Nothing {
-        plans.retain(|(_, _, lasting)| !lasting);
+        plans.retain(|(_, fault, lasting)| !lasting && *fault != Fault::Lost);
     }
     let all = plans.len() as u64;
     let mut tally = Tally::default();
