@@ -19,7 +19,7 @@ use strongroom_keyring::durable;
 use strongroom_testing::random::{Random, seed, times};
 use strongroom_testing::sim::config::{Config, Stack};
 use strongroom_testing::sim::disk::{Disk, Survival};
-use strongroom_testing::sim::machine::{Class, Fault, Kind, Lie, Machine, Plan};
+use strongroom_testing::sim::machine::{Kind, Lie, Machine, Plan};
 use strongroom_testing::sim::model::Step;
 use strongroom_testing::sim::run::Scene;
 use strongroom_testing::sim::session::Session;
@@ -199,57 +199,6 @@ fn a_log_that_somebody_else_started_again_is_no_damage() {
     first.close().unwrap();
     second.close().unwrap();
     machine.scrap();
-}
-
-/// A transaction whose journal does not fit on the disk is rolled back although nothing more can be written: what was
-/// buffered of the journal was written once more before the journal was cut.
-#[test]
-fn a_full_disk_lets_a_transaction_be_rolled_back() {
-    let mut seen = 0;
-    for journal in ["delete", "truncate"] {
-        let config = Config {
-            journal: journal.to_owned(),
-            cache: 500,
-            ..Config::default()
-        };
-        let scene = Scene::new(config.clone(), 1, 6).unwrap();
-        let machine = Machine::new();
-        let first = scene
-            .steps
-            .iter()
-            .find(|step| matches!(step, Step::Run(_)))
-            .unwrap();
-        let run = |at: Option<u64>| {
-            machine.boot(scene.before.clone());
-            let mut session = Session::new(machine.clone(), config.clone());
-            session.open().unwrap();
-            let plan = at.map(|at| Plan {
-                at,
-                fault: Fault::Full,
-                lasting: true,
-                seed: 1,
-            });
-            machine.plan(plan);
-            machine.trace();
-            let result = session.step(first);
-            session.roll_back();
-            let trace = machine.take_trace();
-            if at.is_some() {
-                result.unwrap_err();
-                assert_eq!(session.applied(), Ok(Vec::new()), "{journal}, call {at:?}");
-            }
-            drop(session.close());
-            trace
-        };
-        for (at, call) in (1..).zip(run(None)) {
-            if call == (Class::Write, Kind::Journal) {
-                run(Some(at));
-                seen += 1;
-            }
-        }
-        machine.scrap();
-    }
-    assert!(seen > 2, "{seen} writes to journals");
 }
 
 /// Keyrings and redo copies are replaced whole: under the name there is the old file or the new one.

@@ -113,16 +113,6 @@ impl JournalCore {
     /// is shorter than a header.
     pub(super) fn size(&mut self) -> RcResult<u64> {
         self.check()?;
-        if self.mine && self.flush().is_err() {
-            // A full disk. SQLite is about to roll back, and no page of the database depends on what is not in the file
-            // (J2): the transaction is rolled back with the rest.
-            self.buffer.clear();
-            self.dirty = false;
-            self.written = self.flushed;
-            if self.head_dirty {
-                return Ok(0);
-            }
-        }
         self.logical_size()
     }
 

@@ -526,6 +526,11 @@ impl Body for JournalFile {
     fn before_close(&mut self) -> RcResult<()> {
         let mut core = lock(&self.core);
         *lock(&core.of.link.page1) = None;
-        core.flush()
+        core.flush()?;
+        if std::mem::take(&mut core.cut_unsynced) {
+            // Whoever begins the next journal here cannot know of it (J8).
+            return self.lower.sync(SQLITE_SYNC_NORMAL);
+        }
+        Ok(())
     }
 }
