@@ -32,9 +32,9 @@ pub enum Op {
     /// All such rows go.
     Clear,
     /// Changes that are undone within the transaction.
-    Undone(Vec<Op>),
+    Undone(Vec<Self>),
     /// Changes in a savepoint that is released.
-    Nested(Vec<Op>),
+    Nested(Vec<Self>),
 }
 
 /// A transaction.
