@@ -5,7 +5,7 @@
 //! R1. From the header's "begun" to its "finished" both keys open pages, and everything written uses the new one.
 //! R2. A page is sealed again by a transaction of SQLite's, so a crash at any point leaves it whole under one of the keys.
 //! R3. The old key is erased from the header only when, under the write lock and with an empty log, no page of the
-//!     file names its epoch.
+//!     database names its epoch.
 //!
 //! Must not: write a page itself, or open the file by path (closing that would drop SQLite's locks).
 
@@ -259,6 +259,10 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
             &format!("PRAGMA {name}.wal_checkpoint(TRUNCATE)"),
         )
         .map_err(|message| sql_error(&message))?;
+        // A failed transaction may have left pages behind the database's end: nobody reads them before they are written.
+        // A page that is added from now on is of the new epoch.
+        let count = pragma_number(connection, &name, "page_count");
+        let count = count.and_then(|pages| u64::try_from(pages).ok());
         let finished = in_write_transaction(connection, schema, |main| {
             let keys = fresh(main)?;
             if keys.object.previous_epoch().is_none() {
@@ -273,7 +277,7 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
                 keys.object.epoch(),
                 main.page_size(),
                 1,
-                pages,
+                count.map_or(pages, |count| pages.min(count)),
             )?;
             if log > 0 || stale > 0 {
                 return Ok(None);

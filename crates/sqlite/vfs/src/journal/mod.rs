@@ -294,6 +294,12 @@ impl JournalCore {
     fn end(&mut self) -> RcResult<()> {
         *lock(&self.of.link.page1) = None;
         self.flush()?;
+        let unmarked = self.in_force.as_ref().is_some_and(|now| now.mark.is_none());
+        if unmarked && self.over_older && self.unsynced {
+            // Rolled back before it was ever synced: its own prologue first (J8).
+            self.lower.sync(SQLITE_SYNC_NORMAL)?;
+            self.unsynced = false;
+        }
         self.mark(JournalState::Ended, Segment::default(), 0)?;
         self.segments.clear();
         self.open_segment = None;
