@@ -13,5 +13,6 @@ pub mod memory;
 pub mod random;
 pub mod scan;
 pub mod setup;
+pub mod sim;
 pub mod stock;
 pub mod workload;

@@ -1,4 +1,4 @@
-//! Durable files: the only place that renames or replaces a file.
+//! Durable files: the only place that renames or replaces a file. How it reaches the disk: [`crate::storage`].
 //!
 //! Invariant K9: under `path` there is, at any time and after any crash, the whole old file or the whole new one.
 //! Order: write to a temporary file in the same directory, set its mode, fsync it, rename, fsync the directory.
@@ -8,13 +8,10 @@
 //! Must not: know what is in the files. A temporary file is private (0600) until it is complete, and is removed
 //! on every failure.
 
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
+use crate::storage;
 
 /// Replaces `path`, or creates it, with `bytes` and permission bits `mode`.
 ///
@@ -22,7 +19,7 @@ use rustix::io::Errno;
 /// The system's error; `path` is then as it was, except after a failed fsync of the directory.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let temp = Temp::written(path, bytes, mode)?;
-    rustix::fs::rename(&temp.0, path)?;
+    storage::of(path).rename(&temp.0, path)?;
     temp.moved();
     sync_dir_of(path)
 }
@@ -40,8 +37,8 @@ pub fn create_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 /// # Errors
 /// `AlreadyExists` when there is something at `target`. `temp` then remains, for the caller to remove.
 pub fn publish(temp: &Path, target: &Path) -> io::Result<()> {
-    File::open(temp)?.sync_all()?;
-    move_without_overwriting(temp, target)?;
+    storage::of(temp).sync(temp)?;
+    storage::of(target).rename_new(temp, target)?;
     sync_dir_of(target)
 }
 
@@ -50,18 +47,7 @@ pub fn publish(temp: &Path, target: &Path) -> io::Result<()> {
 /// # Errors
 /// The system's error.
 pub fn sync_dir_of(path: &Path) -> io::Result<()> {
-    File::open(directory_of(path))?.sync_all()
-}
-
-fn move_without_overwriting(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // File systems without RENAME_NOREPLACE: a hard link does not overwrite either.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            std::fs::hard_link(from, to)?;
-            std::fs::remove_file(from)
-        }
-        other => other.map_err(io::Error::from),
-    }
+    storage::of(path).sync(directory_of(path))
 }
 
 fn directory_of(path: &Path) -> &Path {
@@ -118,15 +104,11 @@ impl Temp {
         let shown: String = name.to_string_lossy().chars().take(48).collect();
         temp_name.push(format!("{shown}.{:032x}.tmp", u128::from_le_bytes(random)));
         let path = directory_of(target).join(temp_name);
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)?;
+        let mut file = storage::of(&path).create_new(&path)?;
         let temp = Self(path);
         file.write_all(bytes)?;
-        file.set_permissions(Permissions::from_mode(mode))?;
-        file.sync_all()?;
+        file.set_mode(mode)?;
+        file.sync()?;
         Ok(temp)
     }
 
@@ -139,7 +121,7 @@ impl Drop for Temp {
     fn drop(&mut self) {
         if !self.0.as_os_str().is_empty() {
             // The failure that brought us here is the one to report.
-            drop(std::fs::remove_file(&self.0));
+            drop(storage::of(&self.0).remove(&self.0));
         }
     }
 }

@@ -40,6 +40,7 @@ mod recipient;
 pub mod redo;
 mod rekey;
 pub mod source;
+pub mod storage;
 mod store;
 mod terminal;
 mod transfer;

@@ -13,9 +13,9 @@
 //!
 //! Must not: hold a key; decide anything about an object of a newer format version.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use strongroom_format::header::{FIXED_LEN, Header, HeaderError, is_sealed};
@@ -23,6 +23,7 @@ use strongroom_format::header::{FIXED_LEN, Header, HeaderError, is_sealed};
 use crate::durable;
 use crate::error::Error;
 use crate::object::{Object, inspect_checksum};
+use crate::storage::{self, About};
 
 /// What is appended to a file's name to make the name of its redo copy.
 pub const SUFFIX: &str = "-strongroom";
@@ -62,11 +63,12 @@ pub fn rewrite_header_through(
 ) -> Result<(), Error> {
     let redo = redo_path(path);
     let failed = |error| Error::io(format!("rewriting the header of {}", path.display()), error);
-    std::fs::metadata(path)
+    storage::of(path)
+        .about(path)
         .and_then(|about| write_redo(&redo, &about, &object.fixed))
         .map_err(failed)?;
     write_and_sync(&object.fixed)?;
-    std::fs::remove_file(&redo).map_err(failed)?;
+    storage::of(&redo).remove(&redo).map_err(failed)?;
     // Not needed for safety (a redo copy of this sequence is ignored), but it must not come back as litter.
     durable::sync_dir_of(path).map_err(failed)
 }
@@ -109,31 +111,22 @@ fn whole_header(bytes: &[u8]) -> Option<Header> {
 }
 
 fn read_redo(redo: &Path) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
     let limit = u64::try_from(FIXED_LEN).ok()?.checked_add(1)?;
-    File::open(redo)
-        .ok()?
-        .take(limit)
-        .read_to_end(&mut bytes)
-        .ok()?;
+    let bytes = storage::of(redo).read(redo, limit).ok()?;
     (bytes.len() == FIXED_LEN).then_some(bytes)
 }
 
-fn write_redo(redo: &Path, about: &std::fs::Metadata, fixed: &[u8]) -> io::Result<()> {
-    durable::replace(redo, fixed, about.mode() & 0o777)?;
+fn write_redo(redo: &Path, about: &About, fixed: &[u8]) -> io::Result<()> {
+    durable::replace(redo, fixed, about.mode)?;
     // Whoever may open the file must be able to read the redo copy, also when root did the rewriting.
-    let written = OpenOptions::new().read(true).open(redo)?;
-    let made = written.metadata()?;
-    if (made.uid(), made.gid()) != (about.uid(), about.gid()) {
-        std::os::unix::fs::fchown(&written, Some(about.uid()), Some(about.gid())).or_else(
-            |error| {
-                match error.kind() {
-                    // Same owner but a group that is not ours: the permission bits already say what they can.
-                    io::ErrorKind::PermissionDenied => Ok(()),
-                    _ => Err(error),
-                }
-            },
-        )?;
+    let made = storage::of(redo).about(redo)?;
+    if (made.uid, made.gid) != (about.uid, about.gid) {
+        let given = storage::of(redo).set_owner(redo, about.uid, about.gid);
+        given.or_else(|error| match error.kind() {
+            // Same owner but a group that is not ours: the permission bits already say what they can.
+            io::ErrorKind::PermissionDenied => Ok(()),
+            _ => Err(error),
+        })?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 //! Must not: know what the entries mean (see [`crate::keyring`]).
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -27,6 +27,7 @@ use crate::error::Error;
 use crate::object::{Object, parse};
 use crate::private_key::check_records;
 use crate::purpose::Purpose;
+use crate::storage;
 
 /// Only the owner may read a keyring.
 pub(crate) const MODE: u32 = 0o600;
@@ -55,12 +56,10 @@ pub(crate) fn read(path: &Path) -> Result<Unproven, Error> {
         ErrorKind::NotFound => Error::new(&code::KEYRING_MISSING, shown.to_string()),
         _ => Error::io(format!("reading {shown}"), error),
     };
-    let mut bytes = Vec::new();
     let limit = u64::try_from(FILE_MAX)
         .unwrap_or(u64::MAX)
         .saturating_add(1);
-    let file = File::open(path).map_err(failed)?;
-    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    let bytes = storage::of(path).read(path, limit).map_err(failed)?;
     structure(bytes).map_err(|error| error.about(shown))
 }
 

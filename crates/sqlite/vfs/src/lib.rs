@@ -11,6 +11,7 @@
 
 mod ahead;
 mod api;
+mod birth;
 mod body;
 mod connection;
 mod databases;

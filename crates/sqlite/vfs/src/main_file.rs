@@ -22,11 +22,12 @@ use strongroom_format::sqlite::{PAGE_RESERVE, lock_byte_page, page_offset};
 use strongroom_keyring::{NewObject, Object, Opener};
 
 use crate::ahead::Ahead;
+use crate::birth;
 use crate::body::Body;
 use crate::ffi::{
     SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, SQLITE_FCNTL_COMMIT_ATOMIC_WRITE,
     SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE,
-    SQLITE_LOCK_SHARED, SQLITE_NOTFOUND, SQLITE_SYNC_FULL,
+    SQLITE_LOCK_SHARED, SQLITE_NOTFOUND,
 };
 use crate::link::{Link, sealed_characteristics, sealed_control, synthetic_header};
 use crate::lower::{Lower, Rc, RcResult};
@@ -254,7 +255,7 @@ impl MainFile {
         if self.on_disk {
             return Ok(());
         }
-        if self.lower.size()? > 0 {
+        if birth::is_there(self.lower)? {
             return self.join_created();
         }
         let keys = self.usable()?;
@@ -266,12 +267,7 @@ impl MainFile {
             .map_err(|error| report_error(&error))?;
         put(&mut bytes, header_layout::ANCHOR_B, &second.to_bytes())
             .ok_or_else(|| report(&code::BUG, "header layout"))?;
-        let written = self
-            .lower
-            .write(&bytes, 0)
-            .and_then(|()| self.lower.sync(SQLITE_SYNC_FULL));
-        // Half a header would be a damaged database for ever; the file was empty, and is again (a full disk).
-        written.or_else(|rc| self.lower.truncate(0).and(Err(rc)))?;
+        birth::write_header(self.lower, &bytes)?;
         let opener = self
             .opener
             .clone()
@@ -466,15 +462,18 @@ impl Body for MainFile {
         self.usable()?;
         self.lower.lock(level)?;
         self.unsure();
-        if level == SQLITE_LOCK_SHARED && !self.on_disk && self.lower.size()? > 0 {
-            let joined = self.join_created();
-            if joined.is_err() {
-                // The lock was taken for nothing; SQLite will not give it back after an error.
-                self.lower.unlock(0)?;
-            }
-            return joined;
+        if level != SQLITE_LOCK_SHARED || self.on_disk {
+            return Ok(());
         }
-        Ok(())
+        let joined = match birth::is_there(self.lower) {
+            Ok(true) => self.join_created(),
+            other => other.map(|_| ()),
+        };
+        if joined.is_err() {
+            // The lock was taken for nothing; SQLite will not give it back after an error.
+            self.lower.unlock(0)?;
+        }
+        joined
     }
 
     fn unlock(&mut self, level: c_int) -> RcResult<()> {

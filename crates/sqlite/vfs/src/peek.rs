@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use strongroom_format::code;
-use strongroom_keyring::Error;
+use strongroom_keyring::{Error, storage};
 
 use crate::ffi::{
     SQLITE_BUSY, SQLITE_LOCK_SHARED, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_READONLY, sqlite3_file,
@@ -40,7 +40,7 @@ impl Peek {
         let text = path
             .to_str()
             .ok_or_else(|| Error::new(&code::URI, "the path is not UTF-8"))?;
-        if !path.exists() {
+        if storage::of(path).about(path).is_err() {
             return Err(Error::new(&code::NOT_FOUND, text));
         }
         let absolute = vfs::absolute(text).ok_or_else(|| Error::new(&code::NOT_FOUND, text))?;

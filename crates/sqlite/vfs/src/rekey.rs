@@ -5,17 +5,18 @@
 //! R1. From the header's "begun" to its "finished" both keys open pages, and everything written uses the new one.
 //! R2. A page is sealed again by a transaction of SQLite's, so a crash at any point leaves it whole under one of the keys.
 //! R3. The old key is erased from the header only when, under the write lock and with an empty log, no page of the
-//!     file names its epoch.
+//!     database names its epoch.
 //!
 //! Must not: write a page itself, or open the file by path (closing that would drop SQLite's locks).
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
 use strongroom_format::code;
 use strongroom_format::layout::u32_at;
 use strongroom_format::sqlite::{lock_byte_page, page_offset, tail_layout};
-use strongroom_keyring::{Error, Object, Opener, redo};
+use strongroom_keyring::{Error, Object, Opener, redo, storage};
 
 use crate::connection::{execute, file_of_schema};
 use crate::databases::quoted;
@@ -258,13 +259,16 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
             &format!("PRAGMA {name}.wal_checkpoint(TRUNCATE)"),
         )
         .map_err(|message| sql_error(&message))?;
+        // A failed transaction may have left pages behind the database's end: nobody reads them before they are written.
+        // A page that is added from now on is of the new epoch.
+        let count = pragma_number(connection, &name, "page_count");
+        let count = count.and_then(|pages| u64::try_from(pages).ok());
         let finished = in_write_transaction(connection, schema, |main| {
             let keys = fresh(main)?;
             if keys.object.previous_epoch().is_none() {
                 return Ok(Some(keys.object.epoch()));
             }
-            let path = format!("{}-wal", main.path());
-            let log = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+            let log = log_length(main.path())?;
             let size = main.lower().size().map_err(rc_error)?;
             let pages =
                 size.saturating_sub(page_offset(1, main.page_size())) / u64::from(main.page_size());
@@ -273,7 +277,7 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
                 keys.object.epoch(),
                 main.page_size(),
                 1,
-                pages,
+                count.map_or(pages, |count| pages.min(count)),
             )?;
             if log > 0 || stale > 0 {
                 return Ok(None);
@@ -292,6 +296,16 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
         &code::BUSY,
         "the rekey is begun; other connections keep it from being finished",
     ))
+}
+
+/// Length of the write-ahead log. A length that cannot be had is no empty log: what it holds may be under the old key.
+fn log_length(database: &str) -> Result<u64, Error> {
+    let path = format!("{database}-wal");
+    match storage::of(Path::new(&path)).about(Path::new(&path)) {
+        Ok(about) => Ok(about.len),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(Error::io(path, error)),
+    }
 }
 
 /// Both anchors carry a MAC of the current epoch before the older key is erased.

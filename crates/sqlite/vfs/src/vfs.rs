@@ -20,6 +20,7 @@ use strongroom_format::sqlite::{AuxKind, Prologue};
 use strongroom_keyring::{Error, KeySource, Keyring, inspect_checksum, redo};
 
 use crate::api::api;
+use crate::birth;
 use crate::body::{Body, PassThrough};
 use crate::connection;
 use crate::ffi::{
@@ -263,7 +264,8 @@ fn choose_main(request: &Request) -> RcResult<Box<dyn Body>> {
     if let Some(pointer) = remote::follow(request.lower, &request.path, &header)? {
         return choose_remote(request, Some(&pointer));
     }
-    let key = opener(request, &parameters, size == 0)?;
+    let empty = size == 0 || birth::unfinished(size, &header);
+    let key = opener(request, &parameters, empty)?;
     match key {
         None => Ok(Box::new(PlainFile::new(
             request.lower,
@@ -271,7 +273,7 @@ fn choose_main(request: &Request) -> RcResult<Box<dyn Body>> {
             size == 0,
             parameters.allow_plaintext,
         ))),
-        Some(opener) if size == 0 => {
+        Some(opener) if empty => {
             let source = connection::vacuum_source_page_size();
             let wanted = parameters.wanted(source.flatten().unwrap_or(4096));
             // A connection's own database is laid out by SQLite, as a plain one is, so that PRAGMA auto_vacuum and

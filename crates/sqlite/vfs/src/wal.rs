@@ -68,8 +68,10 @@ pub(crate) struct WalFile {
     generation: Option<Generation>,
     /// A frame header that SQLite has written and whose page it has not: they go down as one.
     pending: Option<(u64, [u8; WAL_FRAME_HEADER])>,
-    /// Frames that this handle has written in this generation: none of them may be taken for the end of the log.
+    /// Frames that this handle has written: none of them may be taken for the end of the log.
     written: u64,
+    /// The generation that they are of. Another process may have started the log again since.
+    written_in: [u8; 16],
     frame: Vec<u8>,
     warned: bool,
 }
@@ -86,6 +88,7 @@ impl WalFile {
             generation: None,
             pending: None,
             written: 0,
+            written_in: [0; 16],
             frame: Vec::new(),
             warned: false,
         }
@@ -202,9 +205,21 @@ impl WalFile {
             .map_err(|error| report_error(&error));
         let result =
             sealed.and_then(|()| self.lower.write(&out, self.geometry.frame_offset(index)));
+        let name = generation.prologue.generation();
         self.frame = out;
+        result?;
+        if self.written_in != name {
+            self.written_in = name;
+            self.written = 0;
+        }
         self.written = self.written.max(index + 1);
-        result
+        Ok(())
+    }
+
+    /// Whether this handle wrote frame `index` of the log that is there.
+    fn wrote(&self, index: u64) -> bool {
+        let name = |generation: &Generation| generation.prologue.generation();
+        index < self.written && self.generation.as_ref().map(name) == Some(self.written_in)
     }
 
     /// Reads and opens frame `index` into `self.frame`, whose plaintext then begins at byte 12.
@@ -301,7 +316,7 @@ impl WalFile {
             self.flush_pending()?;
             self.match_generation(data)?;
             // W5: headers alone may be a transaction's last writes (`walRewriteChecksums`), without a sync after them.
-            if index < self.written && self.get_frame(index)? == Frame::Open {
+            if self.wrote(index) && self.get_frame(index)? == Frame::Open {
                 return self.patch_opened(index, 0, data);
             }
             let mut header = [0; WAL_FRAME_HEADER];
@@ -355,7 +370,7 @@ impl WalFile {
             return Ok(());
         }
         // W4: recovery reads from the frame's header on, a reader of a snapshot reads the page alone.
-        if within == WAL_FRAME_HEADER || index < self.written {
+        if within == WAL_FRAME_HEADER || self.wrote(index) {
             Err(self.damaged(index))
         } else {
             Ok(())

@@ -12,6 +12,8 @@
 //! J6. A journal found in a file is played back only if everything that counts is there.
 //! J7. Without a count, a slot that pages of the database may depend on is written again only after its former version
 //!     is in the shadow: a process that is killed leaves one of them whole.
+//! J8. A journal that begins over an older one leaves the older one's marks alone until its own take their place, so that
+//!     the end of the older one holds until the new one is whole. A file that was cut begins anew when that is durable.
 //!
 //! Must not: report "no journal" for a journal that is there but damaged in what counts.
 
@@ -94,6 +96,10 @@ pub(crate) struct JournalCore {
     buffer_at: u64,
     dirty: bool,
     head_dirty: bool,
+    /// The file held another journal when this one began (J8).
+    over_older: bool,
+    /// The file was cut, and that may not be durable (J8).
+    cut_unsynced: bool,
     unsynced: bool,
     /// Logical end of what this handle wrote of the journal.
     written: u64,
@@ -117,6 +123,8 @@ impl JournalCore {
             buffer_at: 0,
             dirty: false,
             head_dirty: false,
+            over_older: false,
+            cut_unsynced: false,
             unsynced: false,
             written: 0,
             flushed: 0,
@@ -135,6 +143,11 @@ impl JournalCore {
     /// A new transaction's journal: new salt, so new key, and what ties it to the database's state (J4). `header` is
     /// its first segment's header; under `synchronous=OFF` it says at once that the journal is valid, without a count.
     fn begin(&mut self, header: &[u8]) -> RcResult<()> {
+        if self.cut_unsynced {
+            self.lower.sync(SQLITE_SYNC_NORMAL)?;
+            self.cut_unsynced = false;
+        }
+        self.over_older = self.lower.size()? > 0;
         let keys = self.of.sealed.refresh(self.of.main)?;
         if self.of.sealed.anchor(self.of.main)?.wal_generation != [0; 16] {
             // The database left write-ahead mode: a log put back later must not be taken for a valid one.
@@ -281,6 +294,12 @@ impl JournalCore {
     fn end(&mut self) -> RcResult<()> {
         *lock(&self.of.link.page1) = None;
         self.flush()?;
+        let unmarked = self.in_force.as_ref().is_some_and(|now| now.mark.is_none());
+        if unmarked && self.over_older && self.unsynced {
+            // Rolled back before it was ever synced: its own prologue first (J8).
+            self.lower.sync(SQLITE_SYNC_NORMAL)?;
+            self.unsynced = false;
+        }
         self.mark(JournalState::Ended, Segment::default(), 0)?;
         self.segments.clear();
         self.open_segment = None;
@@ -342,8 +361,14 @@ impl JournalCore {
         let mut physical = journal_slot_offset(self.buffer_at / CHUNK);
         if self.head_dirty {
             let head = new_head(&in_force.key, &in_force.prologue, in_force.mark.as_ref());
-            out.extend_from_slice(&head.map_err(|error| report_error(&error))?);
-            physical = 0;
+            let head = head.map_err(|error| report_error(&error))?;
+            if self.over_older && in_force.mark.is_none() {
+                // J8: what a power cut leaves of both is the older journal as it ended, or none.
+                self.lower.write(&head[..JOURNAL_MARKS[0]], 0)?;
+            } else {
+                out.extend_from_slice(&head);
+                physical = 0;
+            }
         }
         let first = self.buffer_at / CHUNK;
         for (index, chunk) in (first..).zip(self.buffer.chunks(JOURNAL_CHUNK)) {
@@ -412,13 +437,19 @@ impl JournalCore {
     }
 
     fn truncate(&mut self, size: u64) -> RcResult<()> {
-        self.flush()?;
-        self.buffer.clear();
         if size == 0 {
+            // What is still buffered is of a journal that nobody wants: on a full disk it could not be written, and the
+            // transaction could not be rolled back.
             self.forget();
+            self.dirty = false;
+            self.head_dirty = false;
+            self.unsynced = false;
             *lock(&self.of.link.page1) = None;
+            self.cut_unsynced = true;
             return self.lower.truncate(0);
         }
+        self.flush()?;
+        self.buffer.clear();
         self.written = self.written.min(size);
         let last = (size - 1) / CHUNK;
         self.buffer_at = last * CHUNK;
@@ -478,6 +509,7 @@ impl Body for JournalFile {
         core.flush()?;
         self.lower.sync(flags)?;
         core.unsynced = false;
+        core.cut_unsynced = false;
         Ok(())
     }
 
@@ -500,6 +532,11 @@ impl Body for JournalFile {
     fn before_close(&mut self) -> RcResult<()> {
         let mut core = lock(&self.core);
         *lock(&core.of.link.page1) = None;
-        core.flush()
+        core.flush()?;
+        if std::mem::take(&mut core.cut_unsynced) {
+            // Whoever begins the next journal here cannot know of it (J8).
+            return self.lower.sync(SQLITE_SYNC_NORMAL);
+        }
+        Ok(())
     }
 }

@@ -1,0 +1,158 @@
+//! Where files are: the one edge between this crate's files and the system, so that a test can put a simulated disk there
+//! that fails, or forgets what was not made durable.
+//!
+//! Invariant K20: without [`mount`], which no program of the product calls, every path is the system's.
+//! Must not: decide anything. Order and meaning of the calls belong to [`crate::durable`], [`crate::redo`] and the store.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+/// What is known of a file without opening it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// Length in bytes.
+    pub len: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// A new file that is open for writing.
+pub trait NewFile {
+    /// Appends.
+    ///
+    /// # Errors
+    /// The system's error; a part may be written.
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Sets the permission bits.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn set_mode(&mut self, mode: u32) -> io::Result<()>;
+
+    /// Makes bytes and length durable; not the name.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// Files by path. Errors are the system's.
+#[expect(clippy::missing_errors_doc, reason = "the system's, all of them")]
+pub trait Storage: Send + Sync {
+    /// Makes a file that was not there, for its owner alone.
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
+    /// At most `limit` bytes from a file's beginning.
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
+    /// What is known of the file; links are followed.
+    fn about(&self, path: &Path) -> io::Result<About>;
+    /// Gives the file another owner and group.
+    fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> io::Result<()>;
+    /// Makes a file, or the names in a directory, durable.
+    fn sync(&self, path: &Path) -> io::Result<()>;
+    /// Renames, over what has the name.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Renames, unless something has the name.
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes the name.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+}
+
+static MOUNTED: OnceLock<(PathBuf, Box<dyn Storage>)> = OnceLock::new();
+
+/// For tests: everything below `root` is `storage`'s from now on. Once in a process; false when there is one already.
+#[doc(hidden)]
+#[must_use]
+pub fn mount(root: PathBuf, storage: Box<dyn Storage>) -> bool {
+    MOUNTED.set((root, storage)).is_ok()
+}
+
+/// The files that `path` is among.
+#[must_use]
+pub fn of(path: &Path) -> &'static dyn Storage {
+    match MOUNTED.get() {
+        Some((root, storage)) if path.starts_with(root) => storage.as_ref(),
+        _ => &System,
+    }
+}
+
+/// The operating system's files.
+struct System;
+
+impl NewFile for File {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        Write::write_all(self, bytes)
+    }
+
+    fn set_mode(&mut self, mode: u32) -> io::Result<()> {
+        self.set_permissions(Permissions::from_mode(mode))
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_all()
+    }
+}
+
+impl Storage for System {
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
+        Ok(Box::new(file))
+    }
+
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn about(&self, path: &Path) -> io::Result<About> {
+        let about = std::fs::metadata(path)?;
+        Ok(About {
+            len: about.len(),
+            mode: about.mode() & 0o777,
+            uid: about.uid(),
+            gid: about.gid(),
+        })
+    }
+
+    fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> io::Result<()> {
+        std::os::unix::fs::fchown(File::open(path)?, Some(uid), Some(gid))
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        rustix::fs::rename(from, to).map_err(io::Error::from)
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // File systems without RENAME_NOREPLACE: a hard link does not overwrite either.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                std::fs::hard_link(from, to)?;
+                std::fs::remove_file(from)
+            }
+            other => other.map_err(io::Error::from),
+        }
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+}
