@@ -6,23 +6,31 @@
 //!
 //! Must not: touch a file that has a page.
 
-use strongroom_format::header::{HEADER_LEN, MAGIC};
+use strongroom_format::FORMAT_VERSION;
+use strongroom_format::header::{HEADER_LEN, MAGIC, ObjectKind};
 
 use crate::ffi::SQLITE_SYNC_FULL;
 use crate::lower::{Lower, RcResult};
 
-/// Whether a file of `size` bytes that begins with `header` is one whose making was cut short, or is going on.
+/// What is looked at: what a disk writes whole or not at all.
+const SECTOR: usize = 512;
+
+/// Whether a file of `size` bytes that begins with `header` is one whose making was cut short, or is going on. `header` has a
+/// sector at least, with zeros behind the file's end. A file that only happens to begin with zeros is somebody's, and is not.
 pub(crate) fn unfinished(size: u64, header: &[u8]) -> bool {
-    let begun = MAGIC
-        .iter()
-        .zip(header)
-        .take_while(|(magic, byte)| magic == byte)
-        .count();
-    let rest = header.get(begun..MAGIC.len()).unwrap_or_default();
-    size > 0
-        && size <= HEADER_LEN as u64
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    let sector = header.get(..SECTOR.min(size)).unwrap_or_default();
+    let (magic, rest) = sector.split_at(sector.len().min(MAGIC.len()));
+    let begun = MAGIC.iter().zip(magic);
+    let begun = begun.take_while(|(byte, there)| byte == there).count();
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
+    let [version, kind] = [FORMAT_VERSION, ObjectKind::Sqlite.number()].map(u16::to_le_bytes);
+    let expected = [version, kind].concat();
+    let named = rest.get(..rest.len().min(expected.len()));
+    (1..=HEADER_LEN).contains(&size)
         && begun < MAGIC.len()
-        && rest.iter().all(|&byte| byte == 0)
+        && is_zero(magic.get(begun..).unwrap_or_default())
+        && (is_zero(rest) || named.is_some_and(|named| expected.starts_with(named)))
 }
 
 /// Whether there is more than the beginning of a header in the file.
@@ -31,7 +39,7 @@ pub(crate) fn is_there(lower: Lower) -> RcResult<bool> {
     if size == 0 {
         return Ok(false);
     }
-    let mut first = [0; MAGIC.len()];
+    let mut first = [0; SECTOR];
     lower.read_whole(&mut first, 0)?;
     Ok(!unfinished(size, &first))
 }
@@ -47,4 +55,53 @@ pub(crate) fn write_header(lower: Lower, header: &[u8]) -> RcResult<()> {
         .and_then(|()| lower.sync(SQLITE_SYNC_FULL));
     // A full disk: the file was empty, and is again.
     written.or_else(|rc| lower.truncate(0).and(Err(rc)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file's first sector, and whether its making was cut short.
+    fn is_unfinished(file: &[u8]) -> bool {
+        let mut first = [0; SECTOR];
+        let len = file.len().min(SECTOR);
+        first[..len].copy_from_slice(&file[..len]);
+        unfinished(file.len() as u64, &first)
+    }
+
+    #[test]
+    fn a_header_is_unfinished_wherever_its_writing_ended_and_nothing_else_is() {
+        let mut header = vec![0xa5; HEADER_LEN];
+        header[..MAGIC.len()].fill(0);
+        header[16..18].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        header[18..20].copy_from_slice(&ObjectKind::Sqlite.number().to_le_bytes());
+        for len in 1..=HEADER_LEN {
+            assert!(is_unfinished(&header[..len]), "{len} bytes");
+        }
+        // Its last byte is zero: all but that is all of it.
+        for len in 0..MAGIC.len() - 1 {
+            let mut begun = header.clone();
+            begun[..len].copy_from_slice(&MAGIC[..len]);
+            assert!(is_unfinished(&begun), "{len} bytes of the magic");
+        }
+        let mut torn = header.clone();
+        torn[..SECTOR].fill(0);
+        assert!(is_unfinished(&torn) && is_unfinished(&[0; HEADER_LEN]));
+
+        let mut finished = header.clone();
+        finished[..MAGIC.len()].copy_from_slice(&MAGIC);
+        let mut longer = header.clone();
+        longer.push(0);
+        let mut other = header.clone();
+        other[18] ^= 1;
+        let mut named = header;
+        named[3] = 7;
+        for file in [finished, longer, other, named] {
+            assert!(!is_unfinished(&file));
+        }
+        assert!(!is_unfinished(b"") && !is_unfinished(b"SQLite format 3\0"));
+        let mut somebodys = vec![0; 100];
+        somebodys[40] = 1;
+        assert!(!is_unfinished(&somebodys));
+    }
 }

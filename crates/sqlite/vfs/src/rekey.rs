@@ -5,7 +5,7 @@
 //! R1. From the header's "begun" to its "finished" both keys open pages, and everything written uses the new one.
 //! R2. A page is sealed again by a transaction of SQLite's, so a crash at any point leaves it whole under one of the keys.
 //! R3. The old key is erased from the header only when, under the write lock and with an empty log, no page of the
-//!     database names its epoch.
+//!     file names its epoch; pages behind the database's end were cut off.
 //!
 //! Must not: write a page itself, or open the file by path (closing that would drop SQLite's locks).
 
@@ -18,6 +18,7 @@ use strongroom_format::layout::u32_at;
 use strongroom_format::sqlite::{lock_byte_page, page_offset, tail_layout};
 use strongroom_keyring::{Error, Object, Opener, redo, storage};
 
+use crate::body::Body as _;
 use crate::connection::{execute, file_of_schema};
 use crate::databases::quoted;
 use crate::ffi::{SQLITE_SYNC_FULL, sqlite3};
@@ -59,7 +60,7 @@ pub fn rekey(
     opener: Option<&Opener>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RekeyReport, Error> {
-    let resumed = in_write_transaction(connection, schema, |main| {
+    let resumed = in_write_transaction(connection, schema, |main, _| {
         let keys = fresh(main)?;
         if keys.object.previous_epoch().is_some() {
             return Ok(true);
@@ -82,7 +83,7 @@ pub fn rekey(
 /// # Errors
 /// As [`rekey`].
 pub fn rewrap(connection: *mut sqlite3, schema: &str, opener: &Opener) -> Result<(), Error> {
-    in_write_transaction(connection, schema, |main| {
+    in_write_transaction(connection, schema, |main, _| {
         let keys = fresh(main)?;
         replace_header(main, keys.object.rewrapped(&[opener])?)
     })
@@ -92,12 +93,17 @@ pub fn rewrap(connection: *mut sqlite3, schema: &str, opener: &Opener) -> Result
 fn in_write_transaction<T>(
     connection: *mut sqlite3,
     schema: &str,
-    work: impl FnOnce(&mut MainFile) -> Result<T, Error>,
+    work: impl FnOnce(&mut MainFile, Option<u64>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let sql = |text: &str| execute(connection, text).map_err(|message| sql_error(&message));
     // A read of the one database first: BEGIN IMMEDIATE alone would lock every attached database.
     sql("BEGIN")?;
-    let result = lock_schema(connection, schema).and_then(|()| with_main(connection, schema, work));
+    let result = lock_schema(connection, schema).and_then(|()| {
+        // Nobody can make it longer or shorter now.
+        let pages = pragma_number(connection, &quoted(schema), "page_count");
+        let pages = pages.and_then(|pages| u64::try_from(pages).ok());
+        with_main(connection, schema, |main| work(main, pages))
+    });
     // Nothing was written through SQLite; ending the transaction either way gives the lock back.
     sql("ROLLBACK")?;
     result
@@ -259,25 +265,21 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
             &format!("PRAGMA {name}.wal_checkpoint(TRUNCATE)"),
         )
         .map_err(|message| sql_error(&message))?;
-        // A failed transaction may have left pages behind the database's end: nobody reads them before they are written.
-        // A page that is added from now on is of the new epoch.
-        let count = pragma_number(connection, &name, "page_count");
-        let count = count.and_then(|pages| u64::try_from(pages).ok());
-        let finished = in_write_transaction(connection, schema, |main| {
+        let finished = in_write_transaction(connection, schema, |main, count| {
             let keys = fresh(main)?;
             if keys.object.previous_epoch().is_none() {
                 return Ok(Some(keys.object.epoch()));
             }
             let log = log_length(main.path())?;
-            let size = main.lower().size().map_err(rc_error)?;
-            let pages =
-                size.saturating_sub(page_offset(1, main.page_size())) / u64::from(main.page_size());
+            if let (Some(count), 0) = (count, log) {
+                cut_behind(main, count)?;
+            }
             let stale = count_stale(
                 main.lower(),
                 keys.object.epoch(),
                 main.page_size(),
                 1,
-                count.map_or(pages, |count| pages.min(count)),
+                pages_in(main)?,
             )?;
             if log > 0 || stale > 0 {
                 return Ok(None);
@@ -296,6 +298,22 @@ fn finish(connection: *mut sqlite3, schema: &str) -> Result<u32, Error> {
         &code::BUSY,
         "the rekey is begun; other connections keep it from being finished",
     ))
+}
+
+/// How many pages the file has room for.
+fn pages_in(main: &MainFile) -> Result<u64, Error> {
+    let size = main.lower().size().map_err(rc_error)?;
+    Ok(size.saturating_sub(page_offset(1, main.page_size())) / u64::from(main.page_size()))
+}
+
+/// A failed transaction may have left pages behind the database's end. SQLite may read one before it writes it, when the database
+/// grows again, and nobody could open it any more: they go. Under the write lock, with an empty log.
+fn cut_behind(main: &mut MainFile, count: u64) -> Result<(), Error> {
+    if count > 0 && pages_in(main)? > count {
+        let end = count.saturating_mul(u64::from(main.page_size()));
+        main.truncate(end).map_err(rc_error)?;
+    }
+    Ok(())
 }
 
 /// Length of the write-ahead log. A length that cannot be had is no empty log: what it holds may be under the old key.

@@ -111,9 +111,12 @@ impl Sealed {
         Ok(sealed)
     }
 
-    /// Every sealed database that this process has open.
-    pub(crate) fn all() -> Vec<Arc<Self>> {
-        live().values().filter_map(Weak::upgrade).collect()
+    /// The sealed databases that this process has open, among those whose path and object id are `wanted`. Others are not touched: whoever holds one
+    /// keeps it, and what is known of its header, alive.
+    pub(crate) fn known(wanted: impl Fn(&str, &[u8; 16]) -> bool) -> Vec<Arc<Self>> {
+        let live = live();
+        let wanted = live.iter().filter(|((path, id), _)| wanted(path, id));
+        wanted.filter_map(|(_, weak)| weak.upgrade()).collect()
     }
 
     /// Path as SQLite made it absolute.

@@ -30,6 +30,18 @@ use crate::sealed::Sealed;
 
 /// Most databases that take part: SQLite's own limit on attached databases, with room.
 const PARTICIPANTS_MAX: usize = 256;
+/// The super-journal that is being read and lists the journal at `path`.
+pub(crate) fn owner_of(path: &str) -> Option<String> {
+    let lists = |names: &[u8]| {
+        let mut names = names.split(|&byte| byte == 0);
+        names.any(|name| name == path.as_bytes())
+    };
+    being_read(|list| {
+        let owner = list.iter().find(|(_, names)| lists(names));
+        owner.map(|(owner, _)| owner.clone())
+    })
+}
+
 /// The end of a journal that belongs to a super-journal carries this (SQLite's `aJournalMagic`).
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 
@@ -72,17 +84,14 @@ impl SuperWriter {
 
 /// The sealed databases whose journals are named; `None` when a plain one is among them (U2).
 fn participants(names: &[u8]) -> Option<Vec<Arc<Sealed>>> {
-    let live = Sealed::all();
     let mut found = Vec::new();
     for name in names
         .split(|&byte| byte == 0)
         .filter(|name| !name.is_empty())
     {
         let database = name.strip_suffix(b"-journal")?;
-        found.push(Arc::clone(
-            live.iter()
-                .find(|sealed| sealed.path().as_bytes() == database)?,
-        ));
+        let mut known = Sealed::known(|path, _| path.as_bytes() == database);
+        found.push(known.pop()?);
     }
     (!found.is_empty()).then_some(found)
 }
@@ -168,14 +177,10 @@ fn open_names(bytes: &[u8], prologue: &Prologue) -> Option<Vec<u8>> {
     let (slots, body) = bytes
         .get(prologue_layout::SIZE..)?
         .split_at_checked(count * slot::SIZE)?;
-    let live = Sealed::all();
     for record in slots.chunks_exact(slot::SIZE) {
         let id: [u8; 16] = array(record, slot::OBJECT_ID)?;
         let epoch = u32::from_le_bytes(array(record, slot::EPOCH)?);
-        for sealed in live
-            .iter()
-            .filter(|sealed| sealed.keys().object.object_id() == id)
-        {
+        for sealed in Sealed::known(|_, known| *known == id) {
             let keys = sealed.keys();
             let Ok(wrap) = keys.object.derive(
                 epoch,
@@ -274,17 +279,7 @@ impl SuperReader {
     /// U3: a sealed journal of a database that is not open here. SQLite wants to know whether it names the
     /// super-journal that is being read; the answer is yes if that one lists it.
     pub(crate) fn presume(lower: Lower, path: String) -> RcResult<Self> {
-        let owner = being_read(|list| {
-            let lists = |names: &[u8]| {
-                names
-                    .split(|&byte| byte == 0)
-                    .any(|name| name == path.as_bytes())
-            };
-            list.iter()
-                .find(|(_, names)| lists(names))
-                .map(|(owner, _)| owner.clone())
-        });
-        let Some(owner) = owner else {
+        let Some(owner) = owner_of(&path) else {
             return Err(report(&code::SUPER_JOURNAL, path));
         };
         Ok(Self {

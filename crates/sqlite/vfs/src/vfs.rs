@@ -24,20 +24,20 @@ use crate::birth;
 use crate::body::{Body, PassThrough};
 use crate::connection;
 use crate::ffi::{
-    SQLITE_CANTOPEN, SQLITE_ERROR, SQLITE_IOERR, SQLITE_OK, SQLITE_OPEN_MAIN_DB,
-    SQLITE_OPEN_MAIN_JOURNAL, SQLITE_OPEN_READONLY, SQLITE_OPEN_SUBJOURNAL,
+    SQLITE_ACCESS_EXISTS, SQLITE_CANTOPEN, SQLITE_ERROR, SQLITE_IOERR, SQLITE_OK,
+    SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_MAIN_JOURNAL, SQLITE_OPEN_READONLY, SQLITE_OPEN_SUBJOURNAL,
     SQLITE_OPEN_SUPER_JOURNAL, SQLITE_OPEN_TEMP_DB, SQLITE_OPEN_TEMP_JOURNAL,
     SQLITE_OPEN_TRANSIENT_DB, SQLITE_OPEN_WAL, any_fn, sqlite3_file, sqlite3_vfs,
 };
 use crate::handle::{self, LOWER_OFFSET, lower_of, with};
-use crate::journal::{JournalFile, JournalOf};
+use crate::journal::{self, JournalFile, JournalOf};
 use crate::keys::Parameters;
 use crate::lower::{Lower, Rc, RcResult, check};
 use crate::main_file::MainFile;
 use crate::plain::PlainFile;
 use crate::remote::{self, Pointer};
 use crate::report::{report, report_error};
-use crate::super_journal::{SuperReader, SuperWriter};
+use crate::super_journal::{self, SuperReader, SuperWriter};
 use crate::temp::TempFile;
 use crate::wal::WalFile;
 
@@ -386,8 +386,8 @@ fn choose_auxiliary(
             .path
             .strip_suffix("-journal")
             .or_else(|| request.path.strip_suffix("-wal"));
-        let sealed = crate::sealed::Sealed::all();
-        if sealed.iter().any(|sealed| Some(sealed.path()) == database) {
+        let sealed = crate::sealed::Sealed::known(|path, _| Some(path) == database);
+        if !sealed.is_empty() {
             return Err(report(&code::FOREIGN_VFS, request.path.as_str()));
         }
         return Ok(Box::new(PassThrough(request.lower)));
@@ -457,7 +457,6 @@ macro_rules! pass_on {
 
 pass_on! {
     delete(name: *const c_char, sync_dir: c_int) -> c_int = SQLITE_IOERR;
-    access(name: *const c_char, flags: c_int, out: *mut c_int) -> c_int = SQLITE_IOERR;
     full_pathname(name: *const c_char, size: c_int, out: *mut c_char) -> c_int = SQLITE_IOERR;
     dl_open(name: *const c_char) -> *mut c_void = std::ptr::null_mut();
     dl_error(size: c_int, out: *mut c_char) -> () = ();
@@ -471,6 +470,37 @@ pass_on! {
     set_system_call(name: *const c_char, call: any_fn) -> c_int = SQLITE_ERROR;
     get_system_call(name: *const c_char) -> any_fn = None;
     next_system_call(name: *const c_char) -> *const c_char = std::ptr::null();
+}
+
+/// Whether a file is there. Of a journal that a super-journal lists which is being read, all of it is first (J9).
+unsafe extern "C" fn access(
+    vfs: *mut sqlite3_vfs,
+    name: *const c_char,
+    flags: c_int,
+    out: *mut c_int,
+) -> c_int {
+    let settled = catch_unwind(AssertUnwindSafe(|| {
+        if name.is_null() || flags != SQLITE_ACCESS_EXISTS {
+            return Ok(());
+        }
+        // SAFETY: SQLite gives a name that ends with a zero.
+        match unsafe { CStr::from_ptr(name) }.to_str() {
+            Ok(path) if super_journal::owner_of(path).is_some() => journal::settle(path),
+            _ => Ok(()),
+        }
+    }));
+    match settled {
+        Ok(Ok(())) => {}
+        Ok(Err(Rc(rc))) => return rc,
+        Err(_) => return SQLITE_IOERR,
+    }
+    let below = below_of(vfs);
+    // SAFETY: a registered VFS.
+    match unsafe { (*below).access } {
+        // SAFETY: the arguments are passed on unchanged.
+        Some(call) => unsafe { call(below, name, flags, out) },
+        None => SQLITE_IOERR,
+    }
 }
 
 /// `path` as SQLite makes it absolute, which is how databases are known here.

@@ -98,7 +98,12 @@ impl JournalCore {
         };
         let now = self.page1_tail(self.page_size())?;
         let prefix: [u8; 8] = array(&in_force.prologue.page1_nonce, PREFIX).unwrap_or_default();
-        if now != in_force.prologue.page1_before && now[..8] != prefix {
+        // A write that stopped short may have left the beginning of the new nonce before what was there.
+        let before = in_force.prologue.page1_before;
+        let is_known = (0..prefix.len())
+            .any(|at| now[..at] == prefix[..at] && now[at..] == before[at..])
+            || now[..8] == prefix;
+        if !is_known {
             return Err(report(&code::JOURNAL_STALE, self.path()));
         }
         let mut count = [0; 4];

@@ -14,11 +14,13 @@
 //!     is in the shadow: a process that is killed leaves one of them whole.
 //! J8. A journal that begins over an older one leaves the older one's marks alone until its own take their place, so that
 //!     the end of the older one holds until the new one is whole. A file that was cut begins anew when that is durable.
+//! J9. Who looks at a super-journal finds in the files of its journals what was written to them, buffered or not.
 //!
 //! Must not: report "no journal" for a journal that is there but damaged in what counts.
 
 mod found;
 mod head;
+mod live;
 mod slot;
 
 use std::collections::BTreeMap;
@@ -45,6 +47,7 @@ use crate::sealed::Sealed;
 
 pub(crate) use head::{Head, segment_length, segments};
 use head::{UNCOUNTED, count_in, new_head, seal_mark};
+pub(crate) use live::settle;
 pub(crate) use slot::{open_shadow, open_slot};
 use slot::{seal_slot, shadow};
 
@@ -481,7 +484,10 @@ impl JournalFile {
     /// A journal as opened; registers itself with its database (J2).
     pub(crate) fn new(lower: Lower, of: JournalOf) -> Self {
         let link = Arc::clone(&of.link);
-        let core = Arc::new(Mutex::new(JournalCore::new(lower, of)));
+        let core = JournalCore::new(lower, of);
+        let path = core.path();
+        let core = Arc::new(Mutex::new(core));
+        live::register(path, &core);
         *lock(&link.journal) = Arc::downgrade(&core);
         Self { core, lower }
     }

@@ -1,0 +1,41 @@
+//! The journals that are open in this process, by path: what is buffered of one has to be in the file when somebody looks at the file instead of
+//! asking the connection that writes it.
+//!
+//! SQLite does so in one place: when the first of several databases is rolled back, it looks which journals of the others are there and name the
+//! super-journal, and removes that one if none does (`pager_delsuper`). A journal that is still in the buffer would then have lost its super-journal,
+//! and would not be played back.
+//!
+//! Must not: keep a journal alive.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::{JournalCore, lock};
+use crate::lower::RcResult;
+
+type Live = Vec<(String, Weak<Mutex<JournalCore>>)>;
+static LIVE: Mutex<Live> = Mutex::new(Vec::new());
+
+fn live<T>(with: impl FnOnce(&mut Live) -> T) -> T {
+    // A panic while the list was locked leaves it whole: it is changed by single calls.
+    with(&mut LIVE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Known from now on, for as long as it lives.
+pub(super) fn register(path: String, core: &Arc<Mutex<JournalCore>>) {
+    live(|list| {
+        list.retain(|(_, core)| core.strong_count() > 0);
+        list.push((path, Arc::downgrade(core)));
+    });
+}
+
+/// What is buffered of the journals at `path` is in the file afterwards (J9).
+///
+/// # Errors
+/// What the write below returned: nobody may take the journal for absent then.
+pub(crate) fn settle(path: &str) -> RcResult<()> {
+    let cores: Vec<Arc<Mutex<JournalCore>>> = live(|list| {
+        let here = list.iter().filter(|(known, _)| known == path);
+        here.filter_map(|(_, core)| core.upgrade()).collect()
+    });
+    cores.iter().try_for_each(|core| lock(core).flush())
+}
