@@ -181,12 +181,12 @@ fn upgrading(room: &Room, old: &Old<'_>, new: &Instance<'_>, mode: &str) -> Comm
 
 /// The ends of what `pg_upgrade` left for whoever looks for the cause.
 fn logs(data: &Path) -> String {
-    let runs = std::fs::read_dir(data.join("pg_upgrade_output.d"));
+    let runs = fs::read_dir(data.join("pg_upgrade_output.d"));
     let logs = runs.into_iter().flatten().flatten();
-    let logs = logs.filter_map(|run| std::fs::read_dir(run.path().join("log")).ok());
+    let logs = logs.filter_map(|run| fs::read_dir(run.path().join("log")).ok());
     let mut told = String::new();
     for log in logs.flatten().flatten() {
-        let text = std::fs::read_to_string(log.path()).unwrap_or_default();
+        let text = fs::read_to_string(log.path()).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         let end = lines.len().saturating_sub(8);
         told += &format!("{}:\n{}\n", log.path().display(), lines[end..].join("\n"));
