@@ -50,6 +50,17 @@ const WRITTEN: [(&str, &str, &str); 10] = [
     ),
 ];
 
+/// Another key for `app.db`.
+const REKEY: [&str; 7] = [
+    "duckdb",
+    "rekey",
+    "app.db",
+    "--key-file",
+    "old",
+    "--new-key-file",
+    "new",
+];
+
 #[test]
 fn what_duckdb_writes_is_verified_and_rekeyed_and_read_by_duckdb() {
     for (writer, options, reader) in WRITTEN {
@@ -226,15 +237,7 @@ fn killed(place: &Place, call: &str, at: u32) -> bool {
         .arg(format!("trace={call}"))
         .arg(format!("--inject={call}:signal=KILL:when={at}"))
         .arg(plain.get_program())
-        .args([
-            "duckdb",
-            "rekey",
-            "app.db",
-            "--key-file",
-            "old",
-            "--new-key-file",
-            "new",
-        ])
+        .args(REKEY)
         .current_dir(place.path(""));
     let status = strace.output().unwrap().status;
     assert!(status.signal() == Some(9) || status.success());
@@ -351,15 +354,7 @@ fn duckdb_does_not_open_a_database_that_is_being_rekeyed() {
         .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync"])
         .arg("--inject=fdatasync:delay_enter=3000000:when=1")
         .arg(plain.get_program())
-        .args([
-            "duckdb",
-            "rekey",
-            "app.db",
-            "--key-file",
-            "old",
-            "--new-key-file",
-            "new",
-        ])
+        .args(REKEY)
         .current_dir(place.path(""))
         .spawn()
         .unwrap();

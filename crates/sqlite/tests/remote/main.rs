@@ -9,6 +9,8 @@
 
 mod caching;
 mod counts;
+#[path = "../stock/extension.rs"]
+mod extension;
 mod liar;
 mod lies;
 mod nginx;

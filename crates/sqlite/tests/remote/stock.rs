@@ -4,45 +4,16 @@
 //! The extension is the one named by `STRONGROOM_EXT`, else it is built.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::time::Duration;
 
+use crate::extension::extension;
 use crate::nginx::Nginx;
 use crate::support::{ROWS, Scratch, body, write};
 
 const PYTHON: &str = "/usr/bin/python3";
 const SHELL: &str = "/usr/bin/sqlite3";
-
-fn extension() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| match std::env::var_os("STRONGROOM_EXT") {
-        Some(path) => PathBuf::from(path),
-        None => build(),
-    })
-}
-
-/// With the profile and in the target directory of this test. Always: an old one would be tested.
-fn build() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let profile = test.parent().and_then(Path::parent).unwrap();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command
-        .args(["build", "-p", "strongroom-sqlite-ext"])
-        .env("CARGO_TARGET_DIR", profile.parent().unwrap());
-    if profile.ends_with("release") {
-        command.arg("--release");
-    }
-    let output = command.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    profile.join("libstrongroom_sqlite.so")
-}
 
 fn escaped(text: &str) -> String {
     let escape = |byte: u8| match byte {
