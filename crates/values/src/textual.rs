@@ -102,9 +102,10 @@ pub(crate) fn left(text: &[u8], count: i32, out: &mut Out) {
 
 /// `text_right`
 pub(crate) fn right(text: &[u8], count: i32, out: &mut Out) {
-    // The least integer has no negative: PostgreSQL's stays negative, and skips nothing.
+    // The least integer has no negative: the greatest skips as much, every character there can be. (Before 15.20 PostgreSQL's overflowed
+    // and skipped nothing.)
     let skip = if count < 0 {
-        count.wrapping_neg()
+        count.saturating_neg()
     } else {
         characters(text) - count
     };
@@ -324,6 +325,7 @@ mod tests {
             (right_of(2), right_of(-1), right_of(99)),
             ("ab".into(), "ab".into(), "\u{e9}ab".into())
         );
+        assert_eq!((right_of(i32::MIN), right_of(-3)), Default::default());
     }
 
     #[test]

@@ -106,6 +106,15 @@ fn agree(theirs: &Said, ours: &Said) -> bool {
     }
 }
 
+/// `case`, or one that every release answers alike: `right` of the least integer gives the whole text before 15.20.
+fn known_to(server: &Server, function: &Function, mut case: Vec<String>) -> Vec<String> {
+    let least = i32::MIN.to_string();
+    if function.name == "right" && case[1] == least && server.release() < 20 {
+        case[1] = (i32::MIN + 1).to_string();
+    }
+    case
+}
+
 fn check(
     server: &Server,
     function: &Function,
@@ -114,7 +123,10 @@ fn check(
     differences: &mut Differences,
     count: usize,
 ) -> usize {
-    let cases: Vec<Vec<String>> = (0..count).map(|_| arguments(random, function)).collect();
+    let cases: Vec<Vec<String>> = (0..count)
+        .map(|_| arguments(random, function))
+        .map(|case| known_to(server, function, case))
+        .collect();
     let script = format!(
         "SET TIME ZONE '{zone}';\n{}{}",
         caught(&expression(function)),

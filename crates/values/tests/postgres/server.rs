@@ -22,6 +22,8 @@ pub(crate) struct Server {
     programs: PathBuf,
     /// Whom to run as, when the tests run as root.
     user: Option<(u32, u32)>,
+    /// The minor release: 20 of 15.20.
+    release: u32,
 }
 
 impl Server {
@@ -42,11 +44,12 @@ impl Server {
             .tempdir()
             .unwrap();
         let is_root = id(&["-u"]) == 0;
-        let server = Self {
+        let mut server = Self {
             directory,
             programs: std::env::var_os("PG_BINDIR")
                 .map_or_else(|| PathBuf::from(PROGRAMS), PathBuf::from),
             user: is_root.then(|| (id(&["-u", "postgres"]), id(&["-g", "postgres"]))),
+            release: 0,
         };
         server.give(server.path());
         let version = checked(server.program("postgres").arg("--version"));
@@ -54,6 +57,11 @@ impl Server {
             version.contains(" 15."),
             "these tests are about PostgreSQL 15, not {version}"
         );
+        server.release = version
+            .split_once(" 15.")
+            .and_then(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next())
+            .and_then(|digits| digits.parse().ok())
+            .unwrap();
         let options = [
             "-U",
             "postgres",
@@ -86,6 +94,10 @@ impl Server {
                 .args(["-o", &settings, "start"]),
         );
         server
+    }
+
+    pub(crate) fn release(&self) -> u32 {
+        self.release
     }
 
     pub(crate) fn path(&self) -> &Path {
