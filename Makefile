@@ -6,7 +6,7 @@
 #   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension, and the whole with zone and proxy
 #   make test-python   the part of it that is about the Python wheel
 #   make wheel    the Python wheel of the SQLite guard
-#   make test-volume   volumes in a virtual machine: power cuts, stolen disks; half an hour
+#   make test-volume   volumes in a virtual machine: boots, power cuts, stolen disks; an hour
 #   make lint     formatting, clippy, documentation links
 #   make bench    the guards beside stock SQLite and stock PostgreSQL, interleaved
 #   make bench-sqlite   the part of it that is about the SQLite guard and its peers, SQLCipher and SQLite3 Multiple Ciphers
@@ -98,7 +98,7 @@ test-regress: deps-postgres build
 VOLUME_LOADS := fio:fio sysbench:sysbench mariadb-server-core:mariadbd mariadb-client-core:mariadb
 # Volumes in a virtual machine of emulated hardware. The kernel's package is downloaded and unpacked below the target directory, never installed.
 test-volume: deps-test build
-	@packaging/install-debian $(VOLUME_LOADS)
+	@packaging/install-debian $(VOLUME_LOADS) mmdebstrap:mmdebstrap
 	$(CARGO) build --locked --release -p strongroom-volume-token
 	STRONGROOM_VOLUME_TOKEN=$(abspath $(TARGET)/release/libstrongroom_volume_token.a) \
 		STRONGROOM_COMMAND=$(abspath $(TARGET)/release/strongroom) $(CARGO) test --locked -p strongroom-testing-vm --no-fail-fast -- \

@@ -36,6 +36,15 @@ impl Kernel {
         Self { image, modules }
     }
 
+    /// A kernel that some installation has, without modules of ours.
+    #[must_use]
+    pub const fn installed(image: PathBuf) -> Self {
+        Self {
+            image,
+            modules: BTreeMap::new(),
+        }
+    }
+
     /// The image that QEMU boots.
     #[must_use]
     pub fn image(&self) -> &Path {

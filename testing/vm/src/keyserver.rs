@@ -237,6 +237,35 @@ impl KeyServer {
     }
 }
 
+impl Node {
+    /// Runs the command as this node, on the host.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn strongroom(&self, arguments: &[&str]) {
+        let mut command = Command::new(place::command());
+        command
+            .args(arguments)
+            .env_clear()
+            .env("HOME", &self.directory)
+            .env("STRONGROOM_NODE", self.directory.join("node.toml"));
+        let output = command.output().expect("the command can be started");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {text}");
+    }
+
+    /// A volume in a file, under the key `id` and with the label `id`; its recovery key goes into a file.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    pub fn create_volume(&self, id: &str, image: &Path, recovery: &Path, size: &str) {
+        let (image, recovery) = (text(image), text(recovery));
+        let what = ["volume", "create", &image, "--size", size];
+        let key = ["--key-id", id, "--label", id, "--recovery-out", &recovery];
+        self.strongroom(&[what.as_slice(), &key].concat());
+    }
+}
+
 impl Drop for KeyServer {
     fn drop(&mut self) {
         self.stop();

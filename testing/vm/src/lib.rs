@@ -10,6 +10,7 @@
 //! Must not: be used by a product crate; load a kernel or a module on the host.
 
 pub mod archive;
+pub mod debian;
 pub mod disk;
 pub mod guest;
 pub mod header;

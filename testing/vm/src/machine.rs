@@ -28,6 +28,8 @@ pub struct Setup {
     pub initramfs: PathBuf,
     /// Its memory.
     pub memory_mib: u32,
+    /// The kernel's command line.
+    pub append: String,
     arguments: Vec<String>,
     forwards: String,
 }
@@ -35,11 +37,12 @@ pub struct Setup {
 impl Setup {
     /// A machine with this first file system, no disk and no network.
     #[must_use]
-    pub const fn new(kernel: Kernel, initramfs: PathBuf) -> Self {
+    pub fn new(kernel: Kernel, initramfs: PathBuf) -> Self {
         Self {
             kernel,
             initramfs,
             memory_mib: 768,
+            append: "console=ttyS0 quiet panic=-1 rdinit=/init".to_owned(),
             arguments: Vec::new(),
             forwards: String::new(),
         }
@@ -272,8 +275,16 @@ impl Machine {
     ///
     /// # Panics
     /// When the guest does not switch itself off.
-    pub fn power_off(mut self) {
-        self.send("sync; poweroff -f");
+    pub fn power_off(self) {
+        self.power_off_by("sync; poweroff -f");
+    }
+
+    /// Switches off by this script.
+    ///
+    /// # Panics
+    /// When the guest does not switch itself off.
+    pub fn power_off_by(mut self, script: &str) {
+        self.send(script);
         let until = Instant::now() + LONG;
         while !self.child.try_wait().is_ok_and(|ended| ended.is_some()) {
             if Instant::now() > until {
@@ -348,7 +359,7 @@ fn command(setup: &Setup, directory: &Path) -> Command {
         .arg(setup.kernel.image())
         .arg("-initrd")
         .arg(&setup.initramfs);
-    command.args(["-append", "console=ttyS0 quiet panic=-1 rdinit=/init"]);
+    command.args(["-append", &setup.append]);
     for name in ["console", "port"] {
         let socket = directory.join(name);
         command.arg("-chardev").arg(format!(

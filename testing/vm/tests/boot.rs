@@ -56,32 +56,6 @@ const CHECKSUM: usize = 448;
 /// What the unit and the initramfs script run.
 const BOOT: &str = "strongroom volume unlock --at-boot </dev/console >/dev/console 2>&1\necho \"unlock ended with $?.\" >/dev/console\n";
 
-fn strongroom(node: &Node, arguments: &[&str]) {
-    let mut command = Command::new(place::command());
-    command
-        .args(arguments)
-        .env_clear()
-        .env("HOME", &node.directory)
-        .env("STRONGROOM_NODE", node.directory.join("node.toml"));
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{arguments:?}: {text}");
-}
-
-fn create(node: &Node, image: &Path, recovery: &Path, size: &str) {
-    let (image, recovery) = (image.display().to_string(), recovery.display().to_string());
-    let what = ["volume", "create", &image, "--size", size];
-    let key = [
-        "--key-id",
-        "db-7",
-        "--label",
-        "db-7",
-        "--recovery-out",
-        &recovery,
-    ];
-    strongroom(node, &[what.as_slice(), &key].concat());
-}
-
 /// The guest of this node, which knows the server by its name.
 fn guest(node: &Node, room: &Path, kernel: &Kernel, table: &str) -> PathBuf {
     let mut guest = Guest::new().with_strongroom();
@@ -114,7 +88,7 @@ fn a_disk_opens_at_boot_while_the_server_says_so() {
     let mut server = KeyServer::start(&at("server"));
     let node = server.enrol("db-7");
     let (image, recovery) = (at("data.img"), at("recovery"));
-    create(&node, &image, &recovery, "128M");
+    node.create_volume("db-7", &image, &recovery, "128M");
     File::create(at("swap.img"))
         .unwrap()
         .set_len(64 << 20)
@@ -284,7 +258,7 @@ fn a_disk_whose_header_was_forged_is_mapped_by_nobody() {
     let at = |name: &str| room.path().join(name);
     let server = KeyServer::start(&at("server"));
     let node = server.enrol("db-7");
-    create(&node, &at("honest.img"), &at("recovery"), "32M");
+    node.create_volume("db-7", &at("honest.img"), &at("recovery"), "32M");
     let kernel = Kernel::fetch();
     let initramfs = guest(&node, room.path(), &kernel, TABLE_OF_FORGED);
     let mut setup = Setup::new(kernel, initramfs);

@@ -1,0 +1,232 @@
+//! Units, hook and plugin where they are installed: a whole Debian with systemd as its first process boots, and its disks open with keys from the real
+//! key server. Data disks by `strongroom-volumes.service`, by crypttab through cryptsetup's plugin, swap by its unit; the root disk by the hook of
+//! initramfs-tools. With the server down a person is asked, in bounded time, and the boot goes on.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use strongroom_testing_vm::debian::{Debian, Finished};
+use strongroom_testing_vm::guest::Guest;
+use strongroom_testing_vm::kernel::Kernel;
+use strongroom_testing_vm::keyserver::{KeyServer, NAME, Node, configuration};
+use strongroom_testing_vm::machine::{Machine, Setup};
+
+const TABLE_OF_DATA: &str = r#"
+[[volume]]
+name = "data"
+device = "LABEL=db-7"
+openers = ["keyserver", "passphrase"]
+timeout_seconds = 45
+prompt_timeout_seconds = 600
+tries = 2
+"#;
+
+const TABLE_OF_ROOT: &str = r#"
+[[volume]]
+name = "root"
+device = "LABEL=root-7"
+openers = ["keyserver", "passphrase"]
+timeout_seconds = 45
+prompt_timeout_seconds = 600
+tries = 2
+"#;
+
+/// The node's identity, where an administrator puts it.
+fn identity(node: &Node) -> Vec<(&'static str, String)> {
+    let read = |name: &str| fs::read_to_string(node.directory.join(name)).unwrap();
+    vec![
+        ("node.pem", read("node.pem")),
+        ("authority.pem", read("authority.pem")),
+        ("node.key", read("node.key")),
+        ("node.toml", configuration(&format!("{NAME}:8443"), 60)),
+    ]
+}
+
+fn debian(node: &Node, room: &Path, table: &str) -> Debian {
+    let debian = Debian::new(room);
+    for (name, contents) in identity(node) {
+        debian.file(&format!("etc/strongroom/{name}"), 0o600, &contents);
+    }
+    debian.file("etc/strongroom/volumes.toml", 0o600, table);
+    debian.enable("strongroom-volumes.service");
+    debian
+}
+
+fn setup(finished: &Finished, server: &KeyServer, append: &str) -> Setup {
+    let mut setup = Setup::new(finished.kernel(), finished.initramfs.clone());
+    setup.memory_mib = 1024;
+    setup.append = format!("console=ttyS0 net.ifnames=0 panic=-1 systemd.show_status=yes {append}");
+    setup.forward(100, server.port());
+    setup
+}
+
+fn is_active(machine: &mut Machine, unit: &str) {
+    let state = machine.run(&format!("systemctl is-active '{unit}'"));
+    let about = machine.run(&format!(
+        "systemctl status --no-pager '{unit}'; journalctl -b --no-pager -u '{unit}'"
+    ));
+    assert_eq!(state.text.trim(), "active", "{unit}: {}", about.text);
+}
+
+#[test]
+#[ignore = "two boots of a whole Debian on emulated hardware, as root: make test-volume"]
+fn systemd_opens_disks_of_data_and_swap() {
+    let room = tempfile::tempdir().unwrap();
+    let at = |name: &str| room.path().join(name);
+    let mut server = KeyServer::start(&at("server"));
+    let node = server.enrol("db-7");
+    node.create_volume("db-7", &at("data.img"), &at("recovery"), "96M");
+    node.create_volume("other", &at("other.img"), &at("other.recovery"), "32M");
+    File::create(at("swap.img"))
+        .unwrap()
+        .set_len(64 << 20)
+        .unwrap();
+    let debian = debian(&node, room.path(), TABLE_OF_DATA);
+    debian.file(
+        "etc/fstab",
+        0o644,
+        "/dev/mapper/data /srv ext4 _netdev,x-systemd.makefs,x-systemd.device-timeout=15min 0 2\n",
+    );
+    debian.file(
+        "etc/crypttab",
+        0o600,
+        "other /dev/disk/by-id/virtio-other none luks,_netdev,nofail,headless=true\n",
+    );
+    debian.enable(r"strongroom-swap@dev-disk-by\x2did-virtio\x2dswap.service");
+    let finished = debian.finish(room.path(), "900M");
+    let mut setup = setup(&finished, &server, "root=/dev/disk/by-id/virtio-debian rw");
+    for (name, image) in [
+        ("debian", finished.image.clone()),
+        ("data", at("data.img")),
+        ("other", at("other.img")),
+        ("swap", at("swap.img")),
+    ] {
+        setup.file(name, &image, false);
+    }
+
+    let mut machine = Machine::boot(&setup);
+    for unit in [
+        "strongroom-volumes.service",
+        "srv.mount",
+        "systemd-cryptsetup@other.service",
+        r"strongroom-swap@dev-disk-by\x2did-virtio\x2dswap.service",
+        "remote-fs.target",
+    ] {
+        is_active(&mut machine, unit);
+    }
+    machine.must("findmnt -n -o SOURCE /srv | grep -x /dev/mapper/data; grep -q /dev/dm- /proc/swaps; cat /proc/1/comm | grep -x systemd");
+    machine.must("cryptsetup status other | grep -q 'type: *LUKS2'; echo kept >/srv/kept");
+    let said = machine.must("journalctl -b --no-pager -u strongroom-volumes.service");
+    assert!(said.contains("data: unlocked by keyserver"), "{said}");
+    machine.power_off_by("systemctl poweroff");
+
+    // The server is down: somebody is asked, mistypes, and the machine comes up with the disk that was typed for; the other's unit has failed.
+    server.stop();
+    let key = fs::read_to_string(at("recovery")).unwrap();
+    let mut machine = Machine::power_on(&setup);
+    machine.wait_console("of data");
+    machine.type_line("not the passphrase");
+    machine.wait_console("SR-2002");
+    machine.type_line(key.trim());
+    machine.wait_ready();
+    is_active(&mut machine, "srv.mount");
+    assert_eq!(machine.must("cat /srv/kept"), "kept\n");
+    assert_ne!(
+        machine
+            .run("systemctl is-active systemd-cryptsetup@other.service")
+            .code,
+        0
+    );
+    assert!(
+        !machine.console().contains(key.trim()),
+        "the recovery key was shown"
+    );
+    let journal = machine.must("journalctl -b --no-pager");
+    assert!(
+        !journal.contains(key.trim()),
+        "the recovery key is in the journal"
+    );
+    machine.power_off_by("systemctl poweroff");
+}
+
+/// Writes the installation onto the encrypted disk, in the small guest: the host need not have device-mapper.
+fn encrypt(node: &Node, room: &Path, server: &KeyServer, plain: &Path, sealed: &Path) {
+    let kernel = Kernel::fetch();
+    let mut guest = Guest::new().with_strongroom();
+    for (name, contents) in identity(node) {
+        guest.private(&format!("etc/strongroom/{name}"), contents.as_bytes());
+    }
+    let initramfs = room.join("small");
+    guest.write(&kernel, &initramfs);
+    let mut setup = Setup::new(kernel, initramfs);
+    setup.file("plain", plain, true);
+    setup.file("root", sealed, false);
+    setup.forward(100, server.port());
+    let mut machine = Machine::boot(&setup);
+    machine.must("strongroom volume open /dev/disk/by-id/virtio-root root");
+    machine.must("dd if=/dev/disk/by-id/virtio-plain of=/dev/mapper/root bs=1M && sync && strongroom volume close root");
+    machine.power_off();
+}
+
+#[test]
+#[ignore = "three boots of emulated hardware, as root: make test-volume"]
+fn initramfs_tools_open_the_root_disk() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let room = tempfile::tempdir().unwrap();
+    let at = |name: &str| room.path().join(name);
+    let mut server = KeyServer::start(&at("server"));
+    let node = server.enrol("root-7");
+    node.create_volume("root-7", &at("sealed.img"), &at("recovery"), "1000M");
+    let debian = debian(&node, room.path(), TABLE_OF_ROOT);
+    debian.file("etc/fstab", 0o644, "/dev/mapper/root / ext4 defaults 0 1\n");
+    let finished = debian.finish(room.path(), "900M");
+    // It holds the node's private key.
+    let mode = fs::metadata(&finished.initramfs)
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600, "the initramfs");
+    encrypt(
+        &node,
+        room.path(),
+        &server,
+        &finished.image,
+        &at("sealed.img"),
+    );
+    fs::remove_file(&finished.image).unwrap();
+    let mut setup = setup(
+        &finished,
+        &server,
+        "root=/dev/mapper/root ro ip=10.0.2.15:::255.255.255.0::eth0:off",
+    );
+    setup.file("root", &at("sealed.img"), false);
+
+    let mut machine = Machine::boot(&setup);
+    assert!(
+        machine.console().contains("root: unlocked by keyserver"),
+        "{}",
+        machine.console()
+    );
+    machine.must(
+        "findmnt -n -o SOURCE / | grep -x /dev/mapper/root; cat /proc/1/comm | grep -x systemd",
+    );
+    is_active(&mut machine, "strongroom-volumes.service");
+    machine.must("echo kept >/root/kept");
+    machine.power_off_by("systemctl poweroff");
+
+    server.stop();
+    let key = fs::read_to_string(at("recovery")).unwrap();
+    let mut machine = Machine::power_on(&setup);
+    machine.wait_console("of root");
+    machine.type_line("not the passphrase");
+    machine.wait_console("SR-2002");
+    machine.type_line(key.trim());
+    machine.wait_ready();
+    assert_eq!(machine.must("cat /root/kept"), "kept\n");
+    assert!(
+        !machine.console().contains(key.trim()),
+        "the recovery key was shown"
+    );
+    machine.power_off_by("systemctl poweroff");
+}
