@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use crate::kernel::Kernel;
 use crate::{place, programs};
 
-/// What a server has, and no more: emulated hardware boots it.
-const PACKAGES: &str = "systemd-sysv,udev,kmod,iproute2,e2fsprogs,cryptsetup-bin,initramfs-tools,zstd,linux-image-cloud-amd64,ca-certificates";
+/// What a server has, and no more: emulated hardware boots it. (`dmsetup` brings the rules by which udev names mapped devices.)
+const PACKAGES: &str = "systemd-sysv,udev,kmod,iproute2,e2fsprogs,dmsetup,cryptsetup-bin,initramfs-tools,zstd,linux-image-cloud-amd64,ca-certificates";
 const HARNESS: &str = include_str!("../guest/harness.sh");
 const HARNESS_UNIT: &str = "[Unit]\nDescription=The tests' harness\nDefaultDependencies=no\nAfter=systemd-udevd.service remote-fs.target\n\
     Wants=dev-virtio\\x2dports-harness.device\nAfter=dev-virtio\\x2dports-harness.device\n\n[Service]\nExecStart=/bin/sh /usr/local/sbin/harness\nStandardOutput=journal\n\

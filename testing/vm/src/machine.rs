@@ -321,6 +321,12 @@ impl Drop for Machine {
     }
 }
 
+/// With `STRONGROOM_VM_CONSOLE` set: what a console shows, in that file, while it shows it.
+fn append(file: &Path, text: &str) {
+    let file = fs::OpenOptions::new().create(true).append(true).open(file);
+    drop(file.and_then(|mut file| file.write_all(text.as_bytes())));
+}
+
 /// With `STRONGROOM_VM_TRACE` set: what the machine is at, so that whoever waits sees where the time goes.
 fn trace(what: &str) {
     static WANTED: OnceLock<bool> = OnceLock::new();
@@ -421,6 +427,9 @@ fn show(console: &UnixStream) -> Arc<Mutex<String>> {
             }
             let text =
                 String::from_utf8_lossy(buffer.get(..count).unwrap_or_default()).into_owned();
+            if let Some(file) = std::env::var_os("STRONGROOM_VM_CONSOLE") {
+                append(Path::new(&file), &text);
+            }
             target
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
