@@ -20,7 +20,7 @@ use strongroom_keyring::durable;
 use strongroom_testing::random::{self, Random, times};
 use strongroom_testing::sim::config::{Config, Stack};
 use strongroom_testing::sim::disk::{Disk, Survival};
-use strongroom_testing::sim::machine::{Kind, Lie, Machine, Plan};
+use strongroom_testing::sim::machine::{Class, Kind, Lie, Machine, Plan};
 use strongroom_testing::sim::model::Step;
 use strongroom_testing::sim::run::Scene;
 use strongroom_testing::sim::session::Session;
@@ -212,6 +212,61 @@ fn a_log_that_somebody_else_started_again_is_no_damage() {
     first.close().unwrap();
     second.close().unwrap();
     machine.scrap();
+}
+
+/// A workload whose log starts again after each transaction.
+fn restarting(stack: Stack, synchronous: &str, seed: u64) -> Scene {
+    let config = Config {
+        stack,
+        journal: "wal".to_owned(),
+        synchronous: synchronous.to_owned(),
+        autocheckpoint: 0,
+        ..Config::default()
+    };
+    let mut scene = Scene::new(config, seed, 8).unwrap();
+    scene.steps = std::mem::take(&mut scene.steps)
+        .into_iter()
+        .filter(|step| matches!(step, Step::Run(_)))
+        .flat_map(|step| [step, Step::Checkpoint("RESTART")])
+        .collect();
+    scene
+}
+
+/// W6: a log that starts again costs as many syncs as in SQLite, though the anchor has to be durable before it.
+#[test]
+fn a_log_that_starts_again_costs_no_more_syncs_than_without_the_guard() {
+    for synchronous in ["normal", "full"] {
+        let [control, guard] = [Stack::Control, Stack::Guard].map(|stack| {
+            let scene = restarting(stack, synchronous, 1);
+            let syncs = scene.trace().unwrap().into_iter().filter(|(class, kind)| {
+                *class == Class::Sync && matches!(kind, Kind::Main | Kind::Wal)
+            });
+            (syncs.count(), scene.steps.len())
+        });
+        assert!(
+            control.1 > 8 && control.0 > control.1,
+            "the log starts again"
+        );
+        assert!(guard <= control, "{synchronous}: {guard:?} {control:?}");
+    }
+}
+
+/// W6: and nothing is lost by it.
+#[test]
+fn power_cuts_where_a_log_starts_again() {
+    let mut random = Random::new(seed());
+    let mut tally = Tally::default();
+    for number in 1..=16 {
+        let synchronous = random.one_of(&["normal", "full", "extra"]);
+        let scene = restarting(Stack::Guard, synchronous, number);
+        let effort = Effort {
+            transactions: 8,
+            cases: 250,
+        };
+        tally.add(sweep::cuts(&scene, effort, &mut random).unwrap());
+    }
+    println!("{} cases", tally.cases);
+    assert!(tally.failures.is_empty(), "\n{}", tally.told());
 }
 
 /// Keyrings and redo copies are replaced whole: under the name there is the old file or the new one.

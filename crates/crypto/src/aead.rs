@@ -14,6 +14,7 @@ use zeroize::Zeroize;
 use crate::error::{CryptoError, OpenError};
 use crate::gcm192;
 use crate::harden::wipe_stack;
+use crate::kdf::extract_and_expand;
 use crate::secret::{Locked, SecretKey};
 
 /// Longest message in bytes: 2^39 - 256 bits (NIST SP 800-38D, section 5.2.1.1).
@@ -29,6 +30,16 @@ impl GcmKey {
     /// [`CryptoError::OutOfLockedMemory`].
     pub fn new(key: &SecretKey) -> Result<Self, CryptoError> {
         let expanded = expand(&AES_256_GCM, key.expose());
+        wipe_stack();
+        expanded.map(Self)
+    }
+
+    /// The key that [`crate::hkdf()`] makes of `ikm`, `salt` and `info`, expanded: for keys of which nothing else is needed.
+    ///
+    /// # Errors
+    /// [`CryptoError::OutOfLockedMemory`].
+    pub fn derive(ikm: &SecretKey, salt: &[u8], info: &[u8]) -> Result<Self, CryptoError> {
+        let expanded = derive_and_expand(ikm, salt, info);
         wipe_stack();
         expanded.map(Self)
     }
@@ -186,6 +197,17 @@ fn expand(algorithm: &'static Algorithm, key: &[u8]) -> Result<Locked<LessSafeKe
     Locked::new(LessSafeKey::new(unbound))
 }
 
+/// Not inlined, as above.
+#[inline(never)]
+fn derive_and_expand(
+    ikm: &SecretKey,
+    salt: &[u8],
+    info: &[u8],
+) -> Result<Locked<LessSafeKey>, CryptoError> {
+    let key = SecretKey::filled_by(|out| extract_and_expand(ikm.expose(), salt, info, out))?;
+    expand(&AES_256_GCM, key.expose())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,6 +218,23 @@ mod tests {
         let mut bytes = plain.clone();
         let tag = key.seal(&[1; 12], b"place", &mut bytes).unwrap();
         (key, plain, bytes, tag)
+    }
+
+    #[test]
+    fn a_derived_key_is_hkdfs() {
+        let ikm = SecretKey::generate().unwrap();
+        let derived = GcmKey::derive(&ikm, b"salt", b"use").unwrap();
+        let same = GcmKey::new(&crate::hkdf(&ikm, b"salt", b"use").unwrap()).unwrap();
+        let mut bytes = *b"some message";
+        let tag = derived.seal(&[1; 12], b"place", &mut bytes).unwrap();
+        same.open(&[1; 12], b"place", &mut bytes, &tag).unwrap();
+        assert_eq!(&bytes, b"some message");
+        let other = GcmKey::derive(&ikm, b"salt", b"another use").unwrap();
+        let tag = derived.seal(&[2; 12], b"place", &mut bytes).unwrap();
+        assert_eq!(
+            other.open(&[2; 12], b"place", &mut bytes, &tag),
+            Err(OpenError)
+        );
     }
 
     #[test]

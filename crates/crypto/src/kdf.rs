@@ -170,9 +170,9 @@ pub(crate) fn argon2_into(
     done
 }
 
-/// Not inlined, so that [`wipe_stack`] reaches the copies of the key its frames leave behind.
+/// Not inlined, so that [`wipe_stack`] reaches the copies of the key its frames leave behind: whoever calls this wipes.
 #[inline(never)]
-fn extract_and_expand(
+pub(crate) fn extract_and_expand(
     ikm: &[u8],
     salt: &[u8],
     info: &[u8],

@@ -246,6 +246,14 @@ fn derivations() -> Vec<Needle> {
         |okm| needles("HKDF output", okm.expose()),
     );
 
+    // A key that is used without being seen: another derivation tells what it is.
+    let (key, mut known) = fresh("HKDF input of a cipher");
+    let same = hkdf(&key, b"salt", b"use").unwrap();
+    known.extend(needles("derived AES-GCM", same.expose()));
+    let derive = || GcmKey::derive(&key, b"salt", b"use").unwrap();
+    let (_gcm, known) = leaves_nothing(derive, known, nothing_more);
+    all.extend(known);
+
     let mut pass = SecretBytes::with_capacity(48).unwrap();
     fill_random(pass.as_mut_slice()).unwrap();
     let known = needles("passphrase", pass.as_slice());

@@ -8,6 +8,8 @@
 //! M5. Without a key, or once refused, nothing can be locked, so nothing is read, written or deleted by SQLite.
 //! M6. Every page up to the file's end is sealed. SQLite never writes a page that was freed in the transaction that
 //!     made it, but may write one behind it, and later reads both.
+//! M8. The bytes of page 1 that are kept come from a page that authenticated, or that was sealed here, and are given out only
+//!     while the page's tail in the file is the one that it had then.
 //!
 //! Must not: keep a copy of an opened page longer than a call, except the 16 bytes of page 1 that SQLite asks for each time.
 
@@ -362,6 +364,9 @@ impl MainFile {
         self.ahead.wrote(number);
         let result =
             sealed.and_then(|()| self.lower.write(&page, page_offset(number, self.page_size)));
+        if number == 1 {
+            self.change_counter = result.is_ok().then(|| counter_of(data, &page));
+        }
         self.scratch = page;
         result
     }
@@ -388,6 +393,14 @@ impl MainFile {
     fn header_len_or_zero(&self) -> RcResult<u64> {
         Ok(self.lower.size()?.saturating_sub(HEADER_LEN as u64))
     }
+}
+
+/// What is kept of page 1: the tail that it has on the disk, and the bytes of it that SQLite asks for (M8).
+fn counter_of(plain: &[u8], sealed: &[u8]) -> ([u8; TAIL], [u8; 16]) {
+    let (mut tail, mut bytes) = ([0; TAIL], [0; 16]);
+    tail.copy_from_slice(&sealed[sealed.len() - TAIL..]);
+    bytes.copy_from_slice(&plain[24..40]);
+    (tail, bytes)
 }
 
 impl Body for MainFile {

@@ -245,12 +245,17 @@ pub(crate) fn unit_key(
     role: Role,
     purpose: Purpose,
 ) -> Result<UnitKey, Error> {
-    let key = object.derive(
-        prologue.epoch,
-        purpose,
-        &prologue.salt,
-        &prologue.to_bytes(),
-    )?;
+    unit_key_from(&object.subkey(prologue.epoch, purpose)?, prologue, role)
+}
+
+/// As [`unit_key`], from the sub-key of the prologue's epoch.
+pub(crate) fn unit_key_from(
+    subkey: &SecretKey,
+    prologue: &Prologue,
+    role: Role,
+) -> Result<UnitKey, Error> {
+    let key = GcmKey::derive(subkey, &prologue.salt, &prologue.to_bytes())
+        .map_err(|error| crypto(&error))?;
     let place = Place {
         role,
         cipher: Cipher::Aes256Gcm.number(),
@@ -258,7 +263,7 @@ pub(crate) fn unit_key(
         epoch: prologue.epoch,
         object_id: prologue.object_id,
     };
-    UnitKey::new(&key, place)
+    Ok(UnitKey { key, place })
 }
 
 /// An error of the crypto crate, as the guard reports it.

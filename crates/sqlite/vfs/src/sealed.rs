@@ -5,23 +5,29 @@
 //! O1. The header in force is the newest one that authenticates, from the file or from its redo copy.
 //! O2. A write uses the current epoch of the newest header: whoever begins to write looks at the header's sequence first.
 //! O3. The anchor names the generation of the one write-ahead log that is valid, and is durable before that log's header.
+//! O4. The anchors are read each time; only bytes that are the same as those verified last, under the same header, are not
+//!     verified again.
+//! O5. What the keys of journals are derived from is kept as long as the data key that it comes from, and where that is.
 //!
 //! Must not: know SQLite's calls.
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
+use strongroom_crypto::SecretKey;
+use strongroom_format::aad::Role;
 use strongroom_format::code;
 use strongroom_format::header::{Anchor, FIXED_LEN, HEADER_LEN, ObjectKind, header_layout};
 use strongroom_format::layout::u64_at;
-use strongroom_keyring::{Error, Object, Opener, redo};
+use strongroom_format::sqlite::Prologue;
+use strongroom_keyring::{Error, Object, Opener, Purpose, redo};
 
 use crate::ffi::SQLITE_SYNC_NORMAL;
 use crate::lower::{Lower, Rc, RcResult};
 use crate::remote::is_remote;
 use crate::report::{report, report_error};
-use crate::seal::PageCipher;
+use crate::seal::{PageCipher, UnitKey, unit_key, unit_key_from};
 
 /// Header and ciphers as of one header sequence.
 pub(crate) struct Keys {
@@ -31,6 +37,8 @@ pub(crate) struct Keys {
     pub current: PageCipher,
     /// Cipher of the epoch that a rekey under way replaces.
     pub previous: Option<PageCipher>,
+    /// What the keys of journals of the current epoch are derived from, once there was a journal.
+    journal: OnceLock<SecretKey>,
 }
 
 impl Keys {
@@ -45,7 +53,23 @@ impl Keys {
             object,
             current,
             previous,
+            journal: OnceLock::new(),
         })
+    }
+
+    /// The key of the journal that `prologue` begins. Each transaction has one, so what all have in common is derived once.
+    pub(crate) fn journal_key(&self, prologue: &Prologue) -> Result<UnitKey, Error> {
+        if prologue.epoch != self.object.epoch() {
+            return unit_key(&self.object, prologue, Role::Journal, Purpose::Journal);
+        }
+        let from = match self.journal.get() {
+            Some(from) => from,
+            None => {
+                let from = self.object.subkey(prologue.epoch, Purpose::Journal)?;
+                self.journal.get_or_init(|| from)
+            }
+        };
+        unit_key_from(from, prologue, Role::Journal)
     }
 
     /// The cipher of `epoch`, if this header knows it.
@@ -68,7 +92,20 @@ impl Keys {
 pub(crate) struct Sealed {
     path: String,
     keys: RwLock<Arc<Keys>>,
+    /// What the anchors said when they were last looked at.
+    anchors: Mutex<Option<SeenAnchors>>,
 }
+
+/// Both anchors' bytes, and which is in force: the same bytes under the same keys need not be verified again.
+struct SeenAnchors {
+    bytes: [u8; ANCHORS_LEN],
+    /// Of the header whose keys verified them.
+    sequence: u64,
+    anchor: Anchor,
+}
+
+/// The anchors are the header's last part.
+const ANCHORS_LEN: usize = HEADER_LEN - FIXED_LEN;
 
 type Live = BTreeMap<(String, [u8; 16]), Weak<Sealed>>;
 static LIVE: Mutex<Live> = Mutex::new(BTreeMap::new());
@@ -106,6 +143,7 @@ impl Sealed {
         let sealed = Arc::new(Self {
             path: path.to_owned(),
             keys: RwLock::new(keys),
+            anchors: Mutex::new(None),
         });
         live.insert(id, Arc::downgrade(&sealed));
         Ok(sealed)
@@ -160,20 +198,49 @@ impl Sealed {
         Ok(keys)
     }
 
-    /// The anchor in force.
+    /// The anchor in force. It is read each time: another process may have moved it.
     pub(crate) fn anchor(&self, lower: Lower) -> RcResult<Anchor> {
-        let mut header = vec![0; HEADER_LEN];
-        let (_, anchors) = header.split_at_mut(FIXED_LEN);
-        lower.read_whole(anchors, FIXED_LEN as u64)?;
-        match self.keys().object.anchor(&header) {
-            Ok(anchor) => Ok(anchor),
-            // Made under an epoch that began after our header was read.
-            Err(_) => self
-                .refresh(lower)?
-                .object
-                .anchor(&header)
-                .map_err(|error| report_error(&error)),
+        let mut bytes = [0; ANCHORS_LEN];
+        lower.read_whole(&mut bytes, FIXED_LEN as u64)?;
+        let keys = self.keys();
+        // A panic while this was locked leaves it whole: it is replaced at once.
+        let mut seen = self.anchors.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seen) = &*seen
+            && seen.bytes == bytes
+            && seen.sequence == keys.sequence()
+        {
+            return Ok(seen.anchor);
         }
+        *seen = None;
+        drop(seen);
+        let (keys, anchor) = self.verified_anchor(lower, keys, &bytes)?;
+        let sequence = keys.sequence();
+        let now = SeenAnchors {
+            bytes,
+            sequence,
+            anchor,
+        };
+        *self.anchors.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        Ok(anchor)
+    }
+
+    /// The anchor in force among `bytes`, and the keys under which it is authentic.
+    fn verified_anchor(
+        &self,
+        lower: Lower,
+        keys: Arc<Keys>,
+        bytes: &[u8; ANCHORS_LEN],
+    ) -> RcResult<(Arc<Keys>, Anchor)> {
+        let mut header = vec![0; HEADER_LEN];
+        header[FIXED_LEN..].copy_from_slice(bytes);
+        if let Ok(anchor) = keys.object.anchor(&header) {
+            return Ok((keys, anchor));
+        }
+        // Made under an epoch that began after our header was read.
+        let keys = self.refresh(lower)?;
+        let anchor = keys.object.anchor(&header);
+        let anchor = anchor.map_err(|error| report_error(&error))?;
+        Ok((keys, anchor))
     }
 
     /// Makes `generation` the one that the anchor names, durably (O3). The caller holds the database's write lock.

@@ -9,6 +9,8 @@
 //! W4. A frame that does not authenticate ends the log for recovery, as a bad checksum does in SQLite; for a reader
 //!     that has the frame in its snapshot it is an error.
 //! W5. A transaction that SQLite has written is in the file: only a header whose page is still to come waits in memory.
+//! W6. The header that begins a generation is durable with the first frames that are, not before: the anchor has made the log
+//!     before it empty (O3), and that is what SQLite syncs the header for.
 //!
 //! Must not: let SQLite's checksums, which are sums over plaintext, reach the file.
 
@@ -74,6 +76,8 @@ pub(crate) struct WalFile {
     written_in: [u8; 16],
     frame: Vec<u8>,
     warned: bool,
+    /// All that this handle has written since its last sync is the header of a new generation (W6).
+    header_alone: bool,
 }
 
 impl WalFile {
@@ -91,6 +95,7 @@ impl WalFile {
             written_in: [0; 16],
             frame: Vec::new(),
             warned: false,
+            header_alone: false,
         }
     }
 
@@ -153,6 +158,7 @@ impl WalFile {
             .generation
             .as_ref()
             .is_some_and(|generation| generation.salts() == header[16..24]);
+        self.header_alone = false;
         if !same {
             self.begin()?;
         }
@@ -165,7 +171,9 @@ impl WalFile {
             .key
             .seal(Role::WalHeader, 0, &[header], &mut out)
             .map_err(|error| report_error(&error))?;
-        self.lower.write(&out, 0)
+        self.lower.write(&out, 0)?;
+        self.header_alone = !same;
+        Ok(())
     }
 
     /// W1: a new generation, named by the anchor before anything of it is in the log (O3).
@@ -197,6 +205,7 @@ impl WalFile {
         let Some(generation) = &self.generation else {
             return Err(Rc(SQLITE_IOERR_WRITE));
         };
+        self.header_alone = false;
         let mut out = std::mem::take(&mut self.frame);
         out.clear();
         let sealed = generation
@@ -353,7 +362,11 @@ impl WalFile {
     }
 
     fn read_frame(&mut self, out: &mut [u8], index: u64, within: usize) -> RcResult<()> {
-        let frame = self.get_frame(index)?;
+        let frame = self.get_frame(index);
+        if frame != Ok(Frame::Open) {
+            out.fill(0);
+        }
+        let frame = frame?;
         if frame == Frame::Absent {
             return Err(Rc(SQLITE_IOERR_SHORT_READ));
         }
@@ -363,6 +376,7 @@ impl WalFile {
                 .get(within..within + out.len())
                 .filter(|_| within + out.len() + 16 <= plain.len())
             else {
+                out.fill(0);
                 return Err(report(&code::BUG, "read across frames"));
             };
             out.copy_from_slice(part);
@@ -385,9 +399,11 @@ impl Body for WalFile {
 
     fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
         self.flush_pending()?;
-        out.fill(0);
         match self.geometry.frame_at(at) {
-            None => self.read_header(out, at),
+            None => {
+                out.fill(0);
+                self.read_header(out, at)
+            }
             Some((index, within)) => {
                 let within = usize::try_from(within).map_err(|_| Rc(SQLITE_IOERR_SHORT_READ))?;
                 self.read_frame(out, index, within)
@@ -410,6 +426,7 @@ impl Body for WalFile {
 
     fn truncate(&mut self, size: u64) -> RcResult<()> {
         self.flush_pending()?;
+        self.header_alone = false;
         if size == 0 {
             self.generation = None;
             self.written = 0;
@@ -419,6 +436,9 @@ impl Body for WalFile {
 
     fn sync(&mut self, flags: c_int) -> RcResult<()> {
         self.flush_pending()?;
+        if std::mem::take(&mut self.header_alone) {
+            return Ok(());
+        }
         self.lower.sync(flags)
     }
 

@@ -16,9 +16,9 @@ use strongroom_format::journal::{
     journal_mark_layout, link_layout,
 };
 use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout};
-use strongroom_keyring::{Error, Purpose};
+use strongroom_keyring::Error;
 
-use crate::seal::{UnitKey, unit_key};
+use crate::seal::UnitKey;
 use crate::sealed::Keys;
 
 /// First bytes of every journal segment (SQLite's `aJournalMagic`).
@@ -58,7 +58,7 @@ impl Head {
             let Some(prologue) = prologue else {
                 continue;
             };
-            let key = unit_key(&keys.object, &prologue, Role::Journal, Purpose::Journal)?;
+            let key = keys.journal_key(&prologue)?;
             let (mark, mark_lost) = newest_mark(bytes, &key);
             let head = Self {
                 prologue,

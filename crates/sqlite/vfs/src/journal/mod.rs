@@ -26,8 +26,7 @@ mod slot;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use strongroom_crypto::{fill_random, random32};
-use strongroom_format::aad::Role;
+use strongroom_crypto::fill_random;
 use strongroom_format::code;
 use strongroom_format::journal::{
     JOURNAL_CHUNK, JOURNAL_LINK, JOURNAL_MARKS, JOURNAL_SHADOW, JournalMark, JournalState, Segment,
@@ -35,14 +34,13 @@ use strongroom_format::journal::{
 };
 use strongroom_format::layout::is_zero;
 use strongroom_format::sqlite::{AuxKind, Prologue, page_offset};
-use strongroom_keyring::Purpose;
 
 use crate::body::Body;
 use crate::ffi::SQLITE_SYNC_NORMAL;
 use crate::link::{Link, Page1Nonces, sealed_characteristics, sealed_control};
 use crate::lower::{Lower, RcResult};
 use crate::report::{report, report_error};
-use crate::seal::{TAIL, UnitKey, crypto, unit_key};
+use crate::seal::{TAIL, UnitKey, crypto};
 use crate::sealed::Sealed;
 
 pub(crate) use head::{Head, segment_length, segments};
@@ -157,24 +155,20 @@ impl JournalCore {
             self.of.sealed.set_generation(self.of.main, [0; 16])?;
         }
         let page_size = keys.object.header().unit_size;
-        let mut prefix = [0; 8];
-        fill_random(&mut prefix).map_err(|error| report_error(&crypto(&error)))?;
+        let fresh = Fresh::draw()?;
         let mut page1_nonce = [0; 12];
-        page1_nonce[..8].copy_from_slice(&prefix);
+        page1_nonce[..8].copy_from_slice(&fresh.prefix);
         let prologue = Prologue {
             kind: AuxKind::Journal,
             unit: u32::try_from(JOURNAL_CHUNK).unwrap_or(0),
             epoch: keys.object.epoch(),
             object_id: keys.object.object_id(),
-            salt: random32().map_err(|error| report_error(&crypto(&error)))?,
+            salt: fresh.salt,
             page1_before: self.page1_tail(page_size)?,
             page1_nonce,
         };
-        // A random start: the prefix alone would repeat too soon (2^32 journals) for a GCM nonce.
-        let mut start = [0; 4];
-        fill_random(&mut start).map_err(|error| report_error(&crypto(&error)))?;
-        let count = u32::from_le_bytes(start) & 0x7fff_ffff;
-        let key = unit_key(&keys.object, &prologue, Role::Journal, Purpose::Journal)
+        let key = keys
+            .journal_key(&prologue)
             .map_err(|error| report_error(&error))?;
         let uncounted = JournalMark {
             sequence: 1,
@@ -188,7 +182,10 @@ impl JournalCore {
             prologue,
             mark,
         });
-        *lock(&self.of.link.page1) = Some(Page1Nonces { prefix, count });
+        *lock(&self.of.link.page1) = Some(Page1Nonces {
+            prefix: fresh.prefix,
+            count: fresh.count,
+        });
         self.mine = true;
         self.checked = true;
         self.head_dirty = true;
@@ -463,6 +460,32 @@ impl JournalCore {
         }
         self.lower.truncate(journal_slot_offset(last + 1))?;
         self.flush()
+    }
+}
+
+/// What is random in a journal, from one call of the kernel's.
+struct Fresh {
+    salt: [u8; 32],
+    /// Of the nonces that the transaction gives page 1, and where their count begins: the prefix alone would repeat too
+    /// soon (2^32 journals) for a GCM nonce. The count's top bit is recovery's.
+    prefix: [u8; 8],
+    count: u32,
+}
+
+impl Fresh {
+    fn draw() -> RcResult<Self> {
+        let mut bytes = [0; 44];
+        fill_random(&mut bytes).map_err(|error| report_error(&crypto(&error)))?;
+        let (mut salt, mut prefix, mut start) = ([0; 32], [0; 8], [0; 4]);
+        salt.copy_from_slice(&bytes[..32]);
+        prefix.copy_from_slice(&bytes[32..40]);
+        start.copy_from_slice(&bytes[40..]);
+        let count = u32::from_le_bytes(start) & 0x7fff_ffff;
+        Ok(Self {
+            salt,
+            prefix,
+            count,
+        })
     }
 }
 
