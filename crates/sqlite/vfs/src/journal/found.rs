@@ -127,10 +127,11 @@ impl JournalCore {
             return Ok(0);
         };
         let mut length = [0; 2];
-        self.lower.read(
-            &mut length,
-            journal_slot_offset(last) + journal_slot_layout::LENGTH.offset as u64,
-        )?;
+        let at = journal_slot_offset(last) + journal_slot_layout::LENGTH.offset as u64;
+        if !self.lower.read_whole(&mut length, at)? {
+            // Cut since a moment ago, while somebody looked without a lock.
+            return Ok(0);
+        }
         Ok(last * CHUNK + u64::from(u16::from_le_bytes(length)).min(CHUNK))
     }
 
