@@ -17,6 +17,7 @@ mod connection;
 mod databases;
 mod entry;
 mod ffi;
+mod free;
 mod handle;
 mod journal;
 mod keys;

@@ -8,9 +8,11 @@
 //! M5. Without a key, or once refused, nothing can be locked, so nothing is read, written or deleted by SQLite.
 //! M6. Every page up to the file's end is sealed. SQLite never writes a page that was freed in the transaction that
 //!     made it, but may write one behind it, and later reads both.
+//! M8 (`heal.rs`). When a rollback is over, every leaf of the free list can be opened.
 //!
 //! Must not: keep a copy of an opened page longer than a call, except the 16 bytes of page 1 that SQLite asks for each time.
 
+use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, PoisonError};
 
@@ -26,8 +28,8 @@ use crate::birth;
 use crate::body::Body;
 use crate::ffi::{
     SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, SQLITE_FCNTL_COMMIT_ATOMIC_WRITE,
-    SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE,
-    SQLITE_LOCK_SHARED, SQLITE_NOTFOUND,
+    SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_FCNTL_SYNC, SQLITE_IOERR_SHORT_READ,
+    SQLITE_IOERR_WRITE, SQLITE_LOCK_SHARED, SQLITE_NOTFOUND,
 };
 use crate::link::{Link, sealed_characteristics, sealed_control, synthetic_header};
 use crate::lower::{Lower, Rc, RcResult};
@@ -37,6 +39,7 @@ use crate::report::{report, report_error, warn};
 use crate::seal::{TAIL, crypto};
 use crate::sealed::{Keys, Sealed};
 
+mod heal;
 mod read;
 
 /// What a new database is to be like.
@@ -69,6 +72,8 @@ pub(crate) struct MainFile {
     /// Bytes 24..40 of page 1, valid while the page's tail is this.
     change_counter: Option<([u8; TAIL], [u8; 16])>,
     scratch: Vec<u8>,
+    /// Pages whose last write failed (M8).
+    torn: BTreeSet<u64>,
     ahead: Ahead,
     link: Arc<Link>,
 }
@@ -151,6 +156,7 @@ impl MainFile {
             pages: 0,
             change_counter: None,
             scratch: Vec::new(),
+            torn: BTreeSet::new(),
             ahead: match is_remote(lower) {
                 true => Ahead::off(),
                 false => Ahead::default(),
@@ -363,6 +369,10 @@ impl MainFile {
         let result =
             sealed.and_then(|()| self.lower.write(&page, page_offset(number, self.page_size)));
         self.scratch = page;
+        match result {
+            Ok(()) => self.torn.remove(&number),
+            Err(_) => self.torn.insert(number),
+        };
         result
     }
 
@@ -486,6 +496,11 @@ impl Body for MainFile {
             SQLITE_FCNTL_BEGIN_ATOMIC_WRITE
             | SQLITE_FCNTL_COMMIT_ATOMIC_WRITE
             | SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE => Err(Rc(SQLITE_NOTFOUND)),
+            // Before each sync of a rollback or commit, whatever `synchronous` says (pager.c, `sqlite3PagerSync`).
+            SQLITE_FCNTL_SYNC => {
+                self.heal()?;
+                sealed_control(self.lower, op, argument)
+            }
             _ => sealed_control(self.lower, op, argument),
         }
     }

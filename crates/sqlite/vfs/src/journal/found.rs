@@ -110,6 +110,7 @@ impl JournalCore {
         fill_random(&mut count).map_err(|error| report_error(&crypto(&error)))?;
         let count = u32::from_le_bytes(count) | 0x8000_0000;
         *lock(&self.of.link.page1) = Some(Page1Nonces { prefix, count });
+        self.of.link.played_back();
         self.checked = true;
         Ok(())
     }
