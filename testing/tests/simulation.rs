@@ -128,7 +128,6 @@ fn guard_power_cuts_with_a_log() {
 }
 
 #[test]
-#[ignore = "by hand: it finds what docs/internals/status.md lists and nobody has mended yet"]
 fn guard_faults_with_a_journal() {
     for journal in ["delete", "truncate", "persist", "memory"] {
         try_all(Stack::Guard, journal, Trouble::Faults, 1500);
