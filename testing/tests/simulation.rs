@@ -269,6 +269,40 @@ fn a_journal_that_reads_short_is_not_taken_for_none() {
     assert!(tried > 50);
 }
 
+/// A journal of which the first write stopped within its prologue kept the other database of the transaction from being read: it was taken for a damaged
+/// one, which might name the super-journal.
+#[test]
+fn a_journal_that_was_only_begun_names_nobody() {
+    let mut random = Random::new(seed());
+    let mut tried = 0;
+    for journal in ["delete", "truncate", "persist"] {
+        let config = Config {
+            journal: journal.to_owned(),
+            two: true,
+            cache: 20,
+            ..Config::default()
+        };
+        let scene = Scene::new(config, 3, 3).unwrap();
+        for (at, call) in (1..).zip(scene.trace().unwrap()) {
+            if call != (Class::Write, Kind::Journal) {
+                continue;
+            }
+            for _ in 0..6 {
+                let plan = Plan {
+                    at,
+                    fault: Fault::Short,
+                    lasting: true,
+                    seed: random.next() >> 1,
+                };
+                let done = scene.fault(plan);
+                assert!(done.is_ok(), "{journal}: {plan:?}: {done:?}");
+                tried += 1;
+            }
+        }
+    }
+    println!("{tried} short writes");
+}
+
 /// Keyrings and redo copies are replaced whole: under the name there is the old file or the new one.
 #[test]
 fn a_file_is_replaced_whole_or_not_at_all() {
