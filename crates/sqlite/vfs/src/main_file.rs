@@ -31,6 +31,7 @@ use crate::ffi::{
     SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_FCNTL_SYNC, SQLITE_IOERR_SHORT_READ,
     SQLITE_IOERR_WRITE, SQLITE_LOCK_SHARED, SQLITE_NOTFOUND,
 };
+use crate::journal::JournalCore;
 use crate::link::{Link, sealed_characteristics, sealed_control, synthetic_header};
 use crate::lower::{Lower, Rc, RcResult};
 
@@ -383,6 +384,10 @@ impl MainFile {
     }
 
     fn flush_journal(&self) -> RcResult<()> {
+        self.with_journal(JournalCore::flush)
+    }
+
+    fn with_journal(&self, work: impl FnOnce(&mut JournalCore) -> RcResult<()>) -> RcResult<()> {
         let journal = self
             .link
             .journal
@@ -390,7 +395,7 @@ impl MainFile {
             .unwrap_or_else(PoisonError::into_inner)
             .upgrade();
         match journal {
-            Some(core) => core.lock().unwrap_or_else(PoisonError::into_inner).flush(),
+            Some(core) => work(&mut core.lock().unwrap_or_else(PoisonError::into_inner)),
             None => Ok(()),
         }
     }
@@ -455,6 +460,8 @@ impl Body for MainFile {
             return Err(Rc(SQLITE_IOERR_WRITE));
         }
         self.flush_journal()?;
+        // SQLite cuts the database when its journal is done with, and has nothing of what it cuts in the journal.
+        self.with_journal(JournalCore::settle_cut)?;
         self.unsure();
         self.lower.truncate(size.saturating_add(HEADER_LEN as u64))
     }
