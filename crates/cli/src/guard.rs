@@ -141,7 +141,7 @@ fn verified(path: &Path, report: VerifyReport) -> Verified {
         rekey_under_way: report.rekey_under_way,
         checked,
         bad: bad.collect(),
-        notes: Vec::new(),
+        notes: report.notes,
         not_checked: report.not_checked,
         error: None,
     }

@@ -58,6 +58,12 @@ pub trait Storage: Send + Sync {
     fn about(&self, path: &Path) -> io::Result<About>;
     /// Gives the file another owner and group.
     fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> io::Result<()>;
+    /// Sets a file's permission bits.
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
+    /// The file's one name, without links.
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
+    /// Whether anything has the name, be it a link that leads nowhere.
+    fn is_taken(&self, path: &Path) -> bool;
     /// Makes a file, or the names in a directory, durable.
     fn sync(&self, path: &Path) -> io::Result<()>;
     /// Renames, over what has the name.
@@ -131,6 +137,18 @@ impl Storage for System {
 
     fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> io::Result<()> {
         std::os::unix::fs::fchown(File::open(path)?, Some(uid), Some(gid))
+    }
+
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        std::fs::set_permissions(path, Permissions::from_mode(mode))
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        path.canonicalize()
+    }
+
+    fn is_taken(&self, path: &Path) -> bool {
+        path.symlink_metadata().is_ok()
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {

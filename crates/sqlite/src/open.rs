@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OpenFlags};
 use strongroom_format::code;
 use strongroom_format::header::Cipher;
-use strongroom_keyring::{Error, KeySource, Opener, SourceContext};
+use strongroom_keyring::{Error, KeySource, Opener, SourceContext, storage};
 use strongroom_sqlite_vfs as vfs;
 
 /// How a database is to be opened.
@@ -130,10 +130,9 @@ unsafe extern "C" fn entry(
 /// statement; SR-1006 when the file does not exist and is not to be created.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Connection, Error> {
     register()?;
-    let exists = std::fs::metadata(path)
-        .map(|metadata| metadata.len() > 0)
-        .unwrap_or(false);
-    if !exists && !options.create && !path.exists() {
+    let about = storage::of(path).about(path);
+    let exists = about.as_ref().is_ok_and(|about| about.len > 0);
+    if about.is_err() && !options.create {
         return Err(Error::new(&code::NOT_FOUND, path.display().to_string()));
     }
     let opener = options.opener(path, !exists)?;

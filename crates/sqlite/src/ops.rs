@@ -4,6 +4,7 @@
 //! Q1. An output appears under its name only when it is whole and durable; until then it is a temporary file beside it,
 //!     removed on failure. An existing file is never overwritten.
 //! Q2. The source of a copy is not changed.
+//! Q3. After a failure nothing of the output is left, durably, or the error says where it is.
 //!
 //! Must not: write a plaintext page anywhere but in the output that `decrypt` was asked for.
 #![expect(
@@ -11,13 +12,13 @@
     reason = "the raw connection is handed to the guard's rekey"
 )]
 
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::Connection;
 use strongroom_format::code;
 use strongroom_format::header::is_sealed;
+use strongroom_keyring::storage::{self, About};
 use strongroom_keyring::{Error, KeySource, durable};
 use strongroom_sqlite_vfs as vfs;
 
@@ -80,21 +81,22 @@ pub fn encrypt(
     source
         .pragma_update(None, "page_size", page_size)
         .map_err(explain)?;
-    let temporary = Temporary::beside(sealed)?;
     let parameters = [
         ("cipher", options.cipher.name().to_owned()),
         ("page_size", page_size.to_string()),
     ];
-    let target = uri(&temporary.path, &parameters)?;
-    with_key(&temporary.path, Some(opener.clone()), || {
-        copy(&mut source, &target, &temporary.path, progress)
-    })?;
-    let finished = OpenOptions {
-        page_size: 0,
-        ..OpenOptions::default()
-    };
-    let result = open_with(&temporary.path, &finished, Some(opener))?;
-    finish(plain, &source, result, temporary, sealed)
+    Temporary::publish(sealed, |temporary| {
+        let target = uri(temporary, &parameters)?;
+        with_key(temporary, Some(opener.clone()), || {
+            copy(&mut source, &target, temporary, progress)
+        })?;
+        let finished = OpenOptions {
+            page_size: 0,
+            ..OpenOptions::default()
+        };
+        let result = open_with(temporary, &finished, Some(opener))?;
+        finish(plain, &source, result, temporary)
+    })
 }
 
 /// Writes a plain copy of the sealed database `sealed` to `plain`.
@@ -115,11 +117,12 @@ pub fn decrypt(
         .opener(sealed, false)?
         .ok_or_else(|| Error::new(&code::NO_KEY, sealed.display().to_string()))?;
     let mut source = open_with(sealed, &OpenOptions::default(), Some(opener))?;
-    let temporary = Temporary::beside(plain)?;
-    let target = uri(&temporary.path, &[("allow_plaintext", "1".to_owned())])?;
-    copy(&mut source, &target, &temporary.path, progress)?;
-    let result = open_with(&temporary.path, &OpenOptions::default(), None)?;
-    finish(sealed, &source, result, temporary, plain)
+    Temporary::publish(plain, |temporary| {
+        let target = uri(temporary, &[("allow_plaintext", "1".to_owned())])?;
+        copy(&mut source, &target, temporary, progress)?;
+        let result = open_with(temporary, &OpenOptions::default(), None)?;
+        finish(sealed, &source, result, temporary)
+    })
 }
 
 /// Writes a consistent copy of the database `source`, which may be in use, to `copy`: a plain one of a plain database, of a
@@ -155,13 +158,14 @@ pub fn copy_online(
         Some(opener) => open_with(source, &OpenOptions::default(), Some(opener.clone()))?,
         None => open_source(source, &OpenOptions::default())?,
     };
-    let temporary = Temporary::beside(copy)?;
-    let target = uri(&temporary.path, &parameters)?;
-    with_key(&temporary.path, opener.clone(), || {
-        self::copy(&mut connection, &target, &temporary.path, progress)
+    let report = Temporary::publish(copy, |temporary| {
+        let target = uri(temporary, &parameters)?;
+        with_key(temporary, opener.clone(), || {
+            self::copy(&mut connection, &target, temporary, progress)
+        })?;
+        let result = open_with(temporary, &OpenOptions::default(), opener)?;
+        finish(source, &connection, result, temporary)
     })?;
-    let result = open_with(&temporary.path, &OpenOptions::default(), opener)?;
-    let report = finish(source, &connection, result, temporary, copy)?;
     Ok(Copied { report, sealed })
 }
 
@@ -265,13 +269,15 @@ fn open_source(path: &Path, options: &OpenOptions) -> Result<Connection, Error> 
 }
 
 fn check_names(source: &Path, target: &Path) -> Result<(), Error> {
-    let original = source
-        .canonicalize()
+    let files = storage::of(source);
+    let original = files
+        .canonical(source)
         .map_err(|_| Error::new(&code::NOT_FOUND, source.display().to_string()))?;
-    if target.canonicalize().is_ok_and(|target| target == original) {
+    let there = storage::of(target).canonical(target);
+    if there.is_ok_and(|target| target == original) {
         return Err(Error::new(&code::SAME_FILE, target.display().to_string()));
     }
-    if target.symlink_metadata().is_ok() {
+    if storage::of(target).is_taken(target) {
         return Err(Error::new(&code::EXISTS, target.display().to_string()));
     }
     Ok(())
@@ -330,13 +336,12 @@ fn copy(
     Ok(())
 }
 
-/// Carries the journal mode over, closes both, and gives the output its name.
+/// Carries the journal mode over, closes the output, and gives it its source's permissions.
 fn finish(
     source_path: &Path,
     source: &Connection,
     result: Connection,
-    temporary: Temporary,
-    target: &Path,
+    temporary: &Path,
 ) -> Result<Report, Error> {
     let mode: String = source
         .pragma_query_value(None, "journal_mode", |row| row.get(0))
@@ -349,31 +354,60 @@ fn finish(
     let pages = u64::try_from(number(&result, "page_count")?).unwrap_or(0);
     let page_size = u32::try_from(number(&result, "page_size")?).unwrap_or(0);
     result.close().map_err(|(_, error)| explain(error))?;
-    let failed = |error| Error::io(target.display().to_string(), error);
-    let permissions = std::fs::metadata(source_path)
-        .map_err(failed)?
-        .permissions();
-    std::fs::set_permissions(&temporary.path, permissions).map_err(failed)?;
-    let bytes = std::fs::metadata(&temporary.path).map_err(failed)?.len();
-    durable::publish(&temporary.path, target).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            Error::new(&code::EXISTS, target.display().to_string())
-        }
-        _ => failed(error),
-    })?;
+    let mode = about(source_path)?.mode;
+    storage::of(temporary)
+        .set_mode(temporary, mode)
+        .map_err(|error| Error::io(temporary.display().to_string(), error))?;
     Ok(Report {
         pages,
         page_size,
-        bytes,
+        bytes: about(temporary)?.len,
     })
 }
 
-/// An output under way; removed, with what SQLite put beside it, unless it was published.
+fn about(path: &Path) -> Result<About, Error> {
+    storage::of(path)
+        .about(path)
+        .map_err(|error| Error::io(path.display().to_string(), error))
+}
+
+/// An output under way, and what SQLite puts beside it.
 struct Temporary {
     path: PathBuf,
 }
 
 impl Temporary {
+    /// Makes an output with `make`, which gets the path to write to, and gives it its name (Q1). On failure it is removed (Q3).
+    fn publish(
+        target: &Path,
+        make: impl FnOnce(&Path) -> Result<Report, Error>,
+    ) -> Result<Report, Error> {
+        let temporary = Self::beside(target)?;
+        let mut named = false;
+        let made = make(&temporary.path).and_then(|report| {
+            temporary.give_name(target, &mut named)?;
+            Ok(report)
+        });
+        let error = match made {
+            Ok(report) => {
+                // There is nothing beside a database that was closed; and the output is what it is.
+                drop(temporary.remove());
+                return Ok(report);
+            }
+            Err(error) => error,
+        };
+        // It has its name, but nobody knows for how long: it is not there, then.
+        let unnamed = if named { remove(target) } else { Ok(()) };
+        let removed = temporary.remove();
+        Err(match unnamed.and(removed) {
+            Ok(()) => error,
+            Err(left) => Error::new(
+                error.code(),
+                format!("{}; what was written is left: {left}", error.detail()),
+            ),
+        })
+    }
+
     fn beside(target: &Path) -> Result<Self, Error> {
         let name = target
             .file_name()
@@ -391,24 +425,41 @@ impl Temporary {
         let path = target.with_file_name(temporary);
         CANCELLED.store(false, Ordering::Relaxed);
         // Made before SQLite opens it, so that nobody else can read a decryption under way.
-        std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|error| Error::io(path.display().to_string(), error))?;
+        let made = storage::of(&path).create_new(&path);
+        made.map_err(|error| Error::io(path.display().to_string(), error))?;
         Ok(Self { path })
     }
-}
 
-impl Drop for Temporary {
-    fn drop(&mut self) {
+    /// `named` says whether the output has its name, even if that is not durable.
+    fn give_name(&self, target: &Path, named: &mut bool) -> Result<(), Error> {
+        let published = durable::publish(&self.path, target);
+        *named = published.is_ok() || !storage::of(&self.path).is_taken(&self.path);
+        published.map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                Error::new(&code::EXISTS, target.display().to_string())
+            }
+            _ => Error::io(target.display().to_string(), error),
+        })
+    }
+
+    fn remove(&self) -> Result<(), Error> {
+        let mut result = Ok(());
         for suffix in ["", "-journal", "-wal", "-shm", "-strongroom"] {
             let mut path = self.path.clone().into_os_string();
             path.push(suffix);
-            // Best effort: after a success there is nothing of these, after a failure the error is told already.
-            let removed = std::fs::remove_file(path);
-            drop(removed);
+            let removed = remove(Path::new(&path));
+            result = result.and(removed);
         }
+        result
+    }
+}
+
+/// Removes a file, durably, if it is there.
+fn remove(path: &Path) -> Result<(), Error> {
+    let failed = |error| Err(Error::io(path.display().to_string(), error));
+    match storage::of(path).remove(path) {
+        Ok(()) => durable::sync_dir_of(path).or_else(failed),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => failed(error),
     }
 }

@@ -6,11 +6,14 @@
 //!   any subset of the changes of length;
 //! - of names that were made, removed and renamed since the last sync of the directory, any subset may be in force; a
 //!   rename happens as a whole or not at all;
+//! - a file is not cut before what was done to names before it: a change of length that is durable makes them so. POSIX does
+//!   not say it, journalling file systems do it, and SQLite needs it: it cuts a database when the journal is removed, and
+//!   has no page of what it cuts in the journal;
 //! - a failed sync may have lost what it was to make durable, while reads still show it (Linux behaves so).
 //!
 //! Must not: know SQLite, or anything of what is in the files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::random::Random;
@@ -24,8 +27,15 @@ pub type Ino = u64;
 /// A change of a file that is not durable yet.
 #[derive(Debug)]
 enum Change {
-    Write { at: usize, data: Vec<u8> },
-    SetLen(usize),
+    Write {
+        at: usize,
+        data: Vec<u8>,
+    },
+    SetLen {
+        len: usize,
+        /// Changes of names before it.
+        names: usize,
+    },
 }
 
 /// A change of the directory that is not durable yet.
@@ -50,6 +60,8 @@ pub struct Disk {
     names: BTreeMap<String, Ino>,
     durable_names: BTreeMap<String, Ino>,
     pending_names: Vec<NameChange>,
+    /// Changes of names that are durable.
+    settled_names: usize,
     next: Ino,
 }
 
@@ -115,7 +127,17 @@ impl Disk {
     /// Makes the names durable.
     pub fn sync_names(&mut self) {
         self.durable_names = self.names.clone();
+        self.settled_names += self.pending_names.len();
         self.pending_names.clear();
+    }
+
+    /// The first changes of names, up to that many in all, are durable.
+    fn settle_names(&mut self, names: usize) {
+        let count = names.saturating_sub(self.settled_names);
+        for change in self.pending_names.drain(..count) {
+            rename(&mut self.durable_names, &change);
+            self.settled_names += 1;
+        }
     }
 
     /// Forgets a file that has no name.
@@ -143,8 +165,9 @@ impl Disk {
 
     /// Sets the length.
     pub fn set_len(&mut self, ino: Ino, len: usize) {
+        let names = self.settled_names + self.pending_names.len();
         if let Some(inode) = self.inodes.get_mut(&ino) {
-            let change = Change::SetLen(len);
+            let change = Change::SetLen { len, names };
             apply(&mut inode.now, &change);
             inode.pending.push(Arc::new(change));
         }
@@ -156,9 +179,11 @@ impl Disk {
             && !inode.pending.is_empty()
         {
             let durable = Arc::make_mut(&mut inode.durable);
+            let mut names = 0;
             for change in inode.pending.drain(..) {
-                apply(durable, &change);
+                names = names.max(apply(durable, &change));
             }
+            self.settle_names(names);
         }
     }
 
@@ -167,7 +192,8 @@ impl Disk {
         if let Some(inode) = self.inodes.get_mut(&ino) {
             let pending = std::mem::take(&mut inode.pending);
             let durable = Arc::make_mut(&mut inode.durable);
-            survive(durable, &pending, inode.now.len(), Survival::Some, random);
+            let names = survive(durable, &pending, inode.now.len(), Survival::Some, random);
+            self.settle_names(names);
         }
     }
 
@@ -190,14 +216,37 @@ impl Disk {
             files,
             durable_names: self.durable_names.clone(),
             pending_names: self.pending_names.clone(),
+            settled_names: self.settled_names,
         }
     }
 }
 
-fn apply(bytes: &mut Vec<u8>, change: &Change) {
+/// Makes the change; gives how many changes of names go before it.
+fn apply(bytes: &mut Vec<u8>, change: &Change) -> usize {
     match change {
-        Change::SetLen(len) => bytes.resize(*len, 0),
-        Change::Write { at, data } => put(bytes, *at, data),
+        Change::SetLen { len, names } => {
+            bytes.resize(*len, 0);
+            *names
+        }
+        Change::Write { at, data } => {
+            put(bytes, *at, data);
+            0
+        }
+    }
+}
+
+fn rename(names: &mut BTreeMap<String, Ino>, change: &NameChange) {
+    match change {
+        NameChange::Link(name, ino) => {
+            names.insert(name.clone(), *ino);
+        }
+        NameChange::Unlink(name) => {
+            names.remove(name);
+        }
+        NameChange::Rename(from, to, ino) => {
+            names.remove(from);
+            names.insert(to.clone(), *ino);
+        }
     }
 }
 
@@ -220,6 +269,7 @@ pub struct Snapshot {
     files: BTreeMap<Ino, Kept>,
     durable_names: BTreeMap<String, Ino>,
     pending_names: Vec<NameChange>,
+    settled_names: usize,
 }
 
 impl Snapshot {
@@ -232,49 +282,68 @@ impl Snapshot {
     /// A disk that a power cut at this moment may leave.
     #[must_use]
     pub fn image(&self, survival: Survival, random: &mut Random) -> Disk {
+        let drawn = self.drawn_names(survival, random);
+        let (mut settled, mut inodes) = (0, BTreeMap::new());
+        // What a file became may settle names, and so bring other files.
+        let names = loop {
+            let names = self.names(&drawn, settled);
+            let mut missing: BTreeSet<Ino> = names.values().copied().collect();
+            missing.retain(|ino| !inodes.contains_key(ino));
+            if missing.is_empty() {
+                break names;
+            }
+            for ino in missing {
+                let (inode, names) = self.file(ino, survival, random);
+                settled = settled.max(names);
+                inodes.insert(ino, inode);
+            }
+        };
+        inodes.retain(|ino, _| names.values().any(|named| named == ino));
         let mut disk = Disk {
-            durable_names: self.names(survival, random),
+            inodes,
+            durable_names: names.clone(),
+            names,
             ..Disk::default()
         };
-        let named: Vec<Ino> = disk.durable_names.values().copied().collect();
-        for (ino, kept) in self.files.iter().filter(|(ino, _)| named.contains(ino)) {
-            let mut bytes = kept.durable.as_ref().clone();
-            survive(&mut bytes, &kept.pending, kept.len, survival, random);
-            let inode = Inode {
-                now: bytes.clone(),
-                durable: Arc::new(bytes),
-                pending: Vec::new(),
-            };
-            disk.inodes.insert(*ino, inode);
-        }
-        disk.names = disk.durable_names.clone();
         disk.next = self.files.keys().max().copied().unwrap_or(0);
         disk
     }
 
-    fn names(&self, survival: Survival, random: &mut Random) -> BTreeMap<String, Ino> {
-        let mut names = self.durable_names.clone();
+    /// What became of a file, and how many changes of names are durable with it.
+    fn file(&self, ino: Ino, survival: Survival, random: &mut Random) -> (Inode, usize) {
+        let Some(kept) = self.files.get(&ino) else {
+            return (Inode::default(), 0);
+        };
+        let mut bytes = kept.durable.as_ref().clone();
+        let names = survive(&mut bytes, &kept.pending, kept.len, survival, random);
+        let inode = Inode {
+            now: bytes.clone(),
+            durable: Arc::new(bytes),
+            pending: Vec::new(),
+        };
+        (inode, names)
+    }
+
+    /// Which changes of names survive by themselves.
+    fn drawn_names(&self, survival: Survival, random: &mut Random) -> Vec<bool> {
         let chance = chance_of(survival, random);
         // Journalling file systems keep changes of a directory in order; POSIX does not ask for it.
         let in_order = random.once_in(2);
-        for change in &self.pending_names {
-            if !chance.hit(random) {
-                if in_order {
-                    break;
-                }
-                continue;
-            }
-            match change {
-                NameChange::Link(name, ino) => {
-                    names.insert(name.clone(), *ino);
-                }
-                NameChange::Unlink(name) => {
-                    names.remove(name);
-                }
-                NameChange::Rename(from, to, ino) => {
-                    names.remove(from);
-                    names.insert(to.clone(), *ino);
-                }
+        let mut over = false;
+        let mut draw = || {
+            let hit = !over && chance.hit(random);
+            over |= in_order && !hit;
+            hit
+        };
+        self.pending_names.iter().map(|_| draw()).collect()
+    }
+
+    fn names(&self, drawn: &[bool], settled: usize) -> BTreeMap<String, Ino> {
+        let mut names = self.durable_names.clone();
+        let sure = settled.saturating_sub(self.settled_names);
+        for (at, (change, drawn)) in self.pending_names.iter().zip(drawn).enumerate() {
+            if *drawn || at < sure {
+                rename(&mut names, change);
             }
         }
         names
@@ -299,14 +368,15 @@ fn chance_of(survival: Survival, random: &mut Random) -> Chance {
     })
 }
 
-/// Lays a part of `pending` over `bytes`. `len` is the length that readers saw.
+/// Lays a part of `pending` over `bytes`; gives how many changes of names are durable then. `len` is the length that readers saw.
 fn survive(
     bytes: &mut Vec<u8>,
     pending: &[Arc<Change>],
     len: usize,
     survival: Survival,
     random: &mut Random,
-) {
+) -> usize {
+    let mut names = 0;
     let chance = chance_of(survival, random);
     let torn = survival == Survival::Some && random.once_in(2);
     // A queue that was drained up to some point, or out of order.
@@ -314,12 +384,12 @@ fn survive(
     for change in pending {
         match change.as_ref() {
             Change::Write { at, data } if torn => tear(bytes, *at, data, chance, random),
-            _ if chance.hit(random) => apply(bytes, change),
+            _ if chance.hit(random) => names = names.max(apply(bytes, change)),
             Change::Write { at, data } if in_order => {
                 tear(bytes, *at, data, Chance(50), random);
                 break;
             }
-            Change::SetLen(_) if in_order => break,
+            Change::SetLen { .. } if in_order => break,
             _ => {}
         }
     }
@@ -327,6 +397,7 @@ fn survive(
     if survival == Survival::Some && bytes.len() < len && random.once_in(4) {
         bytes.resize(len, 0);
     }
+    names
 }
 
 /// Some sectors of a write.
@@ -364,7 +435,7 @@ mod tests {
         assert_eq!(nothing.bytes(ino), [1; 1024]);
         let everything = image(&disk, Survival::Everything, 1);
         assert_eq!(everything.bytes(ino)[512..], [2; 1024]);
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for seed in 0..200 {
             let left = image(&disk, Survival::Some, seed);
             let left = left.bytes(ino);
@@ -396,6 +467,31 @@ mod tests {
             image(&disk, Survival::Everything, 1).bytes(ino) != [7; 512]
         });
         assert!(lost.count() > 5);
+    }
+
+    #[test]
+    fn a_file_is_cut_after_what_was_done_to_names_before() {
+        let mut disk = Disk::default();
+        let (main, journal) = (disk.create("main"), disk.create("journal"));
+        disk.write(main, 0, &[1; 1024]);
+        disk.sync(main);
+        disk.sync_names();
+        assert!(disk.unlink("journal"));
+        disk.set_len(main, 512);
+        let mut seen = [0; 3];
+        for seed in 0..200 {
+            let left = image(&disk, Survival::Some, seed);
+            let cut = left.bytes(main).len() == 512;
+            match (cut, left.find("journal")) {
+                (true, Some(_)) => panic!("cut before the name was removed"),
+                (true, None) => seen[0] += 1,
+                (false, Some(there)) => seen[1] += u32::from(there == journal),
+                (false, None) => seen[2] += 1,
+            }
+        }
+        assert!(seen.iter().all(|count| *count > 5), "{seen:?}");
+        disk.sync(main);
+        assert!(image(&disk, Survival::Nothing, 1).find("journal").is_none());
     }
 
     #[test]

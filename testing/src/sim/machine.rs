@@ -84,8 +84,9 @@ impl Class {
     #[must_use]
     pub fn faults(self, kind: Kind) -> &'static [Fault] {
         match self {
-            // What is shorter than it was a moment ago: of a journal that means that there is none.
-            Self::Read if matches!(kind, Kind::Main | Kind::Wal) => &[Fault::Error, Fault::Short],
+            Self::Read if matches!(kind, Kind::Main | Kind::Wal | Kind::Journal) => {
+                &[Fault::Error, Fault::Short]
+            }
             Self::Write => &[Fault::Error, Fault::Full, Fault::Short, Fault::ShortFull],
             Self::Sync => &[Fault::Error, Fault::Lost],
             Self::Lock => &[Fault::Error, Fault::Busy],

@@ -150,6 +150,22 @@ impl Storage for Mounted {
         Ok(())
     }
 
+    fn set_mode(&self, path: &Path, _mode: u32) -> io::Result<()> {
+        call(path, Class::Open, |state, name| {
+            state.disk.find(name).map(|_| ()).ok_or_else(absent)
+        })
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        self.about(path).map(|_| path.to_owned())
+    }
+
+    /// Not counted: it has no way to fail.
+    fn is_taken(&self, path: &Path) -> bool {
+        let found = place(path).map(|(machine, name)| machine.lock().disk.find(&name));
+        found.is_ok_and(|found| found.is_some())
+    }
+
     fn sync(&self, path: &Path) -> io::Result<()> {
         let directory = path.to_str().is_some_and(|path| {
             let rest = path.strip_prefix(ROOT).unwrap_or_default();

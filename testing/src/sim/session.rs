@@ -236,6 +236,7 @@ impl Session {
         let connection = self.open()?;
         for schema in schemas {
             integrity(connection, schema)?;
+            pages(connection, schema)?;
             compare(connection, schema, &model)
                 .map_err(|wrong| format!("{schema} after {applied:?}: {wrong}"))?;
         }
@@ -283,6 +284,13 @@ fn integrity(connection: &Connection, schema: &str) -> Outcome<()> {
     } else {
         Err(format!("{sql}: {answer}"))
     }
+}
+
+/// Every page can be read, those of the free list too: VACUUM and the backup API read them.
+fn pages(connection: &Connection, schema: &str) -> Outcome<()> {
+    let sql = "SELECT total(length(data)) FROM sqlite_dbpage(?1)";
+    let read: rusqlite::Result<f64> = connection.query_row(sql, [schema], |row| row.get(0));
+    read.map(|_| ()).map_err(|error| said(sql, error))
 }
 
 fn compare(connection: &Connection, schema: &str, model: &Model) -> Outcome<()> {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::config::{Config, Promise, Stack};
 use super::disk::Survival;
-use super::machine::{Fault, Plan};
+use super::machine::{Class, Fault, Kind, Plan};
 use super::run::{Case, Scene};
 use super::session::Outcome;
 use crate::random::Random;
@@ -111,7 +111,9 @@ pub fn faults(scene: &Scene, effort: Effort, random: &mut Random) -> Outcome<Tal
                 continue;
             }
             for lasting in [false, true] {
-                plans.push((at, *fault, lasting));
+                if !leaves_a_stale_name(scene, (*class, *kind), *fault, lasting) {
+                    plans.push((at, *fault, lasting));
+                }
             }
         }
     }
@@ -135,6 +137,20 @@ pub fn faults(scene: &Scene, effort: Effort, random: &mut Random) -> Outcome<Tal
         tally.case(scene, effort.transactions, Case::Fault(plan), result);
     }
     Ok(tally)
+}
+
+/// A defect of SQLite's (3.54.1), which the guard does not share: when the journals of a transaction over two databases are not
+/// cut after its end, which SQLite does not look at, the name of the super-journal stays at their end. The next transaction's
+/// journal does not reach that far, its rollback finds the name of a super-journal that is gone, and does nothing.
+fn leaves_a_stale_name(scene: &Scene, call: (Class, Kind), fault: Fault, lasting: bool) -> bool {
+    let config = &scene.config;
+    let overwritten = ["truncate", "persist"].contains(&config.journal.as_str());
+    // A full disk is still cut.
+    let lasts = lasting && !matches!(fault, Fault::Full | Fault::ShortFull);
+    config.stack == Stack::Control
+        && config.two
+        && overwritten
+        && (lasts || call == (Class::Truncate, Kind::Journal))
 }
 
 /// The one case of a text that a failure printed.

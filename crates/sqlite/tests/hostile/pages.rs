@@ -324,3 +324,49 @@ fn a_file_beyond_the_lock_bytes_works() {
         .unwrap();
     assert_eq!(sum, 1_100_000_000);
 }
+
+/// SQLite does not journal what a page of the free list held when it takes the page into use: a write of it that was cut in two, and
+/// rolled back, left a page at which a rekey stopped for ever, and which verify called damaged.
+#[test]
+fn a_torn_page_of_the_free_list_is_no_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p.db");
+    make(&path, Cipher::Aes256Gcm, 400);
+    let connection = connect(&path);
+    run(&connection, "DELETE FROM t WHERE a BETWEEN 20 AND 380");
+    drop(connection);
+    let expected = rows(&path).unwrap();
+    let good = bytes(&path);
+    let mut torn = good.clone();
+    let (mut free, mut used) = (0, 0);
+    for number in 2..=pages_of(&good) {
+        let mut damaged = good.clone();
+        damaged[page(number).start + 500] ^= 1;
+        put(&path, &damaged);
+        let report = ops::verify(&path, &options(RAW), &mut |_, _| {}).unwrap();
+        if report.notes.is_empty() {
+            assert_eq!(bad(&path), [(UnitKind::Page, number as u64, 4001)]);
+            used += 1;
+        } else {
+            assert!(report.bad.is_empty() && report.notes[0].contains(&format!("page {number}:")));
+            assert_eq!(rows(&path).unwrap(), expected);
+            torn[page(number).start + 500] ^= 1;
+            free += 1;
+        }
+    }
+    assert!(free > 20 && used > 5, "{free} and {used}");
+    // A page in use beside them is still damage.
+    let mut damaged = torn.clone();
+    damaged[page(2).start] ^= 1;
+    put(&path, &damaged);
+    assert_eq!(bad(&path), [(UnitKind::Page, 2, 4001)]);
+    put(&path, &torn);
+    let vacuum = connect(&path).execute_batch("VACUUM");
+    assert!(vacuum.is_err(), "VACUUM reads them");
+    ops::rekey(&path, &options(RAW), None, false, &mut |_, _| {}).unwrap();
+    let report = ops::verify(&path, &options(RAW), &mut |_, _| {}).unwrap();
+    assert!(report.bad.is_empty() && report.notes.is_empty());
+    assert_eq!(rows(&path).unwrap(), expected);
+    run(&connect(&path), "VACUUM");
+    assert_eq!(rows(&path).unwrap(), expected);
+}

@@ -17,6 +17,10 @@ mod connection;
 mod databases;
 mod entry;
 mod ffi;
+mod free;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod handle;
 mod journal;
 mod keys;

@@ -3,6 +3,7 @@
 //! Must not: do I/O of its own.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, Weak};
 
 use crate::ffi::{
@@ -28,9 +29,21 @@ pub(crate) struct Link {
     pub page1: Mutex<Option<Page1Nonces>>,
     /// The open journal, to be flushed before a page is written (M4).
     pub journal: Mutex<Weak<Mutex<JournalCore>>>,
+    /// A journal that was found is being played back (M9).
+    played_back: AtomicBool,
 }
 
 impl Link {
+    /// A journal that was found is about to be played back: somebody else's transaction was interrupted.
+    pub(crate) fn played_back(&self) {
+        self.played_back.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that is so, and forgets it.
+    pub(crate) fn take_played_back(&self) -> bool {
+        self.played_back.swap(false, Ordering::Relaxed)
+    }
+
     /// The next nonce of page 1, while a journal is in force.
     pub(crate) fn next_page1_nonce(&self) -> Option<[u8; 12]> {
         let mut page1 = self.page1.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,11 @@
 //! The file below: a safe face on a `sqlite3_file` of the VFS that ours stands on.
 //!
-//! Invariant L1: a `Lower` is made only from a file that the VFS below has opened, and is not used after `close`.
+//! Invariants:
+//! L1: a `Lower` is made only from a file that the VFS below has opened, and is not used after `close`.
 //! The handle that owns the file keeps this; copies of a `Lower` held elsewhere (a log's view of its database) are
 //! dropped before that, because SQLite closes logs and journals before the database they belong to.
+//! L2: only the file's length says where it ends. A read that stops before is an error, never the end: it would be taken for
+//! a database without a first page, a log without frames, a journal that is none.
 //! Must not: know anything of encryption.
 #![expect(unsafe_code, reason = "calls methods of a C object")]
 
@@ -65,13 +68,20 @@ impl Lower {
         check(unsafe { call(self.file, out.as_mut_ptr().cast::<c_void>(), amount, offset) })
     }
 
-    /// As [`Self::read`], but says how whole the read was instead of failing short: true when all bytes were there.
+    /// As [`Self::read`], but says how whole the read was instead of failing short: true when all bytes were there. A read
+    /// that is short although the file is long enough has failed (L2).
     pub(crate) fn read_whole(self, out: &mut [u8], at: u64) -> RcResult<bool> {
-        match self.read(out, at) {
-            Ok(()) => Ok(true),
-            Err(Rc(SQLITE_IOERR_SHORT_READ)) => Ok(false),
-            Err(rc) => Err(rc),
+        let end = at.saturating_add(out.len() as u64);
+        for _ in 0..2 {
+            match self.read(out, at) {
+                Ok(()) => return Ok(true),
+                Err(Rc(SQLITE_IOERR_SHORT_READ)) if self.size()? < end => return Ok(false),
+                // Another process may have made it longer meanwhile: once more.
+                Err(Rc(SQLITE_IOERR_SHORT_READ)) => {}
+                Err(rc) => return Err(rc),
+            }
         }
+        Err(Rc(SQLITE_IOERR_READ))
     }
 
     /// Writes at `at`.

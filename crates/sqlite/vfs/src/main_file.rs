@@ -10,9 +10,11 @@
 //!     made it, but may write one behind it, and later reads both.
 //! M8. The bytes of page 1 that are kept come from a page that authenticated, or that was sealed here, and are given out only
 //!     while the page's tail in the file is the one that it had then.
+//! M9 (`heal.rs`). When a rollback is over, every leaf of the free list can be opened.
 //!
 //! Must not: keep a copy of an opened page longer than a call, except the 16 bytes of page 1 that SQLite asks for each time.
 
+use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, PoisonError};
 
@@ -28,9 +30,10 @@ use crate::birth;
 use crate::body::Body;
 use crate::ffi::{
     SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, SQLITE_FCNTL_COMMIT_ATOMIC_WRITE,
-    SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE,
-    SQLITE_LOCK_SHARED, SQLITE_NOTFOUND,
+    SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_FCNTL_SYNC, SQLITE_IOERR_SHORT_READ,
+    SQLITE_IOERR_WRITE, SQLITE_LOCK_SHARED, SQLITE_NOTFOUND,
 };
+use crate::journal::JournalCore;
 use crate::link::{Link, sealed_characteristics, sealed_control, synthetic_header};
 use crate::lower::{Lower, Rc, RcResult};
 
@@ -39,6 +42,7 @@ use crate::report::{report, report_error, warn};
 use crate::seal::{TAIL, crypto};
 use crate::sealed::{Keys, Sealed};
 
+mod heal;
 mod read;
 
 /// What a new database is to be like.
@@ -71,6 +75,8 @@ pub(crate) struct MainFile {
     /// Bytes 24..40 of page 1, valid while the page's tail is this.
     change_counter: Option<([u8; TAIL], [u8; 16])>,
     scratch: Vec<u8>,
+    /// Pages whose last write failed (M9).
+    torn: BTreeSet<u64>,
     ahead: Ahead,
     link: Arc<Link>,
 }
@@ -153,6 +159,7 @@ impl MainFile {
             pages: 0,
             change_counter: None,
             scratch: Vec::new(),
+            torn: BTreeSet::new(),
             ahead: match is_remote(lower) {
                 true => Ahead::off(),
                 false => Ahead::default(),
@@ -368,6 +375,10 @@ impl MainFile {
             self.change_counter = result.is_ok().then(|| counter_of(data, &page));
         }
         self.scratch = page;
+        match result {
+            Ok(()) => self.torn.remove(&number),
+            Err(_) => self.torn.insert(number),
+        };
         result
     }
 
@@ -378,6 +389,10 @@ impl MainFile {
     }
 
     fn flush_journal(&self) -> RcResult<()> {
+        self.with_journal(JournalCore::flush)
+    }
+
+    fn with_journal(&self, work: impl FnOnce(&mut JournalCore) -> RcResult<()>) -> RcResult<()> {
         let journal = self
             .link
             .journal
@@ -385,7 +400,7 @@ impl MainFile {
             .unwrap_or_else(PoisonError::into_inner)
             .upgrade();
         match journal {
-            Some(core) => core.lock().unwrap_or_else(PoisonError::into_inner).flush(),
+            Some(core) => work(&mut core.lock().unwrap_or_else(PoisonError::into_inner)),
             None => Ok(()),
         }
     }
@@ -458,6 +473,8 @@ impl Body for MainFile {
             return Err(Rc(SQLITE_IOERR_WRITE));
         }
         self.flush_journal()?;
+        // SQLite cuts the database when its journal is done with, and has nothing of what it cuts in the journal.
+        self.with_journal(JournalCore::settle_cut)?;
         self.unsure();
         self.lower.truncate(size.saturating_add(HEADER_LEN as u64))
     }
@@ -499,6 +516,11 @@ impl Body for MainFile {
             SQLITE_FCNTL_BEGIN_ATOMIC_WRITE
             | SQLITE_FCNTL_COMMIT_ATOMIC_WRITE
             | SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE => Err(Rc(SQLITE_NOTFOUND)),
+            // Before each sync of a rollback or commit, whatever `synchronous` says (pager.c, `sqlite3PagerSync`).
+            SQLITE_FCNTL_SYNC => {
+                self.heal()?;
+                sealed_control(self.lower, op, argument)
+            }
             _ => sealed_control(self.lower, op, argument),
         }
     }

@@ -23,9 +23,9 @@ use crate::connection::{execute, file_of_schema};
 use crate::databases::quoted;
 use crate::ffi::{SQLITE_SYNC_FULL, sqlite3};
 use crate::handle::with;
-use crate::lower::{Lower, Rc};
+use crate::lower::{Lower, Rc, RcResult};
 use crate::main_file::MainFile;
-use crate::report::take_last;
+use crate::report::{report_error, take_last};
 use crate::seal::TAIL;
 use crate::sealed::Keys;
 
@@ -61,6 +61,8 @@ pub fn rekey(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RekeyReport, Error> {
     let resumed = in_write_transaction(connection, schema, |main, _| {
+        // A page of the free list that a crash tore would stop the sweep, which reads every page.
+        main.heal_leaves(|_| true).map_err(rc_error)?;
         let keys = fresh(main)?;
         if keys.object.previous_epoch().is_some() {
             return Ok(true);
@@ -314,6 +316,13 @@ fn cut_behind(main: &mut MainFile, count: u64) -> Result<(), Error> {
         main.truncate(end).map_err(rc_error)?;
     }
     Ok(())
+}
+
+/// Whether there is anything in the database's write-ahead log.
+pub(crate) fn has_log(database: &str) -> RcResult<bool> {
+    log_length(database)
+        .map(|length| length > 0)
+        .map_err(|error| report_error(&error))
 }
 
 /// Length of the write-ahead log. A length that cannot be had is no empty log: what it holds may be under the old key.

@@ -4,6 +4,8 @@
 //! Invariants:
 //! Y1. A unit counts as good only if its tag holds (AES-256-GCM); pages of an AES-256-CTR database are never "ok".
 //! Y2. What could not be checked is said, not left out.
+//! Y3. A page of the free list whose tag does not hold is no damage, and is named: nobody needs what it held, and SQLite
+//!     does not journal it. Only a list that authenticates, of a database without a log or a hot journal, says so.
 //!
 //! Must not: write, or judge the contents of a page beyond the size that page 1 names.
 
@@ -28,6 +30,7 @@ use strongroom_format::sqlite::{
 };
 use strongroom_keyring::{Error, Object, Opener, Purpose, redo};
 
+use crate::free::leaves;
 use crate::journal::{Head, open_shadow, open_slot, segment_length, segments};
 use crate::peek::Peek;
 use crate::seal::{PageError, unit_key};
@@ -85,6 +88,8 @@ pub struct VerifyReport {
     pub slots_ok: u64,
     /// Everything that did not verify, in order.
     pub bad: Vec<Bad>,
+    /// What is neither good nor bad.
+    pub notes: Vec<String>,
     /// What was not checked, and why.
     pub not_checked: Vec<String>,
     /// Cipher suite of the pages.
@@ -133,7 +138,10 @@ pub fn verify(
     let wal = beside(path, "-wal");
     verify_pages(path, &file, &keys, opener, &mut report, progress)?;
     verify_wal(&wal, &keys, anchor, &mut report)?;
-    verify_journal(&beside(path, "-journal"), &keys, &mut report)?;
+    let is_hot = verify_journal(&beside(path, "-journal"), &keys, &mut report)?;
+    if report.frames_ok == 0 && !is_hot {
+        tell_free_pages(&file, &keys, &mut report)?;
+    }
     report.not_checked.push(
         "freshness: an older copy of a page, of the log's end or of the whole file carries valid tags".to_owned(),
     );
@@ -300,6 +308,37 @@ fn try_page(keys: &Keys, number: u64, page: &mut [u8]) -> Option<&'static Code> 
     }
 }
 
+/// Y3.
+fn tell_free_pages(file: &Peek, keys: &Keys, report: &mut VerifyReport) -> Result<(), Error> {
+    let is_page =
+        |bad: &Bad| bad.kind == UnitKind::Page && bad.code.number != code::PAGE_TRUNCATED.number;
+    let authenticates = keys.object.header().cipher != Cipher::Aes256Ctr;
+    if !authenticates || !report.bad.iter().any(is_page) {
+        return Ok(());
+    }
+    let (size, pages) = (keys.object.header().unit_size, report.pages);
+    let leaves = leaves(size, |number, page| {
+        if number > pages {
+            return Ok::<bool, Error>(false);
+        }
+        file.read(page, page_offset(number, size))?;
+        Ok(try_page(keys, number, page).is_none())
+    })?;
+    let leaves = leaves.unwrap_or_default();
+    let (free, bad): (Vec<Bad>, Vec<Bad>) = std::mem::take(&mut report.bad)
+        .into_iter()
+        .partition(|bad| is_page(bad) && leaves.contains(&bad.index));
+    report.bad = bad;
+    if let Some(first) = free.first() {
+        report.notes.push(format!(
+            "{} pages of the free list are not authentic, the first is page {}: a write of them was cut short, or they were changed. Nothing is lost: SQLite has no use for what they held. A rekey seals them again",
+            free.len(),
+            first.index
+        ));
+    }
+    Ok(())
+}
+
 /// Page 1 says how many pages the database has (SQLite file format, section 1.3.7), when it vouches for the number. A
 /// page that is there in part is reported as such already.
 fn check_length(page1: &[u8], body: u64, report: &mut VerifyReport, size: u32) {
@@ -407,9 +446,10 @@ fn split_failures(failures: Vec<Bad>, good_up_to: u64, what: &str, report: &mut 
     }
 }
 
-fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result<(), Error> {
+/// Whether the journal is hot comes back: the database is then not what its file says.
+fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result<bool, Error> {
     let Some((file, length)) = open_beside(path)? else {
-        return Ok(());
+        return Ok(false);
     };
     let failed = |error| Error::io(path.display().to_string(), error);
     let bad = |index: u64, offset: u64| Bad {
@@ -422,7 +462,7 @@ fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result
     let read = read_up_to(&file, &mut bytes, 0).map_err(failed)?;
     let Some(head) = Head::find(bytes.get(..read).unwrap_or_default(), keys)? else {
         report.bad.push(bad(0, 0));
-        return Ok(());
+        return Ok(false);
     };
     if head.mark.is_some() && !head.whole(&bytes) {
         report.not_checked.push(
@@ -432,9 +472,9 @@ fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result
     if head.mark_lost {
         report.bad.push(bad(0, JOURNAL_MARKS[0] as u64));
     }
-    let uncounted = head
-        .mark
-        .is_some_and(|mark| mark.state == JournalState::Uncounted);
+    let is = |state| head.mark.is_some_and(|mark| mark.state == state);
+    let uncounted = is(JournalState::Uncounted);
+    let is_hot = head.mark.is_some() && !is(JournalState::Ended);
     let slots = journal_slots(length);
     let mut slot = vec![0; journal_slot_layout::SIZE];
     let mut open = |index: u64| -> Result<Option<Vec<u8>>, Error> {
@@ -477,7 +517,7 @@ fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result
         }
     }
     split_failures(failures, good_up_to, "journal slot", report);
-    Ok(())
+    Ok(is_hot)
 }
 
 /// The file and its length; `None` when it is not there or empty.

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use strongroom_format::code;
 use strongroom_format::header::{HEADER_LEN, Header, HeaderError, ObjectKind, is_sealed};
 use strongroom_format::layout::is_zero;
-use strongroom_format::sqlite::{AuxKind, Prologue};
+use strongroom_format::sqlite::{AuxKind, JOURNAL_MAGIC, Prologue, prologue_layout};
 use strongroom_keyring::{Error, KeySource, Keyring, inspect_checksum, redo};
 
 use crate::api::api;
@@ -403,6 +403,13 @@ fn choose_auxiliary(
     Ok(body.unwrap_or_else(|| Box::new(PassThrough(request.lower))))
 }
 
+/// Whether this is the beginning of a sealed journal, too short for its first mark and even for its prologue.
+fn begins_journal(bytes: &[u8]) -> bool {
+    let magic = bytes.get(..JOURNAL_MAGIC.len().min(bytes.len()));
+    bytes.len() < prologue_layout::SIZE
+        && magic.is_some_and(|magic| JOURNAL_MAGIC.starts_with(magic))
+}
+
 /// A super-journal, or a journal that recovery looks at as one.
 fn choose_super(request: &Request) -> RcResult<Box<dyn Body>> {
     let lower = request.lower;
@@ -412,6 +419,11 @@ fn choose_super(request: &Request) -> RcResult<Box<dyn Body>> {
     let size = usize::try_from(lower.size()?.min(1 << 20)).map_err(|_| Rc(SQLITE_IOERR))?;
     let mut bytes = vec![0; size];
     lower.read_whole(&mut bytes, 0)?;
+    if !bytes.is_empty() && begins_journal(&bytes) {
+        // A sealed journal's first write that stopped short: it was never synced, so nothing depends on it and it names nobody. Its
+        // own database alone would have removed it.
+        return Ok(Box::new(PassThrough(lower)));
+    }
     if AuxKind::of(&bytes).is_none() {
         return match bytes.first() {
             // Names in clear: SQLite writes absolute paths.

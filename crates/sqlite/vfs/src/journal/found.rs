@@ -110,6 +110,7 @@ impl JournalCore {
         fill_random(&mut count).map_err(|error| report_error(&crypto(&error)))?;
         let count = u32::from_le_bytes(count) | 0x8000_0000;
         *lock(&self.of.link.page1) = Some(Page1Nonces { prefix, count });
+        self.of.link.played_back();
         self.checked = true;
         Ok(())
     }
@@ -127,10 +128,11 @@ impl JournalCore {
             return Ok(0);
         };
         let mut length = [0; 2];
-        self.lower.read(
-            &mut length,
-            journal_slot_offset(last) + journal_slot_layout::LENGTH.offset as u64,
-        )?;
+        let at = journal_slot_offset(last) + journal_slot_layout::LENGTH.offset as u64;
+        if !self.lower.read_whole(&mut length, at)? {
+            // Cut since a moment ago, while somebody looked without a lock.
+            return Ok(0);
+        }
         Ok(last * CHUNK + u64::from(u16::from_le_bytes(length)).min(CHUNK))
     }
 

@@ -13,7 +13,8 @@
 //! J7. Without a count, a slot that pages of the database may depend on is written again only after its former version
 //!     is in the shadow: a process that is killed leaves one of them whole.
 //! J8. A journal that begins over an older one leaves the older one's marks alone until its own take their place, so that
-//!     the end of the older one holds until the new one is whole. A file that was cut begins anew when that is durable.
+//!     the end of the older one holds until the new one is whole. A file that was cut begins anew when that is durable, and
+//!     the database is not cut before.
 //! J9. Who looks at a super-journal finds in the files of its journals what was written to them, buffered or not.
 //!
 //! Must not: report "no journal" for a journal that is there but damaged in what counts.
@@ -43,11 +44,10 @@ use crate::report::{report, report_error};
 use crate::seal::{TAIL, UnitKey, crypto};
 use crate::sealed::Sealed;
 
-pub(crate) use head::{Head, segment_length, segments};
-use head::{UNCOUNTED, count_in, new_head, seal_mark};
+pub(crate) use head::{Head, seal_mark, segment_length, segments};
+use head::{UNCOUNTED, count_in, new_head};
 pub(crate) use live::settle;
-pub(crate) use slot::{open_shadow, open_slot};
-use slot::{seal_slot, shadow};
+pub(crate) use slot::{open_shadow, open_slot, seal_slot, shadow};
 
 const CHUNK: u64 = JOURNAL_CHUNK as u64;
 /// Records are gathered up to this many bytes before they go down in one write.
@@ -144,10 +144,7 @@ impl JournalCore {
     /// A new transaction's journal: new salt, so new key, and what ties it to the database's state (J4). `header` is
     /// its first segment's header; under `synchronous=OFF` it says at once that the journal is valid, without a count.
     fn begin(&mut self, header: &[u8]) -> RcResult<()> {
-        if self.cut_unsynced {
-            self.lower.sync(SQLITE_SYNC_NORMAL)?;
-            self.cut_unsynced = false;
-        }
+        self.settle_cut()?;
         self.over_older = self.lower.size()? > 0;
         let keys = self.of.sealed.refresh(self.of.main)?;
         if self.of.sealed.anchor(self.of.main)?.wal_generation != [0; 16] {
@@ -384,6 +381,15 @@ impl JournalCore {
         self.dirty = false;
         self.head_dirty = false;
         self.unsynced = true;
+        Ok(())
+    }
+
+    /// J8: a journal that was cut stays so before the database is cut too.
+    pub(crate) fn settle_cut(&mut self) -> RcResult<()> {
+        if self.cut_unsynced {
+            self.lower.sync(SQLITE_SYNC_NORMAL)?;
+            self.cut_unsynced = false;
+        }
         Ok(())
     }
 

@@ -1,0 +1,81 @@
+//! After a rollback: pages of the free list that a failed or interrupted transaction left torn are sealed again, as zeros.
+//!
+//! SQLite does not journal the content of a page that it takes from the free list ([`crate::free`]). When the write of such a page stops half-way and the
+//! transaction is rolled back, the page is free again, and stays as it is. SQLite itself does not mind; but it cannot be opened, and VACUUM, the backup
+//! API and a rekey read it.
+//!
+//! Invariant M9: when a rollback is over, and before its journal goes, every leaf of the free list can be opened.
+//! Must not: write a page that authenticates, or one that is not a leaf of a free list that does.
+
+use strongroom_format::header::Cipher;
+use strongroom_format::sqlite::page_offset;
+
+use super::MainFile;
+use crate::free::leaves;
+use crate::lower::RcResult;
+use crate::rekey::has_log;
+use crate::seal::{TAIL, parse_tail};
+
+impl MainFile {
+    /// When SQLite is about to sync the database: the file is then in the state that holds if the sync succeeds, and nobody else writes.
+    pub(super) fn heal(&mut self) -> RcResult<()> {
+        let played_back = self.link.take_played_back();
+        if !self.on_disk || (!played_back && self.torn.is_empty()) {
+            return Ok(());
+        }
+        let torn = std::mem::take(&mut self.torn);
+        let healed = self.heal_leaves(|leaf| played_back || torn.contains(&leaf));
+        if healed.is_err() {
+            // The rollback has failed; SQLite tries it again.
+            self.torn.extend(torn);
+            self.link.played_back();
+        }
+        healed.map(|_| ())
+    }
+
+    /// Seals the leaves that are `wanted` and cannot be opened. Returns how many they were. The caller holds the write lock.
+    pub(crate) fn heal_leaves(&mut self, wanted: impl Fn(u64) -> bool) -> RcResult<u64> {
+        // A list that does not authenticate is not believed; and with a log the file alone is not the database.
+        if self.usable()?.object.header().cipher == Cipher::Aes256Ctr || has_log(&self.path)? {
+            return Ok(0);
+        }
+        self.flush_journal()?;
+        self.unsure();
+        self.ensure_fresh()?;
+        let Some(leaves) = leaves(self.page_size, |number, page| self.try_page(number, page))?
+        else {
+            return Ok(0);
+        };
+        let mut page = vec![0; self.page_size as usize];
+        let zeros = page.clone();
+        let mut healed = 0;
+        for leaf in leaves.into_iter().filter(|leaf| wanted(*leaf)) {
+            // What the file does not reach is sealed when it grows (M6).
+            if leaf <= self.pages && !self.try_page(leaf, &mut page)? {
+                self.write_page(leaf, &zeros)?;
+                healed += 1;
+            }
+        }
+        page.fill(0);
+        Ok(healed)
+    }
+
+    /// Reads a page without a word if it does not authenticate.
+    fn try_page(&self, number: u64, page: &mut [u8]) -> RcResult<bool> {
+        if !self
+            .lower
+            .read_whole(page, page_offset(number, self.page_size))?
+        {
+            return Ok(false);
+        }
+        let tail = page
+            .get(page.len().saturating_sub(TAIL)..)
+            .and_then(parse_tail);
+        let cipher = tail.and_then(|(_, _, epoch)| self.usable().ok()?.cipher(epoch));
+        let opened = cipher.is_some_and(|cipher| cipher.open(number, page).is_ok());
+        if !opened {
+            page.fill(0);
+        }
+        Ok(opened)
+    }
+}
