@@ -31,6 +31,7 @@ pub mod code;
 pub mod columns;
 pub mod duckdb;
 #[doc(hidden)]
+pub mod freshness;
 pub mod fuzz;
 pub mod header;
 pub mod hex;

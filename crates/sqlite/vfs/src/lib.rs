@@ -17,6 +17,7 @@ mod connection;
 mod databases;
 mod entry;
 mod ffi;
+mod freshness;
 mod handle;
 mod journal;
 mod keys;
@@ -46,6 +47,7 @@ mod wal;
 pub use api::ROUTINES;
 pub use entry::{enable, entry_point};
 pub use ffi::{CONSTANTS, sqlite3};
+pub use freshness::{Freshness, settle};
 pub use keys::{
     keyring_from_environment, register as register_key, unregister as forget_key, valid_page_size,
 };

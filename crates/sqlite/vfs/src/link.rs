@@ -3,13 +3,14 @@
 //! Must not: do I/O of its own.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::ffi::{
     IOCAP_ATOMIC_ANY, SQLITE_FCNTL_CHUNK_SIZE, SQLITE_FCNTL_SIZE_HINT, SQLITE_IOCAP_BATCH_ATOMIC,
     SQLITE_IOCAP_POWERSAFE_OVERWRITE, SQLITE_IOCAP_SAFE_APPEND, SQLITE_IOCAP_SUBPAGE_READ,
 };
 use crate::journal::JournalCore;
+use crate::freshness::Tail;
 use crate::lower::{Lower, RcResult};
 
 /// The nonces that the running transaction gives page 1: eight bytes that its journal names, and a count.
@@ -21,13 +22,33 @@ pub(crate) struct Page1Nonces {
     pub count: u32,
 }
 
-/// What a database and its journal share.
+/// The journal by which the running transaction can be undone, as freshness needs to know it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Undo {
+    /// Beginning of its salt; zero when none is on the disk.
+    pub journal: [u8; 16],
+    /// It was found, and is being played back.
+    pub playback: bool,
+    /// The record that SQLite has read last: a page, and the tail that it had.
+    pub record: Option<(u64, Tail)>,
+    /// The database had free pages before, which the transaction may have written without a record.
+    pub doubt: bool,
+}
+
+/// What a database and its journal or log share.
 #[derive(Default)]
 pub(crate) struct Link {
     /// Nonces for page 1 while a journal is in force.
     pub page1: Mutex<Option<Page1Nonces>>,
     /// The open journal, to be flushed before a page is written (M4).
     pub journal: Mutex<Weak<Mutex<JournalCore>>>,
+    undo: Mutex<Undo>,
+    /// The open write-ahead log's file.
+    log: Mutex<Option<Lower>>,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Link {
@@ -40,6 +61,50 @@ impl Link {
         nonce[8..].copy_from_slice(&nonces.count.to_le_bytes());
         nonces.count = nonces.count.wrapping_add(1);
         Some(nonce)
+    }
+
+    /// The journal in force.
+    pub(crate) fn undo(&self) -> Undo {
+        *held(&self.undo)
+    }
+
+    /// A transaction began a journal, or (zero) the journal is over.
+    pub(crate) fn undo_by(&self, journal: [u8; 16]) {
+        *held(&self.undo) = Undo {
+            journal,
+            ..Undo::default()
+        };
+    }
+
+    /// A journal that was found is played back, from its beginning.
+    pub(crate) fn plays_back(&self, journal: [u8; 16]) {
+        *held(&self.undo) = Undo {
+            journal,
+            playback: true,
+            ..Undo::default()
+        };
+    }
+
+    /// SQLite has read a record.
+    pub(crate) fn has_record(&self, page: u64, tail: Tail, doubt: bool) {
+        let mut undo = held(&self.undo);
+        undo.record = Some((page, tail));
+        undo.doubt |= doubt && undo.playback;
+    }
+
+    /// What was played back is in an anchor.
+    pub(crate) fn played_back(&self) {
+        held(&self.undo).playback = false;
+    }
+
+    /// The open write-ahead log's file: whoever writes the database then makes a checkpoint.
+    pub(crate) fn log(&self) -> Option<Lower> {
+        *held(&self.log)
+    }
+
+    /// A write-ahead log was opened, or (`None`) is about to be closed.
+    pub(crate) fn log_is(&self, log: Option<Lower>) {
+        *held(&self.log) = log;
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::{Arc, PoisonError};
 
 use strongroom_crypto::nonce12;
 use strongroom_format::code::{self, Code};
+use strongroom_format::freshness::FreshState;
 use strongroom_format::header::{Cipher, HEADER_LEN, ObjectKind, header_layout};
 use strongroom_format::layout::put;
 use strongroom_format::sqlite::{PAGE_RESERVE, lock_byte_page, page_offset};
@@ -26,9 +27,10 @@ use crate::birth;
 use crate::body::Body;
 use crate::ffi::{
     SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, SQLITE_FCNTL_COMMIT_ATOMIC_WRITE,
-    SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE,
+    SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_FCNTL_SYNC, SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE,
     SQLITE_LOCK_SHARED, SQLITE_NOTFOUND,
 };
+use crate::freshness::{Log, Tally};
 use crate::link::{Link, sealed_characteristics, sealed_control, synthetic_header};
 use crate::lower::{Lower, Rc, RcResult};
 
@@ -37,6 +39,7 @@ use crate::report::{report, report_error, warn};
 use crate::seal::{TAIL, crypto};
 use crate::sealed::{Keys, Sealed};
 
+mod fresh;
 mod read;
 
 /// What a new database is to be like.
@@ -46,6 +49,8 @@ pub(crate) struct Wanted {
     pub cipher: Cipher,
     /// Page size in bytes.
     pub page_size: u32,
+    /// Its anchors keep a digest over its pages.
+    pub freshness: bool,
 }
 
 /// A database file that is sealed, or is to become so.
@@ -71,6 +76,10 @@ pub(crate) struct MainFile {
     scratch: Vec<u8>,
     ahead: Ahead,
     link: Arc<Link>,
+    /// The digest over the pages, while this connection writes them; nothing else could have (X3).
+    tally: Option<Tally>,
+    /// What was read of the write-ahead log for it.
+    log: Log,
 }
 
 impl MainFile {
@@ -103,7 +112,11 @@ impl MainFile {
             unit_size: wanted.page_size,
             unit_reserve: PAGE_RESERVE,
         };
-        let object = Object::create(&new, &opener).map_err(|error| report_error(&error))?;
+        let object = Object::create(&new, &opener).and_then(|object| match wanted.freshness {
+            true => object.keeping_freshness(),
+            false => Ok(object),
+        });
+        let object = object.map_err(|error| report_error(&error))?;
         let mut file = Self::new(lower, path, wanted.page_size);
         file.answer_empty = answer_empty;
         file.opener = Some(opener);
@@ -122,8 +135,12 @@ impl MainFile {
         if page_size == self.page_size {
             return Ok(());
         }
-        let cipher = self.usable()?.object.header().cipher;
-        let wanted = Wanted { cipher, page_size };
+        let header = self.usable()?.object.header();
+        let wanted = Wanted {
+            cipher: header.cipher,
+            page_size,
+            freshness: header.freshness,
+        };
         let link = Arc::clone(&self.link);
         *self = Self::create(
             self.lower,
@@ -156,6 +173,8 @@ impl MainFile {
                 false => Ahead::default(),
             },
             link: Arc::default(),
+            tally: None,
+            log: Log::default(),
         }
     }
 
@@ -261,9 +280,13 @@ impl MainFile {
         let keys = self.usable()?;
         let mut bytes = keys.object.initial_bytes();
         // Both anchors from the start: damage to one sector must not be damage to the database.
-        let second = keys
-            .object
-            .seal_anchor(2, [0; 16])
+        let second = match keys.object.header().freshness {
+            true => keys
+                .object
+                .seal_fresh_anchor(2, [0; 16], &FreshState::default()),
+            false => keys.object.seal_anchor(2, [0; 16]),
+        };
+        let second = second
             .map_err(|error| report_error(&error))?;
         put(&mut bytes, header_layout::ANCHOR_B, &second.to_bytes())
             .ok_or_else(|| report(&code::BUG, "header layout"))?;
@@ -350,6 +373,7 @@ impl MainFile {
     }
 
     fn write_page(&mut self, number: u64, data: &[u8]) -> RcResult<()> {
+        let counted = self.count_before(number)?;
         let nonce = self.nonce_for(number)?;
         let mut page = std::mem::take(&mut self.scratch);
         page.clear();
@@ -362,13 +386,18 @@ impl MainFile {
         self.ahead.wrote(number);
         let result =
             sealed.and_then(|()| self.lower.write(&page, page_offset(number, self.page_size)));
+        let tail = page.last_chunk::<TAIL>().copied();
         self.scratch = page;
+        if let Some(counted) = counted {
+            self.count_after(number, counted, data, tail.filter(|_| result.is_ok()))?;
+        }
         result
     }
 
     /// Somebody else may have written, or may from now on (O2, G2).
     fn unsure(&mut self) {
         self.fresh = false;
+        self.tally = None;
         self.ahead.forget();
     }
 
@@ -445,11 +474,14 @@ impl Body for MainFile {
             return Err(Rc(SQLITE_IOERR_WRITE));
         }
         self.flush_journal()?;
-        self.unsure();
+        self.count_cut(size / u64::from(self.page_size))?;
+        self.fresh = false;
+        self.ahead.forget();
         self.lower.truncate(size.saturating_add(HEADER_LEN as u64))
     }
 
     fn sync(&mut self, flags: c_int) -> RcResult<()> {
+        self.keep_digest()?;
         self.unsure();
         self.lower.sync(flags)
     }
@@ -477,6 +509,7 @@ impl Body for MainFile {
     }
 
     fn unlock(&mut self, level: c_int) -> RcResult<()> {
+        self.keep_unjournaled(level);
         self.unsure();
         self.lower.unlock(level)
     }
@@ -486,6 +519,11 @@ impl Body for MainFile {
             SQLITE_FCNTL_BEGIN_ATOMIC_WRITE
             | SQLITE_FCNTL_COMMIT_ATOMIC_WRITE
             | SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE => Err(Rc(SQLITE_NOTFOUND)),
+            SQLITE_FCNTL_SYNC => {
+                // It comes before the sync, and also where there is none (`synchronous=OFF`).
+                self.keep_digest()?;
+                sealed_control(self.lower, op, argument)
+            }
             _ => sealed_control(self.lower, op, argument),
         }
     }

@@ -19,6 +19,7 @@
 //! Must not: report "no journal" for a journal that is there but damaged in what counts.
 
 mod found;
+mod fresh;
 mod head;
 mod live;
 mod slot;
@@ -109,11 +110,18 @@ pub(crate) struct JournalCore {
     /// Logical end of what of it has reached the file.
     flushed: u64,
     slots: Vec<u8>,
+    keeps_freshness: bool,
+    written_record: fresh::Record,
+    read_record: fresh::Record,
 }
 
 impl JournalCore {
     fn new(lower: Lower, of: JournalOf) -> Self {
+        let keeps_freshness = of.sealed.keys().object.header().freshness;
         Self {
+            keeps_freshness,
+            written_record: fresh::Record::default(),
+            read_record: fresh::Record::default(),
             lower,
             of,
             in_force: None,
@@ -182,6 +190,7 @@ impl JournalCore {
             newest: Segment::default(),
             length: 0,
         };
+        self.of.link.undo_by(prologue.generation());
         let mark = (count_in(header) == Some(UNCOUNTED)).then_some(uncounted);
         self.in_force = Some(InForce {
             key,
@@ -246,7 +255,7 @@ impl JournalCore {
             self.open_segment = Some(at);
             return self.put(&header, at);
         }
-        self.put(data, at)
+        self.put_piece(data, at)
     }
 
     /// The newest segment that counts.
@@ -296,6 +305,7 @@ impl JournalCore {
     /// may not wait: another process would roll the transaction back, and no sync need follow.
     fn end(&mut self) -> RcResult<()> {
         *lock(&self.of.link.page1) = None;
+        self.of.link.undo_by([0; 16]);
         self.flush()?;
         let unmarked = self.in_force.as_ref().is_some_and(|now| now.mark.is_none());
         if unmarked && self.over_older && self.unsynced {
@@ -448,6 +458,7 @@ impl JournalCore {
             self.head_dirty = false;
             self.unsynced = false;
             *lock(&self.of.link.page1) = None;
+            self.of.link.undo_by([0; 16]);
             self.cut_unsynced = true;
             return self.lower.truncate(0);
         }
@@ -499,7 +510,10 @@ impl Body for JournalFile {
     }
 
     fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
-        lock(&self.core).read(out, at)
+        let mut core = lock(&self.core);
+        core.read(out, at)?;
+        core.read_piece(out, at);
+        Ok(())
     }
 
     fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
@@ -538,6 +552,7 @@ impl Body for JournalFile {
     fn before_close(&mut self) -> RcResult<()> {
         let mut core = lock(&self.core);
         *lock(&core.of.link.page1) = None;
+        core.of.link.undo_by([0; 16]);
         core.flush()?;
         if std::mem::take(&mut core.cut_unsynced) {
             // Whoever begins the next journal here cannot know of it (J8).
