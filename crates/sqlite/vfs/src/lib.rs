@@ -55,5 +55,5 @@ pub use peek::head;
 pub use rekey::{RekeyReport, rekey, rewrap};
 pub use remote::{RemoteClient, RemoteFile, asked_by_application, set_client};
 pub use report::{last_text, line, take_last, take_last_for, to_stderr, warn};
-pub use verify::{Bad, UnitKind, VerifyReport, verify};
+pub use verify::{Bad, UnitKind, VerifyReport, freshness_of, verify};
 pub use vfs::{NAME, absolute};

@@ -90,7 +90,7 @@ pub fn rewrap(connection: *mut sqlite3, schema: &str, opener: &Opener) -> Result
 }
 
 /// Runs `work` on the database file while the connection holds SQLite's write lock and has changed nothing.
-fn in_write_transaction<T>(
+pub(crate) fn in_write_transaction<T>(
     connection: *mut sqlite3,
     schema: &str,
     work: impl FnOnce(&mut MainFile, Option<u64>) -> Result<T, Error>,
@@ -117,7 +117,7 @@ fn lock_schema(connection: *mut sqlite3, schema: &str) -> Result<(), Error> {
         .map_err(|message| sql_error(&message))
 }
 
-fn fresh(main: &mut MainFile) -> Result<Arc<Keys>, Error> {
+pub(crate) fn fresh(main: &mut MainFile) -> Result<Arc<Keys>, Error> {
     main.header_changed().map_err(rc_error)?;
     main.keys()
         .cloned()
@@ -317,7 +317,7 @@ fn cut_behind(main: &mut MainFile, count: u64) -> Result<(), Error> {
 }
 
 /// Length of the write-ahead log. A length that cannot be had is no empty log: what it holds may be under the old key.
-fn log_length(database: &str) -> Result<u64, Error> {
+pub(crate) fn log_length(database: &str) -> Result<u64, Error> {
     let path = format!("{database}-wal");
     match storage::of(Path::new(&path)).about(Path::new(&path)) {
         Ok(about) => Ok(about.len),
@@ -345,7 +345,7 @@ fn seal_anchors_again(main: &MainFile, keys: &Keys) -> Result<(), Error> {
 }
 
 /// The guard's own error if it reported one, else SQLite's message.
-fn sql_error(message: &str) -> Error {
+pub(crate) fn sql_error(message: &str) -> Error {
     match take_last() {
         Some((code, detail)) => Error::new(code, detail),
         None if message.contains("locked") => Error::new(&code::BUSY, message),
@@ -353,7 +353,7 @@ fn sql_error(message: &str) -> Error {
     }
 }
 
-fn rc_error(rc: Rc) -> Error {
+pub(crate) fn rc_error(rc: Rc) -> Error {
     match take_last() {
         Some((code, detail)) => Error::new(code, detail),
         None => Error::new(&code::IO, format!("SQLite result code {}", rc.0)),

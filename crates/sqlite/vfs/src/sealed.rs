@@ -244,7 +244,8 @@ impl Sealed {
 pub(crate) fn tail_on_disk(lower: Lower, number: u64, page_size: u32) -> RcResult<Tail> {
     let mut tail = Tail::default();
     let end = page_offset(number.saturating_add(1), page_size);
-    if !lower.read_whole(&mut tail, end.saturating_sub(tail.len() as u64))? {
+    let at = end.saturating_sub(tail.len() as u64);
+    if !lower.read_whole(&mut tail, at)? {
         tail = Tail::default();
     }
     Ok(tail)

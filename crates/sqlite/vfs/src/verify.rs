@@ -28,6 +28,7 @@ use strongroom_format::sqlite::{
 };
 use strongroom_keyring::{Error, Object, Opener, Purpose, redo};
 
+use crate::freshness::{Freshness, judge};
 use crate::journal::{Head, open_shadow, open_slot, segment_length, segments};
 use crate::peek::Peek;
 use crate::seal::{PageError, unit_key};
@@ -91,6 +92,8 @@ pub struct VerifyReport {
     pub cipher: &'static str,
     /// A rekey was begun and is not finished.
     pub rekey_under_way: bool,
+    /// Whether these are the newest pages.
+    pub freshness: Freshness,
 }
 
 impl VerifyReport {
@@ -133,11 +136,26 @@ pub fn verify(
     let wal = beside(path, "-wal");
     verify_pages(path, &file, &keys, opener, &mut report, progress)?;
     verify_wal(&wal, &keys, anchor, &mut report)?;
-    verify_journal(&beside(path, "-journal"), &keys, &mut report)?;
-    report.not_checked.push(
-        "freshness: an older copy of a page, of the log's end or of the whole file carries valid tags".to_owned(),
-    );
+    let to_roll_back = verify_journal(&beside(path, "-journal"), &keys, &mut report)?;
+    report.freshness = judge(&file, &keys, &wal, to_roll_back)?;
+    say_freshness(&mut report);
     Ok(report)
+}
+
+/// Only what the digest of the database at `path` says: nothing is authenticated but the header and the anchors.
+///
+/// # Errors
+/// As [`verify`].
+pub fn freshness_of(path: &Path, opener: &Opener) -> Result<Freshness, Error> {
+    let file = Peek::open(path)?;
+    file.lock()?;
+    let keys = open_header(path, &file, opener)?;
+    let journal = verify_journal(
+        &beside(path, "-journal"),
+        &keys,
+        &mut VerifyReport::default(),
+    )?;
+    judge(&file, &keys, &beside(path, "-wal"), journal)
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -407,9 +425,29 @@ fn split_failures(failures: Vec<Bad>, good_up_to: u64, what: &str, report: &mut 
     }
 }
 
-fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result<(), Error> {
+/// What freshness could not be told of.
+fn say_freshness(report: &mut VerifyReport) {
+    let what = match report.freshness {
+        Freshness::NotKept => "freshness: an older copy of a page, of the log's end or of the whole file carries valid tags",
+        Freshness::Holds { log: false, .. } => "freshness of the whole file: compare the root with one that was kept elsewhere",
+        Freshness::Holds { log: true, .. } => {
+            "freshness of the whole file, and of the end of the write-ahead log: the digest is of the file without it"
+        }
+        Freshness::Unknown => {
+            "freshness: a transaction was rolled back after a crash, so it cannot be told whether a page is an older copy"
+        }
+        Freshness::ToRollBack => "freshness: a transaction is to be rolled back first; open the database once",
+        Freshness::Busy => "freshness: the database was written meanwhile",
+        Freshness::NoAnchor => "freshness: no anchor is valid",
+        Freshness::Stale => return,
+    };
+    report.not_checked.push(what.to_owned());
+}
+
+/// Whether it is to be played back.
+fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result<bool, Error> {
     let Some((file, length)) = open_beside(path)? else {
-        return Ok(());
+        return Ok(false);
     };
     let failed = |error| Error::io(path.display().to_string(), error);
     let bad = |index: u64, offset: u64| Bad {
@@ -422,7 +460,7 @@ fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result
     let read = read_up_to(&file, &mut bytes, 0).map_err(failed)?;
     let Some(head) = Head::find(bytes.get(..read).unwrap_or_default(), keys)? else {
         report.bad.push(bad(0, 0));
-        return Ok(());
+        return Ok(false);
     };
     if head.mark.is_some() && !head.whole(&bytes) {
         report.not_checked.push(
@@ -477,7 +515,9 @@ fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result
         }
     }
     split_failures(failures, good_up_to, "journal slot", report);
-    Ok(())
+    Ok(head
+        .mark
+        .is_some_and(|mark| mark.state != JournalState::Ended))
 }
 
 /// The file and its length; `None` when it is not there or empty.

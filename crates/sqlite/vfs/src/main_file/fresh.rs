@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use strongroom_format::code;
 use strongroom_format::freshness::{Covered, FreshState};
-use strongroom_format::sqlite::lock_byte_page;
 use strongroom_keyring::Error;
 
 use super::MainFile;
@@ -17,7 +16,6 @@ use crate::ffi::{SQLITE_LOCK_EXCLUSIVE, SQLITE_SYNC_NORMAL};
 use crate::freshness::{Counted, Log, Sum, Tail, Tally};
 use crate::lower::{Lower, RcResult};
 use crate::report::{report, report_error};
-use crate::seal::TAIL;
 use crate::sealed::{Sealed, tail_on_disk};
 
 impl MainFile {
