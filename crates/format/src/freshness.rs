@@ -2,26 +2,28 @@
 //!
 //! Must not: compute a digest, or seal one.
 
-use crate::layout::{array, layout, put, u32_at, u64_at};
+use crate::layout::{Field, array, layout, put, u32_at, u64_at};
 
 layout! {
     /// Layout of the sealed state in an anchor.
-    freshness_layout, 128, {
+    freshness_layout, 168, {
         NONCE @ 0, 12;
-        STATE @ 12, 100;
-        TAG @ 112, 16;
+        STATE @ 12, 140;
+        TAG @ 152, 16;
     }
 }
 
 layout! {
     /// Layout of the state.
-    freshness_state_layout, 100, {
-        BEFORE @ 0, 32;
-        BEFORE_PAGES @ 32, 8;
-        NOW @ 40, 32;
-        NOW_PAGES @ 72, 8;
-        JOURNAL @ 80, 16;
-        FLAGS @ 96, 4;
+    freshness_state_layout, 140, {
+        NOW @ 0, 32;
+        NOW_PAGES @ 32, 8;
+        BASE @ 40, 32;
+        BASE_PAGES @ 72, 8;
+        BEFORE @ 80, 32;
+        BEFORE_PAGES @ 112, 8;
+        JOURNAL @ 120, 16;
+        FLAGS @ 136, 4;
     }
 }
 
@@ -40,11 +42,13 @@ pub struct Covered {
 /// What an anchor keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreshState {
-    /// In force while `journal` is to be played back, or while the log that the anchor names has frames.
-    pub before: Covered,
-    /// In force else.
+    /// In force, unless one of the others is.
     pub now: Covered,
-    /// Beginning of the salt of the rollback journal of the transaction that led from `before` to `now`; zero: none.
+    /// In force while the log that the anchor names has frames: what the file was before any of them was copied into it.
+    pub base: Covered,
+    /// In force when `journal` is played back.
+    pub before: Covered,
+    /// Beginning of the salt of the rollback journal of the transaction before which `before` was; zero: none.
     pub journal: [u8; 16],
     /// A rollback after a crash may have left free pages that the digest does not know ([`FLAG_DOUBT`]).
     pub doubt: bool,
@@ -57,14 +61,9 @@ impl FreshState {
         use freshness_state_layout as at;
         let flags = u32_at(bytes, at::FLAGS)?;
         let state = Self {
-            before: Covered {
-                digest: array(bytes, at::BEFORE)?,
-                pages: u64_at(bytes, at::BEFORE_PAGES)?,
-            },
-            now: Covered {
-                digest: array(bytes, at::NOW)?,
-                pages: u64_at(bytes, at::NOW_PAGES)?,
-            },
+            now: covered(bytes, at::NOW, at::NOW_PAGES)?,
+            base: covered(bytes, at::BASE, at::BASE_PAGES)?,
+            before: covered(bytes, at::BEFORE, at::BEFORE_PAGES)?,
             journal: array(bytes, at::JOURNAL)?,
             doubt: flags == FLAG_DOUBT,
         };
@@ -78,10 +77,12 @@ impl FreshState {
         let flags = if self.doubt { FLAG_DOUBT } else { 0 };
         let mut out = [0; at::SIZE];
         let done = [
-            put(&mut out, at::BEFORE, &self.before.digest),
-            put(&mut out, at::BEFORE_PAGES, &self.before.pages.to_le_bytes()),
             put(&mut out, at::NOW, &self.now.digest),
             put(&mut out, at::NOW_PAGES, &self.now.pages.to_le_bytes()),
+            put(&mut out, at::BASE, &self.base.digest),
+            put(&mut out, at::BASE_PAGES, &self.base.pages.to_le_bytes()),
+            put(&mut out, at::BEFORE, &self.before.digest),
+            put(&mut out, at::BEFORE_PAGES, &self.before.pages.to_le_bytes()),
             put(&mut out, at::JOURNAL, &self.journal),
             put(&mut out, at::FLAGS, &flags.to_le_bytes()),
         ];
@@ -89,16 +90,22 @@ impl FreshState {
         out
     }
 
-    /// The same pages, without a way back: no journal, and no log with frames.
+    /// The same pages when another log begins, or none is to be valid any more. The journal may be found all the same: its
+    /// removal need not be durable.
     #[must_use]
-    pub fn settled(&self) -> Self {
+    pub fn without_log(&self) -> Self {
         Self {
-            before: self.now,
-            now: self.now,
-            journal: [0; 16],
-            doubt: self.doubt,
+            base: self.now,
+            ..*self
         }
     }
+}
+
+fn covered(bytes: &[u8], digest: Field, pages: Field) -> Option<Covered> {
+    Some(Covered {
+        digest: array(bytes, digest)?,
+        pages: u64_at(bytes, pages)?,
+    })
 }
 
 #[cfg(test)]
@@ -112,6 +119,10 @@ mod tests {
                 digest: [1; 32],
                 pages: 2,
             },
+            base: Covered {
+                digest: [6; 32],
+                pages: 7,
+            },
             now: Covered {
                 digest: [3; 32],
                 pages: 4,
@@ -122,7 +133,7 @@ mod tests {
         let mut bytes = state.to_bytes();
         assert_eq!(FreshState::parse(&bytes), Some(state));
         assert_eq!(FreshState::parse(&bytes[1..]), None);
-        bytes[96] = 2;
+        bytes[136] = 2;
         assert_eq!(FreshState::parse(&bytes), None);
     }
 }

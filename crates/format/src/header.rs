@@ -79,8 +79,8 @@ layout! {
         EPOCH @ 8, 4;
         RESERVED_A @ 12, 4;
         WAL_GENERATION @ 16, 16;
-        FRESHNESS @ 32, 128;
-        RESERVED_B @ 160, 320;
+        FRESHNESS @ 32, 168;
+        RESERVED_B @ 200, 280;
         MAC @ 480, 32;
     }
 }

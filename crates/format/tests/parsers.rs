@@ -111,7 +111,7 @@ fn header_survives_every_change() {
         sequence: 4,
         epoch: 1,
         wal_generation: [3; 16],
-        freshness: [5; 128],
+        freshness: [5; 168],
         mac: [4; 32],
     };
     for_every_change(&anchor.to_bytes(), fuzz::header);

@@ -63,7 +63,9 @@ impl Session {
     /// # Errors
     /// When they do not hold.
     pub fn fresh(&self, crashed: bool) -> Outcome<()> {
-        if !self.config.freshness || self.config.stack == Stack::Control {
+        // Nobody else reads a database that a connection has to itself.
+        let locked = self.config.exclusive && self.connection.is_some();
+        if !self.config.freshness || self.config.stack == Stack::Control || locked {
             return Ok(());
         }
         let names: &[&str] = if self.config.two {

@@ -19,7 +19,7 @@ use strongroom_format::layout::u64_at;
 use strongroom_format::sqlite::{lock_byte_page, page_offset};
 use strongroom_keyring::{Error, Object, Opener, redo};
 
-use crate::ffi::SQLITE_SYNC_NORMAL;
+use crate::ffi::{SQLITE_IOERR_READ, SQLITE_SYNC_NORMAL};
 use crate::freshness::{Sum, Tail};
 use crate::lower::{Lower, Rc, RcResult};
 use crate::remote::is_remote;
@@ -203,7 +203,7 @@ impl Sealed {
             false => None,
         };
         let fresh = fresh.transpose().map_err(|error| report_error(&error))?;
-        let fresh = fresh.map(|state| state.settled());
+        let fresh = fresh.map(|state| state.without_log());
         for step in 1..=2 {
             let sequence = old
                 .sequence
@@ -246,6 +246,10 @@ pub(crate) fn tail_on_disk(lower: Lower, number: u64, page_size: u32) -> RcResul
     let end = page_offset(number.saturating_add(1), page_size);
     let at = end.saturating_sub(tail.len() as u64);
     if !lower.read_whole(&mut tail, at)? {
+        // A read that fell short of what is there must not count as a page that is not.
+        if lower.size()? >= end {
+            return Err(Rc(SQLITE_IOERR_READ));
+        }
         tail = Tail::default();
     }
     Ok(tail)

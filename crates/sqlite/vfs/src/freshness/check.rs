@@ -84,7 +84,7 @@ fn anchor(file: &Peek, keys: &Keys) -> Result<Option<Anchor>, Error> {
 fn compare(file: &Peek, keys: &Keys, anchor: &Anchor, log: &Log) -> Result<Freshness, Error> {
     let state = keys.object.fresh_state(anchor)?;
     let in_use = log.frames() > 0;
-    let expected = if in_use { state.before } else { state.now };
+    let expected = if in_use { state.base } else { state.now };
     let mut sum = Sum::default();
     for number in 1..=expected.pages {
         let added = match log.before(number) {

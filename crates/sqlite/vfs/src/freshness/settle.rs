@@ -52,8 +52,8 @@ fn settle_main(main: &mut MainFile, pages: u64) -> Result<[u8; 32], Error> {
         pages,
     };
     let state = FreshState {
-        before: covered,
         now: covered,
+        base: covered,
         ..FreshState::default()
     };
     let Some(sealed) = main.sealed() else {

@@ -157,12 +157,14 @@ impl Tally {
 
     /// What the next anchor keeps.
     pub(crate) fn state(&self) -> FreshState {
+        let now = Covered {
+            digest: self.sum.to_bytes(),
+            pages: self.covers,
+        };
         FreshState {
+            now,
+            base: now,
             before: self.before,
-            now: Covered {
-                digest: self.sum.to_bytes(),
-                pages: self.covers,
-            },
             journal: self.journal,
             doubt: self.doubt,
         }

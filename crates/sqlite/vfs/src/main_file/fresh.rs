@@ -185,7 +185,7 @@ impl MainFile {
     }
 
     /// All of the log is in the file, which has `last` pages now: what the digest is without the log. SQLite syncs the
-    /// file next; until then, and until the log starts again, `before` and the log's frames are what holds.
+    /// file next; until then, and until the log starts again, `base` and the log's frames are what holds.
     fn checkpointed(&mut self, log: Lower, last: u64) -> RcResult<()> {
         let sealed = Arc::clone(self.shared()?);
         let anchor = sealed.anchor(self.lower)?;
@@ -205,8 +205,8 @@ impl MainFile {
         }
         let next = self.digest_of_checkpoint(&self.log, &state, last)?;
         sealed.keep(self.lower, &anchor, &next)?;
-        if next.before.pages < state.before.pages {
-            // The pages that are cut off are in no frame: `before` may not count them any more when they are gone.
+        if next.base.pages < state.base.pages {
+            // The pages that are cut off are in no frame: `base` may not count them any more when they are gone.
             self.lower.sync(SQLITE_SYNC_NORMAL)?;
         }
         Ok(())
@@ -218,15 +218,15 @@ impl MainFile {
         state: &FreshState,
         last: u64,
     ) -> RcResult<FreshState> {
-        let mut before = Sum::of(&state.before.digest);
-        for number in last.saturating_add(1)..=state.before.pages {
-            before = before.minus(match log.before(number) {
+        let mut base = Sum::of(&state.base.digest);
+        for number in last.saturating_add(1)..=state.base.pages {
+            base = base.minus(match log.before(number) {
                 Some(tail) => self.adds(number, tail)?,
                 None => self.adds_on_disk(number)?,
             });
         }
-        let pages = state.before.pages.min(last);
-        let mut now = before;
+        let pages = state.base.pages.min(last);
+        let mut now = base;
         for (number, tail) in log.pages().filter(|(number, _)| *number <= last) {
             if number <= pages {
                 now = now.minus(self.adds(number, tail)?);
@@ -243,10 +243,9 @@ impl MainFile {
             pages,
         };
         Ok(FreshState {
-            before: covered(before, pages),
             now: covered(now, last),
-            journal: [0; 16],
-            doubt: state.doubt,
+            base: covered(base, pages),
+            ..*state
         })
     }
 }
