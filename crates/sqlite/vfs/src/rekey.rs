@@ -335,10 +335,14 @@ fn seal_anchors_again(main: &MainFile, keys: &Keys) -> Result<(), Error> {
         keys.object.previous_epoch().is_some(),
         "only a rekey under way is finished"
     );
-    let generation = sealed
-        .anchor(main.lower())
-        .map_err(rc_error)?
-        .wal_generation;
+    let generation = match keys.object.header().freshness {
+        // The log is empty, but a power cut may bring it back: its tails would be of an epoch that nobody knows any more.
+        true => [0; 16],
+        false => {
+            let anchor = sealed.anchor(main.lower()).map_err(rc_error)?;
+            anchor.wal_generation
+        }
+    };
     sealed
         .set_generation(main.lower(), generation)
         .map_err(rc_error)

@@ -179,7 +179,10 @@ impl Sealed {
     pub(crate) fn anchor(&self, lower: Lower) -> RcResult<Anchor> {
         let mut header = vec![0; HEADER_LEN];
         let (_, anchors) = header.split_at_mut(FIXED_LEN);
-        lower.read_whole(anchors, FIXED_LEN as u64)?;
+        if !lower.read_whole(anchors, FIXED_LEN as u64)? && lower.size()? >= HEADER_LEN as u64 {
+            // Half of what is there may be the anchor before.
+            return Err(Rc(SQLITE_IOERR_READ));
+        }
         match self.keys().object.anchor(&header) {
             Ok(anchor) => Ok(anchor),
             // Made under an epoch that began after our header was read.
@@ -204,6 +207,7 @@ impl Sealed {
         };
         let fresh = fresh.transpose().map_err(|error| report_error(&error))?;
         let fresh = fresh.map(|state| state.without_log());
+        eprintln!("SETGEN {:02x?} after {} {:?}", &generation[..2], old.sequence, fresh.map(|f| (f.now.digest[0], f.now.digest[1], f.now.pages)));
         for step in 1..=2 {
             let sequence = old
                 .sequence
@@ -235,6 +239,7 @@ impl Sealed {
             .object
             .seal_fresh_anchor(sequence, old.wal_generation, state)
             .map_err(|error| report_error(&error))?;
+        eprintln!("KEEP {sequence} base {:02x?} {} -> {:02x?} {} j {:02x?}", &state.base.digest[..2], state.base.pages, &state.now.digest[..2], state.now.pages, &state.journal[..2]);
         lower.write(&anchor.to_bytes(), Anchor::offset(sequence) as u64)?;
         Ok(anchor)
     }

@@ -103,6 +103,7 @@ impl MainFile {
                 return Ok(());
             };
             tally.exchange(number, counted, main.adds(number, &tail)?);
+            eprintln!("WROTE {number} playback {} counted {:02x?} -> {:02x?}", tally.playback, &counted.to_bytes()[..2], &tally.state().now.digest[..2]);
             if number == 1 {
                 tally.page1_names(word(data, 28));
             }
