@@ -21,8 +21,8 @@ use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, r
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, convert, stream};
 use strongroom_format::{
-    FORMAT_VERSION, aad, backup, certificate, duckdb, freshness, header, journal, keyring, postgres, slot,
-    sqlite,
+    FORMAT_VERSION, aad, backup, certificate, duckdb, freshness, header, journal, keyring,
+    postgres, slot, sqlite,
 };
 
 /// Every layout of the code. That none is missing here is checked against the sources.

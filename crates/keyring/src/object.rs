@@ -233,11 +233,7 @@ impl Object {
         if self.header.freshness {
             return Err(Error::new(&code::BUG, "an anchor without its digest"));
         }
-        self.finished_anchor(
-            sequence,
-            wal_generation,
-            [0; anchor_layout::FRESHNESS.len],
-        )
+        self.finished_anchor(sequence, wal_generation, [0; anchor_layout::FRESHNESS.len])
     }
 
     pub(crate) fn finished_anchor(

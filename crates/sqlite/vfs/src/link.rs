@@ -9,8 +9,8 @@ use crate::ffi::{
     IOCAP_ATOMIC_ANY, SQLITE_FCNTL_CHUNK_SIZE, SQLITE_FCNTL_SIZE_HINT, SQLITE_IOCAP_BATCH_ATOMIC,
     SQLITE_IOCAP_POWERSAFE_OVERWRITE, SQLITE_IOCAP_SAFE_APPEND, SQLITE_IOCAP_SUBPAGE_READ,
 };
-use crate::journal::JournalCore;
 use crate::freshness::Tail;
+use crate::journal::JournalCore;
 use crate::lower::{Lower, RcResult};
 
 /// The nonces that the running transaction gives page 1: eight bytes that its journal names, and a count.

@@ -27,8 +27,8 @@ use crate::birth;
 use crate::body::Body;
 use crate::ffi::{
     SQLITE_FCNTL_BEGIN_ATOMIC_WRITE, SQLITE_FCNTL_COMMIT_ATOMIC_WRITE,
-    SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_FCNTL_SYNC, SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE,
-    SQLITE_LOCK_SHARED, SQLITE_NOTFOUND,
+    SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_FCNTL_SYNC, SQLITE_IOERR_SHORT_READ,
+    SQLITE_IOERR_WRITE, SQLITE_LOCK_SHARED, SQLITE_NOTFOUND,
 };
 use crate::freshness::{Log, Tally};
 use crate::link::{Link, sealed_characteristics, sealed_control, synthetic_header};
@@ -286,8 +286,7 @@ impl MainFile {
                 .seal_fresh_anchor(2, [0; 16], &FreshState::default()),
             false => keys.object.seal_anchor(2, [0; 16]),
         };
-        let second = second
-            .map_err(|error| report_error(&error))?;
+        let second = second.map_err(|error| report_error(&error))?;
         put(&mut bytes, header_layout::ANCHOR_B, &second.to_bytes())
             .ok_or_else(|| report(&code::BUG, "header layout"))?;
         birth::write_header(self.lower, &bytes)?;

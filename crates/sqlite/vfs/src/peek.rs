@@ -16,6 +16,7 @@ use crate::ffi::{
     SQLITE_BUSY, SQLITE_LOCK_SHARED, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_READONLY, sqlite3_file,
 };
 use crate::lower::{Lower, Rc};
+use crate::sealed::read_to_end;
 use crate::vfs;
 
 /// How often the shared lock is tried, 50 ms apart.
@@ -120,9 +121,7 @@ impl Peek {
     /// # Errors
     /// SR-5001.
     pub(crate) fn read_whole(&self, out: &mut [u8], at: u64) -> Result<bool, Error> {
-        self.lower
-            .read_whole(out, at)
-            .map_err(|rc| self.failed(rc))
+        read_to_end(self.lower, out, at).map_err(|rc| self.failed(rc))
     }
 
     /// The first `len` bytes, or as many as there are.

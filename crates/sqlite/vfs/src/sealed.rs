@@ -179,10 +179,8 @@ impl Sealed {
     pub(crate) fn anchor(&self, lower: Lower) -> RcResult<Anchor> {
         let mut header = vec![0; HEADER_LEN];
         let (_, anchors) = header.split_at_mut(FIXED_LEN);
-        if !lower.read_whole(anchors, FIXED_LEN as u64)? && lower.size()? >= HEADER_LEN as u64 {
-            // Half of what is there may be the anchor before.
-            return Err(Rc(SQLITE_IOERR_READ));
-        }
+        // Half of what is there may be the anchor before.
+        read_to_end(lower, anchors, FIXED_LEN as u64)?;
         match self.keys().object.anchor(&header) {
             Ok(anchor) => Ok(anchor),
             // Made under an epoch that began after our header was read.
@@ -207,7 +205,6 @@ impl Sealed {
         };
         let fresh = fresh.transpose().map_err(|error| report_error(&error))?;
         let fresh = fresh.map(|state| state.without_log());
-        eprintln!("SETGEN {:02x?} after {} {:?}", &generation[..2], old.sequence, fresh.map(|f| (f.now.digest[0], f.now.digest[1], f.now.pages)));
         for step in 1..=2 {
             let sequence = old
                 .sequence
@@ -239,7 +236,6 @@ impl Sealed {
             .object
             .seal_fresh_anchor(sequence, old.wal_generation, state)
             .map_err(|error| report_error(&error))?;
-        eprintln!("KEEP {sequence} base {:02x?} {} -> {:02x?} {} j {:02x?}", &state.base.digest[..2], state.base.pages, &state.now.digest[..2], state.now.pages, &state.journal[..2]);
         lower.write(&anchor.to_bytes(), Anchor::offset(sequence) as u64)?;
         Ok(anchor)
     }
@@ -250,14 +246,19 @@ pub(crate) fn tail_on_disk(lower: Lower, number: u64, page_size: u32) -> RcResul
     let mut tail = Tail::default();
     let end = page_offset(number.saturating_add(1), page_size);
     let at = end.saturating_sub(tail.len() as u64);
-    if !lower.read_whole(&mut tail, at)? {
-        // A read that fell short of what is there must not count as a page that is not.
-        if lower.size()? >= end {
-            return Err(Rc(SQLITE_IOERR_READ));
-        }
+    if !read_to_end(lower, &mut tail, at)? {
         tail = Tail::default();
     }
     Ok(tail)
+}
+
+/// As [`Lower::read_whole`], but a read that falls short of what is there is an error: it must not pass for the file's end.
+pub(crate) fn read_to_end(lower: Lower, out: &mut [u8], at: u64) -> RcResult<bool> {
+    let whole = lower.read_whole(out, at)?;
+    if !whole && lower.size()? >= at.saturating_add(out.len() as u64) {
+        return Err(Rc(SQLITE_IOERR_READ));
+    }
+    Ok(whole)
 }
 
 /// The header in force (O1): 4096 bytes, or fewer when the file is shorter.

@@ -428,15 +428,21 @@ fn split_failures(failures: Vec<Bad>, good_up_to: u64, what: &str, report: &mut 
 /// What freshness could not be told of.
 fn say_freshness(report: &mut VerifyReport) {
     let what = match report.freshness {
-        Freshness::NotKept => "freshness: an older copy of a page, of the log's end or of the whole file carries valid tags",
-        Freshness::Holds { log: false, .. } => "freshness of the whole file: compare the root with one that was kept elsewhere",
+        Freshness::NotKept => {
+            "freshness: an older copy of a page, of the log's end or of the whole file carries valid tags"
+        }
+        Freshness::Holds { log: false, .. } => {
+            "freshness of the whole file: compare the root with one that was kept elsewhere"
+        }
         Freshness::Holds { log: true, .. } => {
             "freshness of the whole file, and of the end of the write-ahead log: the digest is of the file without it"
         }
         Freshness::Unknown => {
             "freshness: a transaction was rolled back after a crash, so it cannot be told whether a page is an older copy"
         }
-        Freshness::ToRollBack => "freshness: a transaction is to be rolled back first; open the database once",
+        Freshness::ToRollBack => {
+            "freshness: a transaction is to be rolled back first; open the database once"
+        }
         Freshness::Busy => "freshness: the database was written meanwhile",
         Freshness::NoAnchor => "freshness: no anchor is valid",
         Freshness::Stale => return,

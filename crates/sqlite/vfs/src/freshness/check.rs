@@ -97,7 +97,6 @@ fn compare(file: &Peek, keys: &Keys, anchor: &Anchor, log: &Log) -> Result<Fresh
         let root = keys.object.fresh_root(&state.now)?;
         return Ok(Freshness::Holds { root, log: in_use });
     }
-    eprintln!("XX frames {} before {} now {} journal {:02x?} gen {:02x?} pages-in-log {:?} size {:?} seq {}", log.frames(), state.base.pages, state.now.pages, &state.journal[..3], &anchor.wal_generation[..3], log.pages().map(|(n,t)|(n,t[28])).collect::<Vec<_>>(), file.size(), anchor.sequence);
     Ok(match state.doubt {
         true => Freshness::Unknown,
         false => Freshness::Stale,

@@ -82,6 +82,9 @@ mod tests {
         assert_eq!(all.minus(a).minus(b).minus(c), Sum::default());
         assert_eq!(Sum::of(&all.to_bytes()), all);
         // No carry from one number to the next: the spec's addition.
-        assert_eq!(a.plus(a).to_bytes()[..9], [0xfe, 255, 255, 255, 255, 255, 255, 255, 0xfe]);
+        assert_eq!(
+            a.plus(a).to_bytes()[..9],
+            [0xfe, 255, 255, 255, 255, 255, 255, 255, 0xfe]
+        );
     }
 }

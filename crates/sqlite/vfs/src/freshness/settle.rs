@@ -60,9 +60,7 @@ fn settle_main(main: &mut MainFile, pages: u64) -> Result<[u8; 32], Error> {
         return Err(Error::new(&code::NO_KEY, ""));
     };
     // The log is empty, and one that a power cut brings back holds nothing that is not in the file.
-    sealed
-        .set_generation(lower, [0; 16])
-        .map_err(rc_error)?;
+    sealed.set_generation(lower, [0; 16]).map_err(rc_error)?;
     // Both sectors: neither may bring back what was before.
     for _ in 0..2 {
         keep(sealed, lower, &state)?;

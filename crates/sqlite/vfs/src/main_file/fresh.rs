@@ -16,7 +16,7 @@ use crate::ffi::{SQLITE_LOCK_EXCLUSIVE, SQLITE_SYNC_NORMAL};
 use crate::freshness::{Counted, Log, Sum, Tail, Tally};
 use crate::lower::{Lower, RcResult};
 use crate::report::{report, report_error};
-use crate::sealed::{Sealed, tail_on_disk};
+use crate::sealed::{Sealed, read_to_end, tail_on_disk};
 
 impl MainFile {
     fn keeps_freshness(&self) -> bool {
@@ -60,7 +60,10 @@ impl MainFile {
         Ok(Tally::new(anchor, &state, undo.journal, undo.playback))
     }
 
-    fn with_tally<T>(&mut self, work: impl FnOnce(&Self, &mut Tally) -> RcResult<T>) -> RcResult<T> {
+    fn with_tally<T>(
+        &mut self,
+        work: impl FnOnce(&Self, &mut Tally) -> RcResult<T>,
+    ) -> RcResult<T> {
         let mut tally = self.take_tally()?;
         let result = work(self, &mut tally);
         self.tally = Some(tally);
@@ -103,7 +106,6 @@ impl MainFile {
                 return Ok(());
             };
             tally.exchange(number, counted, main.adds(number, &tail)?);
-            eprintln!("WROTE {number} playback {} counted {:02x?} -> {:02x?}", tally.playback, &counted.to_bytes()[..2], &tally.state().now.digest[..2]);
             if number == 1 {
                 tally.page1_names(word(data, 28));
             }
@@ -194,7 +196,7 @@ impl MainFile {
         let failed = |error: Error| report_error(&error);
         let state = keys.object.fresh_state(&anchor).map_err(failed)?;
         let mut read = |out: &mut [u8], at: u64| {
-            log.read_whole(out, at)
+            read_to_end(log, out, at)
                 .map_err(|rc| Error::new(&code::IO, format!("SQLite result code {}", rc.0)))
         };
         let known = &mut self.log;
