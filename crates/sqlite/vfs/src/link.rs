@@ -31,8 +31,8 @@ pub(crate) struct Undo {
     pub playback: bool,
     /// The record that SQLite has read last: a page, and the tail that it had.
     pub record: Option<(u64, Tail)>,
-    /// The database had free pages before, which the transaction may have written without a record.
-    pub doubt: bool,
+    /// It need not survive a power cut (`synchronous=OFF`).
+    pub unsynced: bool,
 }
 
 /// What a database and its journal or log share.
@@ -43,6 +43,8 @@ pub(crate) struct Link {
     /// The open journal, to be flushed before a page is written (M4).
     pub journal: Mutex<Weak<Mutex<JournalCore>>>,
     undo: Mutex<Undo>,
+    /// Pages that have a record in it: bit `page % 64` of number `page / 64`.
+    recorded: Mutex<Vec<u64>>,
     /// The open write-ahead log's file.
     log: Mutex<Option<Lower>>,
 }
@@ -69,11 +71,34 @@ impl Link {
     }
 
     /// A transaction began a journal, or (zero) the journal is over.
-    pub(crate) fn undo_by(&self, journal: [u8; 16]) {
+    pub(crate) fn undo_by(&self, journal: [u8; 16], unsynced: bool) {
+        held(&self.recorded).clear();
         *held(&self.undo) = Undo {
             journal,
+            unsynced,
             ..Undo::default()
         };
+    }
+
+    /// SQLite has written a record of `page`.
+    pub(crate) fn records(&self, page: u64) {
+        let mut recorded = held(&self.recorded);
+        let Ok(index) = usize::try_from(page / 64) else {
+            return;
+        };
+        if recorded.len() <= index {
+            recorded.resize(index + 1, 0);
+        }
+        recorded[index] |= 1 << (page % 64);
+    }
+
+    /// Whether there is a record of `page`.
+    pub(crate) fn has_recorded(&self, page: u64) -> bool {
+        let recorded = held(&self.recorded);
+        let bits = usize::try_from(page / 64)
+            .ok()
+            .and_then(|index| recorded.get(index));
+        bits.is_some_and(|bits| bits >> (page % 64) & 1 == 1)
     }
 
     /// A journal that was found is played back, from its beginning.
@@ -86,10 +111,8 @@ impl Link {
     }
 
     /// SQLite has read a record.
-    pub(crate) fn has_record(&self, page: u64, tail: Tail, doubt: bool) {
-        let mut undo = held(&self.undo);
-        undo.record = Some((page, tail));
-        undo.doubt |= doubt && undo.playback;
+    pub(crate) fn has_record(&self, page: u64, tail: Tail) {
+        held(&self.undo).record = Some((page, tail));
     }
 
     /// What was played back is in an anchor.

@@ -84,7 +84,13 @@ fn anchor(file: &Peek, keys: &Keys) -> Result<Option<Anchor>, Error> {
 fn compare(file: &Peek, keys: &Keys, anchor: &Anchor, log: &Log) -> Result<Freshness, Error> {
     let state = keys.object.fresh_state(anchor)?;
     let in_use = log.frames() > 0;
-    let expected = if in_use { state.base } else { state.now };
+    // The first transaction of all may be lost as a whole, with its journal: SQLite plays nothing back into a file without pages.
+    let is_empty = file.size()? <= HEADER_LEN as u64 && state.before.pages == 0;
+    let expected = match (in_use, is_empty) {
+        (true, _) => state.base,
+        (_, true) => state.before,
+        _ => state.now,
+    };
     let mut sum = Sum::default();
     for number in 1..=expected.pages {
         let added = match log.before(number) {
@@ -94,7 +100,9 @@ fn compare(file: &Peek, keys: &Keys, anchor: &Anchor, log: &Log) -> Result<Fresh
         sum = sum.plus(added);
     }
     if sum == Sum::of(&expected.digest) {
-        let root = keys.object.fresh_root(&state.now)?;
+        let root = keys
+            .object
+            .fresh_root(if is_empty { &expected } else { &state.now })?;
         return Ok(Freshness::Holds { root, log: in_use });
     }
     Ok(match state.doubt {

@@ -13,6 +13,12 @@ use super::Sum;
 /// The running digest of a connection that holds the database's write lock. See the module comment.
 pub(crate) struct Tally {
     anchor: Anchor,
+    /// What that anchor keeps.
+    kept: FreshState,
+    /// Pages that the transaction found; behind them nothing is lost when it is rolled back.
+    found: u64,
+    /// The anchor says that this transaction writes pages of which its journal has no record.
+    loose: bool,
     /// In force before the transaction whose journal this is.
     before: Covered,
     /// The journal; zero when there is none on the disk.
@@ -50,12 +56,23 @@ impl Tally {
         state: &FreshState,
         journal: [u8; 16],
         playback: bool,
+        is_empty: bool,
     ) -> Self {
         let same = journal != [0; 16] && state.journal == journal;
         let before = if same { state.before } else { state.now };
-        let from = if playback { before } else { state.now };
+        // SQLite removes the journal of a file without pages, and plays nothing back.
+        let never_was = is_empty && state.before.pages == 0;
+        let from = match (never_was, playback) {
+            (true, _) => state.before,
+            (_, true) => before,
+            _ => state.now,
+        };
+        let before = if never_was { state.before } else { before };
         Self {
             anchor,
+            kept: *state,
+            found: before.pages,
+            loose: false,
             before,
             journal,
             playback,
@@ -145,6 +162,26 @@ impl Tally {
             .collect()
     }
 
+    /// Whether the transaction is about to write a page that a rollback by somebody else would not bring back, for the first
+    /// time: SQLite makes no record of pages that it takes from the free list.
+    pub(crate) fn gets_loose(&self, number: u64) -> bool {
+        !self.loose && !self.playback && !self.has_no_journal() && number <= self.found
+    }
+
+    /// What an anchor keeps that says so: the pages as they were, and a doubt if this transaction does not end itself.
+    pub(crate) fn loose_state(&self) -> FreshState {
+        FreshState {
+            doubt: true,
+            ..self.kept
+        }
+    }
+
+    /// That anchor is durable.
+    pub(crate) fn is_loose(&mut self, anchor: Anchor) {
+        self.anchor = anchor;
+        self.loose = true;
+    }
+
     /// No journal of this transaction is on the disk.
     pub(crate) fn has_no_journal(&self) -> bool {
         self.journal == [0; 16]
@@ -177,6 +214,8 @@ impl Tally {
 
     /// The anchor says so now; the playback is over.
     pub(crate) fn kept(&mut self, anchor: Anchor) {
+        self.kept = self.state();
+        self.loose = false;
         self.anchor = anchor;
         self.dirty = false;
         self.playback = false;

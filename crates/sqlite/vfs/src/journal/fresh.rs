@@ -55,6 +55,7 @@ impl JournalCore {
             return self.put(data, at);
         };
         let tail = tail_on_disk(self.of.main, page, page_size)?;
+        self.of.link.records(page);
         self.put(image, at)?;
         self.put(&tail, at.saturating_add(image.len() as u64))
     }
@@ -78,10 +79,8 @@ impl JournalCore {
         let Some(page) = self.read_record.next(out, at, page_size) else {
             return;
         };
-        // Bytes 36 to 39 of page 1: pages in the free list. SQLite takes from it without a record.
-        let has_free = page == 1 && out.get(36..40).is_some_and(|count| count != [0; 4]);
         if let Some(tail) = out.last_chunk_mut::<TAIL>() {
-            self.of.link.has_record(page, *tail, has_free);
+            self.of.link.has_record(page, *tail);
             tail.fill(0);
         }
     }

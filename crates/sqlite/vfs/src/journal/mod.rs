@@ -190,8 +190,9 @@ impl JournalCore {
             newest: Segment::default(),
             length: 0,
         };
-        self.of.link.undo_by(prologue.generation());
-        let mark = (count_in(header) == Some(UNCOUNTED)).then_some(uncounted);
+        let is_uncounted = count_in(header) == Some(UNCOUNTED);
+        self.of.link.undo_by(prologue.generation(), is_uncounted);
+        let mark = is_uncounted.then_some(uncounted);
         self.in_force = Some(InForce {
             key,
             prologue,
@@ -305,7 +306,7 @@ impl JournalCore {
     /// may not wait: another process would roll the transaction back, and no sync need follow.
     fn end(&mut self) -> RcResult<()> {
         *lock(&self.of.link.page1) = None;
-        self.of.link.undo_by([0; 16]);
+        self.of.link.undo_by([0; 16], false);
         self.flush()?;
         let unmarked = self.in_force.as_ref().is_some_and(|now| now.mark.is_none());
         if unmarked && self.over_older && self.unsynced {
@@ -458,7 +459,7 @@ impl JournalCore {
             self.head_dirty = false;
             self.unsynced = false;
             *lock(&self.of.link.page1) = None;
-            self.of.link.undo_by([0; 16]);
+            self.of.link.undo_by([0; 16], false);
             self.cut_unsynced = true;
             return self.lower.truncate(0);
         }
@@ -552,7 +553,7 @@ impl Body for JournalFile {
     fn before_close(&mut self) -> RcResult<()> {
         let mut core = lock(&self.core);
         *lock(&core.of.link.page1) = None;
-        core.of.link.undo_by([0; 16]);
+        core.of.link.undo_by([0; 16], false);
         core.flush()?;
         if std::mem::take(&mut core.cut_unsynced) {
             // Whoever begins the next journal here cannot know of it (J8).

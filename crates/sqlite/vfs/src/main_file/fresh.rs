@@ -57,7 +57,14 @@ impl MainFile {
             .object
             .fresh_state(&anchor)
             .map_err(|error| report_error(&error))?;
-        Ok(Tally::new(anchor, &state, undo.journal, undo.playback))
+        let is_empty = self.header_len_or_zero()? == 0;
+        Ok(Tally::new(
+            anchor,
+            &state,
+            undo.journal,
+            undo.playback,
+            is_empty,
+        ))
     }
 
     fn with_tally<T>(
@@ -76,6 +83,9 @@ impl MainFile {
             return Ok(None);
         }
         self.with_tally(|main, tally| {
+            if tally.gets_loose(number) && !main.link.has_recorded(number) {
+                main.say_loose(tally)?;
+            }
             main.adopt(tally, number.saturating_sub(1))?;
             let counted = match tally.counted(number) {
                 Counted::As(sum) => sum,
@@ -113,6 +123,18 @@ impl MainFile {
         })
     }
 
+    /// Before the first page that no record brings back, durably: whoever rolls this transaction back cannot know the digest.
+    fn say_loose(&self, tally: &mut Tally) -> RcResult<()> {
+        let anchor = self
+            .shared()?
+            .keep(self.lower, tally.anchor(), &tally.loose_state())?;
+        if !self.link.undo().unsynced {
+            self.lower.sync(SQLITE_SYNC_NORMAL)?;
+        }
+        tally.is_loose(anchor);
+        Ok(())
+    }
+
     /// Counts the pages behind those that are counted, up to `last`, as they are.
     fn adopt(&self, tally: &mut Tally, last: u64) -> RcResult<()> {
         while tally.covers() < last {
@@ -141,9 +163,6 @@ impl MainFile {
             let wanted = tally.wanted();
             main.adopt(tally, wanted)?;
             main.forget_behind(tally, wanted)?;
-            if undo.doubt {
-                tally.doubt();
-            }
             let anchor = main
                 .shared()?
                 .keep(main.lower, tally.anchor(), &tally.state())?;
