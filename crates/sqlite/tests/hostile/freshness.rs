@@ -109,7 +109,10 @@ fn a_page_put_back_is_found_after_the_application_has_written_it_and_the_newer_o
         ("PERSIST", Cipher::Aes256Ctr),
     ] {
         let path = directory.path().join(format!("{mode}.db"));
-        make(&path, cipher, mode).close().unwrap();
+        let connection = make(&path, cipher, mode);
+        // With the index, SQLite itself may notice.
+        run(&connection, "DROP INDEX i; VACUUM");
+        connection.close().unwrap();
         let old = bytes(&path);
         let connection = connect(&path);
         run(
@@ -269,11 +272,11 @@ fn a_log_that_is_cut_or_gone_after_a_checkpoint_is_found_and_commits_alone_are_t
         ));
         std::fs::remove_file(beside(&copy, "-wal")).unwrap();
         assert_eq!(freshness(&copy), without);
-        // Cut behind its first transaction.
+        // Cut within its first transaction, it holds nothing either.
         snapshot.place(&copy);
         let log = bytes(&beside(&copy, "-wal"));
         put(&beside(&copy, "-wal"), &log[..204 + 20 * (PAGE + 52)]);
-        assert_eq!(freshness(&copy), Freshness::Stale);
+        assert_eq!(freshness(&copy), without);
         clear(&copy);
     }
     // The next user of a copy whose checkpoint was cut short makes it anew.
