@@ -27,8 +27,10 @@ layout! {
     }
 }
 
-/// Bit of `FLAGS`: a transaction was rolled back after a crash that may have written free pages.
+/// Bit of `FLAGS`: a transaction that did not end itself may have written free pages.
 pub const FLAG_DOUBT: u32 = 1;
+/// Bit of `FLAGS`: the transaction of `JOURNAL` has.
+pub const FLAG_LOOSE: u32 = 2;
 
 /// The digest over the pages of a database, and how many they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,8 +52,10 @@ pub struct FreshState {
     pub before: Covered,
     /// Beginning of the salt of the rollback journal of the transaction before which `before` was; zero: none.
     pub journal: [u8; 16],
-    /// A rollback after a crash may have left free pages that the digest does not know ([`FLAG_DOUBT`]).
+    /// A transaction that did not end itself may have left free pages that the digest does not know ([`FLAG_DOUBT`]).
     pub doubt: bool,
+    /// It will be so when `journal` is played back ([`FLAG_LOOSE`]).
+    pub loose: bool,
 }
 
 impl FreshState {
@@ -65,16 +69,18 @@ impl FreshState {
             base: covered(bytes, at::BASE, at::BASE_PAGES)?,
             before: covered(bytes, at::BEFORE, at::BEFORE_PAGES)?,
             journal: array(bytes, at::JOURNAL)?,
-            doubt: flags == FLAG_DOUBT,
+            doubt: flags & FLAG_DOUBT != 0,
+            loose: flags & FLAG_LOOSE != 0,
         };
-        (bytes.len() == at::SIZE && flags & !FLAG_DOUBT == 0).then_some(state)
+        (bytes.len() == at::SIZE && flags & !(FLAG_DOUBT | FLAG_LOOSE) == 0).then_some(state)
     }
 
     /// The plaintext of the field.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; freshness_state_layout::SIZE] {
         use freshness_state_layout as at;
-        let flags = if self.doubt { FLAG_DOUBT } else { 0 };
+        let flag = |on: bool, bit: u32| if on { bit } else { 0 };
+        let flags = flag(self.doubt, FLAG_DOUBT) | flag(self.loose, FLAG_LOOSE);
         let mut out = [0; at::SIZE];
         let done = [
             put(&mut out, at::NOW, &self.now.digest),
@@ -129,11 +135,12 @@ mod tests {
             },
             journal: [5; 16],
             doubt: true,
+            loose: false,
         };
         let mut bytes = state.to_bytes();
         assert_eq!(FreshState::parse(&bytes), Some(state));
         assert_eq!(FreshState::parse(&bytes[1..]), None);
-        bytes[136] = 2;
+        bytes[136] = 4;
         assert_eq!(FreshState::parse(&bytes), None);
     }
 }

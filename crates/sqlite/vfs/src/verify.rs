@@ -521,9 +521,12 @@ fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result
         }
     }
     split_failures(failures, good_up_to, "journal slot", report);
-    Ok(head
-        .mark
-        .is_some_and(|mark| mark.state != JournalState::Ended))
+    Ok(is_to_be_played_back(&head))
+}
+
+fn is_to_be_played_back(head: &Head) -> bool {
+    head.mark
+        .is_some_and(|mark| mark.state != JournalState::Ended)
 }
 
 /// The file and its length; `None` when it is not there or empty.

@@ -17,7 +17,7 @@ pub(crate) struct Tally {
     kept: FreshState,
     /// Pages that the transaction found; behind them nothing is lost when it is rolled back.
     found: u64,
-    /// The anchor says that this transaction writes pages of which its journal has no record.
+    /// An anchor said that this transaction writes pages of which its journal has no record.
     loose: bool,
     /// In force before the transaction whose journal this is.
     before: Covered,
@@ -72,7 +72,7 @@ impl Tally {
             anchor,
             kept: *state,
             found: before.pages,
-            loose: false,
+            loose: same && state.loose,
             before,
             journal,
             playback,
@@ -81,7 +81,7 @@ impl Tally {
             named: None,
             unsure: BTreeMap::new(),
             replayed: BTreeSet::new(),
-            doubt: state.doubt,
+            doubt: state.doubt || (playback && same && state.loose),
             // Played back, the state before is in force again, even if nothing is written.
             dirty: playback,
         }
@@ -140,10 +140,11 @@ impl Tally {
 
     /// The pages that are to be counted when the transaction ends.
     pub(crate) fn wanted(&self) -> u64 {
-        self.named.unwrap_or_else(|| match self.playback {
+        let otherwise = match self.playback {
             true => self.before.pages,
             false => self.covers,
-        })
+        };
+        self.named.unwrap_or(otherwise)
     }
 
     /// The last page that is counted is no longer.
@@ -204,6 +205,7 @@ impl Tally {
             before: self.before,
             journal: self.journal,
             doubt: self.doubt,
+            loose: self.loose,
         }
     }
 
@@ -215,7 +217,6 @@ impl Tally {
     /// The anchor says so now; the playback is over.
     pub(crate) fn kept(&mut self, anchor: Anchor) {
         self.kept = self.state();
-        self.loose = false;
         self.anchor = anchor;
         self.dirty = false;
         self.playback = false;
