@@ -143,10 +143,7 @@ fn header_refuses_what_no_version_writes() {
         freshness: true,
         ..header(three_slots())
     };
-    assert_eq!(
-        keyring.to_bytes(),
-        Err(HeaderError::Malformed("FEATURES"))
-    );
+    assert_eq!(keyring.to_bytes(), Err(HeaderError::Malformed("FEATURES")));
     assert_eq!(change(100, 1), Err(HeaderError::Malformed("RESERVED_A")));
     assert_eq!(Header::parse(&valid[..3071]), Err(HeaderError::Truncated));
     let nine = vec![slot(SlotKind::Raw); SLOTS_MAX + 1];
