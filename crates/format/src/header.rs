@@ -487,7 +487,7 @@ impl Header {
         let slot_count =
             u16::try_from(self.slots.len()).map_err(|_| HeaderError::Malformed("SLOT_COUNT"))?;
         let header_len = u32::try_from(HEADER_LEN).map_err(|_| HeaderError::Truncated)?;
-        let features = if self.freshness { FEATURE_FRESHNESS } else { 0 };
+        let features = u32::from(self.freshness) * FEATURE_FRESHNESS;
         let mut canary = [0; canary_layout::SIZE];
         let written = [
             put(&mut canary, canary_layout::NONCE, &self.canary.nonce),

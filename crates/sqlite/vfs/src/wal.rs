@@ -294,7 +294,8 @@ impl WalFile {
             return Err(report(&code::BUG, "write across frames"));
         };
         target.copy_from_slice(data);
-        if self.keeps_freshness && within == WAL_FRAME_HEADER {
+        // With another header it is another page's, also when nothing more of it is written.
+        if self.keeps_freshness && matches!(within, 0 | WAL_FRAME_HEADER) {
             let tail = self.tail_before(&plain)?;
             if let Some(last) = plain.last_chunk_mut::<TAIL>() {
                 *last = tail;
