@@ -25,6 +25,7 @@
 extern crate alloc;
 
 pub mod aad;
+mod anchor;
 pub mod backup;
 pub mod certificate;
 pub mod code;
