@@ -79,7 +79,9 @@ fn every_change_by_someone_who_mends_the_checksum_is_found() {
                 60..64 => &[2002, 3003],
                 64..72 => &[3003],
                 72..80 => &[3004],
-                80..192 => &[3003],
+                // Bit 0 says that freshness is kept; the others, nothing.
+                80 => &[3003, 3004],
+                81..192 => &[3003],
                 192..236 => &[3004],
                 236..256 => &[3003],
                 _ if first.contains(&offset) => &[2002, 3003],
