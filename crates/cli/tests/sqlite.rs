@@ -291,8 +291,8 @@ fn freshness_finds_an_older_page_and_its_root_an_older_file() {
     let newer = place.read("sealed.db");
     let page = |number: usize| number * 4096..(number + 1) * 4096;
     let changed = (2..newer.len() / 4096).find(|&n| older[page(n)] != newer[page(n)]);
-    let mut mixed = newer.clone();
-    for number in changed {
+    let mut mixed = newer;
+    if let Some(number) = changed {
         mixed[page(number)].copy_from_slice(&older[page(number)]);
     }
     place.write("sealed.db", &mixed);
