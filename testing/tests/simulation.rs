@@ -15,6 +15,7 @@
 )]
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use strongroom_keyring::durable;
 use strongroom_testing::random::{self, Random, times};
@@ -23,7 +24,7 @@ use strongroom_testing::sim::disk::{Disk, Survival};
 use strongroom_testing::sim::machine::{Class, Fault, Kind, Lie, Machine, Plan};
 use strongroom_testing::sim::model::Step;
 use strongroom_testing::sim::run::Scene;
-use strongroom_testing::sim::session::Session;
+use strongroom_testing::sim::session::{Session, UNKNOWN};
 use strongroom_testing::sim::sweep::{self, Effort, Tally};
 
 /// The cases of the usual run are those of this seed.
@@ -63,6 +64,7 @@ fn settings(random: &mut Random, stack: Stack, journal: &str) -> Config {
         cipher: random
             .one_of(&["aes-256-gcm", "aes-256-gcm", "aes-256-gcm", "aes-256-ctr"])
             .to_owned(),
+        freshness: false,
     }
 }
 
@@ -74,13 +76,19 @@ enum Trouble {
 
 /// Tries about `cases` cases over scenes of one journal mode.
 fn try_all(stack: Stack, journal: &str, trouble: Trouble, cases: u64) {
+    try_with(stack, journal, trouble, cases, false);
+}
+
+/// As [`try_all`]; `freshness`: the digest over the pages must hold wherever it is looked at.
+fn try_with(stack: Stack, journal: &str, trouble: Trouble, cases: u64, freshness: bool) {
     let seed = seed();
     let cases = cases * times("STRONGROOM_SIMULATION", 1);
     let mut random = Random::new(seed ^ journal.len() as u64);
     let mut tally = Tally::default();
     let mut scenes = 0;
     while tally.cases < cases && tally.failures.len() < 20 {
-        let config = settings(&mut random, stack, journal);
+        let mut config = settings(&mut random, stack, journal);
+        config.freshness = freshness;
         let effort = Effort {
             transactions: 4 + random.below(5),
             cases: 250,
@@ -137,6 +145,23 @@ fn guard_faults_with_a_journal() {
 #[test]
 fn guard_faults_with_a_log() {
     try_all(Stack::Guard, "wal", Trouble::Faults, 3000);
+}
+
+#[test]
+fn freshness_after_power_cuts() {
+    let before = UNKNOWN.load(Ordering::Relaxed);
+    for journal in ["delete", "truncate", "persist", "wal"] {
+        try_with(Stack::Guard, journal, Trouble::Cuts, 750, true);
+    }
+    let unknown = UNKNOWN.load(Ordering::Relaxed) - before;
+    println!("{unknown} times unknown");
+}
+
+#[test]
+fn freshness_after_faults() {
+    for journal in ["delete", "truncate", "persist", "memory", "wal"] {
+        try_with(Stack::Guard, journal, Trouble::Faults, 500, true);
+    }
 }
 
 /// A disk that lies: how many cases it takes until that is found out.

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags};
 use strongroom_format::code;
 use strongroom_format::header::ObjectKind;
+use strongroom_format::hex::hex;
 use strongroom_keyring::{KeySource, Keyring};
-use strongroom_sqlite::ops::{self, RekeyReport, Report, UnitKind, VerifyReport};
+use strongroom_sqlite::ops::{self, Freshness, RekeyReport, Report, UnitKind, VerifyReport};
 use strongroom_sqlite::{Cipher, OpenOptions};
 
 use crate::Context;
@@ -92,21 +93,78 @@ pub(crate) fn rekey(
     Ok(done?)
 }
 
+/// What is to be done about freshness.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct AboutFreshness {
+    /// The root that the database must have.
+    pub(crate) expected: Option<[u8; 32]>,
+    /// The digest is made anew when everything else is good.
+    pub(crate) settle: bool,
+}
+
 /// The result of verifying a database, and the failure that it amounts to.
 pub(crate) fn verify(
     sealed: &Path,
     options: &OpenOptions,
+    about: AboutFreshness,
 ) -> Result<(Verified, Option<Failure>), Failure> {
+    let mut report = verify_once(sealed, options)?;
+    let mut settled = false;
+    if about.settle {
+        if report.freshness == Freshness::NotKept {
+            return Err(Failure::new(
+                &code::FRESHNESS_OFF,
+                sealed.display().to_string(),
+            ));
+        }
+        if report.bad.is_empty() {
+            ops::settle(sealed, options)?;
+            report = verify_once(sealed, options)?;
+            settled = true;
+        }
+    }
+    let failure = bad_failure(sealed, &report).or_else(|| stale_failure(sealed, &report, about));
+    let mut verified = verified(sealed, report);
+    if settled {
+        let note = "the digest was made anew over the pages that are there: whether they were the newest nobody knows";
+        verified.notes.push(note.to_owned());
+    }
+    verified.ok = failure.is_none();
+    Ok((verified, failure))
+}
+
+fn verify_once(sealed: &Path, options: &OpenOptions) -> Result<VerifyReport, Failure> {
     let mut progress = Progress::new("verifying");
-    let report = ops::verify(sealed, options, &mut |n, all| progress.update(n, all))?;
-    drop(progress);
-    let failure = report.bad.first().map(|first| {
+    Ok(ops::verify(sealed, options, &mut |n, all| {
+        progress.update(n, all);
+    })?)
+}
+
+/// What the digest over the pages amounts to.
+fn stale_failure(sealed: &Path, report: &VerifyReport, about: AboutFreshness) -> Option<Failure> {
+    let shown = sealed.display().to_string();
+    match (report.freshness, about.expected) {
+        (Freshness::Stale, _) => Some(Failure::new(&code::STALE, shown)),
+        (Freshness::NotKept, Some(_)) => Some(Failure::new(&code::FRESHNESS_OFF, shown)),
+        (Freshness::NotKept, None) => None,
+        (Freshness::Holds { root, .. }, Some(expected)) if root != expected => {
+            Some(Failure::new(&code::ROOT, shown))
+        }
+        (Freshness::Holds { .. }, _) => None,
+        _ => {
+            let detail = format!("{shown}: whether its pages are the newest");
+            Some(Failure::new(&code::UNVERIFIED, detail))
+        }
+    }
+}
+
+fn bad_failure(sealed: &Path, report: &VerifyReport) -> Option<Failure> {
+    report.bad.first().map(|first| {
         let (count, kind) = (report.bad.len(), first.kind.name());
         let shown = sealed.display();
         let detail = format!("{shown}: {count} bad, the first is {kind} {}", first.index);
         Failure::new(first.code, detail)
-    });
-    Ok((verified(sealed, report), failure))
+    })
 }
 
 fn verified(path: &Path, report: VerifyReport) -> Verified {
@@ -133,7 +191,13 @@ fn verified(path: &Path, report: VerifyReport) -> Verified {
         code: code_text(bad.code),
         file: None,
     });
+    let root = match report.freshness {
+        Freshness::Holds { root, .. } => Some(hex(&root)),
+        _ => None,
+    };
     Verified {
+        freshness: freshness_name(report.freshness),
+        root,
         path: path.display().to_string(),
         kind: ObjectKind::Sqlite.name(),
         ok: report.bad.is_empty(),
@@ -144,6 +208,15 @@ fn verified(path: &Path, report: VerifyReport) -> Verified {
         notes: report.notes,
         not_checked: report.not_checked,
         error: None,
+    }
+}
+
+const fn freshness_name(freshness: Freshness) -> Option<&'static str> {
+    match freshness {
+        Freshness::NotKept => None,
+        Freshness::Holds { .. } => Some("holds"),
+        Freshness::Stale => Some("stale"),
+        _ => Some("unknown"),
     }
 }
 

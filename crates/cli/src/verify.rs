@@ -9,6 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use strongroom_format::code;
 use strongroom_format::header::{Cipher, HEADER_LEN, Header, HeaderError, ObjectKind};
+use strongroom_format::hex::from_hex;
 use strongroom_keyring::Keyring;
 
 use crate::args::KeyOptions;
@@ -28,6 +29,12 @@ pub(crate) struct VerifyArgs {
     file: PathBuf,
     #[command(flatten)]
     key: KeyOptions,
+    /// Of a database that keeps freshness: the root that it must have, 64 hexadecimal digits, as verify has shown it before
+    #[arg(long, value_name = "ROOT", value_parser = root)]
+    expect: Option<[u8; 32]>,
+    /// Of a database that keeps freshness: take the pages that are there for the newest, if they are authentic
+    #[arg(long, conflicts_with = "expect")]
+    settle: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -41,6 +48,12 @@ pub(crate) struct Verified {
     pub(crate) ok: bool,
     pub(crate) cipher: &'static str,
     pub(crate) rekey_under_way: bool,
+    /// Of a database that keeps it: `holds`, `stale` or `unknown`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) freshness: Option<&'static str>,
+    /// The root of its pages, when freshness holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) root: Option<String>,
     /// What was checked, and how many of it were good.
     pub(crate) checked: Vec<Checked>,
     pub(crate) bad: Vec<BadUnit>,
@@ -73,10 +86,14 @@ pub(crate) struct BadUnit {
 
 impl VerifyArgs {
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let about = guard::AboutFreshness {
+            expected: self.expect,
+            settle: self.settle,
+        };
         let (mut report, failure) = if self.file.is_dir() {
             pg::verify::verify(&self.file, self.key, context)?
         } else {
-            verify_file(&self.file, self.key, context)?
+            verify_file(&self.file, self.key, about, context)?
         };
         report.error = failure.as_ref().map(Failure::json);
         if self.json {
@@ -95,6 +112,7 @@ impl VerifyArgs {
 fn verify_file(
     path: &Path,
     key: KeyOptions,
+    about: guard::AboutFreshness,
     context: &Context,
 ) -> Result<(Verified, Option<Failure>), Failure> {
     if duckdb::verify::is_duckdb(path)? {
@@ -109,7 +127,7 @@ fn verify_file(
                 format!("{shown}: the header of a PostgreSQL instance; name its directory");
             Err(Failure::new(&code::WRONG_KIND, detail))
         }
-        _ => guard::verify(path, &guard::options(keys::source(key), context)),
+        _ => guard::verify(path, &guard::options(keys::source(key), context), about),
     }
 }
 
@@ -162,6 +180,8 @@ fn verify_keyring(path: &Path) -> Result<Verified, Failure> {
         ok: true,
         cipher: Cipher::Aes256Gcm.name(),
         rekey_under_way: false,
+        freshness: None,
+        root: None,
         checked,
         bad: Vec::new(),
         notes: Vec::new(),
@@ -177,6 +197,12 @@ fn text(report: &Verified) -> String {
     }
     if report.rekey_under_way {
         out.push_str("  a rekey was begun and not finished\n");
+    }
+    if let Some(freshness) = report.freshness {
+        out.push_str(&format!("  freshness: {freshness}\n"));
+    }
+    if let Some(root) = &report.root {
+        out.push_str(&format!("  root: {root}\n"));
     }
     for bad in &report.bad {
         let BadUnit {
@@ -199,4 +225,11 @@ fn text(report: &Verified) -> String {
         out.push_str(&format!("  not checked: {}\n", printable(item)));
     }
     out
+}
+
+fn root(text: &str) -> Result<[u8; 32], String> {
+    let wrong = || "use the 64 hexadecimal digits that verify shows".to_owned();
+    from_hex(text)
+        .and_then(|bytes| bytes.try_into().ok())
+        .ok_or_else(wrong)
 }

@@ -270,6 +270,46 @@ fn verify_finds_a_sealed_database_authentic() {
     run.succeeded();
 }
 
+/// An older page, an older file by its root, and what is to be done about either.
+#[test]
+fn freshness_finds_an_older_page_and_its_root_an_older_file() {
+    let place = sealed(&["--key-id", "app", "--freshness"]);
+    let first = place.run(&VERIFY).json();
+    assert_eq!(first["freshness"], "holds");
+    let root = first["root"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(root.len(), 64);
+    let verify = |arguments: &[&str]| place.run(&[&VERIFY[..4], arguments].concat());
+    assert!(verify(&["--expect", &root]).succeeded().contains(&root));
+    let older = place.read("sealed.db");
+    let update = "UPDATE t SET name='changed' WHERE id=1500";
+    let shell = ["sqlite", "shell", "sealed.db", "--key-id", "app"];
+    place
+        .run(&[&shell[..], &["-c", update]].concat())
+        .succeeded();
+    verify(&["--expect", &root]).failed(4, "SR-4013");
+
+    let newer = place.read("sealed.db");
+    let page = |number: usize| number * 4096..(number + 1) * 4096;
+    let changed = (2..newer.len() / 4096).find(|&n| older[page(n)] != newer[page(n)]);
+    let mut mixed = newer;
+    if let Some(number) = changed {
+        mixed[page(number)].copy_from_slice(&older[page(number)]);
+    }
+    place.write("sealed.db", &mixed);
+    let stale = place.run(&VERIFY);
+    assert_eq!(stale.json()["freshness"], "stale");
+    stale.failed(4, "SR-4012");
+    let settled = verify(&["--settle"]).succeeded();
+    assert!(settled.contains("made anew"), "{settled}");
+    verify(&[]).succeeded();
+    verify(&["--settle", "--expect", &root]).failed(2, "SR-1001");
+    verify(&["--expect", "12"]).failed(2, "SR-1001");
+
+    let without = sealed(&["--key-id", "app"]);
+    let run = without.run(&["verify", "sealed.db", "--key-id", "app", "--settle"]);
+    run.failed(2, "SR-4014");
+}
+
 const VERIFY: [&str; 5] = ["verify", "sealed.db", "--key-id", "app", "--json"];
 
 #[test]

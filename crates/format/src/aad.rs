@@ -59,6 +59,8 @@ pub enum Role {
     ZoneManifest,
     /// A redo record of the zone; position = number, extra = length.
     ZoneRedo,
+    /// What an anchor keeps of freshness; position = the anchor's sequence.
+    Freshness,
 }
 
 impl Role {
@@ -84,6 +86,7 @@ impl Role {
             Self::ZoneBlock => *b"ZBLK",
             Self::ZoneManifest => *b"ZMAN",
             Self::ZoneRedo => *b"REDO",
+            Self::Freshness => *b"FRSH",
         }
     }
 }

@@ -180,6 +180,9 @@ codes! {
     TEMP = 4009, Data, "a temporary file failed authentication", "someone writes to the temporary directory; the statement was stopped";
     UNVERIFIED = 4010, Data, "not everything could be verified", "read the list of what was not checked";
     MALFORMED = 4011, Data, "SQLite found the database malformed, though its pages are authentic or were not looked at", "run `strongroom verify` and PRAGMA integrity_check; restore from a backup";
+    STALE = 4012, Data, "the pages are not those that the header's digest is of: a page, or some, are older copies", "restore from a backup; or, if you know why and want these pages, run `strongroom verify --settle`";
+    ROOT = 4013, Data, "the database has another root than the one that was expected", "it was changed since that root was noted, or is an older copy: compare with the newest root that you have";
+    FRESHNESS_OFF = 4014, Usage, "the database does not keep freshness", "it is chosen when a database is made: `strongroom sqlite encrypt --freshness`, or freshness=1 in the URI";
 
     IO = 5001, Io, "the operating system reported an error", "see its message; check disk space, permissions and the device";
 

@@ -10,6 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::FORMAT_VERSION;
+pub use crate::anchor::Anchor;
 use crate::layout::{array, bytes, is_zero, layout, put, u16_at, u32_at, u64_at, zero_at};
 use crate::slot::Slot;
 
@@ -40,7 +41,8 @@ layout! {
         DATA_KDF @ 68, 2;
         SLOT_COUNT @ 70, 2;
         SEQUENCE @ 72, 8;
-        RESERVED_A @ 80, 48;
+        FEATURES @ 80, 4;
+        RESERVED_A @ 84, 44;
         PREVIOUS_KEY @ 128, 60;
         RESERVED_B @ 188, 4;
         CANARY @ 192, 44;
@@ -78,10 +80,14 @@ layout! {
         EPOCH @ 8, 4;
         RESERVED_A @ 12, 4;
         WAL_GENERATION @ 16, 16;
-        RESERVED_B @ 32, 448;
+        FRESHNESS @ 32, 168;
+        RESERVED_B @ 200, 280;
         MAC @ 480, 32;
     }
 }
+
+/// Bit of `FEATURES`: the anchors of this database keep a digest over its pages.
+pub const FEATURE_FRESHNESS: u32 = 1;
 
 /// Offset up to which the MAC covers the header.
 pub const MAC_COVERS: usize = header_layout::MAC.offset;
@@ -345,6 +351,8 @@ pub struct Header {
     pub previous_epoch: u32,
     /// Raised by one at each rewrite of the header.
     pub sequence: u64,
+    /// The anchors keep a digest over the pages ([`FEATURE_FRESHNESS`]; databases only).
+    pub freshness: bool,
     /// Data key of `previous_epoch`, wrapped under the current data key.
     pub previous_key: WrappedKey,
     /// A known value under the current data key.
@@ -398,6 +406,10 @@ impl Header {
                 return Err(bad(field.name));
             }
         }
+        let features = u32_at(record, at::FEATURES).ok_or(HeaderError::Truncated)?;
+        if features & !FEATURE_FRESHNESS != 0 {
+            return Err(bad("FEATURES"));
+        }
         let kind = u16_at(record, at::KIND).and_then(ObjectKind::from_number);
         let cipher = u16_at(record, at::CIPHER).and_then(Cipher::from_number);
         let header = Self {
@@ -410,6 +422,7 @@ impl Header {
             epoch: u32_at(record, at::EPOCH).ok_or(HeaderError::Truncated)?,
             previous_epoch: u32_at(record, at::PREVIOUS_EPOCH).ok_or(HeaderError::Truncated)?,
             sequence: u64_at(record, at::SEQUENCE).ok_or(HeaderError::Truncated)?,
+            freshness: features == FEATURE_FRESHNESS,
             previous_key: bytes(record, at::PREVIOUS_KEY)
                 .and_then(WrappedKey::parse)
                 .ok_or(HeaderError::Truncated)?,
@@ -439,6 +452,9 @@ impl Header {
         }
         if !self.cipher.serves(self.kind) {
             return Err(bad("CIPHER"));
+        }
+        if self.freshness && self.kind != ObjectKind::Sqlite {
+            return Err(bad("FEATURES"));
         }
         let sizes_ok = match self.kind {
             ObjectKind::Sqlite => {
@@ -472,6 +488,7 @@ impl Header {
         let slot_count =
             u16::try_from(self.slots.len()).map_err(|_| HeaderError::Malformed("SLOT_COUNT"))?;
         let header_len = u32::try_from(HEADER_LEN).map_err(|_| HeaderError::Truncated)?;
+        let features = u32::from(self.freshness) & FEATURE_FRESHNESS;
         let mut canary = [0; canary_layout::SIZE];
         let written = [
             put(&mut canary, canary_layout::NONCE, &self.canary.nonce),
@@ -496,6 +513,7 @@ impl Header {
             put(&mut out, at::DATA_KDF, &1_u16.to_le_bytes()),
             put(&mut out, at::SLOT_COUNT, &slot_count.to_le_bytes()),
             put(&mut out, at::SEQUENCE, &self.sequence.to_le_bytes()),
+            put(&mut out, at::FEATURES, &features.to_le_bytes()),
             put(&mut out, at::PREVIOUS_KEY, &self.previous_key.to_bytes()),
             put(&mut out, at::CANARY, &canary),
             put(&mut out, at::SLOTS, &slots),
@@ -548,59 +566,5 @@ fn parse_slots(record: &[u8]) -> Result<Vec<Slot>, HeaderError> {
         Ok(slots)
     } else {
         Err(bad("SLOTS"))
-    }
-}
-
-/// The changing state kept beside the header, in two alternating sectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Anchor {
-    /// The anchor with the higher sequence is in force.
-    pub sequence: u64,
-    /// Key epoch under which the MAC is made.
-    pub epoch: u32,
-    /// First 16 bytes of the write-ahead log's salt; zero when no log is valid.
-    pub wal_generation: [u8; 16],
-    /// HMAC-SHA256 over the anchor's first 480 bytes.
-    pub mac: [u8; 32],
-}
-
-impl Anchor {
-    /// Parses one sector. `None` when it was never written, or is not an anchor.
-    #[must_use]
-    pub fn parse(sector: &[u8]) -> Option<Self> {
-        use anchor_layout as at;
-        let canonical = zero_at(sector, at::RESERVED_A) && zero_at(sector, at::RESERVED_B);
-        let anchor = Self {
-            sequence: u64_at(sector, at::SEQUENCE)?,
-            epoch: u32_at(sector, at::EPOCH)?,
-            wal_generation: array(sector, at::WAL_GENERATION)?,
-            mac: array(sector, at::MAC)?,
-        };
-        (canonical && anchor.sequence > 0).then_some(anchor)
-    }
-
-    /// The sector's 512 bytes, with `mac` as it stands.
-    #[must_use]
-    pub fn to_bytes(&self) -> [u8; anchor_layout::SIZE] {
-        use anchor_layout as at;
-        let mut out = [0; anchor_layout::SIZE];
-        let done = [
-            put(&mut out, at::SEQUENCE, &self.sequence.to_le_bytes()),
-            put(&mut out, at::EPOCH, &self.epoch.to_le_bytes()),
-            put(&mut out, at::WAL_GENERATION, &self.wal_generation),
-            put(&mut out, at::MAC, &self.mac),
-        ];
-        assert!(done.iter().all(Option::is_some), "anchor layout");
-        out
-    }
-
-    /// Offset, within the header, of the sector that an anchor of this sequence is written to.
-    #[must_use]
-    pub const fn offset(sequence: u64) -> usize {
-        if sequence % 2 == 1 {
-            header_layout::ANCHOR_A.offset
-        } else {
-            header_layout::ANCHOR_B.offset
-        }
     }
 }

@@ -25,12 +25,14 @@
 extern crate alloc;
 
 pub mod aad;
+mod anchor;
 pub mod backup;
 pub mod certificate;
 pub mod code;
 pub mod columns;
 pub mod duckdb;
 #[doc(hidden)]
+pub mod freshness;
 pub mod fuzz;
 pub mod header;
 pub mod hex;

@@ -37,6 +37,7 @@ fn header(slots: Vec<Slot>) -> Header {
         epoch: 3,
         previous_epoch: 2,
         sequence: 9,
+        freshness: false,
         previous_key: WrappedKey {
             nonce: [2; 12],
             key: [3; 32],
@@ -110,6 +111,7 @@ fn header_survives_every_change() {
         sequence: 4,
         epoch: 1,
         wal_generation: [3; 16],
+        freshness: [5; 168],
         mac: [4; 32],
     };
     for_every_change(&anchor.to_bytes(), fuzz::header);
@@ -128,6 +130,20 @@ fn header_refuses_what_no_version_writes() {
     assert_eq!(change(16, 0), Err(HeaderError::Malformed("VERSION")));
     assert_eq!(change(60, 0), Err(HeaderError::Malformed("EPOCH")));
     assert_eq!(change(64, 1), Err(HeaderError::Malformed("PREVIOUS_EPOCH")));
+    let keeps_freshness = Header {
+        freshness: true,
+        ..header(three_slots())
+    };
+    assert_eq!(change(80, 1), Ok(keeps_freshness));
+    assert_eq!(change(80, 3), Err(HeaderError::Malformed("FEATURES")));
+    let keyring = Header {
+        kind: ObjectKind::Keyring,
+        unit_size: 0,
+        unit_reserve: 0,
+        freshness: true,
+        ..header(three_slots())
+    };
+    assert_eq!(keyring.to_bytes(), Err(HeaderError::Malformed("FEATURES")));
     assert_eq!(change(100, 1), Err(HeaderError::Malformed("RESERVED_A")));
     assert_eq!(Header::parse(&valid[..3071]), Err(HeaderError::Truncated));
     let nine = vec![slot(SlotKind::Raw); SLOTS_MAX + 1];

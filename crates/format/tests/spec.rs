@@ -21,8 +21,8 @@ use strongroom_format::columns::{block, channel, envelope, fid, log, manifest, r
 use strongroom_format::layout::Field;
 use strongroom_format::postgres::{container, convert, stream};
 use strongroom_format::{
-    FORMAT_VERSION, aad, backup, certificate, duckdb, header, journal, keyring, postgres, slot,
-    sqlite,
+    FORMAT_VERSION, aad, backup, certificate, duckdb, freshness, header, journal, keyring,
+    postgres, slot, sqlite,
 };
 
 /// Every layout of the code. That none is missing here is checked against the sources.
@@ -53,6 +53,11 @@ const LAYOUTS: &[(&str, usize, &[Field])] = &[
     layout("duckdb_unit1_layout", duckdb::duckdb_unit1_layout::FIELDS),
     layout("rekey_plan_layout", duckdb::rekey_plan_layout::FIELDS),
     layout("rekey_undo_layout", duckdb::rekey_undo_layout::FIELDS),
+    layout("freshness_layout", freshness::freshness_layout::FIELDS),
+    layout(
+        "freshness_state_layout",
+        freshness::freshness_state_layout::FIELDS,
+    ),
     layout("entry_layout", keyring::entry_layout::FIELDS),
     layout("block_layout", manifest::block_layout::FIELDS),
     layout("chain_layout", manifest::chain_layout::FIELDS),

@@ -29,6 +29,7 @@ mod command;
 pub mod durable;
 mod error;
 mod fresh;
+mod freshness;
 pub mod keyring;
 mod material;
 pub mod object;

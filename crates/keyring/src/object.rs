@@ -11,6 +11,7 @@ use strongroom_crypto::{
 };
 use strongroom_format::aad::Role;
 use strongroom_format::code::{self, Code};
+use strongroom_format::freshness::FreshState;
 use strongroom_format::header::{
     Anchor, CANARY_PLAINTEXT, CHECKSUM_COVERS, Canary, Cipher, FIXED_LEN, HEADER_LEN, Header,
     HeaderError, MAC_COVERS, ObjectKind, WrappedKey, anchor_layout, header_layout,
@@ -207,6 +208,11 @@ impl Object {
             let Some(anchor) = Anchor::parse(sector) else {
                 continue;
             };
+            let kept = anchor.freshness != [0; anchor_layout::FRESHNESS.len];
+            if kept != self.header.freshness {
+                // Whoever could leave the digest out could have it forgotten.
+                continue;
+            }
             let newer = newest.is_none_or(|best| anchor.sequence > best.sequence);
             // An anchor belongs into the sector of its sequence: a copy in the other one is no anchor.
             let at_home = Anchor::offset(anchor.sequence) == field.offset;
@@ -221,12 +227,26 @@ impl Object {
     /// [`Anchor::offset`].
     ///
     /// # Errors
-    /// SR-5001 when no memory for keys can be had.
+    /// SR-5001 when no memory for keys can be had; SR-9001 for a database that keeps freshness
+    /// ([`Object::seal_fresh_anchor`]).
     pub fn seal_anchor(&self, sequence: u64, wal_generation: [u8; 16]) -> Result<Anchor, Error> {
+        if self.header.freshness {
+            return Err(Error::new(&code::BUG, "an anchor without its digest"));
+        }
+        self.finished_anchor(sequence, wal_generation, [0; anchor_layout::FRESHNESS.len])
+    }
+
+    pub(crate) fn finished_anchor(
+        &self,
+        sequence: u64,
+        wal_generation: [u8; 16],
+        freshness: [u8; anchor_layout::FRESHNESS.len],
+    ) -> Result<Anchor, Error> {
         let mut anchor = Anchor {
             sequence,
             epoch: self.epoch(),
             wal_generation,
+            freshness,
             mac: [0; 32],
         };
         let key = MacKey::new(&self.labelled(anchor.epoch, Label::Anchor)?)?;
@@ -252,6 +272,7 @@ impl Object {
             epoch: 1,
             previous_epoch: 0,
             sequence: 1,
+            freshness: false,
             previous_key: WrappedKey::NONE,
             canary: sealed_canary(fresh, &data_key, object_id, 1)?,
             slots: vec![slot],
@@ -319,13 +340,17 @@ impl Object {
         };
         // Only a database has state that changes beside its header.
         if object.header.kind == ObjectKind::Sqlite {
-            object.first_anchor = object.seal_anchor(1, [0; 16])?.to_bytes().to_vec();
+            let anchor = match object.header.freshness {
+                true => object.seal_fresh_anchor(1, [0; 16], &FreshState::default())?,
+                false => object.seal_anchor(1, [0; 16])?,
+            };
+            object.first_anchor = anchor.to_bytes().to_vec();
         }
         wipe_stack();
         Ok(object)
     }
 
-    fn labelled(&self, epoch: u32, label: Label) -> Result<SecretKey, Error> {
+    pub(crate) fn labelled(&self, epoch: u32, label: Label) -> Result<SecretKey, Error> {
         under(self.data_key_of(epoch)?, self.header.object_id, label)
     }
 

@@ -48,6 +48,8 @@ pub enum Purpose {
     BackupSet,
     /// Deriving the keys of a backup set's families.
     BackupFamily,
+    /// What one page of a database adds to its digest.
+    Freshness,
 }
 
 /// Every label there is. The purposes that only this crate may ask for stand here and not in [`Purpose`].
@@ -63,6 +65,10 @@ pub(crate) enum Label {
     Certificate,
     /// The root key of a provider whose device wraps.
     ProviderRoot,
+    /// Seals what an anchor keeps of freshness.
+    FreshnessState,
+    /// The root that a user may keep elsewhere.
+    FreshnessRoot,
 }
 
 impl Label {
@@ -90,6 +96,9 @@ impl Label {
             Self::For(Purpose::ZoneRecord) => b"strongroom/v1/zone-record",
             Self::For(Purpose::BackupSet) => b"strongroom/v1/backup-set",
             Self::For(Purpose::BackupFamily) => b"strongroom/v1/backup-family",
+            Self::For(Purpose::Freshness) => b"strongroom/v1/freshness",
+            Self::FreshnessState => b"strongroom/v1/freshness-state",
+            Self::FreshnessRoot => b"strongroom/v1/freshness-root",
             Self::Canary => b"strongroom/v1/canary",
             Self::HeaderMac => b"strongroom/v1/header-mac",
             Self::Anchor => b"strongroom/v1/anchor",
@@ -136,6 +145,9 @@ mod tests {
             Label::Slot,
             Label::Certificate,
             Label::ProviderRoot,
+            Label::For(Purpose::Freshness),
+            Label::FreshnessState,
+            Label::FreshnessRoot,
         ];
         let unique: std::collections::BTreeSet<_> = all.iter().map(|label| label.info()).collect();
         assert_eq!(unique.len(), all.len());

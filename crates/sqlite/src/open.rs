@@ -28,6 +28,8 @@ pub struct OpenOptions {
     pub cipher: Cipher,
     /// Page size in bytes of a database that is created; 0 for 4096, or for the source's when one is copied.
     pub page_size: u32,
+    /// A database that is created keeps a digest over its pages: [`crate::ops::verify`] then finds an older copy of a page.
+    pub freshness: bool,
     /// Opens for reading only.
     pub read_only: bool,
     /// Creates the database if it does not exist.
@@ -41,6 +43,7 @@ impl Default for OpenOptions {
             keyring: None,
             cipher: Cipher::Aes256Gcm,
             page_size: 0,
+            freshness: false,
             read_only: false,
             create: false,
         }
@@ -158,6 +161,9 @@ pub(crate) fn open_with(
     let mut parameters = vec![("cipher", options.cipher.name().to_owned())];
     if options.page_size != 0 {
         parameters.push(("page_size", options.page_size.to_string()));
+    }
+    if options.freshness {
+        parameters.push(("freshness", "1".to_owned()));
     }
     let uri = uri(path, &parameters)?;
     let connection = with_key(path, opener, || {

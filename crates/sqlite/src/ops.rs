@@ -24,7 +24,7 @@ use strongroom_sqlite_vfs as vfs;
 
 use crate::open::{OpenOptions, explain, open, open_with, opener_of, register, uri, with_key};
 
-pub use strongroom_sqlite_vfs::{Bad, RekeyReport, UnitKind, VerifyReport};
+pub use strongroom_sqlite_vfs::{Bad, Freshness, RekeyReport, UnitKind, VerifyReport};
 
 static CANCELLED: AtomicBool = AtomicBool::new(false);
 
@@ -84,6 +84,7 @@ pub fn encrypt(
     let parameters = [
         ("cipher", options.cipher.name().to_owned()),
         ("page_size", page_size.to_string()),
+        ("freshness", u8::from(options.freshness).to_string()),
     ];
     Temporary::publish(sealed, |temporary| {
         let target = uri(temporary, &parameters)?;
@@ -149,6 +150,7 @@ pub fn copy_online(
         let parameters = vec![
             ("cipher", header.cipher.name().to_owned()),
             ("page_size", header.unit_size.to_string()),
+            ("freshness", u8::from(header.freshness).to_string()),
         ];
         (Some(opener), parameters)
     } else {
@@ -251,6 +253,24 @@ pub fn verify(
         .opener(sealed, false)?
         .ok_or_else(|| Error::new(&code::NO_KEY, sealed.display().to_string()))?;
     vfs::verify(sealed, &opener, progress)
+}
+
+/// Makes the digest of the database's pages anew, as they are, and gives its root: after [`verify`] said that it cannot tell
+/// whether a page is an older copy, or that one is and that is how it shall be. Whatever is there is then taken for the newest.
+///
+/// # Errors
+/// SR-4014 when the database keeps no freshness; SR-6010 when other connections keep its log in use; those of `open`.
+pub fn settle(sealed: &Path, options: &OpenOptions) -> Result<[u8; 32], Error> {
+    if !sealed_at(sealed)? {
+        return Err(Error::new(&code::NOT_SEALED, sealed.display().to_string()));
+    }
+    let connection = open(sealed, options)?;
+    connection
+        .busy_timeout(std::time::Duration::from_secs(5))
+        .map_err(explain)?;
+    // SAFETY: the connection outlives the call, which neither closes nor keeps it.
+    let raw = unsafe { connection.handle() }.cast::<vfs::sqlite3>();
+    vfs::settle(raw, "main")
 }
 
 fn open_source(path: &Path, options: &OpenOptions) -> Result<Connection, Error> {

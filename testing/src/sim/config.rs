@@ -41,6 +41,8 @@ pub struct Config {
     pub autocheckpoint: u32,
     /// The guard's cipher.
     pub cipher: String,
+    /// The guard keeps freshness.
+    pub freshness: bool,
 }
 
 impl Default for Config {
@@ -56,6 +58,7 @@ impl Default for Config {
             cache: 5,
             autocheckpoint: 12,
             cipher: "aes-256-gcm".to_owned(),
+            freshness: false,
         }
     }
 }
@@ -118,7 +121,7 @@ impl fmt::Display for Config {
         };
         write!(
             out,
-            "{stack},{},{},{},av{},{},{},cache{},auto{},{}",
+            "{stack},{},{},{},av{},{},{},cache{},auto{},{},{}",
             self.journal,
             self.synchronous,
             self.page_size,
@@ -128,6 +131,7 @@ impl fmt::Display for Config {
             self.cache,
             self.autocheckpoint,
             self.cipher,
+            if self.freshness { "fresh" } else { "plain" },
         )
     }
 }
@@ -149,6 +153,7 @@ impl FromStr for Config {
             cache,
             auto,
             cipher,
+            freshness,
         ] = parts[..]
         else {
             return Err(wrong());
@@ -171,6 +176,7 @@ impl FromStr for Config {
             cache: number(cache, "cache").ok_or_else(wrong)?,
             autocheckpoint: number(auto, "auto").ok_or_else(wrong)?,
             cipher: cipher.to_owned(),
+            freshness: freshness == "fresh",
         })
     }
 }
@@ -197,6 +203,7 @@ mod tests {
             two: true,
             exclusive: true,
             auto_vacuum: 2,
+            freshness: true,
             ..Config::default()
         };
         assert_eq!(config.to_string().parse(), Ok(config));

@@ -113,6 +113,7 @@ impl Scene {
                 _ => {}
             }
             self.machine.note(created | durable << 20 | acknowledged);
+            session.fresh(false)?;
         }
         session.close()?;
         Ok(self.machine.take_moments())
@@ -161,8 +162,9 @@ impl Scene {
             !(created && strict)
         };
         let result = self.expect(&mut session, floor, acknowledged + 1, may_be_missing);
+        let result = result.and_then(|()| session.fresh(true));
         let closed = session.close();
-        result.and(closed)
+        result.and(closed).and_then(|()| session.fresh(true))
     }
 
     fn expect(
@@ -237,6 +239,7 @@ impl Scene {
         let closed = session.close();
         let found = found?;
         closed?;
+        session.fresh(true)?;
         if found == last {
             Ok(())
         } else {

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, Connection, OpenFlags, params};
@@ -13,6 +14,9 @@ use strongroom_sqlite_vfs as vfs;
 use super::config::{Config, Stack};
 use super::machine::Machine;
 use super::model::{Model, Op, Step, Transaction, body};
+
+/// How often the digest was found unknown after a crash.
+pub static UNKNOWN: AtomicU64 = AtomicU64::new(0);
 
 /// The files of a machine, and how they are opened.
 pub struct Session {
@@ -45,11 +49,43 @@ impl Session {
         let path = self.machine.at(name);
         match self.config.stack {
             Stack::Guard => format!(
-                "file:{path}?vfs=strongroom&page_size={}&cipher={}",
-                self.config.page_size, self.config.cipher
+                "file:{path}?vfs=strongroom&page_size={}&cipher={}&freshness={}",
+                self.config.page_size,
+                self.config.cipher,
+                u8::from(self.config.freshness)
             ),
             Stack::Control => format!("file:{path}?vfs=sim"),
         }
+    }
+
+    /// What the digests say of the pages. `crashed`: a rollback after a crash may leave that unknown.
+    ///
+    /// # Errors
+    /// When they do not hold.
+    pub fn fresh(&self, crashed: bool) -> Outcome<()> {
+        // Nobody else reads a database that a connection has to itself.
+        let locked = self.config.exclusive && self.connection.is_some();
+        if !self.config.freshness || self.config.stack == Stack::Control || locked {
+            return Ok(());
+        }
+        let names: &[&str] = if self.config.two {
+            &["a.db", "b.db"]
+        } else {
+            &["a.db"]
+        };
+        for name in names {
+            let path = std::path::PathBuf::from(self.machine.at(name));
+            let judged = vfs::freshness_of(&path, &super::config::key(0))
+                .map_err(|error| format!("freshness of {name}: {error}"))?;
+            match judged {
+                vfs::Freshness::Holds { .. } => {}
+                vfs::Freshness::Unknown if crashed => {
+                    UNKNOWN.fetch_add(1, Ordering::Relaxed);
+                }
+                other => return Err(format!("freshness of {name}: {other:?}")),
+            }
+        }
+        Ok(())
     }
 
     /// The connection, opened if it is not.

@@ -58,6 +58,8 @@ fn verified(path: &Path, report: &VerifyReport) -> Verified {
         ok: report.bad.is_empty(),
         cipher: report.cipher,
         rekey_under_way: false,
+        freshness: None,
+        root: None,
         checked: vec![
             one("canary", 1, 1),
             one("database-header", 2, report.headers_ok),

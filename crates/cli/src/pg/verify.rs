@@ -81,6 +81,8 @@ pub(crate) fn verify(
         ok: bad.is_empty(),
         cipher: object.header().cipher.name(),
         rekey_under_way: object.previous_epoch().is_some(),
+        freshness: None,
+        root: None,
         checked: vec![Checked {
             kind: CONTAINER,
             count,

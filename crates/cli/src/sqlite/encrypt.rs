@@ -8,6 +8,8 @@ use clap::Args;
 use strongroom_format::code;
 use strongroom_format::header::Cipher;
 
+use strongroom_sqlite::OpenOptions;
+
 use crate::args::KeyOptions;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
@@ -31,6 +33,9 @@ pub(super) struct EncryptArgs {
     /// Page size of the sealed database in bytes, 512 to 65536 [default: that of the plain one]
     #[arg(long, value_name = "N", value_parser = page_size)]
     page_size: Option<u32>,
+    /// Keep a digest over all pages, so that verify finds an older copy of one; makes writing slower
+    #[arg(long)]
+    freshness: bool,
 }
 
 impl EncryptArgs {
@@ -40,7 +45,10 @@ impl EncryptArgs {
         if self.cipher == Cipher::Aes256Ctr {
             warn(&code::CTR_WARNING, &self.sealed.display().to_string());
         }
-        let options = guard::options(Some(key), context);
+        let options = OpenOptions {
+            freshness: self.freshness,
+            ..guard::options(Some(key), context)
+        };
         let report = guard::encrypt(
             &self.plain,
             &self.sealed,

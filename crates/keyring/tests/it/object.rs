@@ -1,5 +1,6 @@
 //! Object headers: damage of every kind, wrong keys, slots, rekeying, anchors.
 
+use strongroom_format::freshness::{Covered, FreshState};
 use strongroom_format::header::{Anchor, ObjectKind, header_layout as at};
 use strongroom_format::slot::SlotKind;
 use strongroom_keyring::{Purpose, inspect_checksum};
@@ -78,7 +79,9 @@ fn every_change_by_someone_who_mends_the_checksum_is_found() {
                 60..64 => &[2002, 3003],
                 64..72 => &[3003],
                 72..80 => &[3004],
-                80..192 => &[3003],
+                // Bit 0 says that freshness is kept; the others, nothing.
+                80 => &[3003, 3004],
+                81..192 => &[3003],
                 192..236 => &[3004],
                 236..256 => &[3003],
                 _ if first.contains(&offset) => &[2002, 3003],
@@ -406,4 +409,41 @@ fn errors_name_their_code() {
         .unwrap();
     let expected = "SR-2002: no key slot opens with the key that was given (raw key)";
     assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn an_anchor_keeps_freshness_exactly_when_the_header_says_so() {
+    let opener = raw(1);
+    let without = new_object(&opener);
+    let bare = without.seal_anchor(3, [7; 16]).unwrap();
+    let header = without.initial_bytes();
+    let object = new_object(&opener).keeping_freshness().unwrap();
+    let state = FreshState {
+        journal: [5; 16],
+        loose: true,
+        ..FreshState::default()
+    };
+    let anchor = object.seal_fresh_anchor(3, [7; 16], &state).unwrap();
+    assert_eq!(object.fresh_state(&anchor).unwrap(), state);
+    assert_eq!(code(object.seal_anchor(3, [7; 16])), 9001);
+    // The flag is the header's: an anchor of the other sort is none.
+    let mut own = object.initial_bytes();
+    let first = object.anchor(&own).unwrap();
+    assert_eq!(object.fresh_state(&first).unwrap(), FreshState::default());
+    own[3072..3584].copy_from_slice(&bare.to_bytes());
+    assert_eq!(code(object.anchor(&own)), 3010);
+    let mut other = header;
+    other[3072..3584].copy_from_slice(&anchor.to_bytes());
+    assert_eq!(code(without.anchor(&other)), 3010);
+    // What is sealed for one sequence does not open for another, nor does a changed byte.
+    let mut moved = anchor;
+    moved.sequence = 5;
+    assert_eq!(code(object.fresh_state(&moved)), 3010);
+    let mut changed = anchor;
+    changed.freshness[20] ^= 1;
+    assert_eq!(code(object.fresh_state(&changed)), 3010);
+    // Another digest, another count of pages, another root.
+    let roots = [([0; 32], 0), ([1; 32], 0), ([0; 32], 1)]
+        .map(|(digest, pages)| object.fresh_root(&Covered { digest, pages }).unwrap());
+    assert!(roots[0] != roots[1] && roots[0] != roots[2] && roots[1] != roots[2]);
 }

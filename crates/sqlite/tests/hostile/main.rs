@@ -12,6 +12,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "sizes of small test files")]
 
 mod ahead;
+mod freshness;
 mod header;
 mod journal;
 mod keys;

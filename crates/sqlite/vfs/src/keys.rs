@@ -23,6 +23,8 @@ pub(crate) struct Parameters {
     pub cipher: Option<Cipher>,
     /// `page_size`.
     pub page_size: Option<u32>,
+    /// `freshness=1`.
+    pub freshness: bool,
     /// `allow_plaintext=1`.
     pub allow_plaintext: bool,
 }
@@ -53,15 +55,14 @@ impl Parameters {
                     .ok_or_else(|| invalid("page_size"))
             })
             .transpose()?;
-        let allow_plaintext = matches!(
-            get("allow_plaintext").as_deref(),
-            Some("1" | "on" | "true" | "yes")
-        );
+        let is_on = |name| matches!(get(name).as_deref(), Some("1" | "on" | "true" | "yes"));
+        let (freshness, allow_plaintext) = (is_on("freshness"), is_on("allow_plaintext"));
         Ok(Self {
             source,
             keyring: get("keyring").map(PathBuf::from),
             cipher,
             page_size,
+            freshness,
             allow_plaintext,
         })
     }
@@ -71,6 +72,7 @@ impl Parameters {
         Wanted {
             cipher: self.cipher.unwrap_or(Cipher::Aes256Gcm),
             page_size: self.page_size.unwrap_or(page_size),
+            freshness: self.freshness,
         }
     }
 

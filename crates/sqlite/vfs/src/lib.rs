@@ -18,6 +18,7 @@ mod databases;
 mod entry;
 mod ffi;
 mod free;
+mod freshness;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
@@ -50,6 +51,7 @@ mod wal;
 pub use api::ROUTINES;
 pub use entry::{enable, entry_point};
 pub use ffi::{CONSTANTS, sqlite3};
+pub use freshness::{Freshness, settle};
 pub use keys::{
     keyring_from_environment, register as register_key, unregister as forget_key, valid_page_size,
 };
@@ -57,5 +59,5 @@ pub use peek::head;
 pub use rekey::{RekeyReport, rekey, rewrap};
 pub use remote::{RemoteClient, RemoteFile, asked_by_application, set_client};
 pub use report::{last_text, line, take_last, take_last_for, to_stderr, warn};
-pub use verify::{Bad, UnitKind, VerifyReport, verify};
+pub use verify::{Bad, UnitKind, VerifyReport, freshness_of, verify};
 pub use vfs::{NAME, absolute};

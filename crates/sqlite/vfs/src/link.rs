@@ -4,12 +4,13 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::ffi::{
     IOCAP_ATOMIC_ANY, SQLITE_FCNTL_CHUNK_SIZE, SQLITE_FCNTL_SIZE_HINT, SQLITE_IOCAP_BATCH_ATOMIC,
     SQLITE_IOCAP_POWERSAFE_OVERWRITE, SQLITE_IOCAP_SAFE_APPEND, SQLITE_IOCAP_SUBPAGE_READ,
 };
+use crate::freshness::Tail;
 use crate::journal::JournalCore;
 use crate::lower::{Lower, RcResult};
 
@@ -22,7 +23,20 @@ pub(crate) struct Page1Nonces {
     pub count: u32,
 }
 
-/// What a database and its journal share.
+/// The journal by which the running transaction can be undone, as freshness needs to know it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Undo {
+    /// Beginning of its salt; zero when none is on the disk.
+    pub journal: [u8; 16],
+    /// It was found, and is being played back.
+    pub playback: bool,
+    /// The record that SQLite has read last: a page, and the tail that it had.
+    pub record: Option<(u64, Tail)>,
+    /// It need not survive a power cut (`synchronous=OFF`).
+    pub unsynced: bool,
+}
+
+/// What a database and its journal or log share.
 #[derive(Default)]
 pub(crate) struct Link {
     /// Nonces for page 1 while a journal is in force.
@@ -31,6 +45,15 @@ pub(crate) struct Link {
     pub journal: Mutex<Weak<Mutex<JournalCore>>>,
     /// A journal that was found is being played back (M9).
     played_back: AtomicBool,
+    undo: Mutex<Undo>,
+    /// Pages that have a record in it: bit `page % 64` of number `page / 64`.
+    recorded: Mutex<Vec<u64>>,
+    /// The open write-ahead log's file.
+    log: Mutex<Option<Lower>>,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Link {
@@ -53,6 +76,71 @@ impl Link {
         nonce[8..].copy_from_slice(&nonces.count.to_le_bytes());
         nonces.count = nonces.count.wrapping_add(1);
         Some(nonce)
+    }
+
+    /// The journal in force.
+    pub(crate) fn undo(&self) -> Undo {
+        *held(&self.undo)
+    }
+
+    /// A transaction began a journal, or (zero) the journal is over.
+    pub(crate) fn undo_by(&self, journal: [u8; 16], unsynced: bool) {
+        held(&self.recorded).clear();
+        *held(&self.undo) = Undo {
+            journal,
+            unsynced,
+            ..Undo::default()
+        };
+    }
+
+    /// SQLite has written a record of `page`.
+    pub(crate) fn records(&self, page: u64) {
+        let mut recorded = held(&self.recorded);
+        let Ok(index) = usize::try_from(page / 64) else {
+            return;
+        };
+        if recorded.len() <= index {
+            recorded.resize(index + 1, 0);
+        }
+        recorded[index] |= 1 << (page % 64);
+    }
+
+    /// Whether there is a record of `page`.
+    pub(crate) fn has_recorded(&self, page: u64) -> bool {
+        let recorded = held(&self.recorded);
+        let bits = usize::try_from(page / 64)
+            .ok()
+            .and_then(|index| recorded.get(index));
+        bits.is_some_and(|bits| bits >> (page % 64) & 1 == 1)
+    }
+
+    /// A journal that was found is played back, from its beginning.
+    pub(crate) fn plays_back(&self, journal: [u8; 16]) {
+        *held(&self.undo) = Undo {
+            journal,
+            playback: true,
+            ..Undo::default()
+        };
+    }
+
+    /// SQLite has read a record.
+    pub(crate) fn has_record(&self, page: u64, tail: Tail) {
+        held(&self.undo).record = Some((page, tail));
+    }
+
+    /// What was played back is in an anchor.
+    pub(crate) fn playback_is_kept(&self) {
+        held(&self.undo).playback = false;
+    }
+
+    /// The open write-ahead log's file: whoever writes the database then makes a checkpoint.
+    pub(crate) fn log(&self) -> Option<Lower> {
+        *held(&self.log)
+    }
+
+    /// A write-ahead log was opened, or (`None`) is about to be closed.
+    pub(crate) fn log_is(&self, log: Option<Lower>) {
+        *held(&self.log) = log;
     }
 }
 

@@ -20,6 +20,7 @@ use std::sync::{Arc, PoisonError};
 
 use strongroom_crypto::nonce12;
 use strongroom_format::code::{self, Code};
+use strongroom_format::freshness::FreshState;
 use strongroom_format::header::{Cipher, HEADER_LEN, ObjectKind, header_layout};
 use strongroom_format::layout::put;
 use strongroom_format::sqlite::{PAGE_RESERVE, lock_byte_page, page_offset};
@@ -33,6 +34,7 @@ use crate::ffi::{
     SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE, SQLITE_FCNTL_SYNC, SQLITE_IOERR_SHORT_READ,
     SQLITE_IOERR_WRITE, SQLITE_LOCK_SHARED, SQLITE_NOTFOUND,
 };
+use crate::freshness::{Log, Tally};
 use crate::journal::JournalCore;
 use crate::link::{Link, sealed_characteristics, sealed_control, synthetic_header};
 use crate::lower::{Lower, Rc, RcResult};
@@ -42,6 +44,7 @@ use crate::report::{report, report_error, warn};
 use crate::seal::{TAIL, crypto};
 use crate::sealed::{Keys, Sealed};
 
+mod fresh;
 mod heal;
 mod read;
 
@@ -52,6 +55,8 @@ pub(crate) struct Wanted {
     pub cipher: Cipher,
     /// Page size in bytes.
     pub page_size: u32,
+    /// Its anchors keep a digest over its pages.
+    pub freshness: bool,
 }
 
 /// A database file that is sealed, or is to become so.
@@ -79,6 +84,10 @@ pub(crate) struct MainFile {
     torn: BTreeSet<u64>,
     ahead: Ahead,
     link: Arc<Link>,
+    /// The digest over the pages, while this connection writes them; nothing else could have (X3).
+    tally: Option<Tally>,
+    /// What was read of the write-ahead log for it.
+    log: Log,
 }
 
 impl MainFile {
@@ -111,7 +120,11 @@ impl MainFile {
             unit_size: wanted.page_size,
             unit_reserve: PAGE_RESERVE,
         };
-        let object = Object::create(&new, &opener).map_err(|error| report_error(&error))?;
+        let object = Object::create(&new, &opener).and_then(|object| match wanted.freshness {
+            true => object.keeping_freshness(),
+            false => Ok(object),
+        });
+        let object = object.map_err(|error| report_error(&error))?;
         let mut file = Self::new(lower, path, wanted.page_size);
         file.answer_empty = answer_empty;
         file.opener = Some(opener);
@@ -130,8 +143,12 @@ impl MainFile {
         if page_size == self.page_size {
             return Ok(());
         }
-        let cipher = self.usable()?.object.header().cipher;
-        let wanted = Wanted { cipher, page_size };
+        let header = self.usable()?.object.header();
+        let wanted = Wanted {
+            cipher: header.cipher,
+            page_size,
+            freshness: header.freshness,
+        };
         let link = Arc::clone(&self.link);
         *self = Self::create(
             self.lower,
@@ -165,6 +182,8 @@ impl MainFile {
                 false => Ahead::default(),
             },
             link: Arc::default(),
+            tally: None,
+            log: Log::default(),
         }
     }
 
@@ -270,10 +289,13 @@ impl MainFile {
         let keys = self.usable()?;
         let mut bytes = keys.object.initial_bytes();
         // Both anchors from the start: damage to one sector must not be damage to the database.
-        let second = keys
-            .object
-            .seal_anchor(2, [0; 16])
-            .map_err(|error| report_error(&error))?;
+        let second = match keys.object.header().freshness {
+            true => keys
+                .object
+                .seal_fresh_anchor(2, [0; 16], &FreshState::default()),
+            false => keys.object.seal_anchor(2, [0; 16]),
+        };
+        let second = second.map_err(|error| report_error(&error))?;
         put(&mut bytes, header_layout::ANCHOR_B, &second.to_bytes())
             .ok_or_else(|| report(&code::BUG, "header layout"))?;
         birth::write_header(self.lower, &bytes)?;
@@ -359,6 +381,7 @@ impl MainFile {
     }
 
     fn write_page(&mut self, number: u64, data: &[u8]) -> RcResult<()> {
+        let counted = self.count_before(number)?;
         let nonce = self.nonce_for(number)?;
         let mut page = std::mem::take(&mut self.scratch);
         page.clear();
@@ -374,17 +397,22 @@ impl MainFile {
         if number == 1 {
             self.change_counter = result.is_ok().then(|| counter_of(data, &page));
         }
+        let tail = page.last_chunk::<TAIL>().copied();
         self.scratch = page;
         match result {
             Ok(()) => self.torn.remove(&number),
             Err(_) => self.torn.insert(number),
         };
+        if let Some(counted) = counted {
+            self.count_after(number, counted, data, tail.filter(|_| result.is_ok()))?;
+        }
         result
     }
 
     /// Somebody else may have written, or may from now on (O2, G2).
     fn unsure(&mut self) {
         self.fresh = false;
+        self.tally = None;
         self.ahead.forget();
     }
 
@@ -475,11 +503,14 @@ impl Body for MainFile {
         self.flush_journal()?;
         // SQLite cuts the database when its journal is done with, and has nothing of what it cuts in the journal.
         self.with_journal(JournalCore::settle_cut)?;
-        self.unsure();
+        self.count_cut(size / u64::from(self.page_size))?;
+        self.fresh = false;
+        self.ahead.forget();
         self.lower.truncate(size.saturating_add(HEADER_LEN as u64))
     }
 
     fn sync(&mut self, flags: c_int) -> RcResult<()> {
+        self.keep_digest()?;
         self.unsure();
         self.lower.sync(flags)
     }
@@ -507,6 +538,7 @@ impl Body for MainFile {
     }
 
     fn unlock(&mut self, level: c_int) -> RcResult<()> {
+        self.keep_unjournaled(level);
         self.unsure();
         self.lower.unlock(level)
     }
@@ -519,6 +551,7 @@ impl Body for MainFile {
             // Before each sync of a rollback or commit, whatever `synchronous` says (pager.c, `sqlite3PagerSync`).
             SQLITE_FCNTL_SYNC => {
                 self.heal()?;
+                self.keep_digest()?;
                 sealed_control(self.lower, op, argument)
             }
             _ => sealed_control(self.lower, op, argument),

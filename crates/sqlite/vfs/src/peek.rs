@@ -115,6 +115,14 @@ impl Peek {
         self.lower.read(out, at).map_err(|rc| self.failed(rc))
     }
 
+    /// Reads `out`; false when the file is shorter.
+    ///
+    /// # Errors
+    /// SR-5001.
+    pub(crate) fn read_whole(&self, out: &mut [u8], at: u64) -> Result<bool, Error> {
+        self.lower.read_whole(out, at).map_err(|rc| self.failed(rc))
+    }
+
     /// The first `len` bytes, or as many as there are.
     ///
     /// # Errors

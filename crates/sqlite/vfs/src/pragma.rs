@@ -155,6 +155,7 @@ fn seal_empty(file: *mut sqlite3_file, value: &[u8]) -> RcResult<String> {
         let wanted = Wanted {
             cipher: Cipher::Aes256Gcm,
             page_size,
+            freshness: false,
         };
         let lower = open.body.lower();
         open.body = Box::new(MainFile::create(lower, path, wanted, opener, false)?);

@@ -92,7 +92,7 @@ pub fn rewrap(connection: *mut sqlite3, schema: &str, opener: &Opener) -> Result
 }
 
 /// Runs `work` on the database file while the connection holds SQLite's write lock and has changed nothing.
-fn in_write_transaction<T>(
+pub(crate) fn in_write_transaction<T>(
     connection: *mut sqlite3,
     schema: &str,
     work: impl FnOnce(&mut MainFile, Option<u64>) -> Result<T, Error>,
@@ -119,7 +119,7 @@ fn lock_schema(connection: *mut sqlite3, schema: &str) -> Result<(), Error> {
         .map_err(|message| sql_error(&message))
 }
 
-fn fresh(main: &mut MainFile) -> Result<Arc<Keys>, Error> {
+pub(crate) fn fresh(main: &mut MainFile) -> Result<Arc<Keys>, Error> {
     main.header_changed().map_err(rc_error)?;
     main.keys()
         .cloned()
@@ -326,7 +326,7 @@ pub(crate) fn has_log(database: &str) -> RcResult<bool> {
 }
 
 /// Length of the write-ahead log. A length that cannot be had is no empty log: what it holds may be under the old key.
-fn log_length(database: &str) -> Result<u64, Error> {
+pub(crate) fn log_length(database: &str) -> Result<u64, Error> {
     let path = format!("{database}-wal");
     match storage::of(Path::new(&path)).about(Path::new(&path)) {
         Ok(about) => Ok(about.len),
@@ -344,17 +344,21 @@ fn seal_anchors_again(main: &MainFile, keys: &Keys) -> Result<(), Error> {
         keys.object.previous_epoch().is_some(),
         "only a rekey under way is finished"
     );
-    let generation = sealed
-        .anchor(main.lower())
-        .map_err(rc_error)?
-        .wal_generation;
+    let generation = match keys.object.header().freshness {
+        // The log is empty, but a power cut may bring it back: its tails would be of an epoch that nobody knows any more.
+        true => [0; 16],
+        false => {
+            let anchor = sealed.anchor(main.lower()).map_err(rc_error)?;
+            anchor.wal_generation
+        }
+    };
     sealed
         .set_generation(main.lower(), generation)
         .map_err(rc_error)
 }
 
 /// The guard's own error if it reported one, else SQLite's message.
-fn sql_error(message: &str) -> Error {
+pub(crate) fn sql_error(message: &str) -> Error {
     match take_last() {
         Some((code, detail)) => Error::new(code, detail),
         None if message.contains("locked") => Error::new(&code::BUSY, message),
@@ -362,7 +366,7 @@ fn sql_error(message: &str) -> Error {
     }
 }
 
-fn rc_error(rc: Rc) -> Error {
+pub(crate) fn rc_error(rc: Rc) -> Error {
     match take_last() {
         Some((code, detail)) => Error::new(code, detail),
         None => Error::new(&code::IO, format!("SQLite result code {}", rc.0)),

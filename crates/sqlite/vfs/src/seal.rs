@@ -14,6 +14,8 @@ use strongroom_format::layout::{array, put};
 use strongroom_format::sqlite::{Prologue, tail_layout};
 use strongroom_keyring::{Error, Object, Purpose};
 
+use crate::freshness::{Sum, Tail};
+
 /// Length of the reserved bytes at the end of a page.
 pub(crate) const TAIL: usize = tail_layout::SIZE;
 
@@ -39,6 +41,8 @@ enum Keys {
 pub(crate) struct PageCipher {
     keys: Keys,
     place: Place,
+    /// What a page adds to the digest, in a database that keeps freshness.
+    freshness: Option<MacKey>,
 }
 
 impl PageCipher {
@@ -61,12 +65,30 @@ impl PageCipher {
             epoch,
             object_id: object.object_id(),
         };
-        Ok(Self { keys, place })
+        let freshness = match header.freshness {
+            true => Some(
+                MacKey::new(&object.subkey(epoch, Purpose::Freshness)?)
+                    .map_err(|error| crypto(&error))?,
+            ),
+            false => None,
+        };
+        Ok(Self {
+            keys,
+            place,
+            freshness,
+        })
     }
 
     /// Key epoch of this cipher.
     pub(crate) fn epoch(&self) -> u32 {
         self.place.epoch
+    }
+
+    /// What page `number` with this tail adds to the digest (X1). Zero where no freshness is kept.
+    pub(crate) fn adds(&self, number: u64, tail: &Tail) -> Sum {
+        self.freshness.as_ref().map_or_else(Sum::default, |key| {
+            Sum::of(&key.mac(&[&number.to_le_bytes(), tail]))
+        })
     }
 
     /// Opens page `number` in place; its tail becomes zero, as SQLite wrote it.

@@ -18,16 +18,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use strongroom_crypto::SecretKey;
 use strongroom_format::aad::Role;
 use strongroom_format::code;
+use strongroom_format::freshness::FreshState;
 use strongroom_format::header::{Anchor, FIXED_LEN, HEADER_LEN, ObjectKind, header_layout};
 use strongroom_format::layout::u64_at;
-use strongroom_format::sqlite::Prologue;
+use strongroom_format::sqlite::{Prologue, lock_byte_page, page_offset};
 use strongroom_keyring::{Error, Object, Opener, Purpose, redo};
 
 use crate::ffi::SQLITE_SYNC_NORMAL;
+use crate::freshness::{Sum, Tail};
 use crate::lower::{Lower, Rc, RcResult};
 use crate::remote::is_remote;
 use crate::report::{report, report_error};
-use crate::seal::{PageCipher, UnitKey, unit_key, unit_key_from};
+use crate::seal::{PageCipher, UnitKey, parse_tail, unit_key, unit_key_from};
 
 /// Header and ciphers as of one header sequence.
 pub(crate) struct Keys {
@@ -80,6 +82,18 @@ impl Keys {
         self.previous
             .as_ref()
             .filter(|cipher| cipher.epoch() == epoch)
+    }
+
+    /// What page `number` with this tail adds to the digest: nothing when its epoch is unknown, which is so of a page that is
+    /// not there.
+    pub(crate) fn adds(&self, number: u64, tail: &Tail) -> Sum {
+        let epoch = parse_tail(tail).map_or(0, |(_, _, epoch)| epoch);
+        match self.cipher(epoch) {
+            Some(cipher) if number != lock_byte_page(self.object.header().unit_size) => {
+                cipher.adds(number, tail)
+            }
+            _ => Sum::default(),
+        }
     }
 
     /// The header's sequence.
@@ -249,15 +263,23 @@ impl Sealed {
     pub(crate) fn set_generation(&self, lower: Lower, generation: [u8; 16]) -> RcResult<()> {
         let old = self.anchor(lower)?;
         let keys = self.refresh(lower)?;
+        // Whoever goes on to another log, or to none, has all of the one before in the database.
+        let fresh = match keys.object.header().freshness {
+            true => Some(keys.object.fresh_state(&old)),
+            false => None,
+        };
+        let fresh = fresh.transpose().map_err(|error| report_error(&error))?;
+        let fresh = fresh.map(|state| state.without_log());
         for step in 1..=2 {
             let sequence = old
                 .sequence
                 .checked_add(step)
                 .ok_or_else(|| report(&code::ANCHOR, "sequence is used up"))?;
-            let anchor = keys
-                .object
-                .seal_anchor(sequence, generation)
-                .map_err(|error| report_error(&error))?;
+            let anchor = match fresh {
+                Some(state) => keys.object.seal_fresh_anchor(sequence, generation, &state),
+                None => keys.object.seal_anchor(sequence, generation),
+            };
+            let anchor = anchor.map_err(|error| report_error(&error))?;
             lower.write(&anchor.to_bytes(), Anchor::offset(sequence) as u64)?;
             if step == 1 {
                 // The second needs no sync of its own: until it is durable, the first one is in force.
@@ -266,6 +288,33 @@ impl Sealed {
         }
         Ok(())
     }
+
+    /// Writes the next anchor, with this state of freshness. Not durable by itself: SQLite's sync is to follow. The caller
+    /// holds the database's write lock, or makes its checkpoint.
+    pub(crate) fn keep(&self, lower: Lower, old: &Anchor, state: &FreshState) -> RcResult<Anchor> {
+        let sequence = old
+            .sequence
+            .checked_add(1)
+            .ok_or_else(|| report(&code::ANCHOR, "sequence is used up"))?;
+        let anchor = self
+            .keys()
+            .object
+            .seal_fresh_anchor(sequence, old.wal_generation, state)
+            .map_err(|error| report_error(&error))?;
+        lower.write(&anchor.to_bytes(), Anchor::offset(sequence) as u64)?;
+        Ok(anchor)
+    }
+}
+
+/// The last bytes of page `number` as they are in the file; zero when it is not there.
+pub(crate) fn tail_on_disk(lower: Lower, number: u64, page_size: u32) -> RcResult<Tail> {
+    let mut tail = Tail::default();
+    let end = page_offset(number.saturating_add(1), page_size);
+    let at = end.saturating_sub(tail.len() as u64);
+    if !lower.read_whole(&mut tail, at)? {
+        tail = Tail::default();
+    }
+    Ok(tail)
 }
 
 /// The header in force (O1): 4096 bytes, or fewer when the file is shorter.

@@ -31,6 +31,7 @@ use strongroom_format::sqlite::{
 use strongroom_keyring::{Error, Object, Opener, Purpose, redo};
 
 use crate::free::leaves;
+use crate::freshness::{Freshness, judge};
 use crate::journal::{Head, open_shadow, open_slot, segment_length, segments};
 use crate::peek::Peek;
 use crate::seal::{PageError, unit_key};
@@ -96,6 +97,8 @@ pub struct VerifyReport {
     pub cipher: &'static str,
     /// A rekey was begun and is not finished.
     pub rekey_under_way: bool,
+    /// Whether these are the newest pages.
+    pub freshness: Freshness,
 }
 
 impl VerifyReport {
@@ -138,14 +141,29 @@ pub fn verify(
     let wal = beside(path, "-wal");
     verify_pages(path, &file, &keys, opener, &mut report, progress)?;
     verify_wal(&wal, &keys, anchor, &mut report)?;
-    let is_hot = verify_journal(&beside(path, "-journal"), &keys, &mut report)?;
-    if report.frames_ok == 0 && !is_hot {
+    let to_roll_back = verify_journal(&beside(path, "-journal"), &keys, &mut report)?;
+    if report.frames_ok == 0 && !to_roll_back {
         tell_free_pages(&file, &keys, &mut report)?;
     }
-    report.not_checked.push(
-        "freshness: an older copy of a page, of the log's end or of the whole file carries valid tags".to_owned(),
-    );
+    report.freshness = judge(&file, &keys, &wal, to_roll_back)?;
+    say_freshness(&mut report);
     Ok(report)
+}
+
+/// Only what the digest of the database at `path` says: nothing is authenticated but the header and the anchors.
+///
+/// # Errors
+/// As [`verify`].
+pub fn freshness_of(path: &Path, opener: &Opener) -> Result<Freshness, Error> {
+    let file = Peek::open(path)?;
+    file.lock()?;
+    let keys = open_header(path, &file, opener)?;
+    let journal = verify_journal(
+        &beside(path, "-journal"),
+        &keys,
+        &mut VerifyReport::default(),
+    )?;
+    judge(&file, &keys, &beside(path, "-wal"), journal)
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -446,7 +464,32 @@ fn split_failures(failures: Vec<Bad>, good_up_to: u64, what: &str, report: &mut 
     }
 }
 
-/// Whether the journal is hot comes back: the database is then not what its file says.
+/// What freshness could not be told of.
+fn say_freshness(report: &mut VerifyReport) {
+    let what = match report.freshness {
+        Freshness::NotKept => {
+            "freshness: an older copy of a page, of the log's end or of the whole file carries valid tags"
+        }
+        Freshness::Holds { log: false, .. } => {
+            "freshness of the whole file: compare the root with one that was kept elsewhere"
+        }
+        Freshness::Holds { log: true, .. } => {
+            "freshness of the whole file, and of the end of the write-ahead log: the digest is of the file without it"
+        }
+        Freshness::Unknown => {
+            "freshness: a transaction was rolled back after a crash, so it cannot be told whether a page is an older copy"
+        }
+        Freshness::ToRollBack => {
+            "freshness: a transaction is to be rolled back first; open the database once"
+        }
+        Freshness::Busy => "freshness: the database was written meanwhile",
+        Freshness::NoAnchor => "freshness: no anchor is valid",
+        Freshness::Stale => return,
+    };
+    report.not_checked.push(what.to_owned());
+}
+
+/// Whether it is to be played back: the database is then not what its file says.
 fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result<bool, Error> {
     let Some((file, length)) = open_beside(path)? else {
         return Ok(false);
@@ -474,7 +517,6 @@ fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result
     }
     let is = |state| head.mark.is_some_and(|mark| mark.state == state);
     let uncounted = is(JournalState::Uncounted);
-    let is_hot = head.mark.is_some() && !is(JournalState::Ended);
     let slots = journal_slots(length);
     let mut slot = vec![0; journal_slot_layout::SIZE];
     let mut open = |index: u64| -> Result<Option<Vec<u8>>, Error> {
@@ -517,7 +559,12 @@ fn verify_journal(path: &Path, keys: &Keys, report: &mut VerifyReport) -> Result
         }
     }
     split_failures(failures, good_up_to, "journal slot", report);
-    Ok(is_hot)
+    Ok(is_to_be_played_back(&head))
+}
+
+fn is_to_be_played_back(head: &Head) -> bool {
+    head.mark
+        .is_some_and(|mark| mark.state != JournalState::Ended)
 }
 
 /// The file and its length; `None` when it is not there or empty.

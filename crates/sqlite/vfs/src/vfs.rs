@@ -236,7 +236,8 @@ fn choose(request: &Request) -> RcResult<Box<dyn Body>> {
     }
     if request.flags & SQLITE_OPEN_WAL != 0 {
         return choose_auxiliary(request, |main, sealed| {
-            Box::new(WalFile::new(lower, main.lower(), sealed))
+            let link = Arc::clone(main.link());
+            Box::new(WalFile::new(lower, main.lower(), sealed, link))
         });
     }
     if request.flags & SQLITE_OPEN_SUPER_JOURNAL != 0 {

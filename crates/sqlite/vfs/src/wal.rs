@@ -27,11 +27,12 @@ use strongroom_keyring::Purpose;
 
 use crate::body::Body;
 use crate::ffi::{SQLITE_IOERR_SHORT_READ, SQLITE_IOERR_WRITE};
-use crate::link::{sealed_characteristics, sealed_control};
+use crate::freshness::Tail;
+use crate::link::{Link, sealed_characteristics, sealed_control};
 use crate::lower::{Lower, Rc, RcResult};
 use crate::report::{report, report_error, warn};
-use crate::seal::{UnitKey, crypto, unit_key};
-use crate::sealed::Sealed;
+use crate::seal::{TAIL, UnitKey, crypto, unit_key};
+use crate::sealed::{Sealed, tail_on_disk};
 
 /// SQLite's salts: bytes 16..24 of the log's header and 8..16 of every frame's.
 type Salts = [u8; 8];
@@ -66,6 +67,8 @@ pub(crate) struct WalFile {
     lower: Lower,
     main: Lower,
     sealed: Arc<Sealed>,
+    link: Arc<Link>,
+    keeps_freshness: bool,
     geometry: WalGeometry,
     generation: Option<Generation>,
     /// A frame header that SQLite has written and whose page it has not: they go down as one.
@@ -82,9 +85,14 @@ pub(crate) struct WalFile {
 
 impl WalFile {
     /// A log as opened, of the database `sealed` whose file below is `main`.
-    pub(crate) fn new(lower: Lower, main: Lower, sealed: Arc<Sealed>) -> Self {
-        let page_size = sealed.keys().object.header().unit_size;
+    pub(crate) fn new(lower: Lower, main: Lower, sealed: Arc<Sealed>, link: Arc<Link>) -> Self {
+        let keys = sealed.keys();
+        let header = keys.object.header();
+        let (page_size, keeps_freshness) = (header.unit_size, header.freshness);
+        link.log_is(Some(lower));
         Self {
+            link,
+            keeps_freshness,
             lower,
             main,
             sealed,
@@ -206,11 +214,21 @@ impl WalFile {
             return Err(Rc(SQLITE_IOERR_WRITE));
         };
         self.header_alone = false;
+        let mut tail = None;
+        let mut image = page;
+        if self.keeps_freshness
+            && let Some((rest, _)) = page.split_last_chunk::<TAIL>()
+        {
+            // Its place is zero in what SQLite writes, and in what it reads.
+            tail = Some(self.tail_before(header)?);
+            image = rest;
+        }
+        let tail = tail.as_ref().map_or(&[][..], |tail| &tail[..]);
         let mut out = std::mem::take(&mut self.frame);
         out.clear();
         let sealed = generation
             .key
-            .seal(Role::WalFrame, index, &[header, page], &mut out)
+            .seal(Role::WalFrame, index, &[header, image, tail], &mut out)
             .map_err(|error| report_error(&error));
         let result =
             sealed.and_then(|()| self.lower.write(&out, self.geometry.frame_offset(index)));
@@ -223,6 +241,16 @@ impl WalFile {
         }
         self.written = self.written.max(index + 1);
         Ok(())
+    }
+
+    /// The tail that the page of this frame has in the database: until the first checkpoint of the generation, the one of
+    /// before (X2).
+    fn tail_before(&self, header: &[u8]) -> RcResult<Tail> {
+        let number = header.first_chunk::<4>().map_or(0, page_number);
+        match number {
+            0 => Ok(Tail::default()),
+            number => tail_on_disk(self.main, number, self.geometry.page_size),
+        }
     }
 
     /// Whether this handle wrote frame `index` of the log that is there.
@@ -275,6 +303,13 @@ impl WalFile {
             return Err(report(&code::BUG, "write across frames"));
         };
         target.copy_from_slice(data);
+        // With another header it is another page's, also when nothing more of it is written.
+        if self.keeps_freshness && matches!(within, 0 | WAL_FRAME_HEADER) {
+            let tail = self.tail_before(&plain)?;
+            if let Some(last) = plain.last_chunk_mut::<TAIL>() {
+                *last = tail;
+            }
+        }
         let result = self.put_frame(index, &plain, &[]);
         plain.fill(0);
         result
@@ -372,6 +407,12 @@ impl WalFile {
         }
         if frame == Frame::Open {
             let plain = &mut self.frame[12..];
+            if self.keeps_freshness
+                && let Some((body, _)) = plain.split_last_chunk_mut::<16>()
+                && let Some(tail) = body.last_chunk_mut::<TAIL>()
+            {
+                tail.fill(0);
+            }
             let Some(part) = plain
                 .get(within..within + out.len())
                 .filter(|_| within + out.len() + 16 <= plain.len())
@@ -390,6 +431,12 @@ impl WalFile {
             Ok(())
         }
     }
+}
+
+/// A frame's page number, from its header.
+#[expect(clippy::big_endian_bytes, reason = "SQLite's own format")]
+fn page_number(bytes: &[u8; 4]) -> u64 {
+    u64::from(u32::from_be_bytes(*bytes))
 }
 
 impl Body for WalFile {
@@ -456,6 +503,7 @@ impl Body for WalFile {
     }
 
     fn before_close(&mut self) -> RcResult<()> {
+        self.link.log_is(None);
         self.flush_pending()
     }
 }

@@ -20,6 +20,7 @@
 //! Must not: report "no journal" for a journal that is there but damaged in what counts.
 
 mod found;
+mod fresh;
 mod head;
 mod live;
 mod slot;
@@ -107,11 +108,18 @@ pub(crate) struct JournalCore {
     /// Logical end of what of it has reached the file.
     flushed: u64,
     slots: Vec<u8>,
+    keeps_freshness: bool,
+    written_record: fresh::Record,
+    read_record: fresh::Record,
 }
 
 impl JournalCore {
     fn new(lower: Lower, of: JournalOf) -> Self {
+        let keeps_freshness = of.sealed.keys().object.header().freshness;
         Self {
+            keeps_freshness,
+            written_record: fresh::Record::default(),
+            read_record: fresh::Record::default(),
             lower,
             of,
             in_force: None,
@@ -173,7 +181,9 @@ impl JournalCore {
             newest: Segment::default(),
             length: 0,
         };
-        let mark = (count_in(header) == Some(UNCOUNTED)).then_some(uncounted);
+        let is_uncounted = count_in(header) == Some(UNCOUNTED);
+        self.of.link.undo_by(prologue.generation(), is_uncounted);
+        let mark = is_uncounted.then_some(uncounted);
         self.in_force = Some(InForce {
             key,
             prologue,
@@ -240,7 +250,7 @@ impl JournalCore {
             self.open_segment = Some(at);
             return self.put(&header, at);
         }
-        self.put(data, at)
+        self.put_piece(data, at)
     }
 
     /// The newest segment that counts.
@@ -290,6 +300,7 @@ impl JournalCore {
     /// may not wait: another process would roll the transaction back, and no sync need follow.
     fn end(&mut self) -> RcResult<()> {
         *lock(&self.of.link.page1) = None;
+        self.of.link.undo_by([0; 16], false);
         self.flush()?;
         let unmarked = self.in_force.as_ref().is_some_and(|now| now.mark.is_none());
         if unmarked && self.over_older && self.unsynced {
@@ -451,6 +462,7 @@ impl JournalCore {
             self.head_dirty = false;
             self.unsynced = false;
             *lock(&self.of.link.page1) = None;
+            self.of.link.undo_by([0; 16], false);
             self.cut_unsynced = true;
             return self.lower.truncate(0);
         }
@@ -528,7 +540,10 @@ impl Body for JournalFile {
     }
 
     fn read(&mut self, out: &mut [u8], at: u64) -> RcResult<()> {
-        lock(&self.core).read(out, at)
+        let mut core = lock(&self.core);
+        core.read(out, at)?;
+        core.read_piece(out, at);
+        Ok(())
     }
 
     fn write(&mut self, data: &[u8], at: u64) -> RcResult<()> {
@@ -567,6 +582,7 @@ impl Body for JournalFile {
     fn before_close(&mut self) -> RcResult<()> {
         let mut core = lock(&self.core);
         *lock(&core.of.link.page1) = None;
+        core.of.link.undo_by([0; 16], false);
         core.flush()?;
         if std::mem::take(&mut core.cut_unsynced) {
             // Whoever begins the next journal here cannot know of it (J8).

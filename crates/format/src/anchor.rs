@@ -1,0 +1,64 @@
+//! The anchors of a database: state that changes while it is in use, in sectors of their own. docs/spec/header.md, "Anchors".
+//!
+//! Must not: compute a MAC.
+
+use crate::header::{anchor_layout, header_layout};
+use crate::layout::{array, put, u32_at, u64_at, zero_at};
+
+/// The changing state kept beside the header, in two alternating sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    /// The anchor with the higher sequence is in force.
+    pub sequence: u64,
+    /// Key epoch under which the MAC is made.
+    pub epoch: u32,
+    /// First 16 bytes of the write-ahead log's salt; zero when no log is valid.
+    pub wal_generation: [u8; 16],
+    /// Of a database that keeps freshness: its state, sealed ([`crate::freshness`]). Else zero.
+    pub freshness: [u8; anchor_layout::FRESHNESS.len],
+    /// HMAC-SHA256 over the anchor's first 480 bytes.
+    pub mac: [u8; 32],
+}
+
+impl Anchor {
+    /// Parses one sector. `None` when it was never written, or is not an anchor.
+    #[must_use]
+    pub fn parse(sector: &[u8]) -> Option<Self> {
+        use anchor_layout as at;
+        let canonical = zero_at(sector, at::RESERVED_A) && zero_at(sector, at::RESERVED_B);
+        let anchor = Self {
+            sequence: u64_at(sector, at::SEQUENCE)?,
+            epoch: u32_at(sector, at::EPOCH)?,
+            wal_generation: array(sector, at::WAL_GENERATION)?,
+            freshness: array(sector, at::FRESHNESS)?,
+            mac: array(sector, at::MAC)?,
+        };
+        (canonical && anchor.sequence > 0).then_some(anchor)
+    }
+
+    /// The sector's 512 bytes, with `mac` as it stands.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; anchor_layout::SIZE] {
+        use anchor_layout as at;
+        let mut out = [0; anchor_layout::SIZE];
+        let done = [
+            put(&mut out, at::SEQUENCE, &self.sequence.to_le_bytes()),
+            put(&mut out, at::EPOCH, &self.epoch.to_le_bytes()),
+            put(&mut out, at::WAL_GENERATION, &self.wal_generation),
+            put(&mut out, at::FRESHNESS, &self.freshness),
+            put(&mut out, at::MAC, &self.mac),
+        ];
+        assert!(done.iter().all(Option::is_some), "anchor layout");
+        out
+    }
+
+    /// Offset, within the header, of the sector that an anchor of this sequence is written to.
+    #[must_use]
+    pub const fn offset(sequence: u64) -> usize {
+        if sequence % 2 == 1 {
+            header_layout::ANCHOR_A.offset
+        } else {
+            header_layout::ANCHOR_B.offset
+        }
+    }
+}

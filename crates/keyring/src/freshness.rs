@@ -1,0 +1,84 @@
+//! The part of freshness that has to do with keys: what an anchor keeps is sealed, and a root is made of it.
+//! docs/spec/sqlite.md, "Freshness".
+//!
+//! Must not: let a digest out in clear but to the guard.
+
+use strongroom_crypto::{GcmKey, MacKey, nonce12};
+use strongroom_format::aad::Role;
+use strongroom_format::code;
+use strongroom_format::freshness::{Covered, FreshState, freshness_layout};
+use strongroom_format::header::{Anchor, ObjectKind};
+use strongroom_format::layout::{array, put};
+
+use crate::error::Error;
+use crate::object::Object;
+use crate::purpose::Label;
+use crate::wrap::place;
+
+impl Object {
+    /// This object, which is not in a file yet, as one whose anchors keep freshness.
+    ///
+    /// # Errors
+    /// SR-9001 when it is not a database; SR-5001.
+    pub fn keeping_freshness(self) -> Result<Self, Error> {
+        if self.header.kind != ObjectKind::Sqlite {
+            return Err(Error::new(&code::BUG, "freshness is a database's"));
+        }
+        let mut header = self.header;
+        header.freshness = true;
+        Self::finished(header, self.data_key, self.previous, self.held)
+    }
+
+    /// As [`Object::seal_anchor`], for a database that keeps freshness. The sealed state has a random nonce of its own.
+    ///
+    /// # Errors
+    /// SR-5001.
+    pub fn seal_fresh_anchor(
+        &self,
+        sequence: u64,
+        wal_generation: [u8; 16],
+        state: &FreshState,
+    ) -> Result<Anchor, Error> {
+        let nonce = nonce12()?;
+        let mut plain = state.to_bytes();
+        let aad = place(Role::Freshness, self.epoch(), self.object_id()).at(sequence);
+        let key = GcmKey::new(&self.labelled(self.epoch(), Label::FreshnessState)?)?;
+        let tag = key.seal(&nonce, &aad, &mut plain)?;
+        let mut field = [0; freshness_layout::SIZE];
+        let done = [
+            put(&mut field, freshness_layout::NONCE, &nonce),
+            put(&mut field, freshness_layout::STATE, &plain),
+            put(&mut field, freshness_layout::TAG, &tag),
+        ];
+        assert!(done.iter().all(Option::is_some), "freshness layout");
+        self.finished_anchor(sequence, wal_generation, field)
+    }
+
+    /// What a valid anchor keeps of freshness.
+    ///
+    /// # Errors
+    /// SR-3010 when it does not open; SR-5001.
+    pub fn fresh_state(&self, anchor: &Anchor) -> Result<FreshState, Error> {
+        let failed = || Error::new(&code::ANCHOR, "what it keeps of freshness");
+        let field = &anchor.freshness;
+        let nonce = array(field, freshness_layout::NONCE).ok_or_else(failed)?;
+        let tag = array(field, freshness_layout::TAG).ok_or_else(failed)?;
+        let mut plain: [u8; freshness_layout::STATE.len] =
+            array(field, freshness_layout::STATE).ok_or_else(failed)?;
+        let aad = place(Role::Freshness, anchor.epoch, self.object_id()).at(anchor.sequence);
+        let key = GcmKey::new(&self.labelled(anchor.epoch, Label::FreshnessState)?)?;
+        key.open(&nonce, &aad, &mut plain, &tag)
+            .map_err(|_| failed())?;
+        FreshState::parse(&plain).ok_or_else(failed)
+    }
+
+    /// The root of these pages: 32 bytes that may be shown, and that only the same pages have.
+    ///
+    /// # Errors
+    /// SR-5001.
+    pub fn fresh_root(&self, covered: &Covered) -> Result<[u8; 32], Error> {
+        let key = MacKey::new(&self.labelled(self.epoch(), Label::FreshnessRoot)?)?;
+        let pages = covered.pages.to_le_bytes();
+        Ok(key.mac(&[&self.object_id(), &covered.digest, &pages]))
+    }
+}

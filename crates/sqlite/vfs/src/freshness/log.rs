@@ -1,0 +1,127 @@
+//! The tails that a write-ahead log's frames hold: of each page, the one that it had in the database file when the log's
+//! generation wrote it for the first time (X2).
+//!
+//! Must not: take a frame for one that is not followed by the end of its transaction.
+
+use std::collections::BTreeMap;
+
+use strongroom_format::aad::Role;
+use strongroom_format::sqlite::{
+    AuxKind, Prologue, WAL_FRAME_HEADER, WAL_HEAD, WalGeometry, prologue_layout,
+};
+use strongroom_keyring::{Error, Purpose};
+
+use super::Tail;
+use crate::seal::{TAIL, UnitKey, unit_key};
+use crate::sealed::Keys;
+
+/// Reads at an offset of the log; false when the file ends before.
+pub(crate) type ReadAt<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> Result<bool, Error>;
+
+/// What a log's transactions have of pages. Frames of finished transactions do not change within a generation, so what was
+/// read once holds.
+#[derive(Default)]
+pub(crate) struct Log {
+    generation: [u8; 16],
+    key: Option<UnitKey>,
+    /// Frames of transactions that are whole.
+    frames: u64,
+    first: BTreeMap<u64, Tail>,
+}
+
+impl Log {
+    /// Reads what of the log of this generation was not read yet. A log of another generation is empty.
+    pub(crate) fn more(
+        &mut self,
+        keys: &Keys,
+        generation: [u8; 16],
+        read: ReadAt<'_>,
+    ) -> Result<(), Error> {
+        if self.generation != generation {
+            *self = Self {
+                generation,
+                ..Self::default()
+            };
+        }
+        if self.key.is_none() {
+            self.key = key_of(keys, generation, read)?;
+        }
+        let Some(key) = &self.key else {
+            return Ok(());
+        };
+        let geometry = WalGeometry {
+            page_size: keys.object.header().unit_size,
+        };
+        let physical = usize::try_from(geometry.frame_physical()).unwrap_or(0);
+        let mut frame = vec![0; physical];
+        let mut unfinished = Vec::new();
+        let mut index = self.frames;
+        while read(&mut frame, geometry.frame_offset(index))? {
+            let Some(plain) = key.open(Role::WalFrame, index, &mut frame) else {
+                break;
+            };
+            let (page, ends) = about(plain);
+            if let Some(tail) = plain.last_chunk::<TAIL>() {
+                unfinished.push((page, *tail));
+            }
+            index += 1;
+            if ends {
+                self.frames = index;
+                for (page, tail) in unfinished.drain(..) {
+                    self.first.entry(page).or_insert(tail);
+                }
+            }
+        }
+        frame.fill(0);
+        Ok(())
+    }
+
+    /// Frames of transactions that are whole.
+    pub(crate) fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// The pages in those frames, each with the tail that it had before.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (u64, &Tail)> {
+        self.first.iter().map(|(page, tail)| (*page, tail))
+    }
+
+    /// The tail of a page that is in the log.
+    pub(crate) fn before(&self, page: u64) -> Option<&Tail> {
+        self.first.get(&page)
+    }
+}
+
+fn key_of(keys: &Keys, generation: [u8; 16], read: ReadAt<'_>) -> Result<Option<UnitKey>, Error> {
+    let mut head = [0; WAL_HEAD];
+    if generation == [0; 16] || !read(&mut head, 0)? {
+        return Ok(None);
+    }
+    let (first, header) = head.split_at_mut(prologue_layout::SIZE);
+    let prologue = Prologue::parse(first).filter(|prologue| {
+        prologue.kind == AuxKind::Wal
+            && prologue.unit == keys.object.header().unit_size
+            && prologue.object_id == keys.object.object_id()
+            && prologue.generation() == generation
+            && keys.cipher(prologue.epoch).is_some()
+    });
+    let Some(prologue) = prologue else {
+        return Ok(None);
+    };
+    let key = unit_key(&keys.object, &prologue, Role::WalFrame, Purpose::Wal)?;
+    let opens = key.open(Role::WalHeader, 0, header).is_some();
+    Ok(opens.then_some(key))
+}
+
+/// The page of a frame, and whether it ends a transaction (SQLite file format, section 4.1).
+#[expect(clippy::big_endian_bytes, reason = "SQLite's own format")]
+fn about(frame: &[u8]) -> (u64, bool) {
+    let word = |at: usize| {
+        frame
+            .get(at..at + 4)
+            .and_then(|bytes| bytes.first_chunk::<4>())
+            .map_or(0, |bytes| u32::from_be_bytes(*bytes))
+    };
+    assert!(frame.len() > WAL_FRAME_HEADER, "a frame holds a page");
+    (u64::from(word(0)), word(4) != 0)
+}

@@ -1,0 +1,77 @@
+//! The digest made anew over the pages as they are: what ends "unknown", and accepts pages that are not the newest.
+//!
+//! Must not: be done without being asked for.
+
+use strongroom_format::code;
+use strongroom_format::freshness::{Covered, FreshState};
+use strongroom_keyring::Error;
+
+use super::Sum;
+use crate::connection::execute;
+use crate::databases::quoted;
+use crate::ffi::{SQLITE_SYNC_FULL, sqlite3};
+use crate::lower::Lower;
+use crate::main_file::MainFile;
+use crate::rekey::{fresh, in_write_transaction, log_length, rc_error, sql_error};
+use crate::sealed::{Sealed, tail_on_disk};
+
+/// Makes the digest of the schema's database anew, over the pages that it has, and gives its root.
+///
+/// # Errors
+/// SR-6010 when another connection keeps the write-ahead log in use, SR-4014 when the database keeps no freshness, and those of
+/// reading and writing.
+pub fn settle(connection: *mut sqlite3, schema: &str) -> Result<[u8; 32], Error> {
+    let name = quoted(schema);
+    // In rollback mode this does nothing.
+    execute(
+        connection,
+        &format!("PRAGMA {name}.wal_checkpoint(TRUNCATE)"),
+    )
+    .map_err(|message| sql_error(&message))?;
+    in_write_transaction(connection, schema, |main, pages| {
+        if log_length(main.path())? > 0 {
+            return Err(Error::new(&code::BUSY, "the write-ahead log is in use"));
+        }
+        settle_main(main, pages.unwrap_or(0))
+    })
+}
+
+fn settle_main(main: &mut MainFile, pages: u64) -> Result<[u8; 32], Error> {
+    let keys = fresh(main)?;
+    if !keys.object.header().freshness {
+        return Err(Error::new(&code::FRESHNESS_OFF, main.path()));
+    }
+    let lower = main.lower();
+    let mut sum = Sum::default();
+    for number in 1..=pages {
+        let tail = tail_on_disk(lower, number, main.page_size()).map_err(rc_error)?;
+        sum = sum.plus(keys.adds(number, &tail));
+    }
+    let covered = Covered {
+        digest: sum.to_bytes(),
+        pages,
+    };
+    let state = FreshState {
+        now: covered,
+        base: covered,
+        ..FreshState::default()
+    };
+    let Some(sealed) = main.sealed() else {
+        return Err(Error::new(&code::NO_KEY, ""));
+    };
+    // The log is empty, and one that a power cut brings back holds nothing that is not in the file.
+    sealed.set_generation(lower, [0; 16]).map_err(rc_error)?;
+    // Both sectors: neither may bring back what was before.
+    for _ in 0..2 {
+        keep(sealed, lower, &state)?;
+    }
+    keys.object.fresh_root(&covered)
+}
+
+fn keep(sealed: &Sealed, lower: Lower, state: &FreshState) -> Result<(), Error> {
+    let done = sealed
+        .anchor(lower)
+        .and_then(|anchor| sealed.keep(lower, &anchor, state))
+        .and_then(|_| lower.sync(SQLITE_SYNC_FULL));
+    done.map_err(rc_error)
+}
