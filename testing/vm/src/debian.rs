@@ -13,6 +13,7 @@ use crate::{place, programs};
 
 /// What a server has, and no more: emulated hardware boots it. (`dmsetup` brings the rules by which udev names mapped devices.)
 const PACKAGES: &str = "systemd-sysv,udev,kmod,iproute2,e2fsprogs,dmsetup,cryptsetup-bin,initramfs-tools,zstd,linux-image-cloud-amd64,ca-certificates";
+const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
 const HARNESS: &str = include_str!("../guest/harness.sh");
 const HARNESS_UNIT: &str = "[Unit]\nDescription=The tests' harness\nDefaultDependencies=no\nAfter=systemd-udevd.service remote-fs.target\n\
     Wants=dev-virtio\\x2dports-harness.device\nAfter=dev-virtio\\x2dports-harness.device\n\n[Service]\nExecStart=/bin/sh /usr/local/sbin/harness\nStandardOutput=journal\n\
@@ -78,7 +79,7 @@ impl Debian {
     }
 
     fn product(&self) {
-        let packaging = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging"));
+        let packaging = Path::new(PACKAGING);
         self.copy(place::command(), "usr/bin/strongroom", 0o755);
         self.copy(
             &place::plugin(),
@@ -92,6 +93,14 @@ impl Debian {
                 0o644,
             );
         }
+    }
+
+    /// The hook for the root disk, as docs/guides/volumes-boot.md installs it.
+    ///
+    /// # Panics
+    /// When it cannot be copied.
+    pub fn hook(&self) {
+        let packaging = Path::new(PACKAGING);
         for (file, mode) in [
             ("conf-hooks.d/strongroom", 0o644),
             ("hooks/strongroom", 0o755),

@@ -61,20 +61,38 @@ fn setup(finished: &Finished, server: &KeyServer, append: &str) -> Setup {
     setup
 }
 
+/// Within three minutes.
 fn is_active(machine: &mut Machine, unit: &str) {
-    let state = machine.run(&format!("systemctl is-active '{unit}'"));
-    if state.text.trim() != "active" {
-        let what = machine.run("ls -l /dev/mapper; for i in 0 1; do udevadm info /dev/dm-$i; cat /run/udev/data/b25*:$i; done; dmsetup info; dmsetup udevcookies; udevadm trigger -v /dev/dm-0; udevadm settle; udevadm info /dev/dm-0; ls -l /dev/mapper; udevadm test -a add /sys/block/dm-0 2>&1 | tail -50");
-        eprintln!("{}", what.text);
-    }
+    let state = machine.run(&format!(
+        "for i in $(seq 90); do systemctl is-active -q '{unit}' && break; sleep 2; done; systemctl is-active '{unit}'"
+    ));
     let about = machine.run(&format!(
         "systemctl status --no-pager '{unit}'; journalctl -b --no-pager -u '{unit}'"
     ));
     assert_eq!(state.text.trim(), "active", "{unit}: {}", about.text);
 }
 
+/// Opens a new volume in the small guest and fills it: the host need not have device-mapper. `$SEALED` is the opened one, `$PLAIN` the other disk.
+fn fill(node: &Node, room: &Path, server: &KeyServer, plain: &Path, sealed: &Path, script: &str) {
+    let kernel = Kernel::fetch();
+    let mut guest = Guest::new().with_strongroom();
+    for (name, contents) in identity(node) {
+        guest.private(&format!("etc/strongroom/{name}"), contents.as_bytes());
+    }
+    let initramfs = room.join("small");
+    guest.write(&kernel, &initramfs);
+    let mut setup = Setup::new(kernel, initramfs);
+    setup.file("plain", plain, true);
+    setup.file("sealed", sealed, false);
+    setup.forward(100, server.port());
+    let mut machine = Machine::boot(&setup);
+    machine.must("strongroom volume open /dev/disk/by-id/virtio-sealed sealed");
+    machine.must(&format!("PLAIN=/dev/disk/by-id/virtio-plain SEALED=/dev/mapper/sealed; {script} && sync && strongroom volume close sealed"));
+    machine.power_off();
+}
+
 #[test]
-#[ignore = "two boots of a whole Debian on emulated hardware, as root: make test-volume"]
+#[ignore = "three boots of a whole Debian on emulated hardware, as root: make test-volume"]
 fn systemd_opens_disks_of_data_and_swap() {
     let room = tempfile::tempdir().unwrap();
     let at = |name: &str| room.path().join(name);
@@ -86,11 +104,21 @@ fn systemd_opens_disks_of_data_and_swap() {
         .unwrap()
         .set_len(64 << 20)
         .unwrap();
+    // systemd takes an encrypted device without anything on it for one that somebody is still writing.
+    let (swap, data) = (at("swap.img"), at("data.img"));
+    fill(
+        &node,
+        room.path(),
+        &server,
+        &swap,
+        &data,
+        "mkfs.ext4 -q $SEALED",
+    );
     let debian = debian(&node, room.path(), TABLE_OF_DATA);
     debian.file(
         "etc/fstab",
         0o644,
-        "/dev/mapper/data /srv ext4 _netdev,x-systemd.makefs 0 2\n",
+        "/dev/mapper/data /srv ext4 _netdev,x-systemd.requires=strongroom-volumes.service 0 2\n",
     );
     debian.file(
         "etc/crypttab",
@@ -154,25 +182,6 @@ fn systemd_opens_disks_of_data_and_swap() {
     machine.power_off_by("systemctl poweroff");
 }
 
-/// Writes the installation onto the encrypted disk, in the small guest: the host need not have device-mapper.
-fn encrypt(node: &Node, room: &Path, server: &KeyServer, plain: &Path, sealed: &Path) {
-    let kernel = Kernel::fetch();
-    let mut guest = Guest::new().with_strongroom();
-    for (name, contents) in identity(node) {
-        guest.private(&format!("etc/strongroom/{name}"), contents.as_bytes());
-    }
-    let initramfs = room.join("small");
-    guest.write(&kernel, &initramfs);
-    let mut setup = Setup::new(kernel, initramfs);
-    setup.file("plain", plain, true);
-    setup.file("root", sealed, false);
-    setup.forward(100, server.port());
-    let mut machine = Machine::boot(&setup);
-    machine.must("strongroom volume open /dev/disk/by-id/virtio-root root");
-    machine.must("dd if=/dev/disk/by-id/virtio-plain of=/dev/mapper/root bs=1M && sync && strongroom volume close root");
-    machine.power_off();
-}
-
 #[test]
 #[ignore = "three boots of emulated hardware, as root: make test-volume"]
 fn initramfs_tools_open_the_root_disk() {
@@ -183,6 +192,7 @@ fn initramfs_tools_open_the_root_disk() {
     let node = server.enrol("root-7");
     node.create_volume("root-7", &at("sealed.img"), &at("recovery"), "1000M");
     let debian = debian(&node, room.path(), TABLE_OF_ROOT);
+    debian.hook();
     debian.file("etc/fstab", 0o644, "/dev/mapper/root / ext4 defaults 0 1\n");
     let finished = debian.finish(room.path(), "900M");
     // It holds the node's private key.
@@ -191,12 +201,13 @@ fn initramfs_tools_open_the_root_disk() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600, "the initramfs");
-    encrypt(
+    fill(
         &node,
         room.path(),
         &server,
         &finished.image,
         &at("sealed.img"),
+        "dd if=$PLAIN of=$SEALED bs=1M",
     );
     fs::remove_file(&finished.image).unwrap();
     let mut setup = setup(

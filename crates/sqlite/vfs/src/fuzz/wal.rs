@@ -112,12 +112,7 @@ pub fn wal(input: &[u8]) {
         .collect();
     let mut main = MemoryFile::new(made.main);
     let mut below = MemoryFile::new(made.bytes);
-    let mut log = WalFile::new(
-        below.lower(),
-        main.lower(),
-        made.sealed,
-        std::sync::Arc::default(),
-    );
+    let mut log = WalFile::new(below.lower(), main.lower(), made.sealed, Arc::default());
     for _ in 0..16 {
         let index = usize::from(choices.byte() % 8);
         let (within, len) = match choices.byte() % 6 {
