@@ -102,7 +102,7 @@ impl Debian {
     pub fn hook(&self) {
         let packaging = Path::new(PACKAGING);
         for (file, mode) in [
-            ("conf-hooks.d/strongroom", 0o644),
+            ("conf.d/strongroom", 0o644),
             ("hooks/strongroom", 0o755),
             ("scripts/local-top/strongroom", 0o755),
         ] {

@@ -125,6 +125,7 @@ fn systemd_opens_disks_of_data_and_swap() {
         0o600,
         "other /dev/disk/by-id/virtio-other none luks,_netdev,nofail,headless=true\n",
     );
+    debian.enable("remote-cryptsetup.target");
     debian.enable(r"strongroom-swap@dev-disk-by\x2did-virtio\x2dswap.service");
     let finished = debian.finish(room.path(), "900M");
     let mut setup = setup(&finished, &server, "root=/dev/disk/by-id/virtio-debian rw");

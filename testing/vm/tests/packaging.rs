@@ -78,7 +78,7 @@ fn shells_accept_the_scripts() {
     let scripts = [
         "initramfs-tools/hooks/strongroom",
         "initramfs-tools/scripts/local-top/strongroom",
-        "initramfs-tools/conf-hooks.d/strongroom",
+        "initramfs-tools/conf.d/strongroom",
     ];
     let mut command = Command::new("shellcheck");
     command.args(scripts.map(|script| packaging().join(script)));
