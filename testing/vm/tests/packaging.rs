@@ -83,7 +83,9 @@ fn shells_accept_the_scripts() {
     let mut command = Command::new("shellcheck");
     command.args(scripts.map(|script| packaging().join(script)));
     command.arg(packaging().join("cryptsetup-token/link"));
-    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/guest/init.sh"));
+    for script in ["/guest/init.sh", "/guest/harness.sh"] {
+        command.arg(format!("{}{script}", env!("CARGO_MANIFEST_DIR")));
+    }
     run(&mut command);
     for script in &scripts[..2] {
         let said = run(Command::new("sh")

@@ -411,8 +411,13 @@ impl MainFile {
 
     /// Somebody else may have written, or may from now on (O2, G2).
     fn unsure(&mut self) {
-        self.fresh = false;
         self.tally = None;
+        self.look_again();
+    }
+
+    /// What was read of the file is read anew; what this connection has counted stays (X3).
+    fn look_again(&mut self) {
+        self.fresh = false;
         self.ahead.forget();
     }
 
@@ -504,8 +509,7 @@ impl Body for MainFile {
         // SQLite cuts the database when its journal is done with, and has nothing of what it cuts in the journal.
         self.with_journal(JournalCore::settle_cut)?;
         self.count_cut(size / u64::from(self.page_size))?;
-        self.fresh = false;
-        self.ahead.forget();
+        self.look_again();
         self.lower.truncate(size.saturating_add(HEADER_LEN as u64))
     }
 

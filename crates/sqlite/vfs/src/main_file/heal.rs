@@ -40,7 +40,7 @@ impl MainFile {
             return Ok(0);
         }
         self.flush_journal()?;
-        self.unsure();
+        self.look_again();
         self.ensure_fresh()?;
         let Some(leaves) = leaves(self.page_size, |number, page| self.try_page(number, page))?
         else {
