@@ -10,7 +10,7 @@
 //!     that has the frame in its snapshot it is an error.
 //! W5. A transaction that SQLite has written is in the file: only a header whose page is still to come waits in memory.
 //! W6. The header that begins a generation is durable with the first frames that are, not before: the anchor has made the log
-//!     before it empty (O3), and that is what SQLite syncs the header for.
+//!     before it empty (O3), and that is what SQLite syncs the header for. With freshness it is synced.
 //!
 //! Must not: let SQLite's checksums, which are sums over plaintext, reach the file.
 
@@ -483,7 +483,7 @@ impl Body for WalFile {
 
     fn sync(&mut self, flags: c_int) -> RcResult<()> {
         self.flush_pending()?;
-        if std::mem::take(&mut self.header_alone) {
+        if std::mem::take(&mut self.header_alone) && !self.keeps_freshness {
             return Ok(());
         }
         self.lower.sync(flags)
