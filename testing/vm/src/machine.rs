@@ -246,11 +246,19 @@ impl Machine {
     /// # Panics
     /// When it does not.
     pub fn wait_console(&mut self, text: &str) {
+        self.wait_console_times(text, 1);
+    }
+
+    /// Waits until the console has shown this so many times.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn wait_console_times(&mut self, text: &str, times: usize) {
         let until = Instant::now() + LONG;
-        while !self.console().contains(text) {
+        while self.console().matches(text).count() < times {
             let over =
                 Instant::now() > until || self.child.try_wait().is_ok_and(|ended| ended.is_some());
-            if over && !self.console().contains(text) {
+            if over && self.console().matches(text).count() < times {
                 self.fail::<()>(&format!("the console never showed {text:?}"));
             }
             thread::sleep(Duration::from_millis(50));
