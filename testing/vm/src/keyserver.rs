@@ -238,6 +238,24 @@ impl KeyServer {
 }
 
 impl Node {
+    /// What a guest of this node has in `/etc/strongroom`: files and their contents. It knows the server by its name.
+    ///
+    /// # Panics
+    /// When the node was not enrolled.
+    #[must_use]
+    pub fn identity(&self) -> [(&'static str, String); 4] {
+        let read = |name| {
+            let file = fs::read_to_string(self.directory.join(name));
+            (name, file.expect("a file of an enrolled node"))
+        };
+        [
+            read("node.pem"),
+            read("authority.pem"),
+            read("node.key"),
+            ("node.toml", configuration(&format!("{NAME}:8443"), 60)),
+        ]
+    }
+
     /// Runs the command as this node, on the host.
     ///
     /// # Panics

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use strongroom_testing_vm::guest::{Guest, engines};
 use strongroom_testing_vm::kernel::Kernel;
-use strongroom_testing_vm::keyserver::{KeyServer, NAME, Node, configuration};
+use strongroom_testing_vm::keyserver::{KeyServer, Node};
 use strongroom_testing_vm::machine::{Machine, Setup};
 use strongroom_testing_vm::{place, postgres};
 
@@ -59,16 +59,9 @@ const BOOT: &str = "strongroom volume unlock --at-boot </dev/console >/dev/conso
 /// The guest of this node, which knows the server by its name.
 fn guest(node: &Node, room: &Path, kernel: &Kernel, table: &str) -> PathBuf {
     let mut guest = Guest::new().with_strongroom();
-    for name in ["node.pem", "authority.pem", "node.key"] {
-        guest.private(
-            &format!("etc/strongroom/{name}"),
-            &fs::read(node.directory.join(name)).unwrap(),
-        );
+    for (name, contents) in node.identity() {
+        guest.private(&format!("etc/strongroom/{name}"), contents.as_bytes());
     }
-    guest.private(
-        "etc/strongroom/node.toml",
-        configuration(&format!("{NAME}:8443"), 60).as_bytes(),
-    );
     guest.private("etc/strongroom/volumes.toml", table.as_bytes());
     guest.library(
         &place::plugin(),

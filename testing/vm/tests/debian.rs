@@ -1,7 +1,6 @@
 //! Units, hook and plugin where they are installed: a whole Debian with systemd as its first process boots, and its disks open with keys from the real
 //! key server. Data disks by `strongroom-volumes.service`, by crypttab through cryptsetup's plugin, swap by its unit; the root disk by the hook of
 //! initramfs-tools. With the server down a person is asked, in bounded time, and the boot goes on.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,43 +8,20 @@ use std::path::Path;
 use strongroom_testing_vm::debian::{Debian, Finished};
 use strongroom_testing_vm::guest::Guest;
 use strongroom_testing_vm::kernel::Kernel;
-use strongroom_testing_vm::keyserver::{KeyServer, NAME, Node, configuration};
+use strongroom_testing_vm::keyserver::{KeyServer, Node};
 use strongroom_testing_vm::machine::{Machine, Setup};
 
-const TABLE_OF_DATA: &str = r#"
-[[volume]]
-name = "data"
-device = "LABEL=db-7"
-openers = ["keyserver", "passphrase"]
-timeout_seconds = 45
-prompt_timeout_seconds = 600
-tries = 2
-"#;
-
-const TABLE_OF_ROOT: &str = r#"
-[[volume]]
-name = "root"
-device = "LABEL=root-7"
-openers = ["keyserver", "passphrase"]
-timeout_seconds = 45
-prompt_timeout_seconds = 600
-tries = 2
-"#;
-
-/// The node's identity, where an administrator puts it.
-fn identity(node: &Node) -> Vec<(&'static str, String)> {
-    let read = |name: &str| fs::read_to_string(node.directory.join(name)).unwrap();
-    vec![
-        ("node.pem", read("node.pem")),
-        ("authority.pem", read("authority.pem")),
-        ("node.key", read("node.key")),
-        ("node.toml", configuration(&format!("{NAME}:8443"), 60)),
-    ]
+/// The table of volumes, of one.
+fn table(name: &str, label: &str) -> String {
+    format!(
+        "[[volume]]\nname = \"{name}\"\ndevice = \"LABEL={label}\"\nopeners = [\"keyserver\", \"passphrase\"]\ntimeout_seconds = 45\n\
+         prompt_timeout_seconds = 600\ntries = 2\n"
+    )
 }
 
 fn debian(node: &Node, room: &Path, table: &str) -> Debian {
     let debian = Debian::new(room);
-    for (name, contents) in identity(node) {
+    for (name, contents) in node.identity() {
         debian.file(&format!("etc/strongroom/{name}"), 0o600, &contents);
     }
     debian.file("etc/strongroom/volumes.toml", 0o600, table);
@@ -76,7 +52,7 @@ fn is_active(machine: &mut Machine, unit: &str) {
 fn fill(node: &Node, room: &Path, server: &KeyServer, plain: &Path, sealed: &Path, script: &str) {
     let kernel = Kernel::fetch();
     let mut guest = Guest::new().with_strongroom();
-    for (name, contents) in identity(node) {
+    for (name, contents) in node.identity() {
         guest.private(&format!("etc/strongroom/{name}"), contents.as_bytes());
     }
     let initramfs = room.join("small");
@@ -114,7 +90,7 @@ fn systemd_opens_disks_of_data_and_swap() {
         &data,
         "mkfs.ext4 -q $SEALED",
     );
-    let debian = debian(&node, room.path(), TABLE_OF_DATA);
+    let debian = debian(&node, room.path(), &table("data", "db-7"));
     debian.file(
         "etc/fstab",
         0o644,
@@ -197,7 +173,7 @@ fn initramfs_tools_open_the_root_disk() {
     let mut server = KeyServer::start(&at("server"));
     let node = server.enrol("root-7");
     node.create_volume("root-7", &at("sealed.img"), &at("recovery"), "1000M");
-    let debian = debian(&node, room.path(), TABLE_OF_ROOT);
+    let debian = debian(&node, room.path(), &table("root", "root-7"));
     debian.hook();
     debian.file("etc/fstab", 0o644, "/dev/mapper/root / ext4 defaults 0 1\n");
     let finished = debian.finish(room.path(), "900M");
