@@ -219,26 +219,38 @@ impl Connection {
 
     /// Sends what is in the output buffer.
     pub(crate) fn flush(&mut self, during: &'static str) -> Result<()> {
+        match self.flush_unless_done(during)? {
+            Sent::Whole => Ok(()),
+            Sent::AfterTheEnd => Err(Error::EndedEarly(during)),
+        }
+    }
+
+    /// Sends what is in the output buffer, to a server that may have carried the command out and gone by now.
+    pub(crate) fn flush_unless_done(&mut self, during: &'static str) -> Result<Sent> {
         match self.wire.send(self.silence, during) {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(Sent::Whole),
             Err(error) => {
                 self.state = State::GivenUp;
-                Err(self.last_words(error))
+                self.last_words(error)
             }
         }
     }
 
-    /// Why the server ended the connection, if it said so before and it can still be read; else the error itself.
-    fn last_words(&mut self, error: Error) -> Error {
+    /// Why the server ended the connection, if it said so before and it can still be read; else the error itself. Bytes
+    /// of a copy that are met on the way are lost, and a command that ended behind them has not ended well.
+    fn last_words(&mut self, error: Error) -> Result<Sent> {
         let patience = Patience::Silence(Some(FAREWELL));
+        let mut lost = false;
         for _ in 0..LAST_WORDS_MAX {
             match self.reply_in_time(patience, "its end was being read") {
+                Ok(Some(Reply::Complete)) if !lost => return Ok(Sent::AfterTheEnd),
+                Ok(Some(Reply::CopyData(body))) => lost |= !self.wire.bytes(body).starts_with(b"k"),
                 Ok(Some(_)) => {}
-                Err(said @ Error::Server(_)) => return said,
+                Err(said @ Error::Server(_)) => return Err(said),
                 Ok(None) | Err(_) => break,
             }
         }
-        error
+        Err(error)
     }
 
     /// The next message of the command that is being carried out. Any error gives the connection up.
@@ -345,6 +357,15 @@ impl Connection {
             self.state = State::GivenUp;
         }
     }
+}
+
+/// What became of bytes that were to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// They went out.
+    Whole,
+    /// They did not: the server had said that the command is done, and ended the connection.
+    AfterTheEnd,
 }
 
 impl Drop for Connection {

@@ -15,7 +15,7 @@ use bytes::BufMut as _;
 use postgres_protocol::message::frontend;
 
 use crate::command::{parsed, slot_name};
-use crate::connection::{Connection, State};
+use crate::connection::{Connection, Sent, State};
 use crate::error::{Error, Result};
 use crate::lsn::{Lsn, clock};
 use crate::reply::{Reply, Row};
@@ -326,7 +326,12 @@ impl WalStream<'_> {
         }
         output.put_i64(clock());
         output.put_u8(0);
-        self.connection.flush(DURING)
+        // A server that shuts down may be gone when its last request is answered. It waits before until all of the log
+        // was confirmed, so nothing is missing.
+        if self.connection.flush_unless_done(DURING)? == Sent::AfterTheEnd {
+            self.over = Some(Over::ShutDown);
+        }
+        Ok(())
     }
 
     /// Ends the stream in good order, within `wait`, after which the connection is ready again. What the server had sent

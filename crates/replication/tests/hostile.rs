@@ -416,6 +416,53 @@ fn only_what_was_received_can_be_confirmed() {
     assert_eq!(times.count(), 2);
 }
 
+/// What comes from a server that has said these bytes and is gone, so that nothing can be sent to it any more, and the
+/// error that it ends in; none is a shutdown.
+fn left_behind(after_startup: &[u8]) -> (Vec<u8>, Option<Error>) {
+    let (client, mut peer) = UnixStream::pair().unwrap();
+    peer.write_all(&[&startup(), after_startup].concat())
+        .unwrap();
+    let mut connection = Connection::on_socket(client, &config()).unwrap();
+    let Started::Streaming(mut stream) = connection.start_replication(None, Lsn(0x100), 1).unwrap()
+    else {
+        unreachable!("a stream")
+    };
+    drop(peer);
+    let mut held = Vec::new();
+    loop {
+        match stream.next(Duration::from_secs(10)) {
+            Ok(WalEvent::Data { bytes, .. }) => held.extend(bytes),
+            Ok(WalEvent::Keepalive { .. }) => {}
+            Ok(WalEvent::ServerShutDown) => break,
+            Ok(other) => unreachable!("{other:?}"),
+            Err(error) => return (held, Some(error)),
+        }
+    }
+    // Nothing is sent any more, and it stays what it was.
+    stream.keep_alive().unwrap();
+    let again = stream.next(Duration::ZERO).unwrap();
+    assert_eq!(again, WalEvent::ServerShutDown);
+    (held, None)
+}
+
+#[test]
+fn a_server_that_shut_down_before_its_last_request_was_answered_has_shut_down() {
+    let begun = [message(b'W', &[0, 0, 0]), log(0x100, b"abc"), keepalive(1)].concat();
+    let told = |rest: &[Vec<u8>]| left_behind(&[begun.clone(), rest.concat()].concat());
+    for rest in [vec![complete()], vec![keepalive(1), complete()]] {
+        let (held, error) = told(&rest);
+        assert!(held == b"abc" && error.is_none(), "{error:?}");
+    }
+    // Log that is behind the request was not received: that is no good end.
+    for rest in [vec![log(0x103, b"de"), complete()], vec![]] {
+        let (_, error) = told(&rest);
+        assert!(matches!(error, Some(Error::EndedEarly(_))), "{error:?}");
+    }
+    let fatal = message(b'E', b"SFATAL\0C57P01\0Mterminated\0\0");
+    let (_, error) = told(&[fatal, complete()]);
+    assert_eq!(error.unwrap().sqlstate(), Some("57P01"));
+}
+
 #[test]
 fn a_silent_server_is_given_up_where_that_was_asked_for() {
     let (client, mut peer) = UnixStream::pair().unwrap();
