@@ -8,7 +8,7 @@ use strongroom_benches::stats::median;
 
 use crate::driver::{self, Script};
 use crate::engine::Engine;
-use crate::setup::{Place, prove};
+use crate::setup::{Place, alike, prove};
 use crate::{agree, note, order};
 
 /// Random reads of one round.
@@ -56,9 +56,11 @@ fn at_size(
          INSERT INTO t SELECT i, printf('carefully %0390d', (i * 2654435761) % 4294967296) FROM n\n"
     );
     for engine in engines {
-        let opened = place.opened_at(*engine, &path(*engine))?;
+        let fresh = place.path("fresh.db");
+        let opened = place.opened_at(*engine, &fresh)?;
         driver::prepare(&place.program(*engine), &format!("{opened}{fill}"))?;
-        prove(*engine, &path(*engine))?;
+        prove(*engine, &fresh)?;
+        alike(&fresh, &path(*engine))?;
     }
     let mut seconds = vec![[Vec::new(), Vec::new()]; engines.len()];
     for round in 0..rounds {

@@ -5,6 +5,7 @@
 //! 2. A round counts only if all engines returned the same (B2).
 //! 3. Every round of every engine is a process of its own: one C program, compiled with each engine by the same options.
 //! 4. An engine's file was searched for what it holds before anything is measured.
+//! 5. The files that are read were all written in one way, by a copy.
 //!
 //! Must not: leave anything behind, or build an engine (build-peers does).
 

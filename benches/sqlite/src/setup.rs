@@ -149,15 +149,22 @@ pub(crate) fn load(
     drop(source);
     let mut sizes = Vec::new();
     for engine in engines {
-        driver::prepare(
-            &place.program(*engine),
-            &format!("{}{copy}", place.opened(*engine)?),
-        )?;
-        let path = place.database(*engine);
-        prove(*engine, &path)?;
+        let (fresh, path) = (place.path("fresh.db"), place.database(*engine));
+        let opened = place.opened_at(*engine, &fresh)?;
+        driver::prepare(&place.program(*engine), &format!("{opened}{copy}"))?;
+        prove(*engine, &fresh)?;
+        alike(&fresh, &path)?;
         sizes.push((*engine, std::fs::metadata(path)?.len()));
     }
     Ok(sizes)
+}
+
+/// Moves a database by copying it, so that all of them were written in the same way: what the system's cache made of the
+/// writes of each engine, larger and smaller pieces of memory, is worth a tenth of a scan's time.
+pub(crate) fn alike(from: &Path, to: &Path) -> Result<(), Failure> {
+    std::fs::copy(from, to)?;
+    std::fs::remove_file(from)?;
+    Ok(())
 }
 
 /// A statement in one line, as the driver reads it.

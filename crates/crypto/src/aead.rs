@@ -16,12 +16,21 @@ use crate::gcm192;
 use crate::harden::wipe_stack;
 use crate::kdf::extract_and_expand;
 use crate::secret::{Locked, SecretKey};
+#[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
+use crate::wide_gcm::WideGcm;
 
 /// Longest message in bytes: 2^39 - 256 bits (NIST SP 800-38D, section 5.2.1.1).
 const MESSAGE_LEN_MAX: u64 = (1 << 36) - 32;
 
 /// An AES-256-GCM key, expanded. Make it once per file or epoch and keep it.
-pub struct GcmKey(Locked<LessSafeKey>);
+pub struct GcmKey(Expanded);
+
+/// By whichever library is the faster one on this processor.
+enum Expanded {
+    Ring(Locked<LessSafeKey>),
+    #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
+    Wide(WideGcm),
+}
 
 impl GcmKey {
     /// Expands `key`.
@@ -29,7 +38,7 @@ impl GcmKey {
     /// # Errors
     /// [`CryptoError::OutOfLockedMemory`].
     pub fn new(key: &SecretKey) -> Result<Self, CryptoError> {
-        let expanded = expand(&AES_256_GCM, key.expose());
+        let expanded = fastest(key.expose());
         wipe_stack();
         expanded.map(Self)
     }
@@ -39,7 +48,21 @@ impl GcmKey {
     /// # Errors
     /// [`CryptoError::OutOfLockedMemory`].
     pub fn derive(ikm: &SecretKey, salt: &[u8], info: &[u8]) -> Result<Self, CryptoError> {
-        let expanded = derive_and_expand(ikm, salt, info);
+        let expanded = derive_and_expand(fastest, ikm, salt, info);
+        wipe_stack();
+        expanded.map(Self)
+    }
+
+    /// As [`GcmKey::derive`], for messages of some hundred bytes: a library that is slow to begin is not worth its speed there.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn derive_for_short(
+        ikm: &SecretKey,
+        salt: &[u8],
+        info: &[u8],
+    ) -> Result<Self, CryptoError> {
+        let expanded = derive_and_expand(quickest, ikm, salt, info);
         wipe_stack();
         expanded.map(Self)
     }
@@ -58,7 +81,14 @@ impl GcmKey {
         aad: &[u8],
         in_out: &mut [u8],
     ) -> Result<[u8; 16], CryptoError> {
-        seal(&self.0, nonce, aad, in_out)
+        match &self.0 {
+            Expanded::Ring(key) => seal(key, nonce, aad, in_out),
+            #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
+            Expanded::Wide(key) => {
+                check_length(in_out)?;
+                key.seal(nonce, aad, in_out)
+            }
+        }
     }
 
     /// Verifies `tag` over `in_out` and `aad`, and decrypts `in_out` in place.
@@ -72,7 +102,41 @@ impl GcmKey {
         in_out: &mut [u8],
         tag: &[u8; 16],
     ) -> Result<(), OpenError> {
-        open(&self.0, nonce, aad, in_out, tag)
+        match &self.0 {
+            Expanded::Ring(key) => open(key, nonce, aad, in_out, tag),
+            #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
+            Expanded::Wide(key) => key
+                .open(nonce, aad, in_out, tag)
+                .inspect_err(|_| in_out.zeroize()),
+        }
+    }
+
+    /// As [`GcmKey::open`], from `from` into `to`, which are of the same length. Spares a copy where the library can do it.
+    ///
+    /// # Errors
+    /// As there; `to` is then all zeros.
+    pub fn open_to(
+        &self,
+        nonce: &[u8; 12],
+        aad: &[u8],
+        from: &[u8],
+        to: &mut [u8],
+        tag: &[u8; 16],
+    ) -> Result<(), OpenError> {
+        if from.len() != to.len() {
+            to.zeroize();
+            return Err(OpenError);
+        }
+        match &self.0 {
+            Expanded::Ring(key) => {
+                to.copy_from_slice(from);
+                open(key, nonce, aad, to, tag)
+            }
+            #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
+            Expanded::Wide(key) => key
+                .open_to(nonce, aad, from, to, tag)
+                .inspect_err(|_| to.zeroize()),
+        }
     }
 }
 
@@ -154,15 +218,20 @@ impl AnyGcmKey {
     }
 }
 
+fn check_length(message: &[u8]) -> Result<(), CryptoError> {
+    match u64::try_from(message.len()) {
+        Ok(..=MESSAGE_LEN_MAX) => Ok(()),
+        _ => Err(CryptoError::TooLong),
+    }
+}
+
 fn seal(
     key: &LessSafeKey,
     nonce: &[u8; 12],
     aad: &[u8],
     in_out: &mut [u8],
 ) -> Result<[u8; 16], CryptoError> {
-    if u64::try_from(in_out.len()).map_or(true, |len| len > MESSAGE_LEN_MAX) {
-        return Err(CryptoError::TooLong);
-    }
+    check_length(in_out)?;
     let nonce = Nonce::assume_unique_for_key(*nonce);
     let tag = key
         .seal_in_place_separate_tag(nonce, Aad::from(aad), in_out)
@@ -190,6 +259,22 @@ fn open(
     Err(OpenError)
 }
 
+/// An AES-256-GCM key for long messages on this processor. Whoever calls this wipes the stack.
+#[inline(never)]
+fn fastest(key: &[u8]) -> Result<Expanded, CryptoError> {
+    #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
+    if WideGcm::is_for_this_processor() {
+        return WideGcm::new(key).map(Expanded::Wide);
+    }
+    expand(&AES_256_GCM, key).map(Expanded::Ring)
+}
+
+/// An AES-256-GCM key for short messages. Whoever calls this wipes the stack.
+#[inline(never)]
+fn quickest(key: &[u8]) -> Result<Expanded, CryptoError> {
+    expand(&AES_256_GCM, key).map(Expanded::Ring)
+}
+
 /// Not inlined, so that [`wipe_stack`] reaches the copies of the key its frames leave behind.
 #[inline(never)]
 fn expand(algorithm: &'static Algorithm, key: &[u8]) -> Result<Locked<LessSafeKey>, CryptoError> {
@@ -200,12 +285,13 @@ fn expand(algorithm: &'static Algorithm, key: &[u8]) -> Result<Locked<LessSafeKe
 /// Not inlined, as above.
 #[inline(never)]
 fn derive_and_expand(
+    expander: fn(&[u8]) -> Result<Expanded, CryptoError>,
     ikm: &SecretKey,
     salt: &[u8],
     info: &[u8],
-) -> Result<Locked<LessSafeKey>, CryptoError> {
+) -> Result<Expanded, CryptoError> {
     let key = SecretKey::filled_by(|out| extract_and_expand(ikm.expose(), salt, info, out))?;
-    expand(&AES_256_GCM, key.expose())
+    expander(key.expose())
 }
 
 #[cfg(test)]
@@ -223,18 +309,83 @@ mod tests {
     #[test]
     fn a_derived_key_is_hkdfs() {
         let ikm = SecretKey::generate().unwrap();
-        let derived = GcmKey::derive(&ikm, b"salt", b"use").unwrap();
-        let same = GcmKey::new(&crate::hkdf(&ikm, b"salt", b"use").unwrap()).unwrap();
-        let mut bytes = *b"some message";
-        let tag = derived.seal(&[1; 12], b"place", &mut bytes).unwrap();
-        same.open(&[1; 12], b"place", &mut bytes, &tag).unwrap();
-        assert_eq!(&bytes, b"some message");
-        let other = GcmKey::derive(&ikm, b"salt", b"another use").unwrap();
-        let tag = derived.seal(&[2; 12], b"place", &mut bytes).unwrap();
-        assert_eq!(
-            other.open(&[2; 12], b"place", &mut bytes, &tag),
-            Err(OpenError)
-        );
+        for derive in [GcmKey::derive, GcmKey::derive_for_short] {
+            let derived = derive(&ikm, b"salt", b"use").unwrap();
+            let same = GcmKey::new(&crate::hkdf(&ikm, b"salt", b"use").unwrap()).unwrap();
+            let mut bytes = *b"some message";
+            let tag = derived.seal(&[1; 12], b"place", &mut bytes).unwrap();
+            same.open(&[1; 12], b"place", &mut bytes, &tag).unwrap();
+            assert_eq!(&bytes, b"some message");
+            let other = derive(&ikm, b"salt", b"another use").unwrap();
+            let tag = derived.seal(&[2; 12], b"place", &mut bytes).unwrap();
+            assert_eq!(
+                other.open(&[2; 12], b"place", &mut bytes, &tag),
+                Err(OpenError)
+            );
+        }
+    }
+
+    /// Both libraries, where there are two, whichever is the faster one.
+    fn suppliers(key: &SecretKey) -> Vec<GcmKey> {
+        let mut all = vec![GcmKey(
+            expand(&AES_256_GCM, key.expose())
+                .map(Expanded::Ring)
+                .unwrap(),
+        )];
+        #[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
+        if WideGcm::is_for_this_processor() {
+            all.push(GcmKey(
+                WideGcm::new(key.expose()).map(Expanded::Wide).unwrap(),
+            ));
+        }
+        all
+    }
+
+    #[test]
+    fn libraries_agree_and_refuse_alike() {
+        let key = SecretKey::generate().unwrap();
+        let all = suppliers(&key);
+        let lengths = (0..=130).chain([255, 256, 257, 511, 512, 767, 768, 769, 4064, 4120, 65_504]);
+        for len in lengths {
+            let (mut plain, mut aad) = (vec![0; len], vec![0; len % 67]);
+            crate::fill_random(&mut plain).unwrap();
+            crate::fill_random(&mut aad).unwrap();
+            let mut sealed = plain.clone();
+            let tag = all[0].seal(&[9; 12], &aad, &mut sealed).unwrap();
+            for one in &all {
+                let mut bytes = plain.clone();
+                assert_eq!(one.seal(&[9; 12], &aad, &mut bytes).unwrap(), tag);
+                assert_eq!(bytes, sealed, "length {len}");
+                one.open(&[9; 12], &aad, &mut bytes, &tag).unwrap();
+                assert_eq!(bytes, plain, "length {len}");
+                let mut opened = vec![1; len];
+                one.open_to(&[9; 12], &aad, &sealed, &mut opened, &tag)
+                    .unwrap();
+                assert_eq!(opened, plain, "length {len}");
+                for bit in [0, 63, 64, 127] {
+                    let mut changed = tag;
+                    changed[bit / 8] ^= 1 << (bit % 8);
+                    let mut bytes = sealed.clone();
+                    let refused = one.open(&[9; 12], &aad, &mut bytes, &changed);
+                    assert_eq!(refused, Err(OpenError));
+                    let mut opened = vec![1; len];
+                    let refused = one.open_to(&[9; 12], &aad, &sealed, &mut opened, &changed);
+                    assert_eq!(refused, Err(OpenError));
+                    assert!(bytes.iter().chain(&opened).all(|byte| *byte == 0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn buffers_of_different_lengths_are_refused() {
+        let (key, _, bytes, tag) = sealed(64);
+        for len in [0, 63, 65] {
+            let mut out = vec![1; len];
+            let refused = key.open_to(&[1; 12], b"place", &bytes, &mut out, &tag);
+            assert_eq!(refused, Err(OpenError));
+            assert!(out.iter().all(|byte| *byte == 0));
+        }
     }
 
     #[test]

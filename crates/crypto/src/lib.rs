@@ -37,6 +37,8 @@ mod secret;
 mod sender;
 mod signature;
 mod tdes;
+#[cfg(all(feature = "wide-gcm", target_arch = "x86_64"))]
+mod wide_gcm;
 mod xts;
 
 #[cfg(test)]

@@ -58,27 +58,26 @@ impl Ahead {
         }
     }
 
-    /// Gives the page as it lies in the file, if it was read ahead or is now. False: it is to be read by itself.
-    pub(crate) fn take(&mut self, lower: Lower, number: u64, page: &mut [u8]) -> bool {
+    /// The page of `len` bytes as it lies in the file, if it was read ahead or is now. `None`: it is to be read by itself.
+    pub(crate) fn take(&mut self, lower: Lower, number: u64, len: usize) -> Option<&[u8]> {
         let step = number.wrapping_sub(self.last);
         self.run = match (1..=STEP).contains(&step) {
             true => self.run.saturating_add(1),
             false => 0,
         };
         self.last = number;
-        if self.copy(number, page) {
-            return true;
+        if self.kept & self.bit(number) == 0 {
+            if self.off || self.run < RUN {
+                return None;
+            }
+            self.adapt();
+            if !self.fill(lower, number, len) {
+                // G4; and it is not tried again with the next page.
+                self.run = 0;
+                return None;
+            }
         }
-        if self.off || self.run < RUN {
-            return false;
-        }
-        self.adapt();
-        if !self.fill(lower, number, page.len()) {
-            // G4; and it is not tried again with the next page.
-            self.run = 0;
-            return false;
-        }
-        self.copy(number, page)
+        self.page(number, len)
     }
 
     /// Somebody else may write from now on, or may have written (G2).
@@ -101,18 +100,14 @@ impl Ahead {
         }
     }
 
-    fn copy(&mut self, number: u64, page: &mut [u8]) -> bool {
+    fn page(&mut self, number: u64, len: usize) -> Option<&[u8]> {
         let bit = self.kept & self.bit(number);
         if bit == 0 {
-            return false;
+            return None;
         }
-        let from = bit.trailing_zeros() as usize * page.len();
-        let Some(bytes) = self.bytes.get(from..from + page.len()) else {
-            return false;
-        };
-        page.copy_from_slice(bytes);
         self.used = self.used.saturating_add(1);
-        true
+        let from = bit.trailing_zeros() as usize * len;
+        self.bytes.get(from..from + len)
     }
 
     /// Longer pieces while they are used, shorter ones when half of the last was not.

@@ -116,6 +116,27 @@ impl PageCipher {
         Ok(())
     }
 
+    /// Opens page `number` from `sealed` into `page`, where that is quicker than a copy that is opened in place. False when nothing was
+    /// done, or it does not open: then `page` holds nothing of it.
+    pub(crate) fn open_to(&self, number: u64, sealed: &[u8], page: &mut [u8]) -> bool {
+        let (Keys::Gcm(key), true) = (&self.keys, sealed.len() == page.len()) else {
+            return false;
+        };
+        let Some((data, tail)) = sealed.split_at_checked(sealed.len().saturating_sub(TAIL)) else {
+            return false;
+        };
+        let Some((nonce, tag, epoch)) = parse_tail(tail) else {
+            return false;
+        };
+        let (plain, zeros) = page.split_at_mut(data.len());
+        if epoch != self.place.epoch {
+            return false;
+        }
+        zeros.fill(0);
+        key.open_to(&nonce, &self.place.at(number), data, plain, &tag)
+            .is_ok()
+    }
+
     /// Seals page `number` in place; the last 32 bytes become nonce, tag and epoch. The caller gives a nonce that it
     /// never gave before under this key (S1).
     pub(crate) fn seal(&self, number: u64, nonce: &[u8; 12], page: &mut [u8]) -> Result<(), Error> {
@@ -276,8 +297,13 @@ pub(crate) fn unit_key_from(
     prologue: &Prologue,
     role: Role,
 ) -> Result<UnitKey, Error> {
-    let key = GcmKey::derive(subkey, &prologue.salt, &prologue.to_bytes())
-        .map_err(|error| crypto(&error))?;
+    // A journal's slots are of 512 bytes, a log's frames have a page each.
+    let derive = match role {
+        Role::Journal => GcmKey::derive_for_short,
+        _ => GcmKey::derive,
+    };
+    let key =
+        derive(subkey, &prologue.salt, &prologue.to_bytes()).map_err(|error| crypto(&error))?;
     let place = Place {
         role,
         cipher: Cipher::Aes256Gcm.number(),
