@@ -25,6 +25,8 @@ pub struct Shape {
     pub synchronous: String,
     /// `PRAGMA auto_vacuum`.
     pub auto_vacuum: String,
+    /// The guard keeps freshness.
+    pub freshness: bool,
 }
 
 /// The schemas that a transaction writes: the database alone, or with the one attached as `other`.
@@ -42,6 +44,7 @@ pub fn prepare(connection: &Connection, schema: &str, shape: &Shape) -> rusqlite
         journal,
         synchronous,
         auto_vacuum,
+        freshness: _,
     } = shape;
     create(connection, schema, auto_vacuum)?;
     connection.execute_batch(&format!(

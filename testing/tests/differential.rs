@@ -19,7 +19,7 @@ use std::time::Duration;
 use rusqlite::backup::Backup;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags};
-use strongroom_sqlite::{open, ops};
+use strongroom_sqlite::{OpenOptions, open, ops};
 use strongroom_testing::random::{Random, seed, times};
 use strongroom_testing::setup::{Room, extension, python};
 use strongroom_testing::workload::Workload;
@@ -303,11 +303,15 @@ fn start_stock(room: &Room, id: u32, seed: u64) -> Child {
 }
 
 /// Workers 1 to 3 of the bundled SQLite and worker 4 of the distribution's, with two onlookers.
-fn several_processes(journal: &str) {
+fn several_processes(journal: &str, freshness: bool) {
     let seed = seed();
-    println!("{journal}: STRONGROOM_SEED={seed}");
+    println!("{journal}, freshness {freshness}: STRONGROOM_SEED={seed}");
     let room = Room::new(&mut Random::new(seed)).unwrap();
-    let connection = open(&room.at("a.db"), &room.options("first")).unwrap();
+    let options = OpenOptions {
+        freshness,
+        ..room.options("first")
+    };
+    let connection = open(&room.at("a.db"), &options).unwrap();
     bank::create(&connection, journal, WORKERS).unwrap();
     let stop = vec![format!("stop={}", room.at("stop").display())];
     let onlookers: Vec<Child> = (0..2).map(|_| start(&room, "watch", &stop)).collect();
@@ -341,10 +345,10 @@ fn several_processes(journal: &str) {
             .unwrap();
         assert!(looks > 1, "an onlooker got in only when all was over");
     }
-    nothing_is_lost(&room, connection, journal);
+    nothing_is_lost(&room, connection, journal, freshness);
 }
 
-fn nothing_is_lost(room: &Room, connection: Connection, journal: &str) {
+fn nothing_is_lost(room: &Room, connection: Connection, journal: &str, freshness: bool) {
     bank::look(&connection).unwrap();
     for id in 1..=WORKERS {
         let count = execute(&connection, &format!("SELECT c FROM counter WHERE id={id}")).unwrap();
@@ -359,16 +363,23 @@ fn nothing_is_lost(room: &Room, connection: Connection, journal: &str) {
     drop(connection);
     let report = ops::verify(&room.at("a.db"), &room.options("first"), &mut |_, _| {}).unwrap();
     assert!(report.bad.is_empty(), "{:?}", report.bad);
+    // Each worker went on with the digest that another one had left.
+    match report.freshness {
+        ops::Freshness::Holds { log: false, .. } => assert!(freshness),
+        other => assert!(!freshness && other == ops::Freshness::NotKept, "{other:?}"),
+    }
 }
 
 #[test]
 fn several_processes_wal() {
-    several_processes("wal");
+    several_processes("wal", false);
+    several_processes("wal", true);
 }
 
 #[test]
 fn several_processes_rollback() {
     for journal in ["delete", "truncate", "persist"] {
-        several_processes(journal);
+        several_processes(journal, false);
+        several_processes(journal, true);
     }
 }

@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use strongroom_sqlite::{open, ops};
+use strongroom_sqlite::{OpenOptions, open, ops};
 use strongroom_testing::intercept::Torn;
 use strongroom_testing::ledger::{self, Shape};
 use strongroom_testing::random::{Random, seed, times};
@@ -76,7 +76,17 @@ fn shape(journal: &str, synchronous: &str, auto_vacuum: u64) -> Shape {
         journal: journal.to_owned(),
         synchronous: synchronous.to_owned(),
         auto_vacuum: auto_vacuum.to_string(),
+        freshness: false,
     }
+}
+
+/// The shapes of databases that keep freshness: every journal that a kill leaves.
+fn fresh_shapes(synchronous: &str) -> impl Iterator<Item = Shape> {
+    let shapes = [("DELETE", 0), ("TRUNCATE", 2), ("PERSIST", 1), ("WAL", 0)];
+    shapes.into_iter().map(move |(journal, auto_vacuum)| Shape {
+        freshness: true,
+        ..shape(journal, synchronous, auto_vacuum)
+    })
 }
 
 fn ledger_arguments(room: &Room, shape: &Shape, seed: u64) -> Vec<String> {
@@ -87,6 +97,7 @@ fn ledger_arguments(room: &Room, shape: &Shape, seed: u64) -> Vec<String> {
         format!("journal={}", shape.journal),
         format!("synchronous={}", shape.synchronous),
         format!("auto_vacuum={}", shape.auto_vacuum),
+        format!("freshness={}", u64::from(shape.freshness)),
         format!("seed={seed}"),
     ]
 }
@@ -143,6 +154,20 @@ fn verify(room: &Room, name: &str, key: &str, when: &str) {
         report.pages_ok > 0 && report.pages_ok == report.pages,
         "{when}: {name}: {report:?}"
     );
+    match report.freshness {
+        ops::Freshness::NotKept | ops::Freshness::Holds { .. } => {}
+        // After a transaction that took free pages and was rolled back: never with a log.
+        ops::Freshness::Unknown => {
+            let connection = open(&room.at(name), &room.options(key)).unwrap();
+            let mode: String = connection
+                .query_row("PRAGMA journal_mode", [], |row| row.get(0))
+                .unwrap();
+            assert_ne!(mode, "wal", "{when}: {name}");
+            drop(connection);
+            ops::settle(&room.at(name), &room.options(key)).unwrap();
+        }
+        other => unreachable!("{when}: {name}: {other:?}"),
+    }
 }
 
 /// Kills a worker at random times, `kills` times, on one database.
@@ -249,6 +274,18 @@ fn random_kills_wal() {
 }
 
 #[test]
+fn random_kills_with_freshness() {
+    for synchronous in ["NORMAL", "OFF"] {
+        for shape in fresh_shapes(synchronous) {
+            kill_at_random("freshness", &shape, false, kills(10));
+        }
+    }
+    for shape in fresh_shapes("FULL").take(3) {
+        kill_at_random("freshness of two", &shape, true, kills(10));
+    }
+}
+
+#[test]
 fn random_kills_auto_vacuum() {
     for journal in ["DELETE", "WAL", "PERSIST"] {
         for auto_vacuum in [1, 2] {
@@ -335,6 +372,9 @@ fn death_before_each_call() {
             kill_at_each_call(&shape, false, kills(50), None);
         }
     }
+    for shape in fresh_shapes("NORMAL") {
+        kill_at_each_call(&shape, false, kills(50), None);
+    }
 }
 
 /// A slot of the journal that is written again may be cut by the kill where it crosses a page of the file. With a count
@@ -375,10 +415,19 @@ fn kills_during_rekey() {
     let seed = seed();
     println!("rekey: STRONGROOM_SEED={seed}");
     let mut random = Random::new(seed);
-    for journal in ["DELETE", "WAL"] {
+    for (journal, freshness) in [
+        ("DELETE", false),
+        ("WAL", false),
+        ("DELETE", true),
+        ("WAL", true),
+    ] {
         let room = Room::new(&mut random).unwrap();
         let path = room.at("a.db");
-        let last = fill(&open(&path, &room.options("first")).unwrap(), journal, 30);
+        let options = OpenOptions {
+            freshness,
+            ..room.options("first")
+        };
+        let last = fill(&open(&path, &options).unwrap(), journal, 30);
         let (mut old, mut new) = ("first", "second");
         let mut calls = 400;
         let mut interrupted = 0;
@@ -416,7 +465,7 @@ fn kills_during_rekey() {
             verify(&room, "a.db", new, "after a rekey");
             std::mem::swap(&mut old, &mut new);
         }
-        println!("rekey {journal}: {interrupted} interruptions");
+        println!("rekey {journal}, freshness {freshness}: {interrupted} interruptions");
         assert!(interrupted > 0);
     }
 }

@@ -16,6 +16,7 @@ mod freshness;
 mod header;
 mod journal;
 mod keys;
+mod mapped;
 mod pages;
 mod support;
 mod threads;

@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 
 use strongroom_format::sqlite::{PAGE_RESERVE, lock_byte_page};
 
+use crate::word::word;
+
 /// Where page 1 says how many pages there are, which trunk is the first, and how many pages the list has.
 const SIZE: usize = 28;
 const FIRST_TRUNK: usize = 32;
@@ -26,9 +28,9 @@ pub(crate) fn leaves<E>(
         return Ok(None);
     }
     let (Some(pages), Some(mut trunk), Some(count)) = (
-        word(&page, SIZE),
-        word(&page, FIRST_TRUNK),
-        word(&page, COUNT),
+        number(&page, SIZE),
+        number(&page, FIRST_TRUNK),
+        number(&page, COUNT),
     ) else {
         return Ok(None);
     };
@@ -39,7 +41,7 @@ pub(crate) fn leaves<E>(
         if !is_page(trunk) || !trunks.insert(trunk) || !read(trunk, &mut page)? {
             return Ok(None);
         }
-        let (Some(next), Some(held)) = (word(&page, 0), word(&page, 4)) else {
+        let (Some(next), Some(held)) = (number(&page, 0), number(&page, 4)) else {
             return Ok(None);
         };
         let room = u64::from(page_size.saturating_sub(PAGE_RESERVE) / 4).saturating_sub(2);
@@ -47,7 +49,7 @@ pub(crate) fn leaves<E>(
             return Ok(None);
         }
         for at in 0..usize::try_from(held).unwrap_or(0) {
-            let leaf = word(&page, 8 + 4 * at).filter(|leaf| is_page(*leaf));
+            let leaf = number(&page, 8 + 4 * at).filter(|leaf| is_page(*leaf));
             if !leaf.is_some_and(|leaf| leaves.insert(leaf)) {
                 return Ok(None);
             }
@@ -59,10 +61,8 @@ pub(crate) fn leaves<E>(
     Ok(whole.then_some(leaves))
 }
 
-#[expect(clippy::big_endian_bytes, reason = "SQLite's own format")]
-fn word(page: &[u8], at: usize) -> Option<u64> {
-    let bytes = page.get(at..at + 4)?.first_chunk::<4>()?;
-    Some(u64::from(u32::from_be_bytes(*bytes)))
+fn number(page: &[u8], at: usize) -> Option<u64> {
+    word(page, at).map(u64::from)
 }
 
 #[cfg(test)]

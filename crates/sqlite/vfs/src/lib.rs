@@ -47,6 +47,7 @@ mod vectors;
 mod verify;
 mod vfs;
 mod wal;
+mod word;
 
 pub use api::ROUTINES;
 pub use entry::{enable, entry_point};

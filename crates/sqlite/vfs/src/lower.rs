@@ -6,6 +6,7 @@
 //! dropped before that, because SQLite closes logs and journals before the database they belong to.
 //! L2: only the file's length says where it ends. A read that stops before is an error, never the end: it would be taken for
 //! a database without a first page, a log without frames, a journal that is none.
+//! L3: what is mapped can change under the reader's eyes, so it is copied once, between `xFetch` and `xUnfetch`, and looked at afterwards.
 //! Must not: know anything of encryption.
 #![expect(unsafe_code, reason = "calls methods of a C object")]
 
@@ -27,6 +28,9 @@ pub(crate) type RcResult<T> = Result<T, Rc>;
 pub(crate) fn check(rc: c_int) -> RcResult<()> {
     if rc == SQLITE_OK { Ok(()) } else { Err(Rc(rc)) }
 }
+
+type Fetch = unsafe extern "C" fn(*mut sqlite3_file, i64, c_int, *mut *mut c_void) -> c_int;
+type Unfetch = unsafe extern "C" fn(*mut sqlite3_file, i64, *mut c_void) -> c_int;
 
 /// The file below. See L1.
 #[derive(Clone, Copy)]
@@ -82,6 +86,45 @@ impl Lower {
             }
         }
         Err(Rc(SQLITE_IOERR_READ))
+    }
+
+    /// Copies from a mapping of the file, which the VFS below has where `PRAGMA mmap_size` asks for it. False: it is to be read.
+    ///
+    /// A disk that cannot be read then ends the process (SIGBUS), as with SQLite's own mappings.
+    pub(crate) fn copy_mapped(self, out: &mut [u8], at: u64) -> RcResult<bool> {
+        let Some((fetch, unfetch)) = self.mapping()? else {
+            return Ok(false);
+        };
+        let (amount, offset) = (amount(out.len())?, offset(at)?);
+        let mut from = std::ptr::null_mut();
+        // SAFETY: `from` is writable.
+        check(unsafe { fetch(self.file, offset, amount, &raw mut from) })?;
+        if from.is_null() {
+            return Ok(false);
+        }
+        // SAFETY: L3: `amount` bytes are mapped at `from` until they are given back.
+        unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), out.as_mut_ptr(), out.len()) };
+        // SAFETY: what was fetched is given back once.
+        check(unsafe { unfetch(self.file, offset, from) })?;
+        Ok(true)
+    }
+
+    /// Drops the mapping: somebody else may have cut the file.
+    pub(crate) fn unmap(self) -> RcResult<()> {
+        match self.mapping()? {
+            // SAFETY: nothing is fetched; without a page, this call is about the mapping as a whole.
+            Some((_, unfetch)) => check(unsafe { unfetch(self.file, 0, std::ptr::null_mut()) }),
+            None => Ok(()),
+        }
+    }
+
+    fn mapping(self) -> RcResult<Option<(Fetch, Unfetch)>> {
+        let methods = self.methods()?;
+        // Older tables end before these two.
+        Ok(match methods.version {
+            3.. => methods.fetch.zip(methods.unfetch),
+            _ => None,
+        })
     }
 
     /// Writes at `at`.

@@ -1,6 +1,6 @@
 //! `sqlite3_io_methods`: the C entry points of an open file. Each converts its arguments and calls the file's `Body`.
 //!
-//! Must not: decide anything, except that memory mapping is never offered (pages must be opened first).
+//! Must not: decide anything, except that SQLite gets no page from a mapping (it must be opened first).
 #![expect(unsafe_code, reason = "called by SQLite with raw pointers")]
 
 use std::ffi::{c_int, c_void};
@@ -210,6 +210,10 @@ unsafe extern "C" fn fetch(
     SQLITE_OK
 }
 
-unsafe extern "C" fn unfetch(_file: *mut sqlite3_file, _offset: i64, _page: *mut c_void) -> c_int {
+unsafe extern "C" fn unfetch(file: *mut sqlite3_file, _offset: i64, page: *mut c_void) -> c_int {
+    // Without a page it means that the file may have changed: what the guard reads from is mapped below.
+    if page.is_null() {
+        return rc(with(file, |open| open.body.lower().unmap()));
+    }
     SQLITE_OK
 }

@@ -36,6 +36,7 @@ use crate::journal::{Head, open_shadow, open_slot, segment_length, segments};
 use crate::peek::Peek;
 use crate::seal::{PageError, unit_key};
 use crate::sealed::Keys;
+use crate::word::word;
 
 /// What a unit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -360,13 +361,8 @@ fn tell_free_pages(file: &Peek, keys: &Keys, report: &mut VerifyReport) -> Resul
 /// Page 1 says how many pages the database has (SQLite file format, section 1.3.7), when it vouches for the number. A
 /// page that is there in part is reported as such already.
 fn check_length(page1: &[u8], body: u64, report: &mut VerifyReport, size: u32) {
-    let word = |at: usize| {
-        page1
-            .get(at..at + 4)
-            .and_then(|bytes| bytes.try_into().ok())
-            .map(u32::from_be_bytes)
-    };
-    let (Some(change), Some(pages), Some(valid_for)) = (word(24), word(28), word(92)) else {
+    let (change, pages, valid_for) = (word(page1, 24), word(page1, 28), word(page1, 92));
+    let (Some(change), Some(pages), Some(valid_for)) = (change, pages, valid_for) else {
         return;
     };
     let cut = !body.is_multiple_of(u64::from(size));

@@ -33,6 +33,7 @@ use crate::lower::{Lower, Rc, RcResult};
 use crate::report::{report, report_error, warn};
 use crate::seal::{TAIL, UnitKey, crypto, unit_key};
 use crate::sealed::{Sealed, tail_on_disk};
+use crate::word::word;
 
 /// SQLite's salts: bytes 16..24 of the log's header and 8..16 of every frame's.
 type Salts = [u8; 8];
@@ -246,7 +247,7 @@ impl WalFile {
     /// The tail that the page of this frame has in the database: until the first checkpoint of the generation, the one of
     /// before (X2).
     fn tail_before(&self, header: &[u8]) -> RcResult<Tail> {
-        let number = header.first_chunk::<4>().map_or(0, page_number);
+        let number = word(header, 0).map_or(0, u64::from);
         match number {
             0 => Ok(Tail::default()),
             number => tail_on_disk(self.main, number, self.geometry.page_size),
@@ -431,12 +432,6 @@ impl WalFile {
             Ok(())
         }
     }
-}
-
-/// A frame's page number, from its header.
-#[expect(clippy::big_endian_bytes, reason = "SQLite's own format")]
-fn page_number(bytes: &[u8; 4]) -> u64 {
-    u64::from(u32::from_be_bytes(*bytes))
 }
 
 impl Body for WalFile {

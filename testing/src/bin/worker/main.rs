@@ -39,6 +39,7 @@ impl Given {
         Ok(OpenOptions {
             key: Some(key),
             create: true,
+            freshness: self.number("freshness")? != 0,
             ..OpenOptions::default()
         })
     }

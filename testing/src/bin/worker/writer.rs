@@ -14,7 +14,8 @@ use crate::{Failure, Given, say};
 fn open(given: &Given) -> Result<Connection, Failure> {
     let connection = strongroom_sqlite::open(&given.path("db")?, &given.options("key")?)?;
     if let Ok(other) = given.text("other") {
-        let uri = format!("file:{other}?key_file={}", given.text("key")?);
+        let (key, freshness) = (given.text("key")?, given.number("freshness")?);
+        let uri = format!("file:{other}?key_file={key}&freshness={freshness}");
         connection.execute("ATTACH ?1 AS other", [uri])?;
     }
     Ok(connection)
@@ -28,6 +29,7 @@ pub(crate) fn ledger(given: &Given) -> Result<(), Failure> {
         journal: given.text("journal")?.to_owned(),
         synchronous: given.text("synchronous")?.to_owned(),
         auto_vacuum: given.text("auto_vacuum")?.to_owned(),
+        freshness: given.number("freshness")? != 0,
     };
     let schemas = book::schemas(given.text("other").is_ok());
     for schema in schemas {

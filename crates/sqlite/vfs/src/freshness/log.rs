@@ -14,6 +14,7 @@ use strongroom_keyring::{Error, Purpose};
 use super::Tail;
 use crate::seal::{TAIL, UnitKey, unit_key};
 use crate::sealed::Keys;
+use crate::word::word;
 
 /// Reads at an offset of the log; false when the file ends before.
 pub(crate) type ReadAt<'a> = &'a mut dyn FnMut(&mut [u8], u64) -> Result<bool, Error>;
@@ -114,14 +115,8 @@ fn key_of(keys: &Keys, generation: [u8; 16], read: ReadAt<'_>) -> Result<Option<
 }
 
 /// The page of a frame, and whether it ends a transaction (SQLite file format, section 4.1).
-#[expect(clippy::big_endian_bytes, reason = "SQLite's own format")]
 fn about(frame: &[u8]) -> (u64, bool) {
-    let word = |at: usize| {
-        frame
-            .get(at..at + 4)
-            .and_then(|bytes| bytes.first_chunk::<4>())
-            .map_or(0, |bytes| u32::from_be_bytes(*bytes))
-    };
     assert!(frame.len() > WAL_FRAME_HEADER, "a frame holds a page");
+    let word = |at| word(frame, at).unwrap_or(0);
     (u64::from(word(0)), word(4) != 0)
 }

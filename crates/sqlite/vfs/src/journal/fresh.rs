@@ -9,6 +9,7 @@ use super::{JournalCore, JournalState};
 use crate::lower::RcResult;
 use crate::seal::TAIL;
 use crate::sealed::tail_on_disk;
+use crate::word::word;
 
 /// What was last written or read of a record: SQLite handles a page's number, its image and its sum one after the other.
 #[derive(Clone, Copy, Default)]
@@ -24,10 +25,8 @@ impl Record {
     fn next(&mut self, data: &[u8], at: u64, page_size: u32) -> Option<u64> {
         let end = at.saturating_add(data.len() as u64);
         let before = std::mem::take(self);
-        if let Ok(word) = <[u8; 4]>::try_from(data)
-            && before.image_end != Some(at)
-        {
-            self.word = Some((end, number(word)));
+        if data.len() == 4 && before.image_end != Some(at) {
+            self.word = word(data, 0).map(|number| (end, number));
         }
         let (_, page) = before.word.filter(|(word_end, _)| *word_end == at)?;
         // Such a number begins a super-journal's name.
@@ -84,9 +83,4 @@ impl JournalCore {
             tail.fill(0);
         }
     }
-}
-
-#[expect(clippy::big_endian_bytes, reason = "SQLite's own journal format")]
-fn number(word: [u8; 4]) -> u32 {
-    u32::from_be_bytes(word)
 }

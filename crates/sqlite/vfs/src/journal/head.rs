@@ -20,6 +20,7 @@ use strongroom_keyring::Error;
 
 use crate::seal::UnitKey;
 use crate::sealed::Keys;
+use crate::word::word;
 
 /// First bytes of every journal segment (SQLite's `aJournalMagic`).
 const SEGMENT_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
@@ -182,8 +183,6 @@ pub(crate) fn segment_start(records: u32) -> [u8; 12] {
 }
 
 /// The record count in such 12 bytes. `None` when they are none.
-#[expect(clippy::big_endian_bytes, reason = "SQLite's own journal format")]
 pub(crate) fn count_in(start: &[u8]) -> Option<u32> {
-    let count = start.strip_prefix(&SEGMENT_MAGIC)?.first_chunk::<4>()?;
-    Some(u32::from_be_bytes(*count))
+    word(start.strip_prefix(&SEGMENT_MAGIC)?, 0)
 }

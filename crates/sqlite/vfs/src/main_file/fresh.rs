@@ -17,6 +17,7 @@ use crate::freshness::{Counted, Log, Sum, Tail, Tally};
 use crate::lower::{Lower, RcResult};
 use crate::report::{report, report_error};
 use crate::sealed::{Sealed, tail_on_disk};
+use crate::word::word;
 
 impl MainFile {
     fn keeps_freshness(&self) -> bool {
@@ -117,7 +118,7 @@ impl MainFile {
             };
             tally.exchange(number, counted, main.adds(number, &tail)?);
             if number == 1 {
-                tally.page1_names(word(data, 28));
+                tally.page1_names(word(data, 28).unwrap_or(0));
             }
             Ok(())
         })
@@ -270,11 +271,4 @@ impl MainFile {
             ..*state
         })
     }
-}
-
-#[expect(clippy::big_endian_bytes, reason = "SQLite's own format")]
-fn word(data: &[u8], at: usize) -> u32 {
-    data.get(at..)
-        .and_then(|bytes| bytes.first_chunk::<4>())
-        .map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }

@@ -15,6 +15,10 @@ use crate::seal::{PageError, TAIL, parse_tail};
 impl MainFile {
     pub(super) fn read_page(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
         self.usable()?;
+        let at = page_offset(number, self.page_size);
+        if self.lower.copy_mapped(page, at)? {
+            return self.open_page(number, page);
+        }
         let (ahead, keys) = (&mut self.ahead, &self.keys);
         if let (Some(sealed), Some(keys)) = (ahead.take(self.lower, number, page.len()), keys) {
             if keys.current.open_to(number, sealed, page) {
@@ -23,7 +27,6 @@ impl MainFile {
             page.copy_from_slice(sealed);
             return self.open_page(number, page);
         }
-        let at = page_offset(number, self.page_size);
         if !self.lower.read_whole(page, at)? {
             return self.short_page(number, at, page);
         }
