@@ -23,6 +23,7 @@ const fn colour(engine: Engine) -> &'static str {
     match engine {
         Engine::Stock => "#bbbbbb",
         Engine::Gcm => "#1f3a5f",
+        Engine::Fresh => "#5a5ea6",
         Engine::Ctr => "#31688e",
         Engine::SqlCipher => "#d95f02",
         Engine::McChaCha => "#7fc97f",
@@ -53,7 +54,7 @@ pub(crate) fn ratios(report: &Report, engines: &[Engine]) -> Result<String, Fail
     let height = 70 + u32::try_from(lines.len())? * row + 30;
     let width = LEFT + PLOT + 60;
     let mut out = open(width, height, "Time as a multiple of stock SQLite's")?;
-    legend(&mut out, &engines)?;
+    legend(&mut out, &engines, 130)?;
     for mark in 0..=6_u32 {
         let x = f64::from(LEFT) + f64::from(PLOT) * f64::from(mark) / MOST;
         let colour = if mark == 1 { "#333" } else { "#ddd" };
@@ -115,8 +116,14 @@ pub(crate) fn growth(report: &Report, engines: &[Engine]) -> Result<String, Fail
     };
     let engines: Vec<Engine> = std::iter::once(Engine::Stock)
         .chain(shown(engines))
+        .filter(|engine| {
+            report
+                .grown
+                .iter()
+                .any(|grown| grown.engine == engine.name())
+        })
         .collect();
-    legend(&mut out, &engines)?;
+    legend(&mut out, &engines, 105)?;
     for engine in &engines {
         let points: Vec<&Grown> = report
             .grown
@@ -165,9 +172,9 @@ fn open(width: u32, height: u32, title: &str) -> Result<String, Failure> {
     Ok(out)
 }
 
-fn legend(out: &mut String, engines: &[Engine]) -> Result<(), Failure> {
+fn legend(out: &mut String, engines: &[Engine], step: u32) -> Result<(), Failure> {
     for (index, engine) in (0_u32..).zip(engines) {
-        let x = 20 + index * 105;
+        let x = 20 + index * step;
         writeln!(
             out,
             "<rect x=\"{x}\" y=\"32\" width=\"10\" height=\"10\" fill=\"{}\"/><text x=\"{}\" y=\"41\" font-size=\"10\">{}</text>",

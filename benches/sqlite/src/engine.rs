@@ -20,6 +20,8 @@ pub(crate) enum Engine {
     Stock,
     /// The guard over the same library, AES-256-GCM.
     Gcm,
+    /// As [`Self::Gcm`], with a digest over all pages.
+    Fresh,
     /// The guard, AES-256-CTR: not authenticated.
     Ctr,
     /// `SQLCipher` 4 as it is by default: AES-256-CBC and HMAC-SHA512 of OpenSSL.
@@ -47,9 +49,10 @@ pub(crate) enum Key {
 
 impl Engine {
     /// In the order of the table's columns.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Stock,
         Self::Gcm,
+        Self::Fresh,
         Self::Ctr,
         Self::SqlCipher,
         Self::McChaCha,
@@ -63,6 +66,7 @@ impl Engine {
         match self {
             Self::Stock => "stock",
             Self::Gcm => "gcm",
+            Self::Fresh => "gcm-fresh",
             Self::Ctr => "ctr",
             Self::SqlCipher => "sqlcipher",
             Self::McChaCha => "mc-chacha20",
@@ -77,6 +81,7 @@ impl Engine {
         match self {
             Self::Stock => "stock",
             Self::Gcm => "guard GCM",
+            Self::Fresh => "guard GCM, freshness",
             Self::Ctr => "guard CTR",
             Self::SqlCipher => "SQLCipher",
             Self::McChaCha => "MC ChaCha20",
@@ -89,7 +94,7 @@ impl Engine {
     /// Which of `build-peers`' programs.
     pub(crate) const fn driver(self) -> &'static str {
         match self {
-            Self::Stock | Self::Gcm | Self::Ctr => "driver-stock",
+            Self::Stock | Self::Gcm | Self::Fresh | Self::Ctr => "driver-stock",
             Self::SqlCipher | Self::SqlCipherPlain => "driver-sqlcipher",
             Self::McChaCha | Self::McAegis | Self::McPlain => "driver-mc",
         }
@@ -101,7 +106,7 @@ impl Engine {
     }
 
     const fn is_guard(self) -> bool {
-        matches!(self, Self::Gcm | Self::Ctr)
+        matches!(self, Self::Gcm | Self::Fresh | Self::Ctr)
     }
 
     /// Whether opening with that sort of key is a measurement of this engine.
@@ -123,17 +128,21 @@ impl Engine {
         } else {
             key
         };
-        let parameters = match (self, key) {
-            (Self::Gcm | Self::Ctr, Key::Keyring) => {
+        let parameters = match (self.is_guard(), key) {
+            (true, Key::Keyring) => {
                 format!("?key_id=bench&keyring={}", place.keyring().display())
             }
-            (Self::Gcm | Self::Ctr, key) => {
+            (true, key) => {
                 format!("?key_file={}", place.key_file(key).display())
             }
             _ => String::new(),
         };
-        let cipher = if self == Self::Ctr { "&cipher=ctr" } else { "" };
-        writeln!(lines, "uri file:{path}{parameters}{cipher}")?;
+        let kind = match self {
+            Self::Ctr => "&cipher=ctr",
+            Self::Fresh => "&freshness=1",
+            _ => "",
+        };
+        writeln!(lines, "uri file:{path}{parameters}{kind}")?;
         for pragma in self.key_pragmas(&place.key_text(key)?, key) {
             writeln!(lines, "init {pragma}")?;
         }

@@ -13,6 +13,8 @@ use crate::setup::{Place, one_line};
 const SCAN: &str =
     "SELECT count(*), sum(l_quantity), sum(length(l_comment)) FROM lineitem NOT INDEXED";
 const READ: &str = "SELECT l_quantity FROM lineitem WHERE rowid = ?1";
+/// More than any file of the table's; the common settings map nothing.
+const MAPPED: &str = "sql PRAGMA mmap_size=1073741824\n";
 const UPDATE: &str = "UPDATE lineitem SET l_tax = ?2 WHERE rowid = ?1";
 
 /// What a workload does.
@@ -45,10 +47,24 @@ pub(crate) struct Workload {
     pub(crate) group: &'static str,
     pub(crate) name: &'static str,
     pub(crate) work: Work,
+    /// With a `PRAGMA mmap_size` that covers the file, which no other workload has.
+    mapped: bool,
 }
 
 const fn workload(group: &'static str, name: &'static str, work: Work) -> Workload {
-    Workload { group, name, work }
+    Workload {
+        group,
+        name,
+        work,
+        mapped: false,
+    }
+}
+
+const fn mapped(name: &'static str, work: Work) -> Workload {
+    Workload {
+        mapped: true,
+        ..workload("Reading, `PRAGMA mmap_size`", name, work)
+    }
 }
 
 const fn updates(journal: &'static str, synchronous: &'static str, count: u32, one: bool) -> Work {
@@ -63,25 +79,15 @@ const fn updates(journal: &'static str, synchronous: &'static str, count: u32, o
 /// Every workload, in the table's order.
 pub(crate) fn all() -> Vec<Workload> {
     let scan = |cold| Work::Query { sql: SCAN, cold };
+    let reads = |one| Work::Reads { count: 20_000, one };
     let mut all = vec![
         workload("Reading", "full scan of lineitem, cold", scan(true)),
         workload("Reading", "full scan of lineitem, warm", scan(false)),
-        workload(
-            "Reading",
-            "point reads, a transaction each",
-            Work::Reads {
-                count: 20_000,
-                one: false,
-            },
-        ),
-        workload(
-            "Reading",
-            "point reads, one transaction",
-            Work::Reads {
-                count: 20_000,
-                one: true,
-            },
-        ),
+        workload("Reading", "point reads, a transaction each", reads(false)),
+        workload("Reading", "point reads, one transaction", reads(true)),
+        mapped("full scan of lineitem, mapped", scan(false)),
+        mapped("point reads, a transaction each, mapped", reads(false)),
+        mapped("point reads, one transaction, mapped", reads(true)),
     ];
     all.extend(QUERIES.iter().map(|query| {
         let work = Work::Query {
@@ -292,6 +298,9 @@ impl Workload {
                 script.measured = vec!["hold 20 SELECT count(*) FROM region".to_owned()];
             }
             Work::Readers { .. } => return Err("several processes have several scripts".into()),
+        }
+        if self.mapped {
+            script.before.push_str(MAPPED);
         }
         Ok(script)
     }
