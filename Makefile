@@ -5,6 +5,7 @@
 #   make test-regress  PostgreSQL's own regression suites, sealed and plain: ten minutes
 #   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension, and the whole with zone and proxy
 #   make test-python   the part of it that is about the Python wheel
+#   make fuzz     the part of it that runs the fuzz targets, a few seconds each
 #   make wheel    the Python wheel of the SQLite guard
 #   make test-volume   volumes in a virtual machine: boots, power cuts, stolen disks; an hour
 #   make lint     formatting, clippy, documentation links
@@ -20,7 +21,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: bench-duckdb bench-sqlite bench-keyserver demo test test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
+.PHONY: fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -67,8 +68,15 @@ test: deps-test
 	STRONGROOM_DUCKDB=$(DUCKDB) STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
 		STRONGROOM_SHIELD_LIB=$(DEV)/libstrongroom_shield.so STRONGROOM_COMMAND=$(DEV)/strongroom \
 		$(CARGO) test --locked --workspace --no-fail-fast
+	$(MAKE) --no-print-directory fuzz
 	$(MAKE) --no-print-directory test-python
 	$(MAKE) --no-print-directory test-columns COLUMNS_TESTS="$(COLUMNS_USUAL:%=--test %)"
+
+# Each parser of outside bytes under libFuzzer, for seconds; FUZZ="--features sqlite,providers,proxy 60" has all, which takes minutes to build.
+FUZZ ?= 4
+fuzz: deps
+	@packaging/install-debian g++:g++
+	fuzz/run $(FUZZ)
 
 # The Python wheel: built with the profile of the other tests, so that only the library's last link is new.
 PYTHON_TOOLS := $(abspath $(TARGET)/python)
