@@ -313,13 +313,17 @@ fn several_processes(journal: &str, freshness: bool) {
     };
     let connection = open(&room.at("a.db"), &options).unwrap();
     bank::create(&connection, journal, WORKERS).unwrap();
-    let stop = vec![format!("stop={}", room.at("stop").display())];
+    let stop = vec![
+        format!("stop={}", room.at("stop").display()),
+        "mapped=1".to_owned(),
+    ];
     let onlookers: Vec<Child> = (0..2).map(|_| start(&room, "watch", &stop)).collect();
     let round = |id| {
         vec![
             format!("id={id}"),
             format!("rounds={ROUNDS}"),
             format!("seed={seed}"),
+            format!("mapped={}", id % 2),
         ]
     };
     let mut workers: Vec<Child> = (1..WORKERS)

@@ -165,9 +165,16 @@ fn verify(room: &Room, name: &str, key: &str, when: &str) {
             assert_ne!(mode, "wal", "{when}: {name}");
             drop(connection);
             ops::settle(&room.at(name), &room.options(key)).unwrap();
+            assert!(keeps_freshness(room, key), "{when}: {name}");
         }
         other => unreachable!("{when}: {name}: {other:?}"),
     }
+}
+
+/// Whether the first database does, and it holds.
+fn keeps_freshness(room: &Room, key: &str) -> bool {
+    let report = ops::verify(&room.at("a.db"), &room.options(key), &mut |_, _| {}).unwrap();
+    matches!(report.freshness, ops::Freshness::Holds { .. })
 }
 
 /// Kills a worker at random times, `kills` times, on one database.
@@ -182,6 +189,8 @@ fn kill_at_random(label: &str, shape: &Shape, both: bool, kills: u64) {
     }
     let (mut acknowledged, mut in_midst) = (0, 0);
     for kill in 0..kills {
+        let mut arguments = arguments.clone();
+        arguments.push(format!("mapped={}", kill % 2));
         let said = run(
             &arguments,
             Some(Duration::from_micros(200 + random.below(200_000))),
@@ -210,6 +219,7 @@ fn kill_at_random(label: &str, shape: &Shape, both: bool, kills: u64) {
     println!(
         "{label} {shape:?}: {acknowledged} transactions, {in_midst} of {kills} kills left a journal or log"
     );
+    assert_eq!(keeps_freshness(&room, "first"), shape.freshness);
     assert!(acknowledged > 0, "nothing was ever committed");
     assert!(in_midst > 0, "no kill hit a transaction");
 }
@@ -351,6 +361,7 @@ fn kill_at_each_call(shape: &Shape, both: bool, deaths: u64, torn: Option<Torn>)
             committed.contains(&last),
             "seed {seed}, call {at}: said {acknowledged}, found {last}"
         );
+        assert_eq!(keeps_freshness(&room, "first"), shape.freshness, "{when}");
         at += stride;
     }
 }
@@ -463,6 +474,7 @@ fn kills_during_rekey() {
             assert_eq!(ledger::check(&connection, "main").unwrap(), last);
             drop(connection);
             verify(&room, "a.db", new, "after a rekey");
+            assert_eq!(keeps_freshness(&room, new), freshness);
             std::mem::swap(&mut old, &mut new);
         }
         println!("rekey {journal}, freshness {freshness}: {interrupted} interruptions");

@@ -246,6 +246,54 @@ mod tests {
         stack.windows(8).filter(|window| is_one(window)).count()
     }
 
+    /// The registers that only AVX-512 has, as they are now.
+    #[inline(always)]
+    fn wide_registers() -> [u8; 1024] {
+        let mut out = [0; 1024];
+        // SAFETY: only reached where the processor has AVX-512; writes to `out` alone.
+        unsafe {
+            std::arch::asm!(
+                "vmovdqu64 [rax], zmm16",
+                "vmovdqu64 [rax + 64], zmm17",
+                "vmovdqu64 [rax + 128], zmm18",
+                "vmovdqu64 [rax + 192], zmm19",
+                "vmovdqu64 [rax + 256], zmm20",
+                "vmovdqu64 [rax + 320], zmm21",
+                "vmovdqu64 [rax + 384], zmm22",
+                "vmovdqu64 [rax + 448], zmm23",
+                "vmovdqu64 [rax + 512], zmm24",
+                "vmovdqu64 [rax + 576], zmm25",
+                "vmovdqu64 [rax + 640], zmm26",
+                "vmovdqu64 [rax + 704], zmm27",
+                "vmovdqu64 [rax + 768], zmm28",
+                "vmovdqu64 [rax + 832], zmm29",
+                "vmovdqu64 [rax + 896], zmm30",
+                "vmovdqu64 [rax + 960], zmm31",
+                in("rax") out.as_mut_ptr(),
+                options(nostack)
+            );
+        }
+        out
+    }
+
+    /// C11: making a key leaves a power of the hash's key in a register, and the wipe that follows takes it away.
+    #[test]
+    fn no_part_of_a_new_key_stays_in_registers() {
+        if !WideGcm::is_for_this_processor() {
+            return;
+        }
+        let mut bytes = [0; 32];
+        fill_random(&mut bytes).unwrap();
+        let key = WideGcm::new(&bytes).unwrap();
+        let left = wide_registers();
+        let again = WideGcm::new(&bytes).unwrap();
+        wipe_after_wide();
+        let wiped = wide_registers();
+        assert!(count(&left, &table(&key)) > 0, "blind");
+        assert_eq!(count(&wiped, &table(&again)), 0);
+        assert!(wiped.iter().all(|byte| *byte == 0));
+    }
+
     /// C11: AWS-LC leaves its table on the stack, no deeper than what is wiped, and after the wipe it is gone.
     #[test]
     fn no_part_of_the_key_stays_on_the_stack() {

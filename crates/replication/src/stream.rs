@@ -180,7 +180,7 @@ impl WalStream<'_> {
         self.received
     }
 
-    /// The positions that the server was told last.
+    /// The positions that were confirmed last: the server was told them, or had shut down.
     #[must_use]
     pub const fn confirmed(&self) -> Positions {
         self.confirmed
@@ -347,7 +347,9 @@ impl WalStream<'_> {
         }
         let patience = Patience::of(wait);
         frontend::copy_done(&mut self.connection.wire.output);
-        self.connection.flush(STOPPING)?;
+        if self.connection.flush_unless_done(STOPPING)? == Sent::AfterTheEnd {
+            return Ok(None);
+        }
         loop {
             match self.connection.in_time(patience)? {
                 // A busy server must not outlast the deadline either.
@@ -357,6 +359,11 @@ impl WalStream<'_> {
                 }
                 Reply::CopyData(_) => {}
                 Reply::CopyDone => return self.connection.next_timeline(patience),
+                // It shut down meanwhile.
+                Reply::Complete => {
+                    self.connection.state = State::GivenUp;
+                    return Ok(None);
+                }
                 _ => return self.connection.out_of_place("an end that is none"),
             }
         }

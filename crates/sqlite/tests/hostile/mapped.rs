@@ -25,10 +25,27 @@ fn sum(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
     connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-fn is_mapped(path: &Path) -> bool {
+/// Bytes of the file that are mapped, by whomever.
+fn mapped_bytes(path: &Path) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let name = path.canonicalize().unwrap().display().to_string();
-    maps.lines().any(|line| line.ends_with(&name))
+    let lengths = maps
+        .lines()
+        .filter(|line| line.ends_with(&name))
+        .map(|line| {
+            let (first, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+            let at = |text| u64::from_str_radix(text, 16).unwrap();
+            at(end) - at(first)
+        });
+    lengths.sum()
+}
+
+fn is_mapped(path: &Path) -> bool {
+    mapped_bytes(path) > 0
+}
+
+fn length(path: &Path) -> u64 {
+    std::fs::metadata(path).unwrap().len()
 }
 
 #[test]
@@ -62,6 +79,7 @@ fn a_page_that_is_changed_under_the_mapping_is_found() {
     // So that all pages are the table's, and a scan reads them.
     run(&mapped, "DROP INDEX i; VACUUM");
     let expected = sum(&mapped).unwrap();
+    assert!(is_mapped(&path));
     let good = bytes(&path);
     for number in [9, 50, 200] {
         let at = page(number).start + 100;
@@ -96,13 +114,15 @@ fn a_mapping_follows_a_file_that_others_cut_and_lengthen() {
                 &other,
                 "DELETE FROM t WHERE a>40; VACUUM; PRAGMA wal_checkpoint(TRUNCATE)",
             );
-            let length = std::fs::metadata(&path).unwrap().len();
-            assert!(length < 40 * PAGE as u64, "{mode}: it was cut");
+            let cut = length(&path);
+            assert!(cut < 40 * PAGE as u64, "{mode}: it was cut");
             assert_eq!(
                 sum(&mapped).unwrap(),
                 sum(&other).unwrap(),
                 "{mode}, {round}"
             );
+            // Whole pages of memory: what was mapped of the longer file is not any more.
+            assert!(mapped_bytes(&path) <= cut.next_multiple_of(4096), "{mode}");
             run(
                 &other,
                 "WITH RECURSIVE n(x) AS (SELECT 41 UNION ALL SELECT x+1 FROM n WHERE x<3000)
@@ -135,10 +155,70 @@ fn a_rekey_goes_on_under_a_mapping() {
     make(&path, Cipher::Aes256Gcm, 3000);
     let mapped = mapping(&path);
     let expected = sum(&mapped).unwrap();
+    assert!(is_mapped(&path));
     let new = given(OTHER);
     ops::rekey(&path, &options(RAW), Some(&new), false, &mut |_, _| {}).unwrap();
     assert_eq!(sum(&mapped).unwrap(), expected);
     run(&mapped, "UPDATE t SET b=b||'x'");
     let report = ops::verify(&path, &options(OTHER), &mut |_, _| {}).unwrap();
     assert!(report.bad.is_empty(), "{:?}", report.bad);
+}
+
+/// What a mapping must not be read behind is the end of a file that a checkpoint has cut: no change of the log tells the connection.
+#[test]
+fn a_checkpoint_of_somebody_else_cuts_the_file_under_a_mapping() {
+    let directory = tempfile::tempdir().unwrap();
+    for freshness in [true, false] {
+        let path = directory.path().join(format!("{freshness}.db"));
+        let options = strongroom_sqlite::OpenOptions {
+            freshness,
+            ..options(RAW)
+        };
+        let first = strongroom_sqlite::open(&path, &options).unwrap();
+        run(
+            &first,
+            "PRAGMA journal_mode=WAL; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); CREATE INDEX i ON t(b);
+             WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM n WHERE x<3000)
+             INSERT INTO t SELECT x, hex(randomblob(60)) FROM n",
+        );
+        first.close().unwrap();
+        let (mapped, other) = (mapping(&path), connect(&path));
+        assert_eq!(sum(&mapped).unwrap().0, 3000);
+        assert_eq!(is_mapped(&path), !freshness);
+        let before = length(&path);
+        run(&mapped, "DELETE FROM t WHERE a>40; VACUUM");
+        run(&other, "PRAGMA wal_checkpoint(PASSIVE)");
+        assert!(length(&path) < before / 10);
+        run(
+            &mapped,
+            "WITH RECURSIVE n(x) AS (SELECT 41 UNION ALL SELECT x+1 FROM n WHERE x<3000)
+             INSERT INTO t SELECT x, hex(randomblob(60)) FROM n",
+        );
+        assert_eq!(sum(&mapped).unwrap(), sum(&other).unwrap());
+        drop((mapped, other));
+        let report = ops::verify(&path, &options, &mut |_, _| {}).unwrap();
+        assert!(report.bad.is_empty(), "{:?}", report.bad);
+        let holds = matches!(report.freshness, ops::Freshness::Holds { .. });
+        assert_eq!(holds, freshness, "{:?}", report.freshness);
+    }
+}
+
+#[test]
+fn a_connection_that_writes_maps_what_it_has_written() {
+    let directory = tempfile::tempdir().unwrap();
+    for mode in ["DELETE", "WAL"] {
+        let path = directory.path().join(format!("{mode}.db"));
+        make(&path, Cipher::Aes256Gcm, 3);
+        let mapped = mapping(&path);
+        run(&mapped, &format!("PRAGMA journal_mode={mode}"));
+        sum(&mapped).unwrap();
+        run(
+            &mapped,
+            "WITH RECURSIVE n(x) AS (SELECT 4 UNION ALL SELECT x+1 FROM n WHERE x<3000)
+             INSERT INTO t SELECT x, hex(randomblob(60)) FROM n; PRAGMA wal_checkpoint(TRUNCATE)",
+        );
+        assert_eq!(sum(&mapped).unwrap().0, 3000);
+        let (length, mapped) = (length(&path), mapped_bytes(&path));
+        assert!(mapped + 4096 >= length, "{mode}: {mapped} of {length}");
+    }
 }

@@ -7,6 +7,8 @@
 //! L2: only the file's length says where it ends. A read that stops before is an error, never the end: it would be taken for
 //! a database without a first page, a log without frames, a journal that is none.
 //! L3: what is mapped can change under the reader's eyes, so it is copied once, between `xFetch` and `xUnfetch`, and looked at afterwards.
+//! L4: once something was fetched, the VFS below reads from the mapping too, and a read behind the file's end kills the process.
+//! So there is a mapping only while SQLite itself reads pages that its snapshot has; the guard's own reads behind page 1 find none.
 //! Must not: know anything of encryption.
 #![expect(unsafe_code, reason = "calls methods of a C object")]
 

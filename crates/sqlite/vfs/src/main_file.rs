@@ -83,6 +83,8 @@ pub(crate) struct MainFile {
     /// Pages whose last write failed (M9).
     torn: BTreeSet<u64>,
     ahead: Ahead,
+    /// This connection may write the file, or be about to play a journal back: nothing is read from a mapping (L4).
+    writing: bool,
     link: Arc<Link>,
     /// The digest over the pages, while this connection writes them; nothing else could have (X3).
     tally: Option<Tally>,
@@ -181,6 +183,7 @@ impl MainFile {
                 true => Ahead::off(),
                 false => Ahead::default(),
             },
+            writing: false,
             link: Arc::default(),
             tally: None,
             log: Log::default(),
@@ -392,6 +395,10 @@ impl MainFile {
             .seal(number, &nonce, &mut page)
             .map_err(|error| report_error(&error));
         self.ahead.wrote(number);
+        if number > self.pages {
+            // The mapping would stay as short as it is.
+            self.lower.unmap()?;
+        }
         let result =
             sealed.and_then(|()| self.lower.write(&page, page_offset(number, self.page_size)));
         if number == 1 {
@@ -525,7 +532,11 @@ impl Body for MainFile {
 
     fn lock(&mut self, level: c_int) -> RcResult<()> {
         self.usable()?;
+        if level > SQLITE_LOCK_SHARED {
+            self.lower.unmap()?;
+        }
         self.lower.lock(level)?;
+        self.writing |= level > SQLITE_LOCK_SHARED;
         self.unsure();
         if level != SQLITE_LOCK_SHARED || self.on_disk {
             return Ok(());
@@ -544,6 +555,7 @@ impl Body for MainFile {
     fn unlock(&mut self, level: c_int) -> RcResult<()> {
         self.keep_unjournaled(level);
         self.unsure();
+        self.writing &= level > SQLITE_LOCK_SHARED;
         self.lower.unlock(level)
     }
 

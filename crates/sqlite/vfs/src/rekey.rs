@@ -243,6 +243,8 @@ fn count_stale(
     first: u64,
     last: u64,
 ) -> Result<u64, Error> {
+    // L4: nobody holds a lock here.
+    lower.unmap().map_err(rc_error)?;
     let mut stale = 0;
     let mut tail = [0; TAIL];
     for page in first..=last {

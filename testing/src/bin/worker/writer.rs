@@ -13,6 +13,9 @@ use crate::{Failure, Given, say};
 /// Opens `db`, and attaches `other` if it is given.
 fn open(given: &Given) -> Result<Connection, Failure> {
     let connection = strongroom_sqlite::open(&given.path("db")?, &given.options("key")?)?;
+    if given.number("mapped")? != 0 {
+        connection.execute_batch("PRAGMA mmap_size=268435456")?;
+    }
     if let Ok(other) = given.text("other") {
         let (key, freshness) = (given.text("key")?, given.number("freshness")?);
         let uri = format!("file:{other}?key_file={key}&freshness={freshness}");

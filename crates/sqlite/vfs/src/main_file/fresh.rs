@@ -20,7 +20,7 @@ use crate::sealed::{Sealed, tail_on_disk};
 use crate::word::word;
 
 impl MainFile {
-    fn keeps_freshness(&self) -> bool {
+    pub(super) fn keeps_freshness(&self) -> bool {
         self.on_disk
             && self
                 .keys

@@ -16,7 +16,7 @@ impl MainFile {
     pub(super) fn read_page(&mut self, number: u64, page: &mut [u8]) -> RcResult<()> {
         self.usable()?;
         let at = page_offset(number, self.page_size);
-        if self.lower.copy_mapped(page, at)? {
+        if !self.writing && !self.keeps_freshness() && self.lower.copy_mapped(page, at)? {
             return self.open_page(number, page);
         }
         let (ahead, keys) = (&mut self.ahead, &self.keys);
