@@ -464,6 +464,30 @@ fn a_server_that_shut_down_before_its_last_request_was_answered_has_shut_down() 
 }
 
 #[test]
+fn a_stream_that_is_ended_while_the_server_shuts_down_has_no_next_timeline() {
+    // The end is said to a server that has gone, and to one that has not.
+    for stays in [false, true] {
+        let (client, mut peer) = UnixStream::pair().unwrap();
+        let says = [
+            startup(),
+            message(b'W', &[0, 0, 0]),
+            keepalive(0),
+            complete(),
+        ];
+        peer.write_all(&says.concat()).unwrap();
+        let mut connection = Connection::on_socket(client, &config()).unwrap();
+        let Started::Streaming(stream) = connection.start_replication(None, Lsn(0x100), 1).unwrap()
+        else {
+            unreachable!("a stream")
+        };
+        let kept = stays.then_some(peer);
+        assert_eq!(stream.stop(Duration::from_secs(10)).unwrap(), None);
+        assert!(!connection.is_ready());
+        drop(kept);
+    }
+}
+
+#[test]
 fn a_silent_server_is_given_up_where_that_was_asked_for() {
     let (client, mut peer) = UnixStream::pair().unwrap();
     peer.write_all(&startup()).unwrap();
