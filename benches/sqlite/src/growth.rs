@@ -8,7 +8,7 @@ use strongroom_benches::stats::median;
 
 use crate::driver::{self, Script};
 use crate::engine::Engine;
-use crate::setup::{Place, alike, prove};
+use crate::setup::{Place, make};
 use crate::{agree, note, order};
 
 /// Random reads of one round.
@@ -59,11 +59,7 @@ fn at_size(
          INSERT INTO t SELECT i, printf('carefully %0390d', (i * 2654435761) % 4294967296) FROM n\n"
     );
     for engine in engines {
-        let fresh = place.path("fresh.db");
-        let opened = place.opened_at(*engine, &fresh)?;
-        driver::prepare(&place.program(*engine), &format!("{opened}{fill}"))?;
-        prove(*engine, &fresh)?;
-        alike(&fresh, &path(*engine))?;
+        make(place, *engine, &path(*engine), &fill)?;
     }
     let mut seconds = vec![[Vec::new(), Vec::new()]; engines.len()];
     for round in 0..rounds {

@@ -149,21 +149,22 @@ pub(crate) fn load(
     drop(source);
     let mut sizes = Vec::new();
     for engine in engines {
-        let (fresh, path) = (place.path("fresh.db"), place.database(*engine));
-        let opened = place.opened_at(*engine, &fresh)?;
-        driver::prepare(&place.program(*engine), &format!("{opened}{copy}"))?;
-        prove(*engine, &fresh)?;
-        alike(&fresh, &path)?;
+        let path = place.database(*engine);
+        make(place, *engine, &path, &copy)?;
         sizes.push((*engine, std::fs::metadata(path)?.len()));
     }
     Ok(sizes)
 }
 
-/// Moves a database by copying it, so that all of them were written in the same way: what the system's cache made of the
-/// writes of each engine, larger and smaller pieces of memory, is worth a tenth of a scan's time.
-pub(crate) fn alike(from: &Path, to: &Path) -> Result<(), Failure> {
-    std::fs::copy(from, to)?;
-    std::fs::remove_file(from)?;
+/// Makes the database of `engine` at `path` by `lines`, and proves it. It gets there by a copy, so that all are written in the same
+/// way: what the system's cache makes of each engine's writes, larger and smaller pieces of memory, is worth a tenth of a scan's time.
+pub(crate) fn make(place: &Place, engine: Engine, path: &Path, lines: &str) -> Result<(), Failure> {
+    let fresh = place.path("fresh.db");
+    let opened = place.opened_at(engine, &fresh)?;
+    driver::prepare(&place.program(engine), &format!("{opened}{lines}"))?;
+    prove(engine, &fresh)?;
+    std::fs::copy(&fresh, path)?;
+    std::fs::remove_file(&fresh)?;
     Ok(())
 }
 
@@ -173,7 +174,7 @@ pub(crate) fn one_line(sql: &str) -> String {
 }
 
 /// A sealed file shows nothing and is noise; a plain one shows what it holds, or the search would prove nothing.
-pub(crate) fn prove(engine: Engine, path: &Path) -> Result<(), Failure> {
+fn prove(engine: Engine, path: &Path) -> Result<(), Failure> {
     let mut file = std::fs::File::open(path)?;
     let length = file.metadata()?.len();
     let mut head = Vec::new();

@@ -1,6 +1,5 @@
 #!/bin/sh
-# The first process of a test's guest: mounts, modules, names of disks, network; then obeys the harness, line by line, through a
-# virtio-serial port. Each line is `NUMBER BASE64(script)`; each answer `NUMBER EXIT-CODE BASE64(output)`.
+# The first process of a test's guest: mounts, modules, names of disks, network; then obeys the harness (harness.sh).
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin:/usr/lib/postgresql/bin HOME=/root LC_ALL=C
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -28,17 +27,10 @@ if [ -e /sys/class/net/eth0 ]; then
     ip addr add 10.0.2.15/24 dev eth0
 fi
 for port in /sys/class/virtio-ports/*; do
+    # shellcheck disable=SC2034 # harness.sh reads it
     [ "$(cat "$port/name")" = harness ] && harness=/dev/${port##*/}
 done
 # shellcheck source=/dev/null
 [ -e /etc/boot ] && . /etc/boot
-exec 3<>"$harness"
-echo "ready 0 $(cut -d' ' -f1 /proc/uptime | base64)" >&3
-while read -r number script <&3; do
-    echo "$script" | base64 -d >"/run/script.$number"
-    # Neither the port nor its own script's output stays open in what a script leaves running.
-    sh "/run/script.$number" >"/run/output.$number" 2>&1 </dev/null 3>&-
-    code=$?
-    echo "$number $code $(base64 -w 0 <"/run/output.$number")" >&3
-    rm -f "/run/script.$number" "/run/output.$number"
-done
+# shellcheck source=/dev/null
+. /harness

@@ -8,15 +8,15 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::guest::HARNESS;
 use crate::kernel::Kernel;
 use crate::{place, programs};
 
 /// What a server has, and no more: emulated hardware boots it. (`dmsetup` brings the rules by which udev names mapped devices.)
 const PACKAGES: &str = "systemd-sysv,udev,kmod,iproute2,e2fsprogs,dmsetup,cryptsetup-bin,initramfs-tools,zstd,linux-image-cloud-amd64,ca-certificates";
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
-const HARNESS: &str = include_str!("../guest/harness.sh");
 const HARNESS_UNIT: &str = "[Unit]\nDescription=The tests' harness\nDefaultDependencies=no\nAfter=systemd-udevd.service remote-fs.target\n\
-    Wants=dev-virtio\\x2dports-harness.device\nAfter=dev-virtio\\x2dports-harness.device\n\n[Service]\nExecStart=/bin/sh /usr/local/sbin/harness\nStandardOutput=journal\n\
+    Wants=dev-virtio\\x2dports-harness.device\nAfter=dev-virtio\\x2dports-harness.device\n\n[Service]\nEnvironment=PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C\nExecStart=/bin/sh /usr/local/sbin/harness\nStandardOutput=journal\n\
     KillMode=process\n\n[Install]\nWantedBy=multi-user.target\n";
 /// The guest's address, in every network of QEMU's.
 const NETWORK: &str = "[Match]\nType=ether\n\n[Network]\nAddress=10.0.2.15/24\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n";

@@ -14,6 +14,8 @@ use crate::{place, programs};
 
 const MARIADB: &str = "/usr/sbin/mariadbd";
 const INIT: &str = include_str!("../guest/init.sh");
+/// What obeys, in every guest.
+pub(crate) const HARNESS: &str = include_str!("../guest/harness.sh");
 
 /// Drivers of the emulated hardware, ext4, dm-crypt with its ciphers, and what `volume attach` needs.
 const MODULES: &[&str] = &[
@@ -65,6 +67,7 @@ impl Guest {
             guest.archive.directory(place);
         }
         guest.archive.file("init", 0o755, INIT.as_bytes());
+        guest.archive.file("harness", 0o644, HARNESS.as_bytes());
         guest.busybox();
         guest.program(&programs::installed("cryptsetup", "cryptsetup-bin"));
         for name in ["mke2fs", "e2fsck"] {

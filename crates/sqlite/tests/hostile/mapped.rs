@@ -25,6 +25,14 @@ fn sum(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
     connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
+/// The statement that adds rows `first` to 3000.
+fn rows_from(first: u32) -> String {
+    format!(
+        "WITH RECURSIVE n(x) AS (SELECT {first} UNION ALL SELECT x+1 FROM n WHERE x<3000)
+         INSERT INTO t SELECT x, hex(randomblob(60)) FROM n"
+    )
+}
+
 /// Bytes of the file that are mapped, by whomever.
 fn mapped_bytes(path: &Path) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -125,8 +133,7 @@ fn a_mapping_follows_a_file_that_others_cut_and_lengthen() {
             assert!(mapped_bytes(&path) <= cut.next_multiple_of(4096), "{mode}");
             run(
                 &other,
-                "WITH RECURSIVE n(x) AS (SELECT 41 UNION ALL SELECT x+1 FROM n WHERE x<3000)
-                 INSERT INTO t SELECT x, hex(randomblob(60)) FROM n; PRAGMA wal_checkpoint(TRUNCATE)",
+                &format!("{}; PRAGMA wal_checkpoint(TRUNCATE)", rows_from(41)),
             );
             assert_eq!(
                 sum(&mapped).unwrap(),
@@ -177,10 +184,9 @@ fn a_checkpoint_of_somebody_else_cuts_the_file_under_a_mapping() {
         let first = strongroom_sqlite::open(&path, &options).unwrap();
         run(
             &first,
-            "PRAGMA journal_mode=WAL; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); CREATE INDEX i ON t(b);
-             WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM n WHERE x<3000)
-             INSERT INTO t SELECT x, hex(randomblob(60)) FROM n",
+            "PRAGMA journal_mode=WAL; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); CREATE INDEX i ON t(b)",
         );
+        run(&first, &rows_from(1));
         first.close().unwrap();
         let (mapped, other) = (mapping(&path), connect(&path));
         assert_eq!(sum(&mapped).unwrap().0, 3000);
@@ -189,11 +195,7 @@ fn a_checkpoint_of_somebody_else_cuts_the_file_under_a_mapping() {
         run(&mapped, "DELETE FROM t WHERE a>40; VACUUM");
         run(&other, "PRAGMA wal_checkpoint(PASSIVE)");
         assert!(length(&path) < before / 10);
-        run(
-            &mapped,
-            "WITH RECURSIVE n(x) AS (SELECT 41 UNION ALL SELECT x+1 FROM n WHERE x<3000)
-             INSERT INTO t SELECT x, hex(randomblob(60)) FROM n",
-        );
+        run(&mapped, &rows_from(41));
         assert_eq!(sum(&mapped).unwrap(), sum(&other).unwrap());
         drop((mapped, other));
         let report = ops::verify(&path, &options, &mut |_, _| {}).unwrap();
@@ -214,8 +216,7 @@ fn a_connection_that_writes_maps_what_it_has_written() {
         sum(&mapped).unwrap();
         run(
             &mapped,
-            "WITH RECURSIVE n(x) AS (SELECT 4 UNION ALL SELECT x+1 FROM n WHERE x<3000)
-             INSERT INTO t SELECT x, hex(randomblob(60)) FROM n; PRAGMA wal_checkpoint(TRUNCATE)",
+            &format!("{}; PRAGMA wal_checkpoint(TRUNCATE)", rows_from(4)),
         );
         assert_eq!(sum(&mapped).unwrap().0, 3000);
         let (length, mapped) = (length(&path), mapped_bytes(&path));
