@@ -137,6 +137,9 @@ fn run(cli: Cli) -> ExitCode {
     if !strongroom_crypto::memory_is_locked() {
         failure::warn(&code::MEMORY_NOT_LOCKED, "");
     }
+    if strongroom_keyring::take_text_as_raw_key_warning() {
+        failure::warn(&code::TEXT_AS_RAW_KEY, "");
+    }
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(json),

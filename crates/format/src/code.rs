@@ -107,6 +107,7 @@ codes! {
     CERT_DATES = 2035, Warning, "the certificate is not valid at this time", "what was sealed under it still opens; make or import a certificate for what comes";
     CERT_RETIRED = 2036, Key, "the certificate is retired and may not seal anything new", "use an active certificate: `strongroom cert list` shows them";
     CERT_SUBJECT = 2037, Usage, "the certificate's subject or days are not valid", "write the subject as CN=NAME,O=NAME,C=XX, and days from 1 to 36500";
+    TEXT_AS_RAW_KEY = 2038, Warning, "a passphrase of 32 bytes opened this without Argon2id, as an older version sealed it: guessing it is cheap", "make new key slots, with the same passphrase if you like: `strongroom sqlite rekey --slots-only`, `pg rotate --slots-only`, `backup rewrap`, `keyring rotate-root`; old copies keep the weak slot";
 
     PROVIDER_ELSEWHERE = 2100, Key, "the keyring's root key comes from a provider that this program does not have", "use the `strongroom` command, built with that provider; or change the provider with `strongroom keyring rotate-root`";
     PROVIDER_UNREACHABLE = 2101, Key, "the provider of the root key could not be reached, or did not answer in time", "check that its server, device or module is there and answers; nothing was changed";

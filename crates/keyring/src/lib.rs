@@ -54,7 +54,7 @@ pub use certificates::{CertificateInfo, NewCertificate, Restored, read_identity}
 pub use error::{Error, Fault};
 pub use keyring::{KeyInfo, Keyring, Status};
 pub use object::{NewObject, Object, inspect_checksum};
-pub use opener::Opener;
+pub use opener::{Opener, take_text_as_raw_key_warning};
 pub use provider::{Provider, RootProvider};
 pub use purpose::Purpose;
 pub use source::{KeySource, SourceContext};

@@ -6,8 +6,13 @@
 //! 3. 64 hexadecimal digits, alone, after `encryptionkey=`, or as `x'...'`, are a raw key. Anything else that
 //!    begins with `encryptionkey=`, or is `x'...'` around hexadecimal digits only, is SR-2011: a key cut short
 //!    must not become a passphrase.
-//! 4. Exactly 32 bytes, not all of them printable ASCII, are a raw key.
+//! 4. Exactly 32 bytes that are not UTF-8 are a raw key.
 //! 5. Everything else is a passphrase.
+//!
+//! Until this rule was changed, step 4 took all 32 bytes that were not printable ASCII for a raw key: sixteen
+//! Cyrillic letters were used without Argon2id. Such a passphrase still opens the raw slots that were made with
+//! it then (`Opener::passphrase_or_raw`), with the warning SR-2038, and makes passphrase slots only. 32 random
+//! bytes are UTF-8 once in 2^26 keys; such a key is now a passphrase, which is as strong.
 //!
 //! Must not: leave a copy of the bytes outside locked memory.
 
@@ -39,12 +44,20 @@ pub(crate) fn interpret(material: &SecretBytes) -> Result<Opener, Error> {
     if let Some(digits) = hex_part(bytes)? {
         return raw_from_hex(digits);
     }
-    if bytes.len() == 32 && !bytes.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+    if is_raw(bytes) {
         return raw_from(bytes);
     }
     let mut passphrase = SecretBytes::with_capacity(bytes.len())?;
     passphrase.as_mut_slice().copy_from_slice(bytes);
+    if bytes.len() == 32 && !bytes.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Ok(Opener::passphrase_or_raw(passphrase, key_from(bytes)?));
+    }
     Ok(Opener::passphrase(passphrase))
+}
+
+/// Whether `bytes`, without the newline, are a raw key by their length and because they are no text.
+pub(crate) fn is_raw(bytes: &[u8]) -> bool {
+    bytes.len() == 32 && std::str::from_utf8(bytes).is_err()
 }
 
 fn malformed(detail: &str) -> Error {
@@ -76,12 +89,16 @@ fn hex_part(bytes: &[u8]) -> Result<Option<&[u8]>, Error> {
 }
 
 fn raw_from(bytes: &[u8]) -> Result<Opener, Error> {
+    key_from(bytes).map(Opener::raw)
+}
+
+fn key_from(bytes: &[u8]) -> Result<SecretKey, Error> {
     let mut key = [0; 32];
     if bytes.len() != key.len() {
         return Err(malformed("a raw key must have 32 bytes"));
     }
     key.copy_from_slice(bytes);
-    Ok(Opener::raw(SecretKey::take(&mut key)?))
+    Ok(SecretKey::take(&mut key)?)
 }
 
 fn raw_from_hex(digits: &[u8]) -> Result<Opener, Error> {
@@ -172,6 +189,21 @@ mod tests {
             Ok("passphrase"),
             "only one newline is dropped"
         );
+    }
+
+    /// Sixteen letters of two bytes each, in four scripts: they were taken for raw keys once.
+    #[test]
+    fn text_of_32_bytes_is_a_passphrase_in_every_script() {
+        for letters in [
+            "\u{43f}\u{430}\u{440}\u{43e}\u{43b}\u{44c}\u{43f}\u{430}\u{440}\u{43e}\u{43b}\u{44c}\u{430}\u{431}\u{432}\u{433}",
+            "\u{3b1}\u{3b2}\u{3b3}\u{3b4}\u{3b5}\u{3b6}\u{3b7}\u{3b8}\u{3b9}\u{3ba}\u{3bb}\u{3bc}\u{3bd}\u{3be}\u{3bf}\u{3c0}",
+            "\u{5d0}\u{5d1}\u{5d2}\u{5d3}\u{5d4}\u{5d5}\u{5d6}\u{5d7}\u{5d8}\u{5d9}\u{5da}\u{5db}\u{5dc}\u{5dd}\u{5de}\u{5df}",
+            "a tab\tmakes this thirty-two byte",
+        ] {
+            assert_eq!(letters.len(), 32, "{letters}");
+            assert_eq!(kind(letters.as_bytes()), Ok("passphrase"), "{letters}");
+            assert_eq!(kind(format!("{letters}\n").as_bytes()), Ok("passphrase"));
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!
 //! Must not: read a file or know where the material came from.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use strongroom_crypto::{Argon2Params, Certificate, SecretBytes, SecretKey, argon2id, hkdf};
@@ -20,6 +21,16 @@ use crate::recipient::{Public, Recipient, label};
 use crate::wrap::{place, unwrap, wrap};
 use strongroom_format::header::WrappedKey;
 
+/// Whether a passphrase has opened a slot that an older build made of it without Argon2id.
+static TEXT_AS_RAW_KEY: AtomicBool = AtomicBool::new(false);
+
+/// Whether, since the last call, something was opened in this process by a passphrase of 32 bytes that an older
+/// build took for a raw key. Whoever opens objects for a user says [`code::TEXT_AS_RAW_KEY`] then.
+#[must_use]
+pub fn take_text_as_raw_key_warning() -> bool {
+    TEXT_AS_RAW_KEY.swap(false, Ordering::Relaxed)
+}
+
 /// Most derived keys that an opener remembers; the oldest goes first.
 const REMEMBERED_MAX: usize = 32;
 
@@ -33,6 +44,8 @@ enum Material {
     Passphrase {
         secret: SecretBytes,
         cost: Argon2Cost,
+        /// The same bytes as the raw key that older builds took them for (`material.rs`). Opens, never seals.
+        as_raw: Option<SecretKey>,
     },
     Raw(SecretKey),
     Keyring {
@@ -73,13 +86,27 @@ impl Opener {
     /// A passphrase, stretched with Argon2id at the recommended cost (RFC 9106, second choice).
     #[must_use]
     pub fn passphrase(secret: SecretBytes) -> Self {
+        Self::passphrase_with(secret, None)
+    }
+
+    /// A passphrase of 32 bytes that older builds took for the raw key `as_raw`: makes passphrase slots, and opens
+    /// slots of both kinds. [`take_text_as_raw_key_warning`] tells when a raw slot was opened so.
+    pub(crate) fn passphrase_or_raw(secret: SecretBytes, as_raw: SecretKey) -> Self {
+        Self::passphrase_with(secret, Some(as_raw))
+    }
+
+    fn passphrase_with(secret: SecretBytes, as_raw: Option<SecretKey>) -> Self {
         let cost = Argon2Params::RECOMMENDED;
         let cost = Argon2Cost {
             m_kib: cost.m_kib,
             t: cost.t,
             p: cost.p,
         };
-        Self::new(Material::Passphrase { secret, cost })
+        Self::new(Material::Passphrase {
+            secret,
+            cost,
+            as_raw,
+        })
     }
 
     /// A raw 32-byte key.
@@ -174,12 +201,18 @@ impl Opener {
     /// SR-5001 when there is no memory for keys.
     pub fn try_clone(&self) -> Result<Self, Error> {
         let material = match &self.material {
-            Material::Passphrase { secret, cost } => {
+            Material::Passphrase {
+                secret,
+                cost,
+                as_raw,
+            } => {
                 let mut copy = SecretBytes::with_capacity(secret.len())?;
                 copy.as_mut_slice().copy_from_slice(secret.as_slice());
+                let as_raw = as_raw.as_ref().map(SecretKey::try_clone).transpose()?;
                 Material::Passphrase {
                     secret: copy,
                     cost: *cost,
+                    as_raw,
                 }
             }
             Material::Raw(key) => Material::Raw(key.try_clone()?),
@@ -212,6 +245,11 @@ impl Opener {
                 continue;
             };
             if let Some(data_key) = open_slot(slot, &kek, epoch, object_id)? {
+                if matches!(self.material, Material::Passphrase { .. })
+                    && slot.kind == SlotKind::Raw
+                {
+                    TEXT_AS_RAW_KEY.store(true, Ordering::Relaxed);
+                }
                 let held = HeldSlot {
                     kind: slot.kind.clone(),
                     salt: slot.salt,
@@ -299,7 +337,13 @@ impl Opener {
             (Material::Passphrase { secret, .. }, SlotKind::Passphrase(cost)) => {
                 self.stretched(secret, salt, *cost).map(Some)
             }
-            (Material::Raw(key), SlotKind::Raw) => expanded(key, salt).map(Some),
+            (Material::Raw(key), SlotKind::Raw)
+            | (
+                Material::Passphrase {
+                    as_raw: Some(key), ..
+                },
+                SlotKind::Raw,
+            ) => expanded(key, salt).map(Some),
             (
                 Material::Keyring { id, versions },
                 SlotKind::Keyring {

@@ -3,14 +3,15 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use strongroom_crypto::SecretBytes;
+use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_keyring::durable::replace;
 use strongroom_keyring::source::is_readable_by_others;
-use strongroom_keyring::{Error, KeySource, Opener, SourceContext};
+use strongroom_keyring::{Error, KeySource, Opener, SourceContext, take_text_as_raw_key_warning};
 
 use crate::{code, new_object, open};
 
-const HEX: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+/// A key whose bytes are no text: the first one is never part of UTF-8.
+const HEX: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 fn opener(source: &KeySource) -> Result<Opener, Error> {
     source.opener(&SourceContext::default())
@@ -43,9 +44,36 @@ fn one_key_from_every_source_opens_the_same_object() {
         assert_eq!(opened.kind_name(), "raw", "{}", source.describe());
         assert_eq!(code(open(&header, &opened)), 0, "{}", source.describe());
     }
-    let binary: Vec<u8> = (0..32).collect();
+    let binary: Vec<u8> = [0xff].into_iter().chain(1..32).collect();
     let from_file = opener(&file(directory.path(), &binary)).unwrap();
     assert_eq!(code(open(&header, &from_file)), 0, "raw bytes");
+}
+
+/// Sixteen Cyrillic letters are 32 bytes that are not ASCII. They were once used as a raw key, without Argon2id.
+#[test]
+fn letters_that_are_not_ascii_are_stretched() {
+    let letters = "\u{43f}\u{440}\u{435}\u{441}\u{442}\u{443}\u{43f}\u{43b}\u{435}\u{43d}\u{438}\u{435}\u{438}\u{43c}\u{44f}\u{44a}";
+    assert_eq!(letters.len(), 32);
+    let now = opener(&given(letters)).unwrap();
+    assert_eq!(now.kind_name(), "passphrase");
+    let sealed = new_object(&now);
+    assert_eq!(sealed.opened_by().name(), "passphrase");
+    assert!(!take_text_as_raw_key_warning());
+
+    // What an older build sealed with these letters opens, with a warning, until its slots are made anew.
+    let mut bytes: [u8; 32] = letters.as_bytes().try_into().unwrap();
+    let older = Opener::raw(SecretKey::take(&mut bytes).unwrap());
+    let header = new_object(&older).header_bytes();
+    let copy = now.try_clone().unwrap();
+    let opened = open(&header, &copy).unwrap();
+    assert!(take_text_as_raw_key_warning());
+    let mended = opened.rewrapped(&[&now]).unwrap().header_bytes();
+    assert_eq!(
+        open(&mended, &now).unwrap().opened_by().name(),
+        "passphrase"
+    );
+    assert!(!take_text_as_raw_key_warning());
+    assert_eq!(code(open(&mended, &older)), 2002);
 }
 
 #[test]

@@ -167,13 +167,19 @@ fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
     }
     opened?;
     if program == Program::Server && !strongroom_crypto::memory_is_locked() {
-        let code = &code::MEMORY_NOT_LOCKED;
-        report::line(format_args!(
-            "strongroom: SR-{:04}: {}; {}",
-            code.number, code.what, code.todo
-        ));
+        warn(&code::MEMORY_NOT_LOCKED);
+    }
+    if program == Program::Server && strongroom_keyring::take_text_as_raw_key_warning() {
+        warn(&code::TEXT_AS_RAW_KEY);
     }
     Ok(())
+}
+
+fn warn(code: &code::Code) {
+    report::line(format_args!(
+        "strongroom: SR-{:04}: {}; {}",
+        code.number, code.what, code.todo
+    ));
 }
 
 /// What `pg_ctl` will open when it reads the control file: to promote, and from 18 on when a start has failed.

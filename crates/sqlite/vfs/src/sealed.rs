@@ -28,7 +28,7 @@ use crate::ffi::SQLITE_SYNC_NORMAL;
 use crate::freshness::{Sum, Tail};
 use crate::lower::{Lower, Rc, RcResult};
 use crate::remote::is_remote;
-use crate::report::{report, report_error};
+use crate::report::{report, report_error, warn};
 use crate::seal::{PageCipher, UnitKey, parse_tail, unit_key, unit_key_from};
 
 /// Header and ciphers as of one header sequence.
@@ -135,6 +135,9 @@ impl Sealed {
         let header = read_header(path, lower)?;
         let object = Object::open(&header, ObjectKind::Sqlite, opener)
             .map_err(|error| report_error(&error))?;
+        if strongroom_keyring::take_text_as_raw_key_warning() {
+            warn(&code::TEXT_AS_RAW_KEY, path);
+        }
         Self::join(path, object).map_err(|error| report_error(&error))
     }
 

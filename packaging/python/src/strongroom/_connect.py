@@ -117,7 +117,7 @@ def connect(
     - `key_command`: what `/bin/sh -c` prints;
     - `key`: a callable that returns it, asked once: `getpass.getpass`. A key itself is refused (SR-2271).
 
-    64 hexadecimal digits, or 32 bytes that are not all printable, are a raw key; everything else is a passphrase. With
+    64 hexadecimal digits, or 32 bytes that are not UTF-8, are a raw key; everything else is a passphrase. With
     `uri=True` the parameters may stand in the URI instead.
 
     `cipher` ("gcm", or "ctr", which does not authenticate) and `page_size` (a power of two from 512 to 65536) are for a
