@@ -31,6 +31,7 @@ deps:
 
 deps-postgres: deps
 	@packaging/install-debian "postgresql:/usr/lib/postgresql/*/bin/postgres"
+	@packaging/newest-postgresql
 
 DUCKDB := $(abspath $(TARGET)/duckdb)
 deps-test: deps-postgres

@@ -233,6 +233,30 @@ fn controldata_and_status_say_what_seals_the_instance() {
     );
 }
 
+/// What a newer release of PostgreSQL may write: a file of a name that the table of files does not have.
+#[test]
+fn a_file_of_a_kind_that_nobody_knows_is_sealed_and_reported() {
+    let place = Place::with_instance();
+    let script = "printf 'canary of a newer release' > plain; cp plain data/pg_twophase/newer.kind; \
+                  cat data/pg_twophase/newer.kind";
+    let program = ["pg", "run", "-D", "data", "--", "/bin/sh", "-c", script];
+    let read_back = place.strongroom(&program).succeeded();
+    assert_eq!(read_back, "canary of a newer release");
+    assert!(!place.holds("data", b"canary of a newer"));
+
+    let status = |more: &[&str]| {
+        let arguments = [&["pg", "status", "-D", "data", "--plaintext"], more].concat();
+        place.strongroom(&arguments).succeeded()
+    };
+    let json: serde_json::Value = serde_json::from_str(&status(&["--json"])).unwrap();
+    assert_eq!(
+        json["unknown"],
+        serde_json::json!(["pg_twophase/newer.kind"])
+    );
+    let text = status(&[]);
+    assert!(text.contains("does not know") && text.contains("pg_twophase/newer.kind"));
+}
+
 #[test]
 fn a_program_under_the_shield_is_itself() {
     let place = Place::with_instance();

@@ -131,8 +131,8 @@ rows! {
         "texts of statements, written at any byte by many processes; made anew at start-up";
     RewriteMapping, Stream, "pg_logical/mappings/map-*",
         "records of 36 bytes, appended, and cut at any byte in recovery";
-    TwoPhase, Container, "pg_twophase/<8 or 16 hex>",
-        "written whole; authenticated because it can be";
+    TwoPhase, Container, "pg_twophase/<8 or 16 hex>[.tmp]",
+        "written whole, and renamed by newer minor releases; authenticated because it can be";
     SlotState, Container, "pg_replslot/<slot>/state[.tmp]",
         "written whole and renamed, together with its directory";
     Snapbuild, Container, "pg_logical/snapshots/*.snap",

@@ -130,7 +130,12 @@ const GRAMMAR: &[(Class, &[&str])] = &[
     ),
     (
         Class::TwoPhase,
-        &["pg_twophase/000002F1", "pg_twophase/00000000000002F1"],
+        &[
+            "pg_twophase/000002F1",
+            "pg_twophase/00000000000002F1",
+            "pg_twophase/000002F1.tmp",
+            "pg_twophase/00000000000002F1.tmp",
+        ],
     ),
     (
         Class::SlotState,
@@ -305,6 +310,8 @@ const GRAMMAR: &[(Class, &[&str])] = &[
             "pg_xact/00000000000000A1",
             "pg_xact/000g",
             "pg_twophase/000002f1",
+            "pg_twophase/000002F1.tmp.tmp",
+            "pg_twophase/.tmp",
             "pg_replslot/a_slot/sub/state",
             "pg_stat/sub/x",
             "pg_logical/snapshots/x",

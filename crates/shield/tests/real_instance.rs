@@ -62,6 +62,7 @@ const EXPECTED: &[(&str, Class)] = &[
     ("pg_notify/%", Class::Slru),
     ("pg_serial/%", Class::Slru),
     ("pg_twophase/%", Class::TwoPhase),
+    ("pg_twophase/%.tmp", Class::TwoPhase),
     ("pg_replslot/*/state*", Class::SlotState),
     ("pg_replslot/*/xid-#-lsn-%-%.spill", Class::Spill),
     ("pg_logical/snapshots/*", Class::Snapbuild),

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use strongroom_shield::classify::classify;
+use strongroom_shield::classify::{Class as Kind, classify};
 use strongroom_shield::table::{ROWS, Row, Treatment, treatment};
 
 use crate::failure::{Failure, printable};
@@ -23,9 +23,21 @@ pub(super) struct Class {
     files: Vec<String>,
 }
 
-/// Every file that is not sealed, by row of the table; rows without files are listed too. Strongroom's own files are
-/// among them: the shield hides them from PostgreSQL, not from others.
-pub(super) fn find(directory: &Path) -> Result<Vec<Class>, Failure> {
+/// What a walk through an instance found.
+pub(super) struct Found {
+    /// Every file that is not sealed, by row of the table; rows without files are listed too. Strongroom's own files
+    /// are among them: the shield hides them from PostgreSQL, not from others.
+    pub(super) in_clear: Vec<Class>,
+    /// Files of which the table does not know what they are: a newer PostgreSQL's, or an extension's. The shield
+    /// seals what is written to them.
+    pub(super) unknown: Vec<String>,
+}
+
+/// Walks through the instance.
+///
+/// # Errors
+/// SR-5001 for a directory that cannot be read.
+pub(super) fn find(directory: &Path) -> Result<Found, Failure> {
     let in_clear = |treatment| matches!(treatment, Treatment::Plain | Treatment::Hidden);
     let rows: Vec<&Row> = ROWS.iter().filter(|row| in_clear(row.treatment)).collect();
     let mut classes: Vec<Class> = rows
@@ -37,8 +49,12 @@ pub(super) fn find(directory: &Path) -> Result<Vec<Class>, Failure> {
             files: Vec::new(),
         })
         .collect();
+    let mut unknown = Vec::new();
     for (relative, size) in files(directory)? {
         let class = classify(relative.as_os_str().as_bytes()).class;
+        if class == Kind::Unknown {
+            unknown.push(relative.display().to_string());
+        }
         if !in_clear(treatment(class)) {
             continue;
         }
@@ -51,7 +67,11 @@ pub(super) fn find(directory: &Path) -> Result<Vec<Class>, Failure> {
     for class in &mut classes {
         class.files.sort();
     }
-    Ok(classes)
+    unknown.sort();
+    Ok(Found {
+        in_clear: classes,
+        unknown,
+    })
 }
 
 /// Regular files with their sizes, relative to the directory. Links to directories (the log's, the tablespaces') are
@@ -94,9 +114,19 @@ fn may_be_link(path: &Path) -> bool {
     path == Path::new("pg_wal") || path.parent() == Some(Path::new("pg_tblspc"))
 }
 
-/// The classes as text: what, how much, why, which files.
-pub(super) fn text(classes: &[Class]) -> String {
-    let mut out = String::from("not sealed in this instance:\n");
+/// What was found as text: what, how much, why, which files.
+pub(super) fn text(classes: &[Class], unknown: &[String]) -> String {
+    let mut out = String::new();
+    if !unknown.is_empty() {
+        out.push_str(
+            "of a kind that this version does not know, and sealed by the shield when they are written:\n\n",
+        );
+        for name in unknown {
+            out.push_str(&format!("      {}\n", printable(name)));
+        }
+        out.push('\n');
+    }
+    out.push_str("not sealed in this instance:\n");
     for class in classes {
         let (count, size) = (class.files.len(), class.size_bytes);
         out.push_str(&format!("\n  {}\n    {}\n", class.pattern, class.reason));

@@ -43,6 +43,7 @@ struct Status {
     key_source: Option<String>,
     conversion_under_way: bool,
     plaintext: Option<Vec<plaintext::Class>>,
+    unknown: Option<Vec<String>>,
     outside: Option<Vec<Outside>>,
     error: Option<ErrorJson>,
 }
@@ -55,7 +56,11 @@ impl StatusArgs {
             Some(Ok(facts)) => (Some(facts), None),
             Some(Err(failure)) => (None, Some(failure)),
         };
-        let wanted = self.plaintext.then(|| plaintext::find(&directory.path));
+        let found = self.plaintext.then(|| plaintext::find(&directory.path));
+        let (in_clear, unknown) = match found.transpose()? {
+            Some(found) => (Some(found.in_clear), Some(found.unknown)),
+            None => (None, None),
+        };
         let status = Status {
             path: directory.path.display().to_string(),
             postgresql: directory.major(),
@@ -64,7 +69,8 @@ impl StatusArgs {
             header,
             key_source: key_source(&directory),
             conversion_under_way: directory.is_converting(),
-            plaintext: wanted.transpose()?,
+            plaintext: in_clear,
+            unknown,
             outside: self.plaintext.then(|| outside::find(&directory.path)),
             error: problem.as_ref().map(Failure::json),
         };
@@ -135,7 +141,8 @@ fn text(status: &Status) -> String {
     let mut out = columns(&rows);
     if let Some(classes) = &status.plaintext {
         out.push('\n');
-        out.push_str(&plaintext::text(classes));
+        let unknown = status.unknown.as_deref().unwrap_or_default();
+        out.push_str(&plaintext::text(classes, unknown));
     }
     if let Some(found) = &status.outside {
         out.push_str(&outside::text(found));
