@@ -38,7 +38,7 @@ deps-test: deps-postgres
 	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb \
 		npm:npm python3-pip:pip3 strace:strace pgbackrest:pgbackrest python3-venv:/usr/share/doc/python3-venv swtpm:swtpm swtpm-tools:swtpm_setup tpm2-tools:tpm2_createak openssl:openssl \
 		qemu-system-x86:qemu-system-x86_64 busybox-static:/bin/busybox cryptsetup-bin:/usr/sbin/cryptsetup e2fsprogs:/usr/sbin/mke2fs \
-		binutils:strip shellcheck:shellcheck systemd:systemd-analyze curl:curl etcd-server:etcd softhsm2:softhsm2-util tang-common:/usr/libexec/tangd nginx-light:/usr/sbin/nginx
+		binutils:strip shellcheck:shellcheck faketime:faketime systemd:systemd-analyze curl:curl etcd-server:etcd softhsm2:softhsm2-util tang-common:/usr/libexec/tangd nginx-light:/usr/sbin/nginx
 	@python3 -c 'import moto.server' 2>/dev/null || python3 -m pip install --quiet 'moto[server]' || \
 		python3 -m pip install --quiet --break-system-packages 'moto[server]'
 	@[ -x $(PYTHON_TOOLS)/bin/maturin ] || packaging/python/tools $(PYTHON_TOOLS)

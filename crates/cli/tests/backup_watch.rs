@@ -244,17 +244,19 @@ fn metrics_tell_how_the_last_runs_went() {
 fn systemd_accepts_the_units() {
     let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
     let place = Place::new();
-    for name in ["strongroom-backup.service", "strongroom-backup.timer"] {
-        let text = fs::read_to_string(units.join(name)).unwrap();
+    let names = ["backup", "renew"]
+        .iter()
+        .flat_map(|unit| ["service", "timer"].map(|kind| format!("strongroom-{unit}.{kind}")));
+    for name in names.clone() {
+        let text = fs::read_to_string(units.join(&name)).unwrap();
         // The command need not be installed where this runs; all else is as it is.
         let text = text.replace("/usr/bin/strongroom", env!("CARGO_BIN_EXE_strongroom"));
-        place.write(name, text);
+        place.write(&name, text);
     }
     let verify = Command::new("systemd-analyze")
         .arg("verify")
         .arg("--man=no")
-        .arg(place.path("strongroom-backup.service"))
-        .arg(place.path("strongroom-backup.timer"))
+        .args(names.map(|name| place.path(&name)))
         .output();
     let Ok(output) = verify else {
         println!("not tested: there is no systemd-analyze");
@@ -262,7 +264,7 @@ fn systemd_accepts_the_units() {
     };
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{err}");
-    assert!(!err.contains("strongroom-backup"), "{err}");
+    assert!(!err.contains("strongroom-"), "{err}");
 }
 
 /// The options of the units are the command's.

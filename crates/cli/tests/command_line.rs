@@ -78,6 +78,7 @@ const COMMANDS: &[&str] = &[
     "keyserver init",
     "keyserver run",
     "keyserver join",
+    "keyserver renew",
     "keyserver report",
     "keyserver status",
     "keyserver unseal",

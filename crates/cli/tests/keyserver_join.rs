@@ -3,96 +3,14 @@
 //! Method: the server is a process of the same binary, on a port of the kernel's choice; what must not be sent or written is
 //! looked for afterwards.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that panics has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
 
-use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use common::Place;
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Server {
-    child: Child,
-    url: String,
-}
-
-impl Server {
-    /// A new server in the place's directory `name`.
-    fn start(place: &Place, name: &str) -> Self {
-        for _ in 0..5 {
-            let free = TcpListener::bind("127.0.0.1:0").unwrap();
-            let address = free.local_addr().unwrap().to_string();
-            drop(free);
-            let store = format!("{name}/keys.db");
-            drop(std::fs::remove_dir_all(place.path(name)));
-            std::fs::create_dir(place.path(name)).unwrap();
-            let init = [
-                "keyserver",
-                "init",
-                "--store",
-                &store,
-                "--name",
-                "127.0.0.1",
-                "--address",
-                &address,
-                "--root-provider",
-                "env:ROOT",
-            ];
-            place.run(&init).succeeded();
-            if let Some(child) = Self::run(place, name, &address) {
-                let url = format!("https://{address}");
-                return Self { child, url };
-            }
-        }
-        panic!("no port is free");
-    }
-
-    fn run(place: &Place, name: &str, address: &str) -> Option<Child> {
-        let mut child = place
-            .command()
-            .args([
-                "keyserver",
-                "run",
-                "--config",
-                &format!("{name}/server.toml"),
-            ])
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let deadline = Instant::now() + PATIENCE;
-        let config = format!("{name}/admin.toml");
-        while TcpStream::connect(address).is_err()
-            || place.run(&["keyserver", "keys", "--node", &config]).code != 0
-        {
-            if child.try_wait().unwrap().is_some() {
-                return None;
-            }
-            assert!(Instant::now() < deadline, "the server does not serve");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Some(child)
-    }
-
-    fn stop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
+use common::keyserver::Server;
 
 fn token(place: &Place, file: &str, more: &[&str]) {
     let fixed = [
@@ -161,6 +79,16 @@ fn a_host_joins_once_for_each_token_and_keeps_its_root_key_there() {
         String::from_utf8(place.read("etc/node.toml"))
             .unwrap()
             .contains("\"node-2.key\"")
+    );
+    // Of the former files nothing stays.
+    let mut names: Vec<_> = std::fs::read_dir(place.path("etc"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        ["authority-2.pem", "node-2.key", "node-2.pem", "node.toml"]
     );
     place.run(&["key", "create", "fourth"]).succeeded();
 

@@ -391,6 +391,10 @@ codes! {
     SERVER_SHARE_TWICE = 8441, Refused, "that share was given already", "give another one";
     SERVER_BUSY = 8442, Io, "others changed the same thing at the same time, again and again", "try again";
     SERVER_QUOTA = 8443, Refused, "that is more than one node may have at the key server", "see the detail; remove what is no longer needed, or have the limits raised: docs/guides/keyserver.md, \"Configuration\"";
+    NODE_CERTIFICATE_ENDED = 8470, Key, "this host's certificate of the key server has ended", "check this host's clock; if it is right, have an administrator make a token, and join again: `strongroom keyserver join ... --replace`";
+    NODE_RENEWAL_COMMAND = 8471, Io, "the certificate was renewed, but the command that was to run then failed", "mend it and run `strongroom keyserver renew` again: it goes on from there, and the former certificate counts until the new one is used";
+    SERVER_BREAK_GLASS = 8472, Warning, "an administrator was made with the root key of the key server", "if nobody of yours did that, somebody has the root key or the custodians' shares: revoke that administrator, and read the audit log";
+    SERVER_CERTIFICATE_ENDS = 8473, Warning, "the key server's certificate is due and could not be renewed", "see the detail; `strongroom keyserver server-cert renew` on the server's machine makes a new one; nodes believe no server whose certificate has ended";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }

@@ -91,7 +91,7 @@ fn client(server: &Address, authority: &[u8]) -> Result<Client> {
 }
 
 /// A private key in PEM, and the request for its certificate.
-fn key_and_request(node: &str) -> Result<(SecretBytes, String)> {
+pub(crate) fn key_and_request(node: &str) -> Result<(SecretBytes, String)> {
     if !key_name_is_valid(node) {
         let text = "a node's name has 1 to 128 characters of a-z, A-Z, 0-9, '.', '_', '-'";
         return Err(Error::new(Kind::Refused, text));

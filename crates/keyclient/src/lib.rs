@@ -20,6 +20,7 @@ mod enrol;
 mod error;
 mod exchange;
 mod node;
+mod renew;
 mod rounds;
 mod tls;
 mod transport;
@@ -29,7 +30,8 @@ pub use address::key_name_is_valid;
 pub use client::{Client, Fetched, Version};
 pub use enrol::{Enrolled, Enrolment, enrol};
 pub use error::{Error, Kind};
-pub use node::{DEFAULT_PATH, Node, VARIABLE};
+pub use node::{DEFAULT_PATH, Files, Node, VARIABLE, Validity};
+pub use renew::Renewal;
 pub use ureq::http::Method;
 pub use wire::{KeyRecord, KeyVersion, Report, ServerStatus};
 

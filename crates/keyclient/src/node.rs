@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 use serde::Deserialize;
+use strongroom_keyring::pair::Pair;
 use zeroize::Zeroizing;
 
 use crate::address::Address;
@@ -34,6 +35,10 @@ const SERVERS_MAX: usize = 16;
 pub(crate) const REQUEST_TIMEOUT_S: u64 = 5;
 pub(crate) const TOTAL_TIMEOUT_S: u64 = 60;
 
+/// How often, and how soon again, a pair that does not fit together is read.
+const PAIR_TRIES: u32 = 4;
+const PAIR_PAUSE: Duration = Duration::from_millis(20);
+
 /// The longest times, in seconds.
 const REQUEST_TIMEOUT_MAX_S: u64 = 600;
 const TOTAL_TIMEOUT_MAX_S: u64 = 86_400;
@@ -50,10 +55,30 @@ struct Written {
     total_timeout_seconds: Option<u64>,
 }
 
+/// When a certificate counts, in seconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// Its first second.
+    pub begins: u64,
+    /// Its last second.
+    pub ends: u64,
+}
+
+impl Validity {
+    /// Whether it is to be renewed: less than a third of its time is left.
+    #[must_use]
+    pub fn is_due(&self, now: u64) -> bool {
+        let third = self.ends.saturating_sub(self.begins) / 3;
+        now >= self.ends.saturating_sub(third)
+    }
+}
+
 /// What a node knows of its key servers.
 pub struct Node {
     addresses: Vec<Address>,
     tls: Arc<ClientConfig>,
+    validity: Validity,
+    name: String,
     request_timeout: Duration,
     total_timeout: Duration,
 }
@@ -78,12 +103,28 @@ impl Node {
         let bytes = read(path, Access::NotWritable).map_err(about)?;
         let text = std::str::from_utf8(&bytes).map_err(|_| about(String::from("is not text")))?;
         let said = Said::parse(text).map_err(about)?;
+        let files = Files::of(path, &said.written);
+        let (tls, (validity, name)) = files.settings()?;
         Ok(Self {
-            tls: settings(path, &said.written)?,
+            tls,
+            validity,
+            name,
             addresses: said.addresses,
             request_timeout: said.request_timeout,
             total_timeout: said.total_timeout,
         })
+    }
+
+    /// When this node's certificate counts.
+    #[must_use]
+    pub fn validity(&self) -> Validity {
+        self.validity
+    }
+
+    /// Whom its certificate is for. A server goes by what it has written down, not by this.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Whether a configuration's text could be one. No file is looked at.
@@ -168,25 +209,101 @@ impl Said {
     }
 }
 
-/// TLS with the files that the configuration names; relative ones stand beside it.
-fn settings(config: &Path, written: &Written) -> Result<Arc<ClientConfig>> {
-    let beside = config.parent().unwrap_or_else(|| Path::new("."));
-    let file = |path: &Path, access| {
-        let path = beside.join(path);
-        read(&path, access)
-            .map_err(|text| Error::new(Kind::NodeFile, format!("{}: {text}", path.display())))
-    };
-    let authority = file(&written.authority, Access::NotWritable)?;
-    let certificate = file(&written.certificate, Access::NotWritable)?;
-    let key = file(&written.key, Access::Private)?;
-    let named = |path: &Path| {
-        let path = beside.join(path).display().to_string();
-        move |text| Error::new(Kind::NodeFile, format!("{path}: {text}"))
-    };
-    let identity = Identity::from_pem(&certificate, &key).map_err(named(&written.certificate))?;
-    // Tells a broken authority from a certificate that is not the key's.
-    tls::config(&authority, None).map_err(named(&written.authority))?;
-    tls::config(&authority, Some(identity)).map_err(named(&written.certificate))
+/// The files that a configuration names; relative ones stand beside it.
+pub struct Files {
+    /// Whom it believes.
+    pub authority: PathBuf,
+    /// Its certificate.
+    pub certificate: PathBuf,
+    /// The private key to it.
+    pub key: PathBuf,
+}
+
+impl Files {
+    fn of(config: &Path, written: &Written) -> Self {
+        let beside = config.parent().unwrap_or_else(|| Path::new("."));
+        Self {
+            authority: beside.join(&written.authority),
+            certificate: beside.join(&written.certificate),
+            key: beside.join(&written.key),
+        }
+    }
+
+    /// Those of a configuration. Only the configuration is read.
+    ///
+    /// # Errors
+    /// [`Kind::Config`].
+    pub fn load(config: &Path) -> Result<Self> {
+        let about =
+            |text: String| Error::new(Kind::Config, format!("{}: {text}", config.display()));
+        let bytes = read(config, Access::NotWritable).map_err(about)?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| about(String::from("is not text")))?;
+        Ok(Self::of(config, &Said::parse(text).map_err(about)?.written))
+    }
+
+    pub(crate) fn authority(&self) -> Result<Zeroizing<Vec<u8>>> {
+        named(&self.authority, read(&self.authority, Access::NotWritable))
+    }
+
+    /// TLS with them, and when the certificate counts.
+    fn settings(&self) -> Result<(Arc<ClientConfig>, (Validity, String))> {
+        let authority = self.authority()?;
+        // Tells a broken authority from a certificate that is not the key's.
+        named(&self.authority, tls::config(&authority, None).map(drop))?;
+        let mut tries = PAIR_TRIES;
+        loop {
+            tries = tries.saturating_sub(1);
+            match self.read_pair(&authority) {
+                Ok(settings) => return Ok(settings),
+                // The one was read before a renewal and the other one after it.
+                Err(error) if tries == 0 => return Err(error),
+                Err(_) => std::thread::sleep(PAIR_PAUSE),
+            }
+        }
+    }
+
+    fn read_pair(&self, authority: &[u8]) -> Result<(Arc<ClientConfig>, (Validity, String))> {
+        let (shown, certificate, key) = match self.renewed()? {
+            Some((path, both)) => (path, both.clone(), both),
+            None => (
+                self.certificate.clone(),
+                named(
+                    &self.certificate,
+                    read(&self.certificate, Access::NotWritable),
+                )?,
+                named(&self.key, read(&self.key, Access::Private))?,
+            ),
+        };
+        let identity = named(&shown, Identity::from_pem(&certificate, &key))?;
+        let about = named(&shown, tls::about(&certificate))?;
+        let tls = named(&shown, tls::config(authority, Some(identity)))?;
+        Ok((tls, about))
+    }
+
+    /// A renewed certificate and its key in one file, which takes the place of the other two from the moment that it is there.
+    fn renewed(&self) -> Result<Option<(PathBuf, Zeroizing<Vec<u8>>)>> {
+        let path = self.pair().next();
+        match path.symlink_metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            _ => {}
+        }
+        let both = match read(&path, Access::Private) {
+            // Brought to its place meanwhile.
+            Err(_) if path.symlink_metadata().is_err() => return Ok(None),
+            other => named(&path, other)?,
+        };
+        Ok(Some((path, both)))
+    }
+
+    /// Certificate and private key, as they are replaced.
+    #[must_use]
+    pub fn pair(&self) -> Pair {
+        Pair::new(&self.certificate, &self.key)
+    }
+}
+
+fn named<T>(path: &Path, result: std::result::Result<T, String>) -> Result<T> {
+    result.map_err(|text| Error::new(Kind::NodeFile, format!("{}: {text}", path.display())))
 }
 
 /// What others may do with a file.

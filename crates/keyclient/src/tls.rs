@@ -10,6 +10,9 @@ use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, version};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::node::Validity;
 
 /// What is sent as the protocol inside TLS.
 const ALPN: &[u8] = b"http/1.1";
@@ -67,4 +70,20 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
         true => Err(String::from("there is no certificate in it")),
         false => Ok(found),
     }
+}
+
+/// When the first certificate of a PEM file begins and ends, and for whom it is.
+pub(crate) fn about(pem: &[u8]) -> Result<(Validity, String), String> {
+    let found = certificates(pem)?;
+    let first = found.first().map(AsRef::as_ref).unwrap_or_default();
+    let (_, read) = X509Certificate::from_der(first)
+        .map_err(|_| String::from("the certificate cannot be read"))?;
+    let unix = |at: x509_parser::time::ASN1Time| u64::try_from(at.timestamp()).unwrap_or(0);
+    let name = read.subject().iter_common_name().next();
+    let name = name.and_then(|name| name.as_str().ok()).unwrap_or_default();
+    let validity = Validity {
+        begins: unix(read.validity().not_before),
+        ends: unix(read.validity().not_after),
+    };
+    Ok((validity, name.to_owned()))
 }

@@ -105,3 +105,9 @@ pub(crate) struct Issued {
     pub(crate) role: String,
     pub(crate) certificate: String,
 }
+
+/// `POST /v1/renew`.
+#[derive(Serialize)]
+pub(crate) struct Renew<'a> {
+    pub(crate) csr: &'a str,
+}

@@ -34,6 +34,7 @@ pub mod keyring;
 mod material;
 pub mod object;
 mod opener;
+pub mod pair;
 mod private_key;
 pub mod provider;
 mod purpose;

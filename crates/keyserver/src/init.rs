@@ -113,6 +113,7 @@ pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<Made, Error> {
         may_destroy: false,
         enrolled: now(),
         expires: admin.expires,
+        unused: false,
     };
     found(
         store::open(&config, &root, true)?,

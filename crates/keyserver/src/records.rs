@@ -51,6 +51,9 @@ pub struct Identity {
     pub enrolled: u64,
     /// When its certificate ends.
     pub expires: u64,
+    /// Whether it was never used: the certificate that it renews counts until it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unused: bool,
 }
 
 /// Which certificate a name has: at `nodes/{name}`.
@@ -58,6 +61,9 @@ pub struct Identity {
 pub struct Node {
     /// SHA-256 of the certificate's public key, in hexadecimal digits.
     pub spki: String,
+    /// The same of the certificate that takes its place as soon as it is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// A key that is granted: at `grants/{node}/{key}`.

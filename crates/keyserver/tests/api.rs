@@ -3,7 +3,7 @@
 //! Method: a real server in this process, real TLS, requests byte by byte.
 mod common;
 
-use common::{Place, Running, all_bytes, request};
+use common::{Place, Running, all_bytes};
 use serde_json::{Value, json};
 use strongroom_keyserver::audit::{Chain, Row};
 
@@ -199,17 +199,6 @@ fn tokens_are_used_once_and_a_new_certificate_ends_the_one_before() {
         .get("/v1/keys")
         .refused(403, "SR-8421");
     let mut node = running.client(Some(&again));
-    assert_eq!(node.material("k", "1").len(), 44);
-
-    // Renewed by the node itself.
-    let (key, csr) = request("somebody-else");
-    let renewed = node.post("/v1/renew", &json!({"csr": csr}));
-    assert_eq!(renewed.status, 201, "{}", renewed.text());
-    assert_eq!(renewed.json()["node"], "n");
-    node.get("/v1/keys").refused(403, "SR-8421");
-    let certificate = renewed.json()["certificate"].as_str().unwrap().to_owned();
-    let renewed = common::Identity { certificate, key };
-    let mut node = running.client(Some(&renewed));
     assert_eq!(node.material("k", "1").len(), 44);
 
     // Revoked: at once, and a new node of that name begins with nothing.

@@ -2,7 +2,7 @@
 //!
 //! Invariants: the private key is on disk before the token is sent; the configuration is written last, so what is half
 //! written is not used; nothing that exists is overwritten, and with `--replace` the configuration in use goes over to the
-//! new files in one step.
+//! new files in one step, after which the private key that it had is overwritten and removed.
 //!
 //! Must not: take the authority from the network; take a token from the command line.
 
@@ -12,12 +12,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
-use strongroom_keyclient::{Enrolment, Node, enrol};
+use strongroom_keyclient::{Enrolment, Files as FormerFiles, Node, enrol};
+use strongroom_keyring::pair::remove_key;
 use strongroom_keyring::{KeySource, SourceContext, durable};
 
 use crate::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
+use crate::time::rfc3339;
 
 /// Files of this many joins can stand in one directory.
 const JOINS_MAX: usize = 1000;
@@ -92,13 +94,18 @@ impl JoinArgs {
         };
         new_file(&files.certificate, enrolled.certificate.as_bytes(), 0o644)?;
         new_file(&files.authority, &authority, 0o644)?;
+        let former = FormerFiles::load(&config).ok();
         durable::replace(&config, text.as_bytes(), 0o644)
             .map_err(|error| Failure::io(&config, &error))?;
         // What was written is what will be used.
-        Node::load(&config)?;
-        if files.number > 1 {
-            note("the files of the joins before this one are still there; nothing uses them");
+        let ends = Node::load(&config)?.validity().ends;
+        if let Some(former) = former {
+            forget(&config, &former)?;
         }
+        note(&format!(
+            "its certificate ends at {}; `systemctl enable --now strongroom-renew.timer` has it renewed in time",
+            rfc3339(ends)
+        ));
         let (node, role) = (&self.node, enrolled.role);
         context
             .output
@@ -119,10 +126,46 @@ impl JoinArgs {
     }
 }
 
+/// Removes the files of the configuration that was replaced, the private key overwritten. What stands elsewhere, or is named by another
+/// configuration beside it, stays.
+fn forget(config: &Path, former: &FormerFiles) -> Result<(), Failure> {
+    let beside = config.parent().unwrap_or_else(|| Path::new("/"));
+    let others = configurations(beside)?;
+    let is_free = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.parent() == Some(beside)
+            && path.symlink_metadata().is_ok_and(|about| about.is_file())
+            && !others.iter().any(|text| text.contains(&*quoted(&name)))
+    };
+    let next = former.pair().next();
+    for path in [&former.key, &next, &former.certificate, &former.authority] {
+        if is_free(path) {
+            remove_key(path).map_err(|error| Failure::io(path, &error))?;
+        } else if path == &former.key && path.exists() {
+            let path = path.display();
+            note(&format!(
+                "{path}: the former private key stays: remove it yourself"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The texts of all configurations in a directory.
+fn configurations(directory: &Path) -> Result<Vec<String>, Failure> {
+    let failed = |error: io::Error| Failure::io(directory, &error);
+    let mut texts = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|end| end == "toml") {
+            texts.extend(std::fs::read_to_string(&path));
+        }
+    }
+    Ok(texts)
+}
+
 /// The files of one join.
 struct Files {
-    /// From 1.
-    number: usize,
     authority: PathBuf,
     certificate: PathBuf,
     key: PathBuf,
@@ -139,7 +182,6 @@ impl Files {
                 _ => format!("-{number}"),
             };
             let files = Self {
-                number,
                 authority: directory.join(format!("authority{suffix}.pem")),
                 certificate: directory.join(format!("node{suffix}.pem")),
                 key: directory.join(format!("node{suffix}.key")),

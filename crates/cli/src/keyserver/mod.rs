@@ -12,6 +12,7 @@ mod init;
 mod join;
 mod keys;
 mod nodes;
+mod renew;
 mod report;
 mod revoke;
 mod run;
@@ -42,6 +43,7 @@ enum Verb {
     Init(init::InitArgs),
     Run(run::RunArgs),
     Join(join::JoinArgs),
+    Renew(renew::RenewArgs),
     Report(report::ReportArgs),
     Status(status::StatusArgs),
     Unseal(unseal::UnsealArgs),
@@ -65,6 +67,7 @@ enum Verb {
 impl KeyserverArgs {
     pub(crate) fn wants_json(&self) -> bool {
         match &self.verb {
+            Verb::Renew(args) => args.json,
             Verb::Report(args) => args.json,
             Verb::Status(args) => args.json,
             Verb::Tokens(args) => args.json,
@@ -80,6 +83,7 @@ impl KeyserverArgs {
             Verb::Init(args) => args.run(context),
             Verb::Run(args) => args.run(),
             Verb::Join(args) => args.run(context),
+            Verb::Renew(args) => args.run(context),
             Verb::Report(args) => args.run(context),
             Verb::Status(args) => args.run(context),
             Verb::Unseal(args) => args.run(context),

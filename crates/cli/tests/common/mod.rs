@@ -12,6 +12,8 @@
     reason = "each test binary uses a part of this module"
 )]
 
+pub(crate) mod keyserver;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,7 +1,7 @@
 //! Clients: tokens, enrolment, revocation, grants.
 //!
 //! Invariants: E1, a token is used once: it is removed in the commit that enrols; E2, only the hash of a token is kept; E3, a client
-//! that is enrolled anew or revoked loses its former certificate in the same commit; E4, a client that was not there begins with the
+//! that is enrolled anew or revoked loses its former certificates in the same commit; E4, a client that was not there begins with the
 //! grants of its token, whatever a revocation of that name that broke off has left.
 //!
 //! Must not: keep or log a token.
@@ -113,8 +113,21 @@ pub struct GrantInfo {
     pub may_destroy: bool,
 }
 
-fn node_path(name: &str) -> String {
+pub(super) fn node_path(name: &str) -> String {
     format!("{NODES}{name}")
+}
+
+/// What ends every certificate of a client: the one that counts, and the one that has not been used yet.
+fn identities_of(node: &Node) -> Vec<Change> {
+    let all = std::iter::once(&node.spki).chain(&node.next);
+    all.map(|spki| ends(spki)).collect()
+}
+
+/// What ends the certificate with this public key.
+pub(super) fn ends(spki: &str) -> Change {
+    Change::Delete {
+        path: identity_path(spki),
+    }
 }
 
 fn token_path(token: &str) -> String {
@@ -260,11 +273,6 @@ impl Service {
                 // What a revocation that broke off has left. Nothing comes to it any more: grants need a client that is there.
                 self.forget_grants(&record.node)?;
             }
-            if let Some(former) = former.record {
-                changes.push(Change::Delete {
-                    path: identity_path(&former.spki),
-                });
-            }
             let identity = Identity {
                 name: record.node.clone(),
                 role: record.role,
@@ -272,8 +280,14 @@ impl Service {
                 may_destroy: record.may_destroy,
                 enrolled: now(),
                 expires: 0,
+                unused: false,
             };
             let (enrolled, spki, more) = self.certified(request, identity)?;
+            let node = Node {
+                spki: spki.clone(),
+                next: None,
+            };
+            changes.push(self.put(&node_path(&record.node), &node)?);
             let taken: Found<Identity> = self.read(&identity_path(&spki))?;
             if taken.record.is_some_and(|other| other.name != record.node) {
                 return Err(Error::new(
@@ -282,7 +296,10 @@ impl Service {
                 ));
             }
             guards.push(taken.guard);
-            changes.extend(more);
+            // A store takes one change of a record in a commit.
+            let ended = former.record.iter().flat_map(identities_of);
+            changes.extend(ended.filter(|change| *change != ends(&spki)));
+            changes.push(more);
             let event = Event {
                 actor: record.node.clone(),
                 address: address.to_owned(),
@@ -298,62 +315,24 @@ impl Service {
         Err(Error::new(&code::SERVER_BUSY, "enrolment"))
     }
 
-    /// A client's certificate before it ends, for a new key of its own; the former one no longer counts.
-    ///
-    /// # Errors
-    /// SR-8420, SR-8421; SR-8429 for a request that is not one.
-    pub fn renew(&self, peer: &Peer, request: &str) -> Result<Enrolled, Error> {
-        self.run(peer, "renew", "", |client| {
-            let mut identity = client.identity.clone();
-            identity.enrolled = now();
-            let name = identity.name.clone();
-            let (value, spki, more) = self.certified(request, identity)?;
-            let taken: Found<Identity> = self.read(&identity_path(&spki))?;
-            if taken.record.is_some_and(|other| other.name != name) {
-                return Err(Error::new(
-                    &code::SERVER_REQUEST,
-                    "the public key is another client's",
-                ));
-            }
-            let mut changes = vec![Change::Delete {
-                path: client.guard.path.clone(),
-            }];
-            changes.extend(more);
-            let mut event = client.event("renew", &name);
-            event.detail = spki;
-            Ok(Plan {
-                value,
-                guards: vec![taken.guard],
-                changes,
-                events: vec![event],
-            })
-        })
-    }
-
-    /// A certificate for the client, the SHA-256 of its public key, and the changes that make it known.
-    fn certified(
+    /// A certificate for the client, the SHA-256 of its public key, and the change that makes it known.
+    pub(super) fn certified(
         &self,
         request: &str,
         mut identity: Identity,
-    ) -> Result<(Enrolled, String, Vec<Change>), Error> {
+    ) -> Result<(Enrolled, String, Change), Error> {
         let (authority, _) = self.read::<Authority>(AUTHORITY)?.there("authority")?;
         let days = self.rules().certificate_days;
         let issued = authority::signed(&authority, request, &identity.name, days)?;
         identity.expires = issued.expires;
-        let node = Node {
-            spki: issued.spki.clone(),
-        };
-        let changes = vec![
-            self.put(&identity_path(&issued.spki), &identity)?,
-            self.put(&node_path(&identity.name), &node)?,
-        ];
+        let change = self.put(&identity_path(&issued.spki), &identity)?;
         let enrolled = Enrolled {
             node: identity.name,
             role: identity.role,
             certificate: issued.certificate,
             authority: authority.certificate,
         };
-        Ok((enrolled, issued.spki, changes))
+        Ok((enrolled, issued.spki, change))
     }
 
     /// Clients after this name, in order.
@@ -392,14 +371,10 @@ impl Service {
                 return Err(Error::new(&code::SERVER_STATE, "nobody revokes itself"));
             }
             let (node, guard) = self.read::<Node>(&node_path(name))?.there(name)?;
-            let mut changes = vec![
-                Change::Delete {
-                    path: identity_path(&node.spki),
-                },
-                Change::Delete {
-                    path: node_path(name),
-                },
-            ];
+            let mut changes = identities_of(&node);
+            changes.push(Change::Delete {
+                path: node_path(name),
+            });
             // Nor does it come back with a token that it has not used yet.
             changes.extend(self.tokens_of(name)?);
             let events = vec![client.event("revoke", name)];

@@ -12,6 +12,7 @@ mod fleet;
 mod keys;
 mod objects;
 mod quotas;
+mod renewal;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -184,6 +185,10 @@ impl Service {
         if identity.expires <= now() {
             return Err(unknown());
         }
+        let (identity, guard) = match identity.unused {
+            true => self.first_use(peer, spki)?.ok_or_else(unknown)?,
+            false => (identity, guard),
+        };
         Ok(Client {
             identity,
             address: peer.address.clone(),
@@ -372,6 +377,7 @@ pub fn found(
             &format!("{}{name}", records::NODES),
             &records::Node {
                 spki: spki.to_owned(),
+                next: None,
             },
         )?,
     ];

@@ -1,0 +1,212 @@
+//! `strongroom keyserver server-cert` and `break-glass`: what is done on the server's machine with the root key, without a certificate.
+//!
+//! Must not: take a share from the command line; overwrite a file but the pair that is to be replaced.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use strongroom_crypto::SecretBytes;
+use strongroom_format::code;
+use strongroom_keyring::{KeySource, SourceContext, durable};
+use strongroom_keyserver::config::{Config, with_names};
+use strongroom_keyserver::offline::Offline;
+
+use super::admin::named;
+use crate::Context;
+use crate::failure::{Failure, note, warn};
+use crate::help::tail;
+use crate::time::rfc3339;
+
+/// Which server, and with what its root key comes.
+#[derive(Args)]
+struct RootOptions {
+    /// The server's configuration
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// A file that holds a custodian's share; may be repeated. They are asked for on the terminal unless given
+    #[arg(long = "share-file", value_name = "FILE")]
+    share_files: Vec<PathBuf>,
+}
+
+impl RootOptions {
+    fn open(&self) -> Result<Offline, Failure> {
+        let needed = Offline::shares_needed(&self.config)?;
+        let sources: Vec<(KeySource, String)> = match (needed, self.share_files.is_empty()) {
+            (0, true) => Vec::new(),
+            (_, true) => (1..=needed)
+                .map(|n| (KeySource::Ask, format!("Share {n} of {needed}")))
+                .collect(),
+            (_, false) => {
+                let files = self.share_files.iter();
+                files
+                    .map(|file| (KeySource::File(file.clone()), "Share".to_owned()))
+                    .collect()
+            }
+        };
+        let shares = sources
+            .into_iter()
+            .map(|(source, prompt)| {
+                source.passphrase(&SourceContext {
+                    prompt,
+                    ..SourceContext::default()
+                })
+            })
+            .collect::<Result<Vec<SecretBytes>, _>>()?;
+        Ok(Offline::open(&self.config, &shares)?)
+    }
+}
+
+/// The server's own certificate, on the server's machine.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver server-cert renew --config /var/lib/strongroom/server.toml"))]
+pub(super) struct ServerCertArgs {
+    #[command(subcommand)]
+    verb: CertVerb,
+}
+
+#[derive(Subcommand)]
+enum CertVerb {
+    Issue(IssueArgs),
+    Renew(RenewArgs),
+    Replace(ReplaceArgs),
+}
+
+/// Give a further server on the same store its first certificate, and the authority's.
+///
+/// Its server.toml is there already, with the names and the address of that server, and its root key comes as the first one's does.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver server-cert issue --config /var/lib/strongroom/server.toml"))]
+struct IssueArgs {
+    #[command(flatten)]
+    change: Change,
+}
+
+/// Give the server another certificate, with a new private key. A server that runs takes it within a minute.
+///
+/// Not needed while a server runs and is open: it renews its certificate itself when a third of its time is left. It is needed for
+/// another name, and for a server that was away for so long that its certificate has ended.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver server-cert renew --config /var/lib/strongroom/server.toml --name keys-b.example.org"))]
+struct RenewArgs {
+    #[command(flatten)]
+    change: Change,
+}
+
+/// Replace a private key of the server that others may have, and say until when the certificate to it is believed.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver server-cert replace --config /var/lib/strongroom/server.toml"))]
+struct ReplaceArgs {
+    #[command(flatten)]
+    change: Change,
+}
+
+#[derive(Args)]
+struct Change {
+    /// A further name or address of this server, which is added to its server.toml; may be repeated
+    #[arg(long = "name", value_name = "HOST")]
+    names: Vec<String>,
+    #[command(flatten)]
+    root: RootOptions,
+}
+
+impl Change {
+    fn open(&self) -> Result<Offline, Failure> {
+        if !self.names.is_empty() {
+            let text = with_names(&self.root.config, &self.names)?;
+            durable::replace(&self.root.config, text.as_bytes(), 0o644)
+                .map_err(|error| Failure::io(&self.root.config, &error))?;
+        }
+        self.root.open()
+    }
+}
+
+impl ServerCertArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        match self.verb {
+            CertVerb::Issue(args) => {
+                let (files, ends) = args.change.open()?.issue()?;
+                for file in files {
+                    context.output.line(&format!("made {}", file.display()))?;
+                }
+                until(context, ends)
+            }
+            CertVerb::Renew(args) => {
+                let ends = args.change.open()?.renew()?;
+                until(context, ends)
+            }
+            CertVerb::Replace(args) => {
+                let config = Config::read(&args.change.root.config)?;
+                let former = strongroom_keyserver::tls::ends(&config)?;
+                let ends = args.change.open()?.renew()?;
+                let former = rfc3339(former);
+                note(&format!(
+                    "nodes believe the certificate to the former key until {former}: whoever has that key can pass for this server until then, to nodes whose connections it can redirect"
+                ));
+                until(context, ends)
+            }
+        }
+    }
+}
+
+fn until(context: &mut Context, ends: u64) -> Result<(), Failure> {
+    let ends = rfc3339(ends);
+    context.output.line(&format!("certificate until {ends}"))
+}
+
+/// Make an administrator when nobody can be one any more: with the root key, on the server's machine.
+///
+/// Written to the audit log; servers that run on the store raise an alarm in their log and metrics. An administrator of that name loses
+/// the certificate that there was; others keep theirs: revoke who must not be one.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver break-glass admin-2 --config /var/lib/strongroom/server.toml --share-file s1 --share-file s2 --server https://keys.example.org:8443 --out /root/admin-2"))]
+pub(super) struct BreakGlassArgs {
+    /// The administrator's name
+    name: String,
+    /// An address of the server, for the configuration that is written; made of server.toml unless given
+    #[arg(long = "server", value_name = "URL")]
+    servers: Vec<String>,
+    /// Directory for the configuration, the certificate and the private key
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    #[command(flatten)]
+    root: RootOptions,
+}
+
+impl BreakGlassArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let name = named(&self.name)?;
+        let config = Config::read(&self.root.config)?;
+        let file = |end: &str| self.out.join(format!("{name}.{end}"));
+        let files = ["toml", "pem", "key", "authority.pem"].map(file);
+        for path in &files {
+            if path.symlink_metadata().is_ok() {
+                return Err(Failure::new(&code::EXISTS, path.display().to_string()));
+            }
+        }
+        std::fs::create_dir_all(&self.out).map_err(|error| Failure::io(&self.out, &error))?;
+        let authority = config.path(&config.tls.authority);
+        let authority =
+            std::fs::read(&authority).map_err(|error| Failure::open(&authority, &error))?;
+        let issued = self.root.open()?.break_glass(name)?;
+        let servers = match self.servers.is_empty() {
+            true => vec![config.url()],
+            false => self.servers.clone(),
+        };
+        let text = strongroom_keyserver::init::node_config(&servers, name);
+        let [toml, certificate, key, own_authority] = &files;
+        written(key, issued.key.as_bytes(), 0o600)?;
+        written(certificate, issued.certificate.as_bytes(), 0o644)?;
+        written(own_authority, &authority, 0o644)?;
+        written(toml, text.as_bytes(), 0o644)?;
+        warn(&code::SERVER_BREAK_GLASS, name);
+        let ends = rfc3339(issued.expires);
+        let toml = toml.display();
+        context
+            .output
+            .line(&format!("administrator {name} until {ends}: {toml}"))
+    }
+}
+
+fn written(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
+    durable::create_new(path, bytes, mode).map_err(|error| Failure::io(path, &error))
+}

@@ -1,0 +1,97 @@
+//! `strongroom keyserver renew`: this host's certificate before it ends, with a new private key. Run daily by a timer.
+//!
+//! Invariants: whoever is killed at any moment leaves a pair of certificate and key that the server takes; a renewal that was broken off
+//! is finished by the next run, whether one is due or not; without one that is due, no server is asked.
+//!
+//! Must not: wait without an end; touch another user's files.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use clap::Args;
+use serde_json::json;
+use strongroom_format::code;
+use strongroom_keyclient::{Node, Renewal, Validity};
+
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+use crate::time::rfc3339;
+
+/// Renew this host's certificate. It gets a new private key; the former one is overwritten.
+///
+/// The former certificate counts until the new one is used, so nothing is lost when this is killed or the answer does not arrive. A
+/// certificate that has ended cannot be renewed: join again, with a new token and `--replace`.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver renew --if-due\n  strongroom keyserver renew --if-due --then 'update-initramfs -u'"))]
+pub(super) struct RenewArgs {
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "This host's configuration [default: STRONGROOM_NODE, else /etc/strongroom/node.toml]"
+    )]
+    node: Option<PathBuf>,
+    /// Only when less than a third of the certificate's time is left
+    #[arg(long)]
+    if_due: bool,
+    /// A command for /bin/sh, run when the new files are in place and the former certificate still counts
+    #[arg(long, value_name = "COMMAND")]
+    then: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl RenewArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let config = Node::path(self.node.as_deref());
+        let renewal = Renewal::begin(&config)?;
+        if !renewal.is_unfinished() {
+            let validity = Node::load(&config)?.validity();
+            let now = strongroom_keyserver::now();
+            if now > validity.ends {
+                let (ended, now) = (rfc3339(validity.ends), rfc3339(now));
+                let detail = format!("it ended at {ended}; this host's clock says {now}");
+                return Err(Failure::new(&code::NODE_CERTIFICATE_ENDED, detail));
+            }
+            if self.if_due && !validity.is_due(now) {
+                return self.told(context, false, validity);
+            }
+            renewal.ask()?;
+        }
+        renewal.place()?;
+        if let Some(command) = &self.then {
+            run(command)?;
+        }
+        renewal.finish()?;
+        self.told(context, true, Node::load(&config)?.validity())
+    }
+
+    fn told(
+        &self,
+        context: &mut Context,
+        renewed: bool,
+        validity: Validity,
+    ) -> Result<(), Failure> {
+        let ends = rfc3339(validity.ends);
+        match (self.json, renewed) {
+            (true, _) => context
+                .output
+                .json(&json!({"renewed": renewed, "expires": validity.ends})),
+            (false, true) => context.output.line(&format!("renewed until {ends}")),
+            (false, false) => context.output.line(&format!("not due: it ends at {ends}")),
+        }
+    }
+}
+
+fn run(command: &str) -> Result<(), Failure> {
+    let failed = |why: String| Failure::new(&code::NODE_RENEWAL_COMMAND, why);
+    let status = Command::new("/bin/sh")
+        .args(["-c", command])
+        .status()
+        .map_err(|error| failed(error.to_string()))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(failed(status.to_string())),
+    }
+}

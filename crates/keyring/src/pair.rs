@@ -1,0 +1,277 @@
+//! A certificate and its private key, in two files that change as one.
+//!
+//! Invariants: K21, at any moment, and whoever is killed there, what [`read`] gives is a whole pair: the new one is one file, `KEY.next`,
+//! which is the pair from the moment that it is there; it is then brought to the two names, and goes last. K22, a private key that was
+//! replaced or removed is overwritten, as far as the file system lets that be, unless it has another name, which is somebody's.
+//!
+//! Must not: change whose files they are.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+use crate::durable;
+
+/// What the file of both has at the end of its name.
+const NEXT: &str = ".next";
+/// Where the private key begins in it.
+const KEY_BEGINS: &[u8] = b"-----BEGIN PRIVATE KEY";
+/// Characters of a name that a temporary file of [`durable`] repeats.
+const SHOWN: usize = 48;
+/// The longest file, in bytes.
+const FILE_MAX: u64 = 1024 * 1024;
+
+/// A certificate and its private key on the disk. Links are followed, so that the files behind them are replaced.
+pub struct Pair {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+/// Keeps others from changing the same pair.
+pub struct Lock(#[expect(dead_code, reason = "held for the lock that it is")] File);
+
+impl Pair {
+    /// The pair with these names.
+    #[must_use]
+    pub fn new(certificate: &Path, key: &Path) -> Self {
+        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        Self {
+            certificate: real(certificate),
+            key: real(key),
+        }
+    }
+
+    /// Where the file of both is, as long as there is one.
+    #[must_use]
+    pub fn next(&self) -> PathBuf {
+        let mut name = self.key.file_name().unwrap_or_default().to_owned();
+        name.push(NEXT);
+        self.key.with_file_name(name)
+    }
+
+    /// Whether there is a new pair that was not yet settled.
+    #[must_use]
+    pub fn is_unsettled(&self) -> bool {
+        self.next().symlink_metadata().is_ok()
+    }
+
+    /// Takes the lock and removes what somebody who was killed has left of unfinished files.
+    ///
+    /// # Errors
+    /// `PermissionDenied` when the key is another user's; `WouldBlock` when somebody else has the lock; the system's.
+    pub fn lock(&self) -> io::Result<Lock> {
+        must_be_ours(&self.key)?;
+        let directory = self.key.parent().unwrap_or_else(|| Path::new("/"));
+        let lock = File::open(directory)?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => io::Error::new(
+                io::ErrorKind::WouldBlock,
+                "another renewal is at work there",
+            ),
+            TryLockError::Error(error) => error,
+        })?;
+        self.remove_leavings(directory)?;
+        Ok(Lock(lock))
+    }
+
+    /// Puts a new pair there. It counts from then on.
+    ///
+    /// # Errors
+    /// The system's; the former pair counts then.
+    pub fn put(&self, _: &Lock, certificate: &[u8], key: &[u8]) -> io::Result<()> {
+        let certificate = certificate.trim_ascii_end();
+        let len = certificate
+            .len()
+            .saturating_add(key.len())
+            .saturating_add(1);
+        let mut both = Zeroizing::new(Vec::with_capacity(len));
+        both.extend_from_slice(certificate);
+        both.push(b'\n');
+        both.extend_from_slice(key);
+        durable::replace(&self.next(), &both, 0o600)
+    }
+
+    /// Brings a new pair to its names. May be repeated.
+    ///
+    /// # Errors
+    /// The system's; the new pair counts all the same.
+    pub fn place(&self, _: &Lock) -> io::Result<()> {
+        if !self.is_unsettled() {
+            return Ok(());
+        }
+        let both = read(&self.next())?;
+        let found = both
+            .windows(KEY_BEGINS.len())
+            .position(|window| window == KEY_BEGINS);
+        let cut = found.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "there is no private key in it")
+        })?;
+        let (certificate, key) = both.split_at(cut);
+        if self.certificate == self.key {
+            return replace_key(&self.key, &both);
+        }
+        durable::replace(&self.certificate, certificate, 0o644)?;
+        replace_key(&self.key, key)
+    }
+
+    /// Removes the file of both, whose contents stand at their names.
+    ///
+    /// # Errors
+    /// The system's; the pair counts all the same.
+    pub fn settle(&self, _: &Lock) -> io::Result<()> {
+        let next = self.next();
+        match fs::remove_file(&next) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => durable::sync_dir_of(&next),
+        }
+    }
+
+    /// Removes temporary files of a process that was killed: they may hold a private key.
+    fn remove_leavings(&self, directory: &Path) -> io::Result<()> {
+        let next = self.next();
+        let begins = [next.as_path(), &self.key, &self.certificate].map(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let shown: String = name.chars().take(SHOWN).collect();
+            format!(".{shown}.")
+        });
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let is_ours = begins.iter().any(|begin| {
+                let random = name.strip_prefix(begin.as_str());
+                let random = random.and_then(|rest| rest.strip_suffix(".tmp"));
+                random.is_some_and(|hex| {
+                    hex.len() == 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
+                })
+            });
+            if is_ours {
+                remove_key(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file is this user's: what root writes beside another user's files, that user could not read, or could turn elsewhere.
+///
+/// # Errors
+/// `PermissionDenied` when it is another's; the system's.
+pub fn must_be_ours(path: &Path) -> io::Result<()> {
+    let (owner, user) = (
+        fs::metadata(path)?.uid(),
+        rustix::process::geteuid().as_raw(),
+    );
+    match owner == user {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("belongs to the user with the number {owner}: run this as that user"),
+        )),
+    }
+}
+
+/// A small file, in memory that is wiped and does not grow.
+fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+    let file = File::open(path)?;
+    let len = file.metadata()?.len().min(FILE_MAX);
+    let room = usize::try_from(len).unwrap_or_default();
+    let mut bytes = Zeroizing::new(Vec::with_capacity(room.saturating_add(1)));
+    file.take(len).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Replaces a private key and overwrites the one that was there.
+fn replace_key(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if read(path).is_ok_and(|there| there.as_slice() == bytes) {
+        return Ok(());
+    }
+    let former = File::options().write(true).open(path).ok();
+    durable::replace(path, bytes, 0o600)?;
+    former.map_or(Ok(()), overwritten)
+}
+
+/// Removes a private key from the disk. Nothing there: nothing done.
+///
+/// # Errors
+/// The system's error.
+pub fn remove_key(path: &Path) -> io::Result<()> {
+    let file = match File::options().write(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    fs::remove_file(path)?;
+    overwritten(file)?;
+    durable::sync_dir_of(path)
+}
+
+/// Overwrites a file that no name leads to any more.
+fn overwritten(mut file: File) -> io::Result<()> {
+    let about = file.metadata()?;
+    if about.nlink() > 0 || !about.is_file() {
+        return Ok(());
+    }
+    let len = usize::try_from(about.len()).unwrap_or(0);
+    file.rewind()?;
+    file.write_all(&vec![0; len])?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD_KEY: &[u8] = b"-----BEGIN PRIVATE KEY-----\nold\n";
+    const NEW_KEY: &[u8] = b"-----BEGIN PRIVATE KEY-----\nnew\n";
+
+    #[test]
+    fn a_new_pair_takes_the_place_of_the_old_one_and_the_old_key_is_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let (certificate, key) = (directory.path().join("c.pem"), directory.path().join("k"));
+        durable::create_new(&certificate, b"old certificate\n", 0o644).unwrap();
+        durable::create_new(&key, OLD_KEY, 0o600).unwrap();
+        let held = File::open(&key).unwrap();
+        // Of a process that was killed.
+        let leaving = directory.path().join(format!(".k.{:032x}.tmp", 7));
+        fs::copy(&key, &leaving).unwrap();
+        let other = directory.path().join(".k.not-ours.tmp");
+        fs::copy(&key, &other).unwrap();
+
+        let pair = Pair::new(&certificate, &key);
+        let lock = pair.lock().unwrap();
+        assert!(!leaving.exists() && other.exists());
+        assert_eq!(pair.lock().err().unwrap().kind(), io::ErrorKind::WouldBlock);
+        pair.put(&lock, b"new certificate\n", NEW_KEY).unwrap();
+        assert!(pair.is_unsettled());
+        assert_eq!(fs::read(&key).unwrap(), OLD_KEY);
+        for _ in 0..2 {
+            pair.place(&lock).unwrap();
+            assert_eq!(fs::read(&key).unwrap(), NEW_KEY);
+            assert_eq!(fs::read(&certificate).unwrap(), b"new certificate\n");
+        }
+        pair.settle(&lock).unwrap();
+        pair.settle(&lock).unwrap();
+        assert!(!pair.is_unsettled());
+        assert_eq!(fs::metadata(&key).unwrap().mode() & 0o777, 0o600);
+        let mut seen = Vec::new();
+        (&held).read_to_end(&mut seen).unwrap();
+        assert_eq!(
+            seen,
+            vec![0; OLD_KEY.len()],
+            "the old key is gone from its blocks"
+        );
+    }
+
+    #[test]
+    fn a_key_with_another_name_is_left_to_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (key, copy) = (directory.path().join("k"), directory.path().join("copy"));
+        durable::create_new(&key, OLD_KEY, 0o600).unwrap();
+        fs::hard_link(&key, &copy).unwrap();
+        remove_key(&key).unwrap();
+        remove_key(&key).unwrap();
+        assert_eq!(fs::read(&copy).unwrap(), OLD_KEY);
+    }
+}
