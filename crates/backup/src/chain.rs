@@ -357,6 +357,7 @@ impl Work {
                 tablespaces: None,
                 threads: options.threads,
                 recovery: None,
+                kept: options.kept,
                 stop: options.stop,
             };
             // The first is a cluster that is whole, and older than the one that is wanted (B13).
@@ -458,7 +459,7 @@ impl Work {
                 own_all(directory, like.uid(), like.gid())?;
             }
         }
-        let files = Files::new(&out, &self.spaces, true)?;
+        let files = Files::new(&out, &self.spaces, true, options.kept)?;
         if let Some(settings) = &options.recovery {
             restore::add_recovery(&files, settings)?;
         }

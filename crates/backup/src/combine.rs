@@ -104,6 +104,7 @@ mod tests {
             tablespaces: None,
             threads: 1,
             recovery: None,
+            kept: crate::Kept::default(),
             stop: Some(&STOP),
         };
         let mut command = Command::new("sleep");

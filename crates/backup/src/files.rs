@@ -38,6 +38,33 @@ const CONTROL_MAX: usize = 64 * 1024;
 /// Where tablespaces are linked.
 const SPACES: &str = "pg_tblspc/";
 
+/// What of a set's owners and modes a restore by root takes over. By default nothing that could be used against who
+/// restores: everybody who has a certificate can make a set for it. Whoever is not root takes over neither in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Whose everything becomes.
+    pub owners: Owners,
+    /// Set-user-ID, set-group-ID and sticky bits.
+    pub special_bits: bool,
+}
+
+/// Whose restored files become.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Owners {
+    /// Those of who restores.
+    #[default]
+    Mine,
+    /// As numbers, those that the set names.
+    OfSet,
+    /// One user's, and one group's.
+    Given {
+        /// The user's number.
+        user: u32,
+        /// The group's number.
+        group: u32,
+    },
+}
+
 /// A directory that is held open while it is filled.
 struct Base {
     path: PathBuf,
@@ -50,10 +77,15 @@ impl Base {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = openat(within, name, flags, Mode::empty());
         let held = held.map_err(|error| Error::io(path.display().to_string(), error.into()))?;
-        Ok(Self {
-            path,
-            held: held.into(),
-        })
+        let held = File::from(held);
+        let about = held
+            .metadata()
+            .map_err(|error| Error::io(path.display().to_string(), error))?;
+        // Whoever owns the directory above may have put one of theirs in its place, to exchange what is made in it.
+        if about.uid() != rustix::process::geteuid().as_raw() || about.mode() & 0o022 != 0 {
+            return Err(exchanged(&path));
+        }
+        Ok(Self { path, held })
     }
 
     /// Whether `path` is this directory.
@@ -93,6 +125,7 @@ pub(crate) struct Files {
     /// What the root becomes.
     root_member: Option<Member>,
     as_root: bool,
+    kept: Kept,
     file: Option<(File, Member, Writeback)>,
     control: Option<(Member, Vec<u8>)>,
     in_control: bool,
@@ -106,7 +139,7 @@ impl Files {
     ///
     /// # Errors
     /// SR-5001.
-    pub(crate) fn new(root: &Path, spaces: &Path, keep_back: bool) -> Result<Self> {
+    pub(crate) fn new(root: &Path, spaces: &Path, keep_back: bool, kept: Kept) -> Result<Self> {
         Ok(Self {
             root: Base::open(CWD, root.as_os_str(), root.to_path_buf())?,
             spaces: spaces.to_path_buf(),
@@ -115,6 +148,7 @@ impl Files {
             made_place: false,
             root_member: None,
             as_root: rustix::process::geteuid().is_root(),
+            kept,
             file: None,
             control: None,
             in_control: false,
@@ -269,10 +303,9 @@ impl Files {
         if let (true, Some(place), Some(space)) =
             (self.made_place, &self.place, self.made_spaces.first())
         {
-            let (owner, group) = (space.member.owner, space.member.group);
             let owned = self
-                .as_root
-                .then(|| std::os::unix::fs::fchown(place, Some(owner), Some(group)));
+                .becomes(&space.member)
+                .map(|(owner, group)| std::os::unix::fs::fchown(place, owner, group));
             owned
                 .transpose()
                 .map_err(|error| Error::io(self.spaces.display().to_string(), error))?;
@@ -408,9 +441,8 @@ impl Files {
 
     fn settle_file(&self, file: &File, member: &Member) -> Result<()> {
         let failed = |error| Error::io(String::from_utf8_lossy(&member.path), error);
-        if self.as_root {
-            std::os::unix::fs::fchown(file, Some(member.owner), Some(member.group))
-                .map_err(failed)?;
+        if let Some((owner, group)) = self.becomes(member) {
+            std::os::unix::fs::fchown(file, owner, group).map_err(failed)?;
         }
         let mode = Permissions::from_mode(self.kept_mode(member.mode));
         file.set_permissions(mode).map_err(failed)?;
@@ -420,12 +452,10 @@ impl Files {
 
     /// Links are owned, not followed.
     fn own(&self, spot: &Spot<'_>, member: &Member) -> Result<()> {
-        if !self.as_root {
+        let Some((owner, group)) = self.becomes(member) else {
             return Ok(());
-        }
-        // The last number stands for "as it is" (chown(2)).
-        let owner = (member.owner != u32::MAX).then(|| Uid::from_raw(member.owner));
-        let group = (member.group != u32::MAX).then(|| Gid::from_raw(member.group));
+        };
+        let (owner, group) = (owner.map(Uid::from_raw), group.map(Gid::from_raw));
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         chownat(spot.held, spot.below, owner, group, flags).map_err(|error| spot.failed(error))
     }
@@ -437,9 +467,22 @@ impl Files {
         set.map_err(|error| spot.failed(error))
     }
 
-    /// Set-user-ID means something only with the owner that it was given for.
+    /// Set-user-ID means something only with the owner that it was given for, and is a way in for who made the set.
     fn kept_mode(&self, mode: u32) -> u32 {
-        if self.as_root { mode } else { mode & 0o777 }
+        let special = self.as_root && self.kept.special_bits;
+        if special { mode } else { mode & 0o777 }
+    }
+
+    /// User and group that a member is given to, if it is given away at all.
+    fn becomes(&self, member: &Member) -> Option<(Option<u32>, Option<u32>)> {
+        // The last number stands for "as it is" (chown(2)).
+        let number = |number: u32| (number != u32::MAX).then_some(number);
+        match self.kept.owners {
+            _ if !self.as_root => None,
+            Owners::Mine => None,
+            Owners::OfSet => Some((number(member.owner), number(member.group))),
+            Owners::Given { user, group } => Some((Some(user), Some(group))),
+        }
     }
 }
 

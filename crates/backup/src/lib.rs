@@ -38,6 +38,7 @@ pub use chain::{Base, Chain, open_base, open_chain, restore_chain, verify_chain}
 pub use continuity::{LogCheck, check_log};
 pub use create::{Compression, CreateOptions, Created, Mode, create, create_on};
 pub use expire::{Expired, expire};
+pub use files::{Kept, Owners};
 pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, TablespaceFacts};
 pub use medium::{ListedSet, Listing, MediumHead, Protection, Unreadable, list, listed};
 #[cfg(feature = "object-store")]

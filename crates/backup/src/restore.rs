@@ -18,7 +18,7 @@ use strongroom_crypto::random16;
 use strongroom_format::{code, hex};
 use strongroom_keyring::durable;
 
-use crate::files::Files;
+use crate::files::{Files, Kept};
 use crate::head::{Description, Kind};
 use crate::read::SetReader;
 use crate::stream::reader::Event;
@@ -35,6 +35,8 @@ pub struct RestoreOptions {
     pub threads: usize,
     /// Added to `postgresql.auto.conf`, with a `recovery.signal` and without a `standby.signal`: recovery from an archive.
     pub recovery: Option<String>,
+    /// What is taken over of the set's owners and modes.
+    pub kept: Kept,
     /// Once this is set the restore ends as if it had failed.
     pub stop: Option<&'static AtomicBool>,
 }
@@ -108,7 +110,7 @@ pub(crate) fn restore_part(
     let partial = partial_beside(&options.to)?;
     let made = DirBuilder::new().mode(0o700).create(&partial);
     made.map_err(|error| Error::io(partial.display().to_string(), error))?;
-    let mut files = Files::new(&partial, &spaces, cluster)?;
+    let mut files = Files::new(&partial, &spaces, cluster, options.kept)?;
     if open {
         files.keep_open();
     }

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use common::forged::{cluster, directory, file, forged, link, member};
 use common::{Place, key, made, options, put, verified};
 use strongroom_backup::{
-    Error, Kind, LocalStore, RestoreOptions, Result, open_set, restore, wal_fetch, wal_push,
+    Error, Kept, Kind, LocalStore, Owners, RestoreOptions, Result, open_set, restore, wal_fetch,
+    wal_push,
 };
 use strongroom_format::backup::MemberKind;
 use strongroom_format::code;
@@ -22,6 +23,7 @@ fn recovering(place: &Place) -> RestoreOptions {
         tablespaces: None,
         threads: 1,
         recovery: Some(String::from("# settings\n")),
+        kept: Kept::default(),
         stop: None,
     }
 }
@@ -199,24 +201,63 @@ fn nobody_else_reaches_a_restore_before_it_is_done() {
         looked >= 4 && spaces_looked >= 4,
         "{looked} {spaces_looked}"
     );
-    let owner = if me == 0 { 54_321 } else { me };
     for (path, mode) in [
         ("out", 0o755),
         ("out/sub", 0o777),
         ("new/spaces/16400", 0o700),
     ] {
         let about = fs::metadata(place.at(path)).unwrap();
-        assert_eq!(
-            (about.mode() & 0o7777, about.uid()),
-            (mode, owner),
-            "{path}"
-        );
+        assert_eq!((about.mode() & 0o7777, about.uid()), (mode, me), "{path}");
     }
-    assert_eq!(fs::metadata(place.at("new/spaces")).unwrap().uid(), owner);
+    assert_eq!(fs::metadata(place.at("new/spaces")).unwrap().uid(), me);
     assert_eq!(
         fs::read(place.at("out/pg_tblspc/16400/data")).unwrap(),
         b"data"
     );
+}
+
+#[test]
+fn owners_and_special_bits_of_a_set_are_taken_over_only_when_asked() {
+    let place = Place::new();
+    let me = fs::metadata(place.at("")).unwrap().uid();
+    let mut program = file("program", b"#!/bin/sh");
+    program.0.mode = 0o6755;
+    let mut sub = directory("sub");
+    sub.0.mode = 0o3775;
+    forged(&place, cluster(vec![program, sub])).unwrap();
+    let given = Owners::Given { user: 7, group: 9 };
+    // The set's owner is 54321, and anybody could have made it.
+    for (name, kept, owner, modes) in [
+        ("a", Kept::default(), me, [0o755, 0o775]),
+        ("b", kept(Owners::OfSet, false), 54_321, [0o755, 0o775]),
+        ("c", kept(Owners::Mine, true), me, [0o6755, 0o3775]),
+        ("d", kept(Owners::OfSet, true), 54_321, [0o6755, 0o3775]),
+        ("e", kept(given, false), 7, [0o755, 0o775]),
+    ] {
+        let options = RestoreOptions {
+            to: place.at(name),
+            kept,
+            ..recovering(&place)
+        };
+        restored(&place, &options).unwrap();
+        // Only root can do anything of this.
+        let (owner, modes) = match me {
+            0 => (owner, modes),
+            me => (me, [0o755, 0o775]),
+        };
+        for (path, mode) in ["program", "sub"].into_iter().zip(modes) {
+            let about = fs::metadata(place.at(name).join(path)).unwrap();
+            let seen = (about.mode() & 0o7777, about.uid());
+            assert_eq!(seen, (mode, owner), "{name}/{path}");
+        }
+    }
+}
+
+const fn kept(owners: Owners, special_bits: bool) -> Kept {
+    Kept {
+        owners,
+        special_bits,
+    }
 }
 
 #[test]

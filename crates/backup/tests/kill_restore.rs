@@ -67,6 +67,7 @@ fn child() {
         tablespaces: None,
         threads: 1,
         recovery: Some(String::from("# settings\n")),
+        kept: strongroom_backup::Kept::default(),
         stop: None,
     };
     restore(&set, &options, &mut |_| {}).unwrap();

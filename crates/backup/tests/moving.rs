@@ -137,6 +137,7 @@ fn to(place: &Place, spaces: &str) -> RestoreOptions {
         tablespaces: Some(place.at(spaces)),
         threads: 1,
         recovery: None,
+        kept: strongroom_backup::Kept::default(),
         stop: None,
     }
 }

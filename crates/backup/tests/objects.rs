@@ -71,6 +71,7 @@ fn sets_in_a_bucket_are_what_they_were() {
         tablespaces: None,
         threads: 2,
         recovery: None,
+        kept: strongroom_backup::Kept::default(),
         stop: None,
     };
     let set = open_set(&store, None, Some(&opener)).unwrap();

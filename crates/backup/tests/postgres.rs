@@ -48,6 +48,7 @@ fn restored(store: &LocalStore, opener: &Opener, to: &Path) -> Result<(), Error>
         tablespaces: None,
         threads: 2,
         recovery: None,
+        kept: strongroom_backup::Kept::default(),
         stop: None,
     };
     let set = open_set(store, None, Some(opener))?;

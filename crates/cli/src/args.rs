@@ -2,9 +2,10 @@
 //!
 //! Must not: have any option that takes a secret. Key options name where the key comes from.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
+use strongroom_keyring::Keyring;
 
 use crate::backup::BackupArgs;
 use crate::cert::CertArgs;
@@ -58,6 +59,25 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// What the command is pointed at: as whose owner root acts. Backups, volumes, servers and zones are root's own work
+    /// on things of many owners; what they do with others' files they do by descriptors.
+    pub(crate) fn subjects(&self, keyring: Option<&Path>) -> Vec<PathBuf> {
+        let own_keyring = || vec![keyring.map_or_else(Keyring::default_path, PathBuf::from)];
+        match self {
+            Self::Keyring(_) | Self::Key(_) | Self::Cert(_) => own_keyring(),
+            Self::Sqlite(args) => args.subjects(),
+            Self::Pg(args) => args.subjects(),
+            Self::Duckdb(args) => args.subjects(),
+            Self::Inspect(args) => vec![args.file.clone()],
+            Self::Verify(args) => vec![args.file.clone()],
+            Self::Backup(_)
+            | Self::Columns(_)
+            | Self::Volume(_)
+            | Self::Keyserver(_)
+            | Self::Explain(_) => Vec::new(),
+        }
+    }
+
     /// Whether standard output is to hold one JSON object.
     pub(crate) fn wants_json(&self) -> bool {
         match self {

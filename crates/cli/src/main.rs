@@ -5,6 +5,7 @@
 //! 2. The exit code is the class of the error's code; see docs/reference/exit-codes.md.
 //! 3. With `--json`, standard output holds exactly one JSON object, also when the command fails.
 //! 4. Core dumps are switched off before anything else is done.
+//! 5. Root has become the owner of what the command is pointed at before a subcommand begins ([`owner`]).
 //!
 //! Must not: seal or open anything itself, take a secret from the command line.
 #![deny(clippy::expect_used)]
@@ -24,6 +25,7 @@ mod keyring;
 mod keys;
 mod keyserver;
 mod output;
+mod owner;
 mod paths;
 mod pg;
 mod progress;
@@ -129,11 +131,15 @@ fn run(cli: Cli) -> ExitCode {
         keyring: keys::keyring_path(cli.keyring),
         output: Output::stdout(),
     };
-    let result = dispatch(cli.command, &mut context);
+    let acted = owner::act(&cli.command.subjects(context.keyring.as_deref()));
+    let result = acted.and_then(|()| dispatch(cli.command, &mut context));
     let result = match (result, context.output.flush()) {
         (Ok(()), Err(error)) => Err(error),
         (result, _) => result,
     };
+    for path in strongroom_keyring::source::take_open_files() {
+        failure::warn(&code::KEY_FILE_OPEN, &path.display().to_string());
+    }
     if !strongroom_crypto::memory_is_locked() {
         failure::warn(&code::MEMORY_NOT_LOCKED, "");
     }

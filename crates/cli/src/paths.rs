@@ -5,9 +5,10 @@
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use strongroom_format::postgres::HEADER_FILE;
 use strongroom_format::{code, header};
 
@@ -79,12 +80,14 @@ pub(crate) fn sort_of(first: &[u8]) -> Sort {
 
 /// Opens a regular file and returns its length in bytes. Opening a pipe would wait for a writer, so it is refused.
 pub(crate) fn open_to_read(path: &Path) -> Result<(File, u64), Failure> {
-    let about = std::fs::metadata(path).map_err(|e| Failure::open(path, &e))?;
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = File::options().read(true).custom_flags(flags).open(path);
+    let file = file.map_err(|e| Failure::open(path, &e))?;
+    let about = file.metadata().map_err(|e| Failure::open(path, &e))?;
     if !about.is_file() {
         let detail = format!("{}: not a regular file", path.display());
         return Err(Failure::new(&code::IO, detail));
     }
-    let file = File::open(path).map_err(|e| Failure::open(path, &e))?;
     Ok((file, about.len()))
 }
 

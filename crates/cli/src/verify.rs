@@ -26,7 +26,7 @@ use crate::{Context, duckdb, guard, keys, pg};
 pub(crate) struct VerifyArgs {
     /// The sealed database, a keyring, a DuckDB database, or the data directory of a PostgreSQL instance
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    pub(crate) file: PathBuf,
     #[command(flatten)]
     key: KeyOptions,
     /// Of a database that keeps freshness: the root that it must have, 64 hexadecimal digits, as verify has shown it before

@@ -98,7 +98,11 @@ fn installing_keeps_what_is_there_and_twice_is_once() {
 #[test]
 fn an_environment_is_made_where_there_is_none() {
     let (place, cluster) = clustered(None);
+    // What the server's user runs for its key is not run by whoever installs the service.
+    let line = format!("key_command = touch {}\n", place.path("ran").display());
+    place.write("data/strongroom.conf", &line);
     service(&place, &["--install"]).succeeded();
+    assert!(!place.path("ran").exists());
     let about = fs::metadata(cluster.join("environment")).unwrap();
     assert_eq!(about.mode() & 0o7777, 0o644);
 }

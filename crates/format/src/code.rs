@@ -198,6 +198,10 @@ codes! {
     URI = 6009, Usage, "a URI parameter is not valid", "see docs/reference/sqlite.md for the parameters";
     BUSY = 6010, Io, "the database is in use by another connection", "close it there, or try again";
     REKEY_NEEDED = 6011, Refused, "a rekey of this database was begun and not finished", "finish it with `strongroom sqlite rekey`";
+    OWNER_WAY = 6020, Refused, "root was pointed at something that another user could exchange for something else", "run the command as the user who owns it (runuser -u USER -- strongroom ...), or let every directory on the way belong to root or to that user, writable by nobody else";
+    OWNER_ACT = 6021, Refused, "root cannot act as the owner of what it was pointed at", "run the command as that user: runuser -u USER -- strongroom ..., or setpriv --reuid where the user has no name";
+    KEY_COMMAND_FOREIGN = 6022, Refused, "a key command is named in a file that belongs to another user, or that others may write to", "run the command as the owner of that file, and make the file writable by its owner alone";
+    KEY_FILE_OPEN = 6023, Warning, "a key file can be read by other users", "take the permission away (chmod 600; 640 if root owns it and one group must read it), and change the key if somebody may have read it";
 
     PG_FILE = 7001, Data, "a sealed file of a PostgreSQL instance is damaged, cut short, or sealed under another key", "restore the file from a backup; one that PostgreSQL makes anew (statistics, caches) may be removed while the server is stopped";
     PG_REFUSED = 7002, Refused, "a file or a call that cannot be sealed was refused", "set dynamic_shared_memory_type to posix and io_method to worker or sync; other names are in the documentation of what is sealed";

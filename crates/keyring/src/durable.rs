@@ -18,7 +18,21 @@ use crate::storage;
 /// # Errors
 /// The system's error; `path` is then as it was, except after a failed fsync of the directory.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let temp = Temp::written(path, bytes, mode)?;
+    replace_owned(path, bytes, mode, None)
+}
+
+/// As [`replace`], and the file is `owner`'s, user and group, before it has its name: afterwards the name could lead to
+/// something else.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_owned(
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    owner: Option<(u32, u32)>,
+) -> io::Result<()> {
+    let temp = Temp::written(path, bytes, mode, owner)?;
     storage::of(path).rename(&temp.0, path)?;
     temp.moved();
     sync_dir_of(path)
@@ -30,6 +44,21 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 /// `AlreadyExists` when there is a file (or anything else) at `path`, which is then untouched.
 pub fn create_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     Pending::written(path, bytes, mode)?.publish()
+}
+
+/// As [`create_new`], and the file is `owner`'s, user and group, before it has its name.
+///
+/// # Errors
+/// As [`create_new`].
+pub fn create_new_owned(
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    owner: Option<(u32, u32)>,
+) -> io::Result<()> {
+    let temp = Temp::written(path, bytes, mode, owner)?;
+    let target = path.to_owned();
+    Pending { temp, target }.publish()
 }
 
 /// Moves the finished file `temp` to `target`, durably and without overwriting. Both on one file system.
@@ -70,7 +99,7 @@ impl Pending {
     /// The system's error.
     pub fn written(path: &Path, bytes: &[u8], mode: u32) -> io::Result<Self> {
         Ok(Self {
-            temp: Temp::written(path, bytes, mode)?,
+            temp: Temp::written(path, bytes, mode, None)?,
             target: path.to_owned(),
         })
     }
@@ -96,7 +125,12 @@ impl Pending {
 struct Temp(PathBuf);
 
 impl Temp {
-    fn written(target: &Path, bytes: &[u8], mode: u32) -> io::Result<Self> {
+    fn written(
+        target: &Path,
+        bytes: &[u8],
+        mode: u32,
+        owner: Option<(u32, u32)>,
+    ) -> io::Result<Self> {
         let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let random = strongroom_crypto::random16().map_err(io::Error::other)?;
         let mut temp_name = std::ffi::OsString::from(".");
@@ -107,6 +141,9 @@ impl Temp {
         let mut file = storage::of(&path).create_new(&path)?;
         let temp = Self(path);
         file.write_all(bytes)?;
+        if let Some((user, group)) = owner {
+            file.set_owner(user, group)?;
+        }
         file.set_mode(mode)?;
         file.sync()?;
         Ok(temp)

@@ -136,7 +136,7 @@ impl Keyring {
         let unproven = store::read(&path)?;
         let named = &unproven.body;
         let provider = Provider::from_stored(named.provider, &named.provider_argument)?;
-        if provider.acts() && !store::is_private(&path)? {
+        if provider.acts() && !unproven.private {
             let detail = format!(
                 "{} names a command, a module or a server, but others may write to it",
                 path.display()

@@ -5,12 +5,14 @@
 //!
 //! Must not: take a secret from argv; know an object.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use strongroom_crypto::SecretBytes;
 use strongroom_format::code;
@@ -21,6 +23,7 @@ use crate::error::Error;
 use crate::keyring::Keyring;
 use crate::material::{MATERIAL_MAX, interpret, without_newline};
 use crate::opener::Opener;
+use crate::storage::About;
 use crate::terminal;
 
 /// Where key material comes from.
@@ -74,7 +77,7 @@ impl KeySource {
                 Keyring::open(&path)?.opener(id, context.creating)
             }
             Self::Env(variable) => interpret(&from_env(variable)?),
-            Self::File(path) => interpret(&from_file(path)?),
+            Self::File(path) => interpret(&key_file(path)?),
             Self::Command(line) => interpret(&command::output(line)?),
             Self::Ask => interpret(&terminal::ask(&context.prompt, context.creating)?),
             Self::Given(bytes) => interpret(bytes),
@@ -101,7 +104,7 @@ impl KeySource {
                 return Err(Error::new(&code::KEY_OPTION, detail));
             }
             Self::Env(variable) => from_env(variable)?,
-            Self::File(path) => from_file(path)?,
+            Self::File(path) => key_file(path)?,
             Self::Command(line) => command::output(line)?,
             Self::Ask => terminal::ask(&context.prompt, context.creating)?,
             Self::Given(bytes) => return as_text(bytes),
@@ -135,13 +138,14 @@ impl KeySource {
     }
 }
 
-/// Whether a key file can be read by users other than its owner and group: worth a warning.
-///
-/// # Errors
-/// The system's error.
-pub fn is_readable_by_others(path: &Path) -> std::io::Result<bool> {
-    let about = std::fs::metadata(path)?;
-    Ok(about.is_file() && about.mode() & 0o004 != 0)
+/// Key files that were read and that other users may read.
+static OPEN_FILES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// The key files that this process has read since it was asked last, and that other users may read too: worth a warning.
+/// Not refused: a server whose key has lain so would not start any more.
+#[must_use]
+pub fn take_open_files() -> BTreeSet<PathBuf> {
+    std::mem::take(&mut *OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Longest passphrase of a PKCS #12 or PEM file, in bytes: what other programs read.
@@ -171,10 +175,26 @@ fn from_env(variable: &str) -> Result<SecretBytes, Error> {
     SecretBytes::take(&mut bytes).map_err(|_| too_long())
 }
 
+/// As [`from_file`], of a key; a file that others may read is remembered.
+fn key_file(path: &Path) -> Result<SecretBytes, Error> {
+    let (key, about) = read_file(path)?;
+    // Neither a pipe nor memory without a name, which nobody else can open.
+    if about.is_file() && about.nlink() > 0 && About::from(&about).is_readable_by_others() {
+        let mut open = OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner);
+        open.insert(path.to_path_buf());
+    }
+    Ok(key)
+}
+
 pub(crate) fn from_file(path: &Path) -> Result<SecretBytes, Error> {
+    read_file(path).map(|(bytes, _)| bytes)
+}
+
+fn read_file(path: &Path) -> Result<(SecretBytes, Metadata), Error> {
     let failed = |error| Error::caused(&code::KEY_FILE, path.display().to_string(), error);
     let file = File::open(path).map_err(failed)?;
-    if file.metadata().map_err(failed)?.is_dir() {
+    let about = file.metadata().map_err(failed)?;
+    if about.is_dir() {
         let detail = format!("{} is a directory", path.display());
         return Err(Error::new(&code::KEY_FILE, detail));
     }
@@ -185,7 +205,7 @@ pub(crate) fn from_file(path: &Path) -> Result<SecretBytes, Error> {
             return Err(too_long());
         }
     }
-    collected.finish()
+    Ok((collected.finish()?, about))
 }
 
 pub(crate) fn too_long() -> Error {

@@ -4,7 +4,7 @@
 //! Invariant K20: without [`mount`], which no program of the product calls, every path is the system's.
 //! Must not: decide anything. Order and meaning of the calls belong to [`crate::durable`], [`crate::redo`] and the store.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -26,6 +26,33 @@ pub struct About {
     pub gid: u32,
 }
 
+impl From<&Metadata> for About {
+    fn from(about: &Metadata) -> Self {
+        Self {
+            len: about.len(),
+            mode: about.mode() & 0o777,
+            uid: about.uid(),
+            gid: about.gid(),
+        }
+    }
+}
+
+impl About {
+    /// Whether the file is this user's or root's, and nobody else may write to it. What it names may then be run (K14).
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        let user = rustix::process::geteuid().as_raw();
+        self.mode & 0o022 == 0 && (self.uid == user || self.uid == 0)
+    }
+
+    /// Whether other users may read a key in the file: any, or a group's when root does not own it. A group that root has
+    /// let in is how a server's user gets a key that it may not change.
+    #[must_use]
+    pub fn is_readable_by_others(&self) -> bool {
+        self.mode & 0o007 != 0 || (self.mode & 0o070 != 0 && self.uid != 0)
+    }
+}
+
 /// A new file that is open for writing.
 pub trait NewFile {
     /// Appends.
@@ -39,6 +66,12 @@ pub trait NewFile {
     /// # Errors
     /// The system's error.
     fn set_mode(&mut self, mode: u32) -> io::Result<()>;
+
+    /// Gives it to a user and a group.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn set_owner(&mut self, uid: u32, gid: u32) -> io::Result<()>;
 
     /// Makes bytes and length durable; not the name.
     ///
@@ -54,6 +87,10 @@ pub trait Storage: Send + Sync {
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
     /// At most `limit` bytes from a file's beginning.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
+    /// As [`Self::read`], and what is known of the file that was read: of that one, whatever has its name by then.
+    fn read_known(&self, path: &Path, limit: u64) -> io::Result<(Vec<u8>, About)> {
+        Ok((self.read(path, limit)?, self.about(path)?))
+    }
     /// What is known of the file; links are followed.
     fn about(&self, path: &Path) -> io::Result<About>;
     /// Gives the file another owner and group.
@@ -104,6 +141,10 @@ impl NewFile for File {
         self.set_permissions(Permissions::from_mode(mode))
     }
 
+    fn set_owner(&mut self, uid: u32, gid: u32) -> io::Result<()> {
+        std::os::unix::fs::fchown(&*self, Some(uid), Some(gid))
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         self.sync_all()
     }
@@ -125,14 +166,18 @@ impl Storage for System {
         Ok(bytes)
     }
 
+    fn read_known(&self, path: &Path, limit: u64) -> io::Result<(Vec<u8>, About)> {
+        let mut bytes = Vec::new();
+        let mut file = File::open(path)?;
+        let about = About::from(&file.metadata()?);
+        Read::by_ref(&mut file)
+            .take(limit)
+            .read_to_end(&mut bytes)?;
+        Ok((bytes, about))
+    }
+
     fn about(&self, path: &Path) -> io::Result<About> {
-        let about = std::fs::metadata(path)?;
-        Ok(About {
-            len: about.len(),
-            mode: about.mode() & 0o777,
-            uid: about.uid(),
-            gid: about.gid(),
-        })
+        Ok(About::from(&std::fs::metadata(path)?))
     }
 
     fn set_owner(&self, path: &Path, uid: u32, gid: u32) -> io::Result<()> {

@@ -8,10 +8,11 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use strongroom_crypto::MacKey;
 use strongroom_format::certificate::{
     CERTIFICATE_DER_MAX, CERTIFICATES_MAX, PRIVATE_KEY_MAX, certificate_layout,
@@ -46,6 +47,8 @@ const FILE_MAX: usize = HEADER_LEN
 pub(crate) struct Unproven {
     pub(crate) header: Header,
     pub(crate) body: Body,
+    /// Whether the file that was read may name what is run (K14); false for what was not read from one.
+    pub(crate) private: bool,
     bytes: Vec<u8>,
 }
 
@@ -59,8 +62,12 @@ pub(crate) fn read(path: &Path) -> Result<Unproven, Error> {
     let limit = u64::try_from(FILE_MAX)
         .unwrap_or(u64::MAX)
         .saturating_add(1);
-    let bytes = storage::of(path).read(path, limit).map_err(failed)?;
-    structure(bytes).map_err(|error| error.about(shown))
+    let (bytes, about) = storage::of(path).read_known(path, limit).map_err(failed)?;
+    let unproven = structure(bytes).map_err(|error| error.about(shown))?;
+    Ok(Unproven {
+        private: about.is_private(),
+        ..unproven
+    })
 }
 
 /// Checks everything that needs no key. Errors: SR-3001, SR-3002, SR-3007; everything else is SR-2005.
@@ -82,6 +89,7 @@ pub(crate) fn structure(bytes: Vec<u8>) -> Result<Unproven, Error> {
     Ok(Unproven {
         header,
         body,
+        private: false,
         bytes,
     })
 }
@@ -128,14 +136,6 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Whether nobody but the user, or root, may write to the file.
-pub(crate) fn is_private(path: &Path) -> Result<bool, Error> {
-    let about = std::fs::metadata(path)
-        .map_err(|error| Error::io(format!("examining {}", path.display()), error))?;
-    let user = rustix::process::geteuid().as_raw();
-    Ok(about.mode() & 0o022 == 0 && (about.uid() == user || about.uid() == 0))
-}
-
 /// Holds the keyring's lock until dropped. The lock file stays: removing it would let two processes lock two files.
 pub(crate) struct Lock(#[expect(dead_code, reason = "closing it releases the lock")] File);
 
@@ -155,7 +155,9 @@ impl Lock {
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(MODE);
+            .mode(MODE)
+            // A link here would make or lock a file elsewhere.
+            .custom_flags(i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default());
         let file = options.open(&path).map_err(failed)?;
         let start = Instant::now();
         loop {

@@ -35,7 +35,6 @@ use strongroom_keyring::{Error, NewObject, Object, Opener, durable};
 
 use crate::instance::{self, Instance};
 use crate::keys::Keys;
-use checks::Owner;
 use codec::Side;
 use hold::Hold;
 use log::Log;
@@ -141,10 +140,10 @@ pub fn encrypt(
     )?;
     if !sealed {
         let path = hold.directory().join(HEADER_FILE);
-        let written = durable::create_new(&path, &object.initial_bytes(), hold.owner().mode());
+        let (mode, owner) = (hold.owner().mode(), hold.owner().given());
+        let written = durable::create_new_owned(&path, &object.initial_bytes(), mode, owner);
         written.map_err(|error| Error::io(path.display().to_string(), error))?;
     }
-    hold.owner().own(&hold.directory().join(HEADER_FILE))?;
     let report = conversion.convert_control_first(plan, &log)?;
     log.remove()?;
     Ok(report)
@@ -318,8 +317,7 @@ fn opened_with_header(hold: &Hold, resuming: bool, openers: &[&Opener]) -> Resul
 /// Replaces the header, whole and durably.
 fn replace_header(hold: &Hold, object: &Object) -> Result<(), Error> {
     let path = hold.directory().join(HEADER_FILE);
-    let owner: &Owner = hold.owner();
-    durable::replace(&path, &object.initial_bytes(), owner.mode())
-        .map_err(|error| Error::io(path.display().to_string(), error))?;
-    owner.own(&path)
+    let (mode, owner) = (hold.owner().mode(), hold.owner().given());
+    durable::replace_owned(&path, &object.initial_bytes(), mode, owner)
+        .map_err(|error| Error::io(path.display().to_string(), error))
 }

@@ -10,10 +10,14 @@
     clippy::expect_used
 )]
 
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use strongroom_format::code;
 use strongroom_format::postgres::CONFIG_FILE;
+use strongroom_keyring::storage::About;
 use strongroom_keyring::{Error, KeySource, Keyring, SourceContext};
 
 /// The variable of CYBERTEC's and other users: the key itself.
@@ -24,6 +28,9 @@ pub const KEY_VARIABLE: &str = "PGENCRYPTIONKEY";
 pub const VARIABLE_PREFIX: &str = "STRONGROOM_PG_KEY_";
 /// The keyring of [`VARIABLE_PREFIX`]`ID`.
 pub const KEYRING_VARIABLE: &str = "STRONGROOM_PG_KEYRING";
+
+/// Longest configuration that is read, in bytes.
+const CONFIGURATION_MAX: u64 = 1 << 20;
 
 /// A key source with what it needs to know.
 pub struct Source {
@@ -89,14 +96,39 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Sou
 /// The source that `strongroom.conf` in the data directory names. `None` when there is no such file, or it names none.
 ///
 /// # Errors
-/// SR-7007 for a line that is not understood, SR-2019 for more than one source, SR-5001.
+/// SR-7007 for a line that is not understood, SR-2019 for more than one source, SR-6022 for a command in a file that is not
+/// this user's or root's, or that others may write to; SR-5001.
 pub fn from_configuration(directory: &Path) -> Result<Option<Source>, Error> {
     let path = directory.join(CONFIG_FILE);
-    match std::fs::read_to_string(&path) {
-        Ok(text) => parse(&text),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io(path.display().to_string(), error)),
+    let shown = || path.display().to_string();
+    let (text, about) = match read(&path) {
+        Ok(read) => read,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io(shown(), error)),
+    };
+    let found = parse(&text)?;
+    // It is run before anything of the instance could be authenticated. A keyring has the same rule for itself (K14).
+    let runs = |source: &Source| matches!(source.key, KeySource::Command(_));
+    if found.as_ref().is_some_and(runs) && !about.is_private() {
+        return Err(Error::new(&code::KEY_COMMAND_FOREIGN, shown()));
     }
+    Ok(found)
+}
+
+/// The text of a file, and what is known of that file. A pipe of that name is not waited for.
+fn read(path: &Path) -> std::io::Result<(String, About)> {
+    let mut options = File::options();
+    let file = options
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(std::io::Error::other("not a regular file"));
+    }
+    let mut text = String::new();
+    file.take(CONFIGURATION_MAX).read_to_string(&mut text)?;
+    Ok((text, About::from(&about)))
 }
 
 fn parse(text: &str) -> Result<Option<Source>, Error> {

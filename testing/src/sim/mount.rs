@@ -92,6 +92,10 @@ impl NewFile for Created {
         Ok(())
     }
 
+    fn set_owner(&mut self, _uid: u32, _gid: u32) -> io::Result<()> {
+        Ok(())
+    }
+
     fn sync(&mut self) -> io::Result<()> {
         let mut state = self.machine.lock();
         match state.call(Class::Sync, Kind::Other) {

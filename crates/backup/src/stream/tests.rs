@@ -87,7 +87,12 @@ impl Stream {
         pieces.insert(0, Vec::new());
         let mut input = Bytes(pieces);
         let mut stream = StreamReader::new(&mut input);
-        let mut files = Files::new(&root, &place.path().join("spaces"), false)?;
+        let mut files = Files::new(
+            &root,
+            &place.path().join("spaces"),
+            false,
+            crate::Kept::default(),
+        )?;
         let end = loop {
             match stream.next()? {
                 Event::Member { member, again } => files.member(member, again)?,

@@ -159,6 +159,7 @@ pub(crate) fn restored(
         tablespaces: None,
         threads: 2,
         recovery: None,
+        kept: strongroom_backup::Kept::default(),
         stop: None,
     };
     restore(&open_set(store, set, opener)?, &options, &mut |_| {})

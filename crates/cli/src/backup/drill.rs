@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - The server listens on a socket in the private place and nowhere else, archives nothing, follows no publisher, and runs as the
-//!   owner of its files.
+//!   owner of its files: whoever runs this, or the user `postgres` when that is root.
 //! - The place itself stays ours: of another user are only the cluster, its tablespaces and the directory of the socket, and nothing
 //!   in them is opened by root once that user can reach it, but the server's own word that it is ready.
 //! - Server and place are gone when this ends, after a signal too, unless it is killed.
@@ -25,7 +25,7 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
-use strongroom_backup::{Chain, RestoreOptions};
+use strongroom_backup::{Chain, Kept, Owners, RestoreOptions};
 use strongroom_crypto::random16;
 use strongroom_format::{code, hex};
 
@@ -34,10 +34,12 @@ use super::restore::restored;
 use super::until::quoted;
 use crate::failure::{Failure, printable};
 use crate::pg::programs::BindirOption;
-use crate::signals;
+use crate::{owner, signals};
 
 /// Longest path of a socket (`sun_path`, unix(7)), in bytes.
 const SOCKET_MAX: usize = 107;
+/// The user that packages of PostgreSQL make for its servers.
+const SERVER_USER: &str = "postgres";
 /// A part of the name of the socket only.
 const PORT: &str = "5432";
 /// Most of a program's or server's words that stand in an error, in characters.
@@ -108,6 +110,10 @@ impl DrillOptions {
             tablespaces: None,
             threads,
             recovery: None,
+            kept: Kept {
+                owners: of_the_server()?,
+                special_bits: false,
+            },
             stop: Some(&STOP),
         };
         let mut progress = Watch::new("restore-test", progress).of(chain.size_bytes());
@@ -292,6 +298,21 @@ fn succeeded(name: &str, status: ExitStatus, said: &[u8]) -> Result<(), Failure>
     Err(Failure::new(&code::RESTORE_TEST, detail))
 }
 
+/// As whom a server is started: never as root, and not as a user whom the set names: whoever made it could choose.
+fn of_the_server() -> Result<Owners, Failure> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(Owners::Mine);
+    }
+    let found = owner::user_and_group(SERVER_USER).filter(|(user, _)| *user != 0);
+    let (user, group) = found.ok_or_else(|| {
+        let text = format!(
+            "no server runs as root, and there is no user {SERVER_USER}: run the test as another user"
+        );
+        Failure::new(&code::TEST_PROGRAM, text)
+    })?;
+    Ok(Owners::Given { user, group })
+}
+
 fn not_stopped() -> Result<(), Failure> {
     if STOP.load(Ordering::Relaxed) {
         return Err(Failure::new(&code::IO, "ended by a signal"));
@@ -349,10 +370,6 @@ impl Place {
         let about = fs::metadata(&version).map_err(|error| Failure::io(&version, &error))?;
         let root = rustix::process::geteuid().is_root();
         let owner = root.then(|| (about.uid(), about.gid()));
-        if owner.is_some_and(|(user, _)| user == 0) {
-            let text = "the set's files belong to root, as whom no server runs: run the test as another user";
-            return Err(Failure::new(&code::TEST_PROGRAM, text));
-        }
         for name in ["postgresql.auto.conf", "standby.signal", "recovery.signal"] {
             let path = data.join(name);
             match fs::remove_file(&path) {

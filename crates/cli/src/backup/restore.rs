@@ -6,17 +6,17 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use strongroom_backup::{Chain, Description, RestoreOptions, Restored, open_chain};
+use strongroom_backup::{Chain, Description, Kept, Owners, RestoreOptions, Restored, open_chain};
 
 use super::history::{self, Entry, HistoryOptions, Told};
 use super::progress::{ProgressOptions, Watch};
 use super::until::UntilOptions;
 use super::{store, thread_count, threads, with_key};
 use crate::args::KeyOptions;
-use crate::failure::{Failure, note};
+use crate::failure::{Failure, note, printable};
 use crate::help::tail;
 use crate::pg::programs::BindirOption;
-use crate::{Context, keyring};
+use crate::{Context, keyring, owner};
 
 /// Restore a set into a directory that is absent or empty.
 ///
@@ -39,6 +39,8 @@ pub(super) struct RestoreArgs {
     #[arg(long, value_name = "DIR")]
     tablespaces: Option<PathBuf>,
     #[command(flatten)]
+    owners: OwnerOptions,
+    #[command(flatten)]
     until: UntilOptions,
     #[command(flatten)]
     programs: BindirOption,
@@ -52,6 +54,55 @@ pub(super) struct RestoreArgs {
     progress: ProgressOptions,
     #[command(flatten)]
     history: HistoryOptions,
+}
+
+/// Whose a restore by root becomes.
+#[derive(Args)]
+struct OwnerOptions {
+    /// As root: give everything to this user and its group [default: root keeps it]
+    #[arg(long, value_name = "USER", conflicts_with = "keep_owners")]
+    owner: Option<String>,
+    /// As root: give everything to the users and groups that the set names, as numbers
+    #[arg(long)]
+    keep_owners: bool,
+    /// As root: keep set-user-ID, set-group-ID and sticky bits
+    #[arg(long)]
+    keep_special_bits: bool,
+}
+
+impl OwnerOptions {
+    fn kept(&self) -> Result<Kept, Failure> {
+        let asked = self.owner.is_some() || self.keep_owners || self.keep_special_bits;
+        if asked && !rustix::process::geteuid().is_root() {
+            let detail = "--owner, --keep-owners and --keep-special-bits are for root";
+            return Err(Failure::usage(detail));
+        }
+        let owners = match &self.owner {
+            Some(name) => owner::user_and_group(name)
+                .map(|(user, group)| Owners::Given { user, group })
+                .ok_or_else(|| Failure::usage(&format!("there is no user {name}")))?,
+            None if self.keep_owners => Owners::OfSet,
+            None => Owners::Mine,
+        };
+        Ok(Kept {
+            owners,
+            special_bits: self.keep_special_bits,
+        })
+    }
+}
+
+/// Who made a set, in its own words. Its seal tells that nobody without the key changed it; to make one takes no more than
+/// the certificate.
+fn say_who_made(description: &Description) {
+    let Description {
+        user_name,
+        machine_name,
+        software,
+        ..
+    } = description;
+    note(&printable(&format!(
+        "the set says that it was made by {user_name} on {machine_name} with {software}; nothing proves that"
+    )));
 }
 
 #[derive(Serialize)]
@@ -95,8 +146,12 @@ impl RestoreArgs {
             tablespaces: self.tablespaces,
             threads: threads(self.threads),
             recovery,
+            kept: self.owners.kept()?,
             stop: None,
         };
+        say_who_made(set.description());
+        let left_to_root =
+            rustix::process::geteuid().is_root() && options.kept.owners == Owners::Mine;
         let mut progress = Watch::new("restore", self.progress).of(total);
         let restored = restored(&chain, &options, &self.programs, &mut |bytes| {
             progress.update(bytes);
@@ -122,6 +177,11 @@ impl RestoreArgs {
             restored.bytes
         ))?;
         context.output.flush()?;
+        if left_to_root && restored.description.postgres.is_some() {
+            note(
+                "the files belong to root, as whom no server runs: --owner USER gives them to the server's user",
+            );
+        }
         if let Some(tablespaces) = tablespaces {
             note(&format!("the tablespaces are in {tablespaces}"));
         }

@@ -18,10 +18,10 @@ use crate::help::tail;
 pub(super) struct HeaderBackupArgs {
     /// The encrypted database
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    pub(super) file: PathBuf,
     /// The copy to make
     #[arg(value_name = "OUT")]
-    out: PathBuf,
+    pub(super) out: PathBuf,
 }
 
 impl HeaderBackupArgs {

@@ -20,10 +20,10 @@ use crate::help::tail;
 pub(super) struct HeaderRestoreArgs {
     /// The encrypted database
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    pub(super) file: PathBuf,
     /// What `header-backup` made
     #[arg(value_name = "COPY")]
-    copy: PathBuf,
+    pub(super) copy: PathBuf,
     #[command(flatten)]
     key: KeyOptions,
 }

@@ -10,6 +10,8 @@ mod rekey;
 mod scrub;
 pub(crate) mod verify;
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use crate::Context;
@@ -36,6 +38,17 @@ enum Verb {
 }
 
 impl DuckdbArgs {
+    /// The databases, and where the copy of a header goes or comes from.
+    pub(crate) fn subjects(&self) -> Vec<PathBuf> {
+        match &self.verb {
+            Verb::Rekey(args) => vec![args.file.clone()],
+            Verb::Scrub(args) => vec![args.file.clone()],
+            Verb::HeaderBackup(args) => vec![args.file.clone(), args.out.clone()],
+            Verb::HeaderRestore(args) => vec![args.file.clone(), args.copy.clone()],
+            Verb::Key(_) => Vec::new(),
+        }
+    }
+
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
             Verb::Rekey(args) => args.run(context),

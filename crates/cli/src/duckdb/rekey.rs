@@ -25,7 +25,7 @@ use crate::progress::Progress;
 pub(super) struct RekeyArgs {
     /// The encrypted database
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    pub(super) file: PathBuf,
     #[command(flatten)]
     key: KeyOptions,
     #[command(flatten)]

@@ -21,7 +21,7 @@ use crate::help::tail;
 pub(super) struct ScrubArgs {
     /// The encrypted database
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    pub(super) file: PathBuf,
     #[command(flatten)]
     key: KeyOptions,
 }

@@ -33,7 +33,7 @@ use crate::{Context, paths};
 pub(crate) struct InspectArgs {
     /// The file or block device to look at; of a sealed PostgreSQL data directory, its header is
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    pub(crate) file: PathBuf,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -274,8 +274,7 @@ impl Chosen {
     }
 }
 
-/// Writes the configuration, whole; it belongs to the data directory's owner, who must be able to read it, whoever this
-/// is.
+/// Writes the configuration, whole. It belongs to the data directory's owner, because that is who this is.
 pub(super) fn configure(directory: &Path, text: &str) -> Result<(), Failure> {
     let path = directory.join(CONFIG_FILE);
     let io = |error: std::io::Error| Failure::io(&path, &error);
@@ -285,11 +284,7 @@ pub(super) fn configure(directory: &Path, text: &str) -> Result<(), Failure> {
     } else {
         0o600
     };
-    durable::replace(&path, text.as_bytes(), mode).map_err(io)?;
-    if !rustix::process::geteuid().is_root() {
-        return Ok(());
-    }
-    std::os::unix::fs::chown(&path, Some(about.uid()), Some(about.gid())).map_err(io)
+    durable::replace(&path, text.as_bytes(), mode).map_err(io)
 }
 
 /// Paths are made absolute: the server stands in its data directory.

@@ -27,7 +27,7 @@ const COLUMN: usize = 38;
 #[command(after_help = tail!("  strongroom pg controldata -D /srv/pg/data"))]
 pub(super) struct ControldataArgs {
     #[command(flatten)]
-    directory: DirectoryOption,
+    pub(super) directory: DirectoryOption,
     #[command(flatten)]
     key: KeyOptions,
     #[command(flatten)]

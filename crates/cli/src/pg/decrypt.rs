@@ -23,7 +23,7 @@ use crate::help::tail;
 #[command(after_help = tail!("  strongroom pg decrypt -D /srv/pg/data"))]
 pub(super) struct DecryptArgs {
     #[command(flatten)]
-    directory: DirectoryOption,
+    pub(super) directory: DirectoryOption,
     #[command(flatten)]
     key: KeyOptions,
     #[command(flatten)]

@@ -27,7 +27,7 @@ use crate::help::tail;
 #[command(after_help = tail!("  strongroom pg encrypt -D /srv/pg/data --key-file /etc/strongroom/pg.key"))]
 pub(super) struct EncryptArgs {
     #[command(flatten)]
-    directory: DirectoryOption,
+    pub(super) directory: DirectoryOption,
     #[command(flatten)]
     key: KeyOptions,
     /// aes-128-xts or aes-256-xts

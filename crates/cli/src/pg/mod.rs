@@ -28,6 +28,8 @@ mod shielded;
 mod status;
 pub(crate) mod verify;
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use crate::Context;
@@ -58,6 +60,25 @@ enum Verb {
 }
 
 impl PgArgs {
+    /// The data directories that root may be pointed at. What starts PostgreSQL's server refuses root before it looks; a
+    /// service is root's own file, and made by descriptors.
+    pub(crate) fn subjects(&self) -> Vec<PathBuf> {
+        let one = |directory: &directory::DirectoryOption| directory.named().into_iter().collect();
+        match &self.verb {
+            Verb::Status(args) => one(&args.directory),
+            Verb::Run(args) => args.named(),
+            Verb::Controldata(args) => one(&args.directory),
+            Verb::Encrypt(args) => one(&args.directory),
+            Verb::Decrypt(args) => one(&args.directory),
+            Verb::Rotate(args) => one(&args.directory),
+            Verb::Initdb(_)
+            | Verb::Start(_)
+            | Verb::Stop(_)
+            | Verb::Restart(_)
+            | Verb::Service(_) => Vec::new(),
+        }
+    }
+
     pub(crate) fn wants_json(&self) -> bool {
         matches!(&self.verb, Verb::Status(args) if args.json)
     }

@@ -28,7 +28,7 @@ use crate::help::tail;
 #[command(after_help = tail!("  strongroom pg rotate -D /srv/pg/data --slots-only --new-key-file /etc/strongroom/new.key"))]
 pub(super) struct RotateArgs {
     #[command(flatten)]
-    directory: DirectoryOption,
+    pub(super) directory: DirectoryOption,
     #[command(flatten)]
     key: KeyOptions,
     #[command(flatten)]

@@ -57,13 +57,18 @@ impl RunArgs {
         Err(shielded.become_it())
     }
 
-    fn directories(&self) -> Result<Vec<Directory>, Failure> {
+    /// The data directories, as they were named.
+    pub(super) fn named(&self) -> Vec<PathBuf> {
         let variable = || std::env::var_os("PGDATA").filter(|value| !value.is_empty());
-        let named = if self.directories.is_empty() {
+        if self.directories.is_empty() {
             variable().map(PathBuf::from).into_iter().collect()
         } else {
             self.directories.clone()
-        };
+        }
+    }
+
+    fn directories(&self) -> Result<Vec<Directory>, Failure> {
+        let named = self.named();
         let sealed = |path: &PathBuf| {
             let directory = Directory::at(path)?;
             directory.check_sealed()?;

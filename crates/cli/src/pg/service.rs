@@ -5,7 +5,7 @@
 //! before the server starts. The unit's drop-in sets limits only.
 //!
 //! Invariants: nothing that an administrator wrote is removed, and a file that is there keeps owner and mode; installing
-//! twice changes nothing the second time.
+//! twice changes nothing the second time. The cluster's directory is its user's: root writes there through no link.
 //!
 //! Must not: start, stop or reload anything; write a key.
 
@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use strongroom_format::code;
-use strongroom_keyring::durable;
 use strongroom_shield::source;
 
 use super::directory::{Directory, DirectoryOption};
@@ -22,6 +21,7 @@ use super::settings::Settings;
 use crate::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
+use crate::owner::held::Held;
 
 /// Where clusters are configured.
 const CLUSTERS: &str = "/etc/postgresql";
@@ -65,8 +65,12 @@ impl ServiceArgs {
         let environment = cluster.configuration.join("environment");
         let unit = format!("postgresql@{}-{}.service.d", cluster.version, cluster.name);
         let drop_in = self.unit_dir.join(unit).join(DROP_IN);
-        if source::from_configuration(&directory.path)?.is_none() {
-            warn(&code::PG_NO_SOURCE, &directory.shown());
+        match source::from_configuration(&directory.path) {
+            Ok(Some(_)) => {}
+            Ok(None) => warn(&code::PG_NO_SOURCE, &directory.shown()),
+            // The server's user may run it. Root, who installs a service, does not, and need not.
+            Err(error) if error.code() == &code::KEY_COMMAND_FOREIGN => {}
+            Err(error) => return Err(error.into()),
         }
         if !self.install {
             return shown(context, [(&environment, &line), (&drop_in, &limits())]);
@@ -153,11 +157,10 @@ fn cluster_of(directory: &Directory) -> Result<Cluster, Failure> {
 /// Adds the line, unless a line sets `LD_PRELOAD` already: to the same, which is fine, or to something else, which the
 /// administrator has to join.
 fn add_line(path: &Path, line: &str) -> Result<(), Failure> {
-    let former = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(Failure::io(path, &error)),
-    };
+    let io = |e: std::io::Error| Failure::io(path, &e);
+    let (directory, name) = held(path)?;
+    let known = directory.read(name).map_err(io)?;
+    let former = known.as_ref().map_or("", |known| known.text.as_str());
     let set = former
         .lines()
         .find(|line| line.trim_start().starts_with("LD_PRELOAD"));
@@ -177,31 +180,30 @@ fn add_line(path: &Path, line: &str) -> Result<(), Failure> {
         "\n"
     };
     let text = format!("{former}{end}\n{MARK}\n{line}");
-    replace(path, &text)
+    directory.replace(name, &text, known.as_ref()).map_err(io)
 }
 
 fn write_drop_in(path: &Path) -> Result<(), Failure> {
     let directory = path.parent().unwrap_or_else(|| Path::new(UNITS));
     std::fs::create_dir_all(directory).map_err(|e| Failure::io(directory, &e))?;
-    if std::fs::read(path).is_ok_and(|former| former == limits().as_bytes()) {
+    let io = |e: std::io::Error| Failure::io(path, &e);
+    let (directory, name) = held(path)?;
+    let known = directory.read(name).map_err(io)?;
+    if known.as_ref().is_some_and(|known| known.text == limits()) {
         return Ok(());
     }
-    replace(path, &limits())
+    directory
+        .replace(name, &limits(), known.as_ref())
+        .map_err(io)
 }
 
-/// Replaces a file whole; mode, owner and group of one that was there stay, and a link to it.
-fn replace(path: &Path, text: &str) -> Result<(), Failure> {
-    use std::os::unix::fs::MetadataExt as _;
+/// The directory of a file, held open, and the file's name. The cluster's directory belongs to the server's user, and what
+/// is in it may be exchanged at any time.
+fn held(path: &Path) -> Result<(Held, &str), Failure> {
     let io = |e: std::io::Error| Failure::io(path, &e);
-    let followed = path.canonicalize();
-    let path = followed.as_deref().unwrap_or(path);
-    let former = std::fs::metadata(path).ok();
-    let mode = former.as_ref().map_or(0o644, |about| about.mode() & 0o7777);
-    durable::replace(path, text.as_bytes(), mode).map_err(io)?;
-    match former {
-        Some(about) => {
-            std::os::unix::fs::chown(path, Some(about.uid()), Some(about.gid())).map_err(io)
-        }
-        None => Ok(()),
-    }
+    let above = path.parent().unwrap_or_else(|| Path::new("/"));
+    let above = above.canonicalize().map_err(io)?;
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| Failure::usage("a name that is no text"))?;
+    Ok((Held::open(&above).map_err(io)?, name))
 }

@@ -23,7 +23,7 @@ use crate::output::columns;
 #[command(after_help = tail!("  strongroom pg status -D /srv/pg/data --plaintext"))]
 pub(super) struct StatusArgs {
     #[command(flatten)]
-    directory: DirectoryOption,
+    pub(super) directory: DirectoryOption,
     /// List what is not sealed in this instance, file by file, and why; and what its configuration writes elsewhere
     #[arg(long)]
     plaintext: bool,

@@ -17,10 +17,10 @@ use crate::{Context, guard, keys, paths};
 pub(super) struct DecryptArgs {
     /// The sealed database
     #[arg(value_name = "SEALED")]
-    sealed: PathBuf,
+    pub(super) sealed: PathBuf,
     /// The plain database to make
     #[arg(value_name = "PLAIN")]
-    plain: PathBuf,
+    pub(super) plain: PathBuf,
     #[command(flatten)]
     key: KeyOptions,
 }

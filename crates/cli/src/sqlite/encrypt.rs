@@ -21,10 +21,10 @@ use crate::{Context, guard, keys, paths};
 pub(super) struct EncryptArgs {
     /// The plain database
     #[arg(value_name = "PLAIN")]
-    plain: PathBuf,
+    pub(super) plain: PathBuf,
     /// The sealed database to make
     #[arg(value_name = "SEALED")]
-    sealed: PathBuf,
+    pub(super) sealed: PathBuf,
     #[command(flatten)]
     key: KeyOptions,
     /// gcm authenticates every page; ctr does not

@@ -7,6 +7,8 @@ mod encrypt;
 mod rekey;
 mod shell;
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use crate::Context;
@@ -30,6 +32,16 @@ enum Verb {
 }
 
 impl SqliteArgs {
+    /// The databases that are read and written.
+    pub(crate) fn subjects(&self) -> Vec<PathBuf> {
+        match &self.verb {
+            Verb::Encrypt(args) => vec![args.plain.clone(), args.sealed.clone()],
+            Verb::Decrypt(args) => vec![args.sealed.clone(), args.plain.clone()],
+            Verb::Rekey(args) => vec![args.sealed.clone()],
+            Verb::Shell(args) => args.subject().into_iter().collect(),
+        }
+    }
+
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         match self.verb {
             Verb::Encrypt(args) => args.run(context),

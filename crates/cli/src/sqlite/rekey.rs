@@ -20,7 +20,7 @@ use crate::{Context, guard, keys};
 pub(super) struct RekeyArgs {
     /// The sealed database
     #[arg(value_name = "SEALED")]
-    sealed: PathBuf,
+    pub(super) sealed: PathBuf,
     #[command(flatten)]
     key: KeyOptions,
     #[command(flatten)]

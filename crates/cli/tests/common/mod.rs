@@ -15,6 +15,7 @@
 pub(crate) mod keyserver;
 
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -64,7 +65,10 @@ impl Place {
     /// Writes a file.
     pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
-        let mut file = std::fs::File::create(&path).unwrap();
+        let mut options = std::fs::File::options();
+        // Many are keys.
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&path).unwrap();
         file.write_all(bytes.as_ref()).unwrap();
         path
     }

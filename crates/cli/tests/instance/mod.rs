@@ -14,6 +14,8 @@
     reason = "each test binary uses a part of this module"
 )]
 
+pub(crate) mod root;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -153,6 +155,11 @@ impl Place {
         let mut file = fs::File::create(&path).unwrap();
         file.write_all(bytes).unwrap();
         give(&path);
+    }
+
+    /// Where the command and the library are.
+    pub(crate) fn product(&self) -> &Path {
+        self.product.path()
     }
 
     /// A program as PostgreSQL's user, in this place, with the environment of a service.

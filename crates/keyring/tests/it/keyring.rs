@@ -353,6 +353,34 @@ fn providers_by_command_and_environment() {
 }
 
 #[test]
+fn whose_file_it_is_is_asked_of_the_file_that_was_read() {
+    let home = Home::new();
+    let (mark, at) = (home.root("mark"), home.root("at"));
+    let hex = "0123456789abcdef".repeat(4);
+    let line = format!("command:touch {}; echo encryptionkey={hex}", mark.display());
+    let planted = home.root("planted");
+    Keyring::init(&planted, &Provider::parse(&line).unwrap()).unwrap();
+    std::fs::remove_file(&mark).unwrap();
+    // What is read is a pipe that everybody may write to; before its end something private has its name.
+    let bytes = std::fs::read(&planted).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o666);
+    rustix::fs::mknodat(rustix::fs::CWD, &at, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    std::fs::set_permissions(&at, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let writer = std::thread::spawn({
+        let at = at.clone();
+        move || {
+            let mut pipe = std::fs::File::options().write(true).open(&at).unwrap();
+            std::io::Write::write_all(&mut pipe, &bytes).unwrap();
+            rustix::fs::rename(&planted, &at).unwrap();
+        }
+    });
+    assert_eq!(code(Keyring::open(&at)), 2020);
+    writer.join().unwrap();
+    assert!(!mark.exists(), "the command was run");
+    assert_eq!(code(Keyring::open(&at)), 0, "the private one");
+}
+
+#[test]
 fn concurrent_writers_lose_nothing() {
     let home = Home::new();
     home.init();

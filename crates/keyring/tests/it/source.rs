@@ -5,7 +5,7 @@ use std::path::Path;
 
 use strongroom_crypto::{SecretBytes, SecretKey};
 use strongroom_keyring::durable::replace;
-use strongroom_keyring::source::is_readable_by_others;
+use strongroom_keyring::source::take_open_files;
 use strongroom_keyring::{Error, KeySource, Opener, SourceContext, take_text_as_raw_key_warning};
 
 use crate::{code, new_object, open};
@@ -150,8 +150,22 @@ fn exposed_key_files_can_be_warned_of() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("key");
     replace(&path, b"x", 0o640).unwrap();
-    assert!(!is_readable_by_others(&path).unwrap());
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-    assert!(is_readable_by_others(&path).unwrap());
-    assert!(is_readable_by_others(&directory.path().join("absent")).is_err());
+    let root = rustix::process::geteuid().is_root();
+    for (mode, expected) in [(0o600, false), (0o640, !root), (0o644, true), (0o601, true)] {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        KeySource::File(path.clone())
+            .opener(&SourceContext::default())
+            .unwrap();
+        // Other tests read files at the same time.
+        assert_eq!(take_open_files().contains(&path), expected, "{mode:o}");
+    }
+    if root {
+        // Only root may let a group in: it cannot change what it may read.
+        std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        KeySource::File(path.clone())
+            .opener(&SourceContext::default())
+            .unwrap();
+        assert!(take_open_files().contains(&path));
+    }
 }

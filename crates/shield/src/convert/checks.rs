@@ -1,6 +1,6 @@
 //! What has to hold before anything of an instance is converted, and who owns what is made in it.
 //!
-//! Must not: write to the instance, except to give Strongroom's own files to their owner.
+//! Must not: write to the instance.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -11,21 +11,23 @@ use strongroom_format::code;
 use strongroom_format::postgres::MAJORS;
 use strongroom_keyring::Error;
 
-/// Who owns a data directory, and so Strongroom's files in it.
+/// Who owns a data directory, and so Strongroom's files in it. The command converts as that user; a program that links
+/// this crate may do so as root.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
-    user: u32,
-    group: u32,
+    given: Option<(u32, u32)>,
     group_reads: bool,
 }
 
 impl Owner {
-    pub(super) fn of(directory: &Path) -> Result<Self, Error> {
-        let about = fs::metadata(directory)
+    pub(super) fn of(handle: &File, directory: &Path) -> Result<Self, Error> {
+        let about = handle
+            .metadata()
             .map_err(|error| Error::io(directory.display().to_string(), error))?;
+        // Whoever is not root may own a directory of a group that is not theirs, and cannot give files to it.
+        let root = rustix::process::geteuid().is_root();
         Ok(Self {
-            user: about.uid(),
-            group: about.gid(),
+            given: root.then(|| (about.uid(), about.gid())),
             group_reads: about.mode() & 0o040 != 0,
         })
     }
@@ -35,22 +37,9 @@ impl Owner {
         if self.group_reads { 0o640 } else { 0o600 }
     }
 
-    /// Gives a file of Strongroom's to the directory's owner, durably. When root converts an instance, the server must
-    /// still be able to read its header.
-    pub(super) fn own(&self, path: &Path) -> Result<(), Error> {
-        let owned = || {
-            let file = File::open(path)?;
-            let about = file.metadata()?;
-            // Whoever is not root may own a directory of a group that is not theirs, and cannot give files to it.
-            let may_give = rustix::process::geteuid().is_root();
-            let is_theirs = (about.uid(), about.gid()) == (self.user, self.group);
-            if about.uid() != self.user || (may_give && !is_theirs) {
-                std::os::unix::fs::fchown(&file, Some(self.user), Some(self.group))?;
-                file.sync_all()?;
-            }
-            Ok(())
-        };
-        owned().map_err(|error| Error::io(path.display().to_string(), error))
+    /// User and group to whom a new file is given, before it has its name. The server must be able to read it.
+    pub(super) const fn given(&self) -> Option<(u32, u32)> {
+        self.given
     }
 }
 

@@ -53,7 +53,7 @@ impl Hold {
             }
             Err(error) => return Err(io(error.into())),
         }
-        let owner = Owner::of(&directory)?;
+        let owner = Owner::of(&handle, &directory)?;
         Ok(Self {
             directory,
             owner,

@@ -57,12 +57,13 @@ impl<'a> Log<'a> {
         let path = hold.directory().join(CONVERT_FILE);
         let title = title_line(action, &object_id);
         let io = |error| Error::io(path.display().to_string(), error);
+        let (mode, owner) = (hold.owner().mode(), hold.owner().given());
         match known {
             None => {
-                durable::create_new(&path, title.as_bytes(), hold.owner().mode()).map_err(io)?;
+                durable::create_new_owned(&path, title.as_bytes(), mode, owner).map_err(io)?;
             }
             Some(_) if !sealed => {
-                durable::replace(&path, title.as_bytes(), hold.owner().mode()).map_err(io)?;
+                durable::replace_owned(&path, title.as_bytes(), mode, owner).map_err(io)?;
             }
             Some(known) if known.object_id == object_id => {}
             Some(_) => {
@@ -70,7 +71,6 @@ impl<'a> Log<'a> {
                 return Err(Error::new(&code::PG_CONVERT_STATE, detail));
             }
         }
-        hold.owner().own(&path)?;
         // A server that began while the files were looked through has its lock file by now, or will see this state.
         if let Err(error) = no_server(hold.directory()) {
             if known.is_none() {

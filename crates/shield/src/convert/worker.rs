@@ -7,10 +7,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{File, FileTimes, OpenOptions};
+use std::fs::{File, FileTimes, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -148,7 +148,8 @@ impl Worker<'_> {
         if (mine.uid(), mine.gid()) != (about.uid(), about.gid()) {
             fchown(&made, Some(about.uid()), Some(about.gid()))?;
         }
-        made.set_permissions(about.permissions())?;
+        // Set-user-ID bits would be those of another program by now.
+        made.set_permissions(Permissions::from_mode(about.mode() & 0o777))?;
         let times = FileTimes::new().set_accessed(about.accessed()?);
         made.set_times(times.set_modified(about.modified()?))?;
         made.sync_all()?;

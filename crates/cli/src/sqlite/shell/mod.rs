@@ -21,6 +21,7 @@ mod session;
 mod target;
 
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
@@ -67,6 +68,11 @@ pub(crate) enum Mode {
 }
 
 impl ShellArgs {
+    /// The database's file; none in memory.
+    pub(crate) fn subject(&self) -> Option<PathBuf> {
+        target::path(&self.database)
+    }
+
     pub(crate) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let key = keys::source(self.key);
         let connection =
