@@ -80,6 +80,8 @@ const COMMANDS: &[&str] = &[
     "keyserver join",
     "keyserver renew",
     "keyserver report",
+    "keyserver server-cert",
+    "keyserver break-glass",
     "keyserver status",
     "keyserver unseal",
     "keyserver seal",

@@ -141,6 +141,8 @@ impl Default for Limits {
 pub struct Policy {
     /// How long clients' certificates are valid.
     pub certificate_days: u32,
+    /// How long the server's own certificate is valid.
+    pub server_certificate_days: u32,
     /// How long a key can be restored after it was to be destroyed.
     pub destroy_after_days: u32,
     /// After how many days a key's rotation is overdue.
@@ -157,6 +159,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             certificate_days: 1825,
+            server_certificate_days: 90,
             destroy_after_days: 7,
             rotation_days: 365,
             backup_days: 1,
@@ -289,6 +292,9 @@ impl Config {
         {
             return refused("policy: certificate_days 1 to 7300, destroy_after_days at most 366");
         }
+        if !(1..=7300).contains(&self.policy.server_certificate_days) {
+            return refused("policy: server_certificate_days 1 to 7300");
+        }
         if self.names.is_empty() {
             return refused("names: at least one");
         }
@@ -302,6 +308,17 @@ impl Config {
     pub fn server_id(&self) -> Result<ServerId, Error> {
         let id = from_hex(&self.server_id).and_then(|id| id.try_into().ok());
         id.ok_or_else(|| Error::new(&code::SERVER_CONFIG, "server_id: 32 hexadecimal digits"))
+    }
+
+    /// The address at which clients find the server.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let first = self.names.first().map_or("localhost", String::as_str);
+        let port = self.address.port();
+        match first.contains(':') {
+            true => format!("https://[{first}]:{port}"),
+            false => format!("https://{first}:{port}"),
+        }
     }
 
     /// A path of the file, seen from here.
@@ -379,6 +396,36 @@ impl Root {
                 "root: either keyring, or threshold and share_hashes",
             )),
         }
+    }
+}
+
+/// The text of a configuration with further names; all else in it stays as somebody wrote it.
+///
+/// # Errors
+/// SR-1006, SR-8434.
+pub fn with_names(path: &Path, more: &[String]) -> Result<String, Error> {
+    #[derive(Deserialize)]
+    struct Named {
+        names: toml::Spanned<Vec<String>>,
+    }
+    let mut names = Config::read(path)?.names;
+    names.extend(
+        more.iter()
+            .filter(|name| !names.contains(name))
+            .cloned()
+            .collect::<Vec<_>>(),
+    );
+    let invalid =
+        |what: &str| Error::new(&code::SERVER_CONFIG, format!("{}: {what}", path.display()));
+    let mut text = std::fs::read_to_string(path)
+        .map_err(|error| Error::io(path.display().to_string(), error))?;
+    let named: Named = toml::from_str(&text).map_err(|error| invalid(error.message()))?;
+    let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    text.replace_range(named.names.span(), &format!("[{}]", quoted.join(", ")));
+    let read: Config = toml::from_str(&text).map_err(|error| invalid(error.message()))?;
+    match read.names == names {
+        true => Ok(text),
+        false => Err(invalid("names: a name that cannot be written there")),
     }
 }
 

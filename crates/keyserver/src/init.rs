@@ -13,7 +13,7 @@ use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyring::{Error, Keyring, Provider, durable};
 
-use crate::config::{Config, Etcd, Root};
+use crate::config::{Config, Etcd, Policy, Root};
 use crate::keys::{Keys, ServerId};
 use crate::records::{Identity, Role};
 use crate::server::ROOT_NAME;
@@ -24,8 +24,6 @@ use crate::{authority, now, shares, store};
 const KEYRING: &str = "root.keyring";
 /// The first administrator.
 pub const ADMIN: &str = "admin";
-/// How long the server's own certificate is valid.
-const SERVER_DAYS: u32 = 3650;
 
 /// How the root key is to come.
 pub enum RootWay {
@@ -100,7 +98,8 @@ pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<Made, Error> {
         .map_err(|error| Error::io(directory.display().to_string(), error))?;
     let id = random16()?;
     let authority = authority::create(hex(&id).get(..8).unwrap_or_default())?;
-    let server = authority::server(&authority, &new.names, SERVER_DAYS)?;
+    let days = Policy::default().server_certificate_days;
+    let server = authority::server(&authority, &new.names, days)?;
     let (root, way, shares) = root_key(&new.root, &id, &directory)?;
     let mut config = Config::new(&id, new.names.clone(), new.address, new.store.clone(), way);
     config.directory.clone_from(&directory);
@@ -129,7 +128,8 @@ pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<Made, Error> {
     written(server_key, server.key.as_bytes(), 0o600)?;
     written(admin_pem, admin.certificate.as_bytes(), 0o644)?;
     written(admin_key, admin.key.as_bytes(), 0o600)?;
-    written(&admin_config, node_config(new).as_bytes(), 0o644)?;
+    let client = node_config(&[config.url()], "authority.pem", ADMIN);
+    written(&admin_config, client.as_bytes(), 0o644)?;
     written(&path, config.text()?.as_bytes(), 0o644)?;
     let files = files.into_iter().chain([admin_config, path]).collect();
     Ok(Made { files, shares })
@@ -167,16 +167,16 @@ fn root_key(
     }
 }
 
-/// The configuration with which the first administrator's certificate is used.
-fn node_config(new: &NewServer) -> String {
-    let first = new.names.first().map_or("localhost", String::as_str);
-    let host = match first.contains(':') {
-        true => format!("[{first}]"),
-        false => first.to_owned(),
-    };
+/// The configuration with which an administrator's certificate is used; its files stand beside it.
+#[must_use]
+pub fn node_config(servers: &[String], authority: &str, name: &str) -> String {
+    let servers: Vec<String> = servers
+        .iter()
+        .map(|server| format!("\"{server}\""))
+        .collect();
     format!(
-        "servers = [\"https://{host}:{}\"]\nauthority = \"authority.pem\"\ncertificate = \"admin.pem\"\nkey = \"admin.key\"\n",
-        new.address.port()
+        "servers = [{}]\nauthority = \"{authority}\"\ncertificate = \"{name}.pem\"\nkey = \"{name}.key\"\n",
+        servers.join(", ")
     )
 }
 

@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::records::BreakGlass;
+use crate::service::Ending;
+
 /// Upper bounds of the buckets of the requests' durations, in milliseconds.
 const BOUNDS_MS: [u64; 10] = [1, 2, 5, 10, 25, 50, 100, 250, 1000, 5000];
 
@@ -24,6 +27,8 @@ pub struct Metrics {
     pub refused: AtomicU64,
     /// Handshakes that failed.
     pub handshakes_failed: AtomicU64,
+    /// When the server's certificate ends, in seconds since the Unix epoch; 0 when nobody has looked.
+    pub certificate_ends: AtomicU64,
 }
 
 impl Metrics {
@@ -84,6 +89,15 @@ impl Metrics {
             "TLS handshakes that failed.",
             self.handshakes_failed.load(Relaxed),
         );
+        let ends = self.certificate_ends.load(Relaxed);
+        if ends != 0 {
+            gauge(
+                &mut out,
+                "server_certificate_expiry_seconds",
+                "When the server's certificate ends, Unix time.",
+                ends,
+            );
+        }
         self.requests(&mut out);
         out
     }
@@ -122,6 +136,48 @@ impl Metrics {
             sum % 1_000_000
         );
     }
+}
+
+fn gauge(out: &mut String, name: &str, help: &str, value: u64) {
+    let name = format!("strongroom_keyserver_{name}");
+    let _fine = write!(
+        out,
+        "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n"
+    );
+}
+
+/// Clients' certificates, and the alarm of an administrator who was made with the root key.
+#[must_use]
+pub fn fleet_text(ending: &Ending, glass: Option<&BreakGlass>) -> String {
+    let mut out = String::new();
+    let mut put = |name: &str, help: &str, value| gauge(&mut out, name, help, value);
+    put("node_certificates", "Certificates of clients.", ending.all);
+    put(
+        "node_certificates_ended",
+        "Certificates of clients that have ended.",
+        ending.ended,
+    );
+    put(
+        "node_certificates_end_in_7_days",
+        "Certificates of clients that end within 7 days.",
+        ending.in_a_week,
+    );
+    put(
+        "node_certificates_end_in_30_days",
+        "Certificates of clients that end within 30 days.",
+        ending.in_thirty_days,
+    );
+    put(
+        "break_glass_count",
+        "Administrators made with the root key.",
+        glass.map_or(0, |glass| glass.count),
+    );
+    put(
+        "break_glass_seconds",
+        "When the last one was made, Unix time; 0: never.",
+        glass.map_or(0, |glass| glass.at),
+    );
+    out
 }
 
 /// What may be told to everybody.

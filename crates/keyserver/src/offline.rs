@@ -85,7 +85,9 @@ impl Offline {
     /// # Errors
     /// SR-8440 for the files; what the store reports.
     pub fn renew(&self) -> Result<u64, Error> {
-        renewed(&self.config, || self.signed())
+        let issued = self.signed()?;
+        kept(&self.config, &issued)?;
+        Ok(issued.expires)
     }
 
     fn signed(&self) -> Result<Issued, Error> {
@@ -103,22 +105,16 @@ impl Offline {
     }
 }
 
-/// Replaces a server's certificate and key by what `signed` gives, as one. When it ends.
-pub(crate) fn renewed(
-    config: &Config,
-    signed: impl FnOnce() -> Result<Issued, Error>,
-) -> Result<u64, Error> {
+/// Replaces a server's certificate and key, as one.
+pub(crate) fn kept(config: &Config, issued: &Issued) -> Result<(), Error> {
     let key = config.path(&config.tls.key);
-    let failed =
-        |error: std::io::Error| Error::new(&code::SERVER_TLS, format!("{}: {error}", key.display()));
     let pair = pair(config);
-    let lock = pair.lock().map_err(failed)?;
-    let issued = signed()?;
-    pair.put(&lock, issued.certificate.as_bytes(), issued.key.as_bytes())
-        .and_then(|()| pair.place(&lock))
-        .and_then(|()| pair.settle(&lock))
-        .map_err(failed)?;
-    Ok(issued.expires)
+    let replaced = pair.lock().and_then(|lock| {
+        pair.put(&lock, issued.certificate.as_bytes(), issued.key.as_bytes())?;
+        pair.place(&lock)?;
+        pair.settle(&lock)
+    });
+    replaced.map_err(|error| Error::new(&code::SERVER_TLS, format!("{}: {error}", key.display())))
 }
 
 /// The certificate and key of a server, as they are replaced.
@@ -152,7 +148,9 @@ fn root_key(config: &Config, shares: &[SecretBytes]) -> Result<(SecretKey, &'sta
     let refused = |detail: String| Error::new(&code::SERVER_SHARE, detail);
     let Some((threshold, hashes)) = config.root.shares()? else {
         if !shares.is_empty() {
-            return Err(refused("the root key of this server comes from a provider".to_owned()));
+            return Err(refused(
+                "the root key of this server comes from a provider".to_owned(),
+            ));
         }
         let keyring = config.root.keyring.clone().unwrap_or_default();
         let keyring = Keyring::open(&config.path(&keyring))?;

@@ -255,6 +255,19 @@ pub const ESCROW_WORK: &str = "escrow-work/";
 pub const USAGE: &str = "usage/";
 /// Where reports are.
 pub const OBJECTS: &str = "objects/";
+/// That an administrator was made with the root key: at `alarms/break-glass`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BreakGlass {
+    /// How often.
+    pub count: u64,
+    /// When last, in seconds since the Unix epoch.
+    pub at: u64,
+    /// The last one's name.
+    pub name: String,
+}
+
+/// Where it says that an administrator was made with the root key.
+pub const BREAK_GLASS: &str = "alarms/break-glass";
 /// Where the authority is.
 pub const AUTHORITY: &str = "authority";
 

@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::Config;
+use crate::keeper::Keeper;
 use crate::log::{Level, log};
 use crate::notify::notify;
 use crate::serve::serve;
@@ -20,6 +21,8 @@ use crate::tls;
 
 /// First and last pause between two questions to the root key's provider.
 const PROVIDER_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// How often the server's certificate is looked at.
+const LOOK: Duration = Duration::from_secs(5);
 /// How often keys are looked for whose time has come.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -42,6 +45,7 @@ async fn running(
     listening: impl FnOnce(std::net::SocketAddr),
 ) -> Result<(), Error> {
     let (tls, tls_of) = watch::channel(tls::server_config(&config)?);
+    let tls = Arc::new(tls);
     let address = config.address;
     let server = Arc::new(Server::sealed(config)?);
     let failed = |error| Error::io(format!("listening on {address}"), error);
@@ -62,6 +66,7 @@ async fn running(
     notify("READY=1");
     let provided = tokio::spawn(provide(Arc::clone(&server), stopped.clone()));
     let swept = tokio::spawn(sweep(Arc::clone(&server), stopped.clone()));
+    let kept = tokio::spawn(keep(Arc::clone(&server), Arc::clone(&tls), stopped.clone()));
     let reloaded = tokio::spawn(reload(path, Arc::clone(&server), tls, reloads));
     ended(ends).await;
     notify("STOPPING=1");
@@ -71,6 +76,7 @@ async fn running(
     reloaded.abort();
     drop(served.await);
     swept.abort();
+    kept.abort();
     provided.abort();
     log(Level::Info, "stopped", &[]);
     Ok(())
@@ -119,11 +125,39 @@ async fn sweep(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     }
 }
 
+/// Sees to the server's certificate: [`Keeper`].
+async fn keep(
+    server: Arc<Server>,
+    tls: Arc<watch::Sender<Arc<rustls::ServerConfig>>>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut keeper = Keeper::new(&server);
+    loop {
+        let shared = Arc::clone(&server);
+        let looked = tokio::task::spawn_blocking(move || {
+            let fresh = keeper.look(&shared);
+            (keeper, fresh)
+        });
+        let Ok((after, fresh)) = looked.await else {
+            return log(Level::Error, "certificate", &[("error", "a defect")]);
+        };
+        keeper = after;
+        if let Some(fresh) = fresh {
+            // Received by the connections to come.
+            drop(tls.send(fresh));
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            _ = stop.changed() => return,
+        }
+    }
+}
+
 /// Takes new certificates, limits and policy at each SIGHUP. What cannot be used changes nothing.
 async fn reload(
     path: PathBuf,
     server: Arc<Server>,
-    tls: watch::Sender<Arc<rustls::ServerConfig>>,
+    tls: Arc<watch::Sender<Arc<rustls::ServerConfig>>>,
     mut signals: Signal,
 ) {
     while signals.recv().await.is_some() {

@@ -13,14 +13,13 @@ use strongroom_format::code;
 use strongroom_keyring::{Error, Keyring};
 
 use crate::config::Config;
-use crate::keys::Keys;
 use crate::large::Large;
 use crate::limits::Limiter;
 use crate::log::{Level, log};
 use crate::metrics::Metrics;
+use crate::offline;
 use crate::service::Service;
 use crate::shares::Given;
-use crate::store;
 
 /// The name of the root key in its keyring.
 pub const ROOT_NAME: &str = "keyserver";
@@ -160,12 +159,7 @@ impl Server {
 
     fn open(&self, root: &SecretKey, by: &str) -> Result<(), Error> {
         let config = self.config();
-        let id = config.server_id()?;
-        if Keys::check(root, &id)? != config.root.check_value()? {
-            return Err(Error::new(&code::SERVER_ROOT, "its check value is another"));
-        }
-        let store = store::open(&config, root, false)?;
-        let service = Service::open(store, Keys::of(root, id)?, config.rules())?;
+        let service = offline::opened(&config, root)?;
         service.note("-", "unseal", "", by)?;
         *self.seal.write().unwrap_or_else(PoisonError::into_inner) = Seal::Open(Arc::new(service));
         log(Level::Info, "unsealed", &[("by", by)]);

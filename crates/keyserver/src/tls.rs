@@ -15,14 +15,113 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use strongroom_format::code;
 use strongroom_keyring::Error;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::config::Config;
+use crate::offline;
 
 /// Reads the files that the configuration names.
 ///
 /// # Errors
 /// SR-8440, SR-5001.
 pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, Error> {
+    with_pair(config, None)
+}
+
+/// The same with a certificate and a key, in PEM, that are not on the disk.
+///
+/// # Errors
+/// SR-8440.
+pub fn server_config_of(
+    config: &Config,
+    certificate: &str,
+    key: &str,
+) -> Result<Arc<ServerConfig>, Error> {
+    with_pair(config, Some((certificate.as_bytes(), key.as_bytes())))
+}
+
+type Chain = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// The pair on the disk. One that does not fit together was read before and after it was replaced.
+fn pair(config: &Config) -> Result<Chain, Error> {
+    const TRIES: usize = 4;
+    let mut last = None;
+    for _ in 0..TRIES {
+        match read_pair(config) {
+            Ok((chain, key)) if fits(&chain, &key) => return Ok((chain, key)),
+            Ok(other) => last = Some(Ok(other)),
+            Err(error) => last = Some(Err(error)),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    // What does not fit is refused by name where it is used.
+    last.unwrap_or_else(|| Err(Error::new(&code::SERVER_TLS, "")))
+}
+
+fn read_pair(config: &Config) -> Result<Chain, Error> {
+    let next = offline::pair(config).next();
+    let (certificate, key) = match next.symlink_metadata() {
+        Ok(_) => (next.clone(), next),
+        Err(_) => (
+            config.path(&config.tls.certificate),
+            config.path(&config.tls.key),
+        ),
+    };
+    let about = std::fs::metadata(&key);
+    let about = about.map_err(|error| Error::io(key.display().to_string(), error))?;
+    if about.mode() & 0o077 != 0 {
+        return Err(unusable(&key, &"others than its owner may use it"));
+    }
+    let private = PrivateKeyDer::from_pem_file(&key).map_err(|error| unusable(&key, &error))?;
+    Ok((certificates(&certificate)?, private))
+}
+
+fn fits(chain: &[CertificateDer<'static>], key: &PrivateKeyDer<'static>) -> bool {
+    let provider = rustls::crypto::ring::default_provider();
+    rustls::sign::CertifiedKey::from_der(chain.to_vec(), key.clone_key(), &provider).is_ok()
+}
+
+/// When the server's certificate begins and ends, in seconds since the Unix epoch.
+///
+/// # Errors
+/// SR-8440, SR-5001.
+pub fn validity(config: &Config) -> Result<(u64, u64), Error> {
+    let (chain, _) = pair(config)?;
+    let path = config.path(&config.tls.certificate);
+    let first = chain.first().map(AsRef::as_ref).unwrap_or_default();
+    let read = X509Certificate::from_der(first);
+    let (_, read) = read.map_err(|error| unusable(&path, &error))?;
+    let unix = |at: x509_parser::time::ASN1Time| u64::try_from(at.timestamp()).unwrap_or(0);
+    let validity = read.validity();
+    Ok((unix(validity.not_before), unix(validity.not_after)))
+}
+
+/// What changes when somebody replaces the pair.
+#[must_use]
+pub fn stamp(config: &Config) -> Vec<Option<(u64, i64, i64)>> {
+    let next = offline::pair(config).next();
+    let [certificate, key] =
+        [&config.tls.certificate, &config.tls.key].map(|path| config.path(path));
+    let of = |path: &Path| {
+        let about = std::fs::metadata(path).ok()?;
+        Some((about.ino(), about.mtime(), about.mtime_nsec()))
+    };
+    [certificate, key, next]
+        .iter()
+        .map(|path| of(path))
+        .collect()
+}
+
+fn chain_of(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let read = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    read.map_err(|error| unusable(path, &error))
+}
+
+fn private_of(path: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| unusable(path, &error))
+}
+
+fn with_pair(config: &Config, given: Option<(&[u8], &[u8])>) -> Result<Arc<ServerConfig>, Error> {
     let (certificate, key) = (
         config.path(&config.tls.certificate),
         config.path(&config.tls.key),
@@ -40,17 +139,15 @@ pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, Error> {
             .allow_unauthenticated()
             .build()
             .map_err(|error| unusable(&authority, &error))?;
-    let about = std::fs::metadata(&key);
-    let about = about.map_err(|error| Error::io(key.display().to_string(), error))?;
-    if about.mode() & 0o077 != 0 {
-        return Err(unusable(&key, &"others than its owner may use it"));
-    }
-    let private = PrivateKeyDer::from_pem_file(&key).map_err(|error| unusable(&key, &error))?;
+    let (chain, private) = match given {
+        Some((chain, private)) => (chain_of(&certificate, chain)?, private_of(&key, private)?),
+        None => pair(config)?,
+    };
     let mut tls = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
         .map_err(|error| unusable(&certificate, &error))?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(certificates(&certificate)?, private)
+        .with_single_cert(chain, private)
         .map_err(|error| unusable(&certificate, &error))?;
     tls.session_storage = Arc::new(NoServerSessionStorage {});
     tls.send_tls13_tickets = 0;

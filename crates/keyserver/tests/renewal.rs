@@ -145,3 +145,34 @@ fn many_first_uses_at_once_end_one_certificate_once() {
     let all = actions(&running, &place);
     assert_eq!(all.iter().filter(|action| *action == "renewed").count(), 1);
 }
+
+/// What alarms are made of: certificates that end, and an administrator who was made beside the server.
+#[test]
+fn metrics_tell_what_ends_and_that_somebody_used_the_root_key() {
+    use strongroom_keyserver::offline::Offline;
+
+    let place = Place::with_provider();
+    place.edit(|text| text.replace("certificate_days = 1825", "certificate_days = 20"));
+    let running = Running::open(&place);
+    let value = |name: &str| -> u64 {
+        let text = running.admin(&place).get("/metrics").text();
+        let start = format!("\nstrongroom_keyserver_{name} ");
+        let rest = text.split_once(&start).unwrap().1;
+        rest.lines().next().unwrap().parse().unwrap()
+    };
+    let identity = running.node(&place, "n");
+    drop(renewed(&mut running.client(Some(&identity))));
+    assert_eq!(value("break_glass_count"), 0);
+    assert_eq!(
+        value("node_certificates"),
+        2,
+        "one that waits does not count"
+    );
+    assert_eq!(value("node_certificates_end_in_30_days"), 1);
+    assert_eq!(value("node_certificates_end_in_7_days"), 0);
+    assert_eq!(value("node_certificates_ended"), 0);
+    let offline = Offline::open(&place.path("server.toml"), &[]).unwrap();
+    drop(offline.break_glass("second").unwrap());
+    assert_eq!(value("break_glass_count"), 1);
+    assert!(value("break_glass_seconds") > 1_700_000_000);
+}

@@ -12,6 +12,7 @@ mod init;
 mod join;
 mod keys;
 mod nodes;
+mod offline;
 mod renew;
 mod report;
 mod revoke;
@@ -45,6 +46,8 @@ enum Verb {
     Join(join::JoinArgs),
     Renew(renew::RenewArgs),
     Report(report::ReportArgs),
+    ServerCert(offline::ServerCertArgs),
+    BreakGlass(offline::BreakGlassArgs),
     Status(status::StatusArgs),
     Unseal(unseal::UnsealArgs),
     Seal(seal::SealArgs),
@@ -85,6 +88,8 @@ impl KeyserverArgs {
             Verb::Join(args) => args.run(context),
             Verb::Renew(args) => args.run(context),
             Verb::Report(args) => args.run(context),
+            Verb::ServerCert(args) => args.run(context),
+            Verb::BreakGlass(args) => args.run(context),
             Verb::Status(args) => args.run(context),
             Verb::Unseal(args) => args.run(context),
             Verb::Seal(args) => args.run(context),

@@ -136,7 +136,7 @@ impl ServerCertArgs {
             }
             CertVerb::Replace(args) => {
                 let config = Config::read(&args.change.root.config)?;
-                let former = strongroom_keyserver::tls::ends(&config)?;
+                let (_, former) = strongroom_keyserver::tls::validity(&config)?;
                 let ends = args.change.open()?.renew()?;
                 let former = rfc3339(former);
                 note(&format!(
@@ -192,7 +192,11 @@ impl BreakGlassArgs {
             true => vec![config.url()],
             false => self.servers.clone(),
         };
-        let text = strongroom_keyserver::init::node_config(&servers, name);
+        let text = strongroom_keyserver::init::node_config(
+            &servers,
+            &format!("{name}.authority.pem"),
+            name,
+        );
         let [toml, certificate, key, own_authority] = &files;
         written(key, issued.key.as_bytes(), 0o600)?;
         written(certificate, issued.certificate.as_bytes(), 0o644)?;

@@ -100,8 +100,16 @@ async fn metrics(State(server): Shared, Extension(other): From) -> Answer {
     let text = match server.service() {
         Ok(service) => {
             let roles = [Role::Admin, Role::Viewer];
-            waiting(move || service.allowed(&other.peer, "metrics", &roles)).await?;
-            server.metrics.text(false)
+            let fleet = waiting(move || {
+                service.allowed(&other.peer, "metrics", &roles)?;
+                let glass = service.glass_broken()?;
+                Ok(crate::metrics::fleet_text(
+                    &service.ending()?,
+                    glass.as_ref(),
+                ))
+            });
+            let fleet = fleet.await?;
+            server.metrics.text(false) + &fleet
         }
         Err(_) => crate::metrics::sealed_text(true),
     };

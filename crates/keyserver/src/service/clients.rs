@@ -6,6 +6,8 @@
 //!
 //! Must not: keep or log a token.
 
+use std::sync::{Mutex, PoisonError};
+
 use serde::Serialize;
 use strongroom_crypto::{random32, sha256};
 use strongroom_format::code;
@@ -19,8 +21,8 @@ use crate::audit::Event;
 use crate::authority;
 use crate::now;
 use crate::records::{
-    AUTHORITY, Authority, Found, GRANTS, Grant, Identity, KEYS, Key, NODES, Node, Role, TOKENS,
-    Token,
+    AUTHORITY, Authority, Found, GRANTS, Grant, IDENTITIES, Identity, KEYS, Key, NODES, Node, Role,
+    TOKENS, Token,
 };
 use crate::store::Change;
 
@@ -118,7 +120,7 @@ pub(super) fn node_path(name: &str) -> String {
 }
 
 /// What ends every certificate of a client: the one that counts, and the one that has not been used yet.
-fn identities_of(node: &Node) -> Vec<Change> {
+pub(super) fn identities_of(node: &Node) -> Vec<Change> {
     let all = std::iter::once(&node.spki).chain(&node.next);
     all.map(|spki| ends(spki)).collect()
 }
@@ -129,6 +131,37 @@ pub(super) fn ends(spki: &str) -> Change {
         path: identity_path(spki),
     }
 }
+
+/// How long a count of certificates that end is kept.
+const ENDING_KEPT_S: u64 = 60;
+
+/// Clients' certificates by when they end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// All that count or have ended without being replaced.
+    pub all: u64,
+    /// Those that have ended.
+    pub ended: u64,
+    /// Those that end within a week; not those that have ended.
+    pub in_a_week: u64,
+    /// Those that end within thirty days; not those that have ended.
+    pub in_thirty_days: u64,
+}
+
+impl Ending {
+    fn count(&mut self, left_s: u64) {
+        const DAY_S: u64 = 86_400;
+        let add = |count: &mut u64, is: bool| *count = count.saturating_add(u64::from(is));
+        add(&mut self.all, true);
+        add(&mut self.ended, left_s == 0);
+        add(&mut self.in_a_week, (1..=7 * DAY_S).contains(&left_s));
+        add(&mut self.in_thirty_days, (1..=30 * DAY_S).contains(&left_s));
+    }
+}
+
+/// The last count, and when it was made.
+#[derive(Default)]
+pub(super) struct KeptEnding(Mutex<Option<(u64, Ending)>>);
 
 fn token_path(token: &str) -> String {
     format!("{TOKENS}{}", hex(&sha256(&[token.trim().as_bytes()])))
@@ -357,6 +390,33 @@ impl Service {
             }
             Ok(Plan::read(infos))
         })
+    }
+
+    /// How many clients' certificates have ended or end soon. Counted at most once a minute.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn ending(&self) -> Result<Ending, Error> {
+        const PAGE: usize = 1000;
+        let mut kept = self.ending.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, ending)) = *kept
+            && (at..=at.saturating_add(ENDING_KEPT_S)).contains(&now())
+        {
+            return Ok(ending);
+        }
+        let (mut ending, mut after) = (Ending::default(), String::new());
+        loop {
+            let page = self.list::<Identity>(IDENTITIES, &after, PAGE)?;
+            for (_, identity) in page.iter().filter(|(_, identity)| !identity.unused) {
+                ending.count(identity.expires.saturating_sub(now()));
+            }
+            match page.last() {
+                Some((last, _)) if page.len() == PAGE => after.clone_from(last),
+                _ => break,
+            }
+        }
+        *kept = Some((now(), ending));
+        Ok(ending)
     }
 
     /// Revokes a client: its certificate no longer counts, at once, and its grants are removed.

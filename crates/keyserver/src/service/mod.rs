@@ -13,6 +13,7 @@ mod keys;
 mod objects;
 mod quotas;
 mod renewal;
+mod rescue;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +23,7 @@ use strongroom_format::code;
 use strongroom_format::keyring::NAME_MAX;
 use strongroom_keyring::Error;
 
-pub use clients::{Enrolled, GrantInfo, NewToken, NodeInfo, TokenInfo};
+pub use clients::{Ending, Enrolled, GrantInfo, NewToken, NodeInfo, TokenInfo};
 pub use escrow::{HEADER_MAX, Kept};
 pub use keys::{Delivered, KeyInfo, VersionInfo};
 pub use objects::ObjectInfo;
@@ -120,6 +121,9 @@ pub struct Service {
     authority: String,
     rules: Mutex<Rules>,
     fleet: fleet::Kept,
+    /// How many administrators made with the root key were shown.
+    glass: Mutex<Option<u64>>,
+    ending: clients::KeptEnding,
 }
 
 impl Service {
@@ -152,6 +156,8 @@ impl Service {
             authority,
             rules,
             fleet: fleet::Kept::default(),
+            glass: Mutex::new(None),
+            ending: clients::KeptEnding::default(),
         })
     }
 

@@ -16,9 +16,7 @@ use crate::audit::Event;
 use crate::authority::{self, Issued};
 use crate::log::{Level, log};
 use crate::now;
-use crate::records::{
-    AUTHORITY, Authority, BREAK_GLASS, BreakGlass, Found, Identity, Node, Role,
-};
+use crate::records::{AUTHORITY, Authority, BREAK_GLASS, BreakGlass, Found, Identity, Node, Role};
 
 /// An administrator who was made so lately is shown again when a server starts.
 const LATELY_S: u64 = 30 * 86_400;
@@ -77,7 +75,9 @@ impl Service {
             let told: Found<BreakGlass> = self.read(BREAK_GLASS)?;
             guards.push(told.guard);
             let telling = BreakGlass {
-                count: told.record.map_or(1, |before| before.count.saturating_add(1)),
+                count: told
+                    .record
+                    .map_or(1, |before| before.count.saturating_add(1)),
                 at: now(),
                 name: name.to_owned(),
             };
