@@ -76,10 +76,8 @@ fn keys_at(place: &Place, name: &str, url: &str) -> Run {
     place.run(&["keyserver", "keys", "--node", &format!("{name}/at.toml")])
 }
 
-/// The guide's "A second server" (docs/guides/keyserver-etcd.md), on two directories.
-#[test]
-fn a_second_server_over_etcd_by_the_guide() {
-    let place = Place::new();
+/// One member of etcd, and its address.
+fn etcd(place: &Place) -> (Process, String) {
     let (client, peer) = (free_port(), free_port());
     let [client, peer] = [client, peer].map(|port| format!("http://127.0.0.1:{port}"));
     let etcd = Command::new("etcd")
@@ -101,9 +99,17 @@ fn a_second_server_over_etcd_by_the_guide() {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    let _etcd = Process(etcd.unwrap());
+    let etcd = Process(etcd.unwrap());
     let address = client.strip_prefix("http://").unwrap();
     until("etcd listens", || TcpStream::connect(address).is_ok());
+    (etcd, client)
+}
+
+/// The guide's "A second server" (docs/guides/keyserver-etcd.md), on two directories.
+#[test]
+fn a_second_server_over_etcd_by_the_guide() {
+    let place = Place::new();
+    let (_etcd, client) = etcd(&place);
     let ports = [free_port(), free_port()];
     let store = format!("etcd:{client}");
     let listen = ports.map(|port| format!("127.0.0.1:{port}"));
@@ -257,9 +263,8 @@ fn a_server_renews_its_own_certificate() {
     keys_at(&place, "a", &url).succeeded();
 }
 
-#[test]
-fn who_has_the_shares_gets_back_in_and_everybody_hears_of_it() {
-    let place = Place::new();
+/// A server that custodians have opened, with a node, and the files of another one whose shares are others.
+fn custodians(place: &Place) -> Process {
     let port = free_port();
     let listen = format!("127.0.0.1:{port}");
     for name in ["a", "b"] {
@@ -283,7 +288,7 @@ fn who_has_the_shares_gets_back_in_and_everybody_hears_of_it() {
         ];
         place.run(&init).succeeded();
     }
-    let _server = run(&place, "a");
+    let server = run(place, "a");
     let node = ["--node", "a/admin.toml"];
     until("it listens", || TcpStream::connect(&listen).is_ok());
     for n in [1, 2] {
@@ -307,6 +312,14 @@ fn who_has_the_shares_gets_back_in_and_everybody_hears_of_it() {
         "host/node.toml",
     ];
     place.run(&join).succeeded();
+    server
+}
+
+#[test]
+fn who_has_the_shares_gets_back_in_and_everybody_hears_of_it() {
+    let place = Place::new();
+    let _server = custodians(&place);
+    let node = ["--node", "a/admin.toml"];
     let glass = |name: &str, shares: &[&str]| {
         let fixed = [
             "keyserver",
