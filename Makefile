@@ -98,7 +98,7 @@ test-keyserver: deps
 	@command -v schemathesis >/dev/null || python3 -m pip install --quiet schemathesis || \
 		python3 -m pip install --quiet --break-system-packages schemathesis
 	STRONGROOM_NODE_MODULES=$(PLAYWRIGHT)/node_modules STRONGROOM_SCREENSHOTS=$(abspath $(TARGET)/screenshots) \
-		$(CARGO) test --locked -p strongroom-keyserver --test page_browser --test schemathesis -- --ignored
+		$(CARGO) test --locked -p strongroom-keyserver --test page_browser --test foreign_browser --test schemathesis -- --ignored
 
 test-regress: deps-postgres build
 	@packaging/install-debian make:make bzip2:bzip2

@@ -48,6 +48,7 @@ fn record(keys: &Keys, number: usize) -> Result<Change, Failure> {
         id: hex(&id),
         state: State::Active,
         destroy_at: None,
+        destroy_asked: None,
         created_by: String::from("bench"),
         versions: vec![Version {
             version: 1,

@@ -241,8 +241,19 @@ fn key_is_taken_through_its_states(place: &Place) {
         admin(place, &["enable", "db-7"]).succeeded(),
         "db-7 active\n"
     );
+    // The name once more, and not at once; what needs the key is told first.
+    let unconfirmed = admin(place, &["destroy", "db-7"]);
     assert!(
-        admin(place, &["destroy", "db-7"])
+        unconfirmed.err.contains("1 nodes are granted it"),
+        "{}",
+        unconfirmed.err
+    );
+    unconfirmed.failed(6, "SR-8453");
+    admin(place, &["destroy", "db-7", "--confirm", "db-8"]).failed(6, "SR-8453");
+    let soon = ["destroy", "db-7", "--confirm", "db-7", "--after-days", "0"];
+    admin(place, &soon).failed(6, "SR-8452");
+    assert!(
+        admin(place, &["destroy", "db-7", "--confirm", "db-7"])
             .succeeded()
             .starts_with("db-7 destroy-pending 2")
     );

@@ -395,6 +395,10 @@ codes! {
     SERVER_SHARE_TWICE = 8441, Refused, "that share was given already", "give another one";
     SERVER_BUSY = 8442, Io, "others changed the same thing at the same time, again and again", "try again";
     SERVER_QUOTA = 8443, Refused, "that is more than one node may have at the key server", "see the detail; remove what is no longer needed, or have the limits raised: docs/guides/keyserver.md, \"Configuration\"";
+    SERVER_FOREIGN = 8450, Refused, "a page in a browser sent this request; nothing is done here for a page, whatever certificate the browser shows", "use the command `strongroom keyserver`, or a program; the fleet page has an address of its own";
+    SERVER_MEDIA_TYPE = 8451, Refused, "the request does not say that its body is what this address takes", "send `Content-Type: application/json` with every request that changes something, also without a body";
+    SERVER_TOO_SOON = 8452, Refused, "the key server destroys no key as soon as that", "give a later time; the least is `destroy_least_days` of the server's configuration";
+    KEYSERVER_NOT_CONFIRMED = 8453, Refused, "a key is destroyed only when its name is given once more", "look at what needs it, then give `--confirm NAME`";
     NODE_CERTIFICATE_ENDED = 8470, Key, "this host's certificate of the key server has ended", "check this host's clock; if it is right, have an administrator make a token, and join again: `strongroom keyserver join ... --replace`";
     NODE_RENEWAL_COMMAND = 8471, Io, "the certificate was renewed, but the command that was to run then failed", "mend it and run `strongroom keyserver renew` again: it goes on from there, and the former certificate counts until the new one is used";
     SERVER_BREAK_GLASS = 8472, Warning, "an administrator was made with the root key of the key server", "if nobody of yours did that, somebody has the root key or the custodians' shares: revoke that administrator, and read the audit log";

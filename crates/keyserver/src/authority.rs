@@ -35,6 +35,8 @@ pub struct Issued {
     pub key: Zeroizing<String>,
     /// SHA-256 of its public key.
     pub spki: String,
+    /// SHA-256 of the certificate itself.
+    pub fingerprint: String,
     /// When it ends, in seconds since the Unix epoch.
     pub expires: u64,
 }
@@ -106,10 +108,41 @@ pub fn signed(
     })?;
     let spki = spki_of(certificate.der())?;
     Ok(Issued {
+        fingerprint: hex(&sha256(&[certificate.der()])),
         certificate: certificate.pem(),
         key: Zeroizing::default(),
         spki,
         expires,
+    })
+}
+
+/// What a certificate says that a client showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// SHA-256 of its public key, in hexadecimal digits.
+    pub spki: String,
+    /// SHA-256 of the certificate.
+    pub fingerprint: String,
+    /// Its serial number, in hexadecimal digits.
+    pub serial: String,
+    /// The name that it was made for.
+    pub name: String,
+}
+
+/// Reads a certificate that TLS has verified: what it says was written by this authority.
+///
+/// # Errors
+/// SR-8440 when it is not a certificate, or has no name.
+pub fn shown(certificate: &CertificateDer<'_>) -> Result<Shown, Error> {
+    let malformed = || Error::new(&code::SERVER_TLS, "a certificate that cannot be read");
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).map_err(|_| malformed())?;
+    let name = parsed.subject().iter_common_name().next();
+    let name = name.and_then(|name| name.as_str().ok());
+    Ok(Shown {
+        spki: spki_of(certificate)?,
+        fingerprint: hex(&sha256(&[certificate])),
+        serial: hex(parsed.raw_serial()),
+        name: name.ok_or_else(malformed)?.to_owned(),
     })
 }
 
@@ -157,6 +190,7 @@ fn with_new_key(authority: &Authority, params: CertificateParams) -> Result<Issu
     key.zeroize();
     Ok(Issued {
         spki: spki_of(certificate.der())?,
+        fingerprint: hex(&sha256(&[certificate.der()])),
         certificate: certificate.pem(),
         key: pem,
         expires: unix(params.not_after),

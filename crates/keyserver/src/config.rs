@@ -28,6 +28,9 @@ pub struct Config {
     pub names: Vec<String>,
     /// Where to listen.
     pub address: SocketAddr,
+    /// Where the fleet page is shown, to browsers. Nothing can be changed there. None: there is no page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<SocketAddr>,
     /// `sqlite:FILE`, or `etcd:URL,URL...`.
     pub store: String,
     /// How the root key comes.
@@ -143,8 +146,12 @@ pub struct Policy {
     pub certificate_days: u32,
     /// How long the server's own certificate is valid.
     pub server_certificate_days: u32,
-    /// How long a key can be restored after it was to be destroyed.
+    /// How long a key can be restored after it was to be destroyed, unless who has it destroyed says otherwise.
     pub destroy_after_days: u32,
+    /// The least such time, whoever says otherwise.
+    pub destroy_least_days: u32,
+    /// How many must want a key destroyed: with 2, an administrator other than the one who asked for it.
+    pub destroy_administrators: u32,
     /// After how many days a key's rotation is overdue.
     pub rotation_days: u32,
     /// After how many days an object's backup is overdue.
@@ -161,6 +168,8 @@ impl Default for Policy {
             certificate_days: 1825,
             server_certificate_days: 90,
             destroy_after_days: 7,
+            destroy_least_days: 7,
+            destroy_administrators: 1,
             rotation_days: 365,
             backup_days: 1,
             verification_days: 30,
@@ -209,6 +218,7 @@ impl Config {
             server_id: hex(id),
             names,
             address,
+            page: None,
             store,
             root,
             tls: Tls {
@@ -288,9 +298,16 @@ impl Config {
             return refused("limits: no time above an hour");
         }
         if !(1..=7300).contains(&self.policy.certificate_days)
-            || self.policy.destroy_after_days > 366
+            || self
+                .policy
+                .destroy_after_days
+                .max(self.policy.destroy_least_days)
+                > 366
+            || !(1..=2).contains(&self.policy.destroy_administrators)
         {
-            return refused("policy: certificate_days 1 to 7300, destroy_after_days at most 366");
+            return refused(
+                "policy: certificate_days 1 to 7300, destroy_after_days and destroy_least_days at most 366, destroy_administrators 1 or 2",
+            );
         }
         if !(1..=7300).contains(&self.policy.server_certificate_days) {
             return refused("policy: server_certificate_days 1 to 7300");
@@ -344,7 +361,13 @@ impl Config {
     pub fn rules(&self) -> Rules {
         Rules {
             certificate_days: self.policy.certificate_days,
-            destroy_after_s: u64::from(self.policy.destroy_after_days).saturating_mul(86_400),
+            destroy_after_s: days(
+                self.policy
+                    .destroy_after_days
+                    .max(self.policy.destroy_least_days),
+            ),
+            destroy_least_s: days(self.policy.destroy_least_days),
+            is_destroyed_by_two: self.policy.destroy_administrators > 1,
             quotas: Quotas {
                 headers: self.limits.headers_per_node.into(),
                 header_bytes: u64::from(self.limits.header_mib_per_node) << 20,
@@ -427,6 +450,10 @@ pub fn with_names(path: &Path, more: &[String]) -> Result<String, Error> {
         true => Ok(text),
         false => Err(invalid("names: a name that cannot be written there")),
     }
+}
+
+fn days(days: u32) -> u64 {
+    u64::from(days).saturating_mul(86_400)
 }
 
 fn hash(text: &str) -> Result<[u8; 32], Error> {

@@ -48,6 +48,8 @@ pub struct NewServer {
     pub names: Vec<String>,
     /// Where it will listen.
     pub address: SocketAddr,
+    /// Where the fleet page will be shown; nowhere unless given.
+    pub page: Option<SocketAddr>,
     /// How the root key is to come.
     pub root: RootWay,
 }
@@ -103,6 +105,7 @@ pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<Made, Error> {
     let (root, way, shares) = root_key(&new.root, &id, &directory)?;
     let mut config = Config::new(&id, new.names.clone(), new.address, new.store.clone(), way);
     config.directory.clone_from(&directory);
+    config.page = new.page;
     config.etcd = etcd;
     let admin = authority::client(&authority, ADMIN, config.policy.certificate_days)?;
     let identity = Identity {
@@ -113,6 +116,7 @@ pub fn init_with(new: &NewServer, etcd: Option<Etcd>) -> Result<Made, Error> {
         enrolled: now(),
         expires: admin.expires,
         unused: false,
+        certificate: Some(admin.fingerprint.clone()),
     };
     found(
         store::open(&config, &root, true)?,

@@ -54,6 +54,16 @@ pub struct Identity {
     /// Whether it was never used: the certificate that it renews counts until it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unused: bool,
+    /// SHA-256 of the one certificate that counts. Older builds did not write it: then the name in the certificate decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
+}
+
+/// Whose a public key is, for ever: at `certified/{SHA-256 of the public key}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Certified {
+    /// The only name that it is ever certified for.
+    pub name: String,
 }
 
 /// Which certificate a name has: at `nodes/{name}`.
@@ -112,6 +122,9 @@ pub struct Key {
     /// When it will be destroyed, or was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destroy_at: Option<u64>,
+    /// Who asked for its destruction, where an administrator has to want it too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destroy_asked: Option<Asked>,
     /// Who made it.
     pub created_by: String,
     /// Every version, oldest first.
@@ -119,6 +132,15 @@ pub struct Key {
     /// What it was made for, in the words of the client that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<BTreeMap<String, String>>,
+}
+
+/// That somebody asked for the destruction of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// The client's name.
+    pub by: String,
+    /// When, in seconds since the Unix epoch.
+    pub at: u64,
 }
 
 /// One version of a kept key.
@@ -235,6 +257,8 @@ pub struct Report {
 
 /// Where identities are.
 pub const IDENTITIES: &str = "spki/";
+/// Where it says whose a public key is that was ever certified.
+pub const CERTIFIED: &str = "certified/";
 /// Where the names of clients are.
 pub const NODES: &str = "nodes/";
 /// Where grants are.

@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::Config;
+use crate::http::Face;
 use crate::keeper::Keeper;
 use crate::log::{Level, log};
 use crate::notify::notify;
@@ -51,12 +52,24 @@ async fn running(
     let failed = |error| Error::io(format!("listening on {address}"), error);
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
+    let page = page_listener(&server).await?;
     let (stop, stopped) = watch::channel(false);
     let on = |kind| signal(kind).map_err(|error| Error::io("signals", error));
     let ends = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
     let reloads = on(SignalKind::hangup())?;
+    let shown = page.map(|listener| {
+        let (tls, stopped) = (tls_of.clone(), stopped.clone());
+        tokio::spawn(serve(
+            Arc::clone(&server),
+            Face::Page,
+            listener,
+            tls,
+            stopped,
+        ))
+    });
     let served = tokio::spawn(serve(
         Arc::clone(&server),
+        Face::Programs,
         listener,
         tls_of,
         stopped.clone(),
@@ -75,11 +88,26 @@ async fn running(
     let _told = stop.send(true);
     reloaded.abort();
     drop(served.await);
+    if let Some(shown) = shown {
+        drop(shown.await);
+    }
     swept.abort();
     kept.abort();
     provided.abort();
     log(Level::Info, "stopped", &[]);
     Ok(())
+}
+
+/// Where the fleet page is shown: never where something can be changed.
+async fn page_listener(server: &Server) -> Result<Option<TcpListener>, Error> {
+    let Some(address) = server.config().page else {
+        return Ok(None);
+    };
+    let failed = |error| Error::io(format!("listening on {address}"), error);
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    log(Level::Info, "page", &[("address", &bound.to_string())]);
+    Ok(Some(listener))
 }
 
 async fn ended((mut terminate, mut interrupt): (Signal, Signal)) {

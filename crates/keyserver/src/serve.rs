@@ -24,8 +24,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::authority::spki_of;
-use crate::http::{self, Other};
+use crate::authority;
+use crate::http::{self, Face, Other};
 use crate::limits::network;
 use crate::log::{Level, log};
 use crate::server::Server;
@@ -39,15 +39,16 @@ const HEADERS_MAX: usize = 64;
 /// How long an answer waits for a peer that does not take it.
 const STALLED: Duration = Duration::from_secs(30);
 
-/// Serves until `stop` changes; `tls` may be replaced meanwhile.
+/// Serves one face of the server until `stop` changes; `tls` may be replaced meanwhile.
 pub async fn serve(
     server: Arc<Server>,
+    face: Face,
     listener: TcpListener,
     tls: watch::Receiver<Arc<ServerConfig>>,
     mut stop: watch::Receiver<bool>,
 ) {
     let connections = Arc::new(Connections::default());
-    let router = http::router(Arc::clone(&server));
+    let router = http::router(Arc::clone(&server), face);
     let mut running = tokio::task::JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -116,12 +117,12 @@ impl Connection {
             .1
             .peer_certificates()
             .and_then(<[_]>::first);
-        let Ok(spki) = shown.map(spki_of).transpose() else {
+        let Ok(shown) = shown.map(authority::shown).transpose() else {
             return;
         };
         let address = self.address.ip();
         let peer = Peer {
-            spki,
+            shown,
             address: address.to_string(),
         };
         let other = Other { peer, address };

@@ -108,8 +108,8 @@ fn neither_keys_nor_names_are_in_the_files() {
 fn disabled_destroyed_restored() {
     let place = Place::with_provider();
     let running = Running::open(&place);
-    let node = running.node(&place, "a");
-    let mut node = running.client(Some(&node));
+    let node_identity = running.node(&place, "a");
+    let mut node = running.client(Some(&node_identity));
     let mut admin = running.admin(&place);
     assert_eq!(node.post("/v1/keys", &json!({"name": "k"})).status, 201);
     let before = node.material("k", "1");
@@ -153,7 +153,25 @@ fn disabled_destroyed_restored() {
     assert_eq!(admin.post("/v1/keys/k/enable", &json!({})).status, 200);
     assert_eq!(node.material("k", "1"), before, "restored whole");
 
-    let gone = admin.post("/v1/keys/k/destroy", &json!({"after_seconds": 0}));
+    // Nor does an administrator have it erased before anybody can look.
+    for seconds in [0, 7 * 86_400 - 1] {
+        let soon = json!({"after_seconds": seconds});
+        let refused = admin.post("/v1/keys/k/destroy", &soon);
+        refused.refused(403, "SR-8452");
+    }
+    assert_eq!(admin.get("/v1/keys/k").json()["state"], "active");
+    drop(running);
+    at_once_where_that_is_allowed(&place, &node_identity);
+}
+
+fn at_once_where_that_is_allowed(place: &Place, node: &common::Identity) {
+    place.edit(|text| text.replace("destroy_least_days = 7", "destroy_least_days = 0"));
+    let running = Running::open(place);
+    let mut admin = running.admin(place);
+    let mut node = running.client(Some(node));
+    let material = "/v1/keys/k/versions/1/material";
+    let nothing = json!({"after_seconds": 0});
+    let gone = admin.post("/v1/keys/k/destroy", &nothing);
     assert_eq!(gone.json()["state"], "destroyed", "{}", gone.text());
     node.get(material).refused(410, "SR-8425");
     for action in ["restore", "enable", "disable", "rotate", "destroy"] {
@@ -416,7 +434,7 @@ fn headers_in_escrow() {
         .refused(400, "SR-8429");
     // Refused by its length alone, before a byte of it is read.
     let head = format!(
-        "PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+        "PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
         33 << 20
     );
     a.send(head.as_bytes()).unwrap();
@@ -531,4 +549,57 @@ fn whoever_asks_too_often_waits_and_nobody_else() {
     limited.refused(429, "SR-8427");
     assert!(limited.headers["retry-after"].parse::<u64>().unwrap() >= 1);
     assert_eq!(running.admin(&place).get("/v1/nodes").status, 200);
+}
+
+#[test]
+fn two_administrators_have_a_key_destroyed_and_what_needs_it_is_counted() {
+    let place = Place::with_provider();
+    place.edit(|text| text.replace("destroy_administrators = 1", "destroy_administrators = 2"));
+    let running = Running::open(&place);
+    let node = running.node(&place, "db-1");
+    let mut node = running.client(Some(&node));
+    let mut admin = running.admin(&place);
+    let token = json!({"node": "boss", "role": "admin", "expires_seconds": 600});
+    let second = running.enrol(&place, &token);
+    let mut second = running.client(Some(&second));
+    assert_eq!(node.post("/v1/keys", &json!({"name": "k"})).status, 201);
+    let report = json!({"kind": "volume", "name": "/dev/vdb", "cipher": "aes", "key_id": "k", "key_version": 1, "created": 1});
+    for object in ["a", "b"] {
+        let path = format!("/v1/objects/{}", object.repeat(32));
+        let body = report.to_string();
+        assert_eq!(node.ask("PUT", &path, Some(body.as_bytes())).status, 204);
+    }
+    let needs = admin.get("/v1/keys/k/needs").json();
+    assert_eq!(
+        (&needs["objects"], &needs["complete"]),
+        (&2.into(), &true.into())
+    );
+    assert_eq!(needs["named"][0]["name"], "/dev/vdb");
+    assert_eq!(needs["nodes"], json!(["db-1"]));
+
+    let destroy = "/v1/keys/k/destroy";
+    // The same one twice is still one.
+    for _ in 0..2 {
+        let asked = admin.post(destroy, &json!({})).json();
+        assert_eq!(
+            (&asked["state"], &asked["destroy_asked_by"]),
+            (&"active".into(), &"admin".into())
+        );
+    }
+    // A node is not the second: whoever enrols clients has as many nodes as he likes.
+    node.post(destroy, &json!({})).refused(403, "SR-8422");
+    assert_eq!(node.material("k", "1").len(), 44);
+    assert_eq!(
+        second.post(destroy, &json!({})).json()["state"],
+        "destroy-pending"
+    );
+    assert_eq!(
+        second.post("/v1/keys/k/restore", &json!({})).json()["state"],
+        "disabled"
+    );
+    assert_eq!(
+        second.post(destroy, &json!({})).json()["state"],
+        "disabled",
+        "it begins anew"
+    );
 }

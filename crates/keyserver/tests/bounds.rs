@@ -179,8 +179,9 @@ fn headers_that_come_slowly_keep_waiting_only_who_sends_them() {
     let begin = |length: usize, body: &str| {
         let mut client = running.client(Some(&nodes[0]));
         let (path, host) = (escrow(0), "localhost");
-        let head =
-            format!("PUT {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n");
+        let head = format!(
+            "PUT {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/octet-stream\r\nContent-Length: {length}\r\n\r\n"
+        );
         client.send(format!("{head}{body}").as_bytes()).unwrap();
         client
     };

@@ -370,6 +370,7 @@ fn place_on(cluster: &Cluster) -> Place {
         store: cluster.store(),
         names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
         address: "127.0.0.1:0".parse().unwrap(),
+        page: None,
         root: RootWay::Provider(Provider::parse(&format!("file:{}", root.display())).unwrap()),
     })
     .unwrap();

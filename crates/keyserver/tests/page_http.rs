@@ -182,20 +182,29 @@ fn what_is_not_there_and_what_means_nothing_are_told_apart() {
         let page = running.ask(Some(&admin), &format!("{method} / HTTP/1.1\r\n"), "");
         assert_eq!(page.status, 405, "{method}");
     }
-    assert_eq!(
-        running
-            .ask(Some(&admin), "GET /fleet/theme HTTP/1.1\r\n", "")
-            .status,
-        405
-    );
+    for path in ["/fleet/theme", "/fleet/keys", "/v1/renew", "/v1/keys"] {
+        for method in ["POST", "PUT", "DELETE", "PATCH"] {
+            let head = format!("{method} {path} HTTP/1.1\r\nContent-Type: application/json\r\n");
+            let page = running.ask(Some(&admin), &head, "{}");
+            assert_eq!(page.status, 405, "{method} {path}");
+        }
+    }
+    // Nothing of the API is where the page is, and the page is not where the API is.
+    for path in ["/v1/keys", "/v1/status", "/openapi.json", "/metrics"] {
+        assert_eq!(running.get(Some(&admin), path).status, 404, "{path}");
+    }
+    for path in ["/", "/fleet", "/fleet/keys", "/fleet/style.css"] {
+        let head = format!("GET {path} HTTP/1.1\r\n");
+        assert_eq!(running.ask_api(Some(&admin), &head, "").status, 404);
+    }
 }
 
 #[test]
 fn the_choice_of_a_theme_is_a_cookie_and_leads_nowhere_else() {
     let running = Running::open();
     let admin = running.admin();
-    let post = "POST /fleet/theme HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\n";
-    let chosen = running.ask(Some(&admin), post, "back=%2F%3Fkind%3Dvolume&theme=dark");
+    let choose = |query: &str| running.get(Some(&admin), &format!("/fleet/theme?{query}"));
+    let chosen = choose("back=%2F%3Fkind%3Dvolume&theme=dark");
     assert_eq!(
         (chosen.status, chosen.header("location")),
         (303, Some("/?kind=volume"))
@@ -233,7 +242,7 @@ fn the_choice_of_a_theme_is_a_cookie_and_leads_nowhere_else() {
         "javascript:x",
         "",
     ] {
-        let answer = running.ask(Some(&admin), post, &format!("theme=light&back={back}"));
+        let answer = choose(&format!("theme=light&back={back}"));
         assert_eq!(
             (answer.status, answer.header("location")),
             (303, Some("/")),
@@ -245,7 +254,11 @@ fn the_choice_of_a_theme_is_a_cookie_and_leads_nowhere_else() {
             .filter(|(name, _)| name == "set-cookie");
         assert_eq!(cookies.count(), 1);
     }
-    assert_eq!(running.ask(None, post, "theme=purple").status, 400);
+    assert_eq!(choose("theme=purple").status, 400);
     let long = format!("theme=dark&back=/{}", "x".repeat(5000));
-    assert_eq!(running.ask(None, post, &long).status, 413);
+    assert_eq!(choose(&long).status, 413);
+    // Another site does not choose.
+    let head = "GET /fleet/theme?theme=dark HTTP/1.1\r\nSec-Fetch-Site: cross-site\r\n";
+    let foreign = running.ask(Some(&admin), head, "");
+    assert_eq!((foreign.status, foreign.header("set-cookie")), (303, None));
 }

@@ -17,7 +17,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use strongroom_format::code;
 use strongroom_keyring::{Error, Keyring};
-use strongroom_keyserver::authority::spki_of;
+use strongroom_keyserver::authority::shown;
 use strongroom_keyserver::config::Config;
 use strongroom_keyserver::keys::Keys;
 use strongroom_keyserver::records::{
@@ -106,7 +106,7 @@ struct Two {
 fn peer(certificate: &str) -> Peer {
     let der = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
     Peer {
-        spki: Some(spki_of(&der).unwrap()),
+        shown: Some(shown(&der).unwrap()),
         address: "127.0.0.1".to_owned(),
     }
 }

@@ -23,7 +23,7 @@ fn the_interface_is_as_it_is_described() {
     let running = Running::open();
     let directory = running.directory.path();
     saved(directory, "node", &running.enrolled("db-1", Role::Node));
-    let url = format!("https://localhost:{}", running.address.port());
+    let url = format!("https://localhost:{}", running.api.port());
     for who in ["node", "admin"] {
         let done = Command::new("schemathesis")
             .args(["run", &format!("{url}/openapi.json"), "--max-examples", "20"])

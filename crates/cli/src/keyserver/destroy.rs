@@ -1,23 +1,32 @@
 //! `strongroom keyserver destroy`: has a key erased after a time, until which it can be restored.
 //!
-//! Must not: decide who may; the server does.
+//! Must not: decide who may; the server does. Ask for a destruction before what would be lost was shown and the key's name given again.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
+use strongroom_format::code;
 use strongroom_keyclient::Method;
 
 use super::admin::{ServerOptions, named, plain, time};
 use crate::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use crate::help::tail;
 
 /// Have a key destroyed. Until its time comes, `restore` brings it back.
+///
+/// What needs the key is shown first, as far as nodes have reported it, and the key's name is asked for once more. Where the server wants
+/// two administrators, this is the wish of one.
 #[derive(Args)]
-#[command(after_help = tail!("  strongroom keyserver destroy --node admin.toml db-7 --after-days 30"))]
+#[command(after_help = tail!("  strongroom keyserver destroy --node admin.toml db-7 --confirm db-7 --after-days 30"))]
 pub(super) struct DestroyArgs {
     /// The key's name
     name: String,
-    /// After so many days, 0 for at once [default: as the server's policy says]
+    /// The key's name once more; asked for on the terminal unless given
+    #[arg(long, value_name = "NAME")]
+    confirm: Option<String>,
+    /// After so many days, not fewer than the server allows [default: as the server's policy says]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(..=366))]
     after_days: Option<u64>,
     #[command(flatten)]
@@ -26,10 +35,63 @@ pub(super) struct DestroyArgs {
 
 impl DestroyArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let path = format!("/v1/keys/{}/destroy", named(&self.name)?);
+        let path = format!("/v1/keys/{}", named(&self.name)?);
+        for line in needed(&self.server.get(&format!("{path}/needs"))?) {
+            note(&line);
+        }
+        self.confirmed()?;
         let body = json!({"after_seconds": self.after_days.map(|days| days * 86_400)});
+        let path = format!("{path}/destroy");
         let answer = self.server.change(&Method::POST, &path, Some(&body))?;
         let (state, at) = (plain(&answer["state"]), time(&answer["destroy_at"]));
-        context.output.line(&format!("{} {state} {at}", self.name))
+        let name = &self.name;
+        context
+            .output
+            .line(&match answer["destroy_asked_by"].as_str() {
+                Some(_) => format!("{name} {state}: another administrator has to want it too"),
+                None => format!("{name} {state} {at}"),
+            })
     }
+
+    fn confirmed(&self) -> Result<(), Failure> {
+        let given = match &self.confirm {
+            Some(given) => given.clone(),
+            None => asked(&self.name)?,
+        };
+        match given == self.name {
+            true => Ok(()),
+            false => Err(Failure::new(&code::KEYSERVER_NOT_CONFIRMED, &self.name)),
+        }
+    }
+}
+
+/// The name that somebody types. Nothing, where nobody is.
+fn asked(name: &str) -> Result<String, Failure> {
+    let mut line = String::new();
+    if std::io::stdin().is_terminal() {
+        let mut out = std::io::stderr().lock();
+        let asked = write!(out, "Type {name} to have it destroyed: ").and_then(|()| out.flush());
+        let read = asked.and_then(|()| std::io::stdin().lock().read_line(&mut line));
+        read.map_err(|error| Failure::new(&code::IO, error.to_string()))?;
+    }
+    Ok(line.trim().to_owned())
+}
+
+/// What would be lost, line by line.
+fn needed(needs: &Value) -> Vec<String> {
+    let list = |member: &str| needs[member].as_array().cloned().unwrap_or_default();
+    let (objects, nodes) = (plain(&needs["objects"]), list("nodes"));
+    let at_least = match needs["complete"] == Value::Bool(false) {
+        true => "at least ",
+        false => "",
+    };
+    let mut lines = vec![format!(
+        "{at_least}{objects} objects need it, and {} nodes are granted it",
+        nodes.len()
+    )];
+    lines.extend(list("named").iter().map(|object| {
+        let [kind, name, node] = ["kind", "name", "node"].map(|member| plain(&object[member]));
+        format!("  {kind} {name} on {node}")
+    }));
+    lines
 }

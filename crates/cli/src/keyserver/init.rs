@@ -35,6 +35,9 @@ pub(super) struct InitArgs {
     /// Where to listen
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:8443")]
     address: SocketAddr,
+    /// Where to show the fleet page to browsers; nowhere unless given. Nothing can be changed there
+    #[arg(long, value_name = "IP:PORT")]
+    page_address: Option<SocketAddr>,
     /// The configuration to write; server.toml beside the store unless given
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -82,6 +85,7 @@ impl InitArgs {
             store,
             names: self.names,
             address: self.address,
+            page: self.page_address,
             root,
         };
         let made = init_with(&new, etcd)?;

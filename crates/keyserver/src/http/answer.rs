@@ -54,7 +54,8 @@ impl Refusal {
         match self.error.code().number {
             8429 | 8432 => StatusCode::BAD_REQUEST,
             8420 => StatusCode::UNAUTHORIZED,
-            8421 | 8422 | 8431 | 8443 => StatusCode::FORBIDDEN,
+            8421 | 8422 | 8431 | 8443 | 8450 | 8452 => StatusCode::FORBIDDEN,
+            8451 => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             8423 => StatusCode::NOT_FOUND,
             8433 if self.error.detail() == METHOD => StatusCode::METHOD_NOT_ALLOWED,
             8433 => StatusCode::NOT_FOUND,

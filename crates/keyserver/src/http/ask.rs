@@ -43,7 +43,7 @@ pub(super) async fn waiting<T: Send + 'static>(
 ///
 /// # Errors
 /// SR-8430, SR-8438, SR-8429.
-pub async fn body_of(
+pub(super) async fn body_of(
     server: &Server,
     headers: &HeaderMap,
     body: Body,

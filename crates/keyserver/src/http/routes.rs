@@ -22,6 +22,7 @@ use zeroize::Zeroizing;
 
 use super::answer::{METHOD, json, json_bytes};
 use super::ask::{blocking, body_of, json_of, query, waiting};
+use super::browser::{changing, changing_bytes};
 use super::{Other, Refusal};
 use crate::large::Turn;
 use crate::records::{Report, Role};
@@ -40,31 +41,36 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/metrics", get(metrics))
         .route("/openapi.json", get(openapi))
         .route("/v1/status", get(status))
-        .route("/v1/unseal", post(unseal))
-        .route("/v1/seal", post(seal))
-        .route("/v1/enroll", post(enroll))
-        .route("/v1/renew", post(renew))
-        .route("/v1/keys", get(keys).post(create))
+        .route("/v1/unseal", changing(post(unseal)))
+        .route("/v1/seal", changing(post(seal)))
+        .route("/v1/enroll", changing(post(enroll)))
+        .route("/v1/renew", changing(post(renew)))
+        .route("/v1/keys", get(keys).merge(changing(post(create))))
         .route("/v1/keys/{name}", get(key))
         .route("/v1/keys/{name}/versions/{version}/material", get(material))
-        .route("/v1/keys/{name}/rotate", post(rotate))
-        .route("/v1/keys/{name}/disable", post(disable))
-        .route("/v1/keys/{name}/enable", post(enable))
-        .route("/v1/keys/{name}/destroy", post(destroy))
-        .route("/v1/keys/{name}/restore", post(restore))
+        .route("/v1/keys/{name}/needs", get(needs))
+        .route("/v1/keys/{name}/rotate", changing(post(rotate)))
+        .route("/v1/keys/{name}/disable", changing(post(disable)))
+        .route("/v1/keys/{name}/enable", changing(post(enable)))
+        .route("/v1/keys/{name}/destroy", changing(post(destroy)))
+        .route("/v1/keys/{name}/restore", changing(post(restore)))
         .route(
             "/v1/escrow/{id}",
-            put(escrow_put).get(escrow_get).delete(escrow_delete),
+            get(escrow_get)
+                .merge(changing_bytes(put(escrow_put)))
+                .merge(changing(delete(escrow_delete))),
         )
         .route("/v1/objects", get(objects))
-        .route("/v1/objects/{id}", put(report).delete(forget))
-        .route("/v1/tokens", get(tokens).post(token))
-        .route("/v1/tokens/{id}", delete(withdraw))
+        .route("/v1/objects/{id}", changing(put(report).delete(forget)))
+        .route("/v1/tokens", get(tokens).merge(changing(post(token))))
+        .route("/v1/tokens/{id}", changing(delete(withdraw)))
         .route("/v1/nodes", get(nodes))
-        .route("/v1/nodes/{name}", delete(revoke))
-        .route("/v1/grants", get(grants).post(grant).delete(ungrant))
+        .route("/v1/nodes/{name}", changing(delete(revoke)))
+        .route(
+            "/v1/grants",
+            get(grants).merge(changing(post(grant).delete(ungrant))),
+        )
         .route("/v1/audit", get(audit))
-        .merge(crate::page::serve::routes())
         .fallback(async || Refusal::from(Error::new(&code::SERVER_NO_ADDRESS, "")))
         .method_not_allowed_fallback(async || {
             Refusal::from(Error::new(&code::SERVER_NO_ADDRESS, METHOD))
@@ -303,7 +309,17 @@ async fn rotate(State(server): Shared, Extension(other): From, name: Name) -> An
 }
 
 fn state_of(info: &KeyInfo) -> Answer {
-    fine(&value!({"name": info.name, "state": info.state.name(), "destroy_at": info.destroy_at}))
+    let mut told =
+        value!({"name": info.name, "state": info.state.name(), "destroy_at": info.destroy_at});
+    if let (Some(by), Value::Object(told)) = (&info.destroy_asked_by, &mut told) {
+        told.insert("destroy_asked_by".to_owned(), value!(by));
+    }
+    fine(&told)
+}
+
+async fn needs(State(server): Shared, Extension(other): From, name: Name) -> Answer {
+    let name = named(name)?;
+    fine(&blocking(&server, move |service| service.needs(&other.peer, &name)).await?)
 }
 
 async fn disable(State(server): Shared, Extension(other): From, name: Name) -> Answer {

@@ -142,7 +142,7 @@ fn banner(reader: &Reader, place: Place) -> Markup {
 
 fn themes(reader: &Reader) -> Markup {
     html! {
-        form.themes method="post" action="/fleet/theme" aria-label="Colours" {
+        form.themes method="get" action="/fleet/theme" aria-label="Colours" {
             input type="hidden" name="back" value=(reader.path);
             @for theme in Theme::ALL {
                 button type="submit" name="theme" value=(theme.word())

@@ -14,7 +14,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::get;
 use axum::{Extension, Router};
 use maud::Markup;
 use strongroom_format::code;
@@ -26,7 +26,7 @@ use super::query::Query;
 use super::records::Policy;
 use super::states::Why;
 use super::{HEADERS, detail, lists, overview};
-use crate::http::{Other, Refusal, body_of};
+use crate::http::{Other, Refusal, is_from_another_site};
 use crate::log::{Level, log};
 use crate::server::Server;
 
@@ -36,7 +36,7 @@ type Name = Result<Path<String>, PathRejection>;
 
 /// The reader's choice of light or dark.
 const COOKIE: &str = "__Host-theme";
-/// Longest body of that choice, and longest way back.
+/// Longest query of that choice, with the way back in it.
 const CHOICE_MAX: usize = 4096;
 
 /// The addresses of the page.
@@ -49,7 +49,7 @@ pub(crate) fn routes() -> Router<Arc<Server>> {
         .route("/fleet/objects/{id}", get(object))
         .route("/fleet/keys/{name}", get(key))
         .route("/fleet/nodes/{name}", get(node))
-        .route("/fleet/theme", post(theme))
+        .route("/fleet/theme", get(theme))
         .route(
             "/fleet/style.css",
             get(async || file("text/css; charset=utf-8", frame::STYLE)),
@@ -59,6 +59,7 @@ pub(crate) fn routes() -> Router<Arc<Server>> {
             get(async || file("image/svg+xml", frame::ICON)),
         )
         .route("/fleet/{*rest}", get(nothing))
+        .fallback(async || Refusal::from(Error::new(&code::SERVER_NO_ADDRESS, "")))
 }
 
 /// What is shown of a fleet: where it belongs, its title, its content.
@@ -277,10 +278,13 @@ fn theme_of(headers: &HeaderMap) -> Theme {
 }
 
 /// Takes the reader's choice and sends it back to where it was made.
-async fn theme(State(server): Shared, headers: HeaderMap, body: Body) -> Result<Response, Refusal> {
-    let bytes = body_of(&server, &headers, body, CHOICE_MAX).await?;
+async fn theme(RawQuery(text): RawQuery, headers: HeaderMap) -> Result<Response, Refusal> {
+    let text = text.unwrap_or_default();
+    if text.len() > CHOICE_MAX {
+        return Err(Error::new(&code::SERVER_TOO_LARGE, "the way back").into());
+    }
     let (mut theme, mut back) = (None, "/".to_owned());
-    for (name, value) in form_urlencoded::parse(&bytes) {
+    for (name, value) in form_urlencoded::parse(text.as_bytes()) {
         match &*name {
             "theme" => theme = Theme::of(&value),
             "back" if is_here(&value) => back = value.into_owned(),
@@ -288,7 +292,9 @@ async fn theme(State(server): Shared, headers: HeaderMap, body: Body) -> Result<
         }
     }
     let theme = theme.ok_or_else(|| Error::new(&code::SERVER_REQUEST, "theme"))?;
-    Ok(redirect(&back, Some(theme)))
+    // Another site does not choose for the reader.
+    let chosen = (!is_from_another_site(&headers)).then_some(theme);
+    Ok(redirect(&back, chosen))
 }
 
 /// Whether this is a path of this server, and nothing that a browser takes for another one.

@@ -2,7 +2,8 @@
 //!
 //! Invariants: E1, a token is used once: it is removed in the commit that enrols; E2, only the hash of a token is kept; E3, a client
 //! that is enrolled anew or revoked loses its former certificates in the same commit; E4, a client that was not there begins with the
-//! grants of its token, whatever a revocation of that name that broke off has left.
+//! grants of its token, whatever a revocation of that name that broke off has left; E7, a public key is certified for one name only,
+//! for ever.
 //!
 //! Must not: keep or log a token.
 
@@ -21,10 +22,10 @@ use crate::audit::Event;
 use crate::authority;
 use crate::now;
 use crate::records::{
-    AUTHORITY, Authority, Found, GRANTS, Grant, IDENTITIES, Identity, KEYS, Key, NODES, Node, Role,
-    TOKENS, Token,
+    AUTHORITY, Authority, CERTIFIED, Certified, Found, GRANTS, Grant, IDENTITIES, Identity, KEYS,
+    Key, NODES, Node, Role, TOKENS, Token,
 };
-use crate::store::Change;
+use crate::store::{Change, Guard};
 
 /// What a token begins with.
 const TOKEN_PREFIX: &str = "strongroom-token-1-";
@@ -282,7 +283,7 @@ impl Service {
             let good = found.record.filter(|token| token.expires > now());
             let Some(record) = good else {
                 let peer = Peer {
-                    spki: None,
+                    shown: None,
                     address: address.to_owned(),
                 };
                 let error = Error::new(&code::SERVER_TOKEN, "");
@@ -314,25 +315,19 @@ impl Service {
                 enrolled: now(),
                 expires: 0,
                 unused: false,
+                certificate: None,
             };
-            let (enrolled, spki, more) = self.certified(request, identity)?;
+            let (enrolled, spki, whose, more) = self.certified(request, identity)?;
             let node = Node {
                 spki: spki.clone(),
                 next: None,
             };
             changes.push(self.put(&node_path(&record.node), &node)?);
-            let taken: Found<Identity> = self.read(&identity_path(&spki))?;
-            if taken.record.is_some_and(|other| other.name != record.node) {
-                return Err(Error::new(
-                    &code::SERVER_REQUEST,
-                    "the public key is another client's",
-                ));
-            }
-            guards.push(taken.guard);
+            guards.extend(whose);
             // A store takes one change of a record in a commit.
             let ended = former.record.iter().flat_map(identities_of);
             changes.extend(ended.filter(|change| *change != ends(&spki)));
-            changes.push(more);
+            changes.extend(more);
             let event = Event {
                 actor: record.node.clone(),
                 address: address.to_owned(),
@@ -348,24 +343,45 @@ impl Service {
         Err(Error::new(&code::SERVER_BUSY, "enrolment"))
     }
 
-    /// A certificate for the client, the SHA-256 of its public key, and the change that makes it known.
+    /// A certificate for the client, the SHA-256 of its public key, what it was decided upon, and the changes that make it known.
     pub(super) fn certified(
         &self,
         request: &str,
         mut identity: Identity,
-    ) -> Result<(Enrolled, String, Change), Error> {
+    ) -> Result<(Enrolled, String, Vec<Guard>, Vec<Change>), Error> {
         let (authority, _) = self.read::<Authority>(AUTHORITY)?.there("authority")?;
         let days = self.rules().certificate_days;
         let issued = authority::signed(&authority, request, &identity.name, days)?;
+        let guards = self.must_be_its_own(&issued.spki, &identity.name)?;
         identity.expires = issued.expires;
-        let change = self.put(&identity_path(&issued.spki), &identity)?;
+        identity.certificate = Some(issued.fingerprint);
+        let whose = Certified {
+            name: identity.name.clone(),
+        };
+        let changes = vec![
+            self.put(&identity_path(&issued.spki), &identity)?,
+            self.put(&format!("{CERTIFIED}{}", issued.spki), &whose)?,
+        ];
         let enrolled = Enrolled {
             node: identity.name,
             role: identity.role,
             certificate: issued.certificate,
             authority: authority.certificate,
         };
-        Ok((enrolled, issued.spki, change))
+        Ok((enrolled, issued.spki, guards, changes))
+    }
+
+    /// No public key is ever certified for two names, whatever became of the first: whoever has its private key would be both.
+    fn must_be_its_own(&self, spki: &str, name: &str) -> Result<Vec<Guard>, Error> {
+        let ever: Found<Certified> = self.read(&format!("{CERTIFIED}{spki}"))?;
+        // Older builds wrote only who has it now.
+        let now: Found<Identity> = self.read(&identity_path(spki))?;
+        let others = [ever.record.map(|of| of.name), now.record.map(|of| of.name)];
+        if others.iter().flatten().any(|other| other != name) {
+            let detail = "the public key is another client's";
+            return Err(Error::new(&code::SERVER_REQUEST, detail));
+        }
+        Ok(vec![ever.guard, now.guard])
     }
 
     /// Clients after this name, in order.

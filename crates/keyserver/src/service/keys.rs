@@ -20,8 +20,6 @@ const VERSIONS_MAX: usize = 2000;
 const NODES_VERSIONS_MAX: usize = 1000;
 /// Most members of what a key is said to be for.
 const MEMBERS_MAX: usize = 16;
-/// Latest time until which destruction can be put off.
-const DESTROY_AFTER_MAX_S: u64 = 366 * 86_400;
 
 /// What is told of a key without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -33,6 +31,9 @@ pub struct KeyInfo {
     /// When it will be destroyed, or was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destroy_at: Option<u64>,
+    /// Who asked for its destruction, where an administrator has to want it too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destroy_asked_by: Option<String>,
     /// Who made it.
     pub created_by: String,
     /// Its versions, oldest first.
@@ -66,6 +67,7 @@ impl KeyInfo {
             name: name.to_owned(),
             state: effective(&key),
             destroy_at: key.destroy_at,
+            destroy_asked_by: key.destroy_asked.map(|asked| asked.by),
             versions: versions
                 .map(|one| VersionInfo {
                     version: one.version,
@@ -79,7 +81,7 @@ impl KeyInfo {
 }
 
 /// The state at this time: a key whose time has come is destroyed, whether its material was erased already or not.
-fn effective(key: &Key) -> State {
+pub(super) fn effective(key: &Key) -> State {
     match (key.state, key.destroy_at) {
         (State::DestroyPending, Some(at)) if at <= now() => State::Destroyed,
         (state, _) => state,
@@ -117,7 +119,7 @@ fn check_rotations(key: &Key, most: u32) -> Result<(), Error> {
     Ok(())
 }
 
-fn key_path(name: &str) -> String {
+pub(super) fn key_path(name: &str) -> String {
     format!("{KEYS}{name}")
 }
 
@@ -157,6 +159,7 @@ impl Service {
                 id: hex(&random16()?),
                 state: State::Active,
                 destroy_at: None,
+                destroy_asked: None,
                 created_by: client.identity.name.clone(),
                 versions: Vec::new(),
                 object: object.cloned(),
@@ -211,7 +214,7 @@ impl Service {
     }
 
     /// The key, if the client may know of it: administrators and viewers know all.
-    fn known(
+    pub(super) fn known(
         &self,
         client: &Client,
         name: &str,
@@ -302,7 +305,7 @@ impl Service {
     }
 
     /// Changes a key that is known; `change` gets the key and tells the version for the row.
-    fn change_key(
+    pub(super) fn change_key(
         &self,
         peer: &Peer,
         action: &str,
@@ -314,6 +317,9 @@ impl Service {
             let (mut key, guards, grant) = self.known(client, name)?;
             let mut event = client.event(action, name);
             event.version = change(client, &mut key, grant.as_ref())?;
+            if action == "destroy" && key.destroy_asked.is_some() {
+                "asked for; another administrator has to want it too".clone_into(&mut event.detail);
+            }
             let mut changes = vec![self.put(&key_path(name), &key)?];
             changes.push(self.pending(name, &key)?);
             let value = KeyInfo::of(name, key);
@@ -327,7 +333,7 @@ impl Service {
     }
 
     /// The list of keys to be destroyed, as it must be for this key.
-    fn pending(&self, name: &str, key: &Key) -> Result<Change, Error> {
+    pub(super) fn pending(&self, name: &str, key: &Key) -> Result<Change, Error> {
         let path = format!("{PENDING}{name}");
         match (key.state, key.destroy_at) {
             (State::DestroyPending, Some(at)) => self.put(&path, &at),
@@ -402,79 +408,9 @@ impl Service {
                     format!("{name}: {}", state.name()),
                 ));
             }
-            (key.state, key.destroy_at) = (to, None);
+            (key.state, key.destroy_at, key.destroy_asked) = (to, None, None);
             Ok(0)
         })
-    }
-
-    /// Has the key destroyed after a time, until which it can be restored.
-    ///
-    /// # Errors
-    /// SR-8422 for a node without the right to; SR-8423; SR-8425; SR-8429 for a time beyond a year.
-    pub fn destroy_key(
-        &self,
-        peer: &Peer,
-        name: &str,
-        after_s: Option<u64>,
-    ) -> Result<KeyInfo, Error> {
-        let rules = self.rules();
-        let after = after_s.unwrap_or(rules.destroy_after_s);
-        if after > DESTROY_AFTER_MAX_S {
-            return Err(Error::new(
-                &code::SERVER_REQUEST,
-                "after_seconds: at most a year",
-            ));
-        }
-        let info = self.change_key(peer, "destroy", name, |client, key, grant| {
-            let may = grant.is_some_and(|grant| grant.may_destroy);
-            if !client.is_admin() && (!may || after < rules.destroy_after_s) {
-                let detail = "it may not destroy this key, or not so soon";
-                return Err(Error::new(&code::SERVER_ROLE, detail));
-            }
-            if effective(key) == State::Destroyed {
-                return Err(Error::new(&code::SERVER_DESTROYED, name));
-            }
-            let mut at = now().saturating_add(after);
-            if !client.is_admin() && key.state == State::DestroyPending {
-                // What an administrator ordered is not put off by a node.
-                at = key.destroy_at.map_or(at, |ordered| ordered.min(at));
-            }
-            (key.state, key.destroy_at) = (State::DestroyPending, Some(at));
-            Ok(0)
-        })?;
-        if after == 0 {
-            self.erase(name)?;
-        }
-        Ok(info)
-    }
-
-    /// Erases the material of a key whose time has come. True when there was something to erase.
-    fn erase(&self, name: &str) -> Result<bool, Error> {
-        let found: Found<Key> = self.read(&key_path(name))?;
-        let Some(mut key) = found.record else {
-            return Ok(false);
-        };
-        if key.state != State::DestroyPending || effective(&key) != State::Destroyed {
-            return Ok(false);
-        }
-        key.state = State::Destroyed;
-        for version in &mut key.versions {
-            version.wrapped = String::new();
-        }
-        let event = crate::audit::Event {
-            actor: "-".to_owned(),
-            address: "-".to_owned(),
-            action: "destroyed".to_owned(),
-            subject: name.to_owned(),
-            ..crate::audit::Event::default()
-        };
-        let changes = vec![self.put(&key_path(name), &key)?, self.pending(name, &key)?];
-        // Restored meanwhile: then it is not to be erased.
-        let done = self.commit(None, vec![found.guard], changes, vec![event])?;
-        if done {
-            self.store.scrub()?;
-        }
-        Ok(done)
     }
 
     /// Erases the material of every key whose time has come; how many there were. Removes tokens that are over, and pieces of headers
@@ -485,6 +421,7 @@ impl Service {
     pub fn sweep(&self) -> Result<usize, Error> {
         const PAGE: usize = 500;
         let (mut after, mut count) = (String::new(), 0_usize);
+        self.tell_denials();
         self.forget_tokens()?;
         self.forget_unnamed()?;
         loop {

@@ -1,12 +1,16 @@
 //! What an open server does: each operation of the API, decided, written down and committed.
 //!
-//! Invariants: V1, who asks is looked up in the store for every request, by the public key of its certificate; V2, an operation that
+//! Invariants: V1, who asks is looked up in the store for every request, by the public key of its certificate, and has to show the one
+//! certificate, made for the one name, that is written there; V2, an operation that
 //! changes or delivers is committed together with its row and guarded by all that it was decided upon, and decided anew when that
-//! changed meanwhile; V3, a key that is not there and a key that is not granted give the same answer; V4, denials are written down.
+//! changed meanwhile; V3, a key that is not there and a key that is not granted give the same answer; V4, denials are written down, or counted and the count written
+//! down (`denials.rs`).
 //!
 //! Must not: know HTTP; exist while the server is sealed.
 
 mod clients;
+mod denials;
+mod destroy;
 mod escrow;
 mod fleet;
 mod keys;
@@ -17,6 +21,7 @@ mod rescue;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use strongroom_crypto::SecretKey;
 use strongroom_format::code;
@@ -24,12 +29,14 @@ use strongroom_format::keyring::NAME_MAX;
 use strongroom_keyring::Error;
 
 pub use clients::{Ending, Enrolled, GrantInfo, NewToken, NodeInfo, TokenInfo};
+pub use destroy::{Need, Needs};
 pub use escrow::{HEADER_MAX, Kept};
 pub use keys::{Delivered, KeyInfo, VersionInfo};
 pub use objects::ObjectInfo;
 pub use quotas::Quotas;
 
 use crate::audit::{Event, Row};
+use crate::authority::Shown;
 use crate::keys::Keys;
 use crate::ledger::{Job, Ledger, opened};
 use crate::now;
@@ -39,11 +46,15 @@ use crate::store::{Change, Guard, Outcome, Store};
 /// How often an operation is decided anew because others came in between.
 const TRIES: usize = 32;
 
+/// Denials of one client that are written down in a minute, and of one address that shows no certificate. More are counted.
+const KNOWN_DENIALS: u32 = 60;
+const STRANGERS_DENIALS: u32 = 10;
+
 /// Who asks, as the connection tells.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
-    /// SHA-256 of the public key of the certificate that it showed.
-    pub spki: Option<String>,
+    /// The certificate that it showed.
+    pub shown: Option<Shown>,
     /// The address that it comes from.
     pub address: String,
 }
@@ -109,6 +120,10 @@ pub struct Rules {
     pub certificate_days: u32,
     /// How long a key can be restored after it was to be destroyed, unless an administrator says otherwise.
     pub destroy_after_s: u64,
+    /// The least such time, also for administrators: who took one over does not erase a key before anybody looks.
+    pub destroy_least_s: u64,
+    /// Whether an administrator other than who asked for it has to want it too.
+    pub is_destroyed_by_two: bool,
     /// How much one node may have here.
     pub quotas: Quotas,
 }
@@ -120,6 +135,7 @@ pub struct Service {
     ledger: Ledger,
     authority: String,
     rules: Mutex<Rules>,
+    denials: denials::Denials,
     fleet: fleet::Kept,
     /// How many administrators made with the root key were shown.
     glass: Mutex<Option<u64>>,
@@ -155,6 +171,7 @@ impl Service {
             ledger,
             authority,
             rules,
+            denials: denials::Denials::default(),
             fleet: fleet::Kept::default(),
             glass: Mutex::new(None),
             ending: clients::KeptEnding::default(),
@@ -182,17 +199,23 @@ impl Service {
     /// SR-8420 without a certificate; SR-8421 when the store does not know it.
     pub fn identify(&self, peer: &Peer) -> Result<Client, Error> {
         let needed = || Error::new(&code::SERVER_CERTIFICATE_NEEDED, "");
-        let spki = peer.spki.as_deref().ok_or_else(needed)?;
-        let found: records::Found<Identity> = self.read(&identity_path(spki))?;
+        let shown = peer.shown.as_ref().ok_or_else(needed)?;
+        let found: records::Found<Identity> = self.read(&identity_path(&shown.spki))?;
         let guard = found.guard.clone();
         let unknown = || Error::new(&code::SERVER_NOT_ENROLLED, "");
         let identity = found.record.ok_or_else(unknown)?;
+        // A key is not enough: of one key there can be several certificates, also ones that ended.
+        let known = identity.certificate.as_deref();
+        let is_it = known.is_none_or(|known| known == shown.fingerprint);
+        if identity.name != shown.name || !is_it {
+            return Err(unknown());
+        }
         // TLS has looked at the dates when the connection began; it may be an old one.
         if identity.expires <= now() {
             return Err(unknown());
         }
         let (identity, guard) = match identity.unused {
-            true => self.first_use(peer, spki)?.ok_or_else(unknown)?,
+            true => self.first_use(peer, &shown.spki)?.ok_or_else(unknown)?,
             false => (identity, guard),
         };
         Ok(Client {
@@ -270,7 +293,7 @@ impl Service {
         Ok(outcome == Outcome::Done)
     }
 
-    /// Writes a denial down. The denial stands, whether that succeeds or not.
+    /// Writes a denial down, or counts it. The denial stands, whether that succeeds or not.
     fn denied(
         &self,
         client: Option<&Client>,
@@ -284,18 +307,39 @@ impl Service {
             return;
         }
         let actor = client.map_or("-", |client| client.identity.name.as_str());
-        let event = Event {
+        let mut event = Event {
             actor: actor.to_owned(),
             address: peer.address.clone(),
             action: "denied".to_owned(),
-            subject: subject.to_owned(),
+            subject: denials::kept(subject),
             version: 0,
             detail: format!("{action} SR-{}", error.code().number),
         };
-        drop(self.ledger.commit(Job {
-            events: vec![event],
-            ..Job::default()
-        }));
+        let (who, most) = match (client, &peer.shown) {
+            (Some(client), _) => (format!("client {}", client.identity.name), KNOWN_DENIALS),
+            // A certificate of this authority that counts no longer: revoked, replaced, or over.
+            (None, Some(shown)) => {
+                let (name, serial) = (denials::kept(&shown.name), &shown.serial);
+                event.detail = format!("{}; certificate {serial} of {name}", event.detail);
+                (format!("certificate {}", shown.fingerprint), 1)
+            }
+            (None, None) => (format!("address {}", peer.address), STRANGERS_DENIALS),
+        };
+        self.told(self.denials.take(&who, most, event, Instant::now()));
+    }
+
+    /// Counts of denials that are due.
+    fn tell_denials(&self) {
+        self.told(self.denials.due(Instant::now()));
+    }
+
+    fn told(&self, events: Vec<Event>) {
+        if !events.is_empty() {
+            drop(self.ledger.commit(Job {
+                events,
+                ..Job::default()
+            }));
+        }
     }
 
     /// Rows of the audit log after this number.
@@ -385,6 +429,11 @@ pub fn found(
                 spki: spki.to_owned(),
                 next: None,
             },
+        )?,
+        records::put(
+            &keys,
+            &format!("{}{spki}", records::CERTIFIED),
+            &records::Certified { name: name.clone() },
         )?,
     ];
     let guards = vec![Guard {

@@ -31,7 +31,7 @@ impl Service {
             let found: Found<Node> = self.read(&node_path(&name))?;
             let guard = found.guard;
             let mut node = found.record.ok_or_else(unknown)?;
-            let (value, spki, change) = self.certified(request, identity)?;
+            let (value, spki, mut guards, more) = self.certified(request, identity)?;
             let taken: Found<Identity> = self.read(&identity_path(&spki))?;
             // The same public key twice would end the certificate that is to stay until the other one works.
             if taken.record.is_some() && node.next.as_ref() != Some(&spki) {
@@ -40,19 +40,20 @@ impl Service {
                     "the public key has a certificate already: a renewal is for a new one",
                 ));
             }
+            guards.extend([guard, taken.guard]);
             let lost = node.next.replace(spki.clone());
             let mut changes: Vec<_> = lost
                 .filter(|lost| *lost != spki)
                 .iter()
                 .map(|lost| ends(lost))
                 .collect();
-            changes.push(change);
+            changes.extend(more);
             changes.push(self.put(&node_path(&name), &node)?);
             let mut event = client.event("renew", &name);
             event.detail = spki;
             Ok(Plan {
                 value,
-                guards: vec![guard, taken.guard],
+                guards,
                 changes,
                 events: vec![event],
             })

@@ -16,7 +16,10 @@ use crate::audit::Event;
 use crate::authority::{self, Issued};
 use crate::log::{Level, log};
 use crate::now;
-use crate::records::{AUTHORITY, Authority, BREAK_GLASS, BreakGlass, Found, Identity, Node, Role};
+use crate::records::{
+    AUTHORITY, Authority, BREAK_GLASS, BreakGlass, CERTIFIED, Certified, Found, Identity, Node,
+    Role,
+};
 
 /// An administrator who was made so lately is shown again when a server starts.
 const LATELY_S: u64 = 30 * 86_400;
@@ -67,6 +70,7 @@ impl Service {
                 enrolled: now(),
                 expires: issued.expires,
                 unused: false,
+                certificate: Some(issued.fingerprint.clone()),
             };
             let fresh = Node {
                 spki: issued.spki.clone(),
@@ -84,6 +88,10 @@ impl Service {
             changes.retain(|change| *change != ends(&issued.spki));
             changes.push(self.put(&identity_path(&issued.spki), &identity)?);
             changes.push(self.put(&node_path(name), &fresh)?);
+            let whose = Certified {
+                name: name.to_owned(),
+            };
+            changes.push(self.put(&format!("{CERTIFIED}{}", issued.spki), &whose)?);
             changes.push(self.put(BREAK_GLASS, &telling)?);
             let event = Event {
                 actor: "-".to_owned(),

@@ -27,6 +27,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 use strongroom_keyring::Provider;
 use strongroom_keyserver::config::Config;
+use strongroom_keyserver::http::Face;
 use strongroom_keyserver::init::{NewServer, RootWay, init};
 use strongroom_keyserver::serve::serve;
 use strongroom_keyserver::server::Server;
@@ -69,6 +70,7 @@ impl Place {
             store: "sqlite:keys.db".to_owned(),
             names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
             address: "127.0.0.1:0".parse().unwrap(),
+            page: None,
             root,
         };
         let made = init(&new).unwrap();
@@ -120,7 +122,7 @@ impl Running {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 tell.send(listener.local_addr().unwrap()).unwrap();
-                serve(shared, listener, tls_of, stopped).await;
+                serve(shared, Face::Programs, listener, tls_of, stopped).await;
             });
         });
         let authority = std::fs::read(place.path("authority.pem")).unwrap();
@@ -338,12 +340,15 @@ impl Client {
         body: Option<&[u8]>,
     ) -> std::io::Result<Answer> {
         let mut bytes = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n").into_bytes();
+        if method != "GET" {
+            let kind = match method == "PUT" && path.starts_with("/v1/escrow/") {
+                true => "octet-stream",
+                false => "json",
+            };
+            write!(bytes, "Content-Type: application/{kind}\r\n")?;
+        }
         if let Some(body) = body {
-            write!(
-                bytes,
-                "Content-Type: application/json\r\nContent-Length: {}\r\n",
-                body.len()
-            )?;
+            write!(bytes, "Content-Length: {}\r\n", body.len())?;
         }
         bytes.extend_from_slice(b"\r\n");
         bytes.extend_from_slice(body.unwrap_or_default());

@@ -9,8 +9,9 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use strongroom_crypto::SecretBytes;
-use strongroom_keyserver::authority::spki_of;
+use strongroom_keyserver::authority::shown;
 use strongroom_keyserver::config::Config;
+use strongroom_keyserver::http::Face;
 use strongroom_keyserver::init::{self, NewServer, RootWay};
 use strongroom_keyserver::records::{Report, Role};
 use strongroom_keyserver::serve::serve;
@@ -23,8 +24,10 @@ use tokio::sync::watch;
 pub(crate) struct Running {
     /// Where its files are; removed with it.
     pub(crate) directory: tempfile::TempDir,
-    /// Where it listens.
+    /// Where the page is.
     pub(crate) address: SocketAddr,
+    /// Where the API is.
+    pub(crate) api: SocketAddr,
     /// The server itself.
     pub(crate) server: Arc<Server>,
     shares: Vec<SecretBytes>,
@@ -68,6 +71,7 @@ impl Running {
             store: "sqlite:store.db".to_owned(),
             names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            page: None,
             root: RootWay::Shares {
                 threshold: 2,
                 shares: 3,
@@ -87,19 +91,26 @@ impl Running {
             .enable_all()
             .build()
             .unwrap();
-        let listening = tokio::net::TcpListener::bind(("127.0.0.1", 0));
-        let listener = runtime.block_on(listening).unwrap();
-        let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let served = Arc::clone(&server);
-        runtime.spawn(async move {
-            // Kept, so that it does not count as a change of the certificates.
-            let _kept = tls_sender;
-            serve(served, listener, tls, stopped).await;
-        });
+        let tls_sender = Arc::new(tls_sender);
+        let listens = |face| {
+            let listening = tokio::net::TcpListener::bind(("127.0.0.1", 0));
+            let listener = runtime.block_on(listening).unwrap();
+            let address = listener.local_addr().unwrap();
+            let served = Arc::clone(&server);
+            let (tls, stopped, kept) = (tls.clone(), stopped.clone(), Arc::clone(&tls_sender));
+            runtime.spawn(async move {
+                // Kept, so that it does not count as a change of the certificates.
+                let _kept = kept;
+                serve(served, face, listener, tls, stopped).await;
+            });
+            address
+        };
+        let (address, api) = (listens(Face::Page), listens(Face::Programs));
         Self {
             directory,
             address,
+            api,
             server,
             shares: made.shares,
             stop,
@@ -177,11 +188,21 @@ impl Running {
 
     /// Sends a request line with further headers, each with its line end, and a body.
     pub(crate) fn ask(&self, client: Option<&Credentials>, head: &str, body: &str) -> Answered {
+        self.ask_at(self.address, client, head, body)
+    }
+
+    fn ask_at(
+        &self,
+        to: SocketAddr,
+        client: Option<&Credentials>,
+        head: &str,
+        body: &str,
+    ) -> Answered {
         let request = format!(
             "{head}Host: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        let mut stream = self.connected(client);
+        let mut stream = self.connected(to, client);
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = Vec::new();
         // The end may come without TLS's own word for it; the length tells whether all of it is there.
@@ -189,7 +210,16 @@ impl Running {
         answered(&answer)
     }
 
-    fn connected(&self, client: Option<&Credentials>) -> StreamOwned<ClientConnection, TcpStream> {
+    /// Sends to the API a request line with headers, and a body.
+    pub(crate) fn ask_api(&self, client: Option<&Credentials>, head: &str, body: &str) -> Answered {
+        self.ask_at(self.api, client, head, body)
+    }
+
+    fn connected(
+        &self,
+        to: SocketAddr,
+        client: Option<&Credentials>,
+    ) -> StreamOwned<ClientConnection, TcpStream> {
         let mut roots = RootCertStore::empty();
         let authority = self.file("authority.pem");
         roots
@@ -211,7 +241,7 @@ impl Running {
         };
         let name = ServerName::try_from("localhost").unwrap();
         let connection = ClientConnection::new(Arc::new(config), name).unwrap();
-        StreamOwned::new(connection, TcpStream::connect(self.address).unwrap())
+        StreamOwned::new(connection, TcpStream::connect(to).unwrap())
     }
 }
 
@@ -229,7 +259,7 @@ impl Drop for Running {
 pub(crate) fn peer(client: &Credentials) -> Peer {
     let certificate = CertificateDer::from_pem_slice(client.certificate.as_bytes()).unwrap();
     Peer {
-        spki: Some(spki_of(&certificate).unwrap()),
+        shown: Some(shown(&certificate).unwrap()),
         address: "127.0.0.1".to_owned(),
     }
 }
