@@ -454,14 +454,14 @@ impl Work {
     /// Gives what was combined its owner, the settings of a recovery and its mode, and makes it durable.
     fn settle(&self, like: &fs::Metadata, options: &RestoreOptions) -> Result<()> {
         let out = self.out();
+        let files = Files::new(&out, &self.spaces, true, options.kept)?;
+        if let Some(settings) = &options.recovery {
+            restore::add_recovery(&files, settings)?;
+        }
         if rustix::process::geteuid().is_root() {
             for directory in self.made.iter().chain([&out]) {
                 own_all(directory, like.uid(), like.gid())?;
             }
-        }
-        let files = Files::new(&out, &self.spaces, true, options.kept)?;
-        if let Some(settings) = &options.recovery {
-            restore::add_recovery(&files, settings)?;
         }
         for directory in &self.made {
             sync_all_of(directory)?;
