@@ -167,6 +167,9 @@ pub struct Token {
     pub may_create: bool,
     /// Whether it may destroy keys that it makes, and those that are granted here.
     pub may_destroy: bool,
+    /// Whether a node that is enrolled already keeps what it may.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_rights: bool,
     /// When the token ends, in seconds since the Unix epoch.
     pub expires: u64,
 }

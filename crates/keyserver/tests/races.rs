@@ -118,6 +118,7 @@ fn enrolled(service: &Service, admin: &Peer, name: &str) -> Peer {
         keys: Vec::new(),
         may_create: true,
         may_destroy: false,
+        keeps_rights: false,
         expires_s: 600,
     };
     let token = service.create_token(admin, &token).unwrap();

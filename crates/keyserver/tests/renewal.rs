@@ -176,3 +176,31 @@ fn metrics_tell_what_ends_and_that_somebody_used_the_root_key() {
     assert_eq!(value("break_glass_count"), 1);
     assert!(value("break_glass_seconds") > 1_700_000_000);
 }
+
+#[test]
+fn a_token_that_says_nothing_of_rights_takes_none() {
+    let place = Place::with_provider();
+    let running = Running::open(&place);
+    let rights = || {
+        let listed = running.admin(&place).get("/v1/nodes").json();
+        let nodes = listed["nodes"].as_array().unwrap();
+        let node = nodes.iter().find(|node| node["name"] == "n").unwrap();
+        (node["may_create"] == true, node["may_destroy"] == true)
+    };
+    let enrol = |more: &[(&str, bool)]| {
+        let mut token = json!({"node": "n", "role": "node", "expires_seconds": 600});
+        for (name, value) in more {
+            token[*name] = (*value).into();
+        }
+        running.enrol(&place, &token)
+    };
+    drop(enrol(&[]));
+    assert_eq!(rights(), (false, false));
+    drop(enrol(&[("may_create", true), ("may_destroy", true)]));
+    drop(enrol(&[]));
+    assert_eq!(rights(), (true, true), "nothing said, nothing taken");
+    drop(enrol(&[("may_create", true)]));
+    assert_eq!(rights(), (true, false));
+    drop(enrol(&[("may_create", false)]));
+    assert_eq!(rights(), (false, false));
+}

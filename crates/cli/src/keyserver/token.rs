@@ -16,7 +16,8 @@ use crate::help::tail;
 
 /// Make a token for a client.
 ///
-/// Used once, with `keyserver join` on the client's machine. A token for a client that is enrolled already replaces its certificate.
+/// Used once, with `keyserver join` on the client's machine. A token for a client that is enrolled already replaces its certificate; it
+/// keeps its grants, and what it may unless --may-create or --may-destroy says something else.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyserver token --node admin.toml db-host-7 --may-create --out token"))]
 pub(super) struct TokenArgs {
@@ -58,14 +59,17 @@ impl TokenArgs {
             RoleName::Viewer => "viewer",
             RoleName::Admin => "admin",
         };
-        let body = json!({
+        let mut body = json!({
             "node": named(&self.name)?,
             "role": role,
             "keys": self.keys,
-            "may_create": self.may_create,
-            "may_destroy": self.may_destroy,
             "expires_seconds": self.expires * 60,
         });
+        // What is not said takes nothing from a node that is enrolled already.
+        if self.may_create || self.may_destroy {
+            body["may_create"] = self.may_create.into();
+            body["may_destroy"] = self.may_destroy.into();
+        }
         let answer = self
             .server
             .change(&Method::POST, "/v1/tokens", Some(&body))?;

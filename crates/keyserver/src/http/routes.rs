@@ -488,10 +488,8 @@ struct TokenFor {
     role: Role,
     #[serde(default)]
     keys: Vec<String>,
-    #[serde(default)]
-    may_create: bool,
-    #[serde(default)]
-    may_destroy: bool,
+    may_create: Option<bool>,
+    may_destroy: Option<bool>,
     expires_seconds: u64,
 }
 
@@ -506,8 +504,9 @@ async fn token(
         node: asked.node,
         role: asked.role,
         keys: asked.keys,
-        may_create: asked.may_create,
-        may_destroy: asked.may_destroy,
+        keeps_rights: asked.may_create.is_none() && asked.may_destroy.is_none(),
+        may_create: asked.may_create.unwrap_or(false),
+        may_destroy: asked.may_destroy.unwrap_or(false),
         expires_s: asked.expires_seconds,
     };
     let token = blocking(&server, move |service| {

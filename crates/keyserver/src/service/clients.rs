@@ -48,6 +48,8 @@ pub struct NewToken {
     pub may_create: bool,
     /// Whether it may destroy keys that it makes, and those that are granted here.
     pub may_destroy: bool,
+    /// Whether a node that is enrolled already keeps what it may.
+    pub keeps_rights: bool,
     /// How long the token is good for.
     pub expires_s: u64,
 }
@@ -199,6 +201,7 @@ impl Service {
                 keys: new.keys.clone(),
                 may_create: new.may_create,
                 may_destroy: new.may_destroy,
+                keeps_rights: new.keeps_rights,
                 expires: now().saturating_add(new.expires_s),
             };
             let mut event = client.event("token", &new.node);
@@ -273,6 +276,18 @@ impl Service {
         }
     }
 
+    /// What a client may that is enrolled with this token: make keys, have them destroyed. A token that says nothing of it takes nothing
+    /// from a node that is enrolled already.
+    fn rights(&self, token: &Token, former: Option<&Node>) -> Result<(bool, bool), Error> {
+        let said = (token.may_create, token.may_destroy);
+        let Some(former) = former.filter(|_| token.keeps_rights) else {
+            return Ok(said);
+        };
+        let found: Found<Identity> = self.read(&identity_path(&former.spki))?;
+        let same = found.record.filter(|was| was.role == token.role);
+        Ok(same.map_or(said, |was| (was.may_create, was.may_destroy)))
+    }
+
     /// Enrols a client: its token is used up, its former certificate no longer counts.
     ///
     /// # Errors
@@ -307,11 +322,12 @@ impl Service {
                 // What a revocation that broke off has left. Nothing comes to it any more: grants need a client that is there.
                 self.forget_grants(&record.node)?;
             }
+            let (may_create, may_destroy) = self.rights(&record, former.record.as_ref())?;
             let identity = Identity {
                 name: record.node.clone(),
                 role: record.role,
-                may_create: record.may_create,
-                may_destroy: record.may_destroy,
+                may_create,
+                may_destroy,
                 enrolled: now(),
                 expires: 0,
                 unused: false,

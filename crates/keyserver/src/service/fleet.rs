@@ -163,10 +163,10 @@ fn object_record(id: String, object: Object, stored: Option<u64>) -> Option<Obje
     })
 }
 
-/// One of each name: a client that renews its certificate has two identities for a moment.
+/// One of each name: a client that renews its certificate has two identities until it uses the new one.
 fn nodes(identities: Vec<(String, Identity)>) -> Vec<NodeRecord> {
     let mut nodes: BTreeMap<String, NodeRecord> = BTreeMap::new();
-    for (_, identity) in identities {
+    for (_, identity) in identities.into_iter().filter(|(_, one)| !one.unused) {
         let record = NodeRecord {
             name: identity.name.clone(),
             role: identity.role.name().to_owned(),

@@ -160,6 +160,7 @@ impl Running {
             keys: Vec::new(),
             may_create: role == Role::Node,
             may_destroy: false,
+            keeps_rights: false,
             expires_s: 600,
         };
         let admin = peer(&self.admin());
