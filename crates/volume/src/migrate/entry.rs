@@ -3,10 +3,13 @@
 //! Must not: follow a symbolic link.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Gid, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags,
+};
 use rustix::io::Errno;
 use strongroom_keyring::Error;
 
@@ -47,14 +50,16 @@ pub(super) fn attributes(path: &Path) -> Result<Attributes, Error> {
 pub(super) fn put_attributes(wanted: &Attributes, path: &Path) -> Result<(), Error> {
     let failed = |error: Errno| io(path, error.into());
     let (uid, gid) = (Uid::from_raw(wanted.owner.0), Gid::from_raw(wanted.owner.1));
-    rustix::fs::chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
-        .map_err(failed)?;
-    let is_link = std::fs::symlink_metadata(path)
-        .map_err(|error| io(path, error))?
-        .is_symlink();
-    if !is_link {
-        let mode = std::fs::Permissions::from_mode(wanted.mode & 0o7777);
-        std::fs::set_permissions(path, mode).map_err(|error| io(path, error))?;
+    // One reference for all of it: between two looks at the name its owner could put a link there.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let spot = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(failed)?;
+    rustix::fs::chownat(&spot, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH).map_err(failed)?;
+    let about = rustix::fs::fstat(&spot).map_err(failed)?;
+    if FileType::from_raw_mode(about.st_mode) != FileType::Symlink {
+        let mode = Mode::from_raw_mode(wanted.mode & 0o7777);
+        // What the reference is to, which is no link; fchmod(2) takes no such reference.
+        let itself = format!("/proc/self/fd/{}", spot.as_raw_fd());
+        rustix::fs::chmod(itself, mode).map_err(failed)?;
     }
     let there = xattrs(path)?;
     for (name, value) in &wanted.xattrs {

@@ -128,3 +128,32 @@ fn what_was_stopped_goes_on() {
         assert_eq!(error.code(), &code::SAME_FILE);
     }
 }
+
+#[test]
+fn a_link_that_takes_a_names_place_meanwhile_is_not_followed() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    put(&at("victim"), b"");
+    put(&at("kept"), b"");
+    fs::set_permissions(at("victim"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(at("kept"), fs::Permissions::from_mode(0o666)).unwrap();
+    fs::hard_link(at("kept"), at("name")).unwrap();
+    let wanted = attributes(&at("kept")).unwrap();
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                symlink(at("victim"), at("new")).unwrap();
+                rustix::fs::rename(at("new"), at("name")).unwrap();
+                fs::hard_link(at("kept"), at("new")).unwrap();
+                rustix::fs::rename(at("new"), at("name")).unwrap();
+            }
+        });
+        for _ in 0..20_000 {
+            // It may find the link, whose own attributes are then set, or fail.
+            let _either = put_attributes(&wanted, &at("name"));
+        }
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(fs::metadata(at("victim")).unwrap().mode() & 0o7777, 0o600);
+}
