@@ -1,6 +1,7 @@
-//! Whether the archive has all the log that follows a set: by the names of its files, and by the history of the newest timeline.
+//! Whether the archive has all the log that follows a set: by the names of its files, by the history of the newest timeline, and by
+//! what the pages of each segment say that recovery will ask for.
 //!
-//! Must not: open an archived segment, or say anything about what is in one; take log of a timeline for the set's that does not
+//! Must not: say anything about records; take log of a timeline for the set's that does not
 //! come from it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,8 +12,9 @@ use strongroom_replication::Lsn;
 
 use crate::expire::is_segment_size;
 use crate::head::{Description, PostgresFacts};
+use crate::segment;
 use crate::store::Store;
-use crate::wal::{segment, wal_fetch};
+use crate::wal::{segment as segment_of, wal_fetch};
 use crate::{Error, Result};
 
 /// Names that are listed at the most; the rest is counted.
@@ -29,8 +31,16 @@ pub struct LogCheck {
     pub missing: Vec<String>,
     /// How many are missing.
     pub missing_count: u64,
+    /// Segments whose pages were compared with their names.
+    pub looked_into: u64,
+    /// Segments that are not what their names say, and why, the first of them.
+    pub wrong: Vec<String>,
+    /// How many are not.
+    pub wrong_count: u64,
     /// What could not be looked at.
     pub not_checked: Vec<String>,
+    /// The archived segments that recovery asks for, in order.
+    wanted: Vec<String>,
 }
 
 /// Numbers of the whole segments of each timeline.
@@ -53,18 +63,7 @@ pub fn check_log(
     let end: Option<Lsn> = facts.end_lsn.parse().ok();
     let end = end.filter(|end| is_segment_size(facts.segment_size_bytes) && end.0 > 0);
     let end = end.ok_or_else(|| Error::new(&code::SET_HEAD, "a set's log range"))?;
-    let listed = store.list("wal");
-    let listed = listed.map_err(|error| Error::io(store.shown(), error))?;
-    let per_file = (1_u64 << 32) / facts.segment_size_bytes;
-    let mut timelines = Timelines::new();
-    for (name, _) in &listed {
-        if let Some((timeline, number)) = segment(name) {
-            let number = (number >> 32)
-                .saturating_mul(per_file)
-                .saturating_add(number & 0xffff_ffff);
-            timelines.entry(timeline).or_default().insert(number);
-        }
-    }
+    let timelines = archived(store, facts)?;
     // The end is behind the set's last byte of log.
     let last = (end.0 - 1) / facts.segment_size_bytes;
     let of = u64::from(facts.end_timeline);
@@ -95,8 +94,100 @@ pub fn check_log(
     }
     let mut check = follow(&timelines, &way, last, facts);
     check.not_checked.extend(not_checked);
-    let any = check.segments > 0 || check.missing_count > 0 || !check.not_checked.is_empty();
+    // A server takes from the archive what the set has brought, too.
+    let start: Option<Lsn> = facts.start_lsn.parse().ok();
+    let first = start.map_or(last, |start| start.0 / facts.segment_size_bytes);
+    let before = timelines.get(&of).into_iter().flat_map(|numbers| {
+        let brought = numbers.range(first.min(last)..=last);
+        brought.map(|number| name(of, *number, facts))
+    });
+    let followed = std::mem::take(&mut check.wanted);
+    // A segment that the next timeline has anew is not taken of the older one.
+    let is_newer = |of: &String| followed.iter().any(|name| name.get(8..) == of.get(8..));
+    let mut wanted: Vec<String> = before.filter(|name| !is_newer(name)).collect();
+    wanted.extend_from_slice(&followed);
+    look_into(store, &wanted, facts, opener, &mut check)?;
+    let any = check.segments > 0
+        || check.missing_count > 0
+        || check.wrong_count > 0
+        || !check.not_checked.is_empty();
     Ok(any.then_some(check))
+}
+
+/// Compares the pages of each segment with its name and with the set's cluster.
+fn look_into(
+    store: &dyn Store,
+    wanted: &[String],
+    facts: &PostgresFacts,
+    opener: Option<&Opener>,
+    check: &mut LogCheck,
+) -> Result<()> {
+    let mut closed = 0_u64;
+    let mut first_closed = None;
+    for (at, name) in wanted.iter().enumerate() {
+        let why = match wal_fetch(store, name, opener) {
+            Ok(content) => {
+                check.looked_into = check.looked_into.saturating_add(1);
+                let is_last = at.saturating_add(1) == wanted.len();
+                is_wrong(name, &content, facts, is_last).map(String::from)
+            }
+            Err(error) if error.code().class == Class::Io => return Err(error),
+            Err(error) if error.code().class == Class::Key => {
+                closed = closed.saturating_add(1);
+                let shown = format!("{name}: SR-{:04}", error.code().number);
+                first_closed.get_or_insert(shown);
+                None
+            }
+            Err(error) => Some(format!("SR-{:04}", error.code().number)),
+        };
+        let Some(why) = why else {
+            continue;
+        };
+        check.wrong_count = check.wrong_count.saturating_add(1);
+        if (check.wrong.len() as u64) < LISTED_MAX {
+            check.wrong.push(format!("{name}: {why}"));
+        }
+    }
+    if let Some(first) = first_closed {
+        let text =
+            format!("what {closed} archived segments hold, which the key does not open: {first}");
+        check.not_checked.push(text);
+    }
+    Ok(())
+}
+
+/// Why a segment is not what its name says. Only the last one may have something else behind its end.
+fn is_wrong(
+    name: &str,
+    content: &[u8],
+    facts: &PostgresFacts,
+    is_last: bool,
+) -> Option<&'static str> {
+    match segment::pages(name, content) {
+        Err(why) => Some(why),
+        Ok(pages) if pages.system.to_string() != facts.system_identifier => {
+            Some("of another cluster")
+        }
+        Ok(pages) if !pages.whole && !is_last => Some("its pages do not go on to its end"),
+        Ok(_) => None,
+    }
+}
+
+/// The whole segments that the archive lists.
+fn archived(store: &dyn Store, facts: &PostgresFacts) -> Result<Timelines> {
+    let listed = store.list("wal");
+    let listed = listed.map_err(|error| Error::io(store.shown(), error))?;
+    let per_file = (1_u64 << 32) / facts.segment_size_bytes.max(1);
+    let mut timelines = Timelines::new();
+    for (name, _) in &listed {
+        if let Some((timeline, number)) = segment_of(name) {
+            let number = (number >> 32)
+                .saturating_mul(per_file)
+                .saturating_add(number & 0xffff_ffff);
+            timelines.entry(timeline).or_default().insert(number);
+        }
+    }
+    Ok(timelines)
 }
 
 /// The timelines that `timeline` comes from, each with where it was left, the first one first; or why that is not known.
@@ -118,7 +209,7 @@ fn branches(
 }
 
 /// Timeline, position, reason on each line (PostgreSQL: `readTimeLineHistory`, `src/backend/access/transam/timeline.c`).
-fn parsed(content: &[u8]) -> Option<Vec<(u64, Lsn)>> {
+pub(crate) fn parsed(content: &[u8]) -> Option<Vec<(u64, Lsn)>> {
     let text = std::str::from_utf8(content).ok()?;
     let mut found: Vec<(u64, Lsn)> = Vec::new();
     for line in text.lines() {
@@ -195,7 +286,9 @@ fn follow(
             missing(&mut check, *timeline, next..*number, facts);
             next = number.saturating_add(1);
             check.segments = check.segments.saturating_add(1);
-            check.newest = Some(name(*timeline, *number, facts));
+            let name = name(*timeline, *number, facts);
+            check.wanted.push(name.clone());
+            check.newest = Some(name);
         }
         missing(&mut check, *timeline, next..end, facts);
         next = end;

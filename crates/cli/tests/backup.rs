@@ -58,7 +58,8 @@ fn back_up_list_verify_restore() {
             "restore_test",
             "segments",
             "set",
-            "size_bytes"
+            "size_bytes",
+            "wrong_log"
         ]
     );
 

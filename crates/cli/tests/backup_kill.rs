@@ -33,7 +33,7 @@ fn place() -> Place {
     place.write("tree/one", "first");
     place.write("tree/sub/two", vec![7; 1_500_000]);
     place.plain_database("db", 100);
-    place.write(SEGMENT, "a segment");
+    place.write(SEGMENT, common::segment(SEGMENT, "a segment"));
     place.run(&create("tree", &[])).succeeded();
     push(&place, "00000002.history");
     copied(&place, "medium", "before");
@@ -56,7 +56,7 @@ fn create<'a>(source: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 fn push(place: &Place, name: &str) {
-    place.write(name, "a segment");
+    place.write(name, common::segment(name, "a segment"));
     place
         .run(&[
             "backup", "wal-push", name, "--to", "medium", "--key-id", "app",

@@ -53,7 +53,8 @@ fn a_lost_segment_stops_recovery_unless_the_server_has_it() {
             "backup", "create", "tree", "--to", "medium", "--key-id", "app",
         ])
         .succeeded();
-    place.write("000000010000000200000006", "later");
+    let later = "000000010000000200000006";
+    place.write(later, common::segment(later, "later"));
     let with_key = ["--key-id", "app"];
     let push = [
         "backup",
@@ -85,6 +86,32 @@ fn a_lost_segment_stops_recovery_unless_the_server_has_it() {
     address(&mut page, (2 << 32) + (5 << 24));
     place.write("pg_wal/000000010000000200000005", &page);
     fetch().failed(1, "SR-7130");
+}
+
+/// What the server would not have archived is not archived: noise, a segment under another's name, any other file.
+#[test]
+fn what_is_no_file_of_the_log_is_not_archived() {
+    let place = place();
+    let key = ["--key-id", "app"];
+    let create = ["backup", "create", "tree", "--to", "medium"];
+    place.run(&[&create[..], &key].concat()).succeeded();
+    let push = |file: &str, content: &[u8]| {
+        place.write(file, content);
+        place.run(&[&["backup", "wal-push", file, "--to", "medium"], &key[..]].concat())
+    };
+    let name = "000000010000000000000007";
+    let segment = common::segment(name, "true");
+    let noise: Vec<u8> = segment.iter().map(|byte| byte ^ 0x5c).collect();
+    push(name, &noise).failed(6, "SR-7173");
+    push("000000010000000000000008", &segment).failed(6, "SR-7173");
+    push(name, &segment[..4096]).failed(6, "SR-7173");
+    push("postgresql.conf", b"port = 5432").failed(6, "SR-7173");
+    push("00000002.history", b"\x00\x01").failed(6, "SR-7173");
+    assert!(
+        !place.path("medium/wal").exists()
+            || fs::read_dir(place.path("medium/wal")).unwrap().count() == 0
+    );
+    push(name, &segment).succeeded();
 }
 
 #[test]

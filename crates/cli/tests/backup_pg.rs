@@ -330,3 +330,58 @@ fn an_earlier_target_does_not_end_a_later_recovery() {
         assert_eq!(counted, expected, "{name}");
     }
 }
+
+/// Segments that are there and are not what their names say: `verify` names them, and what it says fails.
+#[test]
+fn verify_looks_into_the_archived_segments() {
+    let room = Room::new();
+    let (server, medium, key) = archiving(&room);
+    server.sql("CREATE TABLE t AS SELECT n FROM generate_series(1, 1000) n");
+    archived(&server);
+    server.sql("INSERT INTO t SELECT n FROM generate_series(1, 1000) n");
+    archived(&server);
+    let verify = || run(&room, &["backup", "verify", &medium, "--key-file", &key]);
+    let sound = verify();
+    succeeded(&sound);
+    let said = String::from_utf8_lossy(&sound.stdout).into_owned();
+    assert!(
+        said.contains("none is missing\n  checked: the pages of "),
+        "{said}"
+    );
+    // The next to last one, taken from the medium, changed and archived again.
+    let of_medium = |name: &str| room.at(&format!("backups/medium/wal/{name}"));
+    let mut names: Vec<String> = std::fs::read_dir(room.at("backups/medium/wal"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.len() == 24)
+        .collect();
+    names.sort();
+    let [.., segment, _] = names.as_slice() else {
+        panic!("{names:?}");
+    };
+    let file = room.at(&format!("backups/{segment}"));
+    let path = text(&file);
+    let fetch = ["backup", "wal-fetch", segment, &path, "--from", &medium];
+    succeeded(&run(&room, &[&fetch[..], &["--key-file", &key]].concat()));
+    let content = std::fs::read(&file).unwrap();
+    // A cluster's number in the first page; the address in the second.
+    for (at, why) in [
+        (24, "of another cluster"),
+        (8192 + 9, "its pages do not go on"),
+    ] {
+        std::fs::remove_file(of_medium(segment)).unwrap();
+        let mut changed = content.clone();
+        changed[at] ^= 1;
+        put(&file, &changed);
+        let push = ["backup", "wal-push", &path, "--to", &medium];
+        succeeded(&run(&room, &[&push[..], &["--key-file", &key]].concat()));
+        let failed = verify();
+        assert_eq!(failed.status.code(), Some(4), "{why}");
+        assert!(String::from_utf8_lossy(&failed.stderr).contains("SR-7174"));
+        let said = String::from_utf8_lossy(&failed.stdout).into_owned();
+        assert!(
+            said.contains(&format!("  wrong: {segment}: {why}")),
+            "{said}"
+        );
+    }
+}

@@ -73,8 +73,9 @@ fn every_command_takes_a_url() {
             assert_eq!(back, place.read(&format!("tree/{name}")));
         }
     }
-    place.write("000000010000000000000001", "a file of the log");
     let name = "000000010000000000000001";
+    let segment = common::segment(name, "a file of the log");
+    place.write(name, &segment);
     let push = ["backup", "wal-push", name, "--to", url, "--key-id", "app"];
     run(&push).succeeded();
     let rewrap = ["backup", "rewrap", url, "--key-id", "app"];
@@ -82,7 +83,7 @@ fn every_command_takes_a_url() {
     assert_eq!(told, "rewrapped 2 sets and 1 files of the log\n");
     let fetch = ["backup", "wal-fetch", name, "out", "--from", url];
     run(&[&fetch[..], &["--key-id", "new"]].concat()).succeeded();
-    assert_eq!(place.read("out"), b"a file of the log");
+    assert_eq!(place.read("out"), segment);
     run(&[&fetch[..], &["--key-id", "app"]].concat()).failed(195, "SR-2002");
     run(&["backup", "expire", url, "--keep", "1"]).succeeded();
     let header = run(&["backup", "header", url, "--json"]).json();

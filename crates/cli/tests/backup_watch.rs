@@ -207,7 +207,7 @@ fn metrics_tell_how_the_last_runs_went() {
     place
         .run(&[&plain[..], &told].concat())
         .failed(6, "SR-7104");
-    place.write("00000002.history", "history");
+    place.write("00000002.history", "1\t0/300");
     let push = [
         "backup",
         "wal-push",

@@ -19,7 +19,7 @@ use crate::failure::{ErrorJson, Failure, printable};
 use crate::help::tail;
 use crate::{Context, keyring};
 
-/// Read a set to its end: every segment is authenticated and decompressed, every file's digest compared.
+/// Read a set to its end: every segment is authenticated and decompressed, every file's digest compared. Of the archived log that follows it, every segment is opened and its pages compared with its name.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup verify /mnt/backups --key-id backups"))]
 pub(super) struct VerifyArgs {
@@ -53,6 +53,7 @@ struct Report {
     ok: bool,
     error: Option<ErrorJson>,
     missing_log: Vec<String>,
+    wrong_log: Vec<String>,
     segments: u64,
     files: u64,
     size_bytes: u64,
@@ -94,7 +95,7 @@ impl VerifyArgs {
             .test
             .run(&chain, threads(self.threads), self.progress)?;
         let log = log?;
-        let gap = log.as_ref().and_then(gap);
+        let gap = log.as_ref().and_then(|log| gap(log).or_else(|| wrong(log)));
         if gap.is_none() {
             entry.done();
         }
@@ -108,11 +109,14 @@ impl VerifyArgs {
                 mut not_checked,
             } = verified;
             not_checked.extend(log.iter().flat_map(|log| log.not_checked.clone()));
+            let of_log = log.map(|log| (log.missing, log.wrong));
+            let (missing_log, wrong_log) = of_log.unwrap_or_default();
             context.output.json(&Report {
                 position,
                 ok: gap.is_none(),
                 error: gap.as_ref().map(Failure::json),
-                missing_log: log.map(|log| log.missing).unwrap_or_default(),
+                missing_log,
+                wrong_log,
                 segments,
                 files,
                 size_bytes: bytes,
@@ -167,7 +171,16 @@ fn of_log(log: &LogCheck) -> String {
         text.push_str(&format!(
             "log: {count} segments follow, up to {newest}, none is missing\n"
         ));
-        text.push_str("  not checked: what the archived files hold\n");
+    }
+    if log.looked_into > 0 {
+        let good = log.looked_into;
+        text.push_str(&format!(
+            "  checked: the pages of {good} archived segments\n"
+        ));
+        text.push_str("  not checked: the records in them, which a recovery reads\n");
+    }
+    for item in &log.wrong {
+        text.push_str(&format!("  wrong: {}\n", printable(item)));
     }
     for item in &log.not_checked {
         text.push_str(&format!("  not checked: {}\n", printable(item)));
@@ -185,4 +198,16 @@ fn gap(log: &LogCheck) -> Option<Failure> {
         more.unwrap_or_default()
     );
     (log.missing_count > 0).then(|| Failure::new(&code::WAL_GAP, detail))
+}
+
+/// SR-7174 when archived segments are not what they should be.
+fn wrong(log: &LogCheck) -> Option<Failure> {
+    let detail = |first: &String| {
+        format!(
+            "the set is good; {} wrong, the first is {first}",
+            log.wrong_count
+        )
+    };
+    let first = log.wrong.first()?;
+    Some(Failure::new(&code::ARCHIVE_CONTENT, detail(first)))
 }

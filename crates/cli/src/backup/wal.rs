@@ -2,7 +2,8 @@
 //!
 //! Invariants: `wal-push` succeeds only when the file is durable in the archive; `wal-fetch` ends with 1 only when there is no
 //! such file: PostgreSQL ends recovery then. Every other failure, refused arguments and a panic too, ends above 125, which
-//! stops the server (`RestoreArchivedFile`, src/backend/access/transam/xlogarchive.c).
+//! stops the server (`RestoreArchivedFile`, src/backend/access/transam/xlogarchive.c). What is archived is what its name says,
+//! in PostgreSQL's own form; what is handed to a sealed instance is sealed for it if, and only if, the archive was authenticated.
 //!
 //! Must not: ask for anything: nobody is there to answer.
 
@@ -14,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use strongroom_backup::{Partial, begins_segment, wal_fetch, wal_partial, wal_push};
+use strongroom_backup::{
+    Partial, begins_segment, check_archivable, wal_fetch, wal_partial, wal_push,
+};
 use strongroom_format::code;
 
 use super::create::set_options;
@@ -25,6 +28,7 @@ use super::{store, with_key};
 use crate::args::KeyOptions;
 use crate::failure::Failure;
 use crate::help::tail;
+use crate::pg::log::SealedLog;
 use crate::{Context, keyring, paths};
 
 /// Longest file that PostgreSQL archives, in bytes.
@@ -81,6 +85,30 @@ impl WalPushArgs {
         })
     }
 
+    /// What the server wrote, whether it is sealed or not.
+    fn content(&self, name: &str, context: &Context) -> Result<Vec<u8>, Failure> {
+        let (file, length) = paths::open_to_read(&self.file)?;
+        if length > FILE_MAX {
+            let detail = format!("{}: longer than a segment can be", self.file.display());
+            return Err(Failure::new(&code::BACKUP_SOURCE, detail));
+        }
+        // The server runs this without the shield: what lies in a sealed instance is sealed.
+        let sealed = SealedLog::around(&self.file, context, false)?;
+        let content = if let Some(sealed) = &sealed {
+            sealed.open(&self.file, name, FILE_MAX)?
+        } else {
+            let mut content = Vec::new();
+            let read = file.take(FILE_MAX).read_to_end(&mut content);
+            read.map_err(|error| Failure::io(&self.file, &error))?;
+            content
+        };
+        let system = check_archivable(name, &content)?;
+        if let (Some(sealed), Some(system)) = (&sealed, system) {
+            sealed.check_system(name, system)?;
+        }
+        Ok(content)
+    }
+
     fn push(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         let store = store(&self.to)?;
         entry.on(store.as_ref());
@@ -88,14 +116,7 @@ impl WalPushArgs {
         let key = self.sealing.key("backup wal-push")?;
         let name = self.file.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| Failure::usage("a file without a name"))?;
-        let (file, length) = paths::open_to_read(&self.file)?;
-        if length > FILE_MAX {
-            let detail = format!("{}: longer than a segment can be", self.file.display());
-            return Err(Failure::new(&code::BACKUP_SOURCE, detail));
-        }
-        let mut content = Vec::new();
-        let read = file.take(FILE_MAX).read_to_end(&mut content);
-        read.map_err(|error| Failure::io(&self.file, &error))?;
+        let content = self.content(name, context)?;
         let openers = self.sealing.openers(key.as_ref(), &keyring)?;
         let mut options = set_options(openers.iter().collect());
         options.cipher = self.sealing.cipher(&self.to)?;
@@ -110,13 +131,18 @@ impl WalPushArgs {
 
 impl WalFetchArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        // A sealed instance whose key does not reach this command gets what it got before: its shield decides.
+        let sealed = SealedLog::around(&self.file, context, true);
+        let local = Local {
+            path: self.file.with_file_name(&self.name),
+            name: self.name.clone(),
+            sealed: sealed.map_err(stopping)?,
+        };
         let keyring = keyring::path(context);
-        let local = self.file.with_file_name(&self.name);
-        let name = self.name.clone();
-        let fetched = self.fetch(&keyring);
+        let fetched = self.fetch(&keyring, &local);
         fetched.map_err(|failure| {
             // A set may bring a segment that was never archived: PostgreSQL reads it from where it is, when the archive has none.
-            let bridged = failure.code() == &code::WAL_GAP && is_there(&local, &name);
+            let bridged = failure.code() == &code::WAL_GAP && local.is_there();
             if failure.code() == &code::WAL_ABSENT || bridged {
                 failure.exiting(ABSENT)
             } else {
@@ -125,36 +151,76 @@ impl WalFetchArgs {
         })
     }
 
-    fn fetch(self, keyring: &Path) -> Result<(), Failure> {
+    fn fetch(self, keyring: &Path, local: &Local) -> Result<(), Failure> {
         let store = store(&self.from)?;
+        let mut authentic = false;
         let content = with_key(self.key.clone(), keyring, |key| {
+            authentic = key.is_some();
             wal_fetch(store.as_ref(), &self.name, key)
         });
-        match content {
-            Ok(content) => write(&self.file, &content),
+        let content = match content {
+            Ok(content) => content,
             Err(absent) if absent.code() == &code::WAL_ABSENT => {
                 let partial = with_key(self.key, keyring, |key| {
+                    authentic = key.is_some();
                     wal_partial(store.as_ref(), &self.name, key)
                 })?;
-                let local = self.file.with_file_name(&self.name);
-                let partial = partial.filter(|partial| !has_all(&local, &self.name, partial));
-                let partial = partial.ok_or(absent)?;
-                write(&self.file, &partial.content)
+                let partial = partial.filter(|partial| !local.has_all(partial));
+                partial.ok_or(absent)?.content
             }
-            Err(other) => Err(other),
-        }
+            Err(other) => return Err(other),
+        };
+        write(&self.file, &local.as_it_lies(content, authentic)?)
     }
 }
 
-/// Whether the server has the segment itself, and at least what was received of it: a set brings the log that it needs, which may be
-/// more than a receiver had got.
-fn has_all(local: &Path, name: &str, partial: &Partial) -> bool {
-    let mut content = Vec::new();
-    let read = File::open(local).and_then(|file| file.take(FILE_MAX).read_to_end(&mut content));
-    let received = partial.content.get(..partial.received);
-    read.is_ok()
-        && begins_segment(name, &content)
-        && received.is_some_and(|received| content.starts_with(received))
+/// The file as the server has it, or will have it once it is brought back.
+struct Local {
+    path: PathBuf,
+    name: String,
+    sealed: Option<SealedLog>,
+}
+
+impl Local {
+    /// What is handed over. A sealed instance gets a segment sealed for it if the medium authenticated it; what nobody vouches for
+    /// reaches the shield as it is, which refuses it unless it was told otherwise.
+    fn as_it_lies(&self, content: Vec<u8>, authentic: bool) -> Result<Vec<u8>, Failure> {
+        match &self.sealed {
+            Some(sealed) if authentic && begins_segment(&self.name, &content) => {
+                if let Some(system) = check_archivable(&self.name, &content)? {
+                    sealed.check_system(&self.name, system)?;
+                }
+                sealed.seal(&self.name, &content)
+            }
+            _ => Ok(content),
+        }
+    }
+
+    fn content(&self, most: u64) -> Option<Vec<u8>> {
+        if let Some(sealed) = &self.sealed {
+            return sealed.open(&self.path, &self.name, most).ok();
+        }
+        let mut content = Vec::new();
+        let file = File::open(&self.path).ok()?;
+        file.take(most).read_to_end(&mut content).ok()?;
+        Some(content)
+    }
+
+    /// Whether the server has the segment itself.
+    fn is_there(&self) -> bool {
+        let start = self.content(64);
+        start.is_some_and(|start| begins_segment(&self.name, &start))
+    }
+
+    /// Whether the server has the segment itself, and at least what was received of it: a set brings the log that it needs, which
+    /// may be more than a receiver had got.
+    fn has_all(&self, partial: &Partial) -> bool {
+        let received = partial.content.get(..partial.received);
+        self.content(FILE_MAX).is_some_and(|content| {
+            begins_segment(&self.name, &content)
+                && received.is_some_and(|received| content.starts_with(received))
+        })
+    }
 }
 
 /// Whether the command line is one of `wal-fetch`, also where it cannot be parsed. May say so of another one that has the word
@@ -174,13 +240,6 @@ pub(crate) fn stopping(failure: Failure) -> Failure {
 pub(crate) fn never_absent(command: impl FnOnce() -> ExitCode) -> ExitCode {
     // Nothing of the command is used after it.
     catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|_| ExitCode::from(u8::MAX))
-}
-
-/// Whether the server has the segment itself.
-fn is_there(local: &Path, name: &str) -> bool {
-    let mut start = Vec::new();
-    let read = File::open(local).and_then(|file| file.take(64).read_to_end(&mut start));
-    read.is_ok() && begins_segment(name, &start)
 }
 
 fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {

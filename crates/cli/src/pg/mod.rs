@@ -17,6 +17,7 @@ mod directory;
 mod encrypt;
 mod facts;
 mod initdb;
+pub(crate) mod log;
 mod outside;
 mod plaintext;
 pub(crate) mod programs;

@@ -228,3 +228,20 @@ pub(crate) fn create<'a>(name: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 pub(crate) fn has_device_mapper() -> bool {
     std::fs::read_to_string("/proc/misc").is_ok_and(|list| list.contains("device-mapper"))
 }
+
+/// A segment of the log of 1 MiB, as its name says, with `text` in its first page and nothing behind that page.
+pub(crate) fn segment(name: &str, text: &str) -> Vec<u8> {
+    const SIZE: u32 = 1 << 20;
+    let number = |at: std::ops::Range<usize>| u32::from_str_radix(&name[at], 16).unwrap();
+    let address = (u64::from(number(8..16)) << 32) + u64::from(number(16..24)) * u64::from(SIZE);
+    let mut content = vec![0; 1 << 20];
+    // Magic, long header; timeline; address; cluster; sizes of segment and page.
+    content[..4].copy_from_slice(&[0x10, 0xd1, 2, 0]);
+    content[4..8].copy_from_slice(&number(0..8).to_le_bytes());
+    content[8..16].copy_from_slice(&address.to_le_bytes());
+    content[24..32].copy_from_slice(&77_u64.to_le_bytes());
+    content[32..36].copy_from_slice(&SIZE.to_le_bytes());
+    content[36..40].copy_from_slice(&8192_u32.to_le_bytes());
+    content[40..40 + text.len()].copy_from_slice(text.as_bytes());
+    content
+}

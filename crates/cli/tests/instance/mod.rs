@@ -191,6 +191,20 @@ impl Place {
         command
     }
 
+    /// Where the command lies, for the commands that a server runs.
+    pub(crate) fn binary(&self) -> PathBuf {
+        self.product.path().join("strongroom")
+    }
+
+    /// Host and port of the server, as a connection string has them.
+    pub(crate) fn connection(&self) -> String {
+        format!(
+            "host={} port={}",
+            self.directory.path().display(),
+            self.port
+        )
+    }
+
     /// `strongroom` as whoever runs the test.
     pub(crate) fn as_is(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.product.path().join("strongroom"));

@@ -1,0 +1,241 @@
+//! What a file of a PostgreSQL server's log holds, compared with what its name says.
+//!
+//! Invariants: a segment's first page says which segment it is, of which cluster, and how long it is; every later page says its
+//! address. So a file that is sealed, of another place in the log, or damaged at a page's beginning is known without a server.
+//!
+//! Must not: read records. That pages are in their places says nothing of what is in them.
+
+use strongroom_format::code;
+
+use crate::continuity::parsed;
+use crate::wal::segment;
+use crate::{Error, Result};
+
+/// Bytes of a page of the log (`XLOG_BLCKSZ`; servers of another size are refused elsewhere).
+const PAGE: usize = 8192;
+/// `XLP_LONG_HEADER`.
+const LONG_HEADER: u16 = 2;
+/// The second byte of `XLOG_PAGE_MAGIC` in every version so far.
+const MAGIC_KIND: u8 = 0xd1;
+/// `WalSegMinSize`, `WalSegMaxSize`.
+const SIZES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
+
+/// What the pages of a segment say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pages {
+    /// The cluster's number (`Database system identifier`).
+    pub(crate) system: u64,
+    /// Whether every page is the segment's, or behind its end and zero. The last segment of a timeline may have older pages at its end.
+    pub(crate) whole: bool,
+}
+
+/// What is looked at of a page's header (`XLogPageHeaderData`, `src/include/access/xlog_internal.h`).
+struct Header {
+    magic: [u8; 2],
+    info: u16,
+    timeline: u32,
+    address: u64,
+}
+
+impl Header {
+    fn of(page: &[u8]) -> Option<Self> {
+        Some(Self {
+            magic: array(page, 0)?,
+            info: u16::from_le_bytes(array(page, 2)?),
+            timeline: u32::from_le_bytes(array(page, 4)?),
+            address: u64::from_le_bytes(array(page, 8)?),
+        })
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+/// Compares a file with its name, before it is archived. The cluster's number for a segment, whole or partial; nothing for a
+/// timeline's history and a backup's.
+///
+/// # Errors
+/// SR-7173 when it is nothing that PostgreSQL archives, or not what its name says.
+pub fn check_archivable(name: &str, content: &[u8]) -> Result<Option<u64>> {
+    let refused = |why: &str| Error::new(&code::NOT_LOG, format!("{name}: {why}"));
+    let whole = name.strip_suffix(".partial").unwrap_or(name);
+    if segment(whole).is_some() {
+        let pages = pages(whole, content).map_err(refused)?;
+        return Ok(Some(pages.system));
+    }
+    let digits = |text: &str, len| text.len() == len && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if name
+        .strip_suffix(".history")
+        .is_some_and(|id| digits(id, 8))
+    {
+        let found = parsed(content).filter(|branches| !branches.is_empty());
+        return match found {
+            Some(_) => Ok(None),
+            None => Err(refused("not a timeline's history")),
+        };
+    }
+    let backup = name
+        .strip_suffix(".backup")
+        .and_then(|of| of.split_once('.'));
+    if backup.is_some_and(|(of, at)| segment(of).is_some() && digits(at, 8)) {
+        return match content.starts_with(b"START WAL LOCATION: ") {
+            true => Ok(None),
+            false => Err(refused("not a backup's history")),
+        };
+    }
+    Err(refused("not a name of a server's log"))
+}
+
+/// What the pages of the segment `name` say, or why it is not that segment.
+pub(crate) fn pages(name: &str, content: &[u8]) -> std::result::Result<Pages, &'static str> {
+    const NOT_ONE: &str = "not a segment of the log: it is sealed, damaged or something else";
+    let (timeline, number) = segment(name).ok_or(NOT_ONE)?;
+    let first = Header::of(content).ok_or(NOT_ONE)?;
+    let system = array(content, 24).map(u64::from_le_bytes).ok_or(NOT_ONE)?;
+    let size = array(content, 32).map(u32::from_le_bytes).map(u64::from);
+    let size = size.filter(|size| SIZES.contains(size) && size.is_power_of_two());
+    let block = array(content, 36).map(u32::from_le_bytes);
+    let [_, kind] = first.magic;
+    let long = first.info & LONG_HEADER != 0 && block == Some(8192) && kind == MAGIC_KIND;
+    let size = size.filter(|_| long).ok_or(NOT_ONE)?;
+    let within = (number & 0xffff_ffff).checked_mul(size);
+    let begins = within.and_then(|at| at.checked_add(number & !0xffff_ffff));
+    if begins != Some(first.address) {
+        return Err("a segment of another place in the log");
+    }
+    // What was written before a timeline began is copied into its first segment.
+    if u64::from(first.timeline) > timeline {
+        return Err("a segment of a later timeline");
+    }
+    if content.len() as u64 != size {
+        return Err("not as long as a segment");
+    }
+    let whole = every_page(&first, timeline, content);
+    Ok(Pages { system, whole })
+}
+
+/// Whether each page has its own address and the segment's version, and whatever is behind the last such page is zero: a segment
+/// that was switched from early ends so.
+fn every_page(first: &Header, timeline: u64, content: &[u8]) -> bool {
+    let mut address = first.address;
+    let mut before = first.timeline;
+    let mut ended = false;
+    for page in content.chunks(PAGE) {
+        let Some(header) = Header::of(page) else {
+            return false;
+        };
+        let goes_on = header.magic == first.magic
+            && header.address == address
+            && header.timeline >= before
+            && u64::from(header.timeline) <= timeline;
+        if ended || !goes_on {
+            ended = true;
+            if page.iter().any(|&byte| byte != 0) {
+                return false;
+            }
+        } else {
+            before = header.timeline;
+        }
+        address = address.saturating_add(PAGE as u64);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: &str = "000000020000000100000003";
+    const SIZE: usize = 1 << 20;
+
+    /// The segment NAME of 1 MiB: `pages` pages, zeros after that.
+    fn made(pages: usize) -> Vec<u8> {
+        let mut content = vec![0; SIZE];
+        for (at, page) in content.chunks_mut(PAGE).take(pages).enumerate() {
+            let address = (1_u64 << 32) + 3 * SIZE as u64 + (at * PAGE) as u64;
+            page[..4].copy_from_slice(&[0x10, 0xd1, if at == 0 { 2 } else { 0 }, 0]);
+            page[4] = if at < 2 { 1 } else { 2 };
+            page[8..16].copy_from_slice(&address.to_le_bytes());
+            page[100] = 7;
+        }
+        content[24..32].copy_from_slice(&77_u64.to_le_bytes());
+        content[32..36].copy_from_slice(&(1_u32 << 20).to_le_bytes());
+        content[36..40].copy_from_slice(&8192_u32.to_le_bytes());
+        content
+    }
+
+    fn is_refused(name: &str, content: &[u8]) -> bool {
+        check_archivable(name, content).is_err_and(|error| error.code().number == 7173)
+    }
+
+    #[test]
+    fn a_segment_is_what_its_pages_say() {
+        let whole = Pages {
+            system: 77,
+            whole: true,
+        };
+        for count in [1, 2, 5, 128] {
+            assert_eq!(pages(NAME, &made(count)), Ok(whole), "{count}");
+            assert_eq!(check_archivable(NAME, &made(count)).unwrap(), Some(77));
+        }
+        let partial = format!("{NAME}.partial");
+        assert_eq!(check_archivable(&partial, &made(3)).unwrap(), Some(77));
+        // A page of another address, magic, or a timeline that goes back or too far; something behind the end.
+        for (at, byte) in [
+            (PAGE * 4 + 9, 1),
+            (PAGE * 4, 0x11),
+            (PAGE * 4 + 4, 1),
+            (PAGE * 4 + 4, 3),
+        ] {
+            let mut content = made(128);
+            content[at] = byte;
+            assert_eq!(
+                pages(NAME, &content).map(|pages| pages.whole),
+                Ok(false),
+                "{at}"
+            );
+        }
+        let mut content = made(5);
+        content[SIZE - 1] = 1;
+        assert_eq!(pages(NAME, &content).map(|pages| pages.whole), Ok(false));
+    }
+
+    #[test]
+    fn what_is_no_segment_of_its_name_is_refused() {
+        let good = made(3);
+        for at in [1, 2, 4, 9, 12, 33, 37] {
+            let mut bad = good.clone();
+            bad[at] ^= 0x12;
+            assert!(is_refused(NAME, &bad), "{at}");
+        }
+        assert!(is_refused("000000020000000100000004", &good));
+        assert!(is_refused("000000010000000200000003", &good));
+        assert!(is_refused(NAME, &good[..SIZE - 1]));
+        assert!(is_refused(NAME, &[&good[..], &[0]].concat()));
+        for short in 0..64 {
+            assert!(is_refused(NAME, &good[..short]), "{short}");
+        }
+        assert!(is_refused(NAME, &vec![0; SIZE]));
+    }
+
+    #[test]
+    fn only_what_postgresql_archives_is_archived() {
+        let line = b"1\t0/3000000\tno recovery target\n";
+        assert_eq!(check_archivable("00000002.history", line).unwrap(), None);
+        let backup = b"START WAL LOCATION: 0/2000028 (file 000000010000000000000002)\n";
+        let name = "000000010000000000000002.00000028.backup";
+        assert_eq!(check_archivable(name, backup).unwrap(), None);
+        for (name, content) in [
+            ("00000002.history", &b"\x7fELF"[..]),
+            ("00000002.history", b""),
+            ("2.history", line),
+            (name, line),
+            ("000000010000000000000002.28.backup", backup),
+            ("postgresql.conf", b"port = 5432\n"),
+            ("00000001000000000000000A.00000000.00001000.piece", b"x"),
+        ] {
+            assert!(is_refused(name, content), "{name}");
+        }
+    }
+}
