@@ -603,3 +603,50 @@ fn two_administrators_have_a_key_destroyed_and_what_needs_it_is_counted() {
         "it begins anew"
     );
 }
+
+/// A revoked machine that asks again and again, with long names, does not fill the log; it is named there.
+#[test]
+fn a_revoked_certificate_is_named_in_the_log_and_does_not_fill_it() {
+    let place = Place::with_provider();
+    let running = Running::open(&place);
+    let mut admin = running.admin(&place);
+    let revoked = running.node(&place, "stolen-7");
+    assert_eq!(admin.delete("/v1/nodes/stolen-7").status, 204);
+    let rows = |admin: &mut common::Client| {
+        let rows = admin.get("/v1/audit?limit=5000").json();
+        rows["rows"].as_array().unwrap().clone()
+    };
+    let before = rows(&mut admin).len();
+    let mut stranger = running.client(Some(&revoked));
+    let path = format!("/v1/keys/{}/rotate", "x".repeat(20_000));
+    for _ in 0..100 {
+        stranger.post(&path, &json!({})).refused(403, "SR-8421");
+    }
+    let after = rows(&mut admin);
+    assert_eq!(after.len(), before + 1, "one row in a minute");
+    let row = after.last().unwrap();
+    assert!(row.to_string().len() < 1000, "{row}");
+    let detail = row["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("certificate ") && detail.ends_with(" of stolen-7"),
+        "{detail}"
+    );
+}
+
+#[test]
+fn what_reorders_text_is_refused_and_the_store_is_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::with_provider();
+    let running = Running::open(&place);
+    let node = running.node(&place, "n");
+    let mut node = running.client(Some(&node));
+    for mark in ["\u{202e}", "\u{2028}", "\u{2066}", "\u{7}"] {
+        let object = json!({"device": format!("a{mark}b")});
+        let body = json!({"name": "k", "object": object});
+        node.post("/v1/keys", &body).refused(400, "SR-8429");
+    }
+    for file in ["keys.db", "keys.db-wal"] {
+        let about = std::fs::metadata(place.path(file)).unwrap();
+        assert_eq!(about.permissions().mode() & 0o777, 0o600, "{file}");
+    }
+}

@@ -19,7 +19,7 @@ use server::{Credentials, Running, peer, saved, volume};
 use strongroom_keyserver::records::{Report, Role};
 
 const DAY: u64 = 86_400;
-const HOSTILE: &str = "</th><script>document.title='owned'</script><img src=//127.0.0.1:9/x onerror=alert(1)>\u{202e}\"'";
+const HOSTILE: &str = "</th><script>document.title='owned'</script><img src=//127.0.0.1:9/x onerror=alert(1)>\u{200b}\"'";
 
 /// Objects of every kind and condition, by three nodes.
 fn report_all(running: &Running) {

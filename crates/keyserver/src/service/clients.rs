@@ -193,7 +193,9 @@ impl Service {
             client.must_be(&[Role::Admin])?;
             for name in &new.keys {
                 check_name(name)?;
-                self.read::<Key>(&format!("{KEYS}{name}"))?.there(name)?;
+                let hint =
+                    format!("the key {name}: make it first, or let the token's node make it");
+                self.read::<Key>(&format!("{KEYS}{name}"))?.there(&hint)?;
             }
             let record = Token {
                 node: new.node.clone(),

@@ -501,13 +501,19 @@ fn check_object_id(id: &str) -> Result<(), Error> {
 
 /// A text that a client may give: printable, and not too long.
 fn check_text(text: &str, what: &str) -> Result<(), Error> {
-    match text.len() <= 256 && !text.contains(char::is_control) {
+    match text.len() <= 256 && !text.contains(reorders) {
         true => Ok(()),
         false => Err(Error::new(
             &code::SERVER_REQUEST,
             format!("{what}: at most 256 bytes, printable"),
         )),
     }
+}
+
+/// Controls, separators of lines, and marks of direction (Unicode UAX #9): they change how what stands beside them is read.
+fn reorders(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Members of an object that a client gives with a key.

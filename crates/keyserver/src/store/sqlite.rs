@@ -5,6 +5,8 @@
 //!
 //! Must not: keep the database's key beside the connections that guard 1 opened with it.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -47,6 +49,7 @@ impl SqliteStore {
     /// SR-1006 when there is none; SR-2002 for another key; what guard 1 reports.
     pub fn open(path: &Path, key: &SecretKey, create: bool) -> Result<Self, Error> {
         let writer = connection(path, key, create)?;
+        private(path)?;
         writer
             .execute_batch("PRAGMA journal_mode=WAL;")
             .and_then(|()| writer.execute_batch(SCHEMA))
@@ -72,6 +75,16 @@ impl SqliteStore {
     fn writer(&self) -> MutexGuard<'_, Connection> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Nobody else reads the store, sealed as it is. SQLite makes its log and its index as private as the database.
+fn private(path: &Path) -> Result<(), Error> {
+    let failed = |error| Error::io(path.display().to_string(), error);
+    let about = std::fs::metadata(path).map_err(failed)?;
+    if about.permissions().mode() & 0o077 != 0 {
+        std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
+    }
+    Ok(())
 }
 
 fn connection(path: &Path, key: &SecretKey, create: bool) -> Result<Connection, Error> {
