@@ -56,7 +56,7 @@ fn create<'a>(source: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 fn push(place: &Place, name: &str) {
-    place.write(name, common::segment(name, "a segment"));
+    place.write(name, "1\t0/3000000\tno recovery target\n");
     place
         .run(&[
             "backup", "wal-push", name, "--to", "medium", "--key-id", "app",
