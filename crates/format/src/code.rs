@@ -157,6 +157,9 @@ codes! {
     PYTHON_NO_FILE = 2272, Usage, "a key was given for a database that has no file", "leave the key away; attach the sealed database to the one in memory";
     PYTHON_PLAIN = 2273, Refused, "the database is not sealed, or would not be", "name a key; a plain database is opened with sqlite3.connect and sealed with strongroom.encrypt";
     OTHER_SQLITE = 2274, Refused, "the guard serves another SQLite library of this process already", "use one SQLite library in a process: Python's sqlite3 module and apsw bring one each";
+    FOREIGN_WORD = 2280, Usage, "that is how another product is asked for an encrypted database, or it is misspelt", "see the detail for what to write here; nothing was opened or changed";
+    KEY_TOO_LATE = 2281, Refused, "the connection was opened before Strongroom was loaded, and its database is plain", "load the extension first, on a connection to :memory:, then open the database with key_id, key_env or key_file in its URI";
+    NEVER_PLAIN = 2282, Refused, "plain databases are refused in this process", "name a key in the URI, or unset STRONGROOM_SQLITE_NEVER_PLAIN";
 
     NOT_SEALED = 3001, Data, "the file is not a sealed object", "check the path; `strongroom inspect` shows what it is";
     NEWER_FORMAT = 3002, Data, "the object was written by a newer version of Strongroom", "open it with that version or a later one";
@@ -176,7 +179,7 @@ codes! {
     JOURNAL = 4004, Data, "the rollback journal failed authentication, or is cut short", "do not delete it: restore database and journal together from a backup";
     SUPER_JOURNAL = 4005, Data, "the super-journal failed authentication or belongs to other databases", "open the other databases of that transaction in the same connection first";
     WAL_STALE = 4006, Data, "the write-ahead log is not the one that belongs to this state of the database", "the log was put back from an older copy: remove it only if the database alone is what you want";
-    JOURNAL_STALE = 4007, Data, "the rollback journal is not the one that belongs to this state of the database", "the journal was put back from an older copy: remove it only if the database alone is what you want";
+    JOURNAL_STALE = 4007, Data, "the rollback journal is not the one that belongs to this state of the database", "do not delete it: a torn write of the disk or a copy from another time can be the cause, and the journal may be all that undoes a half-written transaction; copy database and journal aside, then restore both from a backup";
     UNKNOWN_EPOCH = 4008, Data, "a page was sealed under a key epoch that the header does not know", "the page or the header is from another copy of the file; restore from a backup";
     TEMP = 4009, Data, "a temporary file failed authentication", "someone writes to the temporary directory; the statement was stopped";
     UNVERIFIED = 4010, Data, "not everything could be verified", "read the list of what was not checked";

@@ -81,6 +81,21 @@ fn super_journal() {
 }
 
 #[test]
+fn plain_by_mistake() {
+    run("plain_by_mistake.py");
+}
+
+#[test]
+fn shared_cache() {
+    run("shared_cache.py");
+}
+
+#[test]
+fn lower_vfs() {
+    run("lower_vfs.py");
+}
+
+#[test]
 fn unguarded() {
     run("unguarded.py");
 }

@@ -14,6 +14,14 @@ use crate::ffi::{
 };
 
 type ScalarFn = unsafe extern "C" fn(*mut sqlite3_context, c_int, *mut *mut sqlite3_value);
+type AuthorizerFn = unsafe extern "C" fn(
+    *mut c_void,
+    c_int,
+    *const c_char,
+    *const c_char,
+    *const c_char,
+    *const c_char,
+) -> c_int;
 type TraceFn = unsafe extern "C" fn(c_int, *mut c_void, *mut c_void, *mut c_void) -> c_int;
 
 macro_rules! api {
@@ -66,6 +74,7 @@ api! {
     free @ 58: fn(*mut c_void);
     get_autocommit @ 60: fn(*mut sqlite3) -> c_int;
     interruptx @ 64: fn(*mut sqlite3);
+    set_authorizer @ 91: fn(*mut sqlite3, Option<AuthorizerFn>, *mut c_void) -> c_int;
     result_error @ 80: fn(*mut sqlite3_context, *const c_char, c_int);
     result_int @ 82: fn(*mut sqlite3_context, c_int);
     result_null @ 84: fn(*mut sqlite3_context);

@@ -3,7 +3,7 @@
 //!
 //! Invariants:
 //! N1. A connection is in the list only while it is open: its functions' destructor, or its files' close, takes it out
-//!     under the list's lock.
+//!     under the list's lock. A file of a shared cache outlives connections, and so brings none into the list.
 //! N2. Another thread's connection is never waited for, nor looked into while it works: a connection whose mutex is
 //!     taken is passed over, and the statement that runs on this thread is by definition on a connection whose mutex
 //!     this thread holds. A connection without a mutex (`SQLITE_OPEN_NOMUTEX`) is never looked into from here, unless the
@@ -30,9 +30,13 @@ use crate::vfs;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Known {
+    /// 0 for a file of a cache that several connections share: which of them is at work only SQLite knows, and
+    /// each of them may be closed while the file stays open.
     connection: usize,
     /// The file that brought it here, or 0 when its functions did.
     file: usize,
+    /// Where SQLite keeps the connection that is at work on the file, as long as the file is open; 0 without a file.
+    at_work: usize,
 }
 
 static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
@@ -46,6 +50,7 @@ pub(crate) fn remember(connection: *mut sqlite3) {
     known().push(Known {
         connection: connection as usize,
         file: 0,
+        at_work: 0,
     });
 }
 
@@ -59,14 +64,21 @@ pub(crate) fn forget(file: *mut sqlite3_file) {
     known().retain(|entry| entry.file != file as usize);
 }
 
-/// The connection that `file` belongs to, once SQLite has said so.
+/// The connection that `file` belongs to, once SQLite has said so. To be called from a call of SQLite's on the file: of
+/// connections that share it, it is the one that makes this call, since SQLite has locked the cache for it
+/// (`sqlite3BtreeEnter` in src/btmutex.c).
 #[must_use]
 pub(crate) fn of_file(file: *mut sqlite3_file) -> Option<*mut sqlite3> {
     let entry = known()
         .iter()
         .find(|entry| entry.file == file as usize)
         .copied()?;
-    Some(entry.connection as *mut sqlite3)
+    if entry.connection != 0 {
+        return Some(entry.connection as *mut sqlite3);
+    }
+    // SAFETY: the place is in the shared cache, which lives until its file is closed (`forget`).
+    let connection = unsafe { (entry.at_work as *const *mut sqlite3).read() };
+    (!connection.is_null()).then_some(connection)
 }
 
 /// The text of a statement that is running on `connection` and for which `wanted` has an answer.
@@ -100,11 +112,13 @@ fn running<T>(connection: *mut sqlite3, wanted: impl Fn(&str) -> Option<T>) -> O
 fn running_here<T>(wanted: impl Fn(&str) -> Option<T>) -> Option<(*mut sqlite3, T)> {
     let api = api()?;
     let known = known();
-    for entry in known.iter() {
+    // Asked of the system once, however many connections there are.
+    let alone = std::cell::LazyCell::new(single_threaded);
+    for entry in known.iter().filter(|entry| entry.connection != 0) {
         let connection = entry.connection as *mut sqlite3;
         // SAFETY: N1: the connection is open while the list is locked.
         let mutex = unsafe { (api.db_mutex)(connection) };
-        if mutex.is_null() && !single_threaded() {
+        if mutex.is_null() && !*alone {
             continue;
         }
         // SAFETY: the connection's own mutex; recursive, so this thread's own connection lets us in.
@@ -142,6 +156,7 @@ fn any_without_mutex() -> bool {
     // SAFETY: N1: the connections are open while the list is locked.
     known()
         .iter()
+        .filter(|entry| entry.connection != 0)
         .any(|entry| unsafe { (api.db_mutex)(entry.connection as *mut sqlite3) }.is_null())
 }
 
@@ -349,10 +364,13 @@ pub(crate) unsafe fn attached(file: *mut sqlite3_file, argument: *mut c_void) {
     if connection.is_null() {
         return;
     }
+    // SQLite says it once for each connection that opens the file or joins its cache.
+    let joins_others = known().iter().any(|entry| entry.file == file as usize);
     forget(file);
     known().push(Known {
-        connection: connection as usize,
+        connection: if joins_others { 0 } else { connection as usize },
         file: file as usize,
+        at_work: argument as usize,
     });
     let Some(own_vfs) = vfs_of(connection) else {
         return; // The connection's first database: there is nothing that it could be attached to.

@@ -12,10 +12,11 @@ use strongroom_keyring::Error;
 
 use crate::api::{Api, api, install};
 use crate::ffi::{
-    SQLITE_ERROR, SQLITE_OK, SQLITE_OK_LOAD_PERMANENTLY, SQLITE_TRACE_STMT, sqlite3, sqlite3_stmt,
+    SQLITE_DENY, SQLITE_ERROR, SQLITE_OK, SQLITE_OK_LOAD_PERMANENTLY, SQLITE_PRAGMA,
+    SQLITE_TRACE_STMT, sqlite3, sqlite3_stmt,
 };
 use crate::statement::{Attach, attach_key, vacuum_into};
-use crate::{connection, report, sql, vfs};
+use crate::{connection, others, report, sql, vfs};
 
 /// The oldest SQLite that has all that is called: 3.37.0.
 const OLDEST: c_int = 3_037_000;
@@ -171,6 +172,33 @@ fn guard_foreign(connection: *mut sqlite3) {
             connection.cast::<c_void>(),
         );
     }
+    // SAFETY: as above.
+    unsafe { (api.set_authorizer)(connection, Some(authorize), std::ptr::null_mut()) };
+}
+
+/// `PRAGMA key` is nothing to the VFS of this connection: it would go unnoticed, and what follows would be written in
+/// plain.
+unsafe extern "C" fn authorize(
+    _: *mut c_void,
+    action: c_int,
+    name: *const c_char,
+    _value: *const c_char,
+    _schema: *const c_char,
+    _by: *const c_char,
+) -> c_int {
+    if action != SQLITE_PRAGMA {
+        return SQLITE_OK;
+    }
+    // SAFETY: with this action, SQLite's text.
+    let name = unsafe { connection::text_of(name.cast::<u8>()) };
+    if !others::gives_a_key(&name) {
+        return SQLITE_OK;
+    }
+    report::report(
+        &code::KEY_TOO_LATE,
+        format!("PRAGMA {}", name.to_ascii_lowercase()),
+    );
+    SQLITE_DENY
 }
 
 unsafe extern "C" fn trace(

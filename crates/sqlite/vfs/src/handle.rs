@@ -14,8 +14,8 @@ use strongroom_format::code;
 
 use crate::body::Body;
 use crate::ffi::{SQLITE_IOERR, SQLITE_OK, sqlite3_file};
-use crate::lower::{Rc, RcResult};
-use crate::methods::METHODS;
+use crate::lower::{Lower, Rc, RcResult};
+use crate::methods::are_ours;
 use crate::report::report;
 
 /// What lies behind a handle.
@@ -47,8 +47,13 @@ pub(crate) unsafe fn lower_of(file: *mut sqlite3_file) -> *mut sqlite3_file {
 /// Makes `file` ours.
 ///
 /// # Safety
-/// `file` is the allocation that SQLite gave to `xOpen`.
-pub(crate) unsafe fn install(file: *mut sqlite3_file, body: Box<dyn Body>) {
+/// `file` is the allocation that SQLite gave to `xOpen`, and the file below in it is open.
+///
+/// # Errors
+/// `SQLITE_IOERR` when the file below is not open.
+pub(crate) unsafe fn install(file: *mut sqlite3_file, body: Box<dyn Body>) -> RcResult<()> {
+    // SAFETY: the caller's word.
+    let methods = unsafe { Lower::new(lower_of(file)) }.methods_over()?;
     let open = Box::into_raw(Box::new(Open {
         body,
         poisoned: false,
@@ -58,11 +63,12 @@ pub(crate) unsafe fn install(file: *mut sqlite3_file, body: Box<dyn Body>) {
     unsafe {
         handle.write(Handle {
             base: sqlite3_file {
-                methods: &raw const METHODS,
+                methods: std::ptr::from_ref(methods),
             },
             open,
         });
     };
+    Ok(())
 }
 
 /// Whether `file` is open and is one of ours.
@@ -73,7 +79,7 @@ pub(crate) fn is_ours(file: *mut sqlite3_file) -> bool {
     }
     // SAFETY: SQLite only hands out files that it has allocated; `pMethods` is their first field.
     let methods = unsafe { (*file).methods };
-    std::ptr::eq(methods, &raw const METHODS)
+    are_ours(methods)
 }
 
 /// Runs `call` on the file's state; H2. For files of ours only.

@@ -11,6 +11,7 @@ use strongroom_format::header::Cipher;
 use strongroom_keyring::{Error, KeySource, Opener, SourceContext};
 
 use crate::main_file::Wanted;
+use crate::others;
 
 /// The URI parameters that the guard reads.
 #[derive(Default)]
@@ -32,6 +33,9 @@ pub(crate) struct Parameters {
 impl Parameters {
     /// Reads the parameters through `get`, which answers with a parameter's value if the URI has it.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
+        if let Some(instead) = others::parameter(&get) {
+            return Err(Error::new(&code::FOREIGN_WORD, instead));
+        }
         let sources = [
             get("key_id").map(|id| KeySource::KeyId { id }),
             get("key_env").map(KeySource::Env),
@@ -109,6 +113,15 @@ pub fn keyring_from_environment() -> Option<PathBuf> {
 #[must_use]
 pub fn valid_page_size(size: u32) -> Option<u32> {
     (size.is_power_of_two() && (512..=65536).contains(&size)).then_some(size)
+}
+
+/// Set to `1` or anything else but `0`, no file of a plain database is opened or made in this process.
+const NEVER_PLAIN: &str = "STRONGROOM_SQLITE_NEVER_PLAIN";
+
+/// Whether plain databases are refused: by the environment, or because the guard was built so.
+pub(crate) fn never_plain() -> bool {
+    cfg!(feature = "never-plain")
+        || std::env::var_os(NEVER_PLAIN).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 type Registered = BTreeMap<String, Arc<Opener>>;

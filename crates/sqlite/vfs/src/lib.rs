@@ -29,6 +29,7 @@ mod link;
 mod lower;
 mod main_file;
 mod methods;
+mod others;
 mod peek;
 mod plain;
 mod pragma;

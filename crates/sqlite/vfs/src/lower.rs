@@ -220,9 +220,18 @@ impl Lower {
         check(unsafe { call(self.file) })
     }
 
-    /// The method table, for the shared-memory calls that are passed on unchanged.
-    pub(crate) fn raw_methods(self) -> RcResult<&'static sqlite3_io_methods> {
-        self.methods()
+    /// The method table, for the shared-memory calls that are passed on unchanged. Older tables end before them.
+    pub(crate) fn shared_memory(self) -> RcResult<&'static sqlite3_io_methods> {
+        let methods = self.methods()?;
+        match methods.version {
+            2.. => Ok(methods),
+            _ => Err(Rc(SQLITE_IOERR)),
+        }
+    }
+
+    /// The method table for a file of ours over this one.
+    pub(crate) fn methods_over(self) -> RcResult<&'static sqlite3_io_methods> {
+        self.methods().map(crate::methods::over)
     }
 }
 

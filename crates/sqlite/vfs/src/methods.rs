@@ -14,28 +14,69 @@ use crate::handle::{lower_of, rc, uninstall, with};
 use crate::lower::{Lower, Rc, RcResult, check};
 use crate::pragma;
 
-/// The one method table of every file of ours: its address tells our files from others.
-pub(crate) static METHODS: sqlite3_io_methods = sqlite3_io_methods {
-    version: 3,
-    close: Some(close),
-    read: Some(read),
-    write: Some(write),
-    truncate: Some(truncate),
-    sync: Some(sync),
-    file_size: Some(file_size),
-    lock: Some(lock),
-    unlock: Some(unlock),
-    check_reserved_lock: Some(check_reserved_lock),
-    file_control: Some(file_control),
-    sector_size: Some(sector_size),
-    device_characteristics: Some(device_characteristics),
-    shm_map: Some(shm_map),
-    shm_lock: Some(shm_lock),
-    shm_barrier: Some(shm_barrier),
-    shm_unmap: Some(shm_unmap),
-    fetch: Some(fetch),
-    unfetch: Some(unfetch),
-};
+/// The method tables of files of ours, by what the file below can do: SQLite asks a file for shared memory, which the
+/// write-ahead log needs, and for mappings, if the version of its table says that it has them. `unix-none` and
+/// `unix-dotfile` have no shared memory, whatever the version of their tables.
+static METHODS: [sqlite3_io_methods; 5] = [
+    table(1, false),
+    table(2, false),
+    table(2, true),
+    table(3, false),
+    table(3, true),
+];
+
+const fn table(version: c_int, has_shared_memory: bool) -> sqlite3_io_methods {
+    let mut methods = sqlite3_io_methods {
+        version,
+        close: Some(close),
+        read: Some(read),
+        write: Some(write),
+        truncate: Some(truncate),
+        sync: Some(sync),
+        file_size: Some(file_size),
+        lock: Some(lock),
+        unlock: Some(unlock),
+        check_reserved_lock: Some(check_reserved_lock),
+        file_control: Some(file_control),
+        sector_size: Some(sector_size),
+        device_characteristics: Some(device_characteristics),
+        shm_map: None,
+        shm_lock: None,
+        shm_barrier: None,
+        shm_unmap: None,
+        fetch: None,
+        unfetch: None,
+    };
+    if has_shared_memory {
+        methods.shm_map = Some(shm_map);
+        methods.shm_lock = Some(shm_lock);
+        methods.shm_barrier = Some(shm_barrier);
+        methods.shm_unmap = Some(shm_unmap);
+    }
+    if version >= 3 {
+        methods.fetch = Some(fetch);
+        methods.unfetch = Some(unfetch);
+    }
+    methods
+}
+
+/// The method table for a file of ours over one with the methods `below`.
+pub(crate) fn over(below: &sqlite3_io_methods) -> &'static sqlite3_io_methods {
+    let [first, second, second_shared, third, third_shared] = &METHODS;
+    // A table of version 1 ends before `shm_map`.
+    match (below.version, below.version >= 2 && below.shm_map.is_some()) {
+        (..=1, _) => first,
+        (2, false) => second,
+        (2, true) => second_shared,
+        (_, false) => third,
+        (_, true) => third_shared,
+    }
+}
+
+/// Whether this is one of the tables: their addresses tell our files from others.
+pub(crate) fn are_ours(methods: *const sqlite3_io_methods) -> bool {
+    METHODS.as_ptr_range().contains(&methods)
+}
 
 fn at(offset: i64) -> RcResult<u64> {
     u64::try_from(offset).map_err(|_| Rc(SQLITE_IOERR))
@@ -155,7 +196,7 @@ unsafe extern "C" fn shm_map(
 ) -> c_int {
     rc(with(file, |open| {
         let below = open.body.lower();
-        let call = below.raw_methods()?.shm_map.ok_or(Rc(SQLITE_IOERR))?;
+        let call = below.shared_memory()?.shm_map.ok_or(Rc(SQLITE_IOERR))?;
         // SAFETY: the arguments are passed on unchanged.
         check(unsafe { call(below.as_ptr(), region, size, extend, out) })
     }))
@@ -170,7 +211,7 @@ unsafe extern "C" fn shm_lock(
     rc(with(file, |open| {
         open.body.shm_lock_taken();
         let below = open.body.lower();
-        let call = below.raw_methods()?.shm_lock.ok_or(Rc(SQLITE_IOERR))?;
+        let call = below.shared_memory()?.shm_lock.ok_or(Rc(SQLITE_IOERR))?;
         // SAFETY: the arguments are passed on unchanged.
         check(unsafe { call(below.as_ptr(), offset, count, flags) })
     }))
@@ -179,7 +220,7 @@ unsafe extern "C" fn shm_lock(
 unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
     let passed = with(file, |open| {
         let below = open.body.lower();
-        let call = below.raw_methods()?.shm_barrier.ok_or(Rc(SQLITE_IOERR))?;
+        let call = below.shared_memory()?.shm_barrier.ok_or(Rc(SQLITE_IOERR))?;
         // SAFETY: passed on unchanged.
         unsafe { call(below.as_ptr()) };
         Ok(())
@@ -193,7 +234,7 @@ unsafe extern "C" fn shm_barrier(file: *mut sqlite3_file) {
 unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete: c_int) -> c_int {
     rc(with(file, |open| {
         let below = open.body.lower();
-        let call = below.raw_methods()?.shm_unmap.ok_or(Rc(SQLITE_IOERR))?;
+        let call = below.shared_memory()?.shm_unmap.ok_or(Rc(SQLITE_IOERR))?;
         // SAFETY: passed on unchanged.
         check(unsafe { call(below.as_ptr(), delete) })
     }))

@@ -19,6 +19,7 @@ use crate::handle::{rc, with};
 use crate::keys;
 use crate::lower::{Rc, RcResult};
 use crate::main_file::{MainFile, Wanted};
+use crate::others;
 use crate::rekey;
 use crate::report::{last_text, report, report_error};
 use crate::seal::crypto;
@@ -49,6 +50,10 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
     let answer = match (name.as_str(), value) {
         ("key", Some(value)) => key(file, value),
         ("rekey", Some(value)) => rekey_to(file, value),
+        (name, value) if others::pragma(name, value.is_some()).is_some() => {
+            let instead = others::pragma(name, value.is_some()).unwrap_or_default();
+            Err(report(&code::FOREIGN_WORD, instead))
+        }
         (name, value) => {
             if let ("page_size", Some(value)) = (name, value)
                 && let Err(failed) = lay_out(file, value)

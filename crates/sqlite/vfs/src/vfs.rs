@@ -31,7 +31,7 @@ use crate::ffi::{
 };
 use crate::handle::{self, LOWER_OFFSET, lower_of, with};
 use crate::journal::{self, JournalFile, JournalOf};
-use crate::keys::Parameters;
+use crate::keys::{Parameters, never_plain};
 use crate::lower::{Lower, Rc, RcResult, check};
 use crate::main_file::MainFile;
 use crate::plain::PlainFile;
@@ -199,9 +199,14 @@ unsafe extern "C" fn open(
         .unwrap_or_else(|_| Err(report(&code::BUG, "opening a file panicked")));
     match chosen {
         Ok(body) => {
-            // SAFETY: the allocation that SQLite made for us.
-            unsafe { handle::install(file, body) };
-            SQLITE_OK
+            // SAFETY: the allocation that SQLite made for us; the file below was opened above.
+            match unsafe { handle::install(file, body) } {
+                Ok(()) => SQLITE_OK,
+                Err(Rc(rc)) => {
+                    close_quietly(lower);
+                    rc
+                }
+            }
         }
         Err(Rc(rc)) => {
             close_quietly(lower);
@@ -268,6 +273,7 @@ fn choose_main(request: &Request) -> RcResult<Box<dyn Body>> {
     let empty = size == 0 || birth::unfinished(size, &header);
     let key = opener(request, &parameters, empty)?;
     match key {
+        None if never_plain() => Err(report(&code::NEVER_PLAIN, request.path.as_str())),
         None => Ok(Box::new(PlainFile::new(
             request.lower,
             request.path.clone(),
@@ -479,10 +485,34 @@ pass_on! {
     sleep(microseconds: c_int) -> c_int = 0;
     current_time(out: *mut f64) -> c_int = SQLITE_ERROR;
     last_error(size: c_int, out: *mut c_char) -> c_int = 0;
-    current_time_int64(out: *mut i64) -> c_int = SQLITE_ERROR;
     set_system_call(name: *const c_char, call: any_fn) -> c_int = SQLITE_ERROR;
     get_system_call(name: *const c_char) -> any_fn = None;
     next_system_call(name: *const c_char) -> *const c_char = std::ptr::null();
+}
+
+/// Milliseconds since the beginning of the Julian calendar's days. A VFS of version 2 may have the time as days only:
+/// SQLite asks ours for milliseconds by its version alone (`sqlite3OsCurrentTimeInt64` in src/os.c).
+unsafe extern "C" fn current_time_int64(vfs: *mut sqlite3_vfs, out: *mut i64) -> c_int {
+    const DAY_MS: f64 = 86_400_000.0;
+    let below = below_of(vfs);
+    // SAFETY: a registered VFS; tables of version 1 end before the member, but ours has their version then, and SQLite
+    // does not ask.
+    if let Some(call) = unsafe { (*below).current_time_int64 } {
+        // SAFETY: the arguments are passed on unchanged.
+        return unsafe { call(below, out) };
+    }
+    let mut days = 0.0;
+    // SAFETY: `days` is writable.
+    let rc = unsafe { current_time(vfs, &raw mut days) };
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "days of the calendar, times 8.64e7"
+    )]
+    // SAFETY: SQLite gives a place for the result.
+    unsafe {
+        out.write((days * DAY_MS) as i64);
+    }
+    rc
 }
 
 /// Whether a file is there. Of a journal that a super-journal lists which is being read, all of it is first (J9).

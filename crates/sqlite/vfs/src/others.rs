@@ -1,0 +1,81 @@
+//! The words by which other products, and people in a hurry, ask for an encrypted database: URI parameters and pragmas
+//! of SQLCipher, SQLite's own encryption extension (SEE) and SQLite3 Multiple Ciphers, and misspellings of ours.
+//!
+//! SQLite ignores what it does not know, and a database that was meant to be sealed would be made in plain. So each of
+//! these words is refused, with what to write instead.
+//!
+//! Must not: repeat the value beside such a word, which may be a key.
+
+/// URI parameters, and what is to be written in their place.
+const PARAMETERS: &[(&str, &str)] = &[
+    ("key", "key_env, key_file or key_id"),
+    ("hexkey", "key_env, key_file or key_id"),
+    ("textkey", "key_env, key_file or key_id"),
+    ("password", "key_env, key_file or key_id"),
+    ("passphrase", "key_env, key_file or key_id"),
+    ("keyid", "key_id"),
+    ("key-id", "key_id"),
+    ("keyId", "key_id"),
+    ("keyenv", "key_env"),
+    ("key-env", "key_env"),
+    ("keyfile", "key_file"),
+    ("key-file", "key_file"),
+    ("keycommand", "key_command"),
+    ("key-command", "key_command"),
+    ("key_cmd", "key_command"),
+    ("key_ring", "keyring"),
+    ("key-ring", "keyring"),
+    ("pagesize", "page_size"),
+    ("page-size", "page_size"),
+    ("cipher_page_size", "page_size"),
+    ("kdf_iter", "nothing: Argon2id has its own cost"),
+    (
+        "legacy",
+        "nothing: other products' files are copied, not opened",
+    ),
+];
+
+/// The first parameter of another product, or misspelt, and what to write. `get` answers with a parameter's value.
+pub(crate) fn parameter(get: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let found = PARAMETERS.iter().find(|(name, _)| get(name).is_some());
+    found.map(|(name, ours)| format!("the parameter {name}: write {ours}"))
+}
+
+/// What to write in place of a pragma of another product that gives a key or asks for encryption. `name` is in lower
+/// case. A question that SQLite answers with nothing (`cipher_version`) stays without an answer: programs ask it to
+/// learn which product they have.
+pub(crate) fn pragma(name: &str, has_value: bool) -> Option<String> {
+    let ours = match name {
+        "hexkey" => "PRAGMA key = \"x'...'\"",
+        "textkey" => "PRAGMA key = '...'",
+        "hexrekey" | "textrekey" => "PRAGMA rekey",
+        "cipher_integrity_check" => "`strongroom verify FILE`: this pragma does not answer here",
+        "cipher_migrate" => "`strongroom sqlite encrypt` on a plain copy",
+        "cipher_salt"
+        | "cipher_plaintext_header_size"
+        | "cipher_compatibility"
+        | "cipher_default_compatibility"
+        | "cipher_page_size"
+        | "cipher_use_hmac"
+        | "cipher_hmac_algorithm"
+        | "cipher_kdf_algorithm"
+        | "cipher"
+        | "kdf_iter"
+        | "legacy"
+        | "hmac_check"
+        | "activate_extensions"
+            if has_value =>
+        {
+            "no such setting: a key is all that a sealed database takes"
+        }
+        _ => return None,
+    };
+    Some(format!("PRAGMA {name}: write {ours}"))
+}
+
+/// Whether a pragma gives a key, in whichever product's words. `name` is in any case.
+pub(crate) fn gives_a_key(name: &str) -> bool {
+    ["key", "rekey", "hexkey", "hexrekey", "textkey", "textrekey"]
+        .iter()
+        .any(|one| name.eq_ignore_ascii_case(one))
+}
