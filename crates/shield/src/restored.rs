@@ -86,7 +86,9 @@ impl Refusal {
                 "not this segment, neither under this instance's key nor in clear"
             }
             Self::AnotherInstance => "in clear, of another instance or version of PostgreSQL",
-            Self::InClear => "in clear, which STRONGROOM_PG_PLAIN_ARCHIVE refuses",
+            Self::InClear => {
+                "in clear, which is refused unless STRONGROOM_PG_PLAIN_ARCHIVE is accept"
+            }
             Self::Linked => "in clear, and a link: have the restore command make a copy",
         }
     }

@@ -285,6 +285,14 @@ impl<'a> Instance<'a> {
         checked(&mut self.starting());
     }
 
+    /// Starts the server with more variables in its environment.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_with(&self, variables: &[(&str, &str)]) {
+        checked(self.starting().envs(variables.iter().copied()));
+    }
+
     /// Starts the server if it can be started.
     ///
     /// # Errors

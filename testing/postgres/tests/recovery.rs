@@ -136,6 +136,9 @@ fn from_backup<'a>(room: &'a Room, of: &Instance<'_>, random: &mut Random) -> In
     b
 }
 
+/// Archives in clear are replayed only where the administrator says so.
+const ACCEPTED: [(&str, &str); 1] = [("STRONGROOM_PG_PLAIN_ARCHIVE", "accept")];
+
 /// Has the instance replay an archive to its end.
 fn recover(room: &Room, b: &Instance<'_>, restore_command: &str) {
     let signal = b.data().join("recovery.signal");
@@ -145,7 +148,7 @@ fn recover(room: &Room, b: &Instance<'_>, restore_command: &str) {
     b.configure(&format!(
         "archive_mode = off\nrestore_command = '{restore_command}'\n"
     ));
-    b.start();
+    b.start_with(&ACCEPTED);
     let promoted = || {
         b.try_sql("select pg_is_in_recovery()")
             .is_ok_and(|told| told == "f")
@@ -211,19 +214,21 @@ fn an_archive_in_clear_by_pg_run_is_replayed_or_refused() {
     assert!(patiently(Duration::from_secs(60), archived), "{}", a.said());
     a.stop();
     let restore = format!("cp {}/%f %p", archive.display());
-    // An administrator whose archive is sealed can say so; what somebody puts there in clear is then refused.
+    // What somebody puts into an archive in clear is refused, unless the administrator says that it is taken.
     room.put(&b.data().join("recovery.signal"), b"");
     b.configure(&format!(
         "archive_mode = off\nrestore_command = '{restore}'\n"
     ));
-    let told = b.start_refused_with(&[("STRONGROOM_PG_PLAIN_ARCHIVE", "refuse")]);
-    assert!(told.contains("SR-7023"), "{told}");
+    for variables in [&[][..], &[("STRONGROOM_PG_PLAIN_ARCHIVE", "Accept")]] {
+        let told = b.start_refused_with(variables);
+        assert!(told.contains("SR-7023"), "{told}");
+    }
     // A link is the archive's own file, and is not written.
     b.configure(&format!(
         "restore_command = 'ln -s {}/%f %p'\n",
         archive.display()
     ));
-    let told = b.start_refused_with(&[]);
+    let told = b.start_refused_with(&ACCEPTED);
     assert!(told.contains("SR-7023"), "{told}");
     replays(&room, &b, &archive, &restore, &wanted);
 }
@@ -392,7 +397,8 @@ fn pgbackrest_works_under_the_shield() {
             "restore",
         ],
     );
-    b.start();
+    // What pgBackRest hands over is in clear.
+    b.start_with(&ACCEPTED);
     let promoted = || {
         b.try_sql("select pg_is_in_recovery()")
             .is_ok_and(|told| told == "f")

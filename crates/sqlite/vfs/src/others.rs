@@ -1,5 +1,5 @@
 //! The words by which other products, and people in a hurry, ask for an encrypted database: URI parameters and pragmas
-//! of SQLCipher, SQLite's own encryption extension (SEE) and SQLite3 Multiple Ciphers, and misspellings of ours.
+//! of `SQLCipher`, SQLite's own encryption extension (SEE) and `SQLite3 Multiple Ciphers`, and misspellings of ours.
 //!
 //! SQLite ignores what it does not know, and a database that was meant to be sealed would be made in plain. So each of
 //! these words is refused, with what to write instead.
