@@ -119,6 +119,101 @@ fn a_volume_is_attached_written_detached_and_attached_again() {
     place.run(&["volume", "detach", "mnt"]).succeeded();
 }
 
+/// Whatever is asked for, an image that is attached is not changed, and no command waits for it without limit.
+#[test]
+fn an_attached_image_is_not_destroyed_and_nothing_hangs_on_it() {
+    let place = Place::new();
+    place.with_key();
+    let create = [
+        "volume",
+        "create",
+        "v.img",
+        "--key-id",
+        "app",
+        "--provider",
+        "keyring",
+    ];
+    let made = [&create[..], &["--size", "24M", "--no-recovery"]].concat();
+    place.run(&made).succeeded();
+    std::fs::create_dir(place.path("mnt")).unwrap();
+    let _attached = Attached(&place);
+    place.run(&["volume", "attach", "v.img", "mnt"]).succeeded();
+    let file = OpenOptions::new()
+        .write(true)
+        .open(place.path("mnt/volume"))
+        .unwrap();
+    file.write_all_at(b"a file system", 0).unwrap();
+    file.sync_all().unwrap();
+    let before = place.read("v.img");
+    place.write("new.pass", "another passphrase");
+    let verbs: [&[&str]; 11] = [
+        &[
+            "volume",
+            "create",
+            "v.img",
+            "--key-id",
+            "app",
+            "--no-recovery",
+            "--overwrite",
+        ],
+        &[
+            "volume",
+            "create",
+            "v.img",
+            "--key-id",
+            "app",
+            "--no-recovery",
+            "--overwrite",
+            "--wipe",
+        ],
+        &[
+            "volume",
+            "shred",
+            "v.img",
+            "--confirm",
+            "00000000-0000-0000-0000-000000000000",
+        ],
+        &["volume", "rotate", "v.img"],
+        &["volume", "repair", "v.img"],
+        &[
+            "volume",
+            "enroll",
+            "v.img",
+            "recovery",
+            "--recovery-out",
+            "r",
+        ],
+        &["volume", "status", "v.img"],
+        &["volume", "open", "--test", "v.img"],
+        &["volume", "backup", "v.img", "--out", "header"],
+        &["volume", "attach", "v.img", "mnt"],
+        &["volume", "unenroll", "v.img", "recovery"],
+    ];
+    for verb in verbs {
+        let begun = std::time::Instant::now();
+        let ended = place.run(verb);
+        // Five seconds of waiting, and time for a busy machine.
+        assert!(
+            begun.elapsed().as_secs() < 60,
+            "{verb:?} took {:?}",
+            begun.elapsed()
+        );
+        assert_ne!(ended.code, 0, "{verb:?}: {}", ended.out);
+        if verb[1] != "attach" {
+            assert!(ended.err.contains("SR-8320"), "{verb:?}: {}", ended.err);
+            assert!(
+                ended.err.contains("process "),
+                "{verb:?} names it: {}",
+                ended.err
+            );
+        }
+        assert!(place.read("v.img") == before, "{verb:?} changed the image");
+    }
+    drop(file);
+    place.run(&["volume", "detach", "mnt"]).succeeded();
+    place.run(&["volume", "status", "v.img"]).succeeded();
+}
+
 #[test]
 fn a_process_that_was_killed_leaves_a_mount_that_detaches() {
     let place = Place::new();

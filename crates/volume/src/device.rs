@@ -21,6 +21,7 @@ use strongroom_keyring::Error;
 use crate::error::{errno, failed, told};
 use crate::ffi::prepare;
 use crate::header::Metadata;
+use crate::held::{Purpose, check_not_held};
 use crate::token::Token;
 
 /// How a slot's passphrase is stretched.
@@ -66,6 +67,16 @@ impl Volume {
         Self::load(path, Either::Left(path))
     }
 
+    /// As [`Volume::open`], to change the volume's header or to destroy it: nobody else may have it attached, not even to
+    /// read it.
+    ///
+    /// # Errors
+    /// As [`Volume::open`]; SR-8320.
+    pub fn open_to_change(path: &Path) -> Result<Self, Error> {
+        check_not_held(path, Purpose::Change)?;
+        Self::open(path)
+    }
+
     /// A header in a file of its own, for the data on `path`.
     ///
     /// # Errors
@@ -89,6 +100,7 @@ impl Volume {
         {
             return Err(Error::new(&code::NOT_FOUND, path.display().to_string()));
         }
+        check_not_held(path, Purpose::Read)?;
         let what = || path.display().to_string();
         let mut device =
             CryptInit::init_with_data_device(places).map_err(|error| failed(what(), &error))?;

@@ -18,6 +18,7 @@ mod error;
 pub mod escrow;
 mod ffi;
 pub mod header;
+mod held;
 pub mod kept;
 pub mod keys;
 pub mod look;

@@ -15,6 +15,8 @@ use rustix::fs::OFlags;
 use strongroom_format::{code, header};
 use strongroom_keyring::Error;
 
+use crate::held::{Purpose, check_not_held};
+
 /// Bytes at the beginning that are looked at: where the last of the signatures below is.
 const FIRST_LEN: usize = 128 * 1024;
 /// Bytes at the end that are looked at: the second header of a partition table, and of RAID.
@@ -170,7 +172,8 @@ pub fn check_unused(path: &Path) -> Result<(), Error> {
     }
     match loop_device_of(path) {
         Some(device) => Err(in_use(path, &format!("it is behind {device}"))),
-        None => Ok(()),
+        // One that is attached through FUSE is locked.
+        None => check_not_held(path, Purpose::Change),
     }
 }
 
@@ -268,7 +271,7 @@ fn loop_device_of(path: &Path) -> Option<String> {
     Some(format!("/dev/{}", device.file_name()?.to_string_lossy()))
 }
 
-fn in_use(path: &Path, why: &str) -> Error {
+pub(crate) fn in_use(path: &Path, why: &str) -> Error {
     Error::new(&code::VOLUME_IN_USE, format!("{}: {why}", path.display()))
 }
 

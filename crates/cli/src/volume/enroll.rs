@@ -77,7 +77,7 @@ impl EnrollArgs {
         if self.pcrs.is_some() && self.what != What::Tpm {
             return Err(Failure::usage("--pcrs is for tpm"));
         }
-        let mut volume = Volume::open(&self.path)?;
+        let mut volume = Volume::open_to_change(&self.path)?;
         let wants_recovery = self.what == What::Recovery;
         let place = wants_recovery.then(|| self.recovery.place()).transpose()?;
         let secret = self.secret.secret(context, &mut volume, &self.provider)?;

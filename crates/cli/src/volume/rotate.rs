@@ -84,7 +84,7 @@ impl Given {
 impl RotateArgs {
     pub(super) fn run(mut self, context: &mut Context) -> Result<(), Failure> {
         self.path = device_of(&self.path);
-        let mut volume = Volume::open(&self.path)?;
+        let mut volume = Volume::open_to_change(&self.path)?;
         let token = volume.token()?;
         let mut keys = self.provider.keys(context, Some(token.provider))?;
         cache::forget(&token);

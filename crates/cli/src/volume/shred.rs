@@ -37,7 +37,7 @@ pub(super) struct ShredArgs {
 
 impl ShredArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let mut volume = Volume::open(&self.path)?;
+        let mut volume = Volume::open_to_change(&self.path)?;
         let uuid = volume.uuid()?;
         if !uuid.eq_ignore_ascii_case(&self.confirm) {
             let detail = format!("--confirm: the volume's UUID is {uuid}");

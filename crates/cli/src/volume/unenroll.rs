@@ -35,7 +35,7 @@ pub(super) struct UnenrollArgs {
 
 impl UnenrollArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let mut volume = Volume::open(&self.path)?;
+        let mut volume = Volume::open_to_change(&self.path)?;
         cache::forget_of(&mut volume);
         let removed = remove(&mut volume, self.which, self.force)?;
         drop(volume);

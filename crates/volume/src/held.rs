@@ -1,0 +1,118 @@
+//! Whether another process holds a volume's file, and which one.
+//!
+//! libcryptsetup takes a lock on a volume's file (`flock`) whenever it reads or changes the header, and waits for it
+//! without limit (lib/utils_device_locking.c). `volume attach` holds that lock as long as a volume is attached. So the
+//! lock is asked for here first, for a bounded time.
+//!
+//! Must not: keep the lock, or break another process's.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use strongroom_keyring::Error;
+
+use crate::look::{in_use, io};
+
+/// How long a lock is waited for: other commands hold it for the time of a change.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What is to be done with the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Its header is read.
+    Read,
+    /// It is changed or destroyed.
+    Change,
+}
+
+/// Waits until no other process holds a lock that `purpose` would have to wait for. Anything but a regular file passes:
+/// for devices libcryptsetup has lock files of its own, and a device that is attached is busy.
+///
+/// # Errors
+/// SR-8320 after [`PATIENCE`], with the process that holds it; SR-5001.
+pub(crate) fn check_not_held(path: &Path, purpose: Purpose) -> Result<(), Error> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        // Who uses the file says so in words of its own.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io(path, error)),
+    };
+    let about = file.metadata().map_err(|error| io(path, error))?;
+    if !about.is_file() {
+        return Ok(());
+    }
+    let lock = match purpose {
+        Purpose::Read => FlockOperation::NonBlockingLockShared,
+        Purpose::Change => FlockOperation::NonBlockingLockExclusive,
+    };
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match flock(&file, lock) {
+            // Given back when the file is closed.
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < end => std::thread::sleep(PAUSE),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use(path, &holder(&about))),
+            Err(error) => return Err(io(path, error.into())),
+        }
+    }
+}
+
+/// The process that holds a lock on this file, in words, from /proc/locks (proc_locks(5)).
+fn holder(about: &std::fs::Metadata) -> String {
+    let table = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let (major, minor) = (
+        rustix::fs::major(about.dev()),
+        rustix::fs::minor(about.dev()),
+    );
+    let wanted = format!("{major:02x}:{minor:02x}:{}", about.ino());
+    let found = table.lines().find_map(|line| {
+        let mut fields = line
+            .split_whitespace()
+            .skip(1)
+            .filter(|field| *field != "->");
+        let kind = fields.next()?;
+        let pid = fields.nth(2)?;
+        (kind == "FLOCK" && fields.next() == Some(wanted.as_str())).then(|| pid.to_owned())
+    });
+    let Some(pid) = found else {
+        return "another process has it attached or open".to_owned();
+    };
+    let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!(
+        "process {pid} ({}) has it attached or open; `strongroom volume detach` ends an attachment",
+        command.trim()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_of_another_is_waited_for_and_its_holder_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("v.img");
+        let file = File::create(&path).unwrap();
+        assert!(check_not_held(&path, Purpose::Change).is_ok());
+        flock(&file, FlockOperation::LockShared).unwrap();
+        assert!(check_not_held(&path, Purpose::Read).is_ok());
+        let begun = Instant::now();
+        let error = check_not_held(&path, Purpose::Change).err().unwrap();
+        assert!(begun.elapsed() < 3 * PATIENCE, "{:?}", begun.elapsed());
+        assert_eq!(error.code().number, 8320);
+        let pid = std::process::id().to_string();
+        assert!(error.detail().contains(&pid), "{}", error.detail());
+        // One that is given back in time is waited for.
+        let soon = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            drop(file);
+        });
+        assert!(check_not_held(&path, Purpose::Change).is_ok());
+        soon.join().unwrap();
+    }
+}
