@@ -48,7 +48,11 @@ fn restored(store: &LocalStore, opener: &Opener, to: &Path) -> Result<(), Error>
         tablespaces: None,
         threads: 2,
         recovery: None,
-        kept: strongroom_backup::Kept::default(),
+        // Run by root, the files have to be the server's user's for its programs.
+        kept: strongroom_backup::Kept {
+            owners: strongroom_backup::Owners::OfSet,
+            ..strongroom_backup::Kept::default()
+        },
         stop: None,
     };
     let set = open_set(store, None, Some(opener))?;

@@ -64,6 +64,7 @@ impl Volume {
     /// # Errors
     /// SR-1006, SR-8322, SR-8324.
     pub fn open(path: &Path) -> Result<Self, Error> {
+        check_not_held(path, Purpose::Read)?;
         Self::load(path, Either::Left(path))
     }
 
@@ -100,7 +101,6 @@ impl Volume {
         {
             return Err(Error::new(&code::NOT_FOUND, path.display().to_string()));
         }
-        check_not_held(path, Purpose::Read)?;
         let what = || path.display().to_string();
         let mut device =
             CryptInit::init_with_data_device(places).map_err(|error| failed(what(), &error))?;
