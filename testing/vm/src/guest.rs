@@ -322,7 +322,7 @@ fn cluster(server: &Path, to: &Path) {
         .stdout(std::process::Stdio::null());
     if fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0) {
         // PostgreSQL refuses root.
-        fs::set_permissions(room.path(), fs::Permissions::from_mode(0o777)).expect("permissions");
+        fs::set_permissions(room.path(), fs::Permissions::from_mode(0o1777)).expect("permissions");
         initdb.uid(65534).gid(65534);
     }
     assert!(
