@@ -1,7 +1,7 @@
 //! Whether another process holds a volume's file, and which one.
 //!
 //! libcryptsetup takes a lock on a volume's file (`flock`) whenever it reads or changes the header, and waits for it
-//! without limit (lib/utils_device_locking.c). `volume attach` holds that lock as long as a volume is attached. So the
+//! without limit (`lib/utils_device_locking.c`). `volume attach` holds that lock as long as a volume is attached. So the
 //! lock is asked for here first, for a bounded time.
 //!
 //! Must not: keep the lock, or break another process's.
@@ -62,7 +62,7 @@ pub(crate) fn check_not_held(path: &Path, purpose: Purpose) -> Result<(), Error>
     }
 }
 
-/// The process that holds a lock on this file, in words, from /proc/locks (proc_locks(5)).
+/// The process that holds a lock on this file, in words, from `/proc/locks` (`proc_locks(5)`).
 fn holder(about: &std::fs::Metadata) -> String {
     let table = std::fs::read_to_string("/proc/locks").unwrap_or_default();
     let (major, minor) = (
