@@ -119,6 +119,51 @@ fn a_volume_is_attached_written_detached_and_attached_again() {
     place.run(&["volume", "detach", "mnt"]).succeeded();
 }
 
+/// What would change or read an image, on one that is attached.
+const VERBS: [&[&str]; 11] = [
+    &[
+        "volume",
+        "create",
+        "v.img",
+        "--key-id",
+        "app",
+        "--no-recovery",
+        "--overwrite",
+    ],
+    &[
+        "volume",
+        "create",
+        "v.img",
+        "--key-id",
+        "app",
+        "--no-recovery",
+        "--overwrite",
+        "--wipe",
+    ],
+    &[
+        "volume",
+        "shred",
+        "v.img",
+        "--confirm",
+        "00000000-0000-0000-0000-000000000000",
+    ],
+    &["volume", "rotate", "v.img"],
+    &["volume", "repair", "v.img"],
+    &[
+        "volume",
+        "enroll",
+        "v.img",
+        "recovery",
+        "--recovery-out",
+        "r",
+    ],
+    &["volume", "status", "v.img"],
+    &["volume", "open", "--test", "v.img"],
+    &["volume", "backup", "v.img", "--out", "header"],
+    &["volume", "attach", "v.img", "mnt"],
+    &["volume", "unenroll", "v.img", "recovery"],
+];
+
 /// Whatever is asked for, an image that is attached is not changed, and no command waits for it without limit.
 #[test]
 fn an_attached_image_is_not_destroyed_and_nothing_hangs_on_it() {
@@ -146,50 +191,7 @@ fn an_attached_image_is_not_destroyed_and_nothing_hangs_on_it() {
     file.sync_all().unwrap();
     let before = place.read("v.img");
     place.write("new.pass", "another passphrase");
-    let verbs: [&[&str]; 11] = [
-        &[
-            "volume",
-            "create",
-            "v.img",
-            "--key-id",
-            "app",
-            "--no-recovery",
-            "--overwrite",
-        ],
-        &[
-            "volume",
-            "create",
-            "v.img",
-            "--key-id",
-            "app",
-            "--no-recovery",
-            "--overwrite",
-            "--wipe",
-        ],
-        &[
-            "volume",
-            "shred",
-            "v.img",
-            "--confirm",
-            "00000000-0000-0000-0000-000000000000",
-        ],
-        &["volume", "rotate", "v.img"],
-        &["volume", "repair", "v.img"],
-        &[
-            "volume",
-            "enroll",
-            "v.img",
-            "recovery",
-            "--recovery-out",
-            "r",
-        ],
-        &["volume", "status", "v.img"],
-        &["volume", "open", "--test", "v.img"],
-        &["volume", "backup", "v.img", "--out", "header"],
-        &["volume", "attach", "v.img", "mnt"],
-        &["volume", "unenroll", "v.img", "recovery"],
-    ];
-    for verb in verbs {
+    for verb in VERBS {
         let begun = std::time::Instant::now();
         let ended = place.run(verb);
         // Five seconds of waiting, and time for a busy machine.
