@@ -133,13 +133,11 @@ impl KeyServer {
             "--key".to_owned(),
             text(&key),
         ];
+        if method != "GET" {
+            arguments.extend(["-H".to_owned(), "Content-Type: application/json".to_owned()]);
+        }
         if let Some(body) = body {
-            arguments.extend([
-                "-H".to_owned(),
-                "Content-Type: application/json".to_owned(),
-                "-d".to_owned(),
-                body.to_string(),
-            ]);
+            arguments.extend(["-d".to_owned(), body.to_string()]);
         }
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         self.curl(&arguments, path)

@@ -66,6 +66,8 @@ impl Ground {
         };
         let root_key = ground.directory.path().join("root-key");
         new_key_file(&root_key)?;
+        // The directory is the server's user's: root makes the keyring in it as that user, who has to read the key.
+        ground.place.account.own(&root_key)?;
         new_key_file(&ground.directory.path().join("zone-key"))?;
         let provider = format!("file:{}", root_key.display());
         ground.succeed(&["keyring", "init", "--provider", &provider])?;
