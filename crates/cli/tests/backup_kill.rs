@@ -9,7 +9,6 @@
 mod common;
 
 use std::fs;
-use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 
 use common::Place;
@@ -84,7 +83,7 @@ fn swept(place: &Place, arguments: &[&str], after: &dyn Fn(&str)) -> u32 {
         for group in GROUPS {
             let finished = (1..MOST).find(|at| {
                 copied(place, "before", "medium");
-                let killed = killed(place, threads, group, *at, arguments);
+                let killed = place.killed_at(threads, group, *at, arguments);
                 let who = if threads.is_empty() { "main" } else { "any" };
                 after(&format!(
                     "{arguments:?}, call {at} of {group}, {who} thread"
@@ -96,31 +95,6 @@ fn swept(place: &Place, arguments: &[&str], after: &dyn Fn(&str)) -> u32 {
         }
     }
     kills
-}
-
-/// Runs the command until that call; false when it ended before.
-fn killed(place: &Place, threads: &[&str], group: &str, at: u32, arguments: &[&str]) -> bool {
-    let plain = place.command();
-    let mut strace = Command::new("strace");
-    strace
-        .args(threads)
-        .args(["-qq", "-o", "/dev/null", "-e"])
-        .arg(format!("trace={group}"))
-        .arg(format!("--inject={group}:signal=KILL:when={at}"))
-        .arg(plain.get_program())
-        .args(arguments)
-        .current_dir(plain.get_current_dir().unwrap());
-    for (name, value) in plain.get_envs() {
-        match value {
-            Some(value) => strace.env(name, value),
-            None => strace.env_remove(name),
-        };
-    }
-    let output = strace.output().unwrap();
-    let killed = output.status.signal() == Some(9);
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert!(killed || output.status.success(), "{group} {at}: {err}");
-    killed
 }
 
 #[track_caller]

@@ -88,7 +88,8 @@ fn a_lost_segment_stops_recovery_unless_the_server_has_it() {
     fetch().failed(1, "SR-7130");
 }
 
-/// What the server would not have archived is not archived: noise, a segment under another's name, any other file.
+/// What the server would not have archived is not archived: noise, a segment under another's name,
+/// any other file.
 #[test]
 fn what_is_no_file_of_the_log_is_not_archived() {
     let place = place();

@@ -331,7 +331,8 @@ fn an_earlier_target_does_not_end_a_later_recovery() {
     }
 }
 
-/// Segments that are there and are not what their names say: `verify` names them, and what it says fails.
+/// Segments that are there and are not what their names say: `verify` names them, and what it says
+/// fails.
 #[test]
 fn verify_looks_into_the_archived_segments() {
     let room = Room::new();

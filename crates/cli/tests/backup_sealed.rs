@@ -1,7 +1,9 @@
-//! Goal: the log of a sealed instance, archived and brought back by the words of docs/guides/backup.md, recovers what a plain
-//! server's does, and a sealed instance is handed nothing in clear.
+//! Goal: the log of a sealed instance, archived and brought back by the words of
+//! docs/guides/backup.md, recovers what a plain server's does, and a sealed instance is handed
+//! nothing in clear.
 //!
-//! Method: real servers under the library, the real command as their archive and restore command, without the library there.
+//! Method: real servers under the library, the real command as their archive and restore command,
+//! without the library there.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod instance;
@@ -145,7 +147,8 @@ fn a_sealed_instance_is_recovered_to_a_time_by_the_words_of_the_guide() {
     place.strongroom(&words).failed(6, "SR-7173");
 }
 
-/// A sealed standby, or a copy that is recovered sealed: its shield refuses log in clear, and needs no leave.
+/// A sealed standby, or a copy that is recovered sealed: its shield refuses log in clear, and needs
+/// no leave.
 #[test]
 fn a_sealed_instance_is_handed_its_log_sealed() {
     let place = archiving();
@@ -193,7 +196,8 @@ fn a_sealed_instance_is_handed_its_log_sealed() {
     assert!(!place.log().contains("SR-7023"), "{}", place.log());
 }
 
-/// The key of the instance is not where the archive command finds it: nothing is archived, and that is told.
+/// The key of the instance is not where the archive command finds it: nothing is archived, and that
+/// is told.
 #[test]
 fn without_the_instances_key_nothing_is_archived() {
     let place = archiving();

@@ -8,58 +8,31 @@
 )]
 
 mod common;
+#[path = "common/on_terminal.rs"]
+mod on_terminal;
 
-use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use common::{Place, ROOT};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs the command on a terminal and types each line after its prompt; exit code and everything shown.
 fn on_a_terminal(place: &Place, arguments: &[&str], lines: &[&str]) -> (i32, String) {
-    let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&near).unwrap();
-    unlockpt(&near).unwrap();
-    let name = ptsname(&near, Vec::new()).unwrap().into_string().unwrap();
-    let far = File::options().read(true).write(true).open(name).unwrap();
-    let end = || Stdio::from(far.try_clone().unwrap());
-    let mut command = Command::new("setsid");
-    command
-        .args(["--ctty", "--wait", env!("CARGO_BIN_EXE_strongroom")])
+    let mut session = on_terminal::session();
+    session
+        .arg(env!("CARGO_BIN_EXE_strongroom"))
         .args(["--keyring", "keyring"])
         .args(arguments)
         .current_dir(place.path(""));
-    command.stdin(end()).stdout(end()).stderr(end());
-    let mut child = command.spawn().unwrap();
-    let mut near = File::from(near);
-    let (mut shown, mut answered) = (String::new(), 0);
     let mut lines = lines.iter();
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        assert!(Instant::now() < deadline, "nothing more after {shown:?}");
-        let mut polled = [PollFd::new(&near, PollFlags::IN)];
-        let wait = Timespec::try_from(Duration::from_millis(50)).unwrap();
-        if poll(&mut polled, Some(&wait)).unwrap() > 0 {
-            let mut buffer = [0; 4096];
-            let length = near.read(&mut buffer).unwrap_or(0);
-            shown.push_str(&String::from_utf8_lossy(&buffer[..length]));
-        } else if child.try_wait().unwrap().is_some() {
-            break;
-        }
-        let last = shown[answered..].lines().last().unwrap_or_default();
-        if last.ends_with(": ") {
-            answered = shown.len();
-            let line = lines.next().expect("asked once more than expected");
-            near.write_all(format!("{line}\n").as_bytes()).unwrap();
-        }
-    }
+    let (code, shown) = on_terminal::run(session, PATIENCE, |last| {
+        let asks = last.ends_with(": ");
+        asks.then(|| (*lines.next().expect("asked once more than expected")).to_owned())
+    });
     assert!(lines.next().is_none(), "not asked often enough: {shown:?}");
-    (child.wait().unwrap().code().unwrap_or(-1), shown)
+    (code, shown)
 }
 
 #[test]

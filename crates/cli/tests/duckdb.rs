@@ -8,7 +8,6 @@ mod real;
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
-use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 
 use common::Place;
@@ -230,18 +229,7 @@ const CALLS: [&str; 3] = ["pwrite64", "?fdatasync,?fsync", "?unlink,?unlinkat"];
 
 /// Runs a rekey until that call; false when it ended before.
 fn killed(place: &Place, call: &str, at: u32) -> bool {
-    let plain = place.command();
-    let mut strace = Command::new("strace");
-    strace
-        .args(["-f", "-qq", "-o", "/dev/null", "-e"])
-        .arg(format!("trace={call}"))
-        .arg(format!("--inject={call}:signal=KILL:when={at}"))
-        .arg(plain.get_program())
-        .args(REKEY)
-        .current_dir(place.path(""));
-    let status = strace.output().unwrap().status;
-    assert!(status.signal() == Some(9) || status.success());
-    status.signal() == Some(9)
+    place.killed_at(&["-f"], call, at, &REKEY)
 }
 
 #[test]

@@ -1,6 +1,8 @@
-//! The certificates of key servers, and the way back in without an administrator: the real command beside real servers, with real etcd.
+//! The certificates of key servers, and the way back in without an administrator: the real command
+//! beside real servers, with real etcd.
 //!
-//! Method: servers are processes of the same binary on ports of the kernel's choice, etcd is Debian's, clocks are libfaketime's.
+//! Method: servers are processes of the same binary on ports of the kernel's choice, etcd is
+//! Debian's, clocks are libfaketime's.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,16 +10,20 @@
 )]
 
 mod common;
+#[path = "../../keyserver/tests/common/etcd.rs"]
+#[expect(dead_code, reason = "tests of the server use the rest")]
+mod etcd;
 
 use std::fs::File;
 use std::io::Read as _;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use common::keyserver::Server;
 use common::{Place, Run};
+use etcd::Cluster;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -67,7 +73,8 @@ fn server_cert(place: &Place, verb: &str, name: &str, more: &[&str]) -> Run {
     place.run(&[&fixed[..], more].concat())
 }
 
-/// What is asked of a server by an address of one's choice, with the certificate of `name/admin.toml`.
+/// What is asked of a server by an address of one's choice, with the certificate of
+/// `name/admin.toml`.
 fn keys_at(place: &Place, name: &str, url: &str) -> Run {
     let config = String::from_utf8(place.read(&format!("{name}/admin.toml"))).unwrap();
     let rest = config.split_once('\n').unwrap().1;
@@ -76,42 +83,13 @@ fn keys_at(place: &Place, name: &str, url: &str) -> Run {
     place.run(&["keyserver", "keys", "--node", &format!("{name}/at.toml")])
 }
 
-/// One member of etcd, and its address.
-fn etcd(place: &Place) -> (Process, String) {
-    let (client, peer) = (free_port(), free_port());
-    let [client, peer] = [client, peer].map(|port| format!("http://127.0.0.1:{port}"));
-    let etcd = Command::new("etcd")
-        .args(["--name", "m", "--data-dir"])
-        .arg(place.path("etcd"))
-        .args([
-            "--listen-client-urls",
-            &client,
-            "--advertise-client-urls",
-            &client,
-        ])
-        .args([
-            "--listen-peer-urls",
-            &peer,
-            "--initial-advertise-peer-urls",
-            &peer,
-        ])
-        .args(["--initial-cluster", &format!("m={peer}")])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let etcd = Process(etcd.unwrap());
-    let address = client.strip_prefix("http://").unwrap();
-    until("etcd listens", || TcpStream::connect(address).is_ok());
-    (etcd, client)
-}
-
 /// The guide's "A second server" (docs/guides/keyserver-etcd.md), on two directories.
 #[test]
 fn a_second_server_over_etcd_by_the_guide() {
     let place = Place::new();
-    let (_etcd, client) = etcd(&place);
+    let etcd = Cluster::start(1);
+    let store = etcd.store();
     let ports = [free_port(), free_port()];
-    let store = format!("etcd:{client}");
     let listen = ports.map(|port| format!("127.0.0.1:{port}"));
     for name in ["a", "b"] {
         std::fs::create_dir(place.path(name)).unwrap();
@@ -135,7 +113,8 @@ fn a_second_server_over_etcd_by_the_guide() {
     let at = |n: usize, host: &str| keys_at(&place, "a", &format!("https://{host}:{}", ports[n]));
     until("the first one serves", || at(0, "127.0.0.1").code == 0);
 
-    // By the guide: server.toml with other names and another address, root.keyring, and its own certificate.
+    // By the guide: server.toml with other names and another address, root.keyring, and its own
+    // certificate.
     let config = String::from_utf8(place.read("a/server.toml")).unwrap();
     let config = config
         .replace("names = [\"127.0.0.1\"]", "names = [\"localhost\"]")
@@ -224,34 +203,21 @@ fn a_server_gets_another_key_and_another_name_while_it_runs() {
 fn a_server_renews_its_own_certificate() {
     let place = Place::new();
     let port = free_port();
-    let plain = place.command();
-    let mut earlier = Command::new("faketime");
-    earlier
-        .args(["-f", "-70d"])
-        .arg(plain.get_program())
-        .args([
-            "keyserver",
-            "init",
-            "--store",
-            "a/keys.db",
-            "--name",
-            "127.0.0.1",
-        ])
-        .args([
-            "--address",
-            &format!("127.0.0.1:{port}"),
-            "--root-provider",
-            "env:ROOT",
-        ])
-        .current_dir(plain.get_current_dir().unwrap());
-    for (name, value) in plain.get_envs() {
-        match value {
-            Some(value) => earlier.env(name, value),
-            None => earlier.env_remove(name),
-        };
-    }
+    let address = format!("127.0.0.1:{port}");
+    let init = [
+        "keyserver",
+        "init",
+        "--store",
+        "a/keys.db",
+        "--name",
+        "127.0.0.1",
+        "--address",
+        &address,
+        "--root-provider",
+        "env:ROOT",
+    ];
     std::fs::create_dir(place.path("a")).unwrap();
-    assert!(earlier.output().unwrap().status.success());
+    place.run_at("-70d", &init).succeeded();
     let former = [place.read("a/server.pem"), place.read("a/server.key")];
     let _server = run(&place, "a");
     until("it is renewed", || {
@@ -263,7 +229,8 @@ fn a_server_renews_its_own_certificate() {
     keys_at(&place, "a", &url).succeeded();
 }
 
-/// A server that custodians have opened, with a node, and the files of another one whose shares are others.
+/// A server that custodians have opened, with a node, and the files of another one whose shares are
+/// others.
 fn custodians(place: &Place) -> Process {
     let port = free_port();
     let listen = format!("127.0.0.1:{port}");

@@ -1,14 +1,11 @@
-//! A host renews its certificate: the real command against the real server, killed at each call that changes a file, with clocks near
-//! and behind the end, and with a server that is away.
+//! A host renews its certificate: the real command against the real server, killed at each call
+//! that changes a file, with clocks near and behind the end, and with a server that is away.
 //!
 //! Method: clocks are libfaketime's, kills are strace's.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
-
-use std::os::unix::process::ExitStatusExt as _;
-use std::process::Command;
 
 use common::keyserver::Server;
 use common::{Place, Run};
@@ -57,26 +54,8 @@ fn renew(place: &Place, more: &[&str]) -> Run {
 
 /// The same so many days later.
 fn renew_later(place: &Place, days: u32, more: &[&str]) -> Run {
-    let plain = place.command();
-    let mut later = Command::new("faketime");
-    later
-        .args(["-f", &format!("+{days}d")])
-        .arg(plain.get_program())
-        .args(["keyserver", "renew", "--node", "etc/node.toml"])
-        .args(more)
-        .current_dir(plain.get_current_dir().unwrap());
-    for (name, value) in plain.get_envs() {
-        match value {
-            Some(value) => later.env(name, value),
-            None => later.env_remove(name),
-        };
-    }
-    let output = later.output().unwrap();
-    Run {
-        code: output.status.code().unwrap(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
+    let renew = ["keyserver", "renew", "--node", "etc/node.toml"];
+    place.run_at(&format!("+{days}d"), &[&renew[..], more].concat())
 }
 
 fn works(place: &Place) {
@@ -98,7 +77,8 @@ const FILES: [&str; 4] = ["authority.pem", "node.key", "node.pem", "node.toml"];
 #[test]
 fn it_renews_when_it_is_due_and_asks_nobody_before() {
     let (place, mut server) = joined();
-    // The host's clock runs years ahead in what follows: so long the server's own certificate has to count too.
+    // The host's clock runs years ahead in what follows: so long the server's own certificate has
+    // to count too.
     let config = String::from_utf8(place.read("a/server.toml")).unwrap();
     place.write(
         "a/server.toml",
@@ -144,7 +124,8 @@ fn it_renews_when_it_is_due_and_asks_nobody_before() {
     assert_eq!(names(&place), FILES);
     works(&place);
 
-    // A server that is away: an error, and nothing has changed; but none when there is nothing to do.
+    // A server that is away: an error, and nothing has changed; but none when there is nothing to
+    // do.
     server.stop();
     let text = String::from_utf8(place.read("etc/node.toml")).unwrap();
     place.write(
@@ -184,26 +165,8 @@ fn killed_at_any_moment_it_leaves_a_pair_that_works() {
 
 /// Renews until that call; false when it ended before.
 fn killed(place: &Place, calls: &str, at: u32) -> bool {
-    let plain = place.command();
-    let mut strace = Command::new("strace");
-    strace
-        .args(["-f", "-qq", "-o", "/dev/null", "-e"])
-        .arg(format!("trace={calls}"))
-        .arg(format!("--inject={calls}:signal=KILL:when={at}"))
-        .arg(plain.get_program())
-        .args(["keyserver", "renew", "--node", "etc/node.toml"])
-        .current_dir(plain.get_current_dir().unwrap());
-    for (name, value) in plain.get_envs() {
-        match value {
-            Some(value) => strace.env(name, value),
-            None => strace.env_remove(name),
-        };
-    }
-    let output = strace.output().unwrap();
-    let killed = output.status.signal() == Some(9);
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert!(killed || output.status.success(), "{at}: {err}");
-    killed
+    let renew = ["keyserver", "renew", "--node", "etc/node.toml"];
+    place.killed_at(&["-f"], calls, at, &renew)
 }
 
 #[test]

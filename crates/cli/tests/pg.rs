@@ -233,7 +233,8 @@ fn controldata_and_status_say_what_seals_the_instance() {
     );
 }
 
-/// What a newer release of PostgreSQL may write: a file of a name that the table of files does not have.
+/// What a newer release of PostgreSQL may write: a file of a name that the table of files does not
+/// have.
 #[test]
 fn a_file_of_a_kind_that_nobody_knows_is_sealed_and_reported() {
     let place = Place::with_instance();

@@ -8,73 +8,34 @@
 )]
 
 mod instance;
+#[path = "common/on_terminal.rs"]
+mod on_terminal;
 
-use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::fs;
+use std::time::Duration;
 
 use instance::Place;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 const PASSPHRASE: &str = "correct horse battery staple";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs the command on a terminal, types each line after its prompt, and returns exit code and everything shown.
 fn on_a_terminal(place: &Place, arguments: &[&str], lines: &[&str]) -> (i32, String) {
-    let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&near).unwrap();
-    unlockpt(&near).unwrap();
-    let name = ptsname(&near, Vec::new()).unwrap().into_string().unwrap();
-    let far = File::options().read(true).write(true).open(name).unwrap();
-    let end = || Stdio::from(far.try_clone().unwrap());
     let inner = place.command(arguments);
-    let mut command = Command::new("setsid");
-    command
-        .args(["--ctty", "--wait"])
-        .arg(inner.get_program())
-        .args(inner.get_args());
-    command
+    let mut session = on_terminal::session();
+    session.arg(inner.get_program()).args(inner.get_args());
+    session
         .current_dir(place.path(""))
         .env_clear()
         .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
         .env("LC_ALL", "C.UTF-8");
-    let mut child = command
-        .stdin(end())
-        .stdout(end())
-        .stderr(end())
-        .spawn()
-        .unwrap();
-    drop(command);
-    let mut near = File::from(near);
-    let mut shown = String::new();
     let mut lines = lines.iter();
-    let deadline = Instant::now() + PATIENCE;
-    let mut answered = 0;
-    loop {
-        assert!(Instant::now() < deadline, "nothing more after {shown:?}");
-        let mut polled = [PollFd::new(&near, PollFlags::IN)];
-        let wait = Timespec::try_from(Duration::from_millis(50)).unwrap();
-        if poll(&mut polled, Some(&wait)).unwrap() > 0 {
-            let mut buffer = [0; 4096];
-            let length = near.read(&mut buffer).unwrap_or(0);
-            shown.push_str(&String::from_utf8_lossy(&buffer[..length]));
-        } else if child.try_wait().unwrap().is_some() {
-            break;
-        }
-        let last = shown[answered..].lines().last().unwrap_or_default();
-        if last.contains("assphrase") && last.ends_with(": ") {
-            answered = shown.len();
-            let line = lines
-                .next()
-                .unwrap_or_else(|| panic!("asked once more: {shown:?}"));
-            near.write_all(format!("{line}\n").as_bytes()).unwrap();
-        }
-    }
-    let status = child.wait().unwrap();
+    let (code, shown) = on_terminal::run(session, PATIENCE, |last| {
+        let asks = last.contains("assphrase") && last.ends_with(": ");
+        asks.then(|| (*lines.next().expect("asked once more than expected")).to_owned())
+    });
     assert!(lines.next().is_none(), "not asked often enough: {shown:?}");
-    (status.code().unwrap_or(-1), shown)
+    (code, shown)
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! Goal: root that is pointed at another user's directory acts as that user before it reads a byte of it: nothing planted
-//! there runs as root, and no link leads root's hand elsewhere.
+//! Goal: root that is pointed at another user's directory acts as that user before it reads a byte
+//! of it: nothing planted there runs as root, and no link leads root's hand elsewhere.
 //!
-//! Method: the real command as root on an instance, a keyring and databases of PostgreSQL's user. Planted commands write
-//! down as whom they run, and system calls are looked at. `root_race.rs` has the same with somebody who exchanges things
-//! meanwhile. Without root there is nothing to be tried, and the tests say so.
+//! Method: the real command as root on an instance, a keyring and databases of PostgreSQL's user.
+//! Planted commands write down as whom they run, and system calls are looked at. `root_race.rs` has
+//! the same with somebody who exchanges things meanwhile. Without root there is nothing to be
+//! tried, and the tests say so.
 
 mod instance;
 

@@ -1,8 +1,10 @@
-//! Goal: whoever owns what root is pointed at may exchange it at any time, and gets nothing of root's by that.
+//! Goal: whoever owns what root is pointed at may exchange it at any time, and gets nothing of
+//! root's by that.
 //!
-//! Method: PostgreSQL's user exchanges configurations, links and whole directories, some thousand times each second, while
-//! root runs every command that reads or writes there, for some seconds (`STRONGROOM_ROOT_RACE_S` sets for how long).
-//! Afterwards nothing of root's has changed, to the nanosecond, and nothing that was planted ran as root.
+//! Method: PostgreSQL's user exchanges configurations, links and whole directories, some thousand
+//! times each second, while root runs every command that reads or writes there, for some seconds
+//! (`STRONGROOM_ROOT_RACE_S` sets for how long). Afterwards nothing of root's has changed, to the
+//! nanosecond, and nothing that was planted ran as root.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod instance;
@@ -17,7 +19,8 @@ use instance::root::{can_be_tried, library, owner, planted, ran_as, root_place, 
 use instance::{Place, give, run};
 use tempfile::TempDir;
 
-/// The commands, a line each. `DATA`, `RING`, `SEALED` and `KEY` are the other user's; `UNITS` is root's.
+/// The commands, a line each. `DATA`, `RING`, `SEALED` and `KEY` are the other user's; `UNITS` is
+/// root's.
 const COMMANDS: &str = "\
     verify DATA
     pg controldata -D DATA
@@ -83,7 +86,8 @@ fn theirs() -> Place {
     place
 }
 
-/// What is root's, at which links lead: files with names that are looked for, and something like an instance.
+/// What is root's, at which links lead: files with names that are looked for, and something like an
+/// instance.
 fn roots(place: &Place) -> TempDir {
     let victim = root_place();
     let at = |name: &str| victim.path().join(name);

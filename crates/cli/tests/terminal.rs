@@ -8,6 +8,8 @@
 )]
 
 mod common;
+#[path = "common/on_terminal.rs"]
+mod on_terminal;
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -18,7 +20,6 @@ use std::time::{Duration, Instant};
 
 use common::Place;
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 /// Longest wait for anything to appear.
@@ -34,9 +35,7 @@ struct Typist {
 
 impl Typist {
     fn start(place: &Place) -> Self {
-        let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&near).unwrap();
-        unlockpt(&near).unwrap();
+        let (near, far) = on_terminal::new();
         // Wide, so that no line is broken.
         let size = Winsize {
             ws_row: 50,
@@ -45,8 +44,6 @@ impl Typist {
             ws_ypixel: 0,
         };
         tcsetwinsize(&near, size).unwrap();
-        let name = ptsname(&near, Vec::new()).unwrap().into_string().unwrap();
-        let far = File::options().read(true).write(true).open(name).unwrap();
         let end = || Stdio::from(far.try_clone().unwrap());
         let mut command = place.command();
         command
@@ -54,7 +51,7 @@ impl Typist {
             .env("TERM", "xterm");
         command.stdin(end()).stdout(end()).stderr(end());
         let child = command.spawn().unwrap();
-        let keyboard = File::from(near);
+        let keyboard = near;
         let mut reader = keyboard.try_clone().unwrap();
         let (send, screen) = channel();
         std::thread::spawn(move || {

@@ -1,28 +1,35 @@
 //! Goal: the commands in the README and the guides work as they are written, in their order.
 //!
-//! Method: each page's blocks of commands are run by bash in one empty directory, with a terminal on which every
-//! question is answered, and with empty file systems of memory in the places that the pages name (`/etc/strongroom`,
-//! `/mnt`, `/srv`, `/root`, ...), in a mount namespace of the test's own. Where a page shows output, it has to be
-//! the output. A block that is not run says why, in the page: `transcripts/page.rs`.
+//! Method: each page's blocks of commands are run by bash in one empty directory, with a terminal
+//! on which every question is answered, and with empty file systems of memory in the places that
+//! the pages name (`/etc/strongroom`, `/mnt`, `/srv`, `/root`, ...), in a mount namespace of the
+//! test's own. Where a page shows output, it has to be the output. A block that is not run says
+//! why, in the page: `transcripts/page.rs`.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
 )]
 
 mod common;
+#[path = "common/on_terminal.rs"]
+mod on_terminal;
 #[path = "transcripts/page.rs"]
 mod page;
-#[path = "transcripts/terminal.rs"]
-mod terminal;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::time::Duration;
 
 use common::Place;
 use page::{Block, Fate, Step, blocks, steps};
 
-/// What every page's script begins with. The server is one of the installed PostgreSQL, on a socket only.
+/// What is typed at every question.
+const PASSPHRASE: &str = "correct horse battery staple";
+/// Longest run of one page.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// What every page's script begins with. The server is one of the installed PostgreSQL, on a socket
+/// only.
 const PRELUDE: &str = r#"
 set -eu -o pipefail
 for place in /etc/strongroom /mnt /srv /root /run/postgresql /var/lib/strongroom; do
@@ -138,11 +145,12 @@ fn what_failed(chosen: &[Block]) -> Option<String> {
     let command = Path::new(env!("CARGO_BIN_EXE_strongroom"));
     let commands = command.parent().unwrap_or(command);
     let search = std::env::var("PATH").unwrap();
-    let mut command = Command::new("unshare");
+    let mut session = on_terminal::session();
+    session.arg("unshare");
     if !rustix::process::geteuid().is_root() {
-        command.args(["--user", "--map-root-user"]);
+        session.args(["--user", "--map-root-user"]);
     }
-    command
+    session
         .args(["--mount", "--propagation", "private", "bash"])
         .arg(script)
         .env("PATH", format!("{}:/usr/bin:{search}", commands.display()))
@@ -150,7 +158,9 @@ fn what_failed(chosen: &[Block]) -> Option<String> {
         .env("OUT", place.path(""))
         .env("EXTENSION", extension())
         .env_remove("STRONGROOM_KEYRING");
-    let ended = terminal::run(&command);
+    let (code, screen) = on_terminal::run(session, PATIENCE, |last| {
+        last.ends_with(": ").then(|| PASSPHRASE.to_owned())
+    });
     let output =
         |at: usize| std::fs::read_to_string(place.path(&format!("out.{at}"))).unwrap_or_default();
     for (at, (line, step)) in all.iter().enumerate() {
@@ -159,7 +169,7 @@ fn what_failed(chosen: &[Block]) -> Option<String> {
                 "line {line} failed: {}\n{}\nterminal:\n{}",
                 step.command,
                 output(at),
-                ended.screen
+                screen
             ));
         }
         let shown = step.shown.as_deref().unwrap_or_default();
@@ -172,7 +182,7 @@ fn what_failed(chosen: &[Block]) -> Option<String> {
             ));
         }
     }
-    (!ended.well).then(|| format!("the script failed: {}", ended.screen))
+    (code != 0).then(|| format!("the script failed: {screen}"))
 }
 
 /// The script of a page, and its steps with the lines of the page they come from.

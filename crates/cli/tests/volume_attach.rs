@@ -164,7 +164,8 @@ const VERBS: [&[&str]; 11] = [
     &["volume", "unenroll", "v.img", "recovery"],
 ];
 
-/// Whatever is asked for, an image that is attached is not changed, and no command waits for it without limit.
+/// Whatever is asked for, an image that is attached is not changed, and no command waits for it
+/// without limit.
 #[test]
 fn an_attached_image_is_not_destroyed_and_nothing_hangs_on_it() {
     let place = Place::new();

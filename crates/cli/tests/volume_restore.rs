@@ -6,7 +6,6 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
-use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 
 use common::{Place, Run, noise};
@@ -275,21 +274,10 @@ fn killed_at_any_write_it_leaves_no_header_or_the_whole_one_and_the_same_command
 
 /// Runs the command until its call number `at` of this sort; whether it came so far.
 fn killed(place: &Place, group: &str, at: u32) -> bool {
-    let plain = place.command();
-    let mut strace = Command::new("strace");
-    strace
-        .args(["-f", "-qq", "-o", "/dev/null", "-e"])
-        .arg(format!("trace={group}"))
-        .arg(format!("--inject={group}:signal=KILL:when={at}"))
-        .arg(plain.get_program())
-        .args(["volume", "restore", "v", "--from", "h"])
-        .current_dir(place.path(""))
-        .env("STRONGROOM_KEYRING", "keyring")
-        .env("ROOT", common::ROOT);
-    let status = strace.status().unwrap();
-    assert!(
-        status.success() || status.signal() == Some(9),
-        "{group} {at}"
-    );
-    !status.success()
+    place.killed_at(
+        &["-f"],
+        group,
+        at,
+        &["volume", "restore", "v", "--from", "h"],
+    )
 }

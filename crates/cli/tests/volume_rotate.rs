@@ -7,7 +7,6 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 
 use common::{Place, noise};
@@ -212,48 +211,18 @@ fn another_volume_key() {
 
 /// Runs the command until its call `at` of this group; false when it ended before.
 fn killed(place: &Place, group: &str, at: u32, arguments: &[&str]) -> bool {
-    let plain = place.command();
-    let mut strace = Command::new("strace");
-    strace
-        .args(["-f", "-qq", "-o", "/dev/null", "-e"])
-        .arg(format!("trace={group}"))
-        .arg(format!("--inject={group}:signal=KILL:when={at}"))
-        .arg(plain.get_program())
-        .args(arguments)
-        .current_dir(plain.get_current_dir().unwrap());
-    for (name, value) in plain.get_envs() {
-        match value {
-            Some(value) => strace.env(name, value),
-            None => strace.env_remove(name),
-        };
-    }
-    let output = strace.output().unwrap();
-    let killed = output.status.signal() == Some(9);
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert!(killed || output.status.success(), "{group} {at}: {err}");
-    killed
+    place.killed_at(&["-f"], group, at, arguments)
 }
 
 /// How many calls of the group a whole run makes.
 fn calls(place: &Place, group: &str, arguments: &[&str]) -> u32 {
-    let plain = place.command();
     let mut strace = Command::new("strace");
     strace
         .args(["-f", "-qq", "-o"])
         .arg(place.path("calls"))
         .arg("-e")
         .arg(format!("trace={group}"));
-    strace
-        .arg(plain.get_program())
-        .args(arguments)
-        .current_dir(plain.get_current_dir().unwrap());
-    for (name, value) in plain.get_envs() {
-        match value {
-            Some(value) => strace.env(name, value),
-            None => strace.env_remove(name),
-        };
-    }
-    let output = strace.output().unwrap();
+    let output = place.under(strace, arguments).output().unwrap();
     assert!(
         output.status.success(),
         "{}",

@@ -1,7 +1,9 @@
-//! What a page of another site can have a browser send, with an administrator's certificate: nothing of it does anything.
+//! What a page of another site can have a browser send, with an administrator's certificate:
+//! nothing of it does anything.
 //!
-//! Method: the requests as a browser sends them, byte for byte, on every address of `openapi.json` that changes something, and the state
-//! of the server afterwards. The same from a real browser: `foreign_browser.rs`.
+//! Method: the requests as a browser sends them, byte for byte, on every address of `openapi.json`
+//! that changes something, and the state of the server afterwards. The same from a real browser:
+//! `foreign_browser.rs`.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -12,7 +14,8 @@ mod common;
 use common::{Answer, Client, Identity, Place, Running, request};
 use serde_json::{Value, json};
 
-/// The headers by which a browser tells what page it acts for. A form of an old browser tells nothing, but has a form's type.
+/// The headers by which a browser tells what page it acts for. A form of an old browser tells
+/// nothing, but has a form's type.
 const STEERED: [&str; 9] = [
     "Origin: https://evil.example\r\nContent-Type: application/json\r\n",
     "Origin: null\r\nContent-Type: application/json\r\n",
@@ -151,7 +154,8 @@ fn a_page_of_another_site_reads_nothing_but_a_person_may() {
     assert_eq!(typed.headers["cross-origin-resource-policy"], "same-origin");
 }
 
-/// A node with two certificates tries to become another client by having its older key certified for that one.
+/// A node with two certificates tries to become another client by having its older key certified
+/// for that one.
 #[test]
 fn no_public_key_is_ever_certified_for_two_names() {
     let place = Place::with_provider();
@@ -187,7 +191,8 @@ fn no_public_key_is_ever_certified_for_two_names() {
         .client(Some(&old))
         .get("/v1/keys")
         .refused(403, "SR-8421");
-    // The older key is nobody's now, and stays evil's all the same: renewed by others, enrolled by others, and after a revocation.
+    // The older key is nobody's now, and stays evil's all the same: renewed by others, enrolled by
+    // others, and after a revocation.
     admin
         .post("/v1/renew", &json!({"csr": old_request}))
         .refused(400, "SR-8429");

@@ -1,4 +1,5 @@
-//! A page of another site in a real browser that has an administrator's certificate: Chromium, driven by Playwright.
+//! A page of another site in a real browser that has an administrator's certificate: Chromium,
+//! driven by Playwright.
 //!
 //! `make test-keyserver` installs what it needs. The same requests without a browser: `foreign.rs`.
 //!

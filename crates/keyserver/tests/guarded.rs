@@ -1,5 +1,5 @@
-//! Goal: no administrator erases a key by mistake or alone where two are wanted, strangers cannot fill the audit log, and no
-//! text reorders what stands beside it.
+//! Goal: no administrator erases a key by mistake or alone where two are wanted, strangers cannot
+//! fill the audit log, and no text reorders what stands beside it.
 //!
 //! Method: a real server in this process, real TLS.
 mod common;
@@ -60,7 +60,8 @@ fn two_administrators_have_a_key_destroyed_and_what_needs_it_is_counted() {
     );
 }
 
-/// A revoked machine that asks again and again, with long names, does not fill the log; it is named there.
+/// A revoked machine that asks again and again, with long names, does not fill the log; it is named
+/// there.
 #[test]
 fn a_revoked_certificate_is_named_in_the_log_and_does_not_fill_it() {
     let place = Place::with_provider();

@@ -1,4 +1,5 @@
-//! Certificates of clients before they end: a renewal that is lost or broken off takes nothing away.
+//! Certificates of clients before they end: a renewal that is lost or broken off takes nothing
+//! away.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -146,7 +147,8 @@ fn many_first_uses_at_once_end_one_certificate_once() {
     assert_eq!(all.iter().filter(|action| *action == "renewed").count(), 1);
 }
 
-/// What alarms are made of: certificates that end, and an administrator who was made beside the server.
+/// What alarms are made of: certificates that end, and an administrator who was made beside the
+/// server.
 #[test]
 fn metrics_tell_what_ends_and_that_somebody_used_the_root_key() {
     use strongroom_keyserver::offline::Offline;

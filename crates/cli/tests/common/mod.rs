@@ -16,6 +16,7 @@ pub(crate) mod keyserver;
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -101,6 +102,54 @@ impl Place {
             .env("ROOT", ROOT)
             .stdin(Stdio::null());
         command
+    }
+
+    /// The command as [`Place::command`] has it, run by another program: `program`, whose own
+    /// arguments are there already, gets the command's name, `arguments`, environment and
+    /// directory.
+    pub(crate) fn under(&self, mut program: Command, arguments: &[&str]) -> Command {
+        let plain = self.command();
+        program
+            .arg(plain.get_program())
+            .args(arguments)
+            .current_dir(self.directory.path())
+            .stdin(Stdio::null());
+        for (name, value) in plain.get_envs() {
+            match value {
+                Some(value) => program.env(name, value),
+                None => program.env_remove(name),
+            };
+        }
+        program
+    }
+
+    /// Runs the command by a clock that is off, as faketime(1) is told: `+30d`.
+    pub(crate) fn run_at(&self, clock: &str, arguments: &[&str]) -> Run {
+        let mut faketime = Command::new("faketime");
+        faketime.args(["-f", clock]);
+        finished(self.under(faketime, arguments).output().unwrap())
+    }
+
+    /// Runs the command until its call number `at` of this group of system calls, which ends it;
+    /// false when it ended before. `threads`: `-f` where calls of all threads count.
+    pub(crate) fn killed_at(
+        &self,
+        threads: &[&str],
+        group: &str,
+        at: u32,
+        arguments: &[&str],
+    ) -> bool {
+        let mut strace = Command::new("strace");
+        strace
+            .args(threads)
+            .args(["-qq", "-o", "/dev/null", "-e"])
+            .arg(format!("trace={group}"))
+            .arg(format!("--inject={group}:signal=KILL:when={at}"));
+        let output = self.under(strace, arguments).output().unwrap();
+        let killed = output.status.signal() == Some(9);
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(killed || output.status.success(), "{group} {at}: {err}");
+        killed
     }
 
     /// Runs the command.
@@ -229,7 +278,8 @@ pub(crate) fn has_device_mapper() -> bool {
     std::fs::read_to_string("/proc/misc").is_ok_and(|list| list.contains("device-mapper"))
 }
 
-/// A segment of the log of 1 MiB, as its name says, with `text` in its first page and nothing behind that page.
+/// A segment of the log of 1 MiB, as its name says, with `text` in its first page and nothing
+/// behind that page.
 pub(crate) fn segment(name: &str, text: &str) -> Vec<u8> {
     const SIZE: u32 = 1 << 20;
     let number = |at: std::ops::Range<usize>| u32::from_str_radix(&name[at], 16).unwrap();

@@ -1,5 +1,5 @@
-//! For tests of what root does on another user's files: planted commands that write down as whom they run, and a look at
-//! everything of root's.
+//! For tests of what root does on another user's files: planted commands that write down as whom
+//! they run, and a look at everything of root's.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

@@ -1,14 +1,15 @@
 //! The blocks of commands in a page of the documents, and what the page says of each one.
 //!
-//! A block is a run of lines that are indented by four spaces. It is a block of commands if a line of it calls
-//! `strongroom` or begins with a prompt, `$ ` or `NAME$ `. A comment of HTML directly above the block, which readers
-//! do not see, says what becomes of it:
+//! A block is a run of lines that are indented by four spaces. It is a block of commands if a line
+//! of it calls `strongroom` or begins with a prompt, `$ ` or `NAME$ `. A comment of HTML directly
+//! above the block, which readers do not see, says what becomes of it:
 //!
 //!     <!-- commands: run -->                    it is run as it stands, by root
 //!     <!-- commands: run as USER -->            it is run by that user, in a directory of the user's own
 //!     <!-- commands: not run: REASON -->        it cannot be, and why
 //!
-//! and `<!-- before: SHELL -->` above that is what the page takes for granted: a database that exists, a server.
+//! and `<!-- before: SHELL -->` above that is what the page takes for granted: a database that
+//! exists, a server.
 
 const SQLITE_PROMPT: &str = "sqlite> ";
 

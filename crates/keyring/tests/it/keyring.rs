@@ -361,7 +361,8 @@ fn whose_file_it_is_is_asked_of_the_file_that_was_read() {
     let planted = home.root("planted");
     Keyring::init(&planted, &Provider::parse(&line).unwrap()).unwrap();
     std::fs::remove_file(&mark).unwrap();
-    // What is read is a pipe that everybody may write to; before its end something private has its name.
+    // What is read is a pipe that everybody may write to; before its end something private has its
+    // name.
     let bytes = std::fs::read(&planted).unwrap();
     let mode = rustix::fs::Mode::from_raw_mode(0o666);
     rustix::fs::mknodat(rustix::fs::CWD, &at, rustix::fs::FileType::Fifo, mode, 0).unwrap();

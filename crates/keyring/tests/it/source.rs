@@ -49,7 +49,8 @@ fn one_key_from_every_source_opens_the_same_object() {
     assert_eq!(code(open(&header, &from_file)), 0, "raw bytes");
 }
 
-/// Sixteen Cyrillic letters are 32 bytes that are not ASCII. They were once used as a raw key, without Argon2id.
+/// Sixteen Cyrillic letters are 32 bytes that are not ASCII. They were once used as a raw key,
+/// without Argon2id.
 #[test]
 fn letters_that_are_not_ascii_are_stretched() {
     let letters = "\u{43f}\u{440}\u{435}\u{441}\u{442}\u{443}\u{43f}\u{43b}\u{435}\u{43d}\u{438}\u{435}\u{438}\u{43c}\u{44f}\u{44a}";
@@ -60,7 +61,8 @@ fn letters_that_are_not_ascii_are_stretched() {
     assert_eq!(sealed.opened_by().name(), "passphrase");
     assert!(!take_text_as_raw_key_warning());
 
-    // What an older build sealed with these letters opens, with a warning, until its slots are made anew.
+    // What an older build sealed with these letters opens, with a warning, until its slots are made
+    // anew.
     let mut bytes: [u8; 32] = letters.as_bytes().try_into().unwrap();
     let older = Opener::raw(SecretKey::take(&mut bytes).unwrap());
     let header = new_object(&older).header_bytes();
