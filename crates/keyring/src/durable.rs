@@ -21,8 +21,8 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     replace_owned(path, bytes, mode, None)
 }
 
-/// As [`replace`], and the file is `owner`'s, user and group, before it has its name: afterwards the name could lead to
-/// something else.
+/// As [`replace`], and the file is `owner`'s, user and group, before it has its name: afterwards
+/// the name could lead to something else.
 ///
 /// # Errors
 /// As [`replace`].
@@ -43,7 +43,7 @@ pub fn replace_owned(
 /// # Errors
 /// `AlreadyExists` when there is a file (or anything else) at `path`, which is then untouched.
 pub fn create_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    Pending::written(path, bytes, mode)?.publish()
+    create_new_owned(path, bytes, mode, None)
 }
 
 /// As [`create_new`], and the file is `owner`'s, user and group, before it has its name.

@@ -42,17 +42,17 @@ pub fn open_locked(path: &Path, read_only: bool) -> Result<File, LuksError> {
         io::ErrorKind::ResourceBusy => LuksError::InUse("the kernel uses the device".to_owned()),
         _ => failed(error),
     })?;
+    // Of what was opened, not of what the name leads to.
+    let opened = file.metadata().map_err(failed)?;
     let how = match read_only {
         true => FlockOperation::NonBlockingLockShared,
         false => FlockOperation::NonBlockingLockExclusive,
     };
     flock(&file, how).map_err(|error| match error {
-        rustix::io::Errno::WOULDBLOCK => {
-            LuksError::InUse("another process has it attached or open".to_owned())
-        }
+        rustix::io::Errno::WOULDBLOCK => LuksError::InUse(lock_holder(&opened)),
         _ => failed(error.into()),
     })?;
-    if let Some(loop_device) = loop_device_of(&file) {
+    if let Some(loop_device) = loop_device_of(&opened) {
         let text = format!("it is behind {}", loop_device.display());
         return Err(LuksError::InUse(text));
     }
@@ -80,9 +80,39 @@ pub fn check_not_active(uuid: &str) -> Result<(), LuksError> {
     Ok(())
 }
 
-/// The loop device that stands on this very file.
-fn loop_device_of(file: &File) -> Option<PathBuf> {
-    let ours = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+/// The process that holds a lock (`flock`) on the file `about` is of, in words, from `/proc/locks`
+/// (`proc_locks(5)`).
+#[must_use]
+pub fn lock_holder(about: &std::fs::Metadata) -> String {
+    let table = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let (major, minor) = (
+        rustix::fs::major(about.dev()),
+        rustix::fs::minor(about.dev()),
+    );
+    let wanted = format!("{major:02x}:{minor:02x}:{}", about.ino());
+    let found = table.lines().find_map(|line| {
+        let mut fields = line
+            .split_whitespace()
+            .skip(1)
+            .filter(|field| *field != "->");
+        let kind = fields.next()?;
+        let pid = fields.nth(2)?;
+        (kind == "FLOCK" && fields.next() == Some(wanted.as_str())).then(|| pid.to_owned())
+    });
+    let Some(pid) = found else {
+        return "another process has it attached or open".to_owned();
+    };
+    let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!(
+        "process {pid} ({}) has it attached or open; `strongroom volume detach` ends an attachment",
+        command.trim()
+    )
+}
+
+/// The loop device that stands on the file `about` is of.
+#[must_use]
+pub fn loop_device_of(about: &std::fs::Metadata) -> Option<PathBuf> {
+    let ours = Some(about).filter(|about| about.is_file())?;
     let devices = std::fs::read_dir("/sys/block").ok()?;
     devices.flatten().find_map(|device| {
         let backing = std::fs::read(device.path().join("loop/backing_file")).ok()?;

@@ -19,7 +19,10 @@ mod tree;
 mod unlock;
 mod volume;
 
-pub use attach::{attached_at, check_mountpoint, check_not_active, detach, open_locked};
+pub use attach::{
+    attached_at, check_mountpoint, check_not_active, detach, lock_holder, loop_device_of,
+    open_locked,
+};
 pub use binary::{BINARY_LEN, Binary, HEADER_SIZES, Magic, Which, magic};
 pub use error::LuksError;
 pub use fuse::{FILE_NAME, MountOptions, Mounted, Unmounter};

@@ -68,14 +68,14 @@ impl Volume {
         Self::load(path, Either::Left(path))
     }
 
-    /// As [`Volume::open`], to change the volume's header or to destroy it: nobody else may have it attached, not even to
-    /// read it.
+    /// As [`Volume::open`], to change the volume's header or to destroy it: nobody else may have it
+    /// attached, not even to read it.
     ///
     /// # Errors
     /// As [`Volume::open`]; SR-8320.
     pub fn open_to_change(path: &Path) -> Result<Self, Error> {
         check_not_held(path, Purpose::Change)?;
-        Self::open(path)
+        Self::load(path, Either::Left(path))
     }
 
     /// A header in a file of its own, for the data on `path`.

@@ -1,18 +1,18 @@
 //! Whether another process holds a volume's file, and which one.
 //!
-//! libcryptsetup takes a lock on a volume's file (`flock`) whenever it reads or changes the header, and waits for it
-//! without limit (`lib/utils_device_locking.c`). `volume attach` holds that lock as long as a volume is attached. So the
-//! lock is asked for here first, for a bounded time.
+//! libcryptsetup takes a lock on a volume's file (`flock`) whenever it reads or changes the header,
+//! and waits for it without limit (`lib/utils_device_locking.c`). `volume attach` holds that lock
+//! as long as a volume is attached. So the lock is asked for here first, for a bounded time.
 //!
 //! Must not: keep the lock, or break another process's.
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use strongroom_keyring::Error;
+use strongroom_luks::lock_holder;
 
 use crate::look::{in_use, io};
 
@@ -30,8 +30,9 @@ pub(crate) enum Purpose {
     Change,
 }
 
-/// Waits until no other process holds a lock that `purpose` would have to wait for. Anything but a regular file passes:
-/// for devices libcryptsetup has lock files of its own, and a device that is attached is busy.
+/// Waits until no other process holds a lock that `purpose` would have to wait for. Anything but a
+/// regular file passes: for devices libcryptsetup has lock files of its own, and a device that is
+/// attached is busy.
 ///
 /// # Errors
 /// SR-8320 after [`PATIENCE`], with the process that holds it; SR-5001.
@@ -56,37 +57,10 @@ pub(crate) fn check_not_held(path: &Path, purpose: Purpose) -> Result<(), Error>
             // Given back when the file is closed.
             Ok(()) => return Ok(()),
             Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < end => std::thread::sleep(PAUSE),
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use(path, &holder(&about))),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use(path, &lock_holder(&about))),
             Err(error) => return Err(io(path, error.into())),
         }
     }
-}
-
-/// The process that holds a lock on this file, in words, from `/proc/locks` (`proc_locks(5)`).
-fn holder(about: &std::fs::Metadata) -> String {
-    let table = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let (major, minor) = (
-        rustix::fs::major(about.dev()),
-        rustix::fs::minor(about.dev()),
-    );
-    let wanted = format!("{major:02x}:{minor:02x}:{}", about.ino());
-    let found = table.lines().find_map(|line| {
-        let mut fields = line
-            .split_whitespace()
-            .skip(1)
-            .filter(|field| *field != "->");
-        let kind = fields.next()?;
-        let pid = fields.nth(2)?;
-        (kind == "FLOCK" && fields.next() == Some(wanted.as_str())).then(|| pid.to_owned())
-    });
-    let Some(pid) = found else {
-        return "another process has it attached or open".to_owned();
-    };
-    let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    format!(
-        "process {pid} ({}) has it attached or open; `strongroom volume detach` ends an attachment",
-        command.trim()
-    )
 }
 
 #[cfg(test)]

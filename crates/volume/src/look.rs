@@ -7,13 +7,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::fs::OFlags;
 use strongroom_format::{code, header};
 use strongroom_keyring::Error;
+use strongroom_luks::loop_device_of;
 
 use crate::held::{Purpose, check_not_held};
 
@@ -170,8 +171,8 @@ pub fn check_unused(path: &Path) -> Result<(), Error> {
     if about.file_type().is_block_device() {
         return exclusively(path, false).map(drop);
     }
-    match loop_device_of(path) {
-        Some(device) => Err(in_use(path, &format!("it is behind {device}"))),
+    match loop_device_of(&about) {
+        Some(device) => Err(in_use(path, &format!("it is behind {}", device.display()))),
         // One that is attached through FUSE is locked.
         None => check_not_held(path, Purpose::Change),
     }
@@ -255,20 +256,6 @@ fn piece(file: &mut File, at: u64, len: usize) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(len as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-/// The loop device that a file is behind.
-fn loop_device_of(path: &Path) -> Option<String> {
-    let about = std::fs::metadata(path).ok()?;
-    let devices = std::fs::read_dir("/sys/block").ok()?;
-    let behind = |device: &PathBuf| {
-        let backing = std::fs::read_to_string(device.join("loop/backing_file")).ok()?;
-        let backing = std::fs::metadata(backing.trim_end_matches('\n')).ok()?;
-        ((backing.dev(), backing.ino()) == (about.dev(), about.ino())).then_some(())
-    };
-    let mut devices = devices.flatten().map(|entry| entry.path());
-    let device = devices.find(|device| behind(device).is_some())?;
-    Some(format!("/dev/{}", device.file_name()?.to_string_lossy()))
 }
 
 pub(crate) fn in_use(path: &Path, why: &str) -> Error {

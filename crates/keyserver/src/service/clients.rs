@@ -1,9 +1,9 @@
 //! Clients: tokens, enrolment, revocation, grants.
 //!
 //! Invariants: E1, a token is used once: it is removed in the commit that enrols; E2, only the hash of a token is kept; E3, a client
-//! that is enrolled anew or revoked loses its former certificates in the same commit; E4, a client that was not there begins with the
-//! grants of its token, whatever a revocation of that name that broke off has left; E7, a public key is certified for one name only,
-//! for ever.
+//! that is enrolled anew or revoked loses its former certificates in the same commit; E4, a client
+//! that was not there begins with the grants of its token, whatever a revocation of that name that
+//! broke off has left; E7, a public key is certified for one name only, for ever.
 //!
 //! Must not: keep or log a token.
 
@@ -122,7 +122,8 @@ pub(super) fn node_path(name: &str) -> String {
     format!("{NODES}{name}")
 }
 
-/// What ends every certificate of a client: the one that counts, and the one that has not been used yet.
+/// What ends every certificate of a client: the one that counts, and the one that has not been used
+/// yet.
 pub(super) fn identities_of(node: &Node) -> Vec<Change> {
     let all = std::iter::once(&node.spki).chain(&node.next);
     all.map(|spki| ends(spki)).collect()
@@ -278,8 +279,8 @@ impl Service {
         }
     }
 
-    /// What a client may that is enrolled with this token: make keys, have them destroyed. A token that says nothing of it takes nothing
-    /// from a node that is enrolled already.
+    /// What a client may that is enrolled with this token: make keys, have them destroyed. A token
+    /// that says nothing of it takes nothing from a node that is enrolled already.
     fn rights(&self, token: &Token, former: Option<&Node>) -> Result<(bool, bool), Error> {
         let said = (token.may_create, token.may_destroy);
         let Some(former) = former.filter(|_| token.keeps_rights) else {
@@ -361,7 +362,8 @@ impl Service {
         Err(Error::new(&code::SERVER_BUSY, "enrolment"))
     }
 
-    /// A certificate for the client, the SHA-256 of its public key, what it was decided upon, and the changes that make it known.
+    /// A certificate for the client, the SHA-256 of its public key, what it was decided upon, and
+    /// the changes that make it known.
     pub(super) fn certified(
         &self,
         request: &str,
@@ -389,10 +391,11 @@ impl Service {
         Ok((enrolled, issued.spki, guards, changes))
     }
 
-    /// No public key is ever certified for two names, whatever became of the first: whoever has its private key would be both.
+    /// No public key is ever certified for two names, whatever became of the first: whoever has its
+    /// private key would be both.
     fn must_be_its_own(&self, spki: &str, name: &str) -> Result<Vec<Guard>, Error> {
         let ever: Found<Certified> = self.read(&format!("{CERTIFIED}{spki}"))?;
-        // Older builds wrote only who has it now.
+        // Older builds recorded only the current holder.
         let now: Found<Identity> = self.read(&identity_path(spki))?;
         let others = [ever.record.map(|of| of.name), now.record.map(|of| of.name)];
         if others.iter().flatten().any(|other| other != name) {
@@ -431,24 +434,18 @@ impl Service {
     /// # Errors
     /// What the store reports.
     pub fn ending(&self) -> Result<Ending, Error> {
-        const PAGE: usize = 1000;
         let mut kept = self.ending.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, ending)) = *kept
             && (at..=at.saturating_add(ENDING_KEPT_S)).contains(&now())
         {
             return Ok(ending);
         }
-        let (mut ending, mut after) = (Ending::default(), String::new());
-        loop {
-            let page = self.list::<Identity>(IDENTITIES, &after, PAGE)?;
-            for (_, identity) in page.iter().filter(|(_, identity)| !identity.unused) {
+        let mut ending = Ending::default();
+        self.each::<Identity>(IDENTITIES, usize::MAX, |_, identity| {
+            if !identity.unused {
                 ending.count(identity.expires.saturating_sub(now()));
             }
-            match page.last() {
-                Some((last, _)) if page.len() == PAGE => after.clone_from(last),
-                _ => break,
-            }
-        }
+        })?;
         *kept = Some((now(), ending));
         Ok(ending)
     }

@@ -1,8 +1,8 @@
-//! Denials on their way into the audit log: each is written down, until somebody is denied again and again; then they are counted, and
-//! the count is written down.
+//! Denials on their way into the audit log: each is written down, until somebody is denied again
+//! and again; then they are counted, and the count is written down.
 //!
-//! Whoever is denied costs nothing to ask again, and rows stay. So what one client, one certificate or one network adds to the log in a
-//! minute is bounded, whatever it asks for.
+//! Whoever is denied costs nothing to ask again, and rows stay. So what one client, one certificate
+//! or one network adds to the log in a minute is bounded, whatever it asks for.
 //!
 //! Must not: lose that there were denials, or how many.
 
@@ -33,7 +33,8 @@ struct Seen {
 }
 
 impl Denials {
-    /// What to write down when `who` is denied: the denial itself, of which there are `most` in a minute, and a count that is due.
+    /// What to write down when `who` is denied: the denial itself, of which there are `most` in a
+    /// minute, and a count that is due.
     pub(super) fn take(&self, who: &str, most: u32, event: Event, now: Instant) -> Vec<Event> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let who = match seen.len() < APART_MAX || seen.contains_key(who) {

@@ -1,7 +1,8 @@
-//! The end of a key: asked for, put off, wanted by a second administrator, carried out; and what would be lost with it.
+//! The end of a key: asked for, put off, wanted by a second administrator, carried out; and what
+//! would be lost with it.
 //!
-//! Invariants: D1, nobody has a key erased before the least delay is over, administrators neither; D2, where two have to want it, the
-//! second is an administrator and another client than the first.
+//! Invariants: D1, nobody has a key erased before the least delay is over, administrators neither;
+//! D2, where two have to want it, the second is an administrator and another client than the first.
 //!
 //! Must not: erase what was restored meanwhile.
 
@@ -10,7 +11,7 @@ use strongroom_format::code;
 use strongroom_keyring::Error;
 
 use super::keys::{KeyInfo, effective, key_path};
-use super::{Client, Peer, Plan, Service};
+use super::{Client, Peer, Plan, RECORDS_MAX, Service};
 use crate::now;
 use crate::records::{Asked, Found, GRANTS, Grant, Key, OBJECTS, Object, Role, State};
 
@@ -18,9 +19,6 @@ use crate::records::{Asked, Found, GRANTS, Grant, Key, OBJECTS, Object, Role, St
 const DESTROY_AFTER_MAX_S: u64 = 366 * 86_400;
 /// How long somebody's wish to have a key destroyed waits for another's.
 const ASKED_S: u64 = 7 * 86_400;
-/// Most records that are looked through, and how many at once.
-const LOOKED_AT_MAX: usize = 200_000;
-const PAGE: usize = 1000;
 /// Objects that are named. All are counted.
 const NAMED_MAX: usize = 20;
 
@@ -62,69 +60,46 @@ impl Service {
             if !may {
                 client.must_be(&[Role::Admin, Role::Viewer])?;
             }
-            let mut needs = Needs {
-                complete: true,
-                ..Needs::default()
-            };
-            self.objects_with(name, &mut needs)?;
-            self.nodes_with(name, &mut needs)?;
+            let mut needs = Needs::default();
+            let more_objects = self.objects_with(name, &mut needs)?;
+            let more_nodes = self.nodes_with(name, &mut needs)?;
+            needs.complete = !more_objects && !more_nodes;
             Ok(Plan::read(needs))
         })
     }
 
-    fn objects_with(&self, key: &str, needs: &mut Needs) -> Result<(), Error> {
-        let mut after = String::new();
-        for _ in 0..LOOKED_AT_MAX / PAGE {
-            let page = self.list::<Object>(OBJECTS, &after, PAGE)?;
-            let is_last = page.len() < PAGE;
-            for (id, object) in page {
-                after.clone_from(&id);
-                if object.report.key_id != key {
-                    continue;
-                }
-                needs.objects = needs.objects.saturating_add(1);
-                if needs.named.len() < NAMED_MAX {
-                    needs.named.push(Need {
-                        object_id: id,
-                        kind: object.report.kind,
-                        name: object.report.name,
-                        node: object.node,
-                    });
-                }
+    fn objects_with(&self, key: &str, needs: &mut Needs) -> Result<bool, Error> {
+        self.each::<Object>(OBJECTS, RECORDS_MAX, |id, object| {
+            if object.report.key_id != key {
+                return;
             }
-            if is_last {
-                return Ok(());
+            needs.objects = needs.objects.saturating_add(1);
+            if needs.named.len() < NAMED_MAX {
+                needs.named.push(Need {
+                    object_id: id,
+                    kind: object.report.kind,
+                    name: object.report.name,
+                    node: object.node,
+                });
             }
-        }
-        needs.complete = false;
-        Ok(())
+        })
     }
 
-    fn nodes_with(&self, key: &str, needs: &mut Needs) -> Result<(), Error> {
-        let mut after = String::new();
-        for _ in 0..LOOKED_AT_MAX / PAGE {
-            let page = self.list::<Grant>(GRANTS, &after, PAGE)?;
-            let is_last = page.len() < PAGE;
-            for (path, _) in page {
-                after.clone_from(&path);
-                if let Some((node, granted)) = path.split_once('/')
-                    && granted == key
-                {
-                    needs.nodes.push(node.to_owned());
-                }
+    fn nodes_with(&self, key: &str, needs: &mut Needs) -> Result<bool, Error> {
+        self.each::<Grant>(GRANTS, RECORDS_MAX, |path, _| {
+            if let Some((node, granted)) = path.split_once('/')
+                && granted == key
+            {
+                needs.nodes.push(node.to_owned());
             }
-            if is_last {
-                return Ok(());
-            }
-        }
-        needs.complete = false;
-        Ok(())
+        })
     }
 
     /// Has the key destroyed after a time, until which it can be restored.
     ///
     /// # Errors
-    /// SR-8422 for a node without the right to; SR-8423; SR-8425; SR-8429 for a time beyond a year; SR-8452 for one below the least.
+    /// SR-8422 for a node without the right to; SR-8423; SR-8425; SR-8429 for a time beyond a year;
+    /// SR-8452 for one below the least.
     pub fn destroy_key(
         &self,
         peer: &Peer,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use strongroom_keyring::Error;
 
-use super::{Client, Peer, Plan, Service};
+use super::{Client, Peer, Plan, RECORDS_MAX, Service};
 use crate::now;
 use crate::page::model::Fleet;
 use crate::page::records::{KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records};
@@ -20,10 +20,6 @@ use crate::records::{
     ESCROW, Escrow, GRANTS, Grant, IDENTITIES, Identity, KEYS, Key, OBJECTS, Object, Role, State,
 };
 
-/// Records that are read at once.
-const AT_ONCE: usize = 2000;
-/// Most records of a sort that are looked at.
-const MOST: usize = 200_000;
 /// A fleet is kept for so many times as long as it took to make it, but not longer than [`KEPT_MAX`].
 const KEPT: u32 = 10;
 /// As told there.
@@ -108,16 +104,8 @@ impl Service {
     /// The records below a prefix, and whether there are more than are looked at.
     fn all<T: DeserializeOwned>(&self, prefix: &str) -> Result<(Vec<(String, T)>, bool), Error> {
         let mut all: Vec<(String, T)> = Vec::new();
-        while all.len() < MOST {
-            let after = all.last().map_or("", |(name, _)| name.as_str()).to_owned();
-            let part = self.list::<T>(prefix, &after, AT_ONCE)?;
-            let ended = part.len() < AT_ONCE;
-            all.extend(part);
-            if ended {
-                return Ok((all, false));
-            }
-        }
-        Ok((all, true))
+        let cut = self.each(prefix, RECORDS_MAX, |name, record| all.push((name, record)))?;
+        Ok((all, cut))
     }
 }
 
@@ -163,7 +151,8 @@ fn object_record(id: String, object: Object, stored: Option<u64>) -> Option<Obje
     })
 }
 
-/// One of each name: a client that renews its certificate has two identities until it uses the new one.
+/// One of each name: a client that renews its certificate has two identities until it uses the new
+/// one.
 fn nodes(identities: Vec<(String, Identity)>) -> Vec<NodeRecord> {
     let mut nodes: BTreeMap<String, NodeRecord> = BTreeMap::new();
     for (_, identity) in identities.into_iter().filter(|(_, one)| !one.unused) {

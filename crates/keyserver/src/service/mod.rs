@@ -1,10 +1,11 @@
 //! What an open server does: each operation of the API, decided, written down and committed.
 //!
-//! Invariants: V1, who asks is looked up in the store for every request, by the public key of its certificate, and has to show the one
-//! certificate, made for the one name, that is written there; V2, an operation that
-//! changes or delivers is committed together with its row and guarded by all that it was decided upon, and decided anew when that
-//! changed meanwhile; V3, a key that is not there and a key that is not granted give the same answer; V4, denials are written down, or counted and the count written
-//! down (`denials.rs`).
+//! Invariants: V1, who asks is looked up in the store for every request, by the public key of its
+//! certificate, and has to show the one certificate, made for the one name, that is written there;
+//! V2, an operation that changes or delivers is committed together with its row and guarded by all
+//! that it was decided upon, and decided anew when that changed meanwhile; V3, a key that is not
+//! there and a key that is not granted give the same answer; V4, denials are written down, or
+//! counted and the count written down (`denials.rs`).
 //!
 //! Must not: know HTTP; exist while the server is sealed.
 
@@ -46,7 +47,13 @@ use crate::store::{Change, Guard, Outcome, Store};
 /// How often an operation is decided anew because others came in between.
 const TRIES: usize = 32;
 
-/// Denials of one client that are written down in a minute, and of one address that shows no certificate. More are counted.
+/// Most records of a sort that are looked through for one answer.
+const RECORDS_MAX: usize = 200_000;
+/// Records that are read at once.
+const AT_ONCE: usize = 2000;
+
+/// Denials of one client that are written down in a minute, and of one address that shows no
+/// certificate. More are counted.
 const KNOWN_DENIALS: u32 = 60;
 const STRANGERS_DENIALS: u32 = 10;
 
@@ -120,7 +127,8 @@ pub struct Rules {
     pub certificate_days: u32,
     /// How long a key can be restored after it was to be destroyed, unless an administrator says otherwise.
     pub destroy_after_s: u64,
-    /// The least such time, also for administrators: who took one over does not erase a key before anybody looks.
+    /// The least such time, also for administrators: who took one over does not erase a key before
+    /// anybody looks.
     pub destroy_least_s: u64,
     /// Whether an administrator other than who asked for it has to want it too.
     pub is_destroyed_by_two: bool,
@@ -394,6 +402,30 @@ impl Service {
         records::list(&*self.store, &self.keys, prefix, after, limit)
     }
 
+    /// Calls `take` with the name and the content of each record below a prefix, in order. True
+    /// when there are more than `most`, roughly: whole pages are read.
+    fn each<T: serde::de::DeserializeOwned>(
+        &self,
+        prefix: &str,
+        most: usize,
+        mut take: impl FnMut(String, T),
+    ) -> Result<bool, Error> {
+        let (mut after, mut seen) = (String::new(), 0_usize);
+        while seen < most {
+            let page = self.list::<T>(prefix, &after, AT_ONCE)?;
+            let is_last = page.len() < AT_ONCE;
+            seen = seen.saturating_add(page.len());
+            for (name, record) in page {
+                after.clone_from(&name);
+                take(name, record);
+            }
+            if is_last {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn put<T: serde::Serialize>(&self, path: &str, record: &T) -> Result<Change, Error> {
         records::put(&self.keys, path, record)
     }
@@ -510,7 +542,8 @@ fn check_text(text: &str, what: &str) -> Result<(), Error> {
     }
 }
 
-/// Controls, separators of lines, and marks of direction (Unicode UAX #9): they change how what stands beside them is read.
+/// Controls, separators of lines, and marks of direction (Unicode UAX #9): they change how what
+/// stands beside them is read.
 fn reorders(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -1,8 +1,10 @@
-//! A client's certificate before it ends: the new one is made, and the former one ends when the new one is used.
+//! A client's certificate before it ends: the new one is made, and the former one ends when the new
+//! one is used.
 //!
-//! Invariants: E5, a client that got no answer, or lost it, still has a certificate that counts: the former one ends in the commit that
-//! takes the first request with the new one, and not before; E6, at most one certificate waits for that, and it ends with the other one
-//! when the client is enrolled anew or revoked.
+//! Invariants: E5, a client that got no answer, or lost it, still has a certificate that counts:
+//! the former one ends in the commit that takes the first request with the new one, and not before;
+//! E6, at most one certificate waits for that, and it ends with the other one when the client is
+//! enrolled anew or revoked.
 //!
 //! Must not: let both be used for longer than that.
 
@@ -17,10 +19,12 @@ use crate::records::{Found, Identity, Node};
 use crate::store::Guard;
 
 impl Service {
-    /// A client's certificate before it ends, for a new key of its own. The one that is shown counts until the new one is used.
+    /// A client's certificate before it ends, for a new key of its own. The one that is shown
+    /// counts until the new one is used.
     ///
     /// # Errors
-    /// SR-8420, SR-8421; SR-8429 for a request that is not one, or for a public key that has a certificate already.
+    /// SR-8420, SR-8421; SR-8429 for a request that is not one, or for a public key that has a
+    /// certificate already.
     pub fn renew(&self, peer: &Peer, request: &str) -> Result<Enrolled, Error> {
         self.run(peer, "renew", "", |client| {
             let mut identity = client.identity.clone();
@@ -33,7 +37,8 @@ impl Service {
             let mut node = found.record.ok_or_else(unknown)?;
             let (value, spki, mut guards, more) = self.certified(request, identity)?;
             let taken: Found<Identity> = self.read(&identity_path(&spki))?;
-            // The same public key twice would end the certificate that is to stay until the other one works.
+            // The same public key twice would end the certificate that is to stay until the other
+            // one works.
             if taken.record.is_some() && node.next.as_ref() != Some(&spki) {
                 return Err(Error::new(
                     &code::SERVER_REQUEST,
@@ -60,7 +65,8 @@ impl Service {
         })
     }
 
-    /// The first request with a renewed certificate: the former one ends. `None` when the certificate no longer waits for that.
+    /// The first request with a renewed certificate: the former one ends. `None` when the
+    /// certificate no longer waits for that.
     pub(super) fn first_use(
         &self,
         peer: &Peer,
@@ -100,7 +106,8 @@ impl Service {
                 version: 0,
                 detail: format!("{} ends", former.spki),
             };
-            // Done or not, what there is now is read again: its revision is what the request is guarded by.
+            // Done or not, what there is now is read again: its revision is what the request is
+            // guarded by.
             self.commit(None, vec![found.guard, node.guard], changes, vec![event])?;
         }
         Err(Error::new(

@@ -1,7 +1,8 @@
-//! What the service does for whoever has the root key: certificates for servers, and an administrator when none is left.
+//! What the service does for whoever has the root key: certificates for servers, and an
+//! administrator when none is left.
 //!
-//! Invariants: O1, each is a row of the audit log before it is handed out; O2, an administrator who was made so is shown by every server
-//! that runs on the store, in its log and its metrics.
+//! Invariants: O1, each is a row of the audit log before it is handed out; O2, an administrator who
+//! was made so is shown by every server that runs on the store, in its log and its metrics.
 //!
 //! Must not: be reached by a request.
 
@@ -43,7 +44,8 @@ impl Service {
         Ok(issued)
     }
 
-    /// A certificate with a new key for an administrator of this name. One who has the name loses the certificates that there were.
+    /// A certificate with a new key for an administrator of this name. One who has the name loses
+    /// the certificates that there were.
     ///
     /// # Errors
     /// SR-8424 for the name of a client that is no administrator; SR-8429; what the store reports.
@@ -116,7 +118,8 @@ impl Service {
         Ok(self.read(BREAK_GLASS)?.record)
     }
 
-    /// Writes to the log what [`Service::break_glass`] did since it was looked for last, by whichever process.
+    /// Writes to the log what [`Service::break_glass`] did since it was looked for last, by
+    /// whichever process.
     ///
     /// # Errors
     /// What the store reports.

@@ -47,13 +47,11 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
         // SAFETY: SQLite's text, which lives until this call returns.
         Some(unsafe { CStr::from_ptr(value) }.to_bytes())
     };
+    let instead = others::pragma(&name, value.is_some());
     let answer = match (name.as_str(), value) {
+        _ if instead.is_some() => Err(report(&code::FOREIGN_WORD, instead.unwrap_or_default())),
         ("key", Some(value)) => key(file, value),
         ("rekey", Some(value)) => rekey_to(file, value),
-        (name, value) if others::pragma(name, value.is_some()).is_some() => {
-            let instead = others::pragma(name, value.is_some()).unwrap_or_default();
-            Err(report(&code::FOREIGN_WORD, instead))
-        }
         (name, value) => {
             if let ("page_size", Some(value)) = (name, value)
                 && let Err(failed) = lay_out(file, value)
