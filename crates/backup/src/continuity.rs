@@ -1,5 +1,6 @@
-//! Whether the archive has all the log that follows a set: by the names of its files, by the history of the newest timeline, and by
-//! what the pages of each segment say that recovery will ask for.
+//! Whether the archive has all the log that follows a set: by the names of its files, by the
+//! history of the newest timeline, and by what the pages of each segment say that recovery will ask
+//! for.
 //!
 //! Must not: say anything about records; take log of a timeline for the set's that does not
 //! come from it.
@@ -156,7 +157,8 @@ fn look_into(
     Ok(())
 }
 
-/// Why a segment is not what its name says. Only the last one may have something else behind its end.
+/// Why a segment is not what its name says. Only the last one may have something else behind its
+/// end.
 fn is_wrong(
     name: &str,
     content: &[u8],

@@ -38,8 +38,9 @@ const CONTROL_MAX: usize = 64 * 1024;
 /// Where tablespaces are linked.
 const SPACES: &str = "pg_tblspc/";
 
-/// What of a set's owners and modes a restore by root takes over. By default nothing that could be used against who
-/// restores: everybody who has a certificate can make a set for it. Whoever is not root takes over neither in any case.
+/// What of a set's owners and modes a restore by root takes over. By default nothing that could be
+/// used against who restores: everybody who has a certificate can make a set for it. Whoever is not
+/// root takes over neither in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Whose everything becomes.
@@ -81,7 +82,8 @@ impl Base {
         let about = held
             .metadata()
             .map_err(|error| Error::io(path.display().to_string(), error))?;
-        // Whoever owns the directory above may have put one of theirs in its place, to exchange what is made in it.
+        // Whoever owns the directory above may have put one of theirs in its place, to exchange
+        // what is made in it.
         if about.uid() != rustix::process::geteuid().as_raw() {
             return Err(exchanged(&path));
         }
@@ -467,7 +469,8 @@ impl Files {
         set.map_err(|error| spot.failed(error))
     }
 
-    /// Set-user-ID means something only with the owner that it was given for, and is a way in for who made the set.
+    /// Set-user-ID means something only with the owner that it was given for, and is a way in for
+    /// who made the set.
     fn kept_mode(&self, mode: u32) -> u32 {
         let special = self.as_root && self.kept.special_bits;
         if special { mode } else { mode & 0o777 }

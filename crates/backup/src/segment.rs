@@ -1,7 +1,8 @@
 //! What a file of a PostgreSQL server's log holds, compared with what its name says.
 //!
-//! Invariants: a segment's first page says which segment it is, of which cluster, and how long it is; every later page says its
-//! address. So a file that is sealed, of another place in the log, or damaged at a page's beginning is known without a server.
+//! Invariants: a segment's first page says which segment it is, of which cluster, and how long it
+//! is; every later page says its address. So a file that is sealed, of another place in the log, or
+//! damaged at a page's beginning is known without a server.
 //!
 //! Must not: read records. That pages are in their places says nothing of what is in them.
 
@@ -25,11 +26,13 @@ const SIZES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
 pub(crate) struct Pages {
     /// The cluster's number (`Database system identifier`).
     pub(crate) system: u64,
-    /// Whether every page is the segment's, or behind its end and zero. The last segment of a timeline may have older pages at its end.
+    /// Whether every page is the segment's, or behind its end and zero. The last segment of a
+    /// timeline may have older pages at its end.
     pub(crate) whole: bool,
 }
 
-/// What is looked at of a page's header (`XLogPageHeaderData`, `src/include/access/xlog_internal.h`).
+/// What is looked at of a page's header (`XLogPageHeaderData`,
+/// `src/include/access/xlog_internal.h`).
 struct Header {
     magic: [u8; 2],
     info: u16,
@@ -52,8 +55,8 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-/// Compares a file with its name, before it is archived. The cluster's number for a segment, whole or partial; nothing for a
-/// timeline's history and a backup's.
+/// Compares a file with its name, before it is archived. The cluster's number for a segment, whole
+/// or partial; nothing for a timeline's history and a backup's.
 ///
 /// # Errors
 /// SR-7173 when it is nothing that PostgreSQL archives, or not what its name says.
@@ -115,8 +118,8 @@ pub(crate) fn pages(name: &str, content: &[u8]) -> std::result::Result<Pages, &'
     Ok(Pages { system, whole })
 }
 
-/// Whether each page has its own address and the segment's version, and whatever is behind the last such page is zero: a segment
-/// that was switched from early ends so.
+/// Whether each page has its own address and the segment's version, and whatever is behind the last
+/// such page is zero: a segment that was switched from early ends so.
 fn every_page(first: &Header, timeline: u64, content: &[u8]) -> bool {
     let mut address = first.address;
     let mut before = first.timeline;
@@ -181,7 +184,8 @@ mod tests {
         }
         let partial = format!("{NAME}.partial");
         assert_eq!(check_archivable(&partial, &made(3)).unwrap(), Some(77));
-        // A page of another address, magic, or a timeline that goes back or too far; something behind the end.
+        // A page of another address, magic, or a timeline that goes back or too far; something
+        // behind the end.
         for (at, byte) in [
             (PAGE * 4 + 9, 1),
             (PAGE * 4, 0x11),

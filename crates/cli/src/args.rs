@@ -59,8 +59,9 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// What the command is pointed at: as whose owner root acts. Backups, volumes, servers and zones are root's own work
-    /// on things of many owners; what they do with others' files they do by descriptors.
+    /// What the command is pointed at: as whose owner root acts. Backups, volumes, servers and
+    /// zones are root's own work on things of many owners; what they do with others' files they do
+    /// by descriptors.
     pub(crate) fn subjects(&self, keyring: Option<&Path>) -> Vec<PathBuf> {
         let own_keyring = || vec![keyring.map_or_else(Keyring::default_path, PathBuf::from)];
         match self {

@@ -5,7 +5,8 @@
 //! 2. The exit code is the class of the error's code; see docs/reference/exit-codes.md.
 //! 3. With `--json`, standard output holds exactly one JSON object, also when the command fails.
 //! 4. Core dumps are switched off before anything else is done.
-//! 5. Root has become the owner of what the command is pointed at before a subcommand begins ([`owner`]).
+//! 5. Root has become the owner of what the command is pointed at before a subcommand begins
+//!    ([`owner`]).
 //!
 //! Must not: seal or open anything itself, take a secret from the command line.
 #![deny(clippy::expect_used)]

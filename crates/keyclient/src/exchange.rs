@@ -122,7 +122,8 @@ pub(crate) fn exchange(
         .method(request.method.clone())
         .uri(format!("{}{}", server.text(), request.path));
     let answer = match request.body {
-        // The server demands it of whatever changes something: no page that a browser shows can send it.
+        // The server demands it of whatever changes something: no page that a browser shows can
+        // send it.
         None if request.method != http::Method::GET => built
             .header("content-type", request.content_type)
             .body(())

@@ -280,7 +280,8 @@ impl Files {
         Ok((tls, about))
     }
 
-    /// A renewed certificate and its key in one file, which takes the place of the other two from the moment that it is there.
+    /// A renewed certificate and its key in one file, which takes the place of the other two from
+    /// the moment that it is there.
     fn renewed(&self) -> Result<Option<(PathBuf, Zeroizing<Vec<u8>>)>> {
         let path = self.pair().next();
         match path.symlink_metadata() {

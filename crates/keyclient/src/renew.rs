@@ -1,7 +1,9 @@
-//! A node's certificate before it ends: a new key pair, certified with the certificate that still counts.
+//! A node's certificate before it ends: a new key pair, certified with the certificate that still
+//! counts.
 //!
-//! Invariant N9: at any moment, and whoever is killed there, what [`crate::Node::load`] reads is a pair that the server takes. The server
-//! lets the former certificate count until the new one is used; here the files change as one ([`strongroom_keyring::pair`]).
+//! Invariant N9: at any moment, and whoever is killed there, what [`crate::Node::load`] reads is a
+//! pair that the server takes. The server lets the former certificate count until the new one is
+//! used; here the files change as one ([`strongroom_keyring::pair`]).
 //!
 //! Must not: use up the former certificate before the new one is on the disk.
 
@@ -48,7 +50,8 @@ impl Renewal {
         self.pair.is_unsettled()
     }
 
-    /// Asks for a new certificate and keeps it with its key. From then on this host shows it; the former one counts until it does.
+    /// Asks for a new certificate and keeps it with its key. From then on this host shows it; the
+    /// former one counts until it does.
     ///
     /// # Errors
     /// All kinds; the former certificate is then as it was.

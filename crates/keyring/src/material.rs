@@ -9,10 +9,11 @@
 //! 4. Exactly 32 bytes that are not UTF-8 are a raw key.
 //! 5. Everything else is a passphrase.
 //!
-//! Until this rule was changed, step 4 took all 32 bytes that were not printable ASCII for a raw key: sixteen
-//! Cyrillic letters were used without Argon2id. Such a passphrase still opens the raw slots that were made with
-//! it then (`Opener::passphrase_or_raw`), with the warning SR-2038, and makes passphrase slots only. 32 random
-//! bytes are UTF-8 once in 2^26 keys; such a key is now a passphrase, which is as strong.
+//! Until this rule was changed, step 4 took all 32 bytes that were not printable ASCII for a raw
+//! key: sixteen Cyrillic letters were used without Argon2id. Such a passphrase still opens the raw
+//! slots that were made with it then (`Opener::passphrase_or_raw`), with the warning SR-2038, and
+//! makes passphrase slots only. 32 random bytes are UTF-8 once in 2^26 keys; such a key is now a
+//! passphrase, which is as strong.
 //!
 //! Must not: leave a copy of the bytes outside locked memory.
 
@@ -55,7 +56,8 @@ pub(crate) fn interpret(material: &SecretBytes) -> Result<Opener, Error> {
     Ok(Opener::passphrase(passphrase))
 }
 
-/// Whether `bytes`, without the newline, are a raw key by their length and because they are no text.
+/// Whether `bytes`, without the newline, are a raw key by their length and because they are no
+/// text.
 pub(crate) fn is_raw(bytes: &[u8]) -> bool {
     bytes.len() == 32 && std::str::from_utf8(bytes).is_err()
 }

@@ -24,8 +24,9 @@ use strongroom_format::header::WrappedKey;
 /// Whether a passphrase has opened a slot that an older build made of it without Argon2id.
 static TEXT_AS_RAW_KEY: AtomicBool = AtomicBool::new(false);
 
-/// Whether, since the last call, something was opened in this process by a passphrase of 32 bytes that an older
-/// build took for a raw key. Whoever opens objects for a user says [`code::TEXT_AS_RAW_KEY`] then.
+/// Whether, since the last call, something was opened in this process by a passphrase of 32 bytes
+/// that an older build took for a raw key. Whoever opens objects for a user says
+/// [`code::TEXT_AS_RAW_KEY`] then.
 #[must_use]
 pub fn take_text_as_raw_key_warning() -> bool {
     TEXT_AS_RAW_KEY.swap(false, Ordering::Relaxed)
@@ -44,7 +45,8 @@ enum Material {
     Passphrase {
         secret: SecretBytes,
         cost: Argon2Cost,
-        /// The same bytes as the raw key that older builds took them for (`material.rs`). Opens, never seals.
+        /// The same bytes as the raw key that older builds took them for (`material.rs`). Opens,
+        /// never seals.
         as_raw: Option<SecretKey>,
     },
     Raw(SecretKey),
@@ -89,8 +91,9 @@ impl Opener {
         Self::passphrase_with(secret, None)
     }
 
-    /// A passphrase of 32 bytes that older builds took for the raw key `as_raw`: makes passphrase slots, and opens
-    /// slots of both kinds. [`take_text_as_raw_key_warning`] tells when a raw slot was opened so.
+    /// A passphrase of 32 bytes that older builds took for the raw key `as_raw`: makes passphrase
+    /// slots, and opens slots of both kinds. [`take_text_as_raw_key_warning`] tells when a raw slot
+    /// was opened so.
     pub(crate) fn passphrase_or_raw(secret: SecretBytes, as_raw: SecretKey) -> Self {
         Self::passphrase_with(secret, Some(as_raw))
     }

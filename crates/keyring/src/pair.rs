@@ -1,8 +1,10 @@
 //! A certificate and its private key, in two files that change as one.
 //!
-//! Invariants: K21, at any moment, and whoever is killed there, what [`read`] gives is a whole pair: the new one is one file, `KEY.next`,
-//! which is the pair from the moment that it is there; it is then brought to the two names, and goes last. K22, a private key that was
-//! replaced or removed is overwritten, as far as the file system lets that be, unless it has another name, which is somebody's.
+//! Invariants: K21, at any moment, and whoever is killed there, what [`read`] gives is a whole
+//! pair: the new one is one file, `KEY.next`, which is the pair from the moment that it is there;
+//! it is then brought to the two names, and goes last. K22, a private key that was replaced or
+//! removed is overwritten, as far as the file system lets that be, unless it has another name,
+//! which is somebody's.
 //!
 //! Must not: change whose files they are.
 
@@ -24,7 +26,8 @@ const SHOWN: usize = 48;
 /// The longest file, in bytes.
 const FILE_MAX: u64 = 1024 * 1024;
 
-/// A certificate and its private key on the disk. Links are followed, so that the files behind them are replaced.
+/// A certificate and its private key on the disk. Links are followed, so that the files behind them
+/// are replaced.
 pub struct Pair {
     certificate: PathBuf,
     key: PathBuf,
@@ -61,7 +64,8 @@ impl Pair {
     /// Takes the lock and removes what somebody who was killed has left of unfinished files.
     ///
     /// # Errors
-    /// `PermissionDenied` when the key is another user's; `WouldBlock` when somebody else has the lock; the system's.
+    /// `PermissionDenied` when the key is another user's; `WouldBlock` when somebody else has the
+    /// lock; the system's.
     pub fn lock(&self) -> io::Result<Lock> {
         must_be_ours(&self.key)?;
         let directory = self.key.parent().unwrap_or_else(|| Path::new("/"));
@@ -155,7 +159,8 @@ impl Pair {
     }
 }
 
-/// Whether a file is this user's: what root writes beside another user's files, that user could not read, or could turn elsewhere.
+/// Whether a file is this user's: what root writes beside another user's files, that user could not
+/// read, or could turn elsewhere.
 ///
 /// # Errors
 /// `PermissionDenied` when it is another's; the system's.

@@ -141,8 +141,8 @@ impl KeySource {
 /// Key files that were read and that other users may read.
 static OPEN_FILES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// The key files that this process has read since it was asked last, and that other users may read too: worth a warning.
-/// Not refused: a server whose key has lain so would not start any more.
+/// The key files that this process has read since it was asked last, and that other users may read
+/// too: worth a warning. Not refused: a server whose key has lain so would not start any more.
 #[must_use]
 pub fn take_open_files() -> BTreeSet<PathBuf> {
     std::mem::take(&mut *OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner))

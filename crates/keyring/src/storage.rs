@@ -38,15 +38,16 @@ impl From<&Metadata> for About {
 }
 
 impl About {
-    /// Whether the file is this user's or root's, and nobody else may write to it. What it names may then be run (K14).
+    /// Whether the file is this user's or root's, and nobody else may write to it. What it names
+    /// may then be run (K14).
     #[must_use]
     pub fn is_private(&self) -> bool {
         let user = rustix::process::geteuid().as_raw();
         self.mode & 0o022 == 0 && (self.uid == user || self.uid == 0)
     }
 
-    /// Whether other users may read a key in the file: any, or a group's when root does not own it. A group that root has
-    /// let in is how a server's user gets a key that it may not change.
+    /// Whether other users may read a key in the file: any, or a group's when root does not own it.
+    /// A group that root has let in is how a server's user gets a key that it may not change.
     #[must_use]
     pub fn is_readable_by_others(&self) -> bool {
         self.mode & 0o007 != 0 || (self.mode & 0o070 != 0 && self.uid != 0)
@@ -87,7 +88,8 @@ pub trait Storage: Send + Sync {
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
     /// At most `limit` bytes from a file's beginning.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
-    /// As [`Self::read`], and what is known of the file that was read: of that one, whatever has its name by then.
+    /// As [`Self::read`], and what is known of the file that was read: of that one, whatever has
+    /// its name by then.
     fn read_known(&self, path: &Path, limit: u64) -> io::Result<(Vec<u8>, About)> {
         Ok((self.read(path, limit)?, self.about(path)?))
     }

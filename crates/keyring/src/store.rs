@@ -47,7 +47,8 @@ const FILE_MAX: usize = HEADER_LEN
 pub(crate) struct Unproven {
     pub(crate) header: Header,
     pub(crate) body: Body,
-    /// Whether the file that was read may name what is run (K14); false for what was not read from one.
+    /// Whether the file that was read may name what is run (K14); false for what was not read from
+    /// one.
     pub(crate) private: bool,
     bytes: Vec<u8>,
 }

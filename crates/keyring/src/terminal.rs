@@ -67,7 +67,8 @@ fn ask_at(terminal: &Path, prompt: &str, creating: bool) -> Result<SecretBytes, 
         }
         let again = read_line(&file, &format!("{prompt} (again): "))?;
         if first.as_slice() == again.as_slice() {
-            // A terminal that is not set to UTF-8: letters must not become a key that is not stretched.
+            // A terminal that is not set to UTF-8: letters must not become a key that is not
+            // stretched.
             if is_raw(without_newline(first.as_slice())) {
                 let detail = "typed text that is not UTF-8 cannot have 32 bytes";
                 return Err(Error::new(&code::KEY_MALFORMED, detail));

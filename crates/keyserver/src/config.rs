@@ -28,7 +28,8 @@ pub struct Config {
     pub names: Vec<String>,
     /// Where to listen.
     pub address: SocketAddr,
-    /// Where the fleet page is shown, to browsers. Nothing can be changed there. None: there is no page.
+    /// Where the fleet page is shown, to browsers. Nothing can be changed there. None: there is no
+    /// page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<SocketAddr>,
     /// `sqlite:FILE`, or `etcd:URL,URL...`.
@@ -146,11 +147,13 @@ pub struct Policy {
     pub certificate_days: u32,
     /// How long the server's own certificate is valid.
     pub server_certificate_days: u32,
-    /// How long a key can be restored after it was to be destroyed, unless who has it destroyed says otherwise.
+    /// How long a key can be restored after its destruction was requested, unless the request names
+    /// another time.
     pub destroy_after_days: u32,
     /// The least such time, whoever says otherwise.
     pub destroy_least_days: u32,
-    /// How many must want a key destroyed: with 2, an administrator other than the one who asked for it.
+    /// How many must want a key destroyed: with 2, an administrator other than the one who asked
+    /// for it.
     pub destroy_administrators: u32,
     /// After how many days a key's rotation is overdue.
     pub rotation_days: u32,

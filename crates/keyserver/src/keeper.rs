@@ -1,8 +1,9 @@
-//! The certificate of a server that runs: renewed by itself before it ends, and taken anew when somebody has replaced it. And the alarm of
-//! an administrator who was made with the root key, by whichever process.
+//! The certificate of a server that runs: renewed by itself before it ends, and taken anew when
+//! somebody has replaced it. And the alarm of an administrator who was made with the root key, by
+//! whichever process.
 //!
-//! Invariant R4: a certificate that cannot be written to the disk is used all the same, as long as the server runs, and the log says so
-//! once an hour.
+//! Invariant R4: a certificate that cannot be written to the disk is used all the same, as long as
+//! the server runs, and the log says so once an hour.
 //!
 //! Must not: ask for the root key; a sealed server keeps the certificate that it has.
 
@@ -41,7 +42,8 @@ impl Keeper {
         keeper
     }
 
-    /// Looks at the files and at the clock. What is to be shown from now on, when that is something else.
+    /// Looks at the files and at the clock. What is to be shown from now on, when that is something
+    /// else.
     pub(crate) fn look(&mut self, server: &Server) -> Option<Arc<ServerConfig>> {
         if let Ok(service) = server.service()
             && let Err(error) = service.watch_glass()

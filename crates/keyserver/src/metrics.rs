@@ -27,7 +27,8 @@ pub struct Metrics {
     pub refused: AtomicU64,
     /// Handshakes that failed.
     pub handshakes_failed: AtomicU64,
-    /// When the server's certificate ends, in seconds since the Unix epoch; 0 when nobody has looked.
+    /// When the server's certificate ends, in seconds since the Unix epoch; 0 when nobody has
+    /// looked.
     pub certificate_ends: AtomicU64,
 }
 

@@ -1,9 +1,12 @@
-//! What is done on the server's machine with the root key in hand, and without anybody's certificate: the server's own certificate, and an
-//! administrator when the last one's key is lost. Who has the root key and the store has every key anyway.
+//! What is done on the server's machine with the root key in hand, and without anybody's
+//! certificate: the server's own certificate, and an administrator when the last one's key is lost.
+//! Who has the root key and the store has every key anyway.
 //!
-//! Invariant O1: nothing is done without a row in the audit log, which servers that run on the same store show too.
+//! Invariant O1: nothing is done without a row in the audit log, which servers that run on the same
+//! store show too.
 //!
-//! Must not: keep the root key or a share; work on another user's files, which that user's server could not read afterwards.
+//! Must not: keep the root key or a share; work on another user's files, which that user's server
+//! could not read afterwards.
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +34,8 @@ impl Offline {
     /// Opens the store of a configuration: with the root key's provider, or with these shares.
     ///
     /// # Errors
-    /// SR-8434; SR-8440 for another user's files; SR-8432, SR-8441 for shares, SR-8437 for the root key; what provider and store report.
+    /// SR-8434; SR-8440 for another user's files; SR-8432, SR-8441 for shares, SR-8437 for the root
+    /// key; what provider and store report.
     pub fn open(path: &Path, shares: &[SecretBytes]) -> Result<Self, Error> {
         let config = Config::read(path)?;
         ours(&config)?;
@@ -52,7 +56,8 @@ impl Offline {
         Ok(Config::read(path)?.root.threshold.unwrap_or(0))
     }
 
-    /// The first certificate of a server whose configuration is there: another one on the same store. Its files, and when it ends.
+    /// The first certificate of a server whose configuration is there: another one on the same
+    /// store. Its files, and when it ends.
     ///
     /// # Errors
     /// SR-1002 when it has one; what the store reports.

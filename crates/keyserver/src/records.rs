@@ -54,7 +54,8 @@ pub struct Identity {
     /// Whether it was never used: the certificate that it renews counts until it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unused: bool,
-    /// SHA-256 of the one certificate that counts. Older builds did not write it: then the name in the certificate decides.
+    /// SHA-256 of the one certificate that counts. Older builds did not write it: then the name in
+    /// the certificate decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
 }

@@ -96,8 +96,8 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Sou
 /// The source that `strongroom.conf` in the data directory names. `None` when there is no such file, or it names none.
 ///
 /// # Errors
-/// SR-7007 for a line that is not understood, SR-2019 for more than one source, SR-6022 for a command in a file that is not
-/// this user's or root's, or that others may write to; SR-5001.
+/// SR-7007 for a line that is not understood, SR-2019 for more than one source, SR-6022 for a
+/// command in a file that is not this user's or root's, or that others may write to; SR-5001.
 pub fn from_configuration(directory: &Path) -> Result<Option<Source>, Error> {
     let path = directory.join(CONFIG_FILE);
     let shown = || path.display().to_string();
@@ -107,7 +107,8 @@ pub fn from_configuration(directory: &Path) -> Result<Option<Source>, Error> {
         Err(error) => return Err(Error::io(shown(), error)),
     };
     let found = parse(&text)?;
-    // It is run before anything of the instance could be authenticated. A keyring has the same rule for itself (K14).
+    // It is run before anything of the instance could be authenticated. A keyring has the same rule
+    // for itself (K14).
     let runs = |source: &Source| matches!(source.key, KeySource::Command(_));
     if found.as_ref().is_some_and(runs) && !about.is_private() {
         return Err(Error::new(&code::KEY_COMMAND_FOREIGN, shown()));

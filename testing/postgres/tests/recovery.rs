@@ -214,7 +214,8 @@ fn an_archive_in_clear_by_pg_run_is_replayed_or_refused() {
     assert!(patiently(Duration::from_secs(60), archived), "{}", a.said());
     a.stop();
     let restore = format!("cp {}/%f %p", archive.display());
-    // What somebody puts into an archive in clear is refused, unless the administrator says that it is taken.
+    // What somebody puts into an archive in clear is refused, unless the administrator says that it
+    // is taken.
     room.put(&b.data().join("recovery.signal"), b"");
     b.configure(&format!(
         "archive_mode = off\nrestore_command = '{restore}'\n"

@@ -298,7 +298,8 @@ fn succeeded(name: &str, status: ExitStatus, said: &[u8]) -> Result<(), Failure>
     Err(Failure::new(&code::RESTORE_TEST, detail))
 }
 
-/// As whom a server is started: never as root, and not as a user whom the set names: whoever made it could choose.
+/// As whom a server is started: never as root, and not as a user whom the set names: whoever made
+/// it could choose.
 fn of_the_server() -> Result<Owners, Failure> {
     if !rustix::process::geteuid().is_root() {
         return Ok(Owners::Mine);

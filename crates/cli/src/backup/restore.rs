@@ -91,8 +91,8 @@ impl OwnerOptions {
     }
 }
 
-/// Who made a set, in its own words. Its seal tells that nobody without the key changed it; to make one takes no more than
-/// the certificate.
+/// Who made a set, in its own words. Its seal tells that nobody without the key changed it; to make
+/// one takes no more than the certificate.
 fn say_who_made(description: &Description) {
     let Description {
         user_name,

@@ -19,7 +19,9 @@ use crate::failure::{ErrorJson, Failure, printable};
 use crate::help::tail;
 use crate::{Context, keyring};
 
-/// Read a set to its end: every segment is authenticated and decompressed, every file's digest compared. Of the archived log that follows it, every segment is opened and its pages compared with its name.
+/// Read a set to its end: every segment is authenticated and decompressed, every file's digest
+/// compared. Of the archived log that follows it, every segment is opened and its pages compared
+/// with its name.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup verify /mnt/backups --key-id backups"))]
 pub(super) struct VerifyArgs {

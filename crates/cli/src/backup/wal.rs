@@ -2,8 +2,9 @@
 //!
 //! Invariants: `wal-push` succeeds only when the file is durable in the archive; `wal-fetch` ends with 1 only when there is no
 //! such file: PostgreSQL ends recovery then. Every other failure, refused arguments and a panic too, ends above 125, which
-//! stops the server (`RestoreArchivedFile`, src/backend/access/transam/xlogarchive.c). What is archived is what its name says,
-//! in PostgreSQL's own form; what is handed to a sealed instance is sealed for it if, and only if, the archive was authenticated.
+//! stops the server (`RestoreArchivedFile`, src/backend/access/transam/xlogarchive.c). What is
+//! archived is what its name says, in PostgreSQL's own form; what is handed to a sealed instance is
+//! sealed for it if, and only if, the archive was authenticated.
 //!
 //! Must not: ask for anything: nobody is there to answer.
 
@@ -131,7 +132,8 @@ impl WalPushArgs {
 
 impl WalFetchArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        // A sealed instance whose key does not reach this command gets what it got before: its shield decides.
+        // A sealed instance whose key does not reach this command gets what it got before: its
+        // shield decides.
         let sealed = SealedLog::around(&self.file, context, true);
         let local = Local {
             path: self.file.with_file_name(&self.name),
@@ -182,8 +184,9 @@ struct Local {
 }
 
 impl Local {
-    /// What is handed over. A sealed instance gets a segment sealed for it if the medium authenticated it; what nobody vouches for
-    /// reaches the shield as it is, which refuses it unless it was told otherwise.
+    /// What is handed over. A sealed instance gets a segment sealed for it if the medium
+    /// authenticated it; what nobody vouches for reaches the shield as it is, which refuses it
+    /// unless it was told otherwise.
     fn as_it_lies(&self, content: Vec<u8>, authentic: bool) -> Result<Vec<u8>, Failure> {
         match &self.sealed {
             Some(sealed) if authentic && begins_segment(&self.name, &content) => {
@@ -212,8 +215,8 @@ impl Local {
         start.is_some_and(|start| begins_segment(&self.name, &start))
     }
 
-    /// Whether the server has the segment itself, and at least what was received of it: a set brings the log that it needs, which
-    /// may be more than a receiver had got.
+    /// Whether the server has the segment itself, and at least what was received of it: a set
+    /// brings the log that it needs, which may be more than a receiver had got.
     fn has_all(&self, partial: &Partial) -> bool {
         let received = partial.content.get(..partial.received);
         self.content(FILE_MAX).is_some_and(|content| {

@@ -1,6 +1,7 @@
 //! `strongroom keyserver destroy`: has a key erased after a time, until which it can be restored.
 //!
-//! Must not: decide who may; the server does. Ask for a destruction before what would be lost was shown and the key's name given again.
+//! Must not: decide who may; the server does. Ask for a destruction before what would be lost was
+//! shown and the key's name given again.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
@@ -16,8 +17,8 @@ use crate::help::tail;
 
 /// Have a key destroyed. Until its time comes, `restore` brings it back.
 ///
-/// What needs the key is shown first, as far as nodes have reported it, and the key's name is asked for once more. Where the server wants
-/// two administrators, this is the wish of one.
+/// What needs the key is shown first, as far as nodes have reported it, and the key's name is asked
+/// for once more. Where the server wants two administrators, this is the wish of one.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyserver destroy --node admin.toml db-7 --confirm db-7 --after-days 30"))]
 pub(super) struct DestroyArgs {

@@ -126,8 +126,8 @@ impl JoinArgs {
     }
 }
 
-/// Removes the files of the configuration that was replaced, the private key overwritten. What stands elsewhere, or is named by another
-/// configuration beside it, stays.
+/// Removes the files of the configuration that was replaced, the private key overwritten. What
+/// stands elsewhere, or is named by another configuration beside it, stays.
 fn forget(config: &Path, former: &FormerFiles) -> Result<(), Failure> {
     let beside = config.parent().unwrap_or_else(|| Path::new("/"));
     let others = configurations(beside)?;

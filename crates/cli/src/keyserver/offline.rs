@@ -1,6 +1,8 @@
-//! `strongroom keyserver server-cert` and `break-glass`: what is done on the server's machine with the root key, without a certificate.
+//! `strongroom keyserver server-cert` and `break-glass`: what is done on the server's machine with
+//! the root key, without a certificate.
 //!
-//! Must not: take a share from the command line; overwrite a file but the pair that is to be replaced.
+//! Must not: take a share from the command line; overwrite a file but the pair that is to be
+//! replaced.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +25,8 @@ struct RootOptions {
     /// The server's configuration
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// A file that holds a custodian's share; may be repeated. They are asked for on the terminal unless given
+    /// A file that holds a custodian's share; may be repeated. They are asked for on the terminal
+    /// unless given
     #[arg(long = "share-file", value_name = "FILE")]
     share_files: Vec<PathBuf>,
 }
@@ -73,7 +76,8 @@ enum CertVerb {
 
 /// Give a further server on the same store its first certificate, and the authority's.
 ///
-/// Its server.toml is there already, with the names and the address of that server, and its root key comes as the first one's does.
+/// Its server.toml is there already, with the names and the address of that server, and its root
+/// key comes as the first one's does.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyserver server-cert issue --config /var/lib/strongroom/server.toml"))]
 struct IssueArgs {
@@ -81,10 +85,12 @@ struct IssueArgs {
     change: Change,
 }
 
-/// Give the server another certificate, with a new private key. A server that runs takes it within a minute.
+/// Give the server another certificate, with a new private key. A server that runs takes it within
+/// a minute.
 ///
-/// Not needed while a server runs and is open: it renews its certificate itself when a third of its time is left. It is needed for
-/// another name, and for a server that was away for so long that its certificate has ended.
+/// Not needed while a server runs and is open: it renews its certificate itself when a third of its
+/// time is left. It is needed for another name, and for a server that was away for so long that its
+/// certificate has ended.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyserver server-cert renew --config /var/lib/strongroom/server.toml --name keys-b.example.org"))]
 struct RenewArgs {
@@ -92,7 +98,8 @@ struct RenewArgs {
     change: Change,
 }
 
-/// Replace a private key of the server that others may have, and say until when the certificate to it is believed.
+/// Replace a private key of the server that others may have, and say until when the certificate to
+/// it is believed.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyserver server-cert replace --config /var/lib/strongroom/server.toml"))]
 struct ReplaceArgs {
@@ -140,7 +147,7 @@ impl ServerCertArgs {
                 let ends = args.change.open()?.renew()?;
                 let former = rfc3339(former);
                 note(&format!(
-                    "nodes believe the certificate to the former key until {former}: whoever has that key can pass for this server until then, to nodes whose connections it can redirect"
+                    "nodes accept the former key's certificate until {former}; until then, whoever has that key can impersonate this server to nodes whose connections they can redirect"
                 ));
                 until(context, ends)
             }
@@ -153,16 +160,19 @@ fn until(context: &mut Context, ends: u64) -> Result<(), Failure> {
     context.output.line(&format!("certificate until {ends}"))
 }
 
-/// Make an administrator when nobody can be one any more: with the root key, on the server's machine.
+/// Make an administrator when nobody can be one any more: with the root key, on the server's
+/// machine.
 ///
-/// Written to the audit log; servers that run on the store raise an alarm in their log and metrics. An administrator of that name loses
-/// the certificate that there was; others keep theirs: revoke who must not be one.
+/// Written to the audit log; servers that run on the store raise an alarm in their log and metrics.
+/// An administrator of that name loses the certificate that there was; others keep theirs: revoke
+/// who must not be one.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyserver break-glass admin-2 --config /var/lib/strongroom/server.toml --share-file s1 --share-file s2 --server https://keys.example.org:8443 --out /root/admin-2"))]
 pub(super) struct BreakGlassArgs {
     /// The administrator's name
     name: String,
-    /// An address of the server, for the configuration that is written; made of server.toml unless given
+    /// An address of the server, for the configuration that is written; made of server.toml unless
+    /// given
     #[arg(long = "server", value_name = "URL")]
     servers: Vec<String>,
     /// Directory for the configuration, the certificate and the private key

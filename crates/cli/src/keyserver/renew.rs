@@ -1,7 +1,9 @@
-//! `strongroom keyserver renew`: this host's certificate before it ends, with a new private key. Run daily by a timer.
+//! `strongroom keyserver renew`: this host's certificate before it ends, with a new private key.
+//! Run daily by a timer.
 //!
-//! Invariants: whoever is killed at any moment leaves a pair of certificate and key that the server takes; a renewal that was broken off
-//! is finished by the next run, whether one is due or not; without one that is due, no server is asked.
+//! Invariants: whoever is killed at any moment leaves a pair of certificate and key that the server
+//! takes; a renewal that was broken off is finished by the next run, whether one is due or not;
+//! without one that is due, no server is asked.
 //!
 //! Must not: wait without an end; touch another user's files.
 
@@ -20,8 +22,9 @@ use crate::time::rfc3339;
 
 /// Renew this host's certificate. It gets a new private key; the former one is overwritten.
 ///
-/// The former certificate counts until the new one is used, so nothing is lost when this is killed or the answer does not arrive. A
-/// certificate that has ended cannot be renewed: join again, with a new token and `--replace`.
+/// The former certificate counts until the new one is used, so nothing is lost when this is killed
+/// or the answer does not arrive. A certificate that has ended cannot be renewed: join again, with
+/// a new token and `--replace`.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyserver renew --if-due\n  strongroom keyserver renew --if-due --then 'update-initramfs -u'"))]
 pub(super) struct RenewArgs {
@@ -34,7 +37,8 @@ pub(super) struct RenewArgs {
     /// Only when less than a third of the certificate's time is left
     #[arg(long)]
     if_due: bool,
-    /// A command for /bin/sh, run when the new files are in place and the former certificate still counts
+    /// A command for /bin/sh, run when the new files are in place and the former certificate still
+    /// counts
     #[arg(long, value_name = "COMMAND")]
     then: Option<String>,
     /// Print one JSON object

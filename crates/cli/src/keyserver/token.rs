@@ -16,8 +16,9 @@ use crate::help::tail;
 
 /// Make a token for a client.
 ///
-/// Used once, with `keyserver join` on the client's machine. A token for a client that is enrolled already replaces its certificate; it
-/// keeps its grants, and what it may unless --may-create or --may-destroy says something else.
+/// Used once, with `keyserver join` on the client's machine. A token for a client that is enrolled
+/// already replaces its certificate; it keeps its grants, and what it may unless --may-create or
+/// --may-destroy says something else.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyserver token --node admin.toml db-host-7 --may-create --out token"))]
 pub(super) struct TokenArgs {

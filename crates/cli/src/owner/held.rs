@@ -1,8 +1,8 @@
-//! A directory of somebody else's in which root itself has to write: held open, reached through no link, and its files by
-//! their names in it.
+//! A directory of somebody else's in which root itself has to write: held open, reached through no
+//! link, and its files by their names in it.
 //!
-//! Invariants: nothing is opened through a link, nor a file that has another name elsewhere; a new file gets owner and
-//! mode by its descriptor before it gets its name.
+//! Invariants: nothing is opened through a link, nor a file that has another name elsewhere; a new
+//! file gets owner and mode by its descriptor before it gets its name.
 //!
 //! Must not: be used where acting as the owner will do.
 
@@ -62,7 +62,8 @@ impl Held {
         }))
     }
 
-    /// Replaces a file whole and durably. It keeps owner and mode of the former one, or gets the directory's owner.
+    /// Replaces a file whole and durably. It keeps owner and mode of the former one, or gets the
+    /// directory's owner.
     pub(crate) fn replace(
         &self,
         name: &str,

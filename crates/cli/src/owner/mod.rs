@@ -1,19 +1,22 @@
 //! Root acts as the owner of what it is pointed at, before the first byte of it is read.
 //!
-//! A data directory names a key command, a keyring names one too, and files are made, renamed and removed in them. Whoever
-//! owns them may put anything there, links included, at any time. So root looks who owns the path that was named and
-//! everything on the way to it, by descriptors that follow no link ([`way`]), gives up root for good, and starts this
-//! program anew with the same arguments. What follows has the owner's rights and nobody else's: key commands, providers
-//! and PostgreSQL's programs too.
+//! A data directory names a key command, a keyring names one too, and files are made, renamed and
+//! removed in them. Whoever owns them may put anything there, links included, at any time. So root
+//! looks who owns the path that was named and everything on the way to it, by descriptors that
+//! follow no link ([`way`]), gives up root for good, and starts this program anew with the same
+//! arguments. What follows has the owner's rights and nobody else's: key commands, providers and
+//! PostgreSQL's programs too.
 //!
 //! Invariants:
-//! 1. Nothing below the path is read by root; only owners, modes and the texts of links on the way to it are.
-//! 2. Groups, user and group are given up in all three forms, then the program is executed anew: no thread, descriptor or
-//!    memory of root's is left.
-//! 3. What cannot be done so is refused: a way on which somebody else could exchange something, several owners, an owner
-//!    whom the system does not know.
+//! 1. Nothing below the path is read by root; only owners, modes and the texts of links on the way
+//!    to it are.
+//! 2. Groups, user and group are given up in all three forms, then the program is executed anew: no
+//!    thread, descriptor or memory of root's is left.
+//! 3. What cannot be done so is refused: a way on which somebody else could exchange something,
+//!    several owners, an owner whom the system does not know.
 //!
-//! Must not: go back to root, or decide by a name what it then reaches by that name with root's rights.
+//! Must not: go back to root, or decide by a name what it then reaches by that name with root's
+//! rights.
 
 pub(crate) mod held;
 mod terminal;
@@ -41,8 +44,8 @@ const PLACES: [&str; 5] = [
     "XDG_RUNTIME_DIR",
 ];
 
-/// Becomes the owner of `paths` when this is root and somebody else owns them; then it does not return. Does nothing for
-/// everybody else, and where everything is root's.
+/// Becomes the owner of `paths` when this is root and somebody else owns them; then it does not
+/// return. Does nothing for everybody else, and where everything is root's.
 ///
 /// # Errors
 /// SR-6020, SR-6021.

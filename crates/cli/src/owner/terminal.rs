@@ -1,9 +1,11 @@
 //! A program with the owner's rights on root's terminal may not type there.
 //!
-//! Whoever has a terminal as its controlling one can push characters into it (`TIOCSTI`), which root's shell then reads as
-//! if root had typed them. Kernels since 6.2 can refuse that; here it is refused on all.
+//! Whoever has a terminal as its controlling one can push characters into it (`TIOCSTI`), which
+//! root's shell then reads as if root had typed them. Kernels since 6.2 can refuse that; here it is
+//! refused on all.
 //!
-//! Must not: keep anything else from the terminal. Questions, signals and job control stay as they are.
+//! Must not: keep anything else from the terminal. Questions, signals and job control stay as they
+//! are.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,11 +16,12 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-/// `ioctl` among the system calls of x86-64's third way of calling, where a kernel has it (`asm/unistd_x32.h`).
+/// `ioctl` among the system calls of x86-64's third way of calling, where a kernel has it
+/// (`asm/unistd_x32.h`).
 const X32_IOCTL: i64 = 0x4000_0000 | 514;
 
-/// Refuses this process, and what it becomes and starts, to push characters into terminals. Nothing is done without a
-/// controlling terminal: only one's own takes them.
+/// Refuses this process, and what it becomes and starts, to push characters into terminals. Nothing
+/// is done without a controlling terminal: only one's own takes them.
 pub(super) fn out_of_reach() -> io::Result<()> {
     if std::fs::File::open("/dev/tty").is_err() {
         return Ok(());

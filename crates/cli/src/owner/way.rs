@@ -1,7 +1,9 @@
-//! Who could decide what a path leads to: the owners of everything on the way, links and the last part included.
+//! Who could decide what a path leads to: the owners of everything on the way, links and the last
+//! part included.
 //!
-//! Invariant: each part is opened by its name in the directory before it, as a reference that reads nothing (`O_PATH`) and
-//! follows no link; links are followed here, by their text, so that their owners count too.
+//! Invariant: each part is opened by its name in the directory before it, as a reference that reads
+//! nothing (`O_PATH`) and follows no link; links are followed here, by their text, so that their
+//! owners count too.
 //!
 //! Must not: open anything for reading; take a part that it could not look at for a good one.
 
@@ -26,8 +28,8 @@ const ALL_WRITE: u32 = 0o002;
 /// Names in the directory are their owners' alone.
 const STICKY: u32 = 0o1000;
 
-/// The users other than root who own something on the way to `path`, or `path` itself. A name that is not there ends the
-/// way: what will be made there belongs to who owns the directory.
+/// The users other than root who own something on the way to `path`, or `path` itself. A name that
+/// is not there ends the way: what will be made there belongs to who owns the directory.
 ///
 /// # Errors
 /// SR-6020 when others than owners could exchange something on the way; SR-5001.
@@ -115,7 +117,8 @@ fn is_open(about: &Stat) -> bool {
     by_group || about.st_mode & ALL_WRITE != 0
 }
 
-/// Whether the group is root's, or the owner's private one: it has the owner's name (`pam_umask`(8) has the same rule).
+/// Whether the group is root's, or the owner's private one: it has the owner's name (`pam_umask`(8)
+/// has the same rule).
 fn is_own_group(user: u32, group: u32) -> bool {
     if group == 0 {
         return true;

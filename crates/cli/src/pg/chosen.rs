@@ -274,7 +274,8 @@ impl Chosen {
     }
 }
 
-/// Writes the configuration, whole. It belongs to the data directory's owner, because that is who this is.
+/// Writes the configuration, whole. It belongs to the data directory's owner, because that is who
+/// this is.
 pub(super) fn configure(directory: &Path, text: &str) -> Result<(), Failure> {
     let path = directory.join(CONFIG_FILE);
     let io = |error: std::io::Error| Failure::io(&path, &error);

@@ -1,9 +1,11 @@
-//! The log of a sealed instance for the commands that archive it and bring it back: the server runs those without the shield.
+//! The log of a sealed instance for the commands that archive it and bring it back: the server runs
+//! those without the shield.
 //!
-//! Invariants: which instance a file belongs to is told by where the file lies; a segment that is handed over sealed belongs to
-//! this instance by its number (`Database system identifier`).
+//! Invariants: which instance a file belongs to is told by where the file lies; a segment that is
+//! handed over sealed belongs to this instance by its number (`Database system identifier`).
 //!
-//! Must not: write a file; seal what the caller has not authenticated; ask for a key: nobody is there to answer.
+//! Must not: write a file; seal what the caller has not authenticated; ask for a key: nobody is
+//! there to answer.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -32,11 +34,12 @@ pub(crate) struct SealedLog {
 }
 
 impl SealedLog {
-    /// The sealed instance in whose `pg_wal` the file lies, or is to lie. `None` where there is none, and where nothing names a
-    /// key that this command could use and `optional` allows that.
+    /// The sealed instance in whose `pg_wal` the file lies, or is to lie. `None` where there is
+    /// none, and where nothing names a key that this command could use and `optional` allows that.
     ///
     /// # Errors
-    /// SR-2001 without a key; SR-7003 while the instance is converted; SR-7007 for root; those of opening it.
+    /// SR-2001 without a key; SR-7003 while the instance is converted; SR-7007 for root; those of
+    /// opening it.
     pub(crate) fn around(
         file: &Path,
         context: &Context,
@@ -50,7 +53,8 @@ impl SealedLog {
                 continue;
             }
             directory.check_sealed()?;
-            // Its configuration may name a command that fetches the key: that is its owner's to run.
+            // Its configuration may name a command that fetches the key: that is its owner's to
+            // run.
             directory.check_user()?;
             let chosen = Chosen::find(KeyOptions::default(), context, &directory)?;
             let Some(chosen) = chosen else {
@@ -71,7 +75,8 @@ impl SealedLog {
         Ok(None)
     }
 
-    /// A file of the log as the server knows it: at most `most` bytes of what `path`, which the server calls `name`, holds.
+    /// A file of the log as the server knows it: at most `most` bytes of what `path`, which the
+    /// server calls `name`, holds.
     pub(crate) fn open(&self, path: &Path, name: &str, most: u64) -> Result<Vec<u8>, Failure> {
         let file = File::open(path).map_err(|error| Failure::open(path, &error))?;
         let failed = |error: std::io::Error| Failure::io(path, &error);
@@ -95,7 +100,8 @@ impl SealedLog {
         Ok(content)
     }
 
-    /// What the file `name` of the log, which holds `content`, is in this instance: sealed where such files are.
+    /// What the file `name` of the log, which holds `content`, is in this instance: sealed where
+    /// such files are.
     ///
     /// # Errors
     /// SR-7173 when a segment is another cluster's.
@@ -153,8 +159,9 @@ impl SealedLog {
     }
 }
 
-/// Where the data directory of a file in `pg_wal` can be: above it as it is spelled, above it with links resolved, or where the
-/// command stands when its `pg_wal` leads to the file. PostgreSQL runs its commands in the data directory.
+/// Where the data directory of a file in `pg_wal` can be: above it as it is spelled, above it with
+/// links resolved, or where the command stands when its `pg_wal` leads to the file. PostgreSQL runs
+/// its commands in the data directory.
 fn directories(file: &Path) -> Result<Vec<PathBuf>, Failure> {
     let absolute = std::path::absolute(file).map_err(|error| Failure::io(file, &error))?;
     let mut found = Vec::new();

@@ -61,8 +61,8 @@ enum Verb {
 }
 
 impl PgArgs {
-    /// The data directories that root may be pointed at. What starts PostgreSQL's server refuses root before it looks; a
-    /// service is root's own file, and made by descriptors.
+    /// The data directories that root may be pointed at. What starts PostgreSQL's server refuses
+    /// root before it looks; a service is root's own file, and made by descriptors.
     pub(crate) fn subjects(&self) -> Vec<PathBuf> {
         let one = |directory: &directory::DirectoryOption| directory.named().into_iter().collect();
         match &self.verb {

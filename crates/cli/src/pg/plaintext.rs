@@ -25,11 +25,12 @@ pub(super) struct Class {
 
 /// What a walk through an instance found.
 pub(super) struct Found {
-    /// Every file that is not sealed, by row of the table; rows without files are listed too. Strongroom's own files
-    /// are among them: the shield hides them from PostgreSQL, not from others.
+    /// Every file that is not sealed, by row of the table; rows without files are listed too.
+    /// Strongroom's own files are among them: the shield hides them from PostgreSQL, not from
+    /// others.
     pub(super) in_clear: Vec<Class>,
-    /// Files of which the table does not know what they are: a newer PostgreSQL's, or an extension's. The shield
-    /// seals what is written to them.
+    /// Files of which the table does not know what they are: a newer PostgreSQL's, or an
+    /// extension's. The shield seals what is written to them.
     pub(super) unknown: Vec<String>,
 }
 

@@ -5,7 +5,8 @@
 //! before the server starts. The unit's drop-in sets limits only.
 //!
 //! Invariants: nothing that an administrator wrote is removed, and a file that is there keeps owner and mode; installing
-//! twice changes nothing the second time. The cluster's directory is its user's: root writes there through no link.
+//! twice changes nothing the second time. The cluster's directory is its user's: root writes there
+//! through no link.
 //!
 //! Must not: start, stop or reload anything; write a key.
 
@@ -197,8 +198,8 @@ fn write_drop_in(path: &Path) -> Result<(), Failure> {
         .map_err(io)
 }
 
-/// The directory of a file, held open, and the file's name. The cluster's directory belongs to the server's user, and what
-/// is in it may be exchanged at any time.
+/// The directory of a file, held open, and the file's name. The cluster's directory belongs to the
+/// server's user, and what is in it may be exchanged at any time.
 fn held(path: &Path) -> Result<(Held, &str), Failure> {
     let io = |e: std::io::Error| Failure::io(path, &e);
     let above = path.parent().unwrap_or_else(|| Path::new("/"));

@@ -1,13 +1,17 @@
-//! What a browser sends because some page told it to, though the certificate that it shows is a person's.
+//! What a browser sends because some page told it to, though the certificate that it shows is a
+//! person's.
 //!
-//! A browser shows an imported certificate to the server for whatever page asks it to connect. It says so, with `Origin` and
-//! `Sec-Fetch-Site`, which a page cannot change; and a page of another origin cannot send `application/json`, nor another method than
-//! GET, HEAD and POST, before the server has agreed (Fetch, "CORS-preflight fetch"), which it never does.
+//! A browser shows an imported certificate to the server for whatever page asks it to connect. It
+//! says so, with `Origin` and `Sec-Fetch-Site`, which a page cannot change; and a page of another
+//! origin cannot send `application/json`, nor another method than GET, HEAD and POST, before the
+//! server has agreed (Fetch, "CORS-preflight fetch"), which it never does.
 //!
-//! Invariants: B1, a request that changes something and comes from any page is refused, whatever certificate was shown; B2, it says that
-//! its body is of a type that no form and no simple request can have; B3, where pages are shown nothing can be changed.
+//! Invariants: B1, a request that changes something and comes from any page is refused, whatever
+//! certificate was shown; B2, it says that its body is of a type that no form and no simple request
+//! can have; B3, where pages are shown nothing can be changed.
 //!
-//! Must not: trust what a browser leaves out. Programs send neither header, so B2 holds for them too.
+//! Must not: trust what a browser leaves out. Programs send neither header, so B2 holds for them
+//! too.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
@@ -23,8 +27,8 @@ use super::answer::METHOD;
 /// Where a browser says from what page a request comes.
 const SITE: &str = "sec-fetch-site";
 
-/// Refuses what a page had a browser send. There are no pages of this origin: whatever says where it comes from comes from elsewhere. An
-/// address that a person typed, or a bookmark, may be read.
+/// Refuses what a page had a browser send. There are no pages of this origin: whatever says where
+/// it comes from comes from elsewhere. An address that a person typed, or a bookmark, may be read.
 ///
 /// # Errors
 /// SR-8450.
@@ -62,7 +66,8 @@ fn is_reading(method: &Method) -> bool {
     [Method::GET, Method::HEAD].contains(method)
 }
 
-/// Methods that change something: their requests are of this type, also where nothing is in the body.
+/// Methods that change something: their requests are of this type, also where nothing is in the
+/// body.
 pub(super) fn changing<S: Clone + Send + Sync + 'static>(
     methods: MethodRouter<S>,
 ) -> MethodRouter<S> {

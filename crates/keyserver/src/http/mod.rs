@@ -1,7 +1,8 @@
 //! The API: addresses, methods, bodies. Specified in docs/spec/keyserver.md; described for programs in `openapi.json`.
 //!
 //! Invariants: Q1, nothing is decided here: who may do what is the service's; Q2, every answer that is not one of the page's is JSON,
-//! errors included, and is not to be stored; Q3, a request has a bounded size and a bounded time; Q4, nothing that a browser sends for a page of any site changes anything (`browser.rs`).
+//! errors included, and is not to be stored; Q3, a request has a bounded size and a bounded time;
+//! Q4, nothing that a browser sends for a page of any site changes anything (`browser.rs`).
 //!
 //! Must not: log what a request holds; leave key material in memory that is not wiped here.
 
@@ -41,7 +42,8 @@ pub struct Other {
     pub address: IpAddr,
 }
 
-/// What is spoken to on a listener: each has one of its own, so that no page is ever of the origin where something can be changed.
+/// What is spoken to on a listener: each has one of its own, so that no page is ever of the origin
+/// where something can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Face {
     /// The API, for programs.

@@ -77,7 +77,8 @@ impl SqliteStore {
     }
 }
 
-/// Nobody else reads the store, sealed as it is. SQLite makes its log and its index as private as the database.
+/// Nobody else reads the store, sealed as it is. SQLite makes its log and its index as private as
+/// the database.
 fn private(path: &Path) -> Result<(), Error> {
     let failed = |error| Error::io(path.display().to_string(), error);
     let about = std::fs::metadata(path).map_err(failed)?;

@@ -21,13 +21,14 @@ use crate::next;
 
 /// Runs the shield in any program, not only in PostgreSQL's.
 pub(crate) const ALL_VARIABLE: &str = "STRONGROOM_SHIELD_ALL";
-/// What is done with segments that the restore command brings back in clear: `refuse`, unless it is `accept`.
+/// What is done with segments that the restore command brings back in clear: `refuse`, unless it is
+/// `accept`.
 const ARCHIVE_VARIABLE: &str = "STRONGROOM_PG_PLAIN_ARCHIVE";
 /// The file name by which the library finds itself in `LD_PRELOAD`.
 const LIBRARY: &[u8] = b"libstrongroom_shield";
 
-/// Segments in clear prove nothing of where they come from: whoever can write to the archive could have them replayed
-/// and sealed.
+/// Segments in clear prove nothing of where they come from: whoever can write to the archive could
+/// have them replayed and sealed.
 static REFUSED: AtomicBool = AtomicBool::new(true);
 
 /// Reads the settings.

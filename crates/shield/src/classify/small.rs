@@ -131,9 +131,9 @@ fn rewrite_mapping(name: &[u8]) -> Option<Placed> {
     Some(Placed::of(Class::RewriteMapping))
 }
 
-/// 8 digits (15, 16) or 16 (17 and later), and the same with `.tmp`: from 15.20 and the releases of the other major
-/// versions of that day on, a state file is written under that name and renamed (`RecreateTwoPhaseFile` in
-/// src/backend/access/transam/twophase.c).
+/// 8 digits (15, 16) or 16 (17 and later), and the same with `.tmp`: from 15.20 and the releases of
+/// the other major versions of that day on, a state file is written under that name and renamed
+/// (`RecreateTwoPhaseFile` in src/backend/access/transam/twophase.c).
 pub(super) fn two_phase(name: &[u8]) -> Option<Placed> {
     let digits = name.strip_suffix(b".tmp").unwrap_or(name);
     let mut scan = Scan::new(digits);

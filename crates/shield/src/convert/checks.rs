@@ -11,8 +11,8 @@ use strongroom_format::code;
 use strongroom_format::postgres::MAJORS;
 use strongroom_keyring::Error;
 
-/// Who owns a data directory, and so Strongroom's files in it. The command converts as that user; a program that links
-/// this crate may do so as root.
+/// Who owns a data directory, and so Strongroom's files in it. The command converts as that user; a
+/// program that links this crate may do so as root.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     given: Option<(u32, u32)>,
@@ -24,7 +24,8 @@ impl Owner {
         let about = handle
             .metadata()
             .map_err(|error| Error::io(directory.display().to_string(), error))?;
-        // Whoever is not root may own a directory of a group that is not theirs, and cannot give files to it.
+        // Whoever is not root may own a directory of a group that is not theirs, and cannot give
+        // files to it.
         let root = rustix::process::geteuid().is_root();
         Ok(Self {
             given: root.then(|| (about.uid(), about.gid())),
@@ -37,7 +38,8 @@ impl Owner {
         if self.group_reads { 0o640 } else { 0o600 }
     }
 
-    /// User and group to whom a new file is given, before it has its name. The server must be able to read it.
+    /// User and group to whom a new file is given, before it has its name. The server must be able
+    /// to read it.
     pub(super) const fn given(&self) -> Option<(u32, u32)> {
         self.given
     }

@@ -30,12 +30,13 @@ use crate::vfs;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Known {
-    /// 0 for a file of a cache that several connections share: which of them is at work only SQLite knows, and
-    /// each of them may be closed while the file stays open.
+    /// 0 for a file of a cache that several connections share: which of them is at work only SQLite
+    /// knows, and each of them may be closed while the file stays open.
     connection: usize,
     /// The file that brought it here, or 0 when its functions did.
     file: usize,
-    /// Where SQLite keeps the connection that is at work on the file, as long as the file is open; 0 without a file.
+    /// Where SQLite keeps the connection that is at work on the file, as long as the file is open;
+    /// 0 without a file.
     at_work: usize,
 }
 
@@ -64,9 +65,9 @@ pub(crate) fn forget(file: *mut sqlite3_file) {
     known().retain(|entry| entry.file != file as usize);
 }
 
-/// The connection that `file` belongs to, once SQLite has said so. To be called from a call of SQLite's on the file: of
-/// connections that share it, it is the one that makes this call, since SQLite has locked the cache for it
-/// (`sqlite3BtreeEnter` in src/btmutex.c).
+/// The connection that `file` belongs to, once SQLite has said so. To be called from a call of
+/// SQLite's on the file: of connections that share it, it is the one that makes this call, since
+/// SQLite has locked the cache for it (`sqlite3BtreeEnter` in src/btmutex.c).
 #[must_use]
 pub(crate) fn of_file(file: *mut sqlite3_file) -> Option<*mut sqlite3> {
     let entry = known()

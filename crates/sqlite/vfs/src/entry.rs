@@ -176,8 +176,8 @@ fn guard_foreign(connection: *mut sqlite3) {
     unsafe { (api.set_authorizer)(connection, Some(authorize), std::ptr::null_mut()) };
 }
 
-/// `PRAGMA key` is nothing to the VFS of this connection: it would go unnoticed, and what follows would be written in
-/// plain.
+/// `PRAGMA key` is nothing to the VFS of this connection: it would go unnoticed, and what follows
+/// would be written in plain.
 unsafe extern "C" fn authorize(
     _: *mut c_void,
     action: c_int,

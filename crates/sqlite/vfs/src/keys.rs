@@ -115,7 +115,8 @@ pub fn valid_page_size(size: u32) -> Option<u32> {
     (size.is_power_of_two() && (512..=65536).contains(&size)).then_some(size)
 }
 
-/// Set to `1` or anything else but `0`, no file of a plain database is opened or made in this process.
+/// Set to `1` or anything else but `0`, no file of a plain database is opened or made in this
+/// process.
 const NEVER_PLAIN: &str = "STRONGROOM_SQLITE_NEVER_PLAIN";
 
 /// Whether plain databases are refused: by the environment, or because the guard was built so.

@@ -220,7 +220,8 @@ impl Lower {
         check(unsafe { call(self.file) })
     }
 
-    /// The method table, for the shared-memory calls that are passed on unchanged. Older tables end before them.
+    /// The method table, for the shared-memory calls that are passed on unchanged. Older tables end
+    /// before them.
     pub(crate) fn shared_memory(self) -> RcResult<&'static sqlite3_io_methods> {
         let methods = self.methods()?;
         match methods.version {

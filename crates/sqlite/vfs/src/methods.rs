@@ -14,9 +14,10 @@ use crate::handle::{lower_of, rc, uninstall, with};
 use crate::lower::{Lower, Rc, RcResult, check};
 use crate::pragma;
 
-/// The method tables of files of ours, by what the file below can do: SQLite asks a file for shared memory, which the
-/// write-ahead log needs, and for mappings, if the version of its table says that it has them. `unix-none` and
-/// `unix-dotfile` have no shared memory, whatever the version of their tables.
+/// The method tables of files of ours, by what the file below can do: SQLite asks a file for shared
+/// memory, which the write-ahead log needs, and for mappings, if the version of its table says that
+/// it has them. `unix-none` and `unix-dotfile` have no shared memory, whatever the version of their
+/// tables.
 static METHODS: [sqlite3_io_methods; 5] = [
     table(1, false),
     table(2, false),

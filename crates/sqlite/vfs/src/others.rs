@@ -1,8 +1,9 @@
-//! The words by which other products, and people in a hurry, ask for an encrypted database: URI parameters and pragmas
-//! of `SQLCipher`, SQLite's own encryption extension (SEE) and `SQLite3 Multiple Ciphers`, and misspellings of ours.
+//! The words by which other products, and people in a hurry, ask for an encrypted database: URI
+//! parameters and pragmas of `SQLCipher`, SQLite's own encryption extension (SEE) and `SQLite3
+//! Multiple Ciphers`, and misspellings of ours.
 //!
-//! SQLite ignores what it does not know, and a database that was meant to be sealed would be made in plain. So each of
-//! these words is refused, with what to write instead.
+//! SQLite ignores what it does not know, and a database that was meant to be sealed would be made
+//! in plain. So each of these words is refused, with what to write instead.
 //!
 //! Must not: repeat the value beside such a word, which may be a key.
 
@@ -35,15 +36,16 @@ const PARAMETERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The first parameter of another product, or misspelt, and what to write. `get` answers with a parameter's value.
+/// The first parameter of another product, or misspelt, and what to write. `get` answers with a
+/// parameter's value.
 pub(crate) fn parameter(get: impl Fn(&str) -> Option<String>) -> Option<String> {
     let found = PARAMETERS.iter().find(|(name, _)| get(name).is_some());
     found.map(|(name, ours)| format!("the parameter {name}: write {ours}"))
 }
 
-/// What to write in place of a pragma of another product that gives a key or asks for encryption. `name` is in lower
-/// case. A question that SQLite answers with nothing (`cipher_version`) stays without an answer: programs ask it to
-/// learn which product they have.
+/// What to write in place of a pragma of another product that gives a key or asks for encryption.
+/// `name` is in lower case. A question that SQLite answers with nothing (`cipher_version`) stays
+/// without an answer: programs ask it to learn which product they have.
 pub(crate) fn pragma(name: &str, has_value: bool) -> Option<String> {
     let ours = match name {
         "hexkey" => "PRAGMA key = \"x'...'\"",

@@ -490,13 +490,14 @@ pass_on! {
     next_system_call(name: *const c_char) -> *const c_char = std::ptr::null();
 }
 
-/// Milliseconds since the beginning of the Julian calendar's days. A VFS of version 2 may have the time as days only:
-/// SQLite asks ours for milliseconds by its version alone (`sqlite3OsCurrentTimeInt64` in src/os.c).
+/// Milliseconds since the beginning of the Julian calendar's days. A VFS of version 2 may have the
+/// time as days only: SQLite asks ours for milliseconds by its version alone
+/// (`sqlite3OsCurrentTimeInt64` in src/os.c).
 unsafe extern "C" fn current_time_int64(vfs: *mut sqlite3_vfs, out: *mut i64) -> c_int {
     const DAY_MS: f64 = 86_400_000.0;
     let below = below_of(vfs);
-    // SAFETY: a registered VFS; tables of version 1 end before the member, but ours has their version then, and SQLite
-    // does not ask.
+    // SAFETY: a registered VFS; tables of version 1 end before the member, but ours has their
+    // version then, and SQLite does not ask.
     if let Some(call) = unsafe { (*below).current_time_int64 } {
         // SAFETY: the arguments are passed on unchanged.
         return unsafe { call(below, out) };

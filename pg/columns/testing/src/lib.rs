@@ -435,7 +435,8 @@ pub fn position(text: &str) -> Option<u64> {
 /// When it is not ours.
 pub fn open_to_all(directory: &Path) {
     use std::os::unix::fs::PermissionsExt;
-    // The server's user makes its data directory in it, and nobody takes another one's away: the command refuses keyrings elsewhere.
+    // The server's user makes its data directory in it, and nobody takes another one's away: the
+    // command refuses keyrings elsewhere.
     let open = std::fs::Permissions::from_mode(0o1777);
     std::fs::set_permissions(directory, open).expect("the directory is ours");
 }

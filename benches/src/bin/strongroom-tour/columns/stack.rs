@@ -66,7 +66,8 @@ impl Ground {
         };
         let root_key = ground.directory.path().join("root-key");
         new_key_file(&root_key)?;
-        // The directory is the server's user's: root makes the keyring in it as that user, who has to read the key.
+        // The directory belongs to the user that the server runs as. Root creates the keyring there
+        // as that user, so that user must be able to read the root key.
         ground.place.account.own(&root_key)?;
         new_key_file(&ground.directory.path().join("zone-key"))?;
         let provider = format!("file:{}", root_key.display());

@@ -31,7 +31,8 @@ pub(super) fn open(
     guard::open_uri(text, keyring, read_only)
 }
 
-/// The file that `text` names, in SQLite's way of reading a URI; none for a database in memory or without a name.
+/// The file that `text` names, in SQLite's way of reading a URI; none for a database in memory or
+/// without a name.
 pub(super) fn path(text: &str) -> Option<PathBuf> {
     let Some(uri) = text.strip_prefix("file:") else {
         return (text != ":memory:" && !text.is_empty()).then(|| PathBuf::from(text));
