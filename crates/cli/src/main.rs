@@ -147,6 +147,9 @@ fn run(cli: Cli) -> ExitCode {
     if strongroom_keyring::take_text_as_raw_key_warning() {
         failure::warn(&code::TEXT_AS_RAW_KEY, "");
     }
+    if strongroom_keyring::take_older_keyring_warning() {
+        failure::warn(&code::KEYRING_OLDER_USED, "");
+    }
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(json),

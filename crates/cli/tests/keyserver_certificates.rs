@@ -186,7 +186,7 @@ fn a_server_gets_another_key_and_another_name_while_it_runs() {
     let before = place.read("a/server.key");
     let replaced = server_cert(&place, "replace", "a", &[]);
     assert!(
-        replaced.err.contains("can pass for this server until then"),
+        replaced.err.contains("can impersonate this server"),
         "{}",
         replaced.err
     );

@@ -104,6 +104,16 @@ impl Argon2Params {
         }
     }
 
+    /// The most work that the key slots of one object may ask for together, in KiB that are filled:
+    /// 64 passes over 4 GiB, which is what one slot may ask for alone.
+    pub const WORK_MAX: u64 = Self::T_MAX as u64 * Self::M_KIB_MAX as u64;
+
+    /// Memory in KiB times passes: what a derivation costs, but for the bandwidth of the memory.
+    #[must_use]
+    pub fn work(&self) -> u64 {
+        u64::from(self.t) * u64::from(self.m_kib)
+    }
+
     /// As [`Argon2Params::check`], but with more passes over less memory: what is bounded is their product, at 64 passes
     /// over 4 GiB. Others choose passes by the clock.
     ///
@@ -111,9 +121,7 @@ impl Argon2Params {
     /// [`CryptoError::KdfParameters`].
     pub fn check_work(&self) -> Result<(), CryptoError> {
         Self { t: 1, ..*self }.check()?;
-        let work = u64::from(self.t) * u64::from(self.m_kib);
-        let bound = u64::from(Self::T_MAX) * u64::from(Self::M_KIB_MAX);
-        if self.t > 0 && work <= bound {
+        if self.t > 0 && self.work() <= Self::WORK_MAX {
             Ok(())
         } else {
             Err(CryptoError::KdfParameters)

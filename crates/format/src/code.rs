@@ -108,6 +108,8 @@ codes! {
     CERT_RETIRED = 2036, Key, "the certificate is retired and may not seal anything new", "use an active certificate: `strongroom cert list` shows them";
     CERT_SUBJECT = 2037, Usage, "the certificate's subject or days are not valid", "write the subject as CN=NAME,O=NAME,C=XX, and days from 1 to 36500";
     TEXT_AS_RAW_KEY = 2038, Warning, "a passphrase of 32 bytes opened this without Argon2id, as an older version sealed it: guessing it is cheap", "make new key slots, with the same passphrase if you like: `strongroom sqlite rekey --slots-only`, `pg rotate --slots-only`, `backup rewrap`, `keyring rotate-root`; old copies keep the weak slot";
+    KEYRING_OLDER = 2039, Refused, "the keyring is an older copy than the one that was last changed here: versions of keys that were retired since would seal again", "put the newest copy back; if there is none, run `strongroom keyring accept-older`, then `strongroom key rotate` for every key, and retire again what was retired";
+    KEYRING_OLDER_USED = 2040, Warning, "the keyring is an older copy than the one that was last changed here: keys that were made since are missing, and ones that were retired since seem active", "put the newest copy back; if there is none, run `strongroom keyring accept-older`, then `strongroom key rotate` for every key, and retire again what was retired";
 
     PROVIDER_ELSEWHERE = 2100, Key, "the keyring's root key comes from a provider that this program does not have", "use the `strongroom` command, built with that provider; or change the provider with `strongroom keyring rotate-root`";
     PROVIDER_UNREACHABLE = 2101, Key, "the provider of the root key could not be reached, or did not answer in time", "check that its server, device or module is there and answers; nothing was changed";
@@ -152,6 +154,7 @@ codes! {
     REMOTE_CACHE = 2251, Warning, "the cache of a remote database is not used", "check the directory: it must belong to this user, nobody else may write to it, and there must be room";
     REMOTE_NO_CLIENT = 2252, Usage, "this build cannot read over the network", "use the extension or the library with its feature `http`";
     REMOTE_CLEAR = 2253, Refused, "the address of a remote database is http:// and leads to another host", "use https://, or http_plain=1 if observers may see what is read; pages are authenticated either way";
+    REMOTE_COST = 2254, Refused, "the key slots of the remote database ask for more memory or work than is spent on what a server sends", "download the file if you trust where it comes from, and open it from the disk; the publisher can make the slots anew with `strongroom sqlite rekey --slots-only`";
     PYTHON_NO_EXTENSIONS = 2270, Usage, "this Python's SQLite does not load extensions", "use a Python whose sqlite3 module can, such as the distribution's or one that was built with --enable-loadable-sqlite-extensions; or apsw: docs/guides/python.md";
     PYTHON_KEY_VALUE = 2271, Usage, "a key was given as a value, which tracebacks and logs show", "give a callable that returns it, such as getpass.getpass, or name where the key is: key_id, key_file, key_env, key_command";
     PYTHON_NO_FILE = 2272, Usage, "a key was given for a database that has no file", "leave the key away; attach the sealed database to the one in memory";

@@ -250,8 +250,9 @@ impl Keyring {
     /// An opener that makes slots for the certificate of this name. Its private key need not be here.
     ///
     /// # Errors
-    /// SR-2026; SR-2036 when it is retired; SR-2005.
+    /// SR-2026; SR-2036 when it is retired; SR-2039 when this is an older copy of the keyring; SR-2005.
     pub fn recipient(&self, name: &str) -> Result<Opener, Error> {
+        self.refuse_older()?;
         let info = self.certificate(name)?;
         if info.state == KeyState::Retired {
             return Err(Error::new(&code::CERT_RETIRED, name));

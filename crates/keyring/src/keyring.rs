@@ -21,6 +21,7 @@ use crate::certificates::CertificateInfo;
 use crate::durable;
 use crate::error::Error;
 use crate::fresh::{Fresh, System};
+use crate::newest::{self, Generation};
 use crate::object::{NewObject, Object};
 use crate::opener::{KeyVersion, Opener};
 use crate::private_key::reseal_key;
@@ -71,6 +72,8 @@ pub struct Keyring {
     path: PathBuf,
     pub(crate) object: Object,
     pub(crate) body: Body,
+    /// Whether this is an older copy than the newest one that was known here when it was opened.
+    older: bool,
 }
 
 /// Whether a change leaves the keys as the last export has them.
@@ -123,6 +126,7 @@ impl Keyring {
             path: resolved(path)?,
             object,
             body,
+            older: false,
         })
     }
 
@@ -133,6 +137,7 @@ impl Keyring {
     /// that is not known, or a command in a file that others may write to; what the provider reports; SR-2006.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let path = resolved(path)?;
+        let known = newest::known(&store::lock_path(&path));
         let unproven = store::read(&path)?;
         let named = &unproven.body;
         let provider = Provider::from_stored(named.provider, &named.provider_argument)?;
@@ -151,7 +156,16 @@ impl Keyring {
             }
             _ => error.about(path.display()),
         })?;
-        Ok(Self { path, object, body })
+        let older = generation(&object, &body).is_older_than(known);
+        if older {
+            newest::note_that_an_older_one_was_opened();
+        }
+        Ok(Self {
+            path,
+            object,
+            body,
+            older,
+        })
     }
 
     /// What can be read without the root key.
@@ -254,9 +268,13 @@ impl Keyring {
     /// An opener that holds every version of a key. `creating`: it must be able to seal.
     ///
     /// # Errors
-    /// SR-2003; SR-2012 when `creating` and every version is retired.
+    /// SR-2003; when `creating`, SR-2012 if every version is retired and SR-2039 if this is an older
+    /// copy of the keyring, in which a version may be active that was retired since.
     pub fn opener(&self, name: &str, creating: bool) -> Result<Opener, Error> {
         newest_version(&self.body, name)?;
+        if creating {
+            self.refuse_older()?;
+        }
         let held = |entry: &Entry| {
             let active = entry.state == KeyState::Active;
             let key = unsealed(&self.object, entry)?;
@@ -290,7 +308,7 @@ impl Keyring {
         let created = provider.create()?;
         let root = &created.opener;
         let lock = Lock::take(&self.path)?;
-        self.read_again()?;
+        self.read_again(&lock)?;
         let header = self.object.header();
         let same = root
             .open(&header.slots, header.epoch, header.object_id)
@@ -307,7 +325,7 @@ impl Keyring {
         body.provider = provider.number();
         body.provider_argument = created.argument;
         self.count_change(&mut body, Effect::SameKeys)?;
-        self.write(&object, &body)?;
+        self.write(&lock, &object, &body)?;
         (self.object, self.body) = (object, body);
         drop(lock);
         Ok(!same)
@@ -333,16 +351,49 @@ impl Keyring {
         edit: impl FnOnce(&Object, &mut Body) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let lock = Lock::take(&self.path)?;
-        self.read_again()?;
+        self.read_again(&lock)?;
         let mut body = self.body.clone();
         let result = edit(&self.object, &mut body)?;
         if body != self.body || effect == Effect::Exported {
             self.count_change(&mut body, effect)?;
-            self.write(&self.object, &body)?;
+            self.write(&lock, &self.object, &body)?;
             self.body = body;
         }
         drop(lock);
         Ok(result)
+    }
+
+    /// Goes on with this copy of the keyring although a newer one was known here: its generation
+    /// becomes the next one after that, so that the newer copy counts as the older from now on.
+    /// False when no newer one is known; nothing is changed then.
+    ///
+    /// # Errors
+    /// As for every change SR-2016, SR-2017, SR-5001.
+    pub fn accept_older(&mut self) -> Result<bool, Error> {
+        let lock = Lock::take(&self.path)?;
+        self.read_newest()?;
+        let known = lock.newest();
+        if !generation(&self.object, &self.body).is_older_than(known) {
+            return Ok(false);
+        }
+        let mut body = self.body.clone();
+        body.generation = known.map_or(body.generation, |known| known.number);
+        self.count_change(&mut body, Effect::NewKeys)?;
+        self.write(&lock, &self.object, &body)?;
+        self.body = body;
+        self.older = false;
+        Ok(true)
+    }
+
+    /// Errors: SR-2039.
+    pub(crate) fn refuse_older(&self) -> Result<(), Error> {
+        match self.older {
+            true => Err(Error::new(
+                &code::KEYRING_OLDER,
+                self.path.display().to_string(),
+            )),
+            false => Ok(()),
+        }
     }
 
     fn versions(&self, name: &str) -> impl Iterator<Item = &Entry> {
@@ -352,17 +403,26 @@ impl Keyring {
             .filter(move |entry| entry.name == name)
     }
 
-    fn read_again(&mut self) -> Result<(), Error> {
+    /// Reads what is there now, to change it. Errors: also SR-2039.
+    fn read_again(&mut self, lock: &Lock) -> Result<(), Error> {
+        self.read_newest()?;
+        self.older = generation(&self.object, &self.body).is_older_than(lock.newest());
+        self.refuse_older()
+    }
+
+    fn read_newest(&mut self) -> Result<(), Error> {
         let unproven = store::read(&self.path)?;
         let (object, body) = unproven.proven(|bytes| self.object.reload(bytes))?;
         (self.object, self.body) = (object, body);
         Ok(())
     }
 
-    fn write(&self, object: &Object, body: &Body) -> Result<(), Error> {
+    fn write(&self, lock: &Lock, object: &Object, body: &Body) -> Result<(), Error> {
+        let failed = |error| Error::io(format!("writing {}", self.path.display()), error);
         let bytes = store::file_bytes(object, body)?;
-        durable::replace(&self.path, &bytes, store::MODE)
-            .map_err(|error| Error::io(format!("writing {}", self.path.display()), error))
+        durable::replace(&self.path, &bytes, store::MODE).map_err(failed)?;
+        // Only now: the record must not say more than what is durable.
+        lock.remember(generation(object, body)).map_err(failed)
     }
 
     /// Raises the generation of `body`, the successor of ours. What was exported, or had nothing to export, stays
@@ -375,6 +435,13 @@ impl Keyring {
             body.exported_generation = body.generation;
         }
         Ok(())
+    }
+}
+
+fn generation(object: &Object, body: &Body) -> Generation {
+    Generation {
+        keyring: object.object_id(),
+        number: body.generation,
     }
 }
 

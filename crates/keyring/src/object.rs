@@ -289,6 +289,10 @@ impl Object {
         previous: Option<SecretKey>,
         held: HeldSlot,
     ) -> Result<Self, Error> {
+        if !costs_are_bounded(&header.slots) {
+            let detail = "together they would cost more Argon2id than a reader accepts";
+            return Err(Error::new(&code::SLOTS_FULL, detail));
+        }
         let bug = |error| match error {
             HeaderError::Malformed("SLOTS") => Error::new(&code::SLOTS_FULL, "their bytes"),
             _ => Error::new(&code::BUG, "a header that cannot be written"),
@@ -398,7 +402,7 @@ pub(crate) fn parse(header: &[u8]) -> Result<Header, Error> {
         // The checksum comes before structure: damage must not be reported as somebody's odd field.
         _ if !inspect_checksum(header) => Err(damaged(String::from("checksum"))),
         Ok(header) if !costs_are_bounded(&header.slots) => {
-            Err(damaged(String::from("Argon2 cost out of bounds")))
+            Err(damaged(String::from("Argon2 costs out of bounds")))
         }
         Ok(header) => Ok(header),
         Err(HeaderError::Malformed(field)) => Err(damaged(format!("field {field}"))),

@@ -524,11 +524,25 @@ fn hex_digits(key: &SecretKey) -> Result<SecretBytes, Error> {
     Ok(digits)
 }
 
-/// Whether every Argon2 cost is within bounds (K6): a header from outside must not cost unbounded memory or time.
+/// Whether the Argon2 costs are within bounds, each of them and all together (K6): a header from
+/// outside must not cost unbounded memory or time.
 pub(crate) fn costs_are_bounded(slots: &[Slot]) -> bool {
-    slots.iter().all(|slot| match slot.kind {
-        SlotKind::Passphrase(cost) => params(cost).check().is_ok(),
-        _ => true,
+    costs(slots).all(|cost| cost.check().is_ok())
+        && costs(slots).map(|cost| cost.work()).sum::<u64>() <= Argon2Params::WORK_MAX
+}
+
+/// What opening an object with a passphrase costs at most, for one that reads headers of strangers:
+/// the largest memory of a key slot in KiB, and the work of all slots in KiB that are filled.
+#[must_use]
+pub fn passphrase_cost(slots: &[Slot]) -> (u32, u64) {
+    let largest = costs(slots).map(|cost| cost.m_kib).max().unwrap_or(0);
+    (largest, costs(slots).map(|cost| cost.work()).sum())
+}
+
+fn costs(slots: &[Slot]) -> impl Iterator<Item = Argon2Params> + '_ {
+    slots.iter().filter_map(|slot| match slot.kind {
+        SlotKind::Passphrase(cost) => Some(params(cost)),
+        _ => None,
     })
 }
 

@@ -9,7 +9,7 @@
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
@@ -25,6 +25,7 @@ use strongroom_format::keyring::{
 use strongroom_format::layout::is_zero;
 
 use crate::error::Error;
+use crate::newest::{self, Generation};
 use crate::object::{Object, parse};
 use crate::private_key::check_records;
 use crate::purpose::Purpose;
@@ -138,7 +139,15 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), Error> {
 }
 
 /// Holds the keyring's lock until dropped. The lock file stays: removing it would let two processes lock two files.
-pub(crate) struct Lock(#[expect(dead_code, reason = "closing it releases the lock")] File);
+/// It also has the newest generation of the keyring that is known.
+pub(crate) struct Lock(File);
+
+/// The lock file of a keyring.
+pub(crate) fn lock_path(keyring: &Path) -> PathBuf {
+    let mut path = keyring.as_os_str().to_owned();
+    path.push(".lock");
+    path.into()
+}
 
 impl Lock {
     /// Takes the lock. Errors: SR-2016 after ten seconds.
@@ -146,9 +155,18 @@ impl Lock {
         Self::take_within(keyring, LOCK_WAIT)
     }
 
+    /// The newest generation that is known, of whichever keyring had this name last.
+    pub(crate) fn newest(&self) -> Option<Generation> {
+        newest::of_file(&self.0)
+    }
+
+    /// Errors: what the system reports.
+    pub(crate) fn remember(&self, generation: Generation) -> std::io::Result<()> {
+        newest::remember(&self.0, generation)
+    }
+
     fn take_within(keyring: &Path, wait: Duration) -> Result<Self, Error> {
-        let mut path = keyring.as_os_str().to_owned();
-        path.push(".lock");
+        let path = lock_path(keyring);
         let failed = |error| Error::io(format!("locking {}", keyring.display()), error);
         let mut options = OpenOptions::new();
         options

@@ -5,8 +5,11 @@
 //!
 //! Must not: keep shares longer than until the root key is known. Text form: docs/spec/keyserver.md, "Shares".
 
+use std::convert::Infallible;
+
 use blahaj::{Share, Sharks};
-use strongroom_crypto::{SecretBytes, SecretKey, sha256};
+use rand_core::{TryCryptoRng, TryRng};
+use strongroom_crypto::{CryptoError, SecretBytes, SecretKey, fill_random, sha256};
 use strongroom_format::code;
 use strongroom_format::hex::hex;
 use strongroom_keyring::Error;
@@ -41,13 +44,50 @@ pub fn split(
     }
     let mut texts = Vec::new();
     let mut hashes = Vec::new();
-    for share in Sharks(threshold).dealer(root.expose()).take(shares.into()) {
+    let mut kernel = Kernel { failed: false };
+    let dealt: Vec<Share> = Sharks(threshold)
+        .dealer_rng(root.expose(), &mut kernel)
+        .take(shares.into())
+        .collect();
+    if kernel.failed {
+        return Err(CryptoError::Random.into());
+    }
+    for share in dealt {
         let bytes = Zeroizing::new(Vec::from(&share));
         hashes.push(sha256(&[&bytes]));
         texts.push(text_of(id, &bytes)?);
     }
     Ok((texts, hashes))
 }
+
+/// The kernel's generator, from which every secret comes (C6), as the trait that `blahaj` asks for.
+/// It cannot fail there: whoever deals shares looks at `failed` before one is used.
+struct Kernel {
+    failed: bool,
+}
+
+impl TryRng for Kernel {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        let mut bytes = [0; 4];
+        self.try_fill_bytes(&mut bytes)?;
+        Ok(u32::from_ne_bytes(bytes))
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        let mut bytes = [0; 8];
+        self.try_fill_bytes(&mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Infallible> {
+        self.failed |= fill_random(out).is_err();
+        Ok(())
+    }
+}
+
+impl TryCryptoRng for Kernel {}
 
 fn text_of(id: &ServerId, share: &[u8]) -> Result<SecretBytes, Error> {
     let sum = sha256(&[id, share]);

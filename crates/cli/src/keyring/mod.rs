@@ -2,6 +2,7 @@
 //!
 //! Must not: touch a keyring but through strongroom-keyring.
 
+mod accept_older;
 mod export;
 mod import;
 mod init;
@@ -32,6 +33,7 @@ enum Verb {
     RotateRoot(rotate_root::RotateRootArgs),
     Export(export::ExportArgs),
     Import(import::ImportArgs),
+    AcceptOlder(accept_older::AcceptOlderArgs),
 }
 
 impl KeyringArgs {
@@ -46,6 +48,7 @@ impl KeyringArgs {
             Verb::RotateRoot(args) => args.run(context),
             Verb::Export(args) => args.run(context),
             Verb::Import(args) => args.run(context),
+            Verb::AcceptOlder(args) => args.run(context),
         }
     }
 }

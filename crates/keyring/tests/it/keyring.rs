@@ -1,11 +1,14 @@
 //! The keyring: life of keys, root rotation, damage, concurrent writers.
 
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use strongroom_format::keyring::KeyState;
 use strongroom_keyring::durable::replace;
-use strongroom_keyring::{Error, KeySource, Keyring, Provider, SourceContext};
+use strongroom_keyring::{
+    Error, KeySource, Keyring, Provider, SourceContext, take_older_keyring_warning,
+};
 
 use crate::{code, files_in, new_object, open, raw, with_checksum};
 
@@ -129,6 +132,56 @@ fn the_life_of_a_key() {
 }
 
 #[test]
+fn an_older_copy_that_is_put_back_seals_nothing_and_is_not_changed() {
+    let home = Home::new();
+    let mut keyring = home.init();
+    keyring.create_key("app").unwrap();
+    let older = fs::read(&home.path).unwrap();
+    keyring.rotate_key("app").unwrap();
+    let newest = fs::read(&home.path).unwrap();
+    assert!(!take_older_keyring_warning());
+
+    fs::write(&home.path, &older).unwrap();
+    // Version 1, which is retired, seems active in it.
+    assert_eq!(code(home.source("app", true)), 2039);
+    assert!(take_older_keyring_warning());
+    let opener = home.source("app", false);
+    assert_eq!(code(opener), 0, "what is sealed still opens");
+    assert!(take_older_keyring_warning());
+    let mut reopened = Keyring::open(&home.path).unwrap();
+    for refused in [
+        code(reopened.rotate_key("app")),
+        code(reopened.create_key("other")),
+        code(reopened.rotate_root(None)),
+        code(keyring.rotate_key("app")),
+    ] {
+        assert_eq!(refused, 2039);
+    }
+    assert_eq!(fs::read(&home.path).unwrap(), older);
+
+    // The newest copy is good again; then it is lost for good.
+    fs::write(&home.path, &newest).unwrap();
+    assert_eq!(code(home.source("app", true)), 0);
+    fs::write(&home.path, &older).unwrap();
+    let mut accepted = Keyring::open(&home.path).unwrap();
+    assert!(accepted.accept_older().unwrap());
+    assert!(!accepted.accept_older().unwrap());
+    assert_eq!(accepted.rotate_key("app").unwrap().version, 2);
+    assert_eq!(code(home.source("app", true)), 0);
+    assert!(take_older_keyring_warning());
+    fs::write(&home.path, &newest).unwrap();
+    assert_eq!(code(home.source("app", true)), 2039, "it is the older now");
+
+    // Another keyring under the name is none of its copies, and a torn record says nothing.
+    let lock = home.path.with_file_name("keyring.lock");
+    fs::write(&lock, "07").unwrap();
+    assert_eq!(code(home.source("app", true)), 0);
+    fs::remove_file(&home.path).unwrap();
+    home.init().create_key("app").unwrap();
+    assert_eq!(code(home.source("app", true)), 0);
+}
+
+#[test]
 fn keys_are_what_they_were_and_differ() {
     let home = Home::new();
     let mut keyring = home.init();
@@ -167,7 +220,7 @@ fn keys_are_what_they_were_and_differ() {
 fn status_needs_no_root_key() {
     let home = Home::new();
     home.init().create_key("app").unwrap();
-    std::fs::remove_file(home.root("root")).unwrap();
+    fs::remove_file(home.root("root")).unwrap();
     let status = Keyring::status(&home.path).unwrap();
     assert_eq!((status.provider, status.keys.len()), ("file", 1));
     assert_eq!(
@@ -194,7 +247,7 @@ fn every_flipped_byte_is_found() {
     let mut keyring = home.init();
     keyring.create_key("app").unwrap();
     keyring.rotate_key("app").unwrap();
-    let good = std::fs::read(&home.path).unwrap();
+    let good = fs::read(&home.path).unwrap();
     assert!(good.len() > 4096 + 40 + 2 * 256 + 32);
     let target = home.root("damaged");
     for offset in 0..good.len() {
@@ -226,7 +279,7 @@ fn every_flipped_byte_is_found() {
 /// Tests of damage need no durability.
 fn replace_quickly(path: &Path, bytes: &[u8]) {
     use std::io::Write;
-    let mut file = std::fs::File::create(path).expect("a file");
+    let mut file = fs::File::create(path).expect("a file");
     file.write_all(bytes).expect("writing");
 }
 
@@ -234,7 +287,7 @@ fn replace_quickly(path: &Path, bytes: &[u8]) {
 fn truncation_and_extension_are_found() {
     let home = Home::new();
     home.init().create_key("app").unwrap();
-    let good = std::fs::read(&home.path).unwrap();
+    let good = fs::read(&home.path).unwrap();
     let target = home.root("damaged");
     for length in 0..good.len() {
         replace_quickly(&target, &good[..length]);
@@ -263,12 +316,12 @@ fn a_damaged_keyring_is_not_written_to() {
     let home = Home::new();
     let mut keyring = home.init();
     keyring.create_key("app").unwrap();
-    let mut bad = std::fs::read(&home.path).unwrap();
+    let mut bad = fs::read(&home.path).unwrap();
     let last = bad.len() - 1;
     bad[last] ^= 1;
     replace(&home.path, &bad, 0o600).unwrap();
     assert_eq!(code(keyring.create_key("b")), 2005);
-    assert_eq!(std::fs::read(&home.path).unwrap(), bad);
+    assert_eq!(fs::read(&home.path).unwrap(), bad);
 }
 
 #[test]
@@ -291,12 +344,12 @@ fn after_root_rotation_the_old_root_is_refused() {
     home.write_root("new-root", b'a');
     assert_eq!(code(Keyring::open(&home.path)), 2006, "the old root");
     home.write_root("new-root", b'b');
-    let before = std::fs::read(&home.path).unwrap();
+    let before = fs::read(&home.path).unwrap();
     assert!(
         !keyring.rotate_root(None).unwrap(),
         "the same root key, a new data key"
     );
-    assert_ne!(std::fs::read(&home.path).unwrap()[4096..], before[4096..]);
+    assert_ne!(fs::read(&home.path).unwrap()[4096..], before[4096..]);
     home.write_root("new-root", b'c');
     assert!(
         keyring.rotate_root(None).unwrap(),
@@ -320,12 +373,12 @@ fn a_failed_root_rotation_changes_nothing() {
     let home = Home::new();
     let mut keyring = home.init();
     keyring.create_key("app").unwrap();
-    let before = std::fs::read(&home.path).unwrap();
+    let before = fs::read(&home.path).unwrap();
     assert_eq!(
         code(keyring.rotate_root(Some(home.provider("absent")))),
         2007
     );
-    assert_eq!(std::fs::read(&home.path).unwrap(), before);
+    assert_eq!(fs::read(&home.path).unwrap(), before);
 }
 
 #[test]
@@ -336,7 +389,7 @@ fn providers_by_command_and_environment() {
     let path = home.root("by-command");
     Keyring::init(&path, &command).unwrap();
     assert_eq!(code(Keyring::open(&path)), 0);
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o620)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
     assert_eq!(
         code(Keyring::open(&path)),
         2020,
@@ -360,17 +413,17 @@ fn whose_file_it_is_is_asked_of_the_file_that_was_read() {
     let line = format!("command:touch {}; echo encryptionkey={hex}", mark.display());
     let planted = home.root("planted");
     Keyring::init(&planted, &Provider::parse(&line).unwrap()).unwrap();
-    std::fs::remove_file(&mark).unwrap();
+    fs::remove_file(&mark).unwrap();
     // What is read is a pipe that everybody may write to; before its end something private has its
     // name.
-    let bytes = std::fs::read(&planted).unwrap();
+    let bytes = fs::read(&planted).unwrap();
     let mode = rustix::fs::Mode::from_raw_mode(0o666);
     rustix::fs::mknodat(rustix::fs::CWD, &at, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    std::fs::set_permissions(&at, std::fs::Permissions::from_mode(0o666)).unwrap();
+    fs::set_permissions(&at, fs::Permissions::from_mode(0o666)).unwrap();
     let writer = std::thread::spawn({
         let at = at.clone();
         move || {
-            let mut pipe = std::fs::File::options().write(true).open(&at).unwrap();
+            let mut pipe = fs::File::options().write(true).open(&at).unwrap();
             std::io::Write::write_all(&mut pipe, &bytes).unwrap();
             rustix::fs::rename(&planted, &at).unwrap();
         }
@@ -427,7 +480,7 @@ fn nothing_of_a_key_stands_in_the_file() {
     let mut keyring = home.init();
     keyring.create_key("app").unwrap();
     let key = *keyring.key("app", None).unwrap().expose();
-    let file = std::fs::read(&home.path).unwrap();
+    let file = fs::read(&home.path).unwrap();
     for part in key.chunks(8) {
         assert!(!file.windows(part.len()).any(|window| window == part));
     }

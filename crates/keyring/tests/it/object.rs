@@ -2,7 +2,7 @@
 
 use strongroom_format::freshness::{Covered, FreshState};
 use strongroom_format::header::{Anchor, ObjectKind, header_layout as at};
-use strongroom_format::slot::SlotKind;
+use strongroom_format::slot::{Argon2Cost, SlotKind};
 use strongroom_keyring::{Purpose, inspect_checksum};
 
 use crate::{code, new_object, open, passphrase, raw, with_checksum};
@@ -169,6 +169,36 @@ fn sub_keys_differ_by_purpose_object_and_epoch() {
     assert_eq!(code(one.subkey(0, Purpose::Page)), 4008);
     let finished = rekeyed.rekey_finished().unwrap();
     assert_eq!(code(finished.subkey(1, Purpose::Page)), 4008);
+}
+
+#[test]
+fn key_slots_that_together_cost_too_much_are_refused_before_anything_is_derived() {
+    let object = new_object(&passphrase("one"));
+    let forged = |costs: &[(u32, u32)]| {
+        let mut header = object.header().clone();
+        let slot = header.slots[0].clone();
+        header.slots = costs
+            .iter()
+            .map(|(m_kib, t)| {
+                let mut slot = slot.clone();
+                slot.kind = SlotKind::Passphrase(Argon2Cost {
+                    m_kib: *m_kib,
+                    t: *t,
+                    p: 1,
+                });
+                slot
+            })
+            .collect();
+        with_checksum(header.to_bytes().unwrap())
+    };
+    // A raw key tries no such slot, so that what is not refused costs nothing here.
+    let gib = 1 << 20;
+    assert_eq!(code(open(&forged(&[(4 * gib, 64)]), &raw(1))), 2002);
+    assert_eq!(code(open(&forged(&[(gib, 64); 4]), &raw(1))), 2002);
+    for too_much in [vec![(4 * gib, 64), (8, 1)], vec![(gib, 64); 5]] {
+        assert_eq!(code(open(&forged(&too_much), &raw(1))), 3003);
+        assert_eq!(code(open(&forged(&too_much), &passphrase("one"))), 3003);
+    }
 }
 
 #[test]

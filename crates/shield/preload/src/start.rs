@@ -172,6 +172,9 @@ fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
     if program == Program::Server && strongroom_keyring::take_text_as_raw_key_warning() {
         warn(&code::TEXT_AS_RAW_KEY);
     }
+    if program == Program::Server && strongroom_keyring::take_older_keyring_warning() {
+        warn(&code::KEYRING_OLDER_USED);
+    }
     Ok(())
 }
 

@@ -2,6 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use strongroom_crypto::sha256;
+use strongroom_format::header::{CHECKSUM_COVERS, FIXED_LEN, Header};
+use strongroom_format::slot::{Argon2Cost, SlotKind};
+
 use crate::liar::{Answer, Asked, Liar, Way};
 use crate::support::{ROWS, Scratch, code_of, point, remote, scan, with_ctr};
 
@@ -301,6 +305,21 @@ fn headers_that_lie() {
     // Nor one whose pages do not authenticate.
     let ctr = Liar::new(std::fs::read(scratch.publish_as("ctr.db", 1, with_ctr)).unwrap());
     assert_eq!(code_of(scratch.open(&remote(&ctr.url))), 2249);
+    // Nor is Argon2id computed at whatever cost the server writes there.
+    for (memory_kib, passes) in [(4 << 20, 1), (1 << 20, 5)] {
+        let mut dear = std::fs::read(scratch.path("x.db")).unwrap();
+        let mut header = Header::parse(&dear).unwrap();
+        header.slots[0].kind = SlotKind::Passphrase(Argon2Cost {
+            m_kib: memory_kib,
+            t: passes,
+            p: 1,
+        });
+        let unsummed = header.to_bytes().unwrap();
+        header.checksum = sha256(&[&unsummed[..CHECKSUM_COVERS]]);
+        dear[..FIXED_LEN].copy_from_slice(&header.to_bytes().unwrap());
+        let dear = Liar::new(dear);
+        assert_eq!(code_of(scratch.open(&remote(&dear.url))), 2254);
+    }
     let cut = std::fs::read(scratch.path("x.db")).unwrap();
     let cut = Liar::new(cut[..cut.len() / 2 + 100].to_vec());
     let code = code_of(

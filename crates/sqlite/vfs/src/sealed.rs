@@ -138,6 +138,9 @@ impl Sealed {
         if strongroom_keyring::take_text_as_raw_key_warning() {
             warn(&code::TEXT_AS_RAW_KEY, path);
         }
+        if strongroom_keyring::take_older_keyring_warning() {
+            warn(&code::KEYRING_OLDER_USED, path);
+        }
         Self::join(path, object).map_err(|error| report_error(&error))
     }
 

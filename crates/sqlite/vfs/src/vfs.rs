@@ -344,6 +344,7 @@ fn open_sealed(
         ));
     }
     remote::check_cipher(request.lower, parsed.cipher)?;
+    remote::check_cost(request.lower, &parsed.slots)?;
     let opener = opener(request, parameters, false)?;
     Ok(Box::new(MainFile::existing(
         request.lower,

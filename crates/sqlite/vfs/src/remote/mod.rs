@@ -23,8 +23,9 @@ use std::sync::OnceLock;
 
 use strongroom_format::code;
 use strongroom_format::header::{Cipher, HEADER_LEN, is_sealed};
+use strongroom_format::slot::Slot;
 use strongroom_format::sqlite::page_offset;
-use strongroom_keyring::Error;
+use strongroom_keyring::{Error, passphrase_cost};
 
 use crate::connection;
 use crate::ffi::{SQLITE_OK, SQLITE_OPEN_MAIN_DB, sqlite3_file};
@@ -165,6 +166,24 @@ pub(crate) fn header(lower: Lower) -> RcResult<Vec<u8>> {
 pub(crate) fn check_cipher(lower: Lower, cipher: Cipher) -> RcResult<()> {
     if is_remote(lower) && cipher != Cipher::Aes256Gcm {
         return Err(report(&code::REMOTE_CIPHER, name(lower)));
+    }
+    Ok(())
+}
+
+/// Most memory that a key slot of a remote database may ask for, in KiB: 1 GiB.
+const MEMORY_MAX_KIB: u32 = 1 << 20;
+
+/// Most work that the key slots of a remote database may ask for together, in KiB that Argon2id
+/// fills: 4 GiB, which is eighteen slots of the cost that writers choose, and some three seconds.
+const WORK_MAX_KIB: u64 = 4 << 20;
+
+/// D5: whoever answers in a web server's place chooses the costs, because they are read before
+/// anything is authentic.
+pub(crate) fn check_cost(lower: Lower, slots: &[Slot]) -> RcResult<()> {
+    let (memory, work) = passphrase_cost(slots);
+    if is_remote(lower) && (memory > MEMORY_MAX_KIB || work > WORK_MAX_KIB) {
+        let detail = format!("{}: {memory} KiB, {work} KiB in all", name(lower));
+        return Err(report(&code::REMOTE_COST, detail));
     }
     Ok(())
 }

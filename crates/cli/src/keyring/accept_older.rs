@@ -1,0 +1,34 @@
+//! `strongroom keyring accept-older`: goes on with an older copy of a keyring.
+
+use clap::Args;
+use strongroom_keyring::Keyring;
+
+use crate::Context;
+use crate::failure::{Failure, note};
+use crate::help::tail;
+
+/// Go on with an older copy of a keyring, when the newest one is lost.
+///
+/// Keys and versions that were made since are not in it, and what they sealed does not open. Versions
+/// that were retired since are active again: rotate every key afterwards.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyring accept-older"))]
+pub(super) struct AcceptOlderArgs {}
+
+impl AcceptOlderArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let Self {} = self;
+        let path = super::path(context);
+        let mut keyring = Keyring::open(&path)?;
+        // It is what this command is for.
+        let _said = strongroom_keyring::take_older_keyring_warning();
+        let shown = path.display();
+        if !keyring.accept_older()? {
+            return context
+                .output
+                .line(&format!("{shown} is the newest copy that is known here"));
+        }
+        note("rotate every key now: `strongroom key list`, `strongroom key rotate NAME`");
+        context.output.line(&format!("accepted {shown}"))
+    }
+}
