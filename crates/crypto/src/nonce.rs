@@ -11,8 +11,10 @@
 //! - A nonce is wiped from the buffer as it is handed out.
 //! - The buffer is per thread, so there is no lock that `fork` could copy while it is held.
 //!
-//! What this cannot see: a virtual machine resumed twice from one snapshot repeats up to one
-//! buffer per thread. The buffer is kept at 85 nonces for that reason; a larger one is no faster.
+//! - A virtual machine that is resumed twice from one snapshot has the same buffer twice, of up to
+//!   85 nonces a thread, and cannot tell. Each nonce is therefore combined with the time in
+//!   nanoseconds at which it is handed out: it is as random as before, and two machines have one
+//!   nonce twice only if they ask for it in the same nanosecond of their clocks.
 //!
 //! Must not: be called from a signal handler.
 #![expect(
@@ -22,6 +24,7 @@
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use zeroize::Zeroize;
 
@@ -59,6 +62,17 @@ fn unbuffered() -> Result<[u8; NONCE_LEN], CryptoError> {
     let mut nonce = [0; NONCE_LEN];
     fill_random(&mut nonce)?;
     Ok(nonce)
+}
+
+/// A nonce from a random one and the time. For each time it is a permutation: as long as the
+/// random ones do not repeat more often than chance has it, these do not either.
+fn with_time(mut random: [u8; NONCE_LEN], time: SystemTime) -> [u8; NONCE_LEN] {
+    // A clock before 1970 says nothing, and takes nothing away.
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    for (byte, of_time) in random.iter_mut().zip(since.as_nanos().to_le_bytes()) {
+        *byte ^= of_time;
+    }
+    random
 }
 
 enum Nonces {
@@ -108,7 +122,7 @@ impl Buffer {
         }
         let slot = page.nonces.get_mut(page.next).ok_or(CryptoError::Random)?;
         page.next += 1;
-        let nonce = *slot;
+        let nonce = with_time(*slot, SystemTime::now());
         slot.zeroize();
         Ok(nonce)
     }
@@ -170,6 +184,28 @@ mod tests {
         assert_ne!(first, [0; NONCE_LEN]);
         assert_eq!(buffer.page().nonces[0], [0; NONCE_LEN]);
         assert_ne!(buffer.page().nonces[1], [0; NONCE_LEN]);
+    }
+
+    /// Two machines that were resumed from one snapshot: one page of nonces in two buffers.
+    #[test]
+    fn the_same_buffer_at_another_time_gives_other_nonces() {
+        let mut one = Buffer::new().expect("this kernel offers MADV_WIPEONFORK");
+        one.draw().unwrap();
+        let mut other = Buffer::new().expect("this kernel offers MADV_WIPEONFORK");
+        *other.page() = Page {
+            valid: VALID,
+            next: one.page().next,
+            nonces: one.page().nonces,
+        };
+        let first: Vec<_> = (0..20).map(|_| one.draw().unwrap()).collect();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        for nonce in first {
+            assert_ne!(other.draw().unwrap(), nonce);
+        }
+        let at = |nanos| UNIX_EPOCH + std::time::Duration::from_nanos(nanos);
+        assert_eq!(with_time([7; 12], at(0)), [7; 12]);
+        assert_eq!(with_time([0; 12], at(0x0102))[..3], [2, 1, 0]);
+        assert_ne!(with_time([7; 12], at(5)), with_time([8; 12], at(5)));
     }
 
     /// What a child sees: the whole page is zeros. It must fill the buffer, not hand out zeros.

@@ -239,6 +239,11 @@ fn redo_constants() -> BTreeMap<&'static str, String> {
         ("REDO_MAX", redo::REDO_MAX.to_string()),
         ("REDO_KEY_USES", redo::REDO_KEY_USES.to_string()),
         ("REDO_NONCE_LABEL", redo::REDO_NONCE_LABEL.to_owned()),
+        ("BLOCK_NONCE_LABEL", block::BLOCK_NONCE_LABEL.to_owned()),
+        (
+            "MANIFEST_NONCE_LABEL",
+            manifest::MANIFEST_NONCE_LABEL.to_owned(),
+        ),
         ("REDO_VERSION", redo::REDO_VERSION.to_string()),
     ])
 }

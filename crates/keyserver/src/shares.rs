@@ -72,13 +72,13 @@ impl TryRng for Kernel {
     fn try_next_u32(&mut self) -> Result<u32, Infallible> {
         let mut bytes = [0; 4];
         self.try_fill_bytes(&mut bytes)?;
-        Ok(u32::from_ne_bytes(bytes))
+        Ok(u32::from_le_bytes(bytes))
     }
 
     fn try_next_u64(&mut self) -> Result<u64, Infallible> {
         let mut bytes = [0; 8];
         self.try_fill_bytes(&mut bytes)?;
-        Ok(u64::from_ne_bytes(bytes))
+        Ok(u64::from_le_bytes(bytes))
     }
 
     fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Infallible> {

@@ -14,6 +14,8 @@ pub const BLOCK_SLOTS: u32 = 1024;
 pub const EXTENT_BLOCKS: u32 = 64;
 /// Places in the block file begin at a multiple of this, in bytes.
 pub const BLOCK_UNIT: u64 = 1024;
+/// Label of the key that a partition's nonces are made with.
+pub const BLOCK_NONCE_LABEL: &str = "strongroom/v1/block-nonce";
 /// The longest value, in bytes.
 pub const VALUE_MAX: usize = 1_048_576;
 /// Longest text or byte string that is kept in its slot's word.

@@ -15,6 +15,8 @@ use crate::layout::{array, layout, put, u16_at, u32_at, u64_at, zero_at};
 pub const MANIFEST_MAGIC: [u8; 8] = *b"SRZMANIF";
 /// The version that this code writes, and the only one that it reads.
 pub const MANIFEST_VERSION: u16 = 1;
+/// Label of the key that nonces are made with.
+pub const MANIFEST_NONCE_LABEL: &str = "strongroom/v1/manifest-nonce";
 /// Extents that are reserved ahead of the last one in use, in each partition.
 pub const EXTENT_RESERVE: u32 = 64;
 /// Extents that a store which was restored on purpose leaves out, in each partition.

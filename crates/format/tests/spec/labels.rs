@@ -37,8 +37,11 @@ fn labels_are_those_of_the_code() {
     let envelope = read("crates/format/src/columns/envelope.rs");
     let mut agreed = between(&channel, "\"strongroom/v1/", "\"");
     agreed.extend(between(&envelope, "\"strongroom/v1/", "\""));
-    let redo = read("crates/format/src/columns/redo.rs");
-    agreed.extend(between(&redo, "\"strongroom/v1/", "\""));
+    let nonces = ["redo", "block", "manifest"]
+        .map(|name| read(&format!("crates/format/src/columns/{name}.rs")));
+    for source in &nonces {
+        agreed.extend(between(source, "\"strongroom/v1/", "\""));
+    }
     // And of the key server's keys, which belong to its root key, of volumes', which belong to LUKS2 headers, and of what DuckDB gets.
     let elsewhere = [
         "crates/keyserver/src/keys.rs",

@@ -2,14 +2,14 @@
 //!
 //! Invariants:
 //! T1. The key is made for the handle and dies with it; nothing of it is written anywhere.
-//! T2. Nonces are a counter under that key.
+//! T2. Nonces are random: a counter would repeat in a machine that is resumed twice from one snapshot.
 //! T3. What was never written reads as zero because the handle remembers it, not because the file says so.
 //!
 //! Must not: be readable by anyone after the handle is closed.
 
 use std::ffi::c_int;
 
-use strongroom_crypto::SecretKey;
+use strongroom_crypto::{SecretKey, nonce12};
 use strongroom_format::aad::{Place, Role};
 use strongroom_format::code;
 
@@ -29,7 +29,6 @@ const SEALED: usize = CHUNK + 28;
 pub(crate) struct TempFile {
     lower: Lower,
     key: UnitKey,
-    nonce: u64,
     size: u64,
     /// Which chunks were ever written (T3).
     written: Vec<bool>,
@@ -54,7 +53,6 @@ impl TempFile {
         Ok(Self {
             lower,
             key: UnitKey::new(&key, place).map_err(|error| report_error(&error))?,
-            nonce: 0,
             size: 0,
             written: Vec::new(),
             chunk: Box::new([0; CHUNK]),
@@ -62,13 +60,6 @@ impl TempFile {
             dirty: false,
             sealed: Vec::new(),
         })
-    }
-
-    fn next_nonce(&mut self) -> [u8; 12] {
-        let mut nonce = [0; 12];
-        nonce[..8].copy_from_slice(&self.nonce.to_le_bytes());
-        self.nonce += 1;
-        nonce
     }
 
     fn mark_written(&mut self, index: u64) -> RcResult<()> {
@@ -94,7 +85,7 @@ impl TempFile {
         let Some(index) = self.chunk_index.filter(|_| self.dirty) else {
             return Ok(());
         };
-        let nonce = self.next_nonce();
+        let nonce = nonce12().map_err(|error| report_error(&crypto(&error)))?;
         let mut out = std::mem::take(&mut self.sealed);
         out.clear();
         let sealed = self

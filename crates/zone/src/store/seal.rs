@@ -4,10 +4,10 @@
 //! run's, its nonce random). Must not: do I/O; keep an opened image outside locked memory.
 
 use strongroom_crypto::{
-    CryptoError, GcmKey, MacKey, OpenError, SecretKey, hkdf, nonce12, random16, random32,
+    CryptoError, GcmKey, MacKey, OpenError, SecretKey, hkdf, random16, random32,
 };
-use strongroom_format::columns::block::{block_bound, sealed_block_layout};
-use strongroom_format::columns::manifest::ManifestHead;
+use strongroom_format::columns::block::{BLOCK_NONCE_LABEL, block_bound, sealed_block_layout};
+use strongroom_format::columns::manifest::{MANIFEST_NONCE_LABEL, ManifestHead};
 use strongroom_format::columns::redo::REDO_NONCE_LABEL;
 #[cfg(doc)]
 use strongroom_format::columns::redo::RedoHead;
@@ -23,6 +23,7 @@ pub struct Keys {
     blocks: SecretKey,
     redo: SecretKey,
     manifest: GcmKey,
+    manifest_nonces: Nonces,
 }
 
 impl Keys {
@@ -32,12 +33,14 @@ impl Keys {
     /// SR-5001 when there is no locked memory for keys.
     pub fn of(object: &Object) -> Result<Self, Error> {
         let epoch = object.epoch();
+        let manifest = object.subkey(epoch, Purpose::ZoneManifest)?;
         Ok(Self {
             object_id: object.object_id(),
             epoch,
             blocks: object.subkey(epoch, Purpose::ZoneBlocks)?,
             redo: object.subkey(epoch, Purpose::ZoneRedo)?,
-            manifest: GcmKey::new(&object.subkey(epoch, Purpose::ZoneManifest)?)?,
+            manifest: GcmKey::new(&manifest)?,
+            manifest_nonces: Nonces::under(&manifest, b"", MANIFEST_NONCE_LABEL)?,
         })
     }
 
@@ -48,8 +51,7 @@ impl Keys {
 
     /// What an incarnation's nonces are drawn by.
     pub(super) fn redo_nonces(&self, incarnation: [u8; 16]) -> Result<Nonces, CryptoError> {
-        let key = hkdf(&self.redo, &incarnation, REDO_NONCE_LABEL.as_bytes())?;
-        MacKey::new(&key).map(Nonces)
+        Nonces::under(&self.redo, &incarnation, REDO_NONCE_LABEL)
     }
 
     pub(super) fn object_id(&self) -> [u8; 16] {
@@ -69,8 +71,8 @@ impl Keys {
         let mut head = ManifestHead {
             counter,
             length: body.len() as u64,
-            // Random: two manifests of one counter can exist, after a crash or a restore.
-            nonce: nonce12()?,
+            // Two manifests of one counter can exist, after a crash or a restore.
+            nonce: self.manifest_nonces.of(body)?,
             tag: [0; 16],
         };
         let bound = head.bound(self.object_id, self.epoch);
@@ -89,12 +91,18 @@ impl Keys {
     }
 }
 
-/// Nonces of redo records: from random bytes and from what is sealed. A machine that is resumed from a snapshot may have its random numbers again,
-/// but two records with one nonce are one record then.
+/// Nonces of redo records, blocks and manifests: from random bytes and from what is sealed. A
+/// machine that is resumed from a snapshot may have its random numbers again, but what is sealed
+/// under one nonce is one content then.
 pub(super) struct Nonces(MacKey);
 
 impl Nonces {
-    /// The nonce of a record of this content.
+    /// Under a key of its own, derived from `key` (HKDF-SHA256, `label` as info).
+    fn under(key: &SecretKey, salt: &[u8], label: &str) -> Result<Self, CryptoError> {
+        MacKey::new(&hkdf(key, salt, label.as_bytes())?).map(Self)
+    }
+
+    /// The nonce for this content.
     pub(super) fn of(&self, body: &[u8]) -> Result<[u8; 12], CryptoError> {
         self.hedged(&random16()?, body)
     }
@@ -109,6 +117,7 @@ impl Nonces {
 pub(super) struct PartitionKey {
     salt: [u8; 32],
     key: GcmKey,
+    nonces: Nonces,
     object_id: [u8; 16],
     epoch: u32,
 }
@@ -122,6 +131,7 @@ impl PartitionKey {
         Ok(Self {
             salt,
             key: GcmKey::new(&hkdf(&keys.blocks, &salt, b"")?)?,
+            nonces: Nonces::under(&keys.blocks, &salt, BLOCK_NONCE_LABEL)?,
             object_id: keys.object_id,
             epoch: keys.epoch,
         })
@@ -139,10 +149,10 @@ impl PartitionKey {
         sealed: &mut [u8],
     ) -> Result<[u8; 16], CryptoError> {
         let bound = block_bound(self.object_id, self.epoch, first, version);
-        let drawn = nonce12()?;
         let (nonce, image) = sealed
             .split_at_mut_checked(NONCE)
             .ok_or(CryptoError::Length)?;
+        let drawn = self.nonces.of(image)?;
         nonce.copy_from_slice(&drawn);
         self.key.seal(&drawn, &bound, image)
     }
