@@ -273,6 +273,25 @@ pub fn verify_chain(
     Ok((newest, all))
 }
 
+/// Restores a chain as a sealed instance: each set is written over the one before, sealed, so nothing of any of them is in clear, and no
+/// program of PostgreSQL's is needed. `progress` gets the bytes of files so far, of all sets.
+///
+/// # Errors
+/// As [`restore::restore`]; SR-7161 when a set has changes of a file that those before it do not have. Nothing is at the target then.
+pub fn restore_chain_sealed(
+    chain: &Chain<'_>,
+    options: &RestoreOptions,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Restored> {
+    if options.sealing.is_none() {
+        return Err(Error::new(&code::BUG, "nothing to seal a chain with"));
+    }
+    let mut restored = restore::restore_part(chain.sets(), options, false, progress)?;
+    let spaces: Vec<PathBuf> = restored.tablespaces.iter().cloned().collect();
+    (restored.files, restored.bytes) = counted(&restore::absolute(&options.to)?, &spaces)?;
+    Ok(restored)
+}
+
 /// Restores a chain: each set into a directory of its own, which `combine`, the server's `pg_combinebackup`, puts together.
 /// `progress` gets the bytes of files so far, of all sets.
 ///
@@ -358,10 +377,12 @@ impl Work {
                 threads: options.threads,
                 recovery: None,
                 kept: options.kept,
+                sealing: None,
                 stop: options.stop,
             };
             // The first is a cluster that is whole, and older than the one that is wanted (B13).
-            restore::restore_part(set, &each, inputs.is_empty(), &mut |bytes| {
+            let one = std::slice::from_ref(set);
+            restore::restore_part(one, &each, inputs.is_empty(), &mut |bytes| {
                 progress(before.saturating_add(bytes));
             })?;
             before = before.saturating_add(set.description().backup_size_bytes);

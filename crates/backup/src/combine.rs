@@ -105,6 +105,7 @@ mod tests {
             threads: 1,
             recovery: None,
             kept: crate::Kept::default(),
+            sealing: None,
             stop: Some(&STOP),
         };
         let mut command = Command::new("sleep");

@@ -10,6 +10,10 @@
 //!
 //! Must not: leave the directory that it was given, but for tablespaces.
 
+mod open;
+mod over;
+mod place;
+
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::Write as _;
@@ -17,6 +21,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{
     AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, Uid, chmodat, chownat, mkdirat, openat,
@@ -26,7 +31,10 @@ use rustix::io::Errno;
 use strongroom_format::backup::{Member, MemberKind};
 use strongroom_format::code;
 
-use crate::writeback::Writeback;
+use self::open::Open;
+use self::over::Over;
+use self::place::{Base, Space, Spot, exchanged, named_twice, taken};
+use crate::sealing::{Becomes, SealedFile, Sealing};
 use crate::{Error, Result};
 
 /// Without this file no server starts on a directory.
@@ -66,55 +74,6 @@ pub enum Owners {
     },
 }
 
-/// A directory that is held open while it is filled.
-struct Base {
-    path: PathBuf,
-    held: File,
-}
-
-impl Base {
-    /// The directory that has just been made as `path`; never through a link.
-    fn open(within: impl std::os::fd::AsFd, name: &OsStr, path: PathBuf) -> Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let held = openat(within, name, flags, Mode::empty());
-        let held = held.map_err(|error| Error::io(path.display().to_string(), error.into()))?;
-        let held = File::from(held);
-        let about = held
-            .metadata()
-            .map_err(|error| Error::io(path.display().to_string(), error))?;
-        // Whoever owns the directory above may have put one of theirs in its place, to exchange
-        // what is made in it.
-        if about.uid() != rustix::process::geteuid().as_raw() {
-            return Err(exchanged(&path));
-        }
-        Ok(Self { path, held })
-    }
-
-    /// Whether `path` is this directory.
-    fn is_at(&self, path: &Path) -> bool {
-        let named = fs::symlink_metadata(path);
-        let held = self.held.metadata();
-        match (named, held) {
-            (Ok(named), Ok(held)) => (named.dev(), named.ino()) == (held.dev(), held.ino()),
-            _ => false,
-        }
-    }
-}
-
-/// A tablespace: its path in the stream, where it is, and what its directory becomes.
-struct Space {
-    stored: Vec<u8>,
-    base: Base,
-    member: Member,
-}
-
-/// Where a member goes: below a directory that is held, and as messages name it.
-struct Spot<'a> {
-    held: &'a File,
-    below: &'a OsStr,
-    shown: PathBuf,
-}
-
 /// A directory that is being filled.
 pub(crate) struct Files {
     root: Base,
@@ -128,9 +87,14 @@ pub(crate) struct Files {
     root_member: Option<Member>,
     as_root: bool,
     kept: Kept,
-    file: Option<(File, Member, Writeback)>,
+    /// The file that is written, unless it is left out.
+    file: Option<Open>,
+    left_out: bool,
     control: Option<(Member, Vec<u8>)>,
     in_control: bool,
+    sealing: Option<Arc<dyn Sealing>>,
+    /// What earlier sets of a chain have left, while one is written over another.
+    over: Option<Over>,
     keep_back: bool,
     /// Whether the root becomes open to everyone.
     open: bool,
@@ -152,8 +116,11 @@ impl Files {
             as_root: rustix::process::geteuid().is_root(),
             kept,
             file: None,
+            left_out: false,
             control: None,
             in_control: false,
+            sealing: None,
+            over: None,
             keep_back,
             open: false,
         })
@@ -164,8 +131,16 @@ impl Files {
         self.open = true;
     }
 
+    /// Every file is written as `sealing` says.
+    pub(crate) fn seal(&mut self, sealing: Arc<dyn Sealing>) {
+        self.sealing = Some(sealing);
+    }
+
     /// Makes a member; a file is open afterwards.
     pub(crate) fn member(&mut self, member: Member, again: bool) -> Result<()> {
+        if !again && !member.is_root() && !self.make_way(&member)? {
+            return Ok(());
+        }
         match member.kind {
             MemberKind::Directory if member.is_root() => {
                 self.root_member = Some(member);
@@ -198,9 +173,7 @@ impl Files {
                     let first = self.control.replace((member, Vec::new())).is_none();
                     return if first { Ok(()) } else { Err(named_twice()) };
                 }
-                let file = create(&self.spot(&member.path))?;
-                self.file = Some((file, member, Writeback::default()));
-                Ok(())
+                self.begin_file(member)
             }
         }
     }
@@ -217,13 +190,11 @@ impl Files {
             content.extend_from_slice(bytes);
             return Ok(());
         }
-        let Some((file, member, writeback)) = &mut self.file else {
-            return Err(no_file());
-        };
-        let written = file.write_all(bytes);
-        written.map_err(|error| Error::io(String::from_utf8_lossy(&member.path), error))?;
-        writeback.wrote(file, bytes.len());
-        Ok(())
+        match &mut self.file {
+            Some(open) => open.data(bytes),
+            None if self.left_out => Ok(()),
+            None => Err(no_file()),
+        }
     }
 
     /// Ends the open file.
@@ -232,8 +203,48 @@ impl Files {
             self.in_control = false;
             return Ok(());
         }
-        let (file, member, _) = self.file.take().ok_or_else(no_file)?;
+        if std::mem::take(&mut self.left_out) {
+            return Ok(());
+        }
+        let open = self.file.take().ok_or_else(no_file)?;
+        let (file, member) = open.end()?;
         self.settle_file(&file, &member)
+    }
+
+    /// Opens a file of the stream: a new one, or the one that it changes.
+    fn begin_file(&mut self, member: Member) -> Result<()> {
+        let changed = self
+            .over
+            .as_ref()
+            .and_then(|over| over.changed(&member.path));
+        let sealed = match self.sealed(changed.as_deref().unwrap_or(&member.path))? {
+            Becomes::LeftOut => {
+                self.left_out = true;
+                return Ok(());
+            }
+            Becomes::InClear => None,
+            Becomes::Sealed(sealed) => Some(sealed),
+        };
+        self.file = Some(match changed {
+            Some(path) => Open::changes(self.spot(&path).reopen()?, member, sealed),
+            None if self.is_label_of_chain(&member) => {
+                Open::label(self.spot(&member.path).create()?, member)
+            }
+            None => Open::whole(self.spot(&member.path).create()?, member, sealed),
+        });
+        Ok(())
+    }
+
+    /// Whether the file at this path is not written.
+    fn is_left_out(&self, path: &[u8]) -> Result<bool> {
+        Ok(matches!(self.sealed(path)?, Becomes::LeftOut))
+    }
+
+    fn sealed(&self, path: &[u8]) -> Result<Becomes> {
+        match &self.sealing {
+            Some(sealing) => sealing.becomes(path),
+            None => Ok(Becomes::InClear),
+        }
     }
 
     /// Adds to a file of the root, or makes it: not of the stream. Its owner is that of `like`. Neither is followed.
@@ -287,11 +298,12 @@ impl Files {
             self.set_mode(&self.root.spot(), 0o777)?;
         }
         if let Some((member, content)) = self.control.take() {
+            let sealed = self.control_of(&member, &content)?;
             // It has its name when it is whole.
             let (spot, last) = (self.root.below(CONTROL_BEFORE), self.spot(&member.path));
-            let mut file = create(&spot)?;
-            file.write_all(&content)
-                .map_err(|error| Error::io(spot.shown.display().to_string(), error))?;
+            let mut open = Open::whole(spot.create()?, member.clone(), sealed);
+            open.data(&content)?;
+            let (file, _) = open.end()?;
             self.settle_file(&file, &member)?;
             let synced = file.sync_all();
             synced.map_err(|error| Error::io(spot.shown.display().to_string(), error))?;
@@ -320,6 +332,21 @@ impl Files {
             self.settle_directory(&self.root.spot(), &becomes)?;
         }
         self.sync()
+    }
+
+    /// How the control file is sealed, once everything else of the instance is there.
+    fn control_of(&self, member: &Member, content: &[u8]) -> Result<Option<Box<dyn SealedFile>>> {
+        let Some(sealing) = &self.sealing else {
+            return Ok(None);
+        };
+        sealing.check_control(content)?;
+        for (name, content) in sealing.own_files() {
+            self.extra("PG_VERSION", name, &content)?;
+        }
+        match sealing.becomes(&member.path)? {
+            Becomes::Sealed(sealed) => Ok(Some(sealed)),
+            _ => Err(Error::new(&code::BUG, "a control file in clear")),
+        }
     }
 
     /// Whether `path` is the directory that was filled.
@@ -489,62 +516,9 @@ impl Files {
     }
 }
 
-impl Base {
-    fn spot(&self) -> Spot<'_> {
-        Spot {
-            held: &self.held,
-            below: OsStr::new("."),
-            shown: self.path.clone(),
-        }
-    }
-
-    fn below<'a>(&'a self, path: &'a [u8]) -> Spot<'a> {
-        let below = OsStr::from_bytes(path);
-        Spot {
-            held: &self.held,
-            below,
-            shown: self.path.join(below),
-        }
-    }
-}
-
-impl Space {
-    fn is_in_place(&self) -> bool {
-        self.base.is_at(&self.base.path)
-    }
-}
-
-impl Spot<'_> {
-    fn failed(&self, error: Errno) -> Error {
-        Error::io(self.shown.display().to_string(), error.into())
-    }
-}
-
-fn create(spot: &Spot<'_>) -> Result<File> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let made = openat(spot.held, spot.below, flags, Mode::from_raw_mode(0o600));
-    made.map(File::from).map_err(|error| taken(spot, error))
-}
-
-/// What is there already was named by the stream before: the directory was empty.
-fn taken(spot: &Spot<'_>, error: Errno) -> Error {
-    match error {
-        Errno::EXIST => named_twice(),
-        error => spot.failed(error),
-    }
-}
-
-fn named_twice() -> Error {
-    Error::new(&code::STREAM, "a path that is named twice")
-}
-
 fn set_times(spot: &Spot<'_>, member: &Member) -> Result<()> {
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     utimensat(spot.held, spot.below, &timestamps(member), flags).map_err(|error| spot.failed(error))
-}
-
-fn exchanged(path: &Path) -> Error {
-    Error::new(&code::RESTORE_EXCHANGED, path.display().to_string())
 }
 
 fn timestamps(member: &Member) -> Timestamps {

@@ -27,6 +27,7 @@ mod receive;
 mod removal;
 mod restore;
 mod rewrap;
+mod sealing;
 mod segment;
 mod set;
 mod source;
@@ -35,7 +36,9 @@ mod stream;
 mod wal;
 mod writeback;
 
-pub use chain::{Base, Chain, open_base, open_chain, restore_chain, verify_chain};
+pub use chain::{
+    Base, Chain, open_base, open_chain, restore_chain, restore_chain_sealed, verify_chain,
+};
 pub use continuity::{LogCheck, check_log};
 pub use create::{Compression, CreateOptions, Created, Mode, create, create_on};
 pub use expire::{Expired, expire};
@@ -49,6 +52,7 @@ pub use read::{SetReader, Verified, open_set, verify};
 pub use receive::{ReceiveOptions, Received, wal_receive};
 pub use restore::{RestoreOptions, Restored, restore};
 pub use rewrap::{Others, rewrap_archive, rewrap_set};
+pub use sealing::{Becomes, SealedFile, Sealing};
 pub use segment::check_archivable;
 pub use set::Cipher;
 pub use source::{DirectorySource, PostgresSource, Source, SqliteSource};

@@ -12,15 +12,18 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use strongroom_crypto::random16;
+use strongroom_format::backup::StreamEnd;
 use strongroom_format::{code, hex};
 use strongroom_keyring::durable;
 
 use crate::files::{Files, Kept};
 use crate::head::{Description, Kind};
 use crate::read::SetReader;
+use crate::sealing::Sealing;
 use crate::stream::reader::Event;
 use crate::{Error, Result};
 
@@ -37,6 +40,8 @@ pub struct RestoreOptions {
     pub recovery: Option<String>,
     /// What is taken over of the set's owners and modes.
     pub kept: Kept,
+    /// How the files of a cluster are sealed as they are written; `None`: in clear.
+    pub sealing: Option<Arc<dyn Sealing>>,
     /// Once this is set the restore ends as if it had failed.
     pub stop: Option<&'static AtomicBool>,
 }
@@ -77,25 +82,33 @@ pub fn restore(
         let detail = "an incremental set is restored with its chain";
         return Err(Error::new(&code::BUG, detail));
     }
-    restore_part(set, options, false, progress)
+    restore_part(std::slice::from_ref(set), options, false, progress)
 }
 
-/// As [`restore`], also of an incremental set, which is no cluster then. With `open` the directory gets mode 0777, before it has a
-/// control file, so that no server starts on it.
+/// As [`restore`], also of an incremental set, which is no cluster then, or of all sets of a chain, the full one first, each written
+/// over the one before. With `open` the directory gets mode 0777, before it has a control file, so that no server starts on it.
 pub(crate) fn restore_part(
-    set: &SetReader<'_>,
+    sets: &[SetReader<'_>],
     options: &RestoreOptions,
     open: bool,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Restored> {
+    let last = sets.last();
+    let set = last.ok_or_else(|| Error::new(&code::BUG, "a restore of no set"))?;
     let description = set.description();
     let cluster = description.kind == Kind::Postgres;
     if options.recovery.is_some() && !cluster {
         let detail = "recovery is for sets of PostgreSQL clusters";
         return Err(Error::new(&code::USAGE, detail));
     }
+    if options.sealing.is_some() && !cluster {
+        let detail = "only PostgreSQL clusters are sealed as they are restored";
+        return Err(Error::new(&code::USAGE, detail));
+    }
     check_target(&options.to)?;
-    set.check_families()?;
+    for set in sets {
+        set.check_families()?;
+    }
     let spaces = match &options.tablespaces {
         Some(named) => absolute(named)?,
         None => beside(&absolute(&options.to)?, |name| name.push(".tablespaces"))?,
@@ -106,7 +119,11 @@ pub(crate) fn restore_part(
         Some(parent_of(&absolute(&options.to)?)),
         has_spaces.then(|| spaces.clone()),
     ];
-    check_space(places.into_iter().flatten(), description.backup_size_bytes)?;
+    let sizes = sets.iter().map(|set| set.description().backup_size_bytes);
+    check_space(
+        places.into_iter().flatten(),
+        sizes.fold(0, u64::saturating_add),
+    )?;
     let partial = partial_beside(&options.to)?;
     let made = DirBuilder::new().mode(0o700).create(&partial);
     made.map_err(|error| Error::io(partial.display().to_string(), error))?;
@@ -114,7 +131,10 @@ pub(crate) fn restore_part(
     if open {
         files.keep_open();
     }
-    let filled = fill(set, options, &mut files, progress).and_then(|end| {
+    if let Some(sealing) = &options.sealing {
+        files.seal(Arc::clone(sealing));
+    }
+    let filled = fill(sets, options, &mut files, progress).and_then(|end| {
         files.check_at(&partial)?;
         moved(&partial, &options.to).map(|()| end)
     });
@@ -138,32 +158,54 @@ pub(crate) fn restore_part(
 }
 
 fn fill(
+    sets: &[SetReader<'_>],
+    options: &RestoreOptions,
+    files: &mut Files,
+    progress: &mut dyn FnMut(u64),
+) -> Result<StreamEnd> {
+    let mut bytes = 0_u64;
+    let mut last = None;
+    if sets.len() > 1 {
+        files.expect_chain();
+    }
+    for set in sets {
+        if last.is_some() {
+            files.next_set()?;
+        }
+        last = Some(fill_from(set, options, files, &mut |more| {
+            bytes = bytes.saturating_add(more);
+            progress(bytes);
+        })?);
+    }
+    files.end_set()?;
+    if let Some(settings) = &options.recovery {
+        add_recovery(files, settings)?;
+    }
+    files.finish()?;
+    last.ok_or_else(|| Error::new(&code::BUG, "a restore of no set"))
+}
+
+/// Writes what one set has. `progress` gets the bytes of each piece.
+fn fill_from(
     set: &SetReader<'_>,
     options: &RestoreOptions,
     files: &mut Files,
     progress: &mut dyn FnMut(u64),
-) -> Result<strongroom_format::backup::StreamEnd> {
-    let mut bytes = 0_u64;
-    let end = set.read(options.threads, |stream| {
+) -> Result<StreamEnd> {
+    set.read(options.threads, |stream| {
         loop {
             options.go_on()?;
             match stream.next()? {
                 Event::Member { member, again } => files.member(member, again)?,
                 Event::Data(data) => {
                     files.data(data)?;
-                    bytes = bytes.saturating_add(data.len() as u64);
-                    progress(bytes);
+                    progress(data.len() as u64);
                 }
                 Event::FileEnd => files.end_file()?,
                 Event::End(end) => return Ok(end),
             }
         }
-    })?;
-    if let Some(settings) = &options.recovery {
-        add_recovery(files, settings)?;
-    }
-    files.finish()?;
-    Ok(end)
+    })
 }
 
 /// Recovery from an archive, for a cluster whose files are there.

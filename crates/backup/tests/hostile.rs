@@ -24,6 +24,7 @@ fn recovering(place: &Place) -> RestoreOptions {
         threads: 1,
         recovery: Some(String::from("# settings\n")),
         kept: Kept::default(),
+        sealing: None,
         stop: None,
     }
 }
@@ -301,6 +302,7 @@ fn a_set_of_a_standby_recovers_to_where_it_is_told() {
     let as_it_was = RestoreOptions {
         to: place.at("standby"),
         recovery: None,
+        sealing: None,
         stop: None,
         ..recovering(&place)
     };

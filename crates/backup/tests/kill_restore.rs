@@ -68,6 +68,7 @@ fn child() {
         threads: 1,
         recovery: Some(String::from("# settings\n")),
         kept: strongroom_backup::Kept::default(),
+        sealing: None,
         stop: None,
     };
     restore(&set, &options, &mut |_| {}).unwrap();

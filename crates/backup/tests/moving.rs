@@ -138,6 +138,7 @@ fn to(place: &Place, spaces: &str) -> RestoreOptions {
         threads: 1,
         recovery: None,
         kept: strongroom_backup::Kept::default(),
+        sealing: None,
         stop: None,
     }
 }

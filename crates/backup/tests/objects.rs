@@ -72,6 +72,7 @@ fn sets_in_a_bucket_are_what_they_were() {
         threads: 2,
         recovery: None,
         kept: strongroom_backup::Kept::default(),
+        sealing: None,
         stop: None,
     };
     let set = open_set(&store, None, Some(&opener)).unwrap();

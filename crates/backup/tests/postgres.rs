@@ -53,6 +53,7 @@ fn restored(store: &LocalStore, opener: &Opener, to: &Path) -> Result<(), Error>
             owners: strongroom_backup::Owners::OfSet,
             ..strongroom_backup::Kept::default()
         },
+        sealing: None,
         stop: None,
     };
     let set = open_set(store, None, Some(opener))?;

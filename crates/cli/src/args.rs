@@ -183,3 +183,47 @@ impl From<NewKeyOptions> for KeyOptions {
         }
     }
 }
+
+/// Where the key comes from that opens a restored instance. At most one.
+#[derive(Args, Clone)]
+#[group(required = false, multiple = false)]
+pub(crate) struct InstanceKeyOptions {
+    /// A key of the keyring, by name
+    #[arg(long, value_name = "NAME", help_heading = "Instance key options")]
+    instance_key_id: Option<String>,
+    /// The environment variable that holds the instance's key
+    #[arg(long, value_name = "VAR", help_heading = "Instance key options")]
+    instance_key_env: Option<String>,
+    /// The file that holds the instance's key
+    #[arg(long, value_name = "FILE", help_heading = "Instance key options")]
+    instance_key_file: Option<PathBuf>,
+    /// The command that prints the instance's key on its standard output
+    #[arg(long, value_name = "CMD", help_heading = "Instance key options")]
+    instance_key_command: Option<String>,
+    /// Ask for the instance's passphrase on the terminal
+    #[arg(long, help_heading = "Instance key options")]
+    instance_ask: bool,
+}
+
+impl InstanceKeyOptions {
+    /// Whether one of them is given.
+    pub(crate) const fn is_given(&self) -> bool {
+        self.instance_key_id.is_some()
+            || self.instance_key_env.is_some()
+            || self.instance_key_file.is_some()
+            || self.instance_key_command.is_some()
+            || self.instance_ask
+    }
+}
+
+impl From<InstanceKeyOptions> for KeyOptions {
+    fn from(instance: InstanceKeyOptions) -> Self {
+        Self {
+            key_id: instance.instance_key_id,
+            key_env: instance.instance_key_env,
+            key_file: instance.instance_key_file,
+            key_command: instance.instance_key_command,
+            ask: instance.instance_ask,
+        }
+    }
+}

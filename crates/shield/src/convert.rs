@@ -35,6 +35,7 @@ use strongroom_keyring::{Error, NewObject, Object, Opener, durable};
 
 use crate::instance::{self, Instance};
 use crate::keys::Keys;
+use crate::place::Seal;
 use codec::Side;
 use hold::Hold;
 use log::Log;
@@ -87,6 +88,51 @@ pub struct Report {
     pub other_names: Vec<PathBuf>,
     /// Symbolic links that lead out of what PostgreSQL knows; they were not followed.
     pub not_followed: Vec<PathBuf>,
+}
+
+/// What becomes of a file of a plain instance when the instance is sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is of no use to a sealed instance: PostgreSQL would remove it, or it is of another one's seal.
+    Removed,
+    /// It stays in clear.
+    InClear,
+    /// It is sealed in this way.
+    Sealed(Seal),
+}
+
+/// A new instance whose files are sealed as they are written, and not in place: its keys.
+///
+/// # Errors
+/// Those of [`Object::create`].
+pub fn created(cipher: Cipher, opener: &Opener) -> Result<(Vec<u8>, Instance), Error> {
+    let object = Object::create(&NewObject::instance(cipher), opener)?;
+    let instance = Instance::of_keys(Keys::open(&object, object.epoch())?);
+    Ok((object.initial_bytes().to_vec(), instance))
+}
+
+/// What becomes of the file at `relative`, a path in the data directory, in such an instance.
+///
+/// # Errors
+/// SR-7002 for one that cannot be sealed.
+pub fn fate(relative: &[u8]) -> Result<Fate, Error> {
+    plan::fate(relative)
+}
+
+/// Whether the instance with this control file, in clear, can be sealed. It need not have been shut down: its files are not looked
+/// at beside those of a server.
+///
+/// # Errors
+/// SR-7011, SR-7010.
+pub fn check_control(content: &[u8]) -> Result<(), Error> {
+    let unreadable = || {
+        let detail = "global/pg_control: checksum or version";
+        Error::new(&code::PG_NOT_INSTANCE, detail)
+    };
+    let control = content
+        .get(..control::USED)
+        .and_then(control::Control::parse);
+    control.ok_or_else(unreadable)?.check_geometry()
 }
 
 /// Which conversion of this instance was begun and not finished, if any.

@@ -154,6 +154,91 @@ fn a_chain_is_restored_to_what_the_server_had() {
     assert_eq!(work.asked("branch"), third);
 }
 
+/// Whether a file below a directory holds these bytes.
+fn holds(directory: &Path, wanted: &[u8]) -> bool {
+    let mut left = vec![directory.to_path_buf()];
+    while let Some(path) = left.pop() {
+        let about = fs::symlink_metadata(&path).unwrap();
+        if about.is_dir() {
+            let below = fs::read_dir(&path).unwrap();
+            left.extend(below.map(|entry| entry.unwrap().path()));
+        } else if about.is_file() {
+            let bytes = fs::read(&path).unwrap();
+            if bytes.windows(wanted.len()).any(|part| part == wanted) {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// Without `pg_combinebackup`, which would write in clear: the sets are written over each other,
+/// sealed. Relations grow, shrink, are truncated, appear and go between them, and so does a
+/// tablespace.
+#[test]
+fn a_sealed_chain_is_what_the_server_had() {
+    let room = Room::new("chain-sealed");
+    let Some(work) = Work::new(&room, SETTINGS) else {
+        return;
+    };
+    let other = room.directory("leaving");
+    work.server.sql(&format!(
+        "create tablespace leaving location '{}'",
+        other.display()
+    ));
+    work.server.sql(
+        "create table gone tablespace leaving as select * from still;
+         create table cut as select * from a; create table grown as select * from still;",
+    );
+    checked(&mut work.create(&[]));
+    work.server.sql(
+        "update a set t = 'changed-marked-' || i where i % 1000 = 0;
+         insert into elsewhere select * from elsewhere limit 10;
+         delete from cut where i > 100; vacuum cut;
+         insert into grown select * from a;",
+    );
+    checked(&mut work.create(&["--incremental"]));
+    work.server.sql(
+        "delete from a where i > 15000; vacuum a; create table new as select * from still;
+         truncate grown; insert into grown select * from still limit 500;
+         insert into cut select * from a limit 5000; drop table gone;",
+    );
+    work.server.sql("drop tablespace leaving");
+    checked(&mut work.create(&["--incremental"]));
+    let look = format!(
+        "{LOOK}; select count(*), md5(string_agg(t, '' order by i, t)) from cut;
+         select count(*), md5(string_agg(t, '' order by i, t)) from grown; select count(*) from new"
+    );
+    let there = work.server.sql(&look);
+    let key = room.key("instance", &mut Random::new(seed()));
+    let mut restore = work.backup("restore");
+    restore
+        .arg(work.medium())
+        .arg("--to")
+        .arg(room.at("sealed"));
+    // A directory without programs: none are needed.
+    let nowhere = room.directory("nowhere");
+    restore.arg("--bindir").arg(&nowhere);
+    restore.args(["--sealed", "--instance-key-file"]).arg(&key);
+    checked(&mut restore);
+    for place in ["sealed", "sealed.tablespaces"] {
+        assert!(!holds(&room.at(place), b"changed-marked-"), "{place}");
+    }
+    let spaces = fs::read_dir(room.at("sealed.tablespaces")).unwrap();
+    assert_eq!(spaces.count(), 1, "the one that was dropped is not there");
+    let guard = Guard::Sealed {
+        key,
+        cipher: "aes-256-xts",
+    };
+    let restored = Instance::named(&room, &work.programs, "sealed", guard);
+    restored.configure("archive_mode = off\n");
+    restored.start();
+    assert_eq!(restored.sql(&look), there);
+    restored.stop();
+    restored.check_checksums();
+    assert!(holds(&room.at("server"), b"changed-marked-"));
+}
+
 #[test]
 fn tablespaces_of_a_chain_go_to_another_file_system() {
     let room = Room::new("apart");

@@ -160,6 +160,7 @@ pub(crate) fn restored(
         threads: 2,
         recovery: None,
         kept: strongroom_backup::Kept::default(),
+        sealing: None,
         stop: None,
     };
     restore(&open_set(store, set, opener)?, &options, &mut |_| {})

@@ -114,6 +114,7 @@ impl DrillOptions {
                 owners: of_the_server()?,
                 special_bits: false,
             },
+            sealing: None,
             stop: Some(&STOP),
         };
         let mut progress = Watch::new("restore-test", progress).of(chain.size_bytes());

@@ -2,25 +2,31 @@
 //!
 //! Must not: write over anything.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
-use strongroom_backup::{Chain, Description, Kept, Owners, RestoreOptions, Restored, open_chain};
+use strongroom_backup::{
+    Chain, Description, Kept, Owners, RestoreOptions, Restored, Sealing, open_chain,
+};
+use strongroom_format::header::Cipher;
 
 use super::history::{self, Entry, HistoryOptions, Told};
 use super::progress::{ProgressOptions, Watch};
 use super::until::UntilOptions;
 use super::{store, thread_count, threads, with_key};
-use crate::args::KeyOptions;
+use crate::args::{InstanceKeyOptions, KeyOptions};
 use crate::failure::{Failure, note, printable};
 use crate::help::tail;
 use crate::pg::programs::BindirOption;
+use crate::pg::restored::{self, NewInstance};
 use crate::{Context, keyring, owner};
 
 /// Restore a set into a directory that is absent or empty.
 ///
-/// The directory appears when it is whole. What is restored is in plaintext.
+/// The directory appears when it is whole. What is restored is in plaintext; with --sealed a PostgreSQL cluster becomes a sealed
+/// instance, and nothing of it is in clear on the disk at any time but what `strongroom pg encrypt` leaves in clear.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom backup restore /mnt/backups --to /srv/restored --key-id backups"))]
 pub(super) struct RestoreArgs {
@@ -39,6 +45,8 @@ pub(super) struct RestoreArgs {
     #[arg(long, value_name = "DIR")]
     tablespaces: Option<PathBuf>,
     #[command(flatten)]
+    sealed: SealedOptions,
+    #[command(flatten)]
     owners: OwnerOptions,
     #[command(flatten)]
     until: UntilOptions,
@@ -54,6 +62,47 @@ pub(super) struct RestoreArgs {
     progress: ProgressOptions,
     #[command(flatten)]
     history: HistoryOptions,
+}
+
+/// What a sealed instance is made with.
+#[derive(Args)]
+struct SealedOptions {
+    /// Of a PostgreSQL cluster: seal every file as it is written, for a new instance with a data key of its own
+    #[arg(long)]
+    sealed: bool,
+    /// With --sealed: aes-128-xts or aes-256-xts
+    #[arg(long, value_name = "CIPHER", default_value = "aes-256-xts", requires = "sealed", value_parser = restored::cipher)]
+    cipher: Cipher,
+    #[command(flatten)]
+    key: InstanceKeyOptions,
+}
+
+impl SealedOptions {
+    /// The instance to make, if one is wanted.
+    fn instance(&self, context: &Context, to: &Path) -> Result<Option<NewInstance>, Failure> {
+        if !self.sealed {
+            if self.key.is_given() {
+                let detail = "--instance-key-... and --instance-ask are for --sealed";
+                return Err(Failure::usage(detail));
+            }
+            return Ok(None);
+        }
+        let key = KeyOptions::from(self.key.clone());
+        NewInstance::new(key, self.cipher, context, to).map(Some)
+    }
+}
+
+/// Says before a cluster is restored in clear that it is, and what to write instead. A set does not
+/// say whether its server was sealed.
+fn say_in_clear(description: &Description, to: &Path) {
+    if description.postgres.is_none() {
+        return;
+    }
+    note(&format!(
+        "the cluster will lie in clear in {}, whether its server was sealed or not; to have it sealed as it is written, stop this and add \
+         --sealed and one of --instance-key-id, --instance-key-env, --instance-key-file, --instance-key-command, --instance-ask",
+        to.display()
+    ));
 }
 
 /// Whose a restore by root becomes.
@@ -141,15 +190,22 @@ impl RestoreArgs {
         let recovery = self
             .until
             .settings(facts, &self.medium, &self.key, &keyring)?;
+        let instance = self.sealed.instance(context, &self.to)?;
+        let unattended = instance.as_ref().map(NewInstance::is_unattended);
+        let sealing = instance.map(|instance| -> Arc<dyn Sealing> { Arc::new(instance) });
         let options = RestoreOptions {
             to: self.to.clone(),
             tablespaces: self.tablespaces,
             threads: threads(self.threads),
             recovery,
             kept: self.owners.kept()?,
+            sealing,
             stop: None,
         };
         say_who_made(set.description());
+        if unattended.is_none() {
+            say_in_clear(set.description(), &self.to);
+        }
         let left_to_root =
             rustix::process::geteuid().is_root() && options.kept.owners == Owners::Mine;
         let mut progress = Watch::new("restore", self.progress).of(total);
@@ -158,6 +214,9 @@ impl RestoreArgs {
         })?;
         entry.done();
         progress.finish();
+        if let Some(unattended) = unattended {
+            NewInstance::warned(unattended, &self.to);
+        }
         let tablespaces = restored.tablespaces.map(|path| path.display().to_string());
         if self.json {
             return context.output.json(&Report {
@@ -170,11 +229,12 @@ impl RestoreArgs {
             });
         }
         context.output.line(&format!(
-            "restored set {} to {}: {} files, {} bytes",
+            "restored set {} to {}: {} files, {} bytes{}",
             set.position(),
             self.to.display(),
             restored.files,
-            restored.bytes
+            restored.bytes,
+            if unattended.is_some() { ", sealed" } else { "" }
         ))?;
         context.output.flush()?;
         if left_to_root && restored.description.postgres.is_some() {
@@ -199,6 +259,10 @@ pub(super) fn restored(
     let set = chain.newest()?;
     if !chain.is_incremental() {
         return Ok(strongroom_backup::restore(set, options, progress)?);
+    }
+    if options.sealing.is_some() {
+        let restored = strongroom_backup::restore_chain_sealed(chain, options, progress);
+        return Ok(restored?);
     }
     let facts = set.description().postgres.as_ref();
     let major = facts.map(|facts| facts.server_version / 10_000);

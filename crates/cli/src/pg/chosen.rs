@@ -57,7 +57,7 @@ impl Chosen {
         context: &Context,
         directory: &Directory,
     ) -> Result<Option<Self>, Failure> {
-        if let Some(chosen) = Self::named(options, context, directory, false)? {
+        if let Some(chosen) = Self::named(options, context, &directory.shown(), false)? {
             return Ok(Some(chosen));
         }
         let own = source::from_configuration(&directory.path)
@@ -85,9 +85,22 @@ impl Chosen {
         context: &Context,
         directory: &Directory,
     ) -> Result<Self, Failure> {
-        Self::named(options, context, directory, true)?.ok_or_else(|| {
+        Self::named(options, context, &directory.shown(), true)?.ok_or_else(|| {
             let detail = "making an instance needs one of --key-id, --key-env, --key-file, --key-command, --ask, or \
                           PGENCRYPTIONKEY";
+            Failure::new(&code::KEY_OPTION, detail)
+        })
+    }
+
+    /// The source for an instance that a restore makes at `shown`: an option or the environment.
+    pub(super) fn for_restored(
+        options: KeyOptions,
+        context: &Context,
+        shown: &str,
+    ) -> Result<Self, Failure> {
+        Self::named(options, context, shown, true)?.ok_or_else(|| {
+            let detail = "--sealed needs one of --instance-key-id, --instance-key-env, --instance-key-file, \
+                          --instance-key-command, --instance-ask, or PGENCRYPTIONKEY";
             Failure::new(&code::KEY_OPTION, detail)
         })
     }
@@ -106,10 +119,10 @@ impl Chosen {
     fn named(
         options: KeyOptions,
         context: &Context,
-        directory: &Directory,
+        shown: &str,
         creating: bool,
     ) -> Result<Option<Self>, Failure> {
-        let prompt = format!("Passphrase of {}", directory.shown());
+        let prompt = format!("Passphrase of {shown}");
         if let Some(chosen) = Self::of_options(options, context, prompt, creating)? {
             return Ok(Some(chosen));
         }

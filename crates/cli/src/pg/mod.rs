@@ -21,6 +21,7 @@ pub(crate) mod log;
 mod outside;
 mod plaintext;
 pub(crate) mod programs;
+pub(crate) mod restored;
 mod rotate;
 mod run;
 mod service;

@@ -63,6 +63,20 @@ impl Control {
     /// # Errors
     /// SR-7010, SR-7009.
     pub(super) fn check(&self) -> Result<(), Error> {
+        self.check_geometry()?;
+        // DB_SHUTDOWNED, and the same of a standby.
+        if !matches!(self.state, 1 | 2) {
+            let detail = format!("state {} in global/pg_control", self.state);
+            return Err(Error::new(&code::PG_NOT_SHUT_DOWN, detail));
+        }
+        Ok(())
+    }
+
+    /// Refuses an instance with other sizes than the usual ones.
+    ///
+    /// # Errors
+    /// SR-7010.
+    pub(super) fn check_geometry(&self) -> Result<(), Error> {
         let known = (
             strongroom_format::postgres::BLOCK,
             crate::classify::SEGMENT_BLOCKS,
@@ -73,11 +87,6 @@ impl Control {
                 self.block_size, self.segment_blocks, self.wal_block_size
             );
             return Err(Error::new(&code::PG_GEOMETRY, detail));
-        }
-        // DB_SHUTDOWNED, and the same of a standby.
-        if !matches!(self.state, 1 | 2) {
-            let detail = format!("state {} in global/pg_control", self.state);
-            return Err(Error::new(&code::PG_NOT_SHUT_DOWN, detail));
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use strongroom_format::postgres::convert::State;
 use strongroom_format::postgres::stream::STREAM_HEADER;
 use strongroom_keyring::Error;
 
+use super::Fate;
 use crate::body::Body;
 use crate::classify::{CONVERT_SUFFIX, Class, Placed, classify};
 use crate::path::file_name;
@@ -254,6 +255,26 @@ fn is_removed(class: Class, treatment: Treatment, relative: &[u8]) -> bool {
     let left = relative.ends_with(CONVERT_SUFFIX)
         || (relative.starts_with(b".strongroom.") && relative.ends_with(b".tmp"));
     by_class || treatment.dies_with_the_server() || (treatment == Treatment::Hidden && left)
+}
+
+/// What becomes of the file at `relative` when the instance is sealed.
+///
+/// # Errors
+/// SR-7002 for one that cannot be.
+pub(super) fn fate(relative: &[u8]) -> Result<Fate, Error> {
+    let placed = classify(relative);
+    let treatment = treatment(placed.class);
+    if treatment == Treatment::Hidden || is_removed(placed.class, treatment, relative) {
+        return Ok(Fate::Removed);
+    }
+    if treatment == Treatment::Plain {
+        return Ok(Fate::InClear);
+    }
+    let seal = seal(0, placed, treatment, file_name(relative));
+    seal.map(Fate::Sealed).ok_or_else(|| {
+        let path = String::from_utf8_lossy(relative);
+        Error::new(&code::PG_REFUSED, format!("{path}: it has no address"))
+    })
 }
 
 /// `pg_tblspc/<oid>`

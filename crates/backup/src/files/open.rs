@@ -1,0 +1,297 @@
+//! The file that a restore writes at the moment: whole, sealed or in clear, or the changes of an incremental set in a file that
+//! is there.
+//!
+//! Must not: open or name a file.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+
+use strongroom_format::backup::Member;
+use strongroom_format::code;
+
+use crate::sealing::SealedFile;
+use crate::writeback::Writeback;
+use crate::{Error, Result};
+
+/// Bytes that are sealed together.
+const PIECE: usize = 256 * 1024;
+/// PostgreSQL's block, in bytes, and the blocks of a segment. Clusters with others are not sealed.
+const BLOCK: usize = 8192;
+const SEGMENT_BLOCKS: u32 = 131_072;
+/// `INCREMENTAL_MAGIC` in PostgreSQL's `backup/basebackup_incremental.h`.
+const MAGIC: u32 = 0xd3ae_1f0d;
+/// The head of an incremental file before the numbers of its blocks: magic, how many, and the length
+/// below which a block that is not in it is as it was.
+const HEAD: usize = 12;
+/// Longest label that is kept in memory. PostgreSQL writes less than one KiB.
+const LABEL_MAX: usize = 64 * 1024;
+/// Lines of a label by which a server refuses an incremental backup that was not put together.
+const INCREMENTAL_LINES: &str = "INCREMENTAL FROM ";
+
+/// An open file and how it is written.
+pub(super) struct Open {
+    pub(super) member: Member,
+    target: Target,
+    content: Content,
+}
+
+/// The file itself.
+struct Target {
+    file: File,
+    sealed: Option<Box<dyn SealedFile>>,
+    writeback: Writeback,
+}
+
+/// What the bytes of the stream are.
+enum Content {
+    /// The file's, from the first on.
+    Whole { written: u64, waiting: Vec<u8> },
+    /// Blocks of a file that is there.
+    Changes(Changes),
+    /// A label, which is changed before it is written.
+    Label(Vec<u8>),
+}
+
+impl Open {
+    /// A new file.
+    pub(super) fn whole(file: File, member: Member, sealed: Option<Box<dyn SealedFile>>) -> Self {
+        let waiting = Vec::new();
+        Self::new(
+            file,
+            member,
+            sealed,
+            Content::Whole {
+                written: 0,
+                waiting,
+            },
+        )
+    }
+
+    /// A file that is there, and of which the stream has what changed.
+    pub(super) fn changes(file: File, member: Member, sealed: Option<Box<dyn SealedFile>>) -> Self {
+        Self::new(file, member, sealed, Content::Changes(Changes::default()))
+    }
+
+    /// The label of an incremental backup.
+    pub(super) fn label(file: File, member: Member) -> Self {
+        Self::new(file, member, None, Content::Label(Vec::new()))
+    }
+
+    fn new(
+        file: File,
+        member: Member,
+        sealed: Option<Box<dyn SealedFile>>,
+        content: Content,
+    ) -> Self {
+        let writeback = Writeback::default();
+        Self {
+            member,
+            target: Target {
+                file,
+                sealed,
+                writeback,
+            },
+            content,
+        }
+    }
+
+    /// The next bytes of the stream.
+    pub(super) fn data(&mut self, mut bytes: &[u8]) -> Result<()> {
+        let target = &mut self.target;
+        let done = match &mut self.content {
+            Content::Whole { written, waiting } if target.sealed.is_some() => loop {
+                let room = PIECE.saturating_sub(waiting.len()).min(bytes.len());
+                let (taken, rest) = bytes.split_at(room);
+                waiting.extend_from_slice(taken);
+                bytes = rest;
+                if waiting.len() < PIECE {
+                    return Ok(());
+                }
+                if let Err(error) = target.write(waiting, *written) {
+                    break Err(error);
+                }
+                *written = further(*written, waiting.len());
+                waiting.clear();
+            },
+            Content::Whole { written, .. } => {
+                let done = target.write(bytes, *written);
+                *written = further(*written, bytes.len());
+                done
+            }
+            Content::Changes(changes) => return changes.data(bytes, target, &self.member),
+            Content::Label(text) => {
+                if text.len().saturating_add(bytes.len()) > LABEL_MAX {
+                    return Err(Error::new(&code::STREAM, "a label that is too long"));
+                }
+                text.extend_from_slice(bytes);
+                Ok(())
+            }
+        };
+        done.map_err(|error| failed(&self.member, error))
+    }
+
+    /// Writes what is left and gives the file back.
+    pub(super) fn end(mut self) -> Result<(File, Member)> {
+        let target = &mut self.target;
+        let written = match self.content {
+            Content::Whole { written, waiting } => {
+                let done = target.write(&waiting, written);
+                done.map(|()| further(written, waiting.len()))
+            }
+            Content::Changes(changes) => Ok(changes.end()?),
+            Content::Label(text) => {
+                let text = without_incremental(&text);
+                let done = target.write(&text, 0);
+                done.map(|()| text.len() as u64)
+            }
+        };
+        let length = written.map_err(|error| failed(&self.member, error))?;
+        if target
+            .sealed
+            .as_ref()
+            .is_some_and(|sealed| !sealed.fits(length))
+        {
+            let path = String::from_utf8_lossy(&self.member.path);
+            let detail = format!("{path}: a file of {length} bytes cannot be sealed");
+            return Err(Error::new(&code::PG_REFUSED, detail));
+        }
+        Ok((self.target.file, self.member))
+    }
+}
+
+impl Target {
+    fn write(&mut self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+        match &self.sealed {
+            None => self.file.write_all_at(bytes, offset)?,
+            Some(sealed) => sealed.write(&self.file, bytes, offset)?,
+        }
+        self.writeback.wrote(&self.file, bytes.len());
+        Ok(())
+    }
+
+    fn set_length(&self, length: u64) -> std::io::Result<()> {
+        match &self.sealed {
+            None => self.file.set_len(length),
+            Some(sealed) => sealed.set_length(&self.file, length),
+        }
+    }
+}
+
+/// The blocks of an incremental file, as PostgreSQL writes it: a head, the numbers of the blocks,
+/// zeros up to a multiple of a block if there are any, and the blocks.
+#[derive(Default)]
+struct Changes {
+    head: Vec<u8>,
+    /// The numbers, once the head is whole.
+    numbers: Option<Vec<u32>>,
+    /// How many of the blocks were written.
+    written: usize,
+    block: Vec<u8>,
+    /// Blocks of the file as far as it has come.
+    blocks: u32,
+}
+
+impl Changes {
+    fn data(&mut self, mut bytes: &[u8], target: &mut Target, member: &Member) -> Result<()> {
+        while !bytes.is_empty() {
+            let Some(numbers) = &self.numbers else {
+                let wanted = self.head_length()?.saturating_sub(self.head.len());
+                let (taken, rest) = bytes.split_at(wanted.min(bytes.len()));
+                self.head.extend_from_slice(taken);
+                bytes = rest;
+                if self.head.len() == self.head_length()? {
+                    self.begin(target, member)?;
+                }
+                continue;
+            };
+            let &number = numbers.get(self.written).ok_or_else(unfit)?;
+            let wanted = BLOCK.saturating_sub(self.block.len());
+            let (taken, rest) = bytes.split_at(wanted.min(bytes.len()));
+            self.block.extend_from_slice(taken);
+            bytes = rest;
+            if self.block.len() == BLOCK {
+                let written = target.write(&self.block, offset(number));
+                written.map_err(|error| failed(member, error))?;
+                self.blocks = self.blocks.max(number.saturating_add(1));
+                self.written = self.written.saturating_add(1);
+                self.block.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// How long the head is, as far as that is known by now.
+    fn head_length(&self) -> Result<usize> {
+        let Some(count) = self.word(1).filter(|_| self.head.len() >= HEAD) else {
+            return Ok(HEAD);
+        };
+        match usize::try_from(count) {
+            Ok(0) => Ok(HEAD),
+            Ok(some) if count <= SEGMENT_BLOCKS => {
+                let plain = HEAD.saturating_add(some.saturating_mul(4));
+                Ok(plain.next_multiple_of(BLOCK))
+            }
+            _ => Err(unfit()),
+        }
+    }
+
+    /// The head is whole: the file gets the length from which its blocks are written.
+    fn begin(&mut self, target: &Target, member: &Member) -> Result<()> {
+        let (magic, count, kept) = (self.word(0), self.word(1), self.word(2));
+        let (Some(MAGIC), Some(count), Some(kept)) = (magic, count, kept) else {
+            return Err(unfit());
+        };
+        let count = usize::try_from(count).map_err(|_| unfit())?;
+        let numbers: Option<Vec<u32>> = (0..count)
+            .map(|at| self.word(at.saturating_add(3)))
+            .map(|number| number.filter(|&number| number < SEGMENT_BLOCKS))
+            .collect();
+        let numbers = numbers.ok_or_else(unfit)?;
+        if kept > SEGMENT_BLOCKS {
+            return Err(unfit());
+        }
+        // Blocks from there on are in this set or nowhere.
+        let set = target.set_length(offset(kept));
+        set.map_err(|error| failed(member, error))?;
+        self.blocks = kept;
+        self.numbers = Some(numbers);
+        Ok(())
+    }
+
+    fn word(&self, at: usize) -> Option<u32> {
+        let bytes = self.head.get(at.saturating_mul(4)..)?.first_chunk()?;
+        Some(u32::from_le_bytes(*bytes))
+    }
+
+    /// The length of the file, in bytes.
+    fn end(&self) -> Result<u64> {
+        let numbers = self.numbers.as_ref().ok_or_else(unfit)?;
+        if numbers.len() != self.written || !self.block.is_empty() {
+            return Err(unfit());
+        }
+        Ok(offset(self.blocks))
+    }
+}
+
+/// The label of the cluster that a chain becomes, as `pg_combinebackup` writes it.
+fn without_incremental(text: &[u8]) -> Vec<u8> {
+    let lines = text.split_inclusive(|&byte| byte == b'\n');
+    let kept = lines.filter(|line| !line.starts_with(INCREMENTAL_LINES.as_bytes()));
+    kept.flatten().copied().collect()
+}
+
+fn offset(block: u32) -> u64 {
+    u64::from(block).saturating_mul(BLOCK as u64)
+}
+
+fn further(offset: u64, by: usize) -> u64 {
+    offset.saturating_add(by as u64)
+}
+
+fn unfit() -> Error {
+    Error::new(&code::STREAM, "an incremental file that is none")
+}
+
+fn failed(member: &Member, error: std::io::Error) -> Error {
+    Error::io(String::from_utf8_lossy(&member.path), error)
+}

@@ -1,0 +1,160 @@
+//! A chain that is written set over set, the full one first: what is there of the sets before, and what becomes of it.
+//!
+//! A set that follows names every file of the cluster: those that are wholly in it take the place of what is there, an incremental
+//! file changes the file whose name it has, and what it does not name is removed.
+//!
+//! Must not: touch what this restore has not made.
+
+use std::collections::BTreeMap;
+
+use strongroom_format::backup::{Member, MemberKind};
+use strongroom_format::code;
+
+use super::{CONTROL, Files, named_twice};
+use crate::{Error, Result};
+
+/// How PostgreSQL names the file that has the changed blocks of another one.
+const INCREMENTAL: &[u8] = b"INCREMENTAL.";
+/// What a server reads when it starts on a backup.
+const LABEL: &[u8] = b"backup_label";
+
+/// Paths of the sets that were written.
+#[derive(Default)]
+pub(super) struct Over {
+    /// Of the sets before this one, as far as they are there and not named again yet.
+    before: BTreeMap<Vec<u8>, MemberKind>,
+    /// Of this set.
+    names: BTreeMap<Vec<u8>, MemberKind>,
+    /// Whether there is a set before this one.
+    follows: bool,
+}
+
+impl Over {
+    /// The file that a file of the stream has changes of, if it is such a file.
+    pub(super) fn changed(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let start = path
+            .iter()
+            .rposition(|&byte| byte == b'/')
+            .map_or(0, |slash| slash.saturating_add(1));
+        let (above, name) = path.split_at_checked(start)?;
+        let name = name.strip_prefix(INCREMENTAL)?;
+        // In the first set it is a file like any other.
+        self.follows.then(|| [above, name].concat())
+    }
+}
+
+impl Files {
+    /// Sets of a chain will be written over each other.
+    pub(crate) fn expect_chain(&mut self) {
+        self.over = Some(Over::default());
+    }
+
+    /// The next set of a chain is written over what is there.
+    pub(crate) fn next_set(&mut self) -> Result<()> {
+        self.end_set()?;
+        if let Some(over) = &mut self.over {
+            over.before = std::mem::take(&mut over.names);
+            over.follows = true;
+        }
+        self.control = None;
+        Ok(())
+    }
+
+    /// Removes what the set that was written does not name.
+    pub(crate) fn end_set(&mut self) -> Result<()> {
+        let left = self
+            .over
+            .as_mut()
+            .map(|over| std::mem::take(&mut over.before));
+        // What is in a directory comes behind it.
+        for (path, kind) in left.into_iter().flatten().rev() {
+            self.remove_before(&path, kind)?;
+        }
+        Ok(())
+    }
+
+    /// Notes a member and makes way for it. Whether it is still to be made: a directory or a
+    /// tablespace may be there.
+    pub(super) fn make_way(&mut self, member: &Member) -> Result<bool> {
+        let Some(over) = &mut self.over else {
+            return Ok(true);
+        };
+        let changed = over.changed(&member.path);
+        let changes = member.kind == MemberKind::File && changed.is_some();
+        let path = changed.filter(|_| changes);
+        let path = path.unwrap_or_else(|| member.path.clone());
+        if over.names.insert(path.clone(), member.kind).is_some() {
+            return Err(named_twice());
+        }
+        let there = over.before.remove(&path);
+        match (there, member.kind) {
+            (Some(MemberKind::File), MemberKind::File) if changes => Ok(true),
+            (_, _) if changes => {
+                let path = String::from_utf8_lossy(&member.path);
+                let detail = format!("{path}: the sets before have no file that it changes");
+                Err(Error::new(&code::CHAIN, detail))
+            }
+            (None, _) => Ok(true),
+            (Some(MemberKind::Directory), MemberKind::Directory) => Ok(false),
+            (Some(MemberKind::Tablespace), MemberKind::Tablespace) => {
+                let mut made = self.made_spaces.iter_mut();
+                if let Some(space) = made.find(|space| space.stored == path) {
+                    space.member = member.clone();
+                }
+                Ok(false)
+            }
+            (Some(kind), _) => {
+                let mut below = path.clone();
+                below.push(b'/');
+                let within = self.over.as_mut().map(|over| {
+                    let mut within = over.before.split_off(&below);
+                    let rest = within
+                        .keys()
+                        .find(|other| !other.starts_with(&below))
+                        .cloned();
+                    if let Some(rest) = rest {
+                        over.before.append(&mut within.split_off(&rest));
+                    }
+                    within
+                });
+                for (path, kind) in within.into_iter().flatten().rev() {
+                    self.remove_before(&path, kind)?;
+                }
+                self.remove_before(&path, kind)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Whether this is the label of an incremental backup.
+    pub(super) fn is_label_of_chain(&self, member: &Member) -> bool {
+        self.over.as_ref().is_some_and(|over| over.follows) && member.path == LABEL
+    }
+
+    /// Removes what an earlier set of the chain has left.
+    fn remove_before(&mut self, path: &[u8], kind: MemberKind) -> Result<()> {
+        match kind {
+            // It is not written before the end.
+            MemberKind::File if path == CONTROL => Ok(()),
+            MemberKind::File if self.is_left_out(path)? => Ok(()),
+            MemberKind::File | MemberKind::Link => self.spot(path).remove(false),
+            MemberKind::Directory => self.spot(path).remove(true),
+            MemberKind::Tablespace => {
+                let found = self
+                    .made_spaces
+                    .iter()
+                    .position(|space| space.stored == path);
+                let Some(found) = found else {
+                    return Err(Error::new(&code::BUG, "a tablespace that was not made"));
+                };
+                let space = self.made_spaces.remove(found);
+                self.root.below(path).remove(false)?;
+                let name = space.base.path.file_name().unwrap_or_default().to_owned();
+                let place = self.open_place()?;
+                let removed = rustix::fs::unlinkat(place, &name, rustix::fs::AtFlags::REMOVEDIR);
+                let shown = || space.base.path.display().to_string();
+                removed.map_err(|error| Error::io(shown(), error.into()))
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The directories that a restore fills, held open, and names below them.
+//!
+//! Invariants: B11, B23.
+//!
+//! Must not: write a file.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::io::Errno;
+use strongroom_format::backup::Member;
+use strongroom_format::code;
+
+use crate::{Error, Result};
+
+/// A directory that is held open while it is filled.
+pub(super) struct Base {
+    pub(super) path: PathBuf,
+    pub(super) held: File,
+}
+
+/// A tablespace: its path in the stream, where it is, and what its directory becomes.
+pub(super) struct Space {
+    pub(super) stored: Vec<u8>,
+    pub(super) base: Base,
+    pub(super) member: Member,
+}
+
+/// Where a member goes: below a directory that is held, and as messages name it.
+pub(super) struct Spot<'a> {
+    pub(super) held: &'a File,
+    pub(super) below: &'a OsStr,
+    pub(super) shown: PathBuf,
+}
+
+impl Base {
+    /// The directory that has just been made as `path`; never through a link.
+    pub(super) fn open(
+        within: impl std::os::fd::AsFd,
+        name: &OsStr,
+        path: PathBuf,
+    ) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = openat(within, name, flags, Mode::empty());
+        let held = held.map_err(|error| Error::io(path.display().to_string(), error.into()))?;
+        let held = File::from(held);
+        let about = held
+            .metadata()
+            .map_err(|error| Error::io(path.display().to_string(), error))?;
+        // Whoever owns the directory above may have put one of theirs in its place, to exchange
+        // what is made in it.
+        if about.uid() != rustix::process::geteuid().as_raw() {
+            return Err(exchanged(&path));
+        }
+        Ok(Self { path, held })
+    }
+
+    /// Whether `path` is this directory.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        let named = fs::symlink_metadata(path);
+        let held = self.held.metadata();
+        match (named, held) {
+            (Ok(named), Ok(held)) => (named.dev(), named.ino()) == (held.dev(), held.ino()),
+            _ => false,
+        }
+    }
+
+    pub(super) fn spot(&self) -> Spot<'_> {
+        Spot {
+            held: &self.held,
+            below: OsStr::new("."),
+            shown: self.path.clone(),
+        }
+    }
+
+    pub(super) fn below<'a>(&'a self, path: &'a [u8]) -> Spot<'a> {
+        let below = OsStr::from_bytes(path);
+        Spot {
+            held: &self.held,
+            below,
+            shown: self.path.join(below),
+        }
+    }
+}
+
+impl Space {
+    pub(super) fn is_in_place(&self) -> bool {
+        self.base.is_at(&self.base.path)
+    }
+}
+
+impl Spot<'_> {
+    pub(super) fn failed(&self, error: Errno) -> Error {
+        Error::io(self.shown.display().to_string(), error.into())
+    }
+
+    /// Makes the file, which must not be there. It can be read too: a file that is sealed is.
+    pub(super) fn create(&self) -> Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let made = openat(self.held, self.below, flags, Mode::from_raw_mode(0o600));
+        made.map(File::from).map_err(|error| taken(self, error))
+    }
+
+    /// Opens a file that this restore has made; never through a link.
+    pub(super) fn reopen(&self) -> Result<File> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = openat(self.held, self.below, flags, Mode::empty());
+        opened.map(File::from).map_err(|error| self.failed(error))
+    }
+
+    /// Removes a file or a link, or with `directory` an empty directory.
+    pub(super) fn remove(&self, directory: bool) -> Result<()> {
+        let flags = if directory {
+            AtFlags::REMOVEDIR
+        } else {
+            AtFlags::empty()
+        };
+        unlinkat(self.held, self.below, flags).map_err(|error| self.failed(error))
+    }
+}
+
+/// What is there already was named by the stream before: the directory was empty.
+pub(super) fn taken(spot: &Spot<'_>, error: Errno) -> Error {
+    match error {
+        Errno::EXIST => named_twice(),
+        error => spot.failed(error),
+    }
+}
+
+pub(super) fn named_twice() -> Error {
+    Error::new(&code::STREAM, "a path that is named twice")
+}
+
+pub(super) fn exchanged(path: &Path) -> Error {
+    Error::new(&code::RESTORE_EXCHANGED, path.display().to_string())
+}

@@ -1,0 +1,56 @@
+//! What a restore asks of whoever seals the files of a PostgreSQL cluster while they are written.
+//!
+//! The library knows no instances (B24): the command hands it the treatments of the shield behind these traits.
+//!
+//! Must not: know a byte of a sealed file.
+
+use std::fmt::Debug;
+use std::fs::File;
+
+use crate::Result;
+
+/// What becomes of a file of the cluster.
+pub enum Becomes {
+    /// It is written as the set has it: the instance keeps it in clear.
+    InClear,
+    /// It is not written: the server would remove it, or it tells what other files held.
+    LeftOut,
+    /// It is sealed in this way.
+    Sealed(Box<dyn SealedFile>),
+}
+
+/// The instance that a cluster becomes.
+pub trait Sealing: Debug + Send + Sync {
+    /// What becomes of the file at `path`, which is relative to the data directory.
+    ///
+    /// # Errors
+    /// SR-7002 for a file that cannot be sealed.
+    fn becomes(&self, path: &[u8]) -> Result<Becomes>;
+
+    /// Whether an instance can be made of the cluster with this control file.
+    ///
+    /// # Errors
+    /// SR-7010, SR-7011.
+    fn check_control(&self, content: &[u8]) -> Result<()>;
+
+    /// Files that the directory has beside those of the cluster, with their contents.
+    fn own_files(&self) -> Vec<(&'static str, Vec<u8>)>;
+}
+
+/// How one file is sealed, for as long as it is open. Offsets and lengths are those of the plaintext.
+pub trait SealedFile {
+    /// Seals all of `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn write(&self, file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()>;
+
+    /// Makes the file this long. What is added reads as zeros.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn set_length(&self, file: &File, length: u64) -> std::io::Result<()>;
+
+    /// Whether a file of this length can be sealed in this way.
+    fn fits(&self, length: u64) -> bool;
+}

@@ -1,0 +1,163 @@
+//! A cluster that becomes a sealed instance while a backup of it is restored.
+//!
+//! Invariant: what is written of a file that an instance seals went through the shield's own treatment before.
+//!
+//! Must not: write `backup_manifest`, whose digests are those of the plaintext.
+
+use std::fmt;
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use strongroom_backup::{Becomes, SealedFile, Sealing};
+use strongroom_format::code;
+use strongroom_format::header::Cipher;
+use strongroom_format::postgres::{CONFIG_FILE, HEADER_FILE};
+use strongroom_keyring::Error;
+use strongroom_shield::body::{self, Body, Memory};
+use strongroom_shield::convert::{self, Fate};
+use strongroom_shield::instance::Instance;
+use strongroom_shield::place::Seal;
+use strongroom_shield::real::{Errno, Real};
+use strongroom_shield::scratch;
+
+use super::chosen::Chosen;
+use crate::Context;
+use crate::args::KeyOptions;
+use crate::failure::{Failure, warn};
+
+/// The ciphers of an instance, as the argument of an option.
+pub(crate) fn cipher(name: &str) -> Result<Cipher, String> {
+    super::initdb::cipher(name)
+}
+
+/// What the server's own manifest of a backup is called. It has a digest of every file in clear: of a small one the content can be
+/// guessed by it.
+const MANIFEST: &[u8] = b"backup_manifest";
+
+/// The instance that a restore makes.
+pub(crate) struct NewInstance {
+    instance: Arc<Instance>,
+    header: Vec<u8>,
+    configuration: String,
+    unattended: bool,
+}
+
+impl NewInstance {
+    /// A new data key, for the key that the options or the environment name.
+    pub(crate) fn new(
+        options: KeyOptions,
+        cipher: Cipher,
+        context: &Context,
+        to: &Path,
+    ) -> Result<Self, Failure> {
+        let chosen = Chosen::for_restored(options, context, &to.display().to_string())?;
+        let configuration = chosen.configuration()?;
+        let (header, instance) = convert::created(cipher, &chosen.opener()?)?;
+        Ok(Self {
+            instance: Arc::new(instance),
+            header,
+            configuration,
+            unattended: chosen.is_unattended(),
+        })
+    }
+
+    /// What the command has to tell once the instance is there.
+    pub(crate) fn warned(unattended: bool, to: &Path) {
+        let shown = to.display().to_string();
+        warn(&code::PG_KEEP_KEY, &shown);
+        if !unattended {
+            warn(&code::PG_NO_SOURCE, &shown);
+        }
+    }
+
+    /// Whether a server finds the key by itself.
+    pub(crate) const fn is_unattended(&self) -> bool {
+        self.unattended
+    }
+}
+
+impl fmt::Debug for NewInstance {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("NewInstance")
+    }
+}
+
+impl Sealing for NewInstance {
+    fn becomes(&self, path: &[u8]) -> Result<Becomes, Error> {
+        if path == MANIFEST {
+            return Ok(Becomes::LeftOut);
+        }
+        Ok(match convert::fate(path)? {
+            Fate::Removed => Becomes::LeftOut,
+            Fate::InClear => Becomes::InClear,
+            Fate::Sealed(seal) => Becomes::Sealed(Box::new(Written {
+                instance: Arc::clone(&self.instance),
+                seal,
+                // The last word: what is wrong is told by the caller, not on standard error.
+                memory: [0, 0, 0, 1].map(AtomicU64::new),
+                real: Real::linked(),
+            })),
+        })
+    }
+
+    fn check_control(&self, content: &[u8]) -> Result<(), Error> {
+        convert::check_control(content)
+    }
+
+    fn own_files(&self) -> Vec<(&'static str, Vec<u8>)> {
+        vec![
+            (CONFIG_FILE, self.configuration.clone().into_bytes()),
+            (HEADER_FILE, self.header.clone()),
+        ]
+    }
+}
+
+/// A file of the instance that is written.
+struct Written {
+    instance: Arc<Instance>,
+    seal: Seal,
+    memory: Memory,
+    real: Real,
+}
+
+impl Written {
+    fn state(&self) -> body::File<'_> {
+        body::File {
+            instance: &self.instance,
+            body: self.seal.body,
+            key: self.seal.key,
+            tweak: self.seal.tweak,
+            memory: &self.memory,
+        }
+    }
+}
+
+impl SealedFile for Written {
+    fn write(&self, file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+        let (state, mut at) = (self.state(), offset);
+        let mut left = bytes;
+        while !left.is_empty() {
+            let part = left.get(..scratch::LEN).unwrap_or(left);
+            let wrote = body::write_at(&self.real, file.as_raw_fd(), &state, part, at)?;
+            if wrote == 0 {
+                return Err(std::io::ErrorKind::WriteZero.into());
+            }
+            at = at.saturating_add(wrote as u64);
+            left = left.get(wrote..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    fn set_length(&self, file: &File, length: u64) -> std::io::Result<()> {
+        let set: Result<(), Errno> =
+            body::truncate(&self.real, file.as_raw_fd(), &self.state(), length);
+        Ok(set?)
+    }
+
+    fn fits(&self, length: u64) -> bool {
+        self.seal.body != Body::Block || self.seal.key.has_tails() || length.is_multiple_of(16)
+    }
+}
