@@ -11,6 +11,7 @@
 pub mod audit;
 pub mod authority;
 pub mod config;
+pub mod connections;
 pub mod http;
 pub mod init;
 mod keeper;

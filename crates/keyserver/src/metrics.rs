@@ -25,6 +25,8 @@ pub struct Metrics {
     pub connections: AtomicU64,
     /// Connections that were refused because there were too many.
     pub refused: AtomicU64,
+    /// Connections that were closed because another one needed their place.
+    pub displaced: AtomicU64,
     /// Handshakes that failed.
     pub handshakes_failed: AtomicU64,
     /// When the server's certificate ends, in seconds since the Unix epoch; 0 when nobody has
@@ -83,6 +85,12 @@ impl Metrics {
             "counter",
             "Connections refused, too many.",
             self.refused.load(Relaxed),
+        );
+        counter(
+            "displaced_total",
+            "counter",
+            "Connections closed for others to be served.",
+            self.displaced.load(Relaxed),
         );
         counter(
             "handshakes_failed_total",

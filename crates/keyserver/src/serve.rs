@@ -1,17 +1,17 @@
 //! Connections: accepted within limits, their handshakes and requests within time, ended in order.
 //!
 //! Invariants: R1, no peer holds a connection open without sending or taking; R2, a stop lets requests that run end, for a bounded time;
-//! R3, new certificates and limits take effect without a connection being dropped.
+//! R3, new certificates and limits take effect without a connection being dropped; which connection makes way for another is
+//! `connections.rs`'s affair.
 //!
 //! Must not: look into a request.
 
-use std::collections::BTreeMap;
 use std::future::Future as _;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::authority;
+use crate::connections::Place;
 use crate::http::{self, Face, Other};
-use crate::limits::network;
 use crate::log::{Level, log};
 use crate::server::Server;
 use crate::service::Peer;
@@ -47,7 +47,6 @@ pub async fn serve(
     tls: watch::Receiver<Arc<ServerConfig>>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let connections = Arc::new(Connections::default());
     let router = http::router(Arc::clone(&server), face);
     let mut running = tokio::task::JoinSet::new();
     loop {
@@ -65,7 +64,7 @@ pub async fn serve(
                 continue;
             }
         };
-        let Some(place) = Place::taken(&connections, &server, address) else {
+        let Some(place) = Place::taken(&server, address.ip()) else {
             server.metrics.refused.fetch_add(1, Relaxed);
             continue;
         };
@@ -74,9 +73,9 @@ pub async fn serve(
             server: Arc::clone(&server),
             router: router.clone(),
             address,
-            place,
+            place: Arc::new(place),
         };
-        running.spawn(one.serve(stream, acceptor, stop.clone()));
+        running.spawn(one.serve_while_it_has_its_place(stream, acceptor, stop.clone()));
     }
     drop(listener);
     let ended = timeout(STOPPING, async {
@@ -95,10 +94,24 @@ struct Connection {
     server: Arc<Server>,
     router: axum::Router,
     address: SocketAddr,
-    place: Place,
+    place: Arc<Place>,
 }
 
 impl Connection {
+    /// Serves it until it ends or its place is needed for another one.
+    async fn serve_while_it_has_its_place(
+        self,
+        stream: TcpStream,
+        acceptor: TlsAcceptor,
+        stop: watch::Receiver<bool>,
+    ) {
+        let place = Arc::clone(&self.place);
+        tokio::select! {
+            () = self.serve(stream, acceptor, stop) => {}
+            () = place.lost() => {}
+        }
+    }
+
     async fn serve(
         self,
         stream: TcpStream,
@@ -120,10 +133,14 @@ impl Connection {
         let Ok(shown) = shown.map(authority::shown).transpose() else {
             return;
         };
+        if let Some(shown) = &shown {
+            self.place.shown(&shown.spki);
+        }
         let address = self.address.ip();
         let peer = Peer {
             shown,
             address: address.to_string(),
+            enrolled: self.place.enrolled(),
         };
         let other = Other { peer, address };
         let router = self.router;
@@ -147,66 +164,6 @@ impl Connection {
             // How it ends is the peer's affair.
             drop(connection.await);
         }
-        drop(self.place);
-    }
-}
-
-/// How many connections each network has.
-#[derive(Default)]
-struct Connections {
-    by_network: Mutex<BTreeMap<[u8; 8], usize>>,
-}
-
-/// A connection's place among those that are allowed.
-struct Place {
-    among: Arc<Connections>,
-    network: [u8; 8],
-    server: Arc<Server>,
-}
-
-impl Place {
-    fn taken(among: &Arc<Connections>, server: &Arc<Server>, address: SocketAddr) -> Option<Self> {
-        let network = network(address.ip());
-        let config = server.config();
-        let mut counts = among
-            .by_network
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let all = server.metrics.connections.load(Relaxed);
-        let count = counts.entry(network).or_insert(0);
-        let full = all >= config.limits.connections as u64
-            || *count >= config.limits.connections_per_address;
-        if full {
-            if *count == 0 {
-                counts.remove(&network);
-            }
-            return None;
-        }
-        *count = count.saturating_add(1);
-        server.metrics.connections.fetch_add(1, Relaxed);
-        drop(counts);
-        Some(Self {
-            among: Arc::clone(among),
-            network,
-            server: Arc::clone(server),
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counts = self
-            .among
-            .by_network
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.network) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                counts.remove(&self.network);
-            }
-        }
-        self.server.metrics.connections.fetch_sub(1, Relaxed);
     }
 }
 

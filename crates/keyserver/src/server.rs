@@ -13,6 +13,7 @@ use strongroom_format::code;
 use strongroom_keyring::{Error, Keyring};
 
 use crate::config::Config;
+use crate::connections::Connections;
 use crate::large::Large;
 use crate::limits::Limiter;
 use crate::log::{Level, log};
@@ -52,6 +53,8 @@ pub struct Server {
     given: Mutex<Option<Given>>,
     /// What was counted.
     pub metrics: Metrics,
+    /// Which connections are open.
+    pub connections: Connections,
     /// Who may ask how often.
     pub limiter: Limiter,
     /// Who has a header in memory.
@@ -75,6 +78,7 @@ impl Server {
             seal: RwLock::new(Seal::Sealed { held: false }),
             given: Mutex::new(given),
             metrics: Metrics::default(),
+            connections: Connections::default(),
             large: Large::default(),
         })
     }

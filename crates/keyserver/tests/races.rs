@@ -108,6 +108,7 @@ fn peer(certificate: &str) -> Peer {
     Peer {
         shown: Some(shown(&der).unwrap()),
         address: "127.0.0.1".to_owned(),
+        ..Peer::default()
     }
 }
 

@@ -301,8 +301,8 @@ impl Service {
             let good = found.record.filter(|token| token.expires > now());
             let Some(record) = good else {
                 let peer = Peer {
-                    shown: None,
                     address: address.to_owned(),
+                    ..Peer::default()
                 };
                 let error = Error::new(&code::SERVER_TOKEN, "");
                 self.denied(None, &peer, "enroll", "", &error);

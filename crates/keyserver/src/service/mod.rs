@@ -21,6 +21,7 @@ mod renewal;
 mod rescue;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -64,6 +65,24 @@ pub struct Peer {
     pub shown: Option<Shown>,
     /// The address that it comes from.
     pub address: String,
+    /// Whether the service knows it.
+    pub enrolled: IsEnrolled,
+}
+
+/// What the service last said of a connection's certificate. Every clone is the same one.
+#[derive(Clone, Debug, Default)]
+pub struct IsEnrolled(Arc<AtomicBool>);
+
+impl IsEnrolled {
+    /// Whether the certificate is enrolled.
+    #[must_use]
+    pub fn is(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+
+    fn set(&self, is: bool) {
+        self.0.store(is, Relaxed);
+    }
 }
 
 /// Who asks, as the store tells.
@@ -206,6 +225,19 @@ impl Service {
     /// # Errors
     /// SR-8420 without a certificate; SR-8421 when the store does not know it.
     pub fn identify(&self, peer: &Peer) -> Result<Client, Error> {
+        let found = self.found(peer);
+        match &found {
+            Ok(_) => peer.enrolled.set(true),
+            // What else can fail, such as the store, says nothing of the certificate.
+            Err(error) if error.code().number == code::SERVER_NOT_ENROLLED.number => {
+                peer.enrolled.set(false);
+            }
+            Err(_) => {}
+        }
+        found
+    }
+
+    fn found(&self, peer: &Peer) -> Result<Client, Error> {
         let needed = || Error::new(&code::SERVER_CERTIFICATE_NEEDED, "");
         let shown = peer.shown.as_ref().ok_or_else(needed)?;
         let found: records::Found<Identity> = self.read(&identity_path(&shown.spki))?;

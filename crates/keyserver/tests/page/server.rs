@@ -262,6 +262,7 @@ pub(crate) fn peer(client: &Credentials) -> Peer {
     Peer {
         shown: Some(shown(&certificate).unwrap()),
         address: "127.0.0.1".to_owned(),
+        ..Peer::default()
     }
 }
 
