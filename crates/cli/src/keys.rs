@@ -36,14 +36,7 @@ pub(crate) fn source(options: KeyOptions) -> Option<KeySource> {
         .or_else(|| ask.then_some(KeySource::Ask))
 }
 
-/// As [`source`], where a key is needed. `for_what` completes "... needs a key option".
+/// As [`source`], where a key is needed. `for_what` completes "... needs one".
 pub(crate) fn required(options: KeyOptions, for_what: &str) -> Result<KeySource, Failure> {
-    source(options).ok_or_else(|| {
-        Failure::new(
-            &code::KEY_OPTION,
-            format!(
-                "{for_what} needs one of --key-id, --key-env, --key-file, --key-command, --ask"
-            ),
-        )
-    })
+    source(options).ok_or_else(|| Failure::new(&code::KEY_NONE, format!("{for_what} needs one")))
 }

@@ -224,7 +224,18 @@ fn text(report: &Verified) -> String {
     for item in &report.not_checked {
         out.push_str(&format!("  not checked: {}\n", printable(item)));
     }
+    out.push_str(conclusion(report));
     out
+}
+
+/// The last line. It says "good" only where everything that can be authenticated is.
+fn conclusion(report: &Verified) -> &'static str {
+    let authenticated = report.cipher == Cipher::Aes256Gcm.name();
+    match (report.ok && report.error.is_none(), authenticated) {
+        (true, true) => "good: everything that was checked is authentic\n",
+        (true, false) => "no damage found; this cipher does not authenticate everything\n",
+        (false, _) => "NOT GOOD\n",
+    }
 }
 
 fn root(text: &str) -> Result<[u8; 32], String> {

@@ -117,7 +117,7 @@ fn headers_are_listed(place: &Place) {
 #[test]
 fn what_is_refused_is_refused_before_anything_is_done() {
     let place = place();
-    place.run(&create("x", &[])).failed(2, "SR-2019");
+    place.run(&create("x", &[])).failed(2, "SR-2041");
     for within in ["tree/medium", "tree/sub/deeper/medium"] {
         place
             .run(&[

@@ -267,6 +267,27 @@ fn systemd_accepts_the_units() {
     assert!(!err.contains("strongroom-"), "{err}");
 }
 
+/// What they need not do, systemd keeps them from. The two units that map volumes are not among
+/// them: they need the system's privileges for device-mapper, and run before there is anybody else.
+#[test]
+fn systemd_confines_the_services() {
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+    for name in ["backup", "keyserver", "renew", "report"] {
+        let unit = units.join(format!("strongroom-{name}.service"));
+        let judged = Command::new("systemd-analyze")
+            .args(["security", "--offline=true", "--threshold=30", "--no-pager"])
+            .arg(&unit)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&judged.stdout);
+        assert!(judged.status.success(), "{said}");
+        assert!(said.contains("Overall exposure level"), "{said}");
+        let text = fs::read_to_string(&unit).unwrap();
+        let ends = text.contains("Type=notify") || text.contains("TimeoutStartSec=");
+        assert!(ends, "{name} may run without limit");
+    }
+}
+
 /// The options of the units are the command's.
 #[test]
 fn the_units_commands_are_parsed() {

@@ -149,7 +149,7 @@ fn a_key_of_the_keyring_is_what_duckdb_gets() {
         &place.run(&["verify", "app.db", "--key-id", "nobody"]),
         "SR-2003",
     );
-    failed(&place.run(&["verify", "app.db"]), "SR-2019");
+    failed(&place.run(&["verify", "app.db"]), "SR-2041");
 }
 
 #[test]

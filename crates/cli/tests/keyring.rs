@@ -147,7 +147,7 @@ fn export_and_import_carry_the_keys() {
     place.write("safe.key", OTHER);
     place
         .run(&["keyring", "export", "--out", "e"])
-        .failed(2, "SR-2019");
+        .failed(2, "SR-2041");
     let out = place
         .run(&["keyring", "export", "--out", "e", "--key-file", "safe.key"])
         .succeeded();

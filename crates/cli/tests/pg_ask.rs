@@ -3,7 +3,6 @@
 //! Method: the real command on a pseudo-terminal of its own; then a look at what the server's process shows.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     reason = "a test that panics has failed, which is what it is for"
 )]
 

@@ -164,7 +164,7 @@ fn what_must_not_be_converted_is_not() {
     let encrypt =
         |options: &[&str]| place.strongroom(&[&["pg", "encrypt", "-D", "data"], options].concat());
     let before = place.everything("data");
-    encrypt(&[]).failed(2, "SR-2019");
+    encrypt(&[]).failed(2, "SR-2041");
     encrypt(&["--key-file", "nowhere"]).failed(3, "SR-2007");
     place
         .strongroom(&["pg", "decrypt", "-D", "data"])

@@ -224,7 +224,7 @@ fn initdb_keeps_nothing_of_what_failed() {
     let initdb = |arguments: &[&str]| {
         place.strongroom(&[&["pg", "initdb", "-D", "a/b"], arguments].concat())
     };
-    initdb(&[]).failed(2, "SR-2019");
+    initdb(&[]).failed(2, "SR-2041");
     initdb(&["--key-file", "nowhere"]).failed(3, "SR-2007");
     initdb(&["--key-command", "exit 1"]).failed(3, "SR-2009");
     initdb(&["--key-file", "key", "--", "--locale=nonsense"]).failed(5, "SR-7018");

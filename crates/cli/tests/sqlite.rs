@@ -177,7 +177,7 @@ fn what_is_in_the_way_or_not_there() {
     assert_ne!(run(&["sqlite", "encrypt", "noise", "new.db"]).code, 0);
     place
         .run(&["sqlite", "encrypt", "plain.db", "new.db"])
-        .failed(2, "SR-2019");
+        .failed(2, "SR-2041");
     place
         .run(&["sqlite", "decrypt", "sealed.db", "new.db"])
         .failed(3, "SR-2001");

@@ -21,6 +21,8 @@ pub struct Identity {
     pub key: Option<PrivateKey>,
     /// What the file calls it; PKCS #12 only. From outside.
     pub name: Option<String>,
+    /// Whether it was read from a file that needs a passphrase.
+    pub was_sealed: bool,
 }
 
 impl Identity {
@@ -47,6 +49,7 @@ impl Identity {
                 certificate: Certificate::from_der(bytes)?,
                 key: None,
                 name: None,
+                was_sealed: false,
             },
             Form::Pkcs12 => {
                 let passphrase = passphrase.ok_or(CertificateError::Passphrase)?;
@@ -92,6 +95,7 @@ impl Identity {
                         certificate,
                         key,
                         name: None,
+                        was_sealed: Self::needs_passphrase(bytes),
                     });
                 }
                 other => first = first.or_else(|| Some(other.err())),

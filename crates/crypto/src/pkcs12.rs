@@ -85,6 +85,7 @@ pub(crate) fn read(bytes: &[u8], passphrase: &SecretBytes) -> Result<Identity, C
         certificate: Certificate::of(x509)?,
         key: key.map(PrivateKey::of).transpose()?,
         name,
+        was_sealed: true,
     })
 }
 

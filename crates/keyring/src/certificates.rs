@@ -154,7 +154,8 @@ impl Keyring {
     }
 
     /// Takes in a certificate, with or without its private key. One that is issued anew for a public key that the keyring
-    /// has, and is given the same name or none, takes the place of the older one.
+    /// has, and is given the same name or none, takes the place of the older one. A private key from a
+    /// file under a passphrase counts as exported: the file is a copy that was just proved to open.
     ///
     /// # Errors
     /// SR-2013; SR-2025 the name, or the public key under another name, is there already, and nothing is new; as
@@ -164,7 +165,7 @@ impl Keyring {
         name: Option<&str>,
         identity: &Identity,
     ) -> Result<Restored, Error> {
-        self.take_in(name, identity, 0)
+        self.take_in(name, identity, false)
     }
 
     /// Brings a private key back from the file that it was exported to, with its certificate if the keyring does not know
@@ -181,7 +182,7 @@ impl Keyring {
             let detail = "it holds no private key";
             return Err(Error::new(&code::CERT_FILE, detail));
         }
-        self.take_in(name, identity, System.now_unix_s())
+        self.take_in(name, identity, true)
     }
 
     /// Retires a certificate: its private key opens, but nothing new is sealed for it.
@@ -322,9 +323,13 @@ impl Keyring {
         &mut self,
         name: Option<&str>,
         identity: &Identity,
-        exported_unix_s: u64,
+        restoring: bool,
     ) -> Result<Restored, Error> {
         let (certificate, key) = (&identity.certificate, identity.key.as_ref());
+        let exported_unix_s = match restoring || identity.was_sealed {
+            true => System.now_unix_s(),
+            false => 0,
+        };
         let name = name.or(identity.name.as_deref());
         self.change(Effect::SameKeys, |object, body| {
             let known = body
@@ -332,7 +337,7 @@ impl Keyring {
                 .iter_mut()
                 .find(|held| held.id == certificate.id());
             if let Some(record) = known {
-                return update(object, record, name, identity, exported_unix_s);
+                return update(object, record, name, identity, restoring, exported_unix_s);
             }
             let name = name.ok_or_else(|| Error::new(&code::KEY_NAME, "give it a name"))?;
             check_name(name)?;
@@ -448,10 +453,10 @@ fn update(
     record: &mut CertificateRecord,
     name: Option<&str>,
     identity: &Identity,
+    restoring: bool,
     exported_unix_s: u64,
 ) -> Result<Restored, Error> {
     let taken = |held: &CertificateRecord| Error::new(&code::CERT_EXISTS, held.name.as_str());
-    let restoring = exported_unix_s > 0;
     // What a file calls it does not matter when it is brought back.
     if !restoring && name.is_some_and(|name| name != record.name) {
         return Err(taken(record));
@@ -467,7 +472,7 @@ fn update(
     if let Some(key) = key {
         record.key = Some(seal_key(object, &record.id, &key.to_pkcs8()?)?);
     }
-    if restoring {
+    if exported_unix_s > 0 && identity.key.is_some() {
         record.exported_unix_s = exported_unix_s;
     }
     Ok(Restored {

@@ -86,9 +86,8 @@ impl Chosen {
         directory: &Directory,
     ) -> Result<Self, Failure> {
         Self::named(options, context, &directory.shown(), true)?.ok_or_else(|| {
-            let detail = "making an instance needs one of --key-id, --key-env, --key-file, --key-command, --ask, or \
-                          PGENCRYPTIONKEY";
-            Failure::new(&code::KEY_OPTION, detail)
+            let detail = "a new instance needs one; the variable PGENCRYPTIONKEY can hold it too";
+            Failure::new(&code::KEY_NONE, detail)
         })
     }
 
@@ -101,7 +100,7 @@ impl Chosen {
         Self::named(options, context, shown, true)?.ok_or_else(|| {
             let detail = "--sealed needs one of --instance-key-id, --instance-key-env, --instance-key-file, \
                           --instance-key-command, --instance-ask, or PGENCRYPTIONKEY";
-            Failure::new(&code::KEY_OPTION, detail)
+            Failure::new(&code::KEY_NONE, detail)
         })
     }
 

@@ -55,9 +55,8 @@ impl Shown {
         let key = new_recovery_key()?;
         match self {
             Self::File(path) => {
-                let mut line = Zeroizing::new(key.as_slice().to_vec());
-                line.push(b'\n');
-                durable::create_new(path, &line, 0o600).map_err(|error| {
+                // Without an end of line: `cryptsetup --key-file` would take it for a part of the key.
+                durable::create_new(path, key.as_slice(), 0o600).map_err(|error| {
                     if error.kind() == std::io::ErrorKind::AlreadyExists {
                         Failure::new(&code::EXISTS, path.display().to_string())
                     } else {

@@ -52,6 +52,7 @@ fn identity(which: usize, with_key: bool) -> Identity {
         certificate: Certificate::self_signed(&key, "CN=x", 5).expect("it works"),
         key: with_key.then_some(key),
         name: None,
+        was_sealed: false,
     }
 }
 
