@@ -259,6 +259,21 @@ fn end(pid: u32) {
     }
 }
 
+/// Between the state of a conversion and the header there is nothing that tells a sealed instance.
+#[test]
+fn a_conversion_that_was_killed_before_its_header_keeps_a_server_from_starting() {
+    let place = plain();
+    let state = "strongroom-convert 1 encrypt 00112233445566778899aabbccddeeff\n";
+    place.write("data/strongroom.convert", state);
+    instance::give(&place.path("data/strongroom.convert"));
+    assert_ne!(place.start_unattended().code, 0);
+    assert!(place.log().contains("SR-7003"), "{}", place.log());
+    place
+        .strongroom(&["pg", "encrypt", "-D", "data", "--key-file", "key"])
+        .succeeded();
+    rotates_and_opens(&place);
+}
+
 #[test]
 fn a_conversion_that_was_killed_is_completed_by_the_same_command() {
     let place = plain();

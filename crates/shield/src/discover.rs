@@ -13,9 +13,11 @@
     clippy::expect_used
 )]
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+use strongroom_format::postgres::CONVERT_FILE;
 
 use crate::path::{PATH_MAX, normalise};
 
@@ -181,6 +183,17 @@ fn spellings(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
         .into_iter()
         .flatten()
         .filter(|path| !path.is_empty())
+}
+
+/// The first directory in which a conversion was begun and not finished, whether or not it has a
+/// header yet.
+#[must_use]
+pub fn being_converted(candidates: &[Vec<u8>]) -> Option<OsString> {
+    let directory = |spelled: &Vec<u8>| OsStr::from_bytes(spelled).to_owned();
+    candidates.iter().map(directory).find(|directory| {
+        let state = Path::new(directory).join(CONVERT_FILE);
+        state.symlink_metadata().is_ok()
+    })
 }
 
 /// Those of `candidates` that are an instance, by canonical path: each with its spellings.

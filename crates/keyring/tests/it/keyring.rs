@@ -141,7 +141,7 @@ fn an_older_copy_that_is_put_back_seals_nothing_and_is_not_changed() {
     let newest = fs::read(&home.path).unwrap();
     assert!(!take_older_keyring_warning());
 
-    fs::write(&home.path, &older).unwrap();
+    replace_quickly(&home.path, &older);
     // Version 1, which is retired, seems active in it.
     assert_eq!(code(home.source("app", true)), 2039);
     assert!(take_older_keyring_warning());
@@ -160,21 +160,21 @@ fn an_older_copy_that_is_put_back_seals_nothing_and_is_not_changed() {
     assert_eq!(fs::read(&home.path).unwrap(), older);
 
     // The newest copy is good again; then it is lost for good.
-    fs::write(&home.path, &newest).unwrap();
+    replace_quickly(&home.path, &newest);
     assert_eq!(code(home.source("app", true)), 0);
-    fs::write(&home.path, &older).unwrap();
+    replace_quickly(&home.path, &older);
     let mut accepted = Keyring::open(&home.path).unwrap();
     assert!(accepted.accept_older().unwrap());
     assert!(!accepted.accept_older().unwrap());
     assert_eq!(accepted.rotate_key("app").unwrap().version, 2);
     assert_eq!(code(home.source("app", true)), 0);
     assert!(take_older_keyring_warning());
-    fs::write(&home.path, &newest).unwrap();
+    replace_quickly(&home.path, &newest);
     assert_eq!(code(home.source("app", true)), 2039, "it is the older now");
 
     // Another keyring under the name is none of its copies, and a torn record says nothing.
     let lock = home.path.with_file_name("keyring.lock");
-    fs::write(&lock, "07").unwrap();
+    replace_quickly(&lock, b"07");
     assert_eq!(code(home.source("app", true)), 0);
     fs::remove_file(&home.path).unwrap();
     home.init().create_key("app").unwrap();

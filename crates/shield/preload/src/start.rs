@@ -134,11 +134,17 @@ fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
         Program::Frontend => Reach::Parents,
     };
     let candidates = discover::candidates(arguments, &environment, here, reach);
+    let converting = discover::being_converted(&candidates);
     let sealed = discover::sealed(candidates);
     check_roots(here)?;
     if sealed.is_empty() {
-        return match program {
-            Program::Server => on_nothing_sealed(arguments),
+        return match (program, converting) {
+            // A conversion that was stopped before its header was there.
+            (Program::Server, Some(directory)) => {
+                let directory = String::from_utf8_lossy(directory.as_bytes()).into_owned();
+                Err(Error::new(&code::PG_CONVERTING, directory))
+            }
+            (Program::Server, None) => on_nothing_sealed(arguments),
             _ => Ok(()),
         };
     }
