@@ -221,7 +221,7 @@ fn a_sealed_restore_needs_a_key_and_a_cluster() {
         .succeeded();
     place
         .strongroom(&restore("restored", &["--sealed"]))
-        .failed(2, "SR-2019");
+        .failed(2, "SR-2041");
     let key_alone = place.strongroom(&restore("restored", &SEALED[1..]));
     assert_eq!(key_alone.code, 2, "{}", key_alone.err);
     place
