@@ -12,7 +12,8 @@ use strongroom_backup::{
     CreateOptions, DirectorySource, LocalStore, Mode, Others, Store, Upload, Version, create,
     expire, rewrap_archive, rewrap_set, wal_fetch, wal_partial, wal_push,
 };
-use strongroom_format::code;
+use strongroom_crypto::sha256;
+use strongroom_format::{code, hex};
 
 #[test]
 fn archiving_never_makes_a_medium() {
@@ -68,6 +69,69 @@ fn a_lost_segment_is_not_the_end_of_the_log() {
         let refused = wal_fetch(&medium, name, None).unwrap_err();
         assert_eq!(refused.code(), expected, "{name}");
     }
+}
+
+/// The head of an archived file and what its digest would be if it were there.
+#[expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+fn head_and_digest(place: &Place, name: &str, content: &[u8]) -> (String, String) {
+    let object = fs::read(place.at("medium/wal").join(name)).unwrap();
+    let head = String::from_utf8_lossy(&object).into_owned();
+    let (_, after) = head.split_once("\"set_id\":\"").unwrap();
+    let id = hex::from_hex(&after[..32]).unwrap();
+    let digest = hex::hex(&sha256(&[&id, content]));
+    (head, digest)
+}
+
+/// A piece may be one small transaction: whoever reads the medium must not be able to try what it
+/// was. A receiver that was killed makes the same piece again, and cannot open what is there when it
+/// seals for a certificate.
+#[test]
+fn a_sealed_piece_has_no_digest_to_guess_by() {
+    let place = Place::new();
+    let (medium, opener) = (place.medium(), key());
+    made(&medium, &place.tree(10), &options(Some(&opener))).unwrap();
+    let mut content = vec![0; 40];
+    content[2] = 2;
+    content[8..16].copy_from_slice(&(16_u64 << 20).to_le_bytes());
+    content[32..36].copy_from_slice(&(16_u32 << 20).to_le_bytes());
+    let segment = "000000010000000000000001";
+    let piece = format!("{segment}.00000000.00000028.piece");
+    let sealing = options(Some(&opener));
+    assert!(wal_push(&medium, &piece, &content, &sealing).unwrap());
+    let (head, digest) = head_and_digest(&place, &piece, &content);
+    assert!(!head.contains(&digest) && !head.contains("content_digest"));
+    // Once more: what is there is replaced by the same, and stays readable.
+    assert!(wal_push(&medium, &piece, &content, &sealing).unwrap());
+    assert_ne!(head_and_digest(&place, &piece, &content).0, head);
+    assert_eq!(wal_fetch(&medium, &piece, Some(&opener)).unwrap(), content);
+    let found = wal_partial(&medium, segment, Some(&opener)).unwrap();
+    assert_eq!(found.unwrap().received, 40);
+    // One whose file says that it is another's is not replaced.
+    let other = format!("{segment}.00000028.00000050.piece");
+    let of = |name: &str| place.at("medium/wal").join(name);
+    fs::copy(of(&piece), of(&other)).unwrap();
+    let refused = wal_push(&medium, &other, &content, &sealing).unwrap_err();
+    assert_eq!(refused.code(), &code::SET_HEAD);
+    // A whole segment keeps its digest, by which it is told from another one under its name.
+    let whole = "000000010000000000000002";
+    assert!(wal_push(&medium, whole, &content, &sealing).unwrap());
+    let (head, digest) = head_and_digest(&place, whole, &content);
+    assert!(head.contains(&digest));
+    assert!(!wal_push(&medium, whole, &content, &sealing).unwrap());
+}
+
+/// What an older build made has a digest, and is told from another piece under its name.
+#[test]
+fn a_piece_with_a_digest_is_not_replaced_by_another() {
+    let place = Place::new();
+    let medium = place.medium();
+    made(&medium, &place.tree(10), &options(None)).unwrap();
+    let piece = "000000010000000000000001.00000000.00000028.piece";
+    assert!(wal_push(&medium, piece, &[1; 40], &options(None)).unwrap());
+    assert!(!wal_push(&medium, piece, &[1; 40], &options(None)).unwrap());
+    let refused = wal_push(&medium, piece, &[2; 40], &options(None)).unwrap_err();
+    assert_eq!(refused.code(), &code::WAL_DIFFERS);
+    assert_eq!(wal_fetch(&medium, piece, None).unwrap(), [1; 40]);
 }
 
 #[test]
