@@ -46,6 +46,10 @@ use crate::args::{Cli, Command};
 use crate::failure::Failure;
 use crate::output::Output;
 
+/// Switched on by `keyserver run` alone: [`strongroom_wiping`].
+#[global_allocator]
+static ALLOCATOR: strongroom_wiping::Wiping = strongroom_wiping::Wiping::new();
+
 /// What every subcommand needs: the keyring that was named and where results go.
 struct Context {
     /// `--keyring`, or `STRONGROOM_KEYRING`; `None` for the default path.

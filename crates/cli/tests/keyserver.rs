@@ -4,19 +4,22 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::indexing_slicing,
     reason = "a test that panics has failed, which is what it is for"
 )]
 
 mod common;
 
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::Place;
 use serde_json::Value;
+use strongroom_keyserver::config::Config;
+use strongroom_keyserver::shares::Given;
 
 /// Longest wait for a line of the log.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,6 +35,8 @@ impl Server {
     fn start(place: &Place) -> Self {
         let mut command = place.command();
         command.args(["keyserver", "run", "--config", "srv/server.toml"]);
+        // A test looks into the server's memory, also where it does not run as root.
+        command.env("STRONGROOM_ALLOW_CORE_DUMPS", "1");
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let (tell, log) = channel();
@@ -346,5 +351,75 @@ fn custodians_open_it_and_an_administrator_seals_it() {
         let bytes = std::fs::read(name.unwrap().path()).unwrap();
         let needle = share.trim().as_bytes();
         assert!(!bytes.windows(needle.len()).any(|window| window == needle));
+    }
+}
+
+/// How often these bytes are in the memory of a process.
+fn copies(pid: u32, needle: &[u8]) -> usize {
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let mut found = 0;
+    for line in maps.lines().filter(|line| line.contains(" rw")) {
+        let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let [start, end] = [start, end].map(|text| u64::from_str_radix(text, 16).unwrap());
+        let mut bytes = vec![0; usize::try_from(end - start).unwrap()];
+        if memory.read_exact_at(&mut bytes, start).is_ok() {
+            let windows = bytes.windows(needle.len());
+            found += windows.filter(|window| *window == needle).count();
+        }
+    }
+    found
+}
+
+#[test]
+fn a_server_that_was_sealed_again_has_no_share_and_no_root_key_in_its_memory() {
+    let place = Place::new();
+    let shares = [
+        "--shares",
+        "3",
+        "--threshold",
+        "2",
+        "--shares-out",
+        "shares",
+    ];
+    init(&place, &shares);
+    let server = Server::start(&place);
+    let pid = server.child.id();
+    let text = |n: u8| String::from_utf8(place.read(&format!("shares/share-{n}.txt"))).unwrap();
+    let texts = [1, 2, 3].map(|n| text(n).trim().to_owned());
+    let give = |n: u8| {
+        let file = format!("shares/share-{n}.txt");
+        admin(&place, &["unseal", "--share-file", &file]).succeeded()
+    };
+    for pair in [[3, 1], [1, 2]] {
+        for n in pair {
+            give(n);
+        }
+        server.wait_for("unsealed");
+        admin(&place, &["seal"]).succeeded();
+    }
+    let root = {
+        let config = Config::read(&place.path("srv/server.toml")).unwrap();
+        let (threshold, hashes) = config.root.shares().unwrap().unwrap();
+        let mut given = Given::none(config.server_id().unwrap(), threshold, hashes);
+        assert!(given.give(&texts[0]).unwrap().is_none());
+        given.give(&texts[1]).unwrap().unwrap()
+    };
+    let seen = copies(pid, b"authority.pem");
+    assert!(seen > 0, "the search finds what is there");
+    // Connections that have ended may still be on their way out of the server.
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let found: Vec<usize> = texts
+            .iter()
+            // Digits from the middle: an allocator writes over the ends of what was freed.
+            .map(|text| copies(pid, &text.as_bytes()[text.len() - 60..text.len() - 20]))
+            .chain([copies(pid, root.expose())])
+            .collect();
+        if found.iter().all(|count| *count == 0) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "copies of each: {found:?}");
+        std::thread::sleep(Duration::from_millis(200));
     }
 }

@@ -103,12 +103,12 @@ fn text_of(id: &ServerId, share: &[u8]) -> Result<SecretBytes, Error> {
     Ok(text)
 }
 
-/// Shares that were given so far. Wiped when dropped.
+/// Shares that were given so far, in locked memory. Wiped when dropped.
 pub struct Given {
     id: ServerId,
     threshold: u8,
     hashes: Vec<[u8; 32]>,
-    shares: Vec<Share>,
+    shares: Vec<SecretBytes>,
 }
 
 impl Given {
@@ -134,14 +134,14 @@ impl Given {
     /// # Errors
     /// SR-8432 when it is not one of this server's; SR-8441 when it was given already.
     pub fn give(&mut self, text: &str) -> Result<Option<SecretKey>, Error> {
-        let bytes = parse(text, &self.id)?;
+        let mut bytes = parse(text, &self.id)?;
         if !self.hashes.contains(&sha256(&[&bytes])) {
             return Err(Error::new(&code::SERVER_SHARE, ""));
         }
-        let share = Share::try_from(bytes.as_slice());
-        let share = share.map_err(|_| Error::new(&code::SERVER_SHARE, ""))?;
-        let same = |other: &&Share| Zeroizing::new(Vec::from(*other)).first() == bytes.first();
-        if self.shares.iter().find(same).is_some() {
+        let share = SecretBytes::take(&mut bytes)?;
+        let number = share.as_slice().first();
+        let same = |other: &SecretBytes| other.as_slice().first() == number;
+        if self.shares.iter().any(same) {
             return Err(Error::new(&code::SERVER_SHARE_TWICE, ""));
         }
         self.shares.push(share);
@@ -150,7 +150,11 @@ impl Given {
         }
         let given = std::mem::take(&mut self.shares);
         let sharks = Sharks(self.threshold);
-        let root = sharks.recover(given.as_slice());
+        // Outside locked memory for the time of this call; wiped when dropped.
+        let shares = given.iter().map(|share| Share::try_from(share.as_slice()));
+        let shares: Result<Vec<Share>, _> = shares.collect();
+        let shares = shares.map_err(|_| Error::new(&code::SERVER_SHARE, ""))?;
+        let root = sharks.recover(shares.as_slice());
         let mut root = root.map_err(|_| Error::new(&code::SERVER_SHARE, "they do not combine"))?;
         let mut key = Zeroizing::new([0; 32]);
         let fits = root.len() == key.len();

@@ -26,7 +26,6 @@ fn fewer_shares_than_needed_serve_nothing() {
     // Started again: sealed again.
     let running = Running::sealed(&place);
     let mut client = running.client(Some(&node));
-    let mut nobody = running.client(None);
     let served_nothing = |client: &mut common::Client| {
         for path in [
             "/v1/keys",
@@ -46,7 +45,13 @@ fn fewer_shares_than_needed_serve_nothing() {
         client.post("/v1/seal", &json!({})).refused(503, "SR-8428");
         assert_eq!(client.get("/healthz").status, 503);
     };
-    let mut give = |share: &str| nobody.post("/v1/unseal", &json!({"share": share}));
+    // The server closes the connection that a share came on.
+    let give = |share: &str| {
+        let mut nobody = running.client(None);
+        let given = nobody.post("/v1/unseal", &json!({"share": share}));
+        assert_eq!(given.headers["connection"], "close");
+        given
+    };
     served_nothing(&mut client);
     give(&other.shares[0]).refused(400, "SR-8432");
     give("").refused(400, "SR-8432");

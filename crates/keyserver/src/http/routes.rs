@@ -147,8 +147,13 @@ async fn unseal(State(server): Shared, headers: HeaderMap, body: Body) -> Answer
     let asked: Share = json_of(&server, &headers, body).await?;
     let shared = Arc::clone(&server);
     let share = Zeroizing::new(asked.share);
-    waiting(move || shared.give_share(&share)).await?;
-    fine(&server.status())
+    let given = waiting(move || shared.give_share(&share)).await;
+    let status = |()| json(StatusCode::OK, &server.status());
+    let mut answer = given.map_or_else(|refusal| refusal.response(), status);
+    // The buffers that held the share are freed, and so wiped, with the connection.
+    let close = HeaderValue::from_static("close");
+    answer.headers_mut().insert(header::CONNECTION, close);
+    Ok(answer)
 }
 
 async fn seal(State(server): Shared, Extension(other): From) -> Answer {
