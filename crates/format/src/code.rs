@@ -164,6 +164,7 @@ codes! {
     FOREIGN_WORD = 2280, Usage, "that is how another product is asked for an encrypted database, or it is misspelt", "see the detail for what to write here; nothing was opened or changed";
     KEY_TOO_LATE = 2281, Refused, "the connection was opened before Strongroom was loaded, and its database is plain", "load the extension first, on a connection to :memory:, then open the database with key_id, key_env or key_file in its URI";
     NEVER_PLAIN = 2282, Refused, "plain databases are refused in this process", "name a key in the URI, or unset STRONGROOM_SQLITE_NEVER_PLAIN";
+    PAST_THE_GUARD = 2283, Refused, "the URI names a key, but SQLite opens the database past the guard: it would be plain", "leave `vfs=` out of the URI, and load the extension before the connection is opened; after sqlite3_shutdown() open it once more";
 
     NOT_SEALED = 3001, Data, "the file is not a sealed object", "check the path; `strongroom inspect` shows what it is";
     NEWER_FORMAT = 3002, Data, "the object was written by a newer version of Strongroom", "open it with that version or a later one";

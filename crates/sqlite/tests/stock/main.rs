@@ -86,6 +86,11 @@ fn plain_by_mistake() {
 }
 
 #[test]
+fn past_the_guard() {
+    run("past_the_guard.py");
+}
+
+#[test]
 fn shared_cache() {
     run("shared_cache.py");
 }

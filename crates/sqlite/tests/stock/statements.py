@@ -106,7 +106,8 @@ def test_sealed_attached_to_a_foreign_connection():
     make("f.db")
     expect(6005, lambda: before.execute("attach '%s&vfs=strongroom' as s" % uri("f.db", key_env="K")))
     expect(6005, lambda: before.execute("attach '%s&vfs=strongroom' as s" % uri("f-new.db", key_env="K")))
-    assert "not a database" in refused(lambda: before.execute("attach '%s' as s" % uri("f.db", key_env="K")))
+    expect(2283, lambda: before.execute("attach '%s' as s" % uri("f.db", key_env="K")))
+    assert "not a database" in refused(lambda: before.execute("attach '%s' as s" % uri("f.db")))
 
 
 def test_key_in_a_uri_on_the_connection_that_loaded():

@@ -114,7 +114,7 @@ unsafe fn same_library(known: &Api, routines: *const c_void) -> Result<(), Error
 /// # Errors
 /// SR-9001 when SQLite refuses a registration.
 pub fn enable(connection: *mut sqlite3) -> Result<(), Error> {
-    vfs::register()?;
+    vfs::register(put_back)?;
     if connection.is_null() {
         return Ok(());
     }
@@ -123,6 +123,19 @@ pub fn enable(connection: *mut sqlite3) -> Result<(), Error> {
     if connection::lay_out(connection).is_none() {
         return Err(Error::new(&code::RESERVE, "a new database"));
     }
+    enable_later_ones()
+}
+
+/// What `sqlite3_shutdown` takes away. Called as the next database is opened, before SQLite looks
+/// at its automatic extensions for that connection.
+fn put_back() {
+    if vfs::take_place_again() && enable_later_ones().is_err() {
+        report::report(&code::BUG, "SQLite was shut down, and takes no extension");
+    }
+}
+
+/// Has SQLite call [`auto_entry`] for every connection that is opened from now on.
+fn enable_later_ones() -> Result<(), Error> {
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "not initialised"));
     };

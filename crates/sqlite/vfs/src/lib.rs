@@ -30,6 +30,7 @@ mod lower;
 mod main_file;
 mod methods;
 mod others;
+mod past;
 mod peek;
 mod plain;
 mod pragma;

@@ -16,6 +16,7 @@ use crate::ffi::{
     SQLITE_BUSY, SQLITE_LOCK_SHARED, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_READONLY, sqlite3_file,
 };
 use crate::lower::{Lower, Rc};
+use crate::past;
 use crate::vfs;
 
 /// How often the shared lock is tried, 50 ms apart.
@@ -51,10 +52,11 @@ impl Peek {
         name.extend_from_slice(absolute.as_bytes());
         name.extend_from_slice(&[0; 4]);
         // SAFETY: a registered VFS.
-        let (size, open) = unsafe { ((*below).os_file_size, (*below).open) };
+        let size = unsafe { (*below).os_file_size };
         let words = usize::try_from(size).unwrap_or(0).div_ceil(8).max(8);
         let mut memory = vec![0_u64; words];
         let file = memory.as_mut_ptr().cast::<sqlite3_file>();
+        let open = past::open_of(below);
         let open = open.ok_or_else(|| Error::new(&code::BUG, "VFS without xOpen"))?;
         let flags = SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_READONLY;
         let mut granted: c_int = 0;

@@ -34,6 +34,7 @@ use crate::journal::{self, JournalFile, JournalOf};
 use crate::keys::{Parameters, never_plain};
 use crate::lower::{Lower, Rc, RcResult, check};
 use crate::main_file::MainFile;
+use crate::past;
 use crate::plain::PlainFile;
 use crate::remote::{self, Pointer};
 use crate::report::{report, report_error};
@@ -63,12 +64,14 @@ pub(crate) fn is_ours(vfs: *mut sqlite3_vfs) -> bool {
         .is_some_and(|ours| std::ptr::eq(ours.0, vfs))
 }
 
-/// Registers the VFS over the default one, and makes it the default. Idempotent.
-pub(crate) fn register() -> Result<(), Error> {
+/// Registers the VFS over the default one, and makes it the default. Idempotent. `put_back` is
+/// called before SQLite opens a database past it.
+pub(crate) fn register(put_back: fn()) -> Result<(), Error> {
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "SQLite's functions are not known"));
     };
     if REGISTERED.get().is_some() {
+        take_place_again();
         return Ok(());
     }
     // SAFETY: null asks for the default VFS.
@@ -110,6 +113,7 @@ pub(crate) fn register() -> Result<(), Error> {
     }
     // SAFETY: `ours` is never freed.
     let rc = unsafe { (api.vfs_register)(ours, 1) };
+    past::watch(api, below, put_back);
     if rc == SQLITE_OK {
         Ok(())
     } else {
@@ -118,6 +122,18 @@ pub(crate) fn register() -> Result<(), Error> {
             format!("sqlite3_vfs_register: {rc}"),
         ))
     }
+}
+
+/// Makes the VFS the default again where the one below it is: `sqlite3_initialize` after
+/// `sqlite3_shutdown` does that. Another default was made by somebody, and stays. Whether it was so.
+pub(crate) fn take_place_again() -> bool {
+    let (Some(api), Some(ours)) = (api(), REGISTERED.get()) else {
+        return false;
+    };
+    // SAFETY: null asks for the default VFS.
+    let default = unsafe { (api.vfs_find)(std::ptr::null()) };
+    // SAFETY: registered before, and never freed.
+    default == below_of(ours.0) && unsafe { (api.vfs_register)(ours.0, 1) } == SQLITE_OK
 }
 
 /// The VFS that this one stands on. `None` before [`register`].
@@ -163,8 +179,7 @@ unsafe extern "C" fn open(
     let below_vfs = below_of(vfs);
     // SAFETY: the allocation has our part first.
     let below = unsafe { lower_of(file) };
-    // SAFETY: the VFS below is registered, so it has this method.
-    let Some(call) = (unsafe { (*below_vfs).open }) else {
+    let Some(call) = past::open_of(below_vfs) else {
         return SQLITE_CANTOPEN;
     };
     let rc = if remote::asked_for(name, flags) {

@@ -1,0 +1,144 @@
+//! Databases that SQLite opens past the guard, through a VFS below it: none that names a key.
+//!
+//! It does so on connections from before the guard was loaded, where a URI says `vfs=unix`, and
+//! after `sqlite3_shutdown()` and `sqlite3_initialize()`, which make SQLite's own VFS the default
+//! again and forget automatic extensions. A key in the URI would be ignored, and the database would
+//! be plain. The entries of SQLite's VFSs stay where they are all the time, so their `xOpen` is
+//! replaced by one that looks first.
+//!
+//! Invariants:
+//! - P1. A URI that names a key, in whichever product's words, is refused here, whatever the default
+//!   VFS is.
+//! - P2. The guard itself opens through [`open_of`], never through what stands in the entry.
+//! - P3. Where SQLite was shut down in between, the first database that is opened puts the guard back.
+//!
+//! Must not: look at parameters of a name that need not have any (`SQLITE_OPEN_URI`).
+#![expect(unsafe_code, reason = "called by SQLite; changes entries of its VFSs")]
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+use strongroom_format::code;
+
+use crate::api::{Api, api};
+use crate::connection;
+use crate::ffi::{
+    SQLITE_CANTOPEN, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_URI, sqlite3_file, sqlite3_vfs,
+};
+use crate::keys::{Parameters, never_plain};
+use crate::lower::Rc;
+use crate::report::report;
+
+type Open = unsafe extern "C" fn(
+    *mut sqlite3_vfs,
+    *const c_char,
+    *mut sqlite3_file,
+    c_int,
+    *mut c_int,
+) -> c_int;
+
+/// SQLite's own VFSs on Unix (`os_unix.c`, `sqlite3_os_init`).
+const NAMES: [&CStr; 4] = [c"unix", c"unix-none", c"unix-dotfile", c"unix-excl"];
+
+/// The entry of a VFS, and the `xOpen` that stood in it.
+struct Watched(*mut sqlite3_vfs, Open);
+
+// SAFETY: entries of registered VFSs live as long as the process; the pointer is only compared.
+unsafe impl Send for Watched {}
+// SAFETY: as above.
+unsafe impl Sync for Watched {}
+
+static WATCHED: OnceLock<Vec<Watched>> = OnceLock::new();
+
+/// Puts the guard back where SQLite has forgotten it (P3).
+static PUT_BACK: OnceLock<fn()> = OnceLock::new();
+
+/// Replaces `xOpen` of SQLite's own VFSs and of `below`, on which the guard stands. Done once.
+/// `put_back` is called before a database is opened past the guard.
+pub(crate) fn watch(api: &Api, below: *mut sqlite3_vfs, put_back: fn()) {
+    // SAFETY: a name that ends with a zero byte.
+    let named = NAMES.map(|name| unsafe { (api.vfs_find)(name.as_ptr()) });
+    let mut watched: Vec<Watched> = Vec::new();
+    for vfs in named.into_iter().chain([below]) {
+        let known = watched.iter().any(|Watched(other, _)| *other == vfs);
+        // SAFETY: null, or a registered VFS, whose entry stays readable.
+        let entry = unsafe { vfs.as_ref() };
+        if let (false, Some(call)) = (known, entry.and_then(|entry| entry.open)) {
+            watched.push(Watched(vfs, call));
+        }
+    }
+    if PUT_BACK.set(put_back).is_err() || WATCHED.set(watched).is_err() {
+        return;
+    }
+    for Watched(vfs, _) in WATCHED.get().into_iter().flatten() {
+        // SAFETY: SQLite writes to entries itself when they are registered, so they can be written. Whoever reads the
+        // pointer at this moment gets the one or the other function, and both open the file.
+        unsafe { (&raw mut (**vfs).open).write_volatile(Some(open)) };
+    }
+}
+
+/// What opens a file of this VFS, past what [`watch`] has put there.
+pub(crate) fn open_of(vfs: *mut sqlite3_vfs) -> Option<Open> {
+    let watched = WATCHED.get().map_or(&[][..], Vec::as_slice);
+    if let Some(Watched(_, call)) = watched.iter().find(|Watched(known, _)| *known == vfs) {
+        return Some(*call);
+    }
+    // SAFETY: a registered VFS.
+    let call = unsafe { (*vfs).open }?;
+    // A copy of an entry, which a shim made after it was changed: all that are watched open alike.
+    let ours: Open = open;
+    let is_ours = std::ptr::fn_addr_eq(call, ours);
+    match is_ours {
+        true => watched.first().map(|Watched(_, call)| *call),
+        false => Some(call),
+    }
+}
+
+unsafe extern "C" fn open(
+    vfs: *mut sqlite3_vfs,
+    name: *const c_char,
+    file: *mut sqlite3_file,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    let refused = catch_unwind(AssertUnwindSafe(|| refused(name, flags)));
+    let (Ok(None), Some(call)) = (&refused, open_of(vfs)) else {
+        // SAFETY: the allocation that SQLite made for the file; a null table says that nothing needs closing.
+        unsafe { (*file).methods = std::ptr::null() };
+        return refused.ok().flatten().unwrap_or(SQLITE_CANTOPEN);
+    };
+    // SAFETY: SQLite's own arguments, for the VFS that they are for.
+    unsafe { call(vfs, name, file, flags, out_flags) }
+}
+
+/// What SQLite is told instead of opening the file (P1).
+fn refused(name: *const c_char, flags: c_int) -> Option<c_int> {
+    if flags & SQLITE_OPEN_MAIN_DB == 0 || name.is_null() {
+        return None;
+    }
+    if let Some(put_back) = PUT_BACK.get() {
+        put_back();
+    }
+    let parameter = |key: &str| {
+        let key = CString::new(key).ok()?;
+        // SAFETY: with SQLITE_OPEN_URI, the name comes from SQLite's core with its parameters behind it.
+        let value = unsafe { (api()?.uri_parameter)(name, key.as_ptr()) };
+        // SAFETY: null, or a text of SQLite's.
+        (!value.is_null()).then(|| unsafe { connection::text_of(value.cast()) })
+    };
+    let is_uri = flags & SQLITE_OPEN_URI != 0;
+    let names_a_key = is_uri
+        && match Parameters::read(parameter) {
+            Ok(parameters) => parameters.source.is_some(),
+            Err(_) => true,
+        };
+    // SAFETY: SQLite's file name.
+    let path = || unsafe { connection::text_of(name.cast()) };
+    let Rc(rc) = match names_a_key {
+        true => report(&code::PAST_THE_GUARD, path()),
+        false if never_plain() => report(&code::NEVER_PLAIN, path()),
+        false => return None,
+    };
+    Some(rc)
+}
