@@ -12,6 +12,7 @@ const COMMANDS: &[&str] = &[
     "keyring status",
     "keyring rotate-root",
     "keyring export",
+    "keyring accept-older",
     "keyring import",
     "key create",
     "key list",
