@@ -4,6 +4,28 @@ mod common;
 use common::{Place, Running};
 use serde_json::json;
 
+/// Nothing is served to a client that would be served by an open server.
+fn served_nothing(client: &mut common::Client) {
+    for path in [
+        "/v1/keys",
+        "/v1/keys/k/versions/1/material",
+        "/v1/nodes",
+        "/v1/audit",
+        "/v1/objects",
+    ] {
+        client.get(path).refused(503, "SR-8428");
+    }
+    let changes = [
+        ("/v1/keys", json!({"name": "x"})),
+        ("/v1/enroll", json!({"token": "x", "csr": "y"})),
+        ("/v1/seal", json!({})),
+    ];
+    for (path, body) in changes {
+        client.post(path, &body).refused(503, "SR-8428");
+    }
+    assert_eq!(client.get("/healthz").status, 503);
+}
+
 #[test]
 fn fewer_shares_than_needed_serve_nothing() {
     let place = Place::with_shares(3, 5);
@@ -26,25 +48,6 @@ fn fewer_shares_than_needed_serve_nothing() {
     // Started again: sealed again.
     let running = Running::sealed(&place);
     let mut client = running.client(Some(&node));
-    let served_nothing = |client: &mut common::Client| {
-        for path in [
-            "/v1/keys",
-            "/v1/keys/k/versions/1/material",
-            "/v1/nodes",
-            "/v1/audit",
-            "/v1/objects",
-        ] {
-            client.get(path).refused(503, "SR-8428");
-        }
-        client
-            .post("/v1/keys", &json!({"name": "x"}))
-            .refused(503, "SR-8428");
-        client
-            .post("/v1/enroll", &json!({"token": "x", "csr": "y"}))
-            .refused(503, "SR-8428");
-        client.post("/v1/seal", &json!({})).refused(503, "SR-8428");
-        assert_eq!(client.get("/healthz").status, 503);
-    };
     // The server closes the connection that a share came on.
     let give = |share: &str| {
         let mut nobody = running.client(None);

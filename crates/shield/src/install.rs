@@ -14,8 +14,10 @@
     clippy::expect_used
 )]
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::block;
@@ -181,7 +183,8 @@ fn write_all(
     }
 }
 
-/// EXDEV, as between file systems, unless the file has no contents that a name could belong to.
+/// EXDEV, as between file systems, unless the file has no contents that a name could belong to. A directory with
+/// anything in it has: what is sealed in it would be taken for plain by its new name, or the other way round.
 ///
 /// # Errors
 /// EXDEV.
@@ -194,9 +197,19 @@ pub fn refuse_contents(real: &Real, path: &CStr) -> Result<(), Errno> {
     let about = real.fstat(fd);
     let closed = real.close(fd);
     let about = closed.and(about)?;
-    let regular = about.st_mode & libc::S_IFMT == libc::S_IFREG;
-    if regular && about.st_size > 0 {
-        return Err(Errno(libc::EXDEV));
+    let has_contents = match about.st_mode & libc::S_IFMT {
+        libc::S_IFREG => about.st_size > 0,
+        libc::S_IFDIR => is_inhabited(path),
+        _ => false,
+    };
+    match has_contents {
+        true => Err(Errno(libc::EXDEV)),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+/// Whether there is anything in a directory; true where that cannot be told.
+fn is_inhabited(directory: &CStr) -> bool {
+    let directory = Path::new(OsStr::from_bytes(directory.to_bytes()));
+    std::fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_some())
 }

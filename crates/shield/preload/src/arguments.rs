@@ -85,7 +85,7 @@ fn followed(base: c_int, path: &[u8]) -> Result<Ruling, Errno> {
                 None => (Some(&b"."[..]), Some(path)),
             };
             match leads_to(base, directory.unwrap_or_default(), &mut buffer) {
-                Ok(Some(there)) => rule_followed(there, name.unwrap_or_default()),
+                Ok(Some(there)) => created(there, name.unwrap_or_default(), LINKS_MAX),
                 _ => Ok(Ruling::Outside),
             }
         }
@@ -95,6 +95,41 @@ fn followed(base: c_int, path: &[u8]) -> Result<Ruling, Errno> {
     };
     next::set_errno(kept.0);
     outcome
+}
+
+/// Most links that the kernel follows on one way (`MAXSYMLINKS`).
+const LINKS_MAX: u32 = 40;
+
+/// What the core says of a file that does not exist, by this name in the directory `there`. The name may be that of a
+/// link: what is created is then where that leads.
+fn created(there: &[u8], name: &[u8], links: u32) -> Result<Ruling, Errno> {
+    let mut path = [0_u8; PATH_MAX];
+    let joined = [there, b"/", name].concat();
+    let space = path
+        .get_mut(..joined.len())
+        .filter(|_| joined.len() < PATH_MAX);
+    space
+        .ok_or(Errno(libc::ENAMETOOLONG))?
+        .copy_from_slice(&joined);
+    let mut target = [0_u8; PATH_MAX];
+    // SAFETY: a terminated string, and a buffer of that length.
+    let len = unsafe { libc::readlink(path.as_ptr().cast(), target.as_mut_ptr().cast(), PATH_MAX) };
+    let target = usize::try_from(len).ok().and_then(|len| target.get(..len));
+    let Some(target) = target else {
+        return rule_followed(there, name);
+    };
+    let links = links.checked_sub(1).ok_or(Errno(libc::ELOOP))?;
+    let target = match target.starts_with(b"/") {
+        true => target.to_vec(),
+        false => [there, b"/", target].concat(),
+    };
+    let cut = target.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+    let (directory, name) = target.split_at(cut.saturating_add(1).min(target.len()));
+    let mut buffer = [0_u8; PATH_MAX];
+    match leads_to(libc::AT_FDCWD, directory, &mut buffer) {
+        Ok(Some(directory)) => created(directory, name, links),
+        _ => Ok(Ruling::Outside),
+    }
 }
 
 /// The canonical path of what is there, symbolic links followed. `None` when it has none.

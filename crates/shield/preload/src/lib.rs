@@ -13,6 +13,7 @@
 #[macro_use]
 mod next;
 
+mod aliases;
 mod arguments;
 mod close;
 mod copy;

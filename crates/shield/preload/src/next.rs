@@ -100,7 +100,7 @@ macro_rules! symbols {
             $(#[$meta])*
             // SAFETY: the symbol is meant to stand before the C library's, and behaves as that does.
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+            pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> $result {
                 // SAFETY: the program's arguments, for which it keeps the C function's rules.
                 unsafe { $body }
             }
@@ -170,6 +170,10 @@ next! {
     mmap(address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void, libc::MAP_FAILED;
     aio_read(block: *mut libc::aiocb) -> c_int, -1;
     aio_write(block: *mut libc::aiocb) -> c_int, -1;
+    lio_listio(mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void) -> c_int, -1;
+    vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int, -1;
+    __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int, -1;
+    posix_spawn_file_actions_addopen(actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, libc::ENOSYS;
     mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int, -1;
     fork() -> libc::pid_t, -1;
     chdir(path: *const c_char) -> c_int, -1;

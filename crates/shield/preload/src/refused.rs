@@ -72,7 +72,7 @@ symbols! {
 
 /// # Safety
 /// `block` is null or valid.
-unsafe fn asynchronous(block: *const libc::aiocb) -> bool {
+pub(crate) unsafe fn asynchronous(block: *const libc::aiocb) -> bool {
     // SAFETY: by this function's contract.
     !block.is_null() && sealed(unsafe { (*block).aio_fildes })
 }

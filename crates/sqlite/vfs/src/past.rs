@@ -7,8 +7,8 @@
 //! replaced by one that looks first.
 //!
 //! Invariants:
-//! - P1. A URI that names a key, in whichever product's words, is refused here, whatever the default
-//!   VFS is.
+//! - P1. A URI that names a key, in whichever product's words, is refused by SQLite's own VFSs and by
+//!   the one below the guard. A VFS of another extension, named in the URI, is not watched.
 //! - P2. The guard itself opens through [`open_of`], never through what stands in the entry.
 //! - P3. Where SQLite was shut down in between, the first database that is opened puts the guard back.
 //!
@@ -86,13 +86,18 @@ pub(crate) fn open_of(vfs: *mut sqlite3_vfs) -> Option<Open> {
     }
     // SAFETY: a registered VFS.
     let call = unsafe { (*vfs).open }?;
-    // A copy of an entry, which a shim made after it was changed: all that are watched open alike.
     let ours: Open = open;
-    let is_ours = std::ptr::fn_addr_eq(call, ours);
-    match is_ours {
-        true => watched.first().map(|Watched(_, call)| *call),
-        false => Some(call),
+    if !std::ptr::fn_addr_eq(call, ours) {
+        return Some(call);
     }
+    // A copy of an entry, which a shim made after it was changed: what it copied is the one with the
+    // same application data and the same size of files. Where there is none, nothing is opened.
+    // SAFETY: registered VFSs.
+    let about = |vfs: *mut sqlite3_vfs| unsafe { ((*vfs).app_data, (*vfs).os_file_size) };
+    let copied = watched
+        .iter()
+        .find(|Watched(known, _)| about(*known) == about(vfs));
+    copied.map(|Watched(_, call)| *call)
 }
 
 unsafe extern "C" fn open(

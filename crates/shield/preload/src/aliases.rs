@@ -1,0 +1,207 @@
+//! Second names of functions that are interposed elsewhere, and functions of the C library that open or write by themselves.
+//!
+//! `__write` and its like are exported by the C library for programs that must not be given another `write`. A stream
+//! that `dprintf` makes for one call writes without calling a function that could be interposed, and the file actions of
+//! `posix_spawn` open in the child, before it is another program.
+//!
+//! Must not: do anything of its own for files that are not sealed.
+#![expect(unsafe_code, reason = "interposed C functions")]
+
+use std::ffi::{c_char, c_int, c_void};
+
+use libc::{mode_t, off_t, pid_t, size_t, ssize_t};
+use shield::files;
+use shield::place::Ruling;
+use strongroom_format::code;
+
+use crate::arguments::{bytes, ruling};
+use crate::{close, data, next, open, process, refused, report, space, stdio};
+
+symbols! {
+    fn __open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+        open::open(path, flags, mode)
+    }
+    fn __open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+        open::open64(path, flags, mode)
+    }
+    fn __close(fd: c_int) -> c_int {
+        close::close(fd)
+    }
+    fn __dup2(fd: c_int, copy: c_int) -> c_int {
+        close::dup2(fd, copy)
+    }
+    fn __fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+        close::fcntl(fd, command, argument)
+    }
+    fn __read(fd: c_int, into: *mut c_void, len: size_t) -> ssize_t {
+        data::read(fd, into, len)
+    }
+    fn __write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t {
+        data::write(fd, from, len)
+    }
+    fn __pread64(fd: c_int, into: *mut c_void, len: size_t, at: off_t) -> ssize_t {
+        data::pread64(fd, into, len, at)
+    }
+    fn __pwrite64(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t {
+        data::pwrite64(fd, from, len, at)
+    }
+    fn __lseek(fd: c_int, to: off_t, whence: c_int) -> off_t {
+        space::lseek(fd, to, whence)
+    }
+    fn __fork() -> pid_t {
+        process::fork()
+    }
+    fn __vfork() -> pid_t {
+        process::vfork()
+    }
+    fn _IO_fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+        stdio::fopen(path, mode)
+    }
+    fn _IO_fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE {
+        stdio::fdopen(fd, mode)
+    }
+    fn lio_listio(mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void) -> c_int {
+        listed(mode, list, count, event)
+    }
+    fn lio_listio64(mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void) -> c_int {
+        listed(mode, list, count, event)
+    }
+    fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
+        if is_refused(fd) { -1 } else { next::vdprintf(fd, format, arguments) }
+    }
+    fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
+        if is_refused(fd) { -1 } else { next::__vdprintf_chk(fd, flag, format, arguments) }
+    }
+    fn posix_spawn_file_actions_addopen(actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+        match ruling(path) {
+            Ok(Ruling::Outside | Ruling::Plain(_)) => {
+                next::posix_spawn_file_actions_addopen(actions, fd, path, flags, mode)
+            }
+            Ok(_) => {
+                report::refuse(&code::PG_REFUSED, format_args!("{}: opened for a new program", bytes(path).escape_ascii()));
+                libc::EACCES
+            }
+            Err(errno) => errno.0,
+        }
+    }
+}
+
+/// # Safety
+/// As `lio_listio`(3).
+unsafe fn listed(
+    mode: c_int,
+    list: *const *mut libc::aiocb,
+    count: c_int,
+    event: *mut c_void,
+) -> c_int {
+    for index in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: by this function's contract there are `count` of them, each null or valid.
+        if !list.is_null() && unsafe { refused::asynchronous(*list.add(index)) } {
+            return open::failed(libc::EINVAL);
+        }
+    }
+    // SAFETY: the program's arguments.
+    unsafe { next::lio_listio(mode, list, count, event) }
+}
+
+/// Whether formatted text would go into a sealed file past the shield; errno says so then.
+fn is_refused(fd: c_int) -> bool {
+    let sealed = files::is_sealed(fd);
+    if sealed {
+        report::refuse(&code::PG_REFUSED, format_args!("dprintf on a sealed file"));
+        next::set_errno(libc::EBADF);
+    }
+    sealed
+}
+
+#[cfg(target_arch = "x86_64")]
+mod variadic {
+    //! Functions with any number of arguments, which Rust cannot define: the arguments stay where they are while the
+    //! descriptor is looked at.
+
+    use std::arch::naked_asm;
+    use std::ffi::{c_int, c_void};
+
+    use super::is_refused;
+    use crate::next::Slot;
+
+    static DPRINTF: Slot = Slot::new(c"dprintf");
+    static DPRINTF_CHK: Slot = Slot::new(c"__dprintf_chk");
+
+    /// The C library's function; null when the call is refused.
+    extern "C" fn plain(fd: c_int) -> *mut c_void {
+        found(fd, &DPRINTF)
+    }
+
+    extern "C" fn checked(fd: c_int) -> *mut c_void {
+        found(fd, &DPRINTF_CHK)
+    }
+
+    fn found(fd: c_int, slot: &Slot) -> *mut c_void {
+        match is_refused(fd) {
+            true => std::ptr::null_mut(),
+            false => slot.find().unwrap_or(std::ptr::null_mut()),
+        }
+    }
+
+    /// Keeps every register that can hold an argument (System V ABI, AMD64 supplement, section 3.2.3), asks `$which`,
+    /// and goes on in the function that it names, or returns -1.
+    macro_rules! passed_on {
+        ($name:ident, $which:ident) => {
+            // SAFETY: the symbol is meant to stand before the C library's; registers and stack are as they were when it
+            // goes on there.
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name() {
+                naked_asm!(
+                    "push rbp",
+                    "mov rbp, rsp",
+                    "sub rsp, 192",
+                    "mov [rsp], rdi",
+                    "mov [rsp + 8], rsi",
+                    "mov [rsp + 16], rdx",
+                    "mov [rsp + 24], rcx",
+                    "mov [rsp + 32], r8",
+                    "mov [rsp + 40], r9",
+                    "mov [rsp + 48], rax",
+                    "movaps [rsp + 64], xmm0",
+                    "movaps [rsp + 80], xmm1",
+                    "movaps [rsp + 96], xmm2",
+                    "movaps [rsp + 112], xmm3",
+                    "movaps [rsp + 128], xmm4",
+                    "movaps [rsp + 144], xmm5",
+                    "movaps [rsp + 160], xmm6",
+                    "movaps [rsp + 176], xmm7",
+                    "call {which}",
+                    "mov r11, rax",
+                    "mov rdi, [rsp]",
+                    "mov rsi, [rsp + 8]",
+                    "mov rdx, [rsp + 16]",
+                    "mov rcx, [rsp + 24]",
+                    "mov r8, [rsp + 32]",
+                    "mov r9, [rsp + 40]",
+                    "mov rax, [rsp + 48]",
+                    "movaps xmm0, [rsp + 64]",
+                    "movaps xmm1, [rsp + 80]",
+                    "movaps xmm2, [rsp + 96]",
+                    "movaps xmm3, [rsp + 112]",
+                    "movaps xmm4, [rsp + 128]",
+                    "movaps xmm5, [rsp + 144]",
+                    "movaps xmm6, [rsp + 160]",
+                    "movaps xmm7, [rsp + 176]",
+                    "leave",
+                    "test r11, r11",
+                    "je 2f",
+                    "jmp r11",
+                    "2:",
+                    "mov eax, -1",
+                    "ret",
+                    which = sym $which,
+                )
+            }
+        };
+    }
+
+    passed_on!(dprintf, plain);
+    passed_on!(__dprintf_chk, checked);
+}
