@@ -363,6 +363,8 @@ fn wrong_keys_and_damaged_headers_are_told_apart() {
 fn openers_come_and_go_and_the_last_ones_stay() {
     let place = made();
     place.write("pass", "a passphrase\n");
+    // cryptsetup takes a file as it is, with the end of its line.
+    place.write("bare", "a passphrase");
     place.write("second", "another");
     let enroll = |what: &str, more: &[&str]| {
         place.run(&[&["volume", "enroll", "v", what][..], more].concat())
@@ -372,7 +374,7 @@ fn openers_come_and_go_and_the_last_ones_stay() {
     };
     enroll("passphrase", &["--new-passphrase-file", "pass"]).succeeded();
     assert!(
-        opens(&place, "v", &["--passphrase-file", "pass"]) && cryptsetup_opens(&place, "v", "pass")
+        opens(&place, "v", &["--passphrase-file", "pass"]) && cryptsetup_opens(&place, "v", "bare")
     );
     enroll(
         "passphrase",
