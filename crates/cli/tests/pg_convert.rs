@@ -242,15 +242,30 @@ fn killed_until_done(place: &Place, arguments: &[&str], is_done: impl Fn() -> bo
     unreachable!("it never ends");
 }
 
-/// Ends a process and its children at once (under root the command is a child of runuser), and waits for it.
+/// Ends a process and what it has started (under root the command is a child of runuser), and waits for them. Each is
+/// stopped before it is asked for its children: one that is about to start another would leave that one behind.
 fn end(pid: u32) {
-    let children =
-        fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    let pids: Vec<String> = children
-        .split_whitespace()
-        .map(str::to_owned)
-        .chain([pid.to_string()])
-        .collect();
+    let mut pids = vec![pid.to_string()];
+    let mut next = 0;
+    while let Some(pid) = pids.get(next).cloned() {
+        drop(Command::new("kill").args(["-STOP", &pid]).output());
+        let runs = || {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let state = stat.rsplit(") ").next().unwrap_or_default().to_owned();
+            !(state.is_empty() || state.starts_with(['T', 'Z', 'X']))
+        };
+        while runs() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        pids.extend(
+            children
+                .unwrap_or_default()
+                .split_whitespace()
+                .map(str::to_owned),
+        );
+        next += 1;
+    }
     for pid in &pids {
         drop(Command::new("kill").args(["-KILL", pid]).output());
     }
