@@ -1,6 +1,7 @@
 # Strongroom's front door: each target installs what it needs on a Debian machine that has a Rust toolchain.
 #   make demo     build, then the tour: every line that it prints is a check
 #   make test     every test, but for what takes long with confidential columns
+#   make test-sqlite-memory  the SQLite extension under valgrind and the address sanitizer, all of it: minutes
 #   make test-keyserver  the key server's longer tests: the fleet page in a browser, the interface by its description
 #   make test-regress  PostgreSQL's own regression suites, sealed and plain: ten minutes
 #   make test-columns  the part of it that is about confidential columns: the PostgreSQL extension, and the whole with zone and proxy
@@ -21,7 +22,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
+.PHONY: fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -36,7 +37,7 @@ deps-postgres: deps
 DUCKDB := $(abspath $(TARGET)/duckdb)
 deps-test: deps-postgres
 	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb \
-		npm:npm python3-pip:pip3 strace:strace pgbackrest:pgbackrest python3-venv:/usr/share/doc/python3-venv swtpm:swtpm swtpm-tools:swtpm_setup tpm2-tools:tpm2_createak openssl:openssl \
+		npm:npm python3-pip:pip3 strace:strace valgrind:valgrind pgbackrest:pgbackrest python3-venv:/usr/share/doc/python3-venv swtpm:swtpm swtpm-tools:swtpm_setup tpm2-tools:tpm2_createak openssl:openssl \
 		qemu-system-x86:qemu-system-x86_64 busybox-static:/bin/busybox cryptsetup-bin:/usr/sbin/cryptsetup e2fsprogs:/usr/sbin/mke2fs \
 		binutils:strip shellcheck:shellcheck faketime:faketime systemd:systemd-analyze curl:curl etcd-server:etcd softhsm2:softhsm2-util tang-common:/usr/libexec/tangd nginx-light:/usr/sbin/nginx
 	@python3 -c 'import moto.server' 2>/dev/null || python3 -m pip install --quiet 'moto[server]' || \
@@ -72,6 +73,11 @@ test: deps-test
 	$(MAKE) --no-print-directory fuzz
 	$(MAKE) --no-print-directory test-python
 	$(MAKE) --no-print-directory test-columns COLUMNS_TESTS="$(COLUMNS_USUAL:%=--test %)"
+
+# The part of the SQLite extension's tests under valgrind that takes minutes, with the part that `make test` has.
+test-sqlite-memory: deps-test
+	$(CARGO) build --locked -p strongroom-sqlite-ext
+	STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so $(CARGO) test --locked -p strongroom-sqlite --test stock -- --include-ignored memory::
 
 # Each parser of outside bytes under libFuzzer, for seconds; FUZZ="--features sqlite,providers,proxy 60" has all, which takes minutes to build.
 FUZZ ?= 4

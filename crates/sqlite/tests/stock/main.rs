@@ -7,9 +7,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod extension;
+mod memory;
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use extension::extension;
 
@@ -35,19 +36,30 @@ fn check_host() {
 
 fn run(script: &str) {
     check_host();
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stock");
     let scratch = tempfile::tempdir().unwrap();
-    let output = Command::new(PYTHON)
+    let mut command = Command::new(PYTHON);
+    let output = python(&mut command, script, scratch.path())
+        .output()
+        .unwrap();
+    checked(script, &output);
+}
+
+/// Adds to a command, which ends with the interpreter, the script and what it is to find.
+fn python<'a>(command: &'a mut Command, script: &str, scratch: &Path) -> &'a mut Command {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stock");
+    command
         .arg(scripts.join(script))
         .current_dir(&scripts)
         .env("STRONGROOM_EXT", extension())
-        .env("STRONGROOM_SCRATCH", scratch.path())
+        .env("STRONGROOM_SCRATCH", scratch)
         .env("STRONGROOM_LOG", "off")
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env_remove("STRONGROOM_KEYRING")
         .env_remove("STRONGROOM_ATTACH_KEY_COMMAND")
-        .output()
-        .unwrap();
+}
+
+/// The script has run tests, and none of them failed.
+fn checked(script: &str, output: &Output) {
     let (out, errors) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
