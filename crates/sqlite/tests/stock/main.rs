@@ -44,7 +44,8 @@ fn run(script: &str) {
     checked(script, &output);
 }
 
-/// Adds to a command, which ends with the interpreter, the script and what it is to find.
+/// Appends a script to a command that ends with the Python interpreter, and sets the working directory
+/// and the environment that every script needs.
 fn python<'a>(command: &'a mut Command, script: &str, scratch: &Path) -> &'a mut Command {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stock");
     command

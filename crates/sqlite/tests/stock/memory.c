@@ -156,8 +156,9 @@ static void what_is_refused(void) {
     CHECK(sqlite3_close(db) == SQLITE_OK);
 }
 
-/* A mistake by which the tests see that the tool reports mistakes. */
-static int spoil(const char *mistake) {
+/* Leaks memory, or reads memory that was freed: the test checks that valgrind or the sanitizer
+   reports it. */
+static int misuse_memory(const char *mistake) {
     char *volatile memory = malloc(100);
     CHECK(memory != NULL);
     memset(memory, 1, 100);
@@ -171,7 +172,7 @@ static int spoil(const char *mistake) {
 }
 
 int main(int count, char **arguments) {
-    if (count == 4) return spoil(arguments[3]);
+    if (count == 4) return misuse_memory(arguments[3]);
     CHECK(count == 3);
     directory = arguments[2];
     setenv(KEY_VARIABLE, "1111111111111111111111111111111111111111111111111111111111111111", 1);

@@ -47,6 +47,7 @@ fn watched(script: &str, options: &[&str]) {
     checked(script, &command.output().unwrap());
 }
 
+/// Compiles `memory.c` into `directory` and gives the path of the program.
 fn compiled(directory: &Path, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stock/memory.c");
     let program = directory.join("memory");
@@ -62,7 +63,8 @@ fn compiled(directory: &Path, options: &[&str]) -> PathBuf {
     program
 }
 
-/// Runs the program, by a tool where `tool` names one, with a mistake where `mistake` names one.
+/// Runs the compiled program: under `tool` unless that is empty, and with the mistake on purpose that
+/// `mistake` names, if any.
 fn program(tool: &[&str], program: &Path, mistake: Option<&str>) -> Output {
     let scratch = tempfile::tempdir().unwrap();
     let mut command = match tool.split_first() {
@@ -83,7 +85,8 @@ fn program(tool: &[&str], program: &Path, mistake: Option<&str>) -> Output {
         .unwrap()
 }
 
-/// The program runs without a report, and each mistake that it makes on purpose is reported.
+/// Compiles `memory.c` with `options` and runs it under `tool`. The tool has to report nothing, and then
+/// each of the two mistakes that the program makes when it is told to.
 fn program_and_its_mistakes(tool: &[&str], options: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let built = compiled(directory.path(), options);
