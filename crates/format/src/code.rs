@@ -237,6 +237,8 @@ codes! {
     PG_NOTHING_SEALED = 7024, Warning, "the shield is loaded, but the server was started on a directory that is not sealed", "if the instance should be sealed, put strongroom.header back or name its directory in STRONGROOM_PG_ROOTS; else take the library out of LD_PRELOAD";
     PG_NOT_RUNNING = 7027, Io, "no server is running on the data directory", "`strongroom pg status` shows the instance; `strongroom pg start` starts a server";
     PG_NO_CLUSTER = 7028, Usage, "no cluster of postgresql-common has this data directory", "make one with pg_createcluster -d, or set LD_PRELOAD in what starts the server";
+    PG_STATUS_ZEROS = 7029, Data, "a transaction status file holds zeros that were not sealed: they were written past the shield, or the disk lost what stood there", "restore the instance from a backup: with zeros there, transactions that were committed would be gone; a file of zeros that PostgreSQL's manual asks for is made under the shield (strongroom pg run -D DIR -- dd ...)";
+    PG_NO_CHECKSUMS = 7030, Warning, "data checksums are off: a page of a relation that was changed on the disk is read as it is", "turn them on while the server is stopped: `strongroom pg run -D DIR -- pg_checksums --enable -D DIR`";
 
     MEDIUM_ABSENT = 7101, Usage, "there is no backup medium at that place", "check the path; `strongroom backup create` makes a medium in an empty or absent directory";
     MEDIUM_DAMAGED = 7102, Data, "the head of the backup medium is damaged", "sets can be restored by naming their heads one by one; begin a new medium for new ones";

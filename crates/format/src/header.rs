@@ -88,6 +88,8 @@ layout! {
 
 /// Bit of `FEATURES`: the anchors of this database keep a digest over its pages.
 pub const FEATURE_FRESHNESS: u32 = 1;
+/// Bit of `FEATURES`: the transaction status files of this instance hold no zeros.
+pub const FEATURE_SEALED_ZEROS: u32 = 2;
 
 /// Offset up to which the MAC covers the header.
 pub const MAC_COVERS: usize = header_layout::MAC.offset;
@@ -353,6 +355,9 @@ pub struct Header {
     pub sequence: u64,
     /// The anchors keep a digest over the pages ([`FEATURE_FRESHNESS`]; databases only).
     pub freshness: bool,
+    /// Of a PostgreSQL instance: its transaction status files hold no zeros, because zeros too were sealed whenever they
+    /// were written. Never changes.
+    pub sealed_zeros: bool,
     /// Data key of `previous_epoch`, wrapped under the current data key.
     pub previous_key: WrappedKey,
     /// A known value under the current data key.
@@ -407,7 +412,7 @@ impl Header {
             }
         }
         let features = u32_at(record, at::FEATURES).ok_or(HeaderError::Truncated)?;
-        if features & !FEATURE_FRESHNESS != 0 {
+        if features & !(FEATURE_FRESHNESS | FEATURE_SEALED_ZEROS) != 0 {
             return Err(bad("FEATURES"));
         }
         let kind = u16_at(record, at::KIND).and_then(ObjectKind::from_number);
@@ -422,7 +427,8 @@ impl Header {
             epoch: u32_at(record, at::EPOCH).ok_or(HeaderError::Truncated)?,
             previous_epoch: u32_at(record, at::PREVIOUS_EPOCH).ok_or(HeaderError::Truncated)?,
             sequence: u64_at(record, at::SEQUENCE).ok_or(HeaderError::Truncated)?,
-            freshness: features == FEATURE_FRESHNESS,
+            freshness: features & FEATURE_FRESHNESS != 0,
+            sealed_zeros: features & FEATURE_SEALED_ZEROS != 0,
             previous_key: bytes(record, at::PREVIOUS_KEY)
                 .and_then(WrappedKey::parse)
                 .ok_or(HeaderError::Truncated)?,
@@ -453,7 +459,12 @@ impl Header {
         if !self.cipher.serves(self.kind) {
             return Err(bad("CIPHER"));
         }
-        if self.freshness && self.kind != ObjectKind::Sqlite {
+        let features_ok = match self.kind {
+            ObjectKind::Sqlite => !self.sealed_zeros,
+            ObjectKind::Postgres => !self.freshness,
+            _ => !self.freshness && !self.sealed_zeros,
+        };
+        if !features_ok {
             return Err(bad("FEATURES"));
         }
         let sizes_ok = match self.kind {
@@ -488,7 +499,9 @@ impl Header {
         let slot_count =
             u16::try_from(self.slots.len()).map_err(|_| HeaderError::Malformed("SLOT_COUNT"))?;
         let header_len = u32::try_from(HEADER_LEN).map_err(|_| HeaderError::Truncated)?;
-        let features = u32::from(self.freshness) & FEATURE_FRESHNESS;
+        let bit = |set, bit| if set { bit } else { 0 };
+        let features =
+            bit(self.freshness, FEATURE_FRESHNESS) | bit(self.sealed_zeros, FEATURE_SEALED_ZEROS);
         let mut canary = [0; canary_layout::SIZE];
         let written = [
             put(&mut canary, canary_layout::NONCE, &self.canary.nonce),

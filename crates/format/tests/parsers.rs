@@ -38,6 +38,7 @@ fn header(slots: Vec<Slot>) -> Header {
         previous_epoch: 2,
         sequence: 9,
         freshness: false,
+        sealed_zeros: false,
         previous_key: WrappedKey {
             nonce: [2; 12],
             key: [3; 32],
@@ -135,7 +136,12 @@ fn header_refuses_what_no_version_writes() {
         ..header(three_slots())
     };
     assert_eq!(change(80, 1), Ok(keeps_freshness));
-    assert_eq!(change(80, 3), Err(HeaderError::Malformed("FEATURES")));
+    for not_a_databases in [2, 3, 4, 0x80] {
+        assert_eq!(
+            change(80, not_a_databases),
+            Err(HeaderError::Malformed("FEATURES"))
+        );
+    }
     let keyring = Header {
         kind: ObjectKind::Keyring,
         unit_size: 0,

@@ -162,6 +162,7 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("CONVERT_FILE", postgres::CONVERT_FILE.to_owned()),
         ("CONVERT_TITLE", convert::CONVERT_TITLE.to_owned()),
         ("HEADER_FILE", postgres::HEADER_FILE.to_owned()),
+        ("SECTOR", number(postgres::SECTOR)),
         ("SEGMENT_BLOCKS", postgres::SEGMENT_BLOCKS.to_string()),
         ("STREAM_HEADER", long(stream::STREAM_HEADER)),
         ("STREAM_MAGIC", spaced_hex(&stream::STREAM_MAGIC)),

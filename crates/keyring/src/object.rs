@@ -273,6 +273,7 @@ impl Object {
             previous_epoch: 0,
             sequence: 1,
             freshness: false,
+            sealed_zeros: new.kind == ObjectKind::Postgres,
             previous_key: WrappedKey::NONE,
             canary: sealed_canary(fresh, &data_key, object_id, 1)?,
             slots: vec![slot],

@@ -1,18 +1,22 @@
 //! Treatments B, W and T: AES-XTS in data units of 8192 bytes from the start of the file, read and written at any byte.
 //!
 //! A file is a row of 16-byte units. A transfer is widened to whole units; what of the edge units lies outside it is
-//! read first and written back as it was, within the same units (P5). A file whose length is no multiple of 16 ends in a
+//! read first and written back as it was, within the same units (P5), or within the same sector where that holds stored
+//! zeros (`zeros.rs`). A file whose length is no multiple of 16 ends in a
 //! *tail*, which is combined with a keystream of its own (docs/spec/postgres.md, "Short tails").
 //!
 //! Invariants: P1 to P6. Keys and tweaks are those of the open file; nothing is remembered between calls, but how far a
 //! temporary file is known to reach (P7).
 //!
-//! Must not: allocate, lock, or write a byte outside the units that the caller's bytes lie in.
+//! Must not: allocate, lock, or write a byte outside the units that the caller's bytes lie in, but zeros of the same
+//! sector.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::expect_used
 )]
+
+mod write;
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
@@ -21,9 +25,12 @@ use strongroom_crypto::XtsKey;
 use strongroom_format::postgres::tail;
 
 use crate::body::{Body, File};
+use crate::fault::{self, Fault};
 use crate::install::note_new_log_written;
 use crate::real::{Errno, Real};
 use crate::scratch::{self, BUFFER};
+use crate::zeros::{self, SECTOR, Zeros, is_zero};
+use write::{Span, Write};
 
 /// Bytes of an XTS data unit, which is a block of PostgreSQL.
 const BLOCK: usize = 8192;
@@ -33,6 +40,8 @@ const BLOCK_U64: u64 = 8192;
 const UNIT: usize = 16;
 /// The same, for offsets in a file.
 const UNIT_U64: u64 = 16;
+/// Bytes of a sector, for offsets in a file.
+const SECTOR_U64: u64 = 512;
 
 const EIO: Errno = Errno(libc::EIO);
 const EINVAL: Errno = Errno(libc::EINVAL);
@@ -40,7 +49,7 @@ const EINVAL: Errno = Errno(libc::EINVAL);
 /// Reads at most `into.len()` bytes at `offset`; see [`crate::body::read_at`].
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's; EIO for zeros where a file has none (P4).
 pub fn read_at(
     real: &Real,
     fd: RawFd,
@@ -53,15 +62,22 @@ pub fn read_at(
     }
     scratch::with(|plain, cipher| {
         let span = Span::of(offset, into.len())?;
-        let stored = cipher.get_mut(..span.len).ok_or(EINVAL)?;
+        // Whole sectors, because whether a unit of zeros is stored or sealed depends on its sector.
+        let len = match file.zeros() {
+            Zeros::BySector => span.len.checked_next_multiple_of(SECTOR).ok_or(EINVAL)?,
+            Zeros::ByUnit | Zeros::Refused => span.len,
+        };
+        let stored = cipher.get_mut(..len).ok_or(EINVAL)?;
         // In full: less than this would be the file's end, and in a unit's middle its tail.
         let count = real.pread_full(fd, stored, span.base)?;
         let stored = stored.get(..count).ok_or(EIO)?;
-        if span.skip == 0 && span.len == into.len() {
-            open(file, span.first_block, stored, into)?;
+        if span.skip == 0 && len == into.len() {
+            let opened = open(file, span.first_block, stored, into);
+            fault::settle(real, fd, file, opened)?;
             return Ok(readable(file, count, into.len()));
         }
-        open(file, span.first_block, stored, plain)?;
+        let opened = open(file, span.first_block, stored, plain);
+        fault::settle(real, fd, file, opened)?;
         let end = readable(file, count, span.skip.saturating_add(into.len()));
         let wanted = plain.get(span.skip..end).unwrap_or_default();
         copy(into, 0, wanted)?;
@@ -109,9 +125,9 @@ pub fn write_at(
         };
         copy(plain, write.span.skip, from)?;
         let end = write.fill_edges(from.len(), plain, cipher)?;
-        let start = write.span.units_from;
-        seal(file, write.span.first_block, plain, start..end, cipher)?;
-        write.store(from.len(), start..end, cipher)
+        let units = write.cover_zero_sectors(write.span.units_from..end, plain)?;
+        seal(file, write.span.first_block, plain, units.clone(), cipher)?;
+        write.store(from.len(), units, cipher)
     })
     .map_err(|_| Errno(libc::ENOMEM))??;
     note_reach(file, offset, count);
@@ -147,6 +163,7 @@ pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<()
     }
     let odd = size.checked_rem(UNIT_U64) != Some(0);
     if !odd && !may_end_anywhere(file) {
+        seal_rest_of_sector(real, fd, file, size)?;
         return real.ftruncate(fd, size);
     }
     let old = real.file_size(fd)?;
@@ -167,6 +184,7 @@ pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<()
             )?;
         }
         let below = unit_start(size);
+        seal_rest_of_sector(real, fd, file, below)?;
         real.ftruncate(fd, below.max(real.file_size(fd)?))?;
         if odd && real.file_size(fd)? < size {
             let tail_len = usize::try_from(size.saturating_sub(below)).map_err(|_| EINVAL)?;
@@ -185,17 +203,42 @@ pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<()
     write_all(real, fd, file, tail, unit_start(size))
 }
 
-/// A write beyond a tail leaves a hole after it: the tail becomes a whole unit first, filled up with zeros.
+/// Before a file grows to `size`: writes sealed zeros up to the end of the sector in which the file ends now, because
+/// zeros can be stored for whole sectors only.
+fn seal_rest_of_sector(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
+    if file.zeros() != Zeros::BySector {
+        return Ok(());
+    }
+    let old = real.file_size(fd)?;
+    let from = old.saturating_sub(old.checked_rem(UNIT_U64).unwrap_or(0));
+    let sector_end = from.checked_next_multiple_of(SECTOR_U64).ok_or(EINVAL)?;
+    let to = size.min(sector_end);
+    if to <= from {
+        return Ok(());
+    }
+    let zeros = [0_u8; SECTOR];
+    let len = usize::try_from(to.saturating_sub(from)).map_err(|_| EINVAL)?;
+    write_all(real, fd, file, zeros.get(..len).ok_or(EINVAL)?, from)
+}
+
+/// A write beyond a tail leaves a hole after it: first the tail becomes a whole unit, and the rest of its sector sealed
+/// zeros.
 fn mend_tail_before(real: &Real, fd: RawFd, file: &File<'_>, offset: u64) -> Result<(), Errno> {
     if !may_end_anywhere(file) {
         return Ok(());
     }
     let size = real.file_size(fd)?;
-    let next_unit = size.checked_next_multiple_of(UNIT_U64).ok_or(EINVAL)?;
-    if size == next_unit || offset < next_unit {
+    let least = match file.zeros() {
+        Zeros::BySector => SECTOR_U64,
+        Zeros::ByUnit | Zeros::Refused => UNIT_U64,
+    };
+    let mended = size.checked_next_multiple_of(least).ok_or(EINVAL)?;
+    let before = offset.saturating_sub(offset.checked_rem(UNIT_U64).unwrap_or(0));
+    let mended = mended.min(before);
+    if mended <= size {
         return Ok(());
     }
-    truncate(real, fd, file, next_unit)
+    truncate(real, fd, file, mended)
 }
 
 fn read_unit(
@@ -221,177 +264,8 @@ fn write_all(
     }
 }
 
-/// Where a transfer lies among blocks and units. Offsets in a buffer count from `base`.
-#[derive(Clone, Copy)]
-struct Span {
-    /// Number of the block in which the transfer begins, in this file.
-    first_block: u32,
-    /// Where that block begins in the file.
-    base: u64,
-    /// The transfer's first byte, from `base`.
-    skip: usize,
-    /// The first byte of the transfer's first unit, from `base`.
-    units_from: usize,
-    /// End of the transfer's last unit, from `base`.
-    len: usize,
-}
-
-impl Span {
-    fn of(offset: u64, len: usize) -> Result<Self, Errno> {
-        let block = offset.checked_div(BLOCK_U64).ok_or(EINVAL)?;
-        let base = block.checked_mul(BLOCK_U64).ok_or(EINVAL)?;
-        let skip = usize::try_from(offset.saturating_sub(base)).map_err(|_| EINVAL)?;
-        let end = skip.checked_add(len).ok_or(EINVAL)?;
-        let widened = end.checked_next_multiple_of(UNIT).ok_or(EINVAL)?;
-        if widened > BUFFER {
-            return Err(EINVAL);
-        }
-        Ok(Self {
-            first_block: u32::try_from(block).map_err(|_| Errno(libc::EFBIG))?,
-            base,
-            skip,
-            units_from: skip.saturating_sub(skip.checked_rem(UNIT).unwrap_or(0)),
-            len: widened,
-        })
-    }
-
-    fn at(&self, within: usize) -> u64 {
-        self.base
-            .saturating_add(u64::try_from(within).unwrap_or(u64::MAX))
-    }
-}
-
-struct Write<'a> {
-    real: &'a Real,
-    fd: RawFd,
-    file: &'a File<'a>,
-    span: Span,
-}
-
-impl Write<'_> {
-    /// Fills what the transfer leaves of its first and last unit with what is stored there. Gives the end of what is to
-    /// be written, from `base`: a unit's end, unless the file ends before it.
-    fn fill_edges(
-        &self,
-        len: usize,
-        plain: &mut [u8; BUFFER],
-        cipher: &mut [u8; BUFFER],
-    ) -> Result<usize, Errno> {
-        let Span { skip, .. } = self.span;
-        let end = skip.saturating_add(len);
-        let (head, last) = (self.span.units_from, self.span.len.saturating_sub(UNIT));
-        if head < skip {
-            let mut unit = [0_u8; UNIT];
-            let kept = self.stored_unit(head, &mut unit, cipher)?;
-            // Between the end of the file and the transfer there are zeros, as in any hole.
-            let before = skip.saturating_sub(head);
-            copy(plain, head, unit.get(..before).ok_or(EIO)?)?;
-            if head == last {
-                return self.finish_last(end, kept, &unit, plain);
-            }
-        }
-        if end == self.span.len {
-            return Ok(end);
-        }
-        let mut unit = [0_u8; UNIT];
-        let kept = self.stored_unit(last, &mut unit, cipher)?;
-        self.finish_last(end, kept, &unit, plain)
-    }
-
-    /// `kept`: bytes that the file has of the last unit, decrypted in `unit`.
-    fn finish_last(
-        &self,
-        end: usize,
-        kept: usize,
-        unit: &[u8; UNIT],
-        plain: &mut [u8; BUFFER],
-    ) -> Result<usize, Errno> {
-        let last = self.span.len.saturating_sub(UNIT);
-        let used = end.saturating_sub(last);
-        if kept > used {
-            copy(plain, end, unit.get(used..kept).ok_or(EIO)?)?;
-            return Ok(last.saturating_add(kept));
-        }
-        Ok(end)
-    }
-
-    /// The unit at `within` from `base`: how many bytes of it the file has, decrypted; the others are zeros.
-    fn stored_unit(
-        &self,
-        within: usize,
-        unit: &mut [u8; UNIT],
-        cipher: &mut [u8; BUFFER],
-    ) -> Result<usize, Errno> {
-        let mut stored = [0_u8; UNIT];
-        let count = self
-            .real
-            .pread_full(self.fd, &mut stored, self.span.at(within))?;
-        let block = within.checked_div(BLOCK).ok_or(EINVAL)?;
-        let in_block = within.checked_rem(BLOCK).ok_or(EINVAL)?;
-        let tweak = self.span_tweak(block)?;
-        let number = u32::try_from(in_block.checked_div(UNIT).ok_or(EINVAL)?);
-        if count < UNIT {
-            let tail = stored.get_mut(..count).ok_or(EIO)?;
-            tail_keystream(self.file, tweak, number.map_err(|_| EINVAL)?, tail)?;
-            *unit = [0; UNIT];
-            unit.get_mut(..count).ok_or(EIO)?.copy_from_slice(tail);
-            return Ok(count);
-        }
-        if stored == [0; UNIT] {
-            *unit = stored;
-            return Ok(UNIT);
-        }
-        // XTS steps its tweak from the start of the data unit: what stands before does not matter, its length does.
-        let (front, back) = cipher.split_at_mut(BLOCK);
-        let through = in_block.checked_add(UNIT).ok_or(EINVAL)?;
-        let input = front.get_mut(..through).ok_or(EINVAL)?;
-        input
-            .get_mut(in_block..)
-            .ok_or(EINVAL)?
-            .copy_from_slice(&stored);
-        let output = back.get_mut(..through).ok_or(EINVAL)?;
-        key(self.file)
-            .decrypt(&tweak, input, output)
-            .map_err(|_| EIO)?;
-        unit.copy_from_slice(output.get(in_block..).ok_or(EINVAL)?);
-        Ok(UNIT)
-    }
-
-    fn span_tweak(&self, block: usize) -> Result<[u8; 16], Errno> {
-        tweak(self.file, self.span.first_block, block)
-    }
-
-    /// Hands the units over to the kernel and counts how many of the caller's bytes it took.
-    fn store(
-        &self,
-        len: usize,
-        units: std::ops::Range<usize>,
-        cipher: &[u8; BUFFER],
-    ) -> Result<usize, Errno> {
-        let stored = cipher.get(units.clone()).ok_or(EINVAL)?;
-        let count = self
-            .real
-            .pwrite(self.fd, stored, self.span.at(units.start))?;
-        let unit_end = count
-            .checked_next_multiple_of(UNIT)
-            .map_or(stored.len(), |end| end.min(stored.len()));
-        let torn = stored.get(count..unit_end).unwrap_or_default();
-        // A unit of which a part is new is noise, and with it the neighbours' bytes in it: it is finished, if it can be.
-        let at = self.span.at(units.start.saturating_add(count));
-        let reached = match self.real.pwrite_full(self.fd, torn, at) {
-            Ok(()) => unit_end,
-            Err(_) => count.saturating_sub(count.checked_rem(UNIT).unwrap_or(0)),
-        };
-        if reached == stored.len() {
-            return Ok(len);
-        }
-        let reached = units.start.saturating_add(reached);
-        Ok(reached.saturating_sub(self.span.skip).min(len))
-    }
-}
-
 /// Decrypts what was read from the start of block `first_block` on.
-fn open(file: &File<'_>, first_block: u32, stored: &[u8], plain: &mut [u8]) -> Result<(), Errno> {
+fn open(file: &File<'_>, first_block: u32, stored: &[u8], plain: &mut [u8]) -> Result<(), Fault> {
     for (number, (from, to)) in stored
         .chunks(BLOCK)
         .zip(plain.chunks_mut(BLOCK))
@@ -404,7 +278,7 @@ fn open(file: &File<'_>, first_block: u32, stored: &[u8], plain: &mut [u8]) -> R
         let (units, rest) = from.split_at_checked(whole).ok_or(EINVAL)?;
         let (open, tail) = to.split_at_mut_checked(whole).ok_or(EINVAL)?;
         if !units.is_empty() {
-            open_units(key(file), &tweak, units, open)?;
+            open_units(file, &tweak, units, open)?;
         }
         if !rest.is_empty() {
             let tail = tail.get_mut(..rest.len()).ok_or(EINVAL)?;
@@ -417,20 +291,11 @@ fn open(file: &File<'_>, first_block: u32, stored: &[u8], plain: &mut [u8]) -> R
 }
 
 /// Decrypts units of one block, from its first on (P4).
-fn open_units(key: &XtsKey, tweak: &[u8; 16], from: &[u8], to: &mut [u8]) -> Result<(), Errno> {
-    if is_zero(from) {
-        to.fill(0);
-        return Ok(());
+fn open_units(file: &File<'_>, tweak: &[u8; 16], from: &[u8], to: &mut [u8]) -> Result<(), Fault> {
+    if !is_zero(from) {
+        key(file).decrypt(tweak, from, to).map_err(|_| EIO)?;
     }
-    key.decrypt(tweak, from, to).map_err(|_| EIO)?;
-    if may_hold_zero_unit(from) {
-        for (from, to) in from.chunks_exact(UNIT).zip(to.chunks_exact_mut(UNIT)) {
-            if is_zero(from) {
-                to.fill(0);
-            }
-        }
-    }
-    Ok(())
+    zeros::restore(file.zeros(), from, to)
 }
 
 /// Encrypts `plain[range]` into `cipher[range]`; `range` begins at a unit and ends at a unit or at the file's end. What
@@ -482,7 +347,7 @@ fn seal_units(
     if from.is_empty() || start == from.len() {
         return Ok(());
     }
-    if start == 0 && from.len() == BLOCK && is_zero(from) {
+    if start == 0 && from.len() == BLOCK && !file.seals_zeros() && is_zero(from) {
         to.fill(0);
         return Ok(());
     }
@@ -546,40 +411,3 @@ fn copy(into: &mut [u8], at: usize, from: &[u8]) -> Result<(), Errno> {
     target.ok_or(EINVAL)?.copy_from_slice(from);
     Ok(())
 }
-
-/// Whether all bytes are zero. Of a block that is not, the first line or the first stretch says so.
-fn is_zero(bytes: &[u8]) -> bool {
-    let (lines, rest) = bytes.as_chunks::<LINE>();
-    let first = lines.first().is_none_or(|line| *line == [0; LINE]);
-    first
-        && lines.chunks(STRETCH).all(|stretch| {
-            // An array of bytes, so that the compiler uses vectors.
-            let mut any = [0_u8; LINE];
-            for line in stretch {
-                for (any, byte) in any.iter_mut().zip(line) {
-                    *any |= byte;
-                }
-            }
-            any == [0; LINE]
-        })
-        && rest.iter().all(|byte| *byte == 0)
-}
-
-/// Whether some aligned group of four bytes is zero: of ciphertext that is true for one block in two million, and then
-/// the units are looked at one by one.
-fn may_hold_zero_unit(bytes: &[u8]) -> bool {
-    let (lines, rest) = bytes.as_chunks::<LINE>();
-    let mut found = [0_u32; LINE / 4];
-    for line in lines {
-        let (words, _) = line.as_chunks::<4>();
-        for (found, word) in found.iter_mut().zip(words) {
-            *found |= u32::from(u32::from_le_bytes(*word) == 0);
-        }
-    }
-    found != [0; LINE / 4] || rest.as_chunks::<4>().0.contains(&[0; 4])
-}
-
-/// Bytes that are looked at together.
-const LINE: usize = 64;
-/// Lines between two looks at the result.
-const STRETCH: usize = 16;

@@ -10,7 +10,8 @@ use std::sync::atomic::AtomicU64;
 
 use crate::instance::Instance;
 use crate::real::{Errno, Real};
-use crate::{block, container, stream};
+use crate::zeros::Zeros;
+use crate::{block, container, status_files, stream};
 
 /// How the bytes of an open file are sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +137,24 @@ pub struct File<'a> {
     pub memory: &'a Memory,
 }
 
+impl File<'_> {
+    /// Whether this is a transaction status file, in which zeros are sealed like other bytes.
+    #[must_use]
+    pub fn seals_zeros(&self) -> bool {
+        self.key == BlockKey::Slru
+    }
+
+    /// Where zeros that are stored in this file read as zeros. The files of an instance whose header does not say that
+    /// zeros are sealed may have been written by a version that stored them.
+    pub(crate) fn zeros(&self) -> Zeros {
+        match (self.instance.keys.zeros_are_sealed(), self.body) {
+            (true, _) if self.seals_zeros() => Zeros::Refused,
+            (true, Body::Block | Body::Temporary) => Zeros::BySector,
+            _ => Zeros::ByUnit,
+        }
+    }
+}
+
 /// Reads at most `into.len()` bytes at the logical `offset`. 0 at the end of the file.
 ///
 /// # Errors
@@ -168,6 +187,7 @@ pub fn write_at(
     offset: u64,
 ) -> Result<usize, Errno> {
     match file.body {
+        Body::Block if file.seals_zeros() => status_files::write_at(real, fd, file, from, offset),
         Body::Block | Body::Temporary | Body::NewLog => {
             block::write_at(real, fd, file, from, offset)
         }
@@ -189,7 +209,7 @@ pub fn append(real: &Real, fd: RawFd, file: &File<'_>, from: &[u8]) -> Result<(u
         Body::Container => container::append(real, fd, file, from),
         Body::Block | Body::Temporary | Body::NewLog => {
             let end = real.file_size(fd)?;
-            Ok((end, block::write_at(real, fd, file, from, end)?))
+            Ok((end, write_at(real, fd, file, from, end)?))
         }
     }
 }
@@ -212,6 +232,7 @@ pub fn size(real: &Real, fd: RawFd, file: &File<'_>) -> Result<u64, Errno> {
 /// The kernel's.
 pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
     match file.body {
+        Body::Block if file.seals_zeros() => status_files::truncate(real, fd, file, size),
         Body::Block | Body::Temporary | Body::NewLog => block::truncate(real, fd, file, size),
         Body::Stream | Body::TemporaryStream => stream::truncate(real, fd, file, size),
         Body::Container => container::truncate(real, fd, file, size),

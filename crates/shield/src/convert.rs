@@ -125,6 +125,18 @@ pub fn fate(relative: &[u8]) -> Result<Fate, Error> {
 /// # Errors
 /// SR-7011, SR-7010.
 pub fn check_control(content: &[u8]) -> Result<(), Error> {
+    parsed_control(content)?.check_geometry()
+}
+
+/// Whether the instance with this control file, in clear, has data checksums.
+///
+/// # Errors
+/// SR-7011.
+pub fn has_data_checksums(content: &[u8]) -> Result<bool, Error> {
+    Ok(parsed_control(content)?.has_data_checksums())
+}
+
+fn parsed_control(content: &[u8]) -> Result<control::Control, Error> {
     let unreadable = || {
         let detail = "global/pg_control: checksum or version";
         Error::new(&code::PG_NOT_INSTANCE, detail)
@@ -132,7 +144,7 @@ pub fn check_control(content: &[u8]) -> Result<(), Error> {
     let control = content
         .get(..control::USED)
         .and_then(control::Control::parse);
-    control.ok_or_else(unreadable)?.check_geometry()
+    control.ok_or_else(unreadable)
 }
 
 /// Which conversion of this instance was begun and not finished, if any.

@@ -1,9 +1,9 @@
-//! What can go wrong with a file that has a header of its own, and how that is reported; the lock of its writers.
+//! What can go wrong with a file that can tell damage from data, and how that is reported; the lock of its writers.
 //!
 //! Invariants: damage is EIO to the program, and one line on standard error for each descriptor that met it. Nothing
 //! here allocates.
 //!
-//! Must not: be used for block files, which cannot tell damage from data.
+//! Must not: be used for block files that cannot tell damage from data: all but transaction status files.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -18,11 +18,11 @@ use strongroom_format::code;
 use strongroom_format::postgres::container::CONTAINER_MAGIC;
 use strongroom_format::postgres::stream::STREAM_MAGIC;
 
-use crate::body::File;
+use crate::body::{Body, File};
 use crate::real::{Errno, LockKind, Real};
 use crate::scratch::OutOfMemory;
 
-/// Why an operation on a container or a stream failed.
+/// Why an operation on a file failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The kernel says so.
@@ -55,7 +55,7 @@ pub(crate) fn settle<T>(
         Fault::Damaged => {
             let [.., told] = file.memory;
             if told.swap(1, Ordering::Relaxed) == 0 {
-                tell(real, fd);
+                tell(real, fd, file);
             }
             Errno(libc::EIO)
         }
@@ -63,15 +63,15 @@ pub(crate) fn settle<T>(
 }
 
 /// One line on standard error with the code and the path.
-fn tell(real: &Real, fd: RawFd) {
+fn tell(real: &Real, fd: RawFd, file: &File<'_>) {
     let mut path = [0_u8; 512];
     let path = real.path_of(fd, &mut path).unwrap_or(b"(unknown path)");
     let mut line = [0_u8; 1024];
     let mut rest = line.as_mut_slice();
-    let code = if is_plain(real, fd) {
-        code::PG_PLAIN_FILE
-    } else {
-        code::PG_FILE
+    let code = match file.body {
+        Body::Block => code::PG_STATUS_ZEROS,
+        _ if is_plain(real, fd) => code::PG_PLAIN_FILE,
+        _ => code::PG_FILE,
     };
     // What does not fit is cut off.
     let _cut = writeln!(

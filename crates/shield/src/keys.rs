@@ -27,6 +27,7 @@ pub struct Keys {
     stream: CtrKey,
     boot_stream: CtrKey,
     container: GcmKey,
+    zeros_are_sealed: bool,
 }
 
 impl Keys {
@@ -49,6 +50,7 @@ impl Keys {
             stream: CtrKey::new(&object.subkey(epoch, Purpose::PgStream)?)?,
             boot_stream: CtrKey::new(&SecretKey::generate()?)?,
             container: GcmKey::new(&object.subkey(epoch, Purpose::PgContainer)?)?,
+            zeros_are_sealed: object.header().sealed_zeros,
         })
     }
 
@@ -79,6 +81,12 @@ impl Keys {
     #[must_use]
     pub const fn container(&self) -> &GcmKey {
         &self.container
+    }
+
+    /// Whether everything that was ever written to transaction status files under these keys is sealed, zeros too.
+    #[must_use]
+    pub const fn zeros_are_sealed(&self) -> bool {
+        self.zeros_are_sealed
     }
 }
 

@@ -26,6 +26,8 @@ pub mod roots;
 mod scan;
 pub mod scratch;
 pub mod source;
+mod status_files;
 pub mod stream;
 pub mod table;
 pub mod transfer;
+mod zeros;

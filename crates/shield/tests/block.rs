@@ -249,6 +249,23 @@ fn a_write_touches_only_the_units_it_covers() {
 }
 
 #[test]
+fn a_write_into_zeros_touches_only_the_sectors_it_covers() {
+    let instance = instance(Cipher::Aes256Xts);
+    let mut random = Random(78);
+    for _ in 0..200 {
+        let sealed = Sealed::new(&instance, Body::Block, BlockKey::Wal);
+        sealed.truncate(3 * BLOCK);
+        let at = random.next(3 * BLOCK - 2000);
+        let len = 1 + random.next(2000);
+        sealed.write(&vec![3; len], at);
+        let after = sealed.stored();
+        let (from, to) = (at / 512 * 512, (at + len).next_multiple_of(512));
+        assert!(after[..from].iter().all(|byte| *byte == 0), "{at}, {len}");
+        assert!(after[to..].iter().all(|byte| *byte == 0), "{at}, {len}");
+    }
+}
+
+#[test]
 fn nothing_but_whole_zero_blocks_is_stored_as_it_is() {
     let instance = instance(Cipher::Aes128Xts);
     let sealed = Sealed::new(&instance, Body::Block, BlockKey::Relation);
@@ -351,13 +368,16 @@ fn cut_short() -> Real {
 fn transfers_that_the_kernel_cuts_short_are_reported_so_and_can_be_continued() {
     let instance = instance(Cipher::Aes128Xts);
     let mut random = Random(99);
-    for (body, key) in [
-        (Body::Block, BlockKey::Wal),
-        (Body::Temporary, BlockKey::Temporary),
+    for (body, key, byte) in [
+        (Body::Block, BlockKey::Wal, 1),
+        (Body::Temporary, BlockKey::Temporary, 1),
+        (Body::Block, BlockKey::Wal, 0),
+        (Body::Temporary, BlockKey::Temporary, 0),
     ] {
         for _ in 0..300 {
             let mut sealed = Sealed::new(&instance, body, key);
-            sealed.write(&vec![1; 2 * BLOCK], 0);
+            // Of zeros: nothing is sealed yet.
+            sealed.write(&vec![byte; 2 * BLOCK], 0);
             sealed.real = cut_short();
             let (at, len) = (random.next(BLOCK), 1 + random.next(BLOCK));
             let bytes = random.bytes(len);
@@ -382,9 +402,9 @@ fn transfers_that_the_kernel_cuts_short_are_reported_so_and_can_be_continued() {
             }
             MOST.store(usize::MAX, Ordering::Relaxed);
             assert_eq!(read, bytes, "{body:?} at {at}, {len} bytes");
-            assert_eq!(sealed.read(at, 0), vec![1; at]);
+            assert_eq!(sealed.read(at, 0), vec![byte; at]);
             let end = at + len;
-            assert_eq!(sealed.read(2 * BLOCK, end), vec![1; 2 * BLOCK - end]);
+            assert_eq!(sealed.read(2 * BLOCK, end), vec![byte; 2 * BLOCK - end]);
         }
     }
 }

@@ -118,9 +118,9 @@ def certificate_slot(opener, tag, epoch, object_id, data_key, label=None, secret
 def seal(h):
     """Bytes of a header given as fields; adds MAC and checksum."""
     slots = b"".join(h["slots"])
-    out = MAGIC + struct.pack("<HHI16sQHHIIIIHHQ48x", 1, h["kind"], 4096, h["object_id"], h["created"],
+    out = MAGIC + struct.pack("<HHI16sQHHIIIIHHQI44x", 1, h["kind"], 4096, h["object_id"], h["created"],
                               h["cipher"], 1, h["unit_size"], h["reserve"], h["epoch"], h["previous_epoch"],
-                              1, len(h["slots"]), h["sequence"])
+                              1, len(h["slots"]), h["sequence"], h["features"])
     out += h["previous_key"] + bytes(4) + h["canary"] + bytes(20) + slots.ljust(2752, b"\0")
     assert len(out) == MAC_AT
     out += hmac.digest(sub(h["data_key"], h["object_id"], b"header-mac"), out, "sha256")
@@ -157,7 +157,8 @@ def slots_for(h, openers, inputs):
 
 def create(inputs, kind, cipher, unit_size, reserve, opener, created):
     h = {"kind": kind, "cipher": cipher, "unit_size": unit_size, "reserve": reserve, "created": created,
-         "epoch": 1, "previous_epoch": 0, "previous_key": bytes(60), "sequence": 1}
+         "epoch": 1, "previous_epoch": 0, "previous_key": bytes(60), "sequence": 1,
+         "features": SEALED_ZEROS if kind == POSTGRES else 0}
     h["object_id"], h["data_key"] = inputs.take("ids", 16), inputs.take("keys", 32)
     slots_for(h, [opener], inputs)
     h["canary"] = canary(h["data_key"], h["object_id"], 1, inputs.take("nonces", 12))
@@ -203,6 +204,7 @@ RING = {"kind": "keyring", "id": "app-1.prod", "versions": [
     {"version": 1, "active": False, "key": fixed("key v1", 32).hex()},
     {"version": 2, "active": True, "key": fixed("key v2", 32).hex()}]}
 SQLITE, KEYRING, POSTGRES, BACKUP, CREATED = 1, 2, 3, 5, 1767225600
+FRESHNESS, SEALED_ZEROS = 1, 2
 
 
 def positive(name, kind, cipher, unit_size, reserve, opener, steps=()):
@@ -278,9 +280,9 @@ def main():
     h = positive("sqlite-gcm-raw", SQLITE, 1, 4096, 32, RAW)
     positive("sqlite-ctr-passphrase", SQLITE, 2, 8192, 32, PASS)
     positive("sqlite-gcm-keyring", SQLITE, 1, 65536, 32, RING)
-    positive("keyring-passphrase", KEYRING, 1, 0, 0, PASS)
+    ring = positive("keyring-passphrase", KEYRING, 1, 0, 0, PASS)
     instance = positive("postgres-aes-128-xts-keyring", POSTGRES, 3, 8192, 0, RING)
-    positive("postgres-aes-256-xts-raw", POSTGRES, 4, 8192, 0, RAW)
+    plain_zeros = positive("postgres-aes-256-xts-raw", POSTGRES, 4, 8192, 0, RAW)
     positive("postgres-rekey-begun", POSTGRES, 4, 8192, 0, RAW, [("rekey_begun", [RAW_2])])
     positive("rewrapped-three-slots", SQLITE, 1, 512, 32, RAW, [("rewrapped", [RING, PASS, RAW_2])])
     during = positive("rekey-begun", SQLITE, 1, 4096, 32, RAW, [("rekey_begun", [RAW_2])])
@@ -303,6 +305,11 @@ def main():
     negative("instance-reserve", seal(dict(instance, reserve=32)), RING, 3003, POSTGRES)
     negative("instance-longer-key", patched(seal(instance), 48, b"\x04\x00"), RING, 3004, POSTGRES)
     negative("instance-as-database", seal(instance), RING, 3007)
+    negative("instance-freshness", seal(dict(instance, features=FRESHNESS)), RING, 3003, POSTGRES)
+    negative("database-sealed-zeros", seal(dict(h, features=SEALED_ZEROS)), RAW, 3003)
+    negative("keyring-sealed-zeros", seal(dict(ring, features=SEALED_ZEROS)), PASS, 3003, KEYRING)
+    negative("instance-other-zeros", patched(seal(instance), 80, bytes(4)), RING, 3004, POSTGRES)
+    opens("postgres-stored-zeros", dict(plain_zeros, features=0), [RAW])
     costly = slot(PASS, bytes(32), bytes(12), 1, h["object_id"], h["data_key"])
     costly = costly[:8] + struct.pack("<I", 0xFFFFFFFF) + costly[12:]
     negative("argon2-cost", seal(dict(h, slots=[costly])), PASS, 3003)

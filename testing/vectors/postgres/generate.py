@@ -46,9 +46,9 @@ def tail(key, tweak, unit, data):
     return bytes(a ^ b for a, b in zip(data, stream))
 
 
-def block(key, tweak, data):
+def block(key, tweak, data, seals_zeros=False):
     whole = len(data) // 16 * 16
-    if whole == len(data) == 8192 and not any(data):
+    if whole == len(data) == 8192 and not any(data) and not seals_zeros:
         return data
     out = xts(key, tweak, data[:whole])
     return out + tail(key, tweak, whole // 16, data[whole:]) if whole < len(data) else out
@@ -65,7 +65,7 @@ def blocks(name, header):
     def case(what, label, address, tweak, data):
         key = bytes.fromhex(subkeys[label])
         made.append({"what": what, "label": label, "address": address, "tweak": tweak.hex(), "plain": data.hex(),
-                     "sealed": block(key, tweak, data).hex()})
+                     "sealed": block(key, tweak, data, label == "pg-slru").hex()})
 
     def relation(what, db, rel, fork, backend, segment, within, data):
         tweak = struct.pack("<IIII", db, rel, fork | backend << 8, segment * 131072 + within)
@@ -89,6 +89,7 @@ def blocks(name, header):
     for directory in range(1, 8):
         case("SLRU", "pg-slru", {"slru": [directory, 0x123456789ABCDEF, 31]},
              struct.pack("<B3xQI", directory, 0x123456789ABCDEF, 31), page[:64])
+    case("SLRU, a page of zeros", "pg-slru", {"slru": [1, 0, 2]}, struct.pack("<B3xQI", 1, 0, 2), bytes(8192))
     case("control file", "pg-control", {"control": [0]}, b"pg_control\0\0" + bytes(4), page)
     for db, size in [(0, 512), (5, 524), (5, 513), (16384, 527)]:
         case("relation map", "pg-map", {"map": [db, 0]}, struct.pack("<IQI", db, 0, 0), page[:size])

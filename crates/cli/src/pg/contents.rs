@@ -5,22 +5,26 @@
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use strongroom_format::code;
 use strongroom_shield::body::{self, Memory};
 use strongroom_shield::classify::classify;
+use strongroom_shield::convert;
 use strongroom_shield::instance::Instance;
 use strongroom_shield::place::{Seal, seal};
 use strongroom_shield::real::{Errno, Real};
 use strongroom_shield::table::treatment;
 
 use super::directory::Directory;
-use crate::failure::Failure;
+use crate::failure::{Failure, warn};
 
 /// Where the control file says its version (`ControlFileData`, `pg_control.h`).
 const CONTROL_VERSION: std::ops::Range<usize> = 8..12;
+/// Length of the control file in bytes (`PG_CONTROL_FILE_SIZE`).
+const CONTROL_LENGTH: usize = 8192;
 /// Control file versions of PostgreSQL 15 to 18, and some more: what a wrong key reads is hardly ever among them.
 const CONTROL_VERSIONS: std::ops::RangeInclusive<u32> = 1300..=1999;
 
@@ -82,6 +86,38 @@ pub(super) fn check_control(directory: &Directory, instance: &Instance) -> Resul
         return Ok(());
     }
     Err(wrong())
+}
+
+/// Whether pages of relations have checksums, as the control file says. `instance` opens it where it is sealed.
+pub(super) fn has_data_checksums(
+    directory: &Directory,
+    instance: Option<&Instance>,
+) -> Result<bool, Failure> {
+    let relative = Path::new("global/pg_control");
+    let path = directory.path.join(relative);
+    let file = File::open(&path).map_err(|e| Failure::open(&path, &e))?;
+    let mut content = vec![0; CONTROL_LENGTH];
+    match (instance, seal_of(relative)) {
+        (Some(instance), Some(seal)) => Contents::new(&file, instance, seal)
+            .read(&mut content, 0)
+            .map_err(|errno| Failure::io(&path, &std::io::Error::from_raw_os_error(errno.0)))?,
+        _ => file
+            .read_at(&mut content, 0)
+            .map_err(|e| Failure::io(&path, &e))?,
+    };
+    let about = |error| Failure::from(error).within(&format!("{}: ", directory.shown()));
+    convert::has_data_checksums(&content).map_err(about)
+}
+
+/// Warns (SR-7030) when data checksums are off.
+pub(super) fn warn_without_checksums(
+    directory: &Directory,
+    instance: Option<&Instance>,
+) -> Result<(), Failure> {
+    if !has_data_checksums(directory, instance)? {
+        warn(&code::PG_NO_CHECKSUMS, &directory.shown());
+    }
+    Ok(())
 }
 
 /// Whether this is the beginning of a control file in PostgreSQL's own format.

@@ -11,6 +11,7 @@ use strongroom_format::postgres::CONFIG_FILE;
 use strongroom_shield::convert::{self, Action};
 
 use super::chosen::{Chosen, configure};
+use super::contents::warn_without_checksums;
 use super::convert::{Bars, ThreadsOption, amount, remarks};
 use super::directory::DirectoryOption;
 use super::facts::Facts;
@@ -81,6 +82,6 @@ impl EncryptArgs {
         if !chosen.is_unattended() {
             warn(&code::PG_NO_SOURCE, &directory.shown());
         }
-        Ok(())
+        warn_without_checksums(&directory, Some(&chosen.instance(&directory)?))
     }
 }

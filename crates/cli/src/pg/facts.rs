@@ -22,6 +22,8 @@ pub(super) struct Facts {
     pub(super) openers: Vec<String>,
     /// A rotation was begun and not finished.
     pub(super) rotation_under_way: bool,
+    /// Zeros that somebody writes into transaction status files are found.
+    pub(super) sealed_zeros: bool,
 }
 
 impl Facts {
@@ -44,6 +46,7 @@ impl Facts {
             fingerprint: format!("{}/{}", hex(&header.object_id), header.epoch),
             openers: header.slots.iter().map(|slot| opener(&slot.kind)).collect(),
             rotation_under_way: header.previous_epoch != 0,
+            sealed_zeros: header.sealed_zeros,
         }
     }
 

@@ -19,7 +19,7 @@ use strongroom_keyring::{NewObject, Object, durable};
 use strongroom_shield::instance;
 
 use super::chosen::{Chosen, configure};
-use super::contents::looks_like_control;
+use super::contents::{looks_like_control, warn_without_checksums};
 use super::controldata::Control;
 use super::directory::{Directory, DirectoryOption, refuse_root};
 use super::facts::Facts;
@@ -88,7 +88,11 @@ impl InitdbArgs {
             &Facts::of(object.header()),
             &chosen,
             program.is_none(),
-        )
+        )?;
+        match program {
+            Some(_) => warn_without_checksums(&directory, Some(&chosen.instance(&directory)?)),
+            None => Ok(()),
+        }
     }
 
     /// The program, or `None` when only the header is wanted.

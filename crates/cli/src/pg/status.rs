@@ -2,28 +2,38 @@
 //!
 //! Must not: need a key, or change anything.
 
+use std::os::unix::fs::MetadataExt as _;
+
 use clap::Args;
 use serde::Serialize;
+use strongroom_format::code;
 use strongroom_format::postgres::{CONFIG_FILE, CONVERT_FILE};
 use strongroom_shield::source;
 
+use super::chosen::Chosen;
+use super::contents::has_data_checksums;
 use super::directory::{Directory, DirectoryOption};
 use super::facts::Facts;
 use super::outside::{self, Outside};
 use super::plaintext;
 use crate::Context;
-use crate::failure::{ErrorJson, Failure, printable};
+use crate::args::KeyOptions;
+use crate::failure::{ErrorJson, Failure, printable, warn};
 use crate::help::tail;
 use crate::output::columns;
 
 /// Show whether an instance is running and sealed, and by which key.
 ///
-/// No key is needed, so nothing is authenticated: controldata does that. Ends with 0 whether or not the server runs.
+/// No key is needed, so nothing is authenticated: controldata does that. Whether data checksums are on is known of a
+/// sealed instance only with its key: a key option, or one that strongroom.conf names as a file or a variable. Ends with
+/// 0 whether or not the server runs.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom pg status -D /srv/pg/data --plaintext"))]
 pub(super) struct StatusArgs {
     #[command(flatten)]
     pub(super) directory: DirectoryOption,
+    #[command(flatten)]
+    key: KeyOptions,
     /// List what is not sealed in this instance, file by file, and why; and what its configuration writes elsewhere
     #[arg(long)]
     plaintext: bool,
@@ -42,6 +52,7 @@ struct Status {
     header: Option<Facts>,
     key_source: Option<String>,
     conversion_under_way: bool,
+    data_checksums: Option<bool>,
     plaintext: Option<Vec<plaintext::Class>>,
     unknown: Option<Vec<String>>,
     outside: Option<Vec<Outside>>,
@@ -61,6 +72,7 @@ impl StatusArgs {
             Some(found) => (Some(found.in_clear), Some(found.unknown)),
             None => (None, None),
         };
+        let data_checksums = data_checksums(self.key, context, &directory)?;
         let status = Status {
             path: directory.path.display().to_string(),
             postgresql: directory.major(),
@@ -69,6 +81,7 @@ impl StatusArgs {
             header,
             key_source: key_source(&directory),
             conversion_under_way: directory.is_converting(),
+            data_checksums,
             plaintext: in_clear,
             unknown,
             outside: self.plaintext.then(|| outside::find(&directory.path)),
@@ -79,12 +92,50 @@ impl StatusArgs {
         } else {
             context.output.text(&text(&status))?;
         }
+        if status.data_checksums == Some(false) {
+            warn(&code::PG_NO_CHECKSUMS, &directory.shown());
+        }
         match problem {
             Some(failure) if self.json => Err(failure.told_in_json()),
             Some(failure) => Err(failure),
             None => Ok(()),
         }
     }
+}
+
+/// Whether pages of relations have checksums; `None` when that cannot be told. A key that was given has to open the
+/// instance.
+fn data_checksums(
+    key: KeyOptions,
+    context: &Context,
+    directory: &Directory,
+) -> Result<Option<bool>, Failure> {
+    if directory.major().is_none() || directory.is_converting() {
+        return Ok(None);
+    }
+    if !directory.is_sealed() {
+        return Ok(has_data_checksums(directory, None).ok());
+    }
+    // What strongroom.conf names was chosen by the directory's owner, and is followed for the owner only.
+    let Some(chosen) = Chosen::find(key, context, directory).ok().flatten() else {
+        return Ok(None);
+    };
+    if chosen.is_own() && !(chosen.is_at_hand() && is_ours(directory)) {
+        return Ok(None);
+    }
+    let found = chosen
+        .instance(directory)
+        .and_then(|instance| has_data_checksums(directory, Some(&instance)));
+    match found {
+        Err(failure) if !chosen.is_own() => Err(failure),
+        found => Ok(found.ok()),
+    }
+}
+
+/// Whether the data directory belongs to the user of this process.
+fn is_ours(directory: &Directory) -> bool {
+    std::fs::metadata(&directory.path)
+        .is_ok_and(|about| about.uid() == rustix::process::geteuid().as_raw())
 }
 
 /// What the configuration names.
@@ -122,6 +173,12 @@ fn text(status: &Status) -> String {
         row("cipher", String::from(facts.cipher));
         row("opened by", facts.openers_text());
         row("fingerprint", facts.fingerprint.clone());
+        let zeros = if facts.sealed_zeros {
+            "found when they are read"
+        } else {
+            "read as zeros (sealed by an older version)"
+        };
+        row("zeros in transaction status", String::from(zeros));
         if facts.rotation_under_way {
             row("rotation", String::from("begun and not finished"));
         }
@@ -130,6 +187,14 @@ fn text(status: &Status) -> String {
         let source = status.key_source.clone();
         let none = || format!("{CONFIG_FILE} names none");
         row("key source", source.unwrap_or_else(none));
+    }
+    if status.postgresql.is_some() && !status.conversion_under_way {
+        let checksums = match status.data_checksums {
+            Some(true) => "on",
+            Some(false) => "off",
+            None => "not known without the key",
+        };
+        row("data checksums", String::from(checksums));
     }
     if status.conversion_under_way {
         row(

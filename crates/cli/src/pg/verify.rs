@@ -1,4 +1,5 @@
-//! `strongroom verify DIR`: what of a sealed instance can be authenticated, which is its header and its containers.
+//! `strongroom verify DIR`: what of a sealed instance can be authenticated, which is its header and its containers; and
+//! whether somebody wrote zeros into its transaction status files.
 //!
 //! Invariant: what is not authenticated is said to be so, by class: blocks and streams are sealed without a tag.
 //!
@@ -9,7 +10,8 @@ use std::path::Path;
 
 use strongroom_format::code;
 use strongroom_format::header::ObjectKind;
-use strongroom_shield::body::Body;
+use strongroom_shield::body::{BlockKey, Body};
+use strongroom_shield::place::Seal;
 use strongroom_shield::real::Errno;
 use strongroom_shield::scratch;
 
@@ -25,6 +27,10 @@ use crate::verify::{BadUnit, Checked, Verified};
 
 /// The word for a container in results.
 const CONTAINER: &str = "container";
+/// The word for a transaction status file in results.
+const STATUS_FILE: &str = "transaction status file";
+/// Directories of transaction status files that PostgreSQL makes durable.
+const LASTING_STATUS: [&str; 3] = ["pg_xact", "pg_multixact", "pg_commit_ts"];
 /// The system's code for input that is not what was written, which is how a container tells that it does not open.
 const EIO: Errno = Errno(5);
 
@@ -43,23 +49,28 @@ pub(crate) fn verify(
     let found = files(&directory.path)?;
     let total = found.len() as u64;
     let mut progress = Progress::new("verifying");
-    let (mut count, mut bad) = (0, Vec::new());
+    let finds_zeros = object.header().sealed_zeros;
+    let (mut containers, mut status_files, mut bad) = (0, 0, Vec::new());
     for (done, (relative, _)) in (1_u64..).zip(&found) {
-        let Some(seal) = seal_of(relative).filter(|seal| seal.body == Body::Container) else {
+        let Some((seal, kind)) = checked_as(relative, finds_zeros) else {
             continue;
         };
         // A running server removes and replaces files.
         let Ok(file) = File::open(directory.path.join(relative)) else {
             continue;
         };
-        count += 1;
+        let (count, code) = match kind {
+            CONTAINER => (&mut containers, &code::PG_FILE),
+            _ => (&mut status_files, &code::PG_STATUS_ZEROS),
+        };
+        *count += 1;
         match opens(&Contents::new(&file, &instance, seal)) {
             Ok(()) => {}
             Err((EIO, offset_bytes)) => bad.push(BadUnit {
-                kind: CONTAINER,
-                index: count,
+                kind,
+                index: *count,
                 offset_bytes,
-                code: code_text(&code::PG_FILE),
+                code: code_text(code),
                 file: Some(relative.display().to_string()),
             }),
             Err((errno, _)) => {
@@ -73,8 +84,21 @@ pub(crate) fn verify(
     let failure = bad.first().map(|first| {
         let file = first.file.clone().unwrap_or_default();
         let detail = format!("{} bad, the first is {file}", bad.len());
-        directory.failure(&code::PG_FILE, &detail)
+        let code = match first.kind {
+            CONTAINER => &code::PG_FILE,
+            _ => &code::PG_STATUS_ZEROS,
+        };
+        directory.failure(code, &detail)
     });
+    let checked = |kind, count| Checked {
+        kind,
+        count,
+        good: count - bad.iter().filter(|unit| unit.kind == kind).count() as u64,
+    };
+    let mut kinds = vec![checked(CONTAINER, containers)];
+    if finds_zeros {
+        kinds.push(checked(STATUS_FILE, status_files));
+    }
     let verified = Verified {
         path: path.display().to_string(),
         kind: ObjectKind::Postgres.name(),
@@ -83,20 +107,28 @@ pub(crate) fn verify(
         rekey_under_way: object.previous_epoch().is_some(),
         freshness: None,
         root: None,
-        checked: vec![Checked {
-            kind: CONTAINER,
-            count,
-            good: count - bad.len() as u64,
-        }],
+        checked: kinds,
         bad,
         notes: Vec::new(),
-        not_checked: not_checked(&directory),
+        not_checked: not_checked(&directory, finds_zeros),
         error: None,
     };
     Ok((verified, failure))
 }
 
-/// Reads a container to its end; or why not, and at which logical offset.
+/// How a file is sealed and as what it is checked; `None` when there is nothing to check. Transaction status files that
+/// PostgreSQL does not keep through a restart may hold zeros after a power cut; they are made anew.
+fn checked_as(relative: &Path, finds_zeros: bool) -> Option<(Seal, &'static str)> {
+    let seal = seal_of(relative)?;
+    let lasts = LASTING_STATUS.iter().any(|name| relative.starts_with(name));
+    match (seal.body, seal.key) {
+        (Body::Container, _) => Some((seal, CONTAINER)),
+        (Body::Block, BlockKey::Slru) if finds_zeros && lasts => Some((seal, STATUS_FILE)),
+        _ => None,
+    }
+}
+
+/// Reads a file to its end; or why not, and at which logical offset.
 fn opens(contents: &Contents<'_>) -> Result<(), (Errno, u64)> {
     let mut buffer = vec![0; scratch::LEN];
     let mut offset = 0;
@@ -109,16 +141,21 @@ fn opens(contents: &Contents<'_>) -> Result<(), (Errno, u64)> {
     }
 }
 
-fn not_checked(directory: &Directory) -> Vec<String> {
+fn not_checked(directory: &Directory, finds_zeros: bool) -> Vec<String> {
     let mut out = vec![
         String::from(
-            "relations, log, transaction status, control file: sealed without authentication; \
+            "relations, log, transaction status but for zeros, control file: sealed without authentication; \
              `strongroom pg run -D DIR -- pg_checksums --check -D DIR` finds damage, not intent",
         ),
         String::from("streams and temporary files: sealed without authentication"),
         String::from("files in clear: `strongroom pg status --plaintext` lists them"),
         String::from("whether this is the newest state, and whether every file is there"),
     ];
+    if !finds_zeros {
+        out.push(String::from(
+            "zeros that somebody wrote into transaction status files: an older version sealed the instance;              `strongroom pg decrypt` and `strongroom pg encrypt` make one whose zeros are checked",
+        ));
+    }
     if let Some(pid) = directory.server() {
         out.push(format!(
             "what the running server (process {pid}) wrote meanwhile"

@@ -79,7 +79,7 @@ fn every_vector_of_an_instance_is_met() {
         let kind = kinds.iter().position(|kind| file["test"] == *kind);
         cases[kind.expect("a kind")] += count;
     }
-    assert_eq!(cases, [44, 3, 7], "vectors were added or lost");
+    assert_eq!(cases, [46, 3, 7], "vectors were added or lost");
 }
 
 fn tweak_of(address: &Value) -> [u8; 16] {
@@ -123,7 +123,8 @@ fn block(case: &Value, keys: &Value) {
     let mut key = hex(&keys[label]);
     let key = XtsKey::new(&SecretBytes::take(&mut key).expect("memory")).expect("a key");
     let (plain, sealed) = (hex(&case["plain"]), hex(&case["sealed"]));
-    if plain.len() == 8192 && plain.iter().all(|byte| *byte == 0) {
+    // In transaction status files zeros are sealed like other bytes.
+    if label != "pg-slru" && plain.len() == 8192 && plain.iter().all(|byte| *byte == 0) {
         assert_eq!(sealed, plain, "{what}: a block of zeros");
         return;
     }

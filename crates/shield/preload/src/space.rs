@@ -88,7 +88,7 @@ unsafe fn cut_by_path(path: *const c_char, size: off_t) -> c_int {
             unsafe { next::truncate(path, size) }
         }
         Ok(Ruling::Sealed(seal))
-            if seal.body == Body::Block && !seal.key.has_tails() && size & 15 == 0 =>
+            if seal.body == Body::Block && !seal.key.has_tails() && size == 0 =>
         {
             // SAFETY: the program's arguments.
             unsafe { next::truncate(path, size) }
@@ -119,7 +119,7 @@ unsafe fn posix_reserve(fd: c_int, from: off_t, len: off_t) -> c_int {
         // SAFETY: plain arguments.
         Ok(None) => unsafe { next::posix_fallocate(fd, from, len) },
         // The C library's emulation writes zeros where nothing is, and reads where something may be: harmless (P4).
-        Ok(Some(open)) if plain_space(&open) => {
+        Ok(Some(open)) if plain_space(fd, &open) => {
             // SAFETY: plain arguments.
             unsafe { next::posix_fallocate(fd, from, len) }
         }
@@ -135,7 +135,9 @@ unsafe fn reserve(fd: c_int, mode: c_int, from: off_t, len: off_t) -> c_int {
     match files::find(fd) {
         // SAFETY: plain arguments.
         Ok(None) => unsafe { next::fallocate(fd, mode, from, len) },
-        Ok(Some(open)) if plain_space(&open) && matches!(mode, 0 | libc::FALLOC_FL_KEEP_SIZE) => {
+        Ok(Some(open))
+            if plain_space(fd, &open) && matches!(mode, 0 | libc::FALLOC_FL_KEEP_SIZE) =>
+        {
             // SAFETY: plain arguments.
             unsafe { next::fallocate(fd, mode, from, len) }
         }
@@ -144,7 +146,15 @@ unsafe fn reserve(fd: c_int, mode: c_int, from: off_t, len: off_t) -> c_int {
     }
 }
 
-/// Whether the kernel may add space by itself: what it adds reads as zeros.
-fn plain_space(open: &Open) -> bool {
+/// Whether the kernel may add space by itself. What it adds are zeros, which read as zeros only where they fill a sector,
+/// and which transaction status files do not hold.
+fn plain_space(fd: c_int, open: &Open) -> bool {
     open.file.body.is_headerless()
+        && !open.file.seals_zeros()
+        && real()
+            .file_size(fd)
+            .is_ok_and(|size| size.is_multiple_of(SECTOR))
 }
+
+/// Bytes of a sector (docs/spec/postgres.md, "Zeros").
+const SECTOR: u64 = 512;

@@ -20,6 +20,7 @@ const FLOAT_FORMAT: usize = 208;
 const BLOCK_SIZE: usize = 216;
 const SEGMENT_BLOCKS: usize = 220;
 const WAL_BLOCK_SIZE: usize = 224;
+const DATA_CHECKSUM_VERSION: usize = 252;
 
 /// `pg_control_version` of 15 to 17, and of 18, with the offset of the checksum.
 const VERSIONS: [(u32, usize); 2] = [(1300, 288), (1800, 292)];
@@ -34,6 +35,7 @@ pub(super) struct Control {
     block_size: u32,
     segment_blocks: u32,
     wal_block_size: u32,
+    data_checksum_version: u32,
 }
 
 impl Control {
@@ -55,7 +57,13 @@ impl Control {
             block_size: u32_at(bytes, BLOCK_SIZE)?,
             segment_blocks: u32_at(bytes, SEGMENT_BLOCKS)?,
             wal_block_size: u32_at(bytes, WAL_BLOCK_SIZE)?,
+            data_checksum_version: u32_at(bytes, DATA_CHECKSUM_VERSION)?,
         })
+    }
+
+    /// Whether pages of relations have checksums.
+    pub(super) const fn has_data_checksums(&self) -> bool {
+        self.data_checksum_version != 0
     }
 
     /// Refuses an instance that cannot be converted.
@@ -146,6 +154,7 @@ mod tests {
             ] {
                 let parsed = Control::parse(&control(version, state, block)).unwrap();
                 assert_eq!(parsed.catalog_version, 202_209_061);
+                assert!(!parsed.has_data_checksums());
                 let refused = parsed.check().err().map(|error| error.code().number);
                 assert_eq!(refused, expected);
             }

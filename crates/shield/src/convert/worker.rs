@@ -27,7 +27,7 @@ use super::log::Log;
 use super::plan::Item;
 use super::verify::Pages;
 use super::{Phase, Progress};
-use crate::body::Body;
+use crate::body::{BlockKey, Body};
 use crate::classify::{CONVERT_SUFFIX, Class};
 use crate::scratch::LEN;
 
@@ -164,10 +164,12 @@ impl Worker<'_> {
         let source = Open::new(original, self.from, &item.seal);
         let target = Open::new(made, self.to, &item.seal);
         let size = source.size()?;
-        // Holes stay holes. Not in the log: there, room that was taken ahead keeps the server from running out of it.
+        // Holes stay holes. Not in the log: there, room that was taken ahead keeps the server from running out of it. Nor
+        // in transaction status files, whose zeros are sealed.
         let sparse = item.allocated < item.size
             && item.seal.body == Body::Block
-            && item.seal.class != Class::Wal;
+            && item.seal.class != Class::Wal
+            && item.seal.key != BlockKey::Slru;
         let mut contents = Contents::EMPTY;
         let mut buffer = vec![0_u8; LEN];
         loop {
@@ -213,6 +215,9 @@ pub(super) fn told(item: &Item, error: io::Error) -> Error {
     let has_header = matches!(item.seal.body, Body::Container | Body::Stream);
     match error.raw_os_error() {
         Some(libc::EIO) if has_header => Error::new(&code::PG_FILE, path),
+        Some(libc::EIO) if item.seal.key == BlockKey::Slru => {
+            Error::new(&code::PG_STATUS_ZEROS, path)
+        }
         _ => Error::io(path, error),
     }
 }

@@ -1,0 +1,246 @@
+//! One write of a block file: which units it covers, and what else has to be written with them.
+//!
+//! Invariants: P1, P3 to P6.
+//!
+//! Must not: allocate, lock, or write a byte outside the units that the caller's bytes lie in, but zeros of the same
+//! sector.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+use std::os::fd::RawFd;
+
+use super::{BLOCK, BLOCK_U64, EINVAL, EIO, UNIT, copy, key, tail_keystream, tweak};
+use crate::body::File;
+use crate::fault::{self, Fault};
+use crate::real::{Errno, Real};
+use crate::scratch::BUFFER;
+use crate::zeros::{SECTOR, Sector, Zeros};
+
+/// Where a transfer lies among blocks and units. Offsets in a buffer count from `base`.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    /// Number of the block in which the transfer begins, in this file.
+    pub(super) first_block: u32,
+    /// Where that block begins in the file.
+    pub(super) base: u64,
+    /// The transfer's first byte, from `base`.
+    pub(super) skip: usize,
+    /// The first byte of the transfer's first unit, from `base`.
+    pub(super) units_from: usize,
+    /// End of the transfer's last unit, from `base`.
+    pub(super) len: usize,
+}
+
+impl Span {
+    pub(super) fn of(offset: u64, len: usize) -> Result<Self, Errno> {
+        let block = offset.checked_div(BLOCK_U64).ok_or(EINVAL)?;
+        let base = block.checked_mul(BLOCK_U64).ok_or(EINVAL)?;
+        let skip = usize::try_from(offset.saturating_sub(base)).map_err(|_| EINVAL)?;
+        let end = skip.checked_add(len).ok_or(EINVAL)?;
+        let widened = end.checked_next_multiple_of(UNIT).ok_or(EINVAL)?;
+        if widened > BUFFER {
+            return Err(EINVAL);
+        }
+        Ok(Self {
+            first_block: u32::try_from(block).map_err(|_| Errno(libc::EFBIG))?,
+            base,
+            skip,
+            units_from: skip.saturating_sub(skip.checked_rem(UNIT).unwrap_or(0)),
+            len: widened,
+        })
+    }
+
+    fn at(&self, within: usize) -> u64 {
+        self.base
+            .saturating_add(u64::try_from(within).unwrap_or(u64::MAX))
+    }
+}
+
+pub(super) struct Write<'a> {
+    pub(super) real: &'a Real,
+    pub(super) fd: RawFd,
+    pub(super) file: &'a File<'a>,
+    pub(super) span: Span,
+}
+
+impl Write<'_> {
+    /// Fills what the transfer leaves of its first and last unit with what is stored there. Gives the end of what is to
+    /// be written, from `base`: a unit's end, unless the file ends before it.
+    pub(super) fn fill_edges(
+        &self,
+        len: usize,
+        plain: &mut [u8; BUFFER],
+        cipher: &mut [u8; BUFFER],
+    ) -> Result<usize, Errno> {
+        let Span { skip, .. } = self.span;
+        let end = skip.saturating_add(len);
+        let (head, last) = (self.span.units_from, self.span.len.saturating_sub(UNIT));
+        if head < skip {
+            let mut unit = [0_u8; UNIT];
+            let kept = self.stored_unit(head, &mut unit, cipher)?;
+            // Between the end of the file and the transfer there are zeros, as in any hole.
+            let before = skip.saturating_sub(head);
+            copy(plain, head, unit.get(..before).ok_or(EIO)?)?;
+            if head == last {
+                return self.finish_last(end, kept, &unit, plain);
+            }
+        }
+        if end == self.span.len {
+            return Ok(end);
+        }
+        let mut unit = [0_u8; UNIT];
+        let kept = self.stored_unit(last, &mut unit, cipher)?;
+        self.finish_last(end, kept, &unit, plain)
+    }
+
+    /// `kept`: bytes that the file has of the last unit, decrypted in `unit`.
+    fn finish_last(
+        &self,
+        end: usize,
+        kept: usize,
+        unit: &[u8; UNIT],
+        plain: &mut [u8; BUFFER],
+    ) -> Result<usize, Errno> {
+        let last = self.span.len.saturating_sub(UNIT);
+        let used = end.saturating_sub(last);
+        if kept > used {
+            copy(plain, end, unit.get(used..kept).ok_or(EIO)?)?;
+            return Ok(last.saturating_add(kept));
+        }
+        Ok(end)
+    }
+
+    /// The unit at `within` from `base`: how many bytes of it the file has, decrypted; the others are zeros.
+    fn stored_unit(
+        &self,
+        within: usize,
+        unit: &mut [u8; UNIT],
+        cipher: &mut [u8; BUFFER],
+    ) -> Result<usize, Errno> {
+        let mut stored = [0_u8; UNIT];
+        let count = self
+            .real
+            .pread_full(self.fd, &mut stored, self.span.at(within))?;
+        let block = within.checked_div(BLOCK).ok_or(EINVAL)?;
+        let in_block = within.checked_rem(BLOCK).ok_or(EINVAL)?;
+        let tweak = self.span_tweak(block)?;
+        let number = u32::try_from(in_block.checked_div(UNIT).ok_or(EINVAL)?);
+        if count < UNIT {
+            let tail = stored.get_mut(..count).ok_or(EIO)?;
+            tail_keystream(self.file, tweak, number.map_err(|_| EINVAL)?, tail)?;
+            *unit = [0; UNIT];
+            unit.get_mut(..count).ok_or(EIO)?.copy_from_slice(tail);
+            return Ok(count);
+        }
+        if stored == [0; UNIT] && self.is_stored_zero(within)? {
+            *unit = stored;
+            return Ok(UNIT);
+        }
+        // XTS steps its tweak from the start of the data unit: what stands before does not matter, its length does.
+        let (front, back) = cipher.split_at_mut(BLOCK);
+        let through = in_block.checked_add(UNIT).ok_or(EINVAL)?;
+        let input = front.get_mut(..through).ok_or(EINVAL)?;
+        input
+            .get_mut(in_block..)
+            .ok_or(EINVAL)?
+            .copy_from_slice(&stored);
+        let output = back.get_mut(..through).ok_or(EINVAL)?;
+        key(self.file)
+            .decrypt(&tweak, input, output)
+            .map_err(|_| EIO)?;
+        unit.copy_from_slice(output.get(in_block..).ok_or(EINVAL)?);
+        Ok(UNIT)
+    }
+
+    /// Whether the unit at `within` from `base`, which is stored as zeros, reads as zeros.
+    fn is_stored_zero(&self, within: usize) -> Result<bool, Errno> {
+        match self.file.zeros() {
+            Zeros::ByUnit => Ok(true),
+            Zeros::Refused => {
+                fault::settle(self.real, self.fd, self.file, Err(Fault::Damaged)).map(|()| true)
+            }
+            Zeros::BySector => Ok(self.sector_at(within)?.is_zero()),
+        }
+    }
+
+    /// The sector that the byte at `within` from `base` belongs to.
+    fn sector_at(&self, within: usize) -> Result<Sector, Errno> {
+        let start = within.saturating_sub(within.checked_rem(SECTOR).unwrap_or(0));
+        Sector::read(self.real, self.fd, self.span.at(start), start)
+    }
+
+    /// Widens `units` so that no sector is written in part in which zeros are stored, or in which the file ends before
+    /// the transfer: the other zeros of such a sector are sealed with it.
+    pub(super) fn cover_zero_sectors(
+        &self,
+        units: std::ops::Range<usize>,
+        plain: &mut [u8; BUFFER],
+    ) -> Result<std::ops::Range<usize>, Errno> {
+        if self.file.zeros() != Zeros::BySector {
+            return Ok(units);
+        }
+        let (mut start, mut end) = (units.start, units.end);
+        if start.checked_rem(SECTOR) != Some(0) {
+            let sector = self.sector_at(start)?;
+            start = match sector.is_zero() {
+                true => sector.start,
+                false => sector.end.min(start),
+            };
+            let before = plain.get_mut(start..units.start).ok_or(EINVAL)?;
+            before.fill(0);
+        }
+        // In a unit's middle the file ends, and nothing comes after it.
+        if end.checked_rem(SECTOR) != Some(0) && end.checked_rem(UNIT) == Some(0) {
+            let sector = self.sector_at(end)?;
+            if sector.is_zero() && sector.end > end {
+                end = sector.end;
+                let after = plain.get_mut(units.end..end).ok_or(EINVAL)?;
+                after.fill(0);
+            }
+        }
+        Ok(start..end)
+    }
+
+    fn span_tweak(&self, block: usize) -> Result<[u8; 16], Errno> {
+        tweak(self.file, self.span.first_block, block)
+    }
+
+    /// Hands the units over to the kernel and counts how many of the caller's bytes it took.
+    pub(super) fn store(
+        &self,
+        len: usize,
+        units: std::ops::Range<usize>,
+        cipher: &[u8; BUFFER],
+    ) -> Result<usize, Errno> {
+        let stored = cipher.get(units.clone()).ok_or(EINVAL)?;
+        let count = self
+            .real
+            .pwrite(self.fd, stored, self.span.at(units.start))?;
+        // A unit of which a part is new is noise, and so are zeros beside it in a sector of which a part is new. Both are
+        // finished, if they can be.
+        let least = match self.file.zeros() {
+            Zeros::BySector => SECTOR,
+            Zeros::ByUnit | Zeros::Refused => UNIT,
+        };
+        let came_to = units.start.saturating_add(count);
+        let finished = came_to
+            .checked_next_multiple_of(least)
+            .map_or(stored.len(), |end| {
+                end.saturating_sub(units.start).min(stored.len())
+            });
+        let torn = stored.get(count..finished).unwrap_or_default();
+        let at = self.span.at(came_to);
+        let reached = match self.real.pwrite_full(self.fd, torn, at) {
+            Ok(()) => finished,
+            Err(_) => count.saturating_sub(count.checked_rem(UNIT).unwrap_or(0)),
+        };
+        if reached == stored.len() {
+            return Ok(len);
+        }
+        let reached = units.start.saturating_add(reached);
+        Ok(reached.saturating_sub(self.span.skip).min(len))
+    }
+}

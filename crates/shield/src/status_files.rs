@@ -1,0 +1,88 @@
+//! Transaction status files (SLRU files): how their zeros are stored, and how a gap is filled.
+//!
+//! In these files zeros have a meaning: a transaction of status zero never committed. So that nobody who can write to the
+//! disk undoes transactions by writing zeros, zeros are sealed like other bytes, and what is stored as zeros is damage
+//! (docs/spec/postgres.md, "Zeros"). PostgreSQL may write a later page before an earlier one
+//! (`src/backend/access/transam/slru.c`), and a base backup may read the file then. A writer therefore fills the gap
+//! between the file's end and its own first byte with sealed zeros.
+//!
+//! Invariants: P4. Whoever makes such a file longer holds the lock of its writers from before it asks for the length
+//! until its bytes are written. A write within the file needs no lock, because files only become longer while a server
+//! runs, so that no gap is filled where it writes.
+//!
+//! Must not: be used for other block files, in which a hole reads as zeros.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+use std::os::fd::RawFd;
+
+use crate::block;
+use crate::body::File;
+use crate::fault::Held;
+use crate::real::{Errno, LockKind, Real};
+
+/// Bytes of zeros that are sealed at a time: a page.
+const PAGE: usize = 8192;
+/// Length of the longest file that PostgreSQL makes here, in bytes: 32 pages (`SLRU_PAGES_PER_SEGMENT`, slru.h).
+const LENGTH_MAX: u64 = 32 * 8192;
+/// Bytes of the smallest part that is sealed by itself.
+const UNIT: u64 = 16;
+
+/// Writes `from` at `offset`; see [`crate::body::write_at`]. It leaves no hole.
+///
+/// # Errors
+/// The kernel's; EFBIG for a gap beyond the length of any file of PostgreSQL's here.
+pub(crate) fn write_at(
+    real: &Real,
+    fd: RawFd,
+    file: &File<'_>,
+    from: &[u8],
+    offset: u64,
+) -> Result<usize, Errno> {
+    let end = u64::try_from(from.len()).ok();
+    let end = end.and_then(|len| offset.checked_add(len));
+    if end.ok_or(Errno(libc::EFBIG))? <= real.file_size(fd)? {
+        return block::write_at(real, fd, file, from, offset);
+    }
+    let _held = Held::new(real, fd, LockKind::Exclusive)?;
+    fill(real, fd, file, offset)?;
+    block::write_at(real, fd, file, from, offset)
+}
+
+/// ftruncate(2): what is added is sealed zeros.
+///
+/// # Errors
+/// As [`write_at`].
+pub(crate) fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
+    let _held = Held::new(real, fd, LockKind::Exclusive)?;
+    if size <= real.file_size(fd)? {
+        return block::truncate(real, fd, file, size);
+    }
+    fill(real, fd, file, size)
+}
+
+/// Writes sealed zeros from the file's end to `end`, under the lock.
+fn fill(real: &Real, fd: RawFd, file: &File<'_>, end: u64) -> Result<(), Errno> {
+    let size = real.file_size(fd)?;
+    if end <= size {
+        return Ok(());
+    }
+    if end > LENGTH_MAX {
+        return Err(Errno(libc::EFBIG));
+    }
+    // A torn unit at the end was never readable.
+    let mut at = size.saturating_sub(size.checked_rem(UNIT).unwrap_or(0));
+    while at < end {
+        let len = usize::try_from(end.saturating_sub(at)).map_or(PAGE, |left| left.min(PAGE));
+        let zeros = [0_u8; PAGE];
+        let zeros = zeros.get(..len).ok_or(Errno(libc::EINVAL))?;
+        match block::write_at(real, fd, file, zeros, at)? {
+            0 => return Err(Errno(libc::ENOSPC)),
+            count => at = at.saturating_add(u64::try_from(count).unwrap_or(u64::MAX)),
+        }
+    }
+    Ok(())
+}

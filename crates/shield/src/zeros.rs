@@ -1,0 +1,126 @@
+//! How the zeros of block files are stored (docs/spec/postgres.md, "Zeros").
+//!
+//! PostgreSQL extends files with zeros and with holes, and counts on reading zeros back. So zeros are stored as zeros
+//! where nothing else was written. Somebody who can write to the disk can put zeros there too, and the rules here keep
+//! what they can reach in that way small: transaction status files hold no zeros at all, and elsewhere zeros count by
+//! whole sectors only.
+//!
+//! Invariant: P4.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used
+)]
+
+use std::os::fd::RawFd;
+
+pub(crate) use strongroom_format::postgres::SECTOR;
+
+use crate::fault::Fault;
+use crate::real::{Errno, Real};
+
+/// Bytes of the smallest part that is sealed by itself.
+const UNIT: usize = 16;
+
+/// Where zeros that are stored in a file read as zeros. Elsewhere they are decrypted like other bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Zeros {
+    /// In every unit of 16 bytes: files of an instance whose header does not have `FEATURE_SEALED_ZEROS`, and log files
+    /// that have no name yet.
+    ByUnit,
+    /// In aligned sectors of 512 bytes, or what the file has of one, that hold nothing else.
+    BySector,
+    /// Nowhere: a unit of zeros is damage. Transaction status files.
+    Refused,
+}
+
+/// Puts zeros into `plain`, which was decrypted from `stored`, where `stored` holds zeros that are not sealed. Both begin
+/// at the start of a sector.
+///
+/// # Errors
+/// [`Fault::Damaged`] where a file has none.
+pub(crate) fn restore(zeros: Zeros, stored: &[u8], plain: &mut [u8]) -> Result<(), Fault> {
+    let part = match zeros {
+        Zeros::BySector => SECTOR,
+        Zeros::ByUnit | Zeros::Refused if may_hold_zero_unit(stored) => UNIT,
+        Zeros::ByUnit | Zeros::Refused => return Ok(()),
+    };
+    for (from, to) in stored.chunks(part).zip(plain.chunks_mut(part)) {
+        if is_zero(from) {
+            if zeros == Zeros::Refused {
+                return Err(Fault::Damaged);
+            }
+            to.fill(0);
+        }
+    }
+    Ok(())
+}
+
+/// A sector as it is stored, without a last unit that the file has only in part.
+pub(crate) struct Sector {
+    stored: [u8; SECTOR],
+    /// Where it begins; the caller says from where that counts.
+    pub(crate) start: usize,
+    /// Where it ends, or the file's last whole unit does.
+    pub(crate) end: usize,
+}
+
+impl Sector {
+    /// Reads the sector at `offset` of the file.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn read(real: &Real, fd: RawFd, offset: u64, start: usize) -> Result<Self, Errno> {
+        let mut stored = [0; SECTOR];
+        let count = real.pread_full(fd, &mut stored, offset)?;
+        let whole = count.saturating_sub(count.checked_rem(UNIT).unwrap_or(0));
+        Ok(Self {
+            stored,
+            start,
+            end: start.saturating_add(whole),
+        })
+    }
+
+    /// Whether zeros are stored in it, or nothing.
+    pub(crate) fn is_zero(&self) -> bool {
+        let len = self.end.saturating_sub(self.start);
+        self.stored.get(..len).is_none_or(is_zero)
+    }
+}
+
+/// Whether all bytes are zero. Of a block that is not, the first line or the first stretch says so.
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    let (lines, rest) = bytes.as_chunks::<LINE>();
+    let first = lines.first().is_none_or(|line| *line == [0; LINE]);
+    first
+        && lines.chunks(STRETCH).all(|stretch| {
+            // An array of bytes, so that the compiler uses vectors.
+            let mut any = [0_u8; LINE];
+            for line in stretch {
+                for (any, byte) in any.iter_mut().zip(line) {
+                    *any |= byte;
+                }
+            }
+            any == [0; LINE]
+        })
+        && rest.iter().all(|byte| *byte == 0)
+}
+
+/// Whether some aligned group of four bytes is zero: of ciphertext that is true for one block in two million, and then
+/// the units are looked at one by one.
+fn may_hold_zero_unit(bytes: &[u8]) -> bool {
+    let (lines, rest) = bytes.as_chunks::<LINE>();
+    let mut found = [0_u32; LINE / 4];
+    for line in lines {
+        let (words, _) = line.as_chunks::<4>();
+        for (found, word) in found.iter_mut().zip(words) {
+            *found |= u32::from(u32::from_le_bytes(*word) == 0);
+        }
+    }
+    found != [0; LINE / 4] || rest.as_chunks::<4>().0.contains(&[0; 4])
+}
+
+/// Bytes that are looked at together.
+const LINE: usize = 64;
+/// Lines between two looks at the result.
+const STRETCH: usize = 16;
