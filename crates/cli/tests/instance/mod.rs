@@ -349,10 +349,14 @@ impl Drop for Place {
 }
 
 pub(crate) fn wait_until_gone(pid: i32) {
-    // One that has ended and waits to be collected is gone too.
-    let there =
-        || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
-    for _ in 0..100 {
+    // One that has ended and waits to be collected is gone too, but only with its last thread: a thread that the kernel
+    // still holds, in fsync for instance, keeps the process's files open and locked.
+    let there = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+        let threads = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+        stat.is_ok_and(|stat| !stat.contains(") Z ") || threads() > 1)
+    };
+    for _ in 0..600 {
         if !there() {
             return;
         }
