@@ -10,6 +10,7 @@ use strongroom_keyring::Keyring;
 use crate::backup::BackupArgs;
 use crate::cert::CertArgs;
 use crate::columns::ColumnsArgs;
+use crate::documentation::{CompletionArgs, ManArgs};
 use crate::duckdb::DuckdbArgs;
 use crate::explain::ExplainArgs;
 use crate::help::tail;
@@ -56,6 +57,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     Verify(VerifyArgs),
     Explain(ExplainArgs),
+    Completion(CompletionArgs),
+    Man(ManArgs),
 }
 
 impl Command {
@@ -75,7 +78,9 @@ impl Command {
             | Self::Columns(_)
             | Self::Volume(_)
             | Self::Keyserver(_)
-            | Self::Explain(_) => Vec::new(),
+            | Self::Explain(_)
+            | Self::Completion(_) => Vec::new(),
+            Self::Man(args) => args.subjects(),
         }
     }
 
@@ -92,7 +97,11 @@ impl Command {
             Self::Columns(args) => args.wants_json(),
             Self::Volume(args) => args.wants_json(),
             Self::Keyserver(args) => args.wants_json(),
-            Self::Sqlite(_) | Self::Duckdb(_) | Self::Explain(_) => false,
+            Self::Sqlite(_)
+            | Self::Duckdb(_)
+            | Self::Explain(_)
+            | Self::Completion(_)
+            | Self::Man(_) => false,
         }
     }
 }

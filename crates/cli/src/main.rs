@@ -15,6 +15,7 @@ mod args;
 mod backup;
 mod cert;
 mod columns;
+mod documentation;
 mod duckdb;
 mod explain;
 mod failure;
@@ -175,6 +176,8 @@ fn dispatch(command: Command, context: &mut Context) -> Result<(), Failure> {
         Command::Inspect(args) => args.run(context),
         Command::Verify(args) => args.run(context),
         Command::Explain(args) => args.run(context),
+        Command::Completion(args) => args.run(context),
+        Command::Man(args) => args.run(context),
     }
 }
 

@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::fs;
+
 use common::{Place, members};
 
 /// Every command, as words.
@@ -103,6 +105,8 @@ const COMMANDS: &[&str] = &[
     "inspect",
     "verify",
     "explain",
+    "completion",
+    "man",
 ];
 
 #[test]
@@ -273,4 +277,57 @@ fn a_closed_standard_output_is_not_a_panic() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(5));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}
+
+/// Bash itself completes with the script: a verb, an option, and nothing where there is nothing.
+#[test]
+fn bash_completes_verbs_and_options() {
+    let place = Place::new();
+    let script = place.run(&["completion", "bash"]).succeeded();
+    fs::write(place.path("completion"), script).unwrap();
+    let completed = |words: &[&str]| {
+        let last = words.len() - 1;
+        let words = words.join(" ");
+        let program = format!(
+            "source ./completion; COMP_WORDS=({words}); COMP_CWORD={last}; \
+             _strongroom strongroom \"${{COMP_WORDS[{last}]}}\"; echo \"${{COMPREPLY[*]}}\""
+        );
+        let output = std::process::Command::new("bash")
+            .args(["-c", &program])
+            .current_dir(place.path("."))
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(completed(&["strongroom", "keyr"]), "keyring");
+    assert_eq!(completed(&["strongroom", "pg", "enc"]), "encrypt");
+    assert_eq!(
+        completed(&["strongroom", "pg", "encrypt", "--key-f"]),
+        "--key-file"
+    );
+    assert_eq!(completed(&["strongroom", "nonsen"]), "");
+    for shell in ["zsh", "fish"] {
+        let script = place.run(&["completion", shell]).succeeded();
+        assert!(
+            script.contains("keyring") && script.contains("key-file"),
+            "{shell}"
+        );
+    }
+    place.run(&["completion", "tcsh"]).failed(2, "SR-1001");
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let place = Place::new();
+    let page = place.run(&["man"]).succeeded();
+    assert!(page.contains(".TH strongroom 1"), "{page}");
+    fs::create_dir(place.path("pages")).unwrap();
+    place.run(&["man", "--out", "pages"]).succeeded();
+    for words in COMMANDS {
+        let name = format!("strongroom-{}", words.replace(' ', "-"));
+        let page = fs::read_to_string(place.path(&format!("pages/{name}.1"))).unwrap();
+        assert!(page.contains(&format!(".TH {name} 1")), "{name}");
+        assert!(page.contains("EXIT STATUS"), "{name}");
+    }
+    place.run(&["man", "--out", "absent"]).failed(5, "SR-5001");
 }
