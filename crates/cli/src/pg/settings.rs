@@ -9,6 +9,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use super::clusters;
+
 /// As deep as the server follows includes.
 const DEPTH_MAX: usize = 10;
 /// The command line of the last start.
@@ -43,19 +45,25 @@ impl Settings {
     }
 
     /// Of a data directory, as its server would read them: also where Debian keeps them elsewhere, which the last start
-    /// tells.
+    /// tells, or the cluster that has this directory.
     pub(super) fn of_instance(directory: &Path) -> Self {
         let options = directory.join(OPTIONS_FILE);
         let bytes = std::fs::read(&options).unwrap_or_default();
         let given = from_options(&bytes, &options);
         let named = |name: &str| given.iter().rev().find(|it| it.name == name);
-        let mut main = directory.join("postgresql.conf");
+        let mut main = directory.join(clusters::CONFIGURATION);
         if let Some(file) = named("config_file") {
             main = directory.join(&file.value);
         } else if let Some(other) = named(DIRECTORY_OPTION) {
             // -D may name where the configuration is, and that where the data is.
             let other = directory.join(&other.value).join("postgresql.conf");
             main = if other.exists() { other } else { main };
+        }
+        if !main.exists() {
+            let cluster = clusters::of(directory).into_iter().next();
+            main = cluster.map_or(main, |cluster| {
+                cluster.configuration.join(clusters::CONFIGURATION)
+            });
         }
         let mut settings = Self::of_file(&main);
         let automatic = directory.join("postgresql.auto.conf");
@@ -190,6 +198,14 @@ fn from_options(bytes: &[u8], origin: &Path) -> Vec<Setting> {
         }
     }
     found
+}
+
+/// Whether the last start of the server set `name` by its command line.
+pub(super) fn started_with(directory: &Path, name: &str) -> bool {
+    let options = directory.join(OPTIONS_FILE);
+    let bytes = std::fs::read(&options).unwrap_or_default();
+    let given = from_options(&bytes, &options);
+    given.iter().any(|setting| setting.name == name)
 }
 
 /// Whether a path that a setting names, relative to the data directory as the server takes it, leads out of it.

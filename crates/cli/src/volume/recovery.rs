@@ -41,11 +41,9 @@ impl RecoveryOptions {
             return Ok(Shown::File(path.clone()));
         }
         let terminal = OpenOptions::new().read(true).write(true).open(TERMINAL);
-        terminal.map(|_| Shown::Terminal).map_err(|_| {
-            let detail =
-                "the recovery key is shown on a terminal, or goes into a file with --recovery-out";
-            Failure::new(&code::NO_TERMINAL, detail)
-        })
+        terminal
+            .map(|_| Shown::Terminal)
+            .map_err(|error| Failure::new(&code::VOLUME_UNSEEN, format!("{TERMINAL}: {error}")))
     }
 }
 
