@@ -194,6 +194,11 @@ fn where_the_configuration_lies_is_found_or_asked_for() {
     as_owner(&place, &words).succeeded();
     assert_eq!(sql(&place, PRIMARY, "select count(*) from t"), "1000");
     as_owner(&place, &["pg", "stop", "-D", "main"]).succeeded();
+    // A server goes by data_directory: it would run on another instance.
+    place.write("other.conf", "data_directory = '/nowhere'\n");
+    let words = [&start[..], &["--config-file", "other.conf"]].concat();
+    let told = as_owner(&place, &words).failed(2, "SR-7033");
+    assert!(told.contains("other.conf is of /nowhere"), "{told}");
 
     fs::remove_dir_all(place.path("etc")).unwrap();
     let told = as_owner(&place, &start).failed(2, "SR-7033");

@@ -83,6 +83,7 @@ pub(super) fn configuration_of(
     if let Some(named) = named {
         // The server stands in its data directory.
         let file = named.canonicalize().map_err(|e| Failure::open(named, &e))?;
+        check_is_of(directory, &file)?;
         return Ok(Some(file));
     }
     if directory.path.join(CONFIGURATION).exists() {
@@ -104,6 +105,28 @@ pub(super) fn configuration_of(
             Err(directory.failure(&code::PG_NO_CONFIGURATION, &detail))
         }
     }
+}
+
+/// A server goes by `data_directory`, whatever it was given with `-D`: it would run on another
+/// instance than the one whose key was tried.
+fn check_is_of(directory: &Directory, file: &Path) -> Result<(), Failure> {
+    let settings = Settings::of_file(file);
+    let Some(setting) = settings.last("data_directory") else {
+        return Ok(());
+    };
+    let other = directory.path.join(&setting.value);
+    if other
+        .canonicalize()
+        .is_ok_and(|other| other == directory.path)
+    {
+        return Ok(());
+    }
+    let detail = format!(
+        "{} is of {}",
+        file.display(),
+        crate::failure::printable(&setting.value)
+    );
+    Err(directory.failure(&code::PG_NO_CONFIGURATION, &detail))
 }
 
 /// The server's options that name a configuration outside of the data directory, as `pg_ctl -o`

@@ -13,6 +13,8 @@ use super::clusters;
 
 /// As deep as the server follows includes.
 const DEPTH_MAX: usize = 10;
+/// Longest configuration file, in bytes.
+const FILE_MAX: u64 = 1 << 20;
 /// The command line of the last start.
 const OPTIONS_FILE: &str = "postmaster.opts";
 
@@ -87,7 +89,7 @@ impl Settings {
 
     fn read(&mut self, path: &Path, depth: usize) {
         // Comments may be in any encoding.
-        let bytes = std::fs::read(path).ok().filter(|_| depth > 0);
+        let bytes = (depth > 0).then(|| contents(path)).flatten();
         let Some(bytes) = bytes else {
             self.unread.push(path.to_path_buf());
             return;
@@ -130,6 +132,14 @@ impl Settings {
             self.read(&path, depth);
         }
     }
+}
+
+/// The bytes of a configuration file. Whoever owns one names those that it includes: what would be
+/// read without end, or waited for, is not a file, and is not read.
+fn contents(path: &Path) -> Option<Vec<u8>> {
+    let about = path.metadata().ok()?;
+    let is_file = about.is_file() && about.len() <= FILE_MAX;
+    is_file.then(|| std::fs::read(path).ok()).flatten()
 }
 
 /// `name = value # comment`; the `=` may be missing.
@@ -272,7 +282,7 @@ mod tests {
         write("endless.conf", "include 'endless.conf'\n");
         write(
             "postgresql.conf",
-            "port = 1\ninclude_dir = 'conf.d'\ninclude_if_exists 'nothing'\ninclude = 'missing'\ninclude 'endless.conf'\n",
+            "port = 1\ninclude_dir = 'conf.d'\ninclude_if_exists 'nothing'\ninclude = 'missing'\ninclude 'endless.conf'\ninclude '/dev/zero'\n",
         );
         write("postgresql.auto.conf", "log_directory = '/var/log/x'\n");
         let settings = Settings::of_instance(room.path());
@@ -283,7 +293,7 @@ mod tests {
             .iter()
             .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
             .collect();
-        assert_eq!(unread, ["none.conf", "missing", "endless.conf"]);
+        assert_eq!(unread, ["none.conf", "missing", "endless.conf", "zero"]);
         let directory = room.path().canonicalize().unwrap();
         assert!(!leads_out(&directory, "log"));
         assert!(leads_out(&directory, "/var/log/x"));
