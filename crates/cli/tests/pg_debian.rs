@@ -168,17 +168,18 @@ fn where_the_configuration_lies_is_found_or_asked_for() {
     control(&place, "main", "stop").succeeded();
     fs::remove_file(place.path("main/postmaster.opts")).unwrap();
     // What the server writes elsewhere is known before its first start.
-    let file = etc(&place, "main").join("postgresql.conf");
+    let name = format!("etc/{}/main/postgresql.conf", version());
+    let file = place.path(&name);
     let mut text = fs::read_to_string(&file).unwrap();
     text.push_str("logging_collector = on\nlog_directory = '/var/log/elsewhere'\n");
-    fs::write(&file, &text).unwrap();
+    place.write(&name, &text);
     let plaintext = ["pg", "status", "-D", "main", "--plaintext"];
     let told = as_owner(&place, &plaintext).succeeded();
     assert!(
         told.contains("log_directory = '/var/log/elsewhere'"),
         "{told}"
     );
-    fs::write(&file, text.replace("logging_collector", "# ")).unwrap();
+    place.write(&name, &text.replace("logging_collector", "# "));
 
     // Two clusters have the directory: which one is not for the command to choose.
     let copy = etc(&place, "copy");

@@ -500,6 +500,14 @@ fn what_create_lacks_is_named_by_its_own_options() {
         .failed(2, "SR-1006");
     assert!(told.contains("--size SIZE"), "{told}");
     assert!(!place.path(RECOVERY).exists());
+    // A failure after the key was shown leaves nothing that a second attempt meets.
+    let unknown = ["--size", "24M", "--cipher", "no-such-cipher"];
+    let unknown = create("v", &[&unknown[..], &["--recovery-out", RECOVERY]].concat());
+    assert_ne!(place.run(&unknown).code, 0);
+    assert!(!place.path("v").exists() && !place.path(RECOVERY).exists());
+    place
+        .run(&create("v", &["--size", "24M", "--recovery-out", RECOVERY]))
+        .succeeded();
 }
 
 #[test]

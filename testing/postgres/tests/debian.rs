@@ -5,7 +5,6 @@
 //! Method: Debian's own programs, by root, in a mount namespace in which the places of clusters are empty file systems of memory
 //! and `/usr/lib/postgresql` holds the installed version and 16 (see `packages`) beside each other. Servers listen on a socket
 //! only. Tables are in the dump alone: servers of the packages need not know every option of the installed version's columns.
-#![expect(clippy::print_stderr, reason = "a test that cannot run says so")]
 
 use std::process::Command;
 
@@ -14,7 +13,7 @@ use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::{Room, other_user};
 
 /// `$OLD` is the installed version, `$BIN` has command and library, `$NEW` is the installation of 16, `$METHOD` what
-/// pg_upgradecluster is told, `$ASK` the question, and `$HEADER` the options of the new header. Everything that fails ends it.
+/// `pg_upgradecluster` is told, `$ASK` the question, and `$HEADER` the options of the new header. Everything that fails ends it.
 const SCRIPT: &str = r#"
 set -eu -o pipefail
 for place in /etc/postgresql /etc/postgresql-common /etc/strongroom /etc/systemd/system /var/lib/postgresql /var/log/postgresql /run/postgresql; do

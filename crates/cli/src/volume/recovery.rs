@@ -66,6 +66,14 @@ impl Shown {
         }
         Ok(key)
     }
+
+    /// Removes the file of a key of which nothing came: the next attempt may use its name.
+    pub(super) fn take_back(&self) {
+        if let Self::File(path) = self {
+            // The failure that led here is the one to report.
+            drop(std::fs::remove_file(path));
+        }
+    }
 }
 
 fn on_terminal(key: &SecretBytes, of: &Path) -> Result<(), Failure> {
