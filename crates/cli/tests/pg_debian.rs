@@ -97,7 +97,7 @@ fn sql(place: &Place, port: &str, statement: &str) -> String {
     answer.succeeded().trim().to_owned()
 }
 
-/// What pg_lsclusters says of a cluster.
+/// What `pg_lsclusters` says of a cluster.
 fn listed(place: &Place, name: &str) -> String {
     let out = run(&mut debian(place, "pg_lsclusters")).succeeded();
     let line = out.lines().find(|line| line.contains(&format!(" {name} ")));
