@@ -1,6 +1,5 @@
 //! Goal: `strongroom columns proxy` says where it listens when it does, and what is wrong with an
 //! address that it cannot use. Method: the real command; no server is needed before a client comes.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
 

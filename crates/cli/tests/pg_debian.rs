@@ -4,7 +4,6 @@
 //! Method: Debian's own programs, run as an administrator runs them, on clusters whose
 //! configuration, data, log and socket lie below the test's own directory (`PG_CLUSTER_CONF_ROOT`).
 //! Servers listen on a socket only.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod instance;
 
