@@ -22,7 +22,7 @@ TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 EXTENSION := $(abspath $(TARGET)/release/libstrongroom_sqlite.so)
 SHIELD := $(abspath $(TARGET)/release/libstrongroom_shield.so)
 
-.PHONY: fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
+.PHONY: install fuzz bench-duckdb bench-sqlite bench-keyserver demo test test-sqlite-memory test-python wheel test-keyserver test-regress test-columns test-volume columns-postgres bench-columns-oltp lint bench bench-backup bench-columns bench-volume deps deps-postgres deps-test build clean
 
 # What the build needs, and what only the tests need: stock SQLite's shell, headers and Python module, stock PostgreSQL,
 # an S3 server, and a debugger for core dumps. Nothing is installed when everything is there, and no server is left running.
@@ -53,6 +53,13 @@ deps-test: deps-postgres
 
 build: deps
 	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-shield-preload
+
+# The one place that the guides, and the units in packaging/systemd, count on. PostgreSQL's server and root load these files: they are root's.
+install:
+	@[ -e $(TARGET)/release/strongroom ] || { echo "first: make build" >&2; exit 1; }
+	install -D -m 755 $(TARGET)/release/strongroom $(DESTDIR)/usr/bin/strongroom
+	install -D -m 755 $(TARGET)/release/libstrongroom_shield.so $(DESTDIR)/usr/lib/strongroom/libstrongroom_shield.so
+	install -D -m 755 $(TARGET)/release/libstrongroom_sqlite.so $(DESTDIR)/usr/lib/strongroom/libstrongroom_sqlite.so
 
 TOUR_COLUMNS := $(abspath $(TARGET)/columns)
 demo: deps-postgres build

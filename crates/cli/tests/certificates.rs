@@ -367,9 +367,14 @@ fn a_lost_keyring_comes_back_from_the_export() {
     place
         .run(&["cert", "export", "backup", "--out", "b.pem", "--public"])
         .succeeded();
-    place
+    let told = place
         .run(&["cert", "restore", "b.pem"])
         .failed(4, "SR-2029");
+    assert!(told.contains("`strongroom cert import`"), "{told}");
+    // Nor is there anything to import; the command that takes such files is named.
+    let import = ["cert", "import", "b.p12", "--key-env", "PASS"];
+    let told = with_passphrase(&place, "on paper", &import).failed(6, "SR-2025");
+    assert!(told.contains("`strongroom cert restore`"), "{told}");
 }
 
 #[test]

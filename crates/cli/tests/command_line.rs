@@ -34,6 +34,7 @@ const COMMANDS: &[&str] = &[
     "pg start",
     "pg stop",
     "pg restart",
+    "pg promote",
     "pg status",
     "pg run",
     "pg controldata",

@@ -52,6 +52,25 @@ a_postgresql_server() {
         -o "-c listen_addresses='' -k /run/postgresql" start >/dev/null
     trap 'runuser -u postgres -- "'"$programs"'/pg_ctl" -D "$WORK/server" -m immediate stop >/dev/null' EXIT
 }
+# Users that a page adds are gone with the namespace.
+an_etc_to_throw_away() {
+    mkdir /mnt/etc; mount -t tmpfs tmpfs /mnt/etc; mkdir /mnt/etc/upper /mnt/etc/work
+    mount -t overlay overlay -o lowerdir=/etc,upperdir=/mnt/etc/upper,workdir=/mnt/etc/work /etc
+    for place in /etc/strongroom /run/strongroom; do mkdir -p "$place"; mount -t tmpfs -o mode=755 tmpfs "$place"; done
+}
+debians_postgresql() {
+    for place in /etc/postgresql /etc/postgresql-common /etc/systemd/system /var/lib/postgresql /var/log/postgresql /usr/lib/strongroom; do
+        mkdir -p "$place"; mount -t tmpfs -o mode=755 tmpfs "$place"
+    done
+    chown postgres:postgres /etc/postgresql /var/lib/postgresql /var/log/postgresql /run/postgresql
+    cp "$LIBRARY" /usr/lib/strongroom/
+    # Servers listen on a socket only.
+    echo "listen_addresses = ''" > /etc/postgresql-common/createcluster.conf
+    # No service manager is here, nor one that Debian's programs are to tell of clusters.
+    export PG_CLUSTER_CONF_ROOT=/etc/postgresql
+    systemctl() { [ "$*" = daemon-reload ]; }
+    trap 'pg_lsclusters -h | while read -r version name _; do pg_ctlcluster -m immediate "$version" "$name" stop || true; done' EXIT
+}
 "#;
 
 fn repository() -> PathBuf {
@@ -156,7 +175,10 @@ fn what_failed(chosen: &[Block]) -> Option<String> {
         .env("PATH", format!("{}:/usr/bin:{search}", commands.display()))
         .env("WORK", &work)
         .env("OUT", place.path(""))
-        .env("EXTENSION", extension())
+        .env("EXTENSION", beside("STRONGROOM_EXTENSION", "libstrongroom_sqlite.so"))
+        .env("LIBRARY", beside("STRONGROOM_SHIELD_LIB", "libstrongroom_shield.so"))
+        // The command finds it where it is installed.
+        .env_remove("STRONGROOM_SHIELD_LIB")
         .env_remove("STRONGROOM_KEYRING");
     let (code, screen) = on_terminal::run(session, PATIENCE, |last| {
         last.ends_with(": ").then(|| PASSPHRASE.to_owned())
@@ -221,13 +243,10 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// The extension beside the command, where `make test` has built it.
-fn extension() -> PathBuf {
-    std::env::var_os("STRONGROOM_EXTENSION").map_or_else(
-        || {
-            let command = Path::new(env!("CARGO_BIN_EXE_strongroom"));
-            command.with_file_name("libstrongroom_sqlite.so")
-        },
+/// A library that a variable names, or that `make test` has built beside the command.
+fn beside(variable: &str, name: &str) -> PathBuf {
+    std::env::var_os(variable).map_or_else(
+        || Path::new(env!("CARGO_BIN_EXE_strongroom")).with_file_name(name),
         PathBuf::from,
     )
 }

@@ -476,6 +476,40 @@ fn a_keyring_that_hangs_does_not_hold_the_start_up() {
     assert!(why.contains("did not deliver it within 1 s"), "{why}");
 }
 
+/// Before, the advice was --key-file, --key-env and --key-command, which the command does not have.
+#[test]
+fn what_create_lacks_is_named_by_its_own_options() {
+    let place = place();
+    let mut session = Command::new("setsid");
+    session.arg("--wait");
+    let options = create("v", &["--size", "24M"]);
+    let output = place.under(session, &options).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("error[SR-8357]"), "{told}");
+    let help = place.run(&["volume", "create", "--help"]).succeeded();
+    let named: Vec<&str> = told
+        .split([' ', ';', ',', '`'])
+        .filter(|word| word.starts_with("--"))
+        .collect();
+    assert_eq!(named, ["--recovery-out", "--no-recovery"], "{told}");
+    assert!(named.iter().all(|option| help.contains(option)), "{help}");
+    assert!(!place.path("v").exists());
+    let told = place
+        .run(&create("absent", &["--recovery-out", RECOVERY]))
+        .failed(2, "SR-1006");
+    assert!(told.contains("--size SIZE"), "{told}");
+    assert!(!place.path(RECOVERY).exists());
+    // A failure after the key was shown leaves nothing that a second attempt meets.
+    let unknown = ["--size", "24M", "--cipher", "no-such-cipher"];
+    let unknown = create("v", &[&unknown[..], &["--recovery-out", RECOVERY]].concat());
+    assert_ne!(place.run(&unknown).code, 0);
+    assert!(!place.path("v").exists() && !place.path(RECOVERY).exists());
+    place
+        .run(&create("v", &["--size", "24M", "--recovery-out", RECOVERY]))
+        .succeeded();
+}
+
 #[test]
 fn shredded_is_noise() {
     let place = made();

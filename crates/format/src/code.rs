@@ -66,7 +66,7 @@ codes! {
     USAGE = 1001, Usage, "the command line is not valid", "see the command's --help";
     EXISTS = 1002, Refused, "the output exists already and would be overwritten", "choose another name, or move the existing file away first";
     SAME_FILE = 1003, Usage, "input and output are the same file", "name a different output";
-    NO_TERMINAL = 1004, Usage, "a passphrase was to be asked for, but there is no terminal", "use --key-file, --key-env or --key-command";
+    NO_TERMINAL = 1004, Usage, "a passphrase was to be asked for, but there is no terminal", "run it at a terminal, or let the key come from elsewhere: --key-file, --key-env or --key-command where the command has them, a keyring whose root key nobody has to type (`strongroom keyring rotate-root`) everywhere else";
     SQL = 1005, Usage, "SQLite refused the statement", "correct the SQL; SQLite's own message is shown with this error";
     NOT_FOUND = 1006, Usage, "the file does not exist", "check the path";
 
@@ -239,6 +239,7 @@ codes! {
     PG_NO_CLUSTER = 7028, Usage, "no cluster of postgresql-common has this data directory", "make one with pg_createcluster -d, or set LD_PRELOAD in what starts the server";
     PG_STATUS_ZEROS = 7029, Data, "a transaction status file holds zeros that were not sealed: they were written past the shield, or the disk lost what stood there", "restore the instance from a backup: with zeros there, transactions that were committed would be gone; a file of zeros that PostgreSQL's manual asks for is made under the shield (strongroom pg run -D DIR -- dd ...)";
     PG_NO_CHECKSUMS = 7030, Warning, "data checksums are off: a page of a relation that was changed on the disk is read as it is", "turn them on while the server is stopped: `strongroom pg run -D DIR -- pg_checksums --enable -D DIR`";
+    PG_NO_CONFIGURATION = 7033, Usage, "the data directory has no postgresql.conf, and where the configuration of its server lies is not clear", "name the file with --config-file, or make a cluster for the directory with pg_createcluster -d";
 
     MEDIUM_ABSENT = 7101, Usage, "there is no backup medium at that place", "check the path; `strongroom backup create` makes a medium in an empty or absent directory";
     MEDIUM_DAMAGED = 7102, Data, "the head of the backup medium is damaged", "sets can be restored by naming their heads one by one; begin a new medium for new ones";
@@ -318,7 +319,7 @@ codes! {
     STORE_IO = 8023, Io, "the operating system reported an error on the zone's store", "see its message; after a failed write to disk the zone must be started anew";
     STORE_MANIFEST = 8024, Data, "the manifest of the zone's store is damaged, forged, or another store's", "restore the zone's directory from a backup and let it replay the log";
     STORE_IN_USE = 8025, Refused, "another process has the zone's store open", "one zone at a time: end the other one first";
-    ZONE_UNLOCKED = 8026, Warning, "memory for values could not be locked and may be swapped out", "raise the memlock limit (ulimit -l) to the zone's memory limit and 64 MiB, or seal the swap";
+    ZONE_UNLOCKED = 8026, Warning, "memory of the zone could not be locked and may be swapped out", "raise the memlock limit (ulimit -l, LimitMEMLOCK=): the zone's memory limit and 64 MiB are enough for the values and keys, all memory of the process needs `unlimited`; or seal the swap";
     ZONE_LOCK = 8027, Refused, "memory for values could not be locked, and the zone was told to insist on it", "raise the memlock limit (ulimit -l) to the zone's memory limit and 64 MiB";
     EXTENTS_FULL = 8028, Refused, "the partition's identifiers are used up", "rewrite the table with VACUUM FULL: it gets a new partition";
     STORE_HISTORY = 8030, Data, "the zone's store and the server's log are of different histories", "bring the zone a store from before the histories parted, or a copy of the store of the zone whose server this one now follows; see docs/guides/columns.md";
@@ -375,6 +376,7 @@ codes! {
     VOLUME_BACKUP = 8354, Data, "the backup of a volume's header cannot be used: damaged, cut off, or made while the volume was re-encrypted", "use another backup, or the one that the key server keeps; nothing was changed";
     VOLUME_KEPT = 8355, Key, "the passphrase that was kept for a start without key servers cannot be used: its time is over, it was changed, or it is of another volume or key", "start the machine while a key server answers, which keeps it anew, or open the volume with --recovery or a passphrase";
     VOLUME_NOT_KEPT = 8356, Warning, "the volume's passphrase could not be kept for a start without key servers", "see the detail; the machine needs a TPM (/dev/tpmrm0, or `tcti` in the table) and room in /var/lib/strongroom/cache";
+    VOLUME_UNSEEN = 8357, Usage, "the recovery key can be shown to nobody: there is no terminal", "give --recovery-out FILE: a new file that only you can read takes it; `strongroom volume create --no-recovery` makes a volume without one";
     NODE_CONFIG = 8400, Usage, "the node's configuration cannot be used", "see docs/guides/nodes.md; `strongroom keyserver join` writes it";
     NODE_FILE = 8401, Key, "a file that the node's configuration names cannot be used", "see the message; the private key must be this user's alone (mode 0600)";
     KEYSERVER_UNREACHABLE = 8402, Key, "no key server gave an answer in the time that was configured", "see what each server came to; another opener of the object still opens it";

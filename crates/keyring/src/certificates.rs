@@ -179,7 +179,8 @@ impl Keyring {
         identity: &Identity,
     ) -> Result<Restored, Error> {
         if identity.key.is_none() {
-            let detail = "it holds no private key";
+            let detail =
+                "it holds no private key; `strongroom cert import` takes a certificate alone";
             return Err(Error::new(&code::CERT_FILE, detail));
         }
         self.take_in(name, identity, true)
@@ -456,15 +457,19 @@ fn update(
     restoring: bool,
     exported_unix_s: u64,
 ) -> Result<Restored, Error> {
-    let taken = |held: &CertificateRecord| Error::new(&code::CERT_EXISTS, held.name.as_str());
     // What a file calls it does not matter when it is brought back.
     if !restoring && name.is_some_and(|name| name != record.name) {
-        return Err(taken(record));
+        return Err(taken(record, "is its name here"));
     }
     let renewed = !restoring && record.der != identity.certificate.der();
     let key = identity.key.as_ref().filter(|_| record.key.is_none());
     if !renewed && key.is_none() && !restoring {
-        return Err(taken(record));
+        let has = match (record.key.is_some(), identity.key.is_some()) {
+            (true, true) => "is here, with its private key: nothing is missing",
+            (true, false) => "is here, with its private key",
+            (false, _) => "is here, and the file holds no private key to add",
+        };
+        return Err(taken(record, has));
     }
     if renewed {
         record.der = identity.certificate.der().to_vec();
@@ -480,6 +485,15 @@ fn update(
         is_new: false,
         has_new_key: key.is_some(),
     })
+}
+
+/// SR-2025 for a certificate whose public key the keyring has, and what to do with an exported file.
+fn taken(held: &CertificateRecord, why: &str) -> Error {
+    let name = &held.name;
+    let detail = format!(
+        "{name} {why}; the file of an export is brought back with `strongroom cert restore`"
+    );
+    Error::new(&code::CERT_EXISTS, detail)
 }
 
 /// Reads an exported file back and opens with it what is encrypted for the certificate (K19). Errors: SR-2034.

@@ -31,7 +31,7 @@ pub enum Reach {
     Configured,
     /// Programs that are given a file or a part of the data directory: three directories above count too.
     Parents,
-    /// Both: `pg_ctl`.
+    /// Both: `pg_ctl` and `pg_upgrade`.
     ConfiguredAndParents,
 }
 

@@ -84,6 +84,10 @@ pub fn check(new: &New<'_>) -> Result<(), Error> {
         }
         return check_len(new, size);
     }
+    if !new.path.exists() {
+        let detail = format!("{}; --size SIZE makes a new file", new.path.display());
+        return Err(Error::new(&code::NOT_FOUND, detail));
+    }
     let found = look(new.path)?;
     check_unused(new.path)?;
     check_len(new, found.len)?;

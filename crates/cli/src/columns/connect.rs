@@ -42,6 +42,25 @@ impl LoginOptions {
     }
 }
 
+/// An address of a command line, which is checked here, so that a port alone is not taken for a
+/// name that the system cannot find.
+pub(super) fn checked(text: &str) -> Result<String, String> {
+    let parts = text.rsplit_once(':').filter(|(host, port)| {
+        let bracketed = host.starts_with('[') && host.ends_with(']');
+        !host.is_empty() && (bracketed || !host.contains(':')) && port.parse::<u16>().is_ok()
+    });
+    if text.contains('/') || parts.is_some() {
+        return Ok(text.to_owned());
+    }
+    let example = match text.parse::<u16>() {
+        Ok(port) => format!("127.0.0.1:{port}"),
+        Err(_) => String::from("127.0.0.1:6432"),
+    };
+    Err(format!(
+        "not HOST:PORT, as {example}, nor the path of a socket, which has a / in it"
+    ))
+}
+
 /// A path if it looks like one.
 pub(super) fn address(text: &str) -> Address {
     if text.contains('/') {
@@ -72,4 +91,36 @@ fn password(path: &Path) -> Result<SecretBytes, Failure> {
     }
     secret.truncate(end);
     Ok(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::checked;
+
+    #[test]
+    fn an_address_has_a_port_or_is_a_path() {
+        for good in [
+            "127.0.0.1:6432",
+            "db.example.org:5432",
+            "[::1]:6432",
+            "/run/postgresql/.s.PGSQL.5432",
+            "./socket",
+        ] {
+            assert_eq!(checked(good).as_deref(), Ok(good));
+        }
+        for bad in [
+            "",
+            "localhost",
+            ":6432",
+            "::1",
+            "::1:6432",
+            "h:99999",
+            "h:",
+            "socket",
+        ] {
+            let told = checked(bad).unwrap_err();
+            assert!(told.contains("127.0.0.1:6432"), "{bad}: {told}");
+        }
+        assert!(checked("7000").unwrap_err().contains("127.0.0.1:7000"));
+    }
 }

@@ -8,13 +8,13 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use strongroom_client::channel::{Accepted, PcrPolicy, TrustedKey};
 use strongroom_client::keys::ColumnKeys;
-use strongroom_client::proxy::{self, Address, Config, PlaintextConstants, Terms, Tls};
+use strongroom_client::proxy::{Address, Config, PlaintextConstants, Proxy, Terms, Tls};
 use strongroom_client::sql::catalog::PinnedColumn;
 use strongroom_format::code;
 use strongroom_format::hex::from_hex;
 use strongroom_keyring::Keyring;
 
-use super::connect::address;
+use super::connect::{address, checked};
 use crate::Context;
 use crate::failure::{Failure, note};
 use crate::help::tail;
@@ -27,10 +27,10 @@ use crate::help::tail;
 #[command(after_help = tail!("  strongroom columns proxy --listen 127.0.0.1:6432 --server /run/postgresql/.s.PGSQL.5432 --key-id columns --accept-process-attestation"))]
 pub(super) struct ProxyArgs {
     /// Where applications connect: HOST:PORT, or the path of a socket
-    #[arg(long, value_name = "ADDRESS", required = true)]
+    #[arg(long, value_name = "ADDRESS", required = true, value_parser = checked)]
     listen: Vec<String>,
     /// The server: HOST:PORT, or the path of its socket
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = checked)]
     server: String,
     /// Certificate in PEM, with those up to its authority behind it: applications may ask for TLS then
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -158,8 +158,12 @@ impl ProxyArgs {
             pinned: self.pinned,
             connections_max: self.connections,
         };
-        note(&format!("listening at {}", self.listen.join(", ")));
-        proxy::run(config).map_err(|error| Failure::new(&code::IO, error.to_string()))
+        let failed = |error: std::io::Error| Failure::new(&code::IO, error.to_string());
+        let proxy = Proxy::bind(config).map_err(failed)?;
+        let addresses = proxy.addresses().map_err(failed)?;
+        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        note(&format!("listening at {}", addresses.join(", ")));
+        proxy.run().map_err(failed)
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use strongroom_client::server::Connection;
 use strongroom_format::code;
 
-use super::connect::{LoginOptions, refused};
+use super::connect::{LoginOptions, checked, refused};
 use crate::Context;
 use crate::failure::Failure;
 use crate::help::tail;
@@ -48,7 +48,7 @@ const COUNTS: &[(&str, &str)] = &[
 #[command(after_help = tail!("  strongroom columns status --server /run/postgresql/.s.PGSQL.5432"))]
 pub(super) struct StatusArgs {
     /// The server: HOST:PORT, or the path of its socket
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = checked)]
     server: String,
     #[command(flatten)]
     login: LoginOptions,
@@ -162,9 +162,9 @@ fn text(status: &Value) -> String {
                 mib(number(store, "resident")),
                 mib(number(store, "limit")),
                 if locked {
-                    ", locked"
+                    ", values and keys locked"
                 } else {
-                    ", not locked (SR-8026)"
+                    ", values and keys not all locked (SR-8026)"
                 }
             ),
         ),
@@ -267,13 +267,19 @@ mod tests {
         let text = text(&serde_json::from_str(status).unwrap());
         for line in [
             "values       11 and those of 4 blocks on disk",
-            "memory       3.0 MiB of 10.0 MiB, not locked (SR-8026)",
+            "memory       3.0 MiB of 10.0 MiB, values and keys not all locked (SR-8026)",
             "quarantine   6 values",
             "1          staff          2        11",
             "2          of database 9  1        0 and those of 4 blocks on disk",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
+        let locked = status.replace("\"locked\":false", "\"locked\":true");
+        let locked = self::text(&serde_json::from_str(&locked).unwrap());
+        assert!(
+            locked.contains("10.0 MiB, values and keys locked\n") && !locked.contains("8026"),
+            "{locked}"
+        );
         let ledger = text
             .lines()
             .find(|line| line.starts_with("aabbccdd"))

@@ -230,7 +230,11 @@ pub(super) fn allowed(users: &[String]) -> Result<Vec<u32>, Failure> {
 /// Tells what the kernel would not close.
 fn tell_closed(closed: Closed) {
     if !closed.locked {
-        warn(&code::ZONE_UNLOCKED, "");
+        // The store locks the memory of values and keys by itself, and `columns status` tells of
+        // that: this is about the rest.
+        let detail =
+            "not all of the process: what passes through its stacks and buffers is not locked";
+        warn(&code::ZONE_UNLOCKED, detail);
     }
     if !closed.files {
         note(

@@ -1,4 +1,7 @@
-//! `strongroom pg start`, `stop` and `restart`: `pg_ctl`, with the library and the key in its environment.
+//! `strongroom pg start`, `stop`, `restart` and `promote`: `pg_ctl`, with the library and the key in its environment.
+//!
+//! A data directory of Debian's postgresql-common has no `postgresql.conf`. The server is told where its configuration
+//! lies, as `pg_ctlcluster` tells it.
 //!
 //! Invariant: the key is tried before `pg_ctl` runs, on the header and on the control file, so that a wrong one is told
 //! here and not in the server's log.
@@ -6,15 +9,18 @@
 //! Must not: replace `pg_ctl`'s judgement of when a server is up or down.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use clap::Args;
 use strongroom_format::code;
 
 use super::chosen::Chosen;
+use super::clusters;
 use super::contents::check_control;
 use super::directory::{Directory, DirectoryOption, refuse_root};
 use super::programs::{self, BindirOption};
+use super::settings;
 use super::shielded::Shielded;
 use crate::Context;
 use crate::args::KeyOptions;
@@ -32,9 +38,8 @@ pub(super) struct StartArgs {
     server: ServerArgs,
     #[command(flatten)]
     key: KeyOptions,
-    /// Where the server's messages go
-    #[arg(short = 'l', long, value_name = "FILE")]
-    log: Option<PathBuf>,
+    #[command(flatten)]
+    begin: BeginArgs,
 }
 
 /// Stop the server: `pg_ctl` stop. No key is needed. Fails when none is running, as `pg_ctl` does.
@@ -53,12 +58,36 @@ pub(super) struct RestartArgs {
     server: ServerArgs,
     #[command(flatten)]
     key: KeyOptions,
+    #[command(flatten)]
+    begin: BeginArgs,
+}
+
+/// Make a standby a primary: `pg_ctl` promote under the shield.
+///
+/// `pg_ctl` reads the control file first, which is sealed: without the shield it calls that file corrupt. `SELECT
+/// pg_promote()` does the same and needs no shield.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom pg promote -D /var/lib/postgresql/15/main"))]
+pub(super) struct PromoteArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    key: KeyOptions,
+}
+
+/// What starting and restarting have in common.
+#[derive(Args)]
+struct BeginArgs {
     /// Where the server's messages go
     #[arg(short = 'l', long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// The server's postgresql.conf, where that is not in the data directory [default: that of the cluster of
+    /// postgresql-common that has this data directory]
+    #[arg(long, value_name = "FILE")]
+    config_file: Option<PathBuf>,
 }
 
-/// What the three have in common.
+/// What all of them have in common.
 #[derive(Args)]
 struct ServerArgs {
     #[command(flatten)]
@@ -77,8 +106,14 @@ impl StartArgs {
         if let Some(pid) = directory.server() {
             return Err(directory.failure(&code::PG_RUNNING, &format!("process {pid}")));
         }
-        self.server
-            .begin("start", &directory, self.key, self.log, context)
+        let configuration = self.begin.configuration(&directory)?;
+        let mut shielded = self.server.shielded(&directory, self.key, context)?;
+        let command = shielded.command();
+        command.arg("start").arg("-D").arg(&directory.path);
+        self.begin
+            .arguments(&directory, configuration.as_deref(), command);
+        command.args(&self.server.options);
+        shielded.run()
     }
 }
 
@@ -86,15 +121,7 @@ impl StopArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         refuse_root()?;
         let directory = self.server.directory.existing()?;
-        if directory.server().is_none() {
-            let left = directory.path.join("postmaster.pid").exists();
-            let detail = if left {
-                "postmaster.pid is left over from one that is gone"
-            } else {
-                "no postmaster.pid in it"
-            };
-            return Err(directory.failure(&code::PG_NOT_RUNNING, detail));
-        }
+        check_runs(&directory)?;
         let program = self.server.bindir.find(directory.major())?.join("pg_ctl");
         context.output.flush()?;
         let mut bare = Shielded::bare(program);
@@ -109,20 +136,84 @@ impl RestartArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         refuse_root()?;
         let directory = self.server.directory.sealed()?;
-        self.server
-            .begin("restart", &directory, self.key, self.log, context)
+        let configuration = self.configuration(&directory)?;
+        let mut shielded = self.server.shielded(&directory, self.key, context)?;
+        let command = shielded.command();
+        command.arg("restart").arg("-D").arg(&directory.path);
+        self.begin
+            .arguments(&directory, configuration.as_deref(), command);
+        command.args(&self.server.options);
+        shielded.run()
+    }
+
+    /// As for a start, unless `pg_ctl` knows it: it takes the options of the last start, if it is
+    /// given none.
+    fn configuration(&self, directory: &Directory) -> Result<Option<PathBuf>, Failure> {
+        let options = self.server.options.iter();
+        let mut options = options.map(|option| option.to_string_lossy());
+        let replaced = options.any(|it| it.starts_with("-o") || it.starts_with("--options"));
+        let kept = !replaced && settings::started_with(&directory.path, "config_file");
+        if kept && self.begin.config_file.is_none() {
+            return Ok(None);
+        }
+        self.begin.configuration(directory)
+    }
+}
+
+impl PromoteArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let directory = self.server.directory.sealed()?;
+        check_runs(&directory)?;
+        let mut shielded = self.server.shielded(&directory, self.key, context)?;
+        let command = shielded.command();
+        command.arg("promote").arg("-D").arg(&directory.path);
+        command.args(&self.server.options);
+        shielded.run()
+    }
+
+    pub(super) fn directory(&self) -> &DirectoryOption {
+        &self.server.directory
+    }
+}
+
+/// An error unless a server runs on the directory.
+fn check_runs(directory: &Directory) -> Result<(), Failure> {
+    if directory.server().is_some() {
+        return Ok(());
+    }
+    let left = directory.path.join("postmaster.pid").exists();
+    let detail = if left {
+        "postmaster.pid is left over from one that is gone"
+    } else {
+        "no postmaster.pid in it"
+    };
+    Err(directory.failure(&code::PG_NOT_RUNNING, detail))
+}
+
+impl BeginArgs {
+    fn configuration(&self, directory: &Directory) -> Result<Option<PathBuf>, Failure> {
+        clusters::configuration_of(directory, self.config_file.as_deref())
+    }
+
+    /// Adds the log, and where the configuration lies.
+    fn arguments(&self, directory: &Directory, configuration: Option<&Path>, to: &mut Command) {
+        if let Some(log) = &self.log {
+            to.arg("-l").arg(log);
+        }
+        if let Some(file) = configuration {
+            to.arg("-o").arg(clusters::options(&directory.path, file));
+        }
     }
 }
 
 impl ServerArgs {
-    fn begin(
+    /// `pg_ctl` under the shield, after the key was tried.
+    fn shielded(
         &self,
-        verb: &str,
         directory: &Directory,
         key: KeyOptions,
-        log: Option<PathBuf>,
         context: &mut Context,
-    ) -> Result<(), Failure> {
+    ) -> Result<Shielded, Failure> {
         directory.check_user()?;
         if directory.is_converting() {
             return Err(directory.failure(&code::PG_CONVERTING, "strongroom.convert is there"));
@@ -132,14 +223,6 @@ impl ServerArgs {
         let chosen = Chosen::required(key, context, directory)?;
         check_control(directory, &chosen.instance(directory)?)?;
         context.output.flush()?;
-        let program = bindir.join("pg_ctl");
-        let mut shielded = Shielded::new(program, &[directory], Some(&chosen))?;
-        let command = shielded.command();
-        command.arg(verb).arg("-D").arg(&directory.path);
-        if let Some(log) = log {
-            command.arg("-l").arg(log);
-        }
-        command.args(&self.options);
-        shielded.run()
+        Shielded::new(bindir.join("pg_ctl"), &[directory], Some(&chosen))
     }
 }

@@ -8,6 +8,7 @@
 //! Must not: read or write a sealed file but through strongroom-shield or a program under the shield.
 
 mod chosen;
+mod clusters;
 mod contents;
 mod control;
 mod controldata;
@@ -52,6 +53,7 @@ enum Verb {
     Start(control::StartArgs),
     Stop(control::StopArgs),
     Restart(control::RestartArgs),
+    Promote(control::PromoteArgs),
     Status(status::StatusArgs),
     Run(run::RunArgs),
     Controldata(controldata::ControldataArgs),
@@ -68,6 +70,7 @@ impl PgArgs {
         let one = |directory: &directory::DirectoryOption| directory.named().into_iter().collect();
         match &self.verb {
             Verb::Status(args) => one(&args.directory),
+            Verb::Promote(args) => one(args.directory()),
             Verb::Run(args) => args.named(),
             Verb::Controldata(args) => one(&args.directory),
             Verb::Encrypt(args) => one(&args.directory),
@@ -91,6 +94,7 @@ impl PgArgs {
             Verb::Start(args) => args.run(context),
             Verb::Stop(args) => args.run(context),
             Verb::Restart(args) => args.run(context),
+            Verb::Promote(args) => args.run(context),
             Verb::Status(args) => args.run(context),
             Verb::Run(args) => args.run(context),
             Verb::Controldata(args) => args.run(context),

@@ -16,16 +16,14 @@ use clap::Args;
 use strongroom_format::code;
 use strongroom_shield::source;
 
+use super::clusters::{self, Cluster};
 use super::directory::{Directory, DirectoryOption};
 use super::programs;
-use super::settings::Settings;
 use crate::Context;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
 use crate::owner::held::Held;
 
-/// Where clusters are configured.
-const CLUSTERS: &str = "/etc/postgresql";
 /// Where drop-ins of units lie.
 const UNITS: &str = "/etc/systemd/system";
 /// The drop-in's name.
@@ -48,13 +46,6 @@ pub(super) struct ServiceArgs {
     /// Where drop-ins of units are kept
     #[arg(long, value_name = "DIR", default_value = UNITS)]
     unit_dir: PathBuf,
-}
-
-/// A cluster of postgresql-common.
-struct Cluster {
-    version: String,
-    name: String,
-    configuration: PathBuf,
 }
 
 impl ServiceArgs {
@@ -122,37 +113,13 @@ fn shown(context: &mut Context, files: [(&PathBuf, &String); 2]) -> Result<(), F
 
 /// The cluster whose `data_directory` this is.
 fn cluster_of(directory: &Directory) -> Result<Cluster, Failure> {
-    let subdirectories = |path: &Path| -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-        paths.sort();
-        paths
-    };
-    let root = std::env::var_os("PG_CLUSTER_CONF_ROOT").filter(|value| !value.is_empty());
-    let root = root.map_or_else(|| PathBuf::from(CLUSTERS), PathBuf::from);
-    for version in subdirectories(&root) {
-        for configuration in subdirectories(&version) {
-            let settings = Settings::of_file(&configuration.join("postgresql.conf"));
-            let named = settings.last("data_directory");
-            let same = named.and_then(|setting| Path::new(&setting.value).canonicalize().ok());
-            if same.as_deref() != Some(directory.path.as_path()) {
-                continue;
-            }
-            let name = |path: &Path| {
-                path.file_name()
-                    .map(|name| name.to_string_lossy().into_owned())
-            };
-            if let (Some(version), Some(name)) = (name(&version), name(&configuration)) {
-                return Ok(Cluster {
-                    version,
-                    name,
-                    configuration,
-                });
-            }
-        }
-    }
-    let detail = format!("looked in {}", root.display());
-    Err(directory.failure(&code::PG_NO_CLUSTER, &detail))
+    clusters::of(&directory.path)
+        .into_iter()
+        .next()
+        .ok_or_else(|| {
+            let detail = format!("looked in {}", clusters::root().display());
+            directory.failure(&code::PG_NO_CLUSTER, &detail)
+        })
 }
 
 /// Adds the line, unless a line sets `LD_PRELOAD` already: to the same, which is fine, or to something else, which the

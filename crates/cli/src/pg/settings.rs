@@ -9,8 +9,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use super::clusters;
+
 /// As deep as the server follows includes.
 const DEPTH_MAX: usize = 10;
+/// Longest configuration file, in bytes.
+const FILE_MAX: u64 = 1 << 20;
 /// The command line of the last start.
 const OPTIONS_FILE: &str = "postmaster.opts";
 
@@ -43,19 +47,25 @@ impl Settings {
     }
 
     /// Of a data directory, as its server would read them: also where Debian keeps them elsewhere, which the last start
-    /// tells.
+    /// tells, or the cluster that has this directory.
     pub(super) fn of_instance(directory: &Path) -> Self {
         let options = directory.join(OPTIONS_FILE);
         let bytes = std::fs::read(&options).unwrap_or_default();
         let given = from_options(&bytes, &options);
         let named = |name: &str| given.iter().rev().find(|it| it.name == name);
-        let mut main = directory.join("postgresql.conf");
+        let mut main = directory.join(clusters::CONFIGURATION);
         if let Some(file) = named("config_file") {
             main = directory.join(&file.value);
         } else if let Some(other) = named(DIRECTORY_OPTION) {
             // -D may name where the configuration is, and that where the data is.
             let other = directory.join(&other.value).join("postgresql.conf");
             main = if other.exists() { other } else { main };
+        }
+        if !main.exists() {
+            let cluster = clusters::of(directory).into_iter().next();
+            main = cluster.map_or(main, |cluster| {
+                cluster.configuration.join(clusters::CONFIGURATION)
+            });
         }
         let mut settings = Self::of_file(&main);
         let automatic = directory.join("postgresql.auto.conf");
@@ -79,7 +89,7 @@ impl Settings {
 
     fn read(&mut self, path: &Path, depth: usize) {
         // Comments may be in any encoding.
-        let bytes = std::fs::read(path).ok().filter(|_| depth > 0);
+        let bytes = (depth > 0).then(|| contents(path)).flatten();
         let Some(bytes) = bytes else {
             self.unread.push(path.to_path_buf());
             return;
@@ -122,6 +132,14 @@ impl Settings {
             self.read(&path, depth);
         }
     }
+}
+
+/// The bytes of a configuration file. Whoever owns one names those that it includes: what would be
+/// read without end, or waited for, is not a file, and is not read.
+fn contents(path: &Path) -> Option<Vec<u8>> {
+    let about = path.metadata().ok()?;
+    let is_file = about.is_file() && about.len() <= FILE_MAX;
+    is_file.then(|| std::fs::read(path).ok()).flatten()
 }
 
 /// `name = value # comment`; the `=` may be missing.
@@ -192,6 +210,14 @@ fn from_options(bytes: &[u8], origin: &Path) -> Vec<Setting> {
     found
 }
 
+/// Whether the last start of the server set `name` by its command line.
+pub(super) fn started_with(directory: &Path, name: &str) -> bool {
+    let options = directory.join(OPTIONS_FILE);
+    let bytes = std::fs::read(&options).unwrap_or_default();
+    let given = from_options(&bytes, &options);
+    given.iter().any(|setting| setting.name == name)
+}
+
 /// Whether a path that a setting names, relative to the data directory as the server takes it, leads out of it.
 pub(super) fn leads_out(directory: &Path, value: &str) -> bool {
     let path = directory.join(OsStr::new(value));
@@ -256,7 +282,7 @@ mod tests {
         write("endless.conf", "include 'endless.conf'\n");
         write(
             "postgresql.conf",
-            "port = 1\ninclude_dir = 'conf.d'\ninclude_if_exists 'nothing'\ninclude = 'missing'\ninclude 'endless.conf'\n",
+            "port = 1\ninclude_dir = 'conf.d'\ninclude_if_exists 'nothing'\ninclude = 'missing'\ninclude 'endless.conf'\ninclude '/dev/zero'\n",
         );
         write("postgresql.auto.conf", "log_directory = '/var/log/x'\n");
         let settings = Settings::of_instance(room.path());
@@ -267,7 +293,7 @@ mod tests {
             .iter()
             .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
             .collect();
-        assert_eq!(unread, ["none.conf", "missing", "endless.conf"]);
+        assert_eq!(unread, ["none.conf", "missing", "endless.conf", "zero"]);
         let directory = room.path().canonicalize().unwrap();
         assert!(!leads_out(&directory, "log"));
         assert!(leads_out(&directory, "/var/log/x"));

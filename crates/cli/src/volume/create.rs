@@ -18,7 +18,7 @@ use strongroom_volume::token::{Token, name_is_valid};
 use super::backup::escrow;
 use super::fleet::{self, Happened};
 use super::material::ProviderOptions;
-use super::recovery::RecoveryOptions;
+use super::recovery::{RecoveryOptions, Shown};
 use crate::Context;
 use crate::failure::{Failure, warn};
 use crate::help::tail;
@@ -105,14 +105,15 @@ impl CreateArgs {
         // An authenticated volume writes every sector at once.
         let keeps = self.size.is_none() && !self.wipe && self.integrity.is_none();
         let old_data_left = keeps && has_old_data(&self.path)?;
-        let place = (!self.no_recovery)
+        let shown = (!self.no_recovery)
             .then(|| self.recovery.place())
             .transpose()?;
         let mut keys = self.provider.keys(context, None)?;
         let material = keys.fetch_or_create(&self.key_id)?;
         let token = self.token(material.version, keys.as_ref())?;
         let secret = slot_secret(&material.key, &token.object_id)?;
-        let recovery = place.map(|place| place.new_key(&self.path)).transpose()?;
+        let recovery = shown.as_ref().map(|shown| shown.new_key(&self.path));
+        let recovery = recovery.transpose()?;
         let openers = Openers {
             token: &token,
             secret: &secret,
@@ -122,8 +123,9 @@ impl CreateArgs {
         let uuid = create(&new, &openers, &mut |size, offset| {
             progress.update(offset, size);
             true
-        })?;
+        });
         drop(progress);
+        let uuid = uuid.inspect_err(|_| self.take_back(shown.as_ref()))?;
         if recovery.is_none() {
             warn(&code::VOLUME_NO_RECOVERY, &self.path.display().to_string());
         }
@@ -143,6 +145,15 @@ impl CreateArgs {
         };
         fleet::tell(&self.path, keys.as_mut(), Happened::Made);
         self.tell(context, &created)
+    }
+
+    /// After a failure: a new file gets its name when it is whole, and if there is none, the recovery
+    /// key opens nothing. A device may hold something that it opens.
+    fn take_back(&self, shown: Option<&Shown>) {
+        let nothing_made = self.size.is_some() && self.path.symlink_metadata().is_err();
+        if let Some(shown) = shown.filter(|_| nothing_made) {
+            shown.take_back();
+        }
     }
 
     fn about(&self) -> New<'_> {

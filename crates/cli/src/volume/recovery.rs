@@ -41,11 +41,9 @@ impl RecoveryOptions {
             return Ok(Shown::File(path.clone()));
         }
         let terminal = OpenOptions::new().read(true).write(true).open(TERMINAL);
-        terminal.map(|_| Shown::Terminal).map_err(|_| {
-            let detail =
-                "the recovery key is shown on a terminal, or goes into a file with --recovery-out";
-            Failure::new(&code::NO_TERMINAL, detail)
-        })
+        terminal
+            .map(|_| Shown::Terminal)
+            .map_err(|error| Failure::new(&code::VOLUME_UNSEEN, format!("{TERMINAL}: {error}")))
     }
 }
 
@@ -67,6 +65,14 @@ impl Shown {
             Self::Terminal => on_terminal(&key, of)?,
         }
         Ok(key)
+    }
+
+    /// Removes the file of a key of which nothing came: the next attempt may use its name.
+    pub(super) fn take_back(&self) {
+        if let Self::File(path) = self {
+            // The failure that led here is the one to report.
+            drop(std::fs::remove_file(path));
+        }
     }
 }
 

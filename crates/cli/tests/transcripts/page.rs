@@ -1,7 +1,8 @@
 //! The blocks of commands in a page of the documents, and what the page says of each one.
 //!
 //! A block is a run of lines that are indented by four spaces. It is a block of commands if a line
-//! of it calls `strongroom` or begins with a prompt, `$ ` or `NAME$ `. A comment of HTML directly
+//! of it calls `strongroom` or begins with a prompt, `$ ` or `NAME$ `, or if a comment says that it is
+//! run. A comment of HTML directly
 //! above the block, which readers do not see, says what becomes of it:
 //!
 //!     <!-- commands: run -->                    it is run as it stands, by root
@@ -67,8 +68,8 @@ pub(crate) fn blocks(page: &str) -> Vec<Block> {
         while text.last().is_some_and(|line| line.trim().is_empty()) {
             text.pop();
         }
-        if text.iter().any(|line| is_command(line)) {
-            let (fate, before) = comments_above(&lines[..at]);
+        let (fate, before) = comments_above(&lines[..at]);
+        if matches!(fate, Fate::Run(_)) || text.iter().any(|line| is_command(line)) {
             found.push(Block {
                 line: at + 1,
                 fate,

@@ -98,12 +98,17 @@ impl Proxy {
     /// Listens.
     ///
     /// # Errors
-    /// An address cannot be listened on.
+    /// An address cannot be listened on; the error names it.
     pub fn bind(config: Config) -> io::Result<Self> {
+        let listen = |address: &Address| {
+            let named =
+                |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+            address.listen().map_err(named)
+        };
         let listeners = config
             .listen
             .iter()
-            .map(Address::listen)
+            .map(listen)
             .collect::<io::Result<Vec<_>>>()?;
         let shared = Shared {
             server: config.server,
@@ -151,14 +156,6 @@ impl Proxy {
         }
         Ok(())
     }
-}
-
-/// Listens and serves until the process ends.
-///
-/// # Errors
-/// As [`Proxy::bind`] and [`Proxy::run`].
-pub fn run(config: Config) -> io::Result<()> {
-    Proxy::bind(config)?.run()
 }
 
 fn accept(listener: &Listener, shared: &Arc<Shared>) {

@@ -131,6 +131,8 @@ fn start(program: Program, arguments: &[Vec<u8>]) -> Result<(), Error> {
     let reach = match program {
         Program::Server => Reach::Configured,
         Program::Control => Reach::ConfiguredAndParents,
+        // Debian's pg_upgradecluster gives it the directories of configuration.
+        Program::Frontend if is_running("pg_upgrade") => Reach::ConfiguredAndParents,
         Program::Frontend => Reach::Parents,
     };
     let candidates = discover::candidates(arguments, &environment, here, reach);

@@ -15,7 +15,7 @@ use clap::Args;
 use strongroom_client::server::{Answer, Connection, Error};
 use strongroom_format::code;
 
-use super::connect::{LoginOptions, refused};
+use super::connect::{LoginOptions, checked, refused};
 use crate::failure::{Failure, note};
 use crate::help::tail;
 use plan::Plan;
@@ -43,7 +43,7 @@ pub(super) struct ConvertArgs {
     #[arg(long)]
     abandon: bool,
     /// The data owner's proxy: HOST:PORT, or the path of its socket
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = checked)]
     proxy: String,
     #[command(flatten)]
     login: LoginOptions,
