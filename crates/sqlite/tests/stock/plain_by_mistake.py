@@ -44,7 +44,7 @@ def test_pragmas_of_other_products():
     make("sealed.db")
     for connection in (connect("sealed.db", key_env="K"), connect("plain.db")):
         for pragma in ("hexkey='%s'" % ("11" * 32), "textkey='x'", "hexrekey='%s'" % ("11" * 32), "textrekey='x'", "cipher='aes256cbc'",
-                       "kdf_iter=256000", "cipher_page_size=4096", "cipher_integrity_check"):
+                       "kdf_iter=256000", "cipher_page_size=4096"):
             refused(lambda: connection.execute("pragma " + pragma).fetchall(), "SR-2280", pragma.split("=")[0])
         assert connection.execute("pragma cipher_version").fetchall() == []
         connection.close()
