@@ -68,12 +68,12 @@ pub(crate) fn text(path: &Path) -> Result<String, Failure> {
 }
 
 /// A descriptor that programs inherit and from which they can read `secret`; it has no name and cannot be changed.
-pub(crate) fn inherited(secret: &[u8]) -> Result<OwnedFd, Failure> {
+pub(crate) fn inherited(name: &str, secret: &[u8]) -> Result<OwnedFd, Failure> {
     let failed = |error: std::io::Error| {
         Failure::new(&code::IO, format!("memory for the passphrase: {error}"))
     };
     let flags = MemfdFlags::ALLOW_SEALING;
-    let descriptor = rustix::fs::memfd_create("strongroom", flags).map_err(|e| failed(e.into()))?;
+    let descriptor = rustix::fs::memfd_create(name, flags).map_err(|e| failed(e.into()))?;
     let mut file = std::fs::File::from(descriptor);
     file.write_all(secret).map_err(failed)?;
     let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;

@@ -28,6 +28,7 @@ const COMMANDS: &[&str] = &[
     "sqlite decrypt",
     "sqlite rekey",
     "sqlite shell",
+    "sqlite run",
     "pg initdb",
     "pg start",
     "pg stop",

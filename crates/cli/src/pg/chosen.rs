@@ -217,7 +217,7 @@ impl Chosen {
             KeySource::File(path) => ("FILE", keys::text(path)?),
             KeySource::Command(line) => ("COMMAND", line.clone()),
             KeySource::Given(bytes) => {
-                let descriptor = keys::inherited(bytes.as_slice())?;
+                let descriptor = keys::inherited("strongroom", bytes.as_slice())?;
                 let number = descriptor.as_raw_fd().to_string();
                 handed._descriptor = Some(descriptor);
                 ("FD", number)

@@ -16,7 +16,7 @@ use strongroom_format::code;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::provider::COMMAND_VARIABLE;
 use strongroom_keyring::{KeySource, Keyring, SourceContext};
-use strongroom_sqlite::defaults::{DEFAULT_VARIABLE, EXISTING_PLAIN, KEY_FD};
+use strongroom_sqlite::defaults::{DEFAULT_VARIABLE, EXISTING_PLAIN, KEY_FD, KEY_FD_NAME};
 
 use super::{cipher, page_size, program};
 use crate::args::KeyOptions;
@@ -109,7 +109,7 @@ impl RunArgs {
             KeySource::File(path) => lines.push(("key_file", keys::text(path)?)),
             KeySource::Command(line) => lines.push(("key_command", line.clone())),
             KeySource::Given(bytes) => {
-                let inherited = keys::inherited(bytes.as_slice())?;
+                let inherited = keys::inherited(KEY_FD_NAME, bytes.as_slice())?;
                 lines.push((KEY_FD, inherited.as_raw_fd().to_string()));
                 descriptor = Some(inherited);
             }

@@ -55,7 +55,9 @@ mod wal;
 mod word;
 
 pub use api::ROUTINES;
-pub use defaults::{DEFAULT_VARIABLE, EXISTING_PLAIN, KEY_FD, take_default_from_environment};
+pub use defaults::{
+    DEFAULT_VARIABLE, EXISTING_PLAIN, KEY_FD, KEY_FD_NAME, take_default_from_environment,
+};
 pub use entry::{enable, entry_point};
 pub use ffi::{CONSTANTS, sqlite3};
 pub use freshness::{Freshness, settle};
