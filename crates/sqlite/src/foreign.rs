@@ -109,8 +109,6 @@ fn is_noise(head: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use super::*;
 
     /// Bytes as even as random ones, always the same.

@@ -4,11 +4,7 @@
 //! Method: the real command and the preloaded library, with the distribution's sqlite3 shell and Python, and Datasette,
 //! sqlite-utils, litecli and apsw from PyPI in an environment of their own (`make deps-test`; `STRONGROOM_SQLITE_TOOLS` names
 //! another). What they leave is searched for plaintext and opened without the key.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that panics has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 #[path = "../common/mod.rs"]
 mod common;

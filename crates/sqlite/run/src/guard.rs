@@ -70,7 +70,7 @@ impl Sqlite {
 /// `T` is the type of the function of this name.
 unsafe fn function<T: Copy>(library: &Library, name: &CStr) -> Option<T> {
     let address = library.symbol(name)?;
-    debug_assert_eq!(size_of::<T>(), size_of::<*mut c_void>());
+    const { assert!(size_of::<T>() == size_of::<*mut c_void>()) };
     // SAFETY: a function pointer has the size of an address; the caller's word for its type.
     Some(unsafe { std::mem::transmute_copy::<*mut c_void, T>(&address) })
 }

@@ -57,7 +57,7 @@ import sqlite3
 db = sqlite3.connect(%r, isolation_level=None)
 db.enable_load_extension(True)
 db.load_extension(%r)
-for pragma in ("key='secret'", "hexkey='11'", "REKEY='other'", "main.key='secret'"):
+for pragma in ("key='secret'", "hexkey='11'", "REKEY='other'", "main.key='secret'", "cipher_integrity_check"):
     try:
         db.execute("pragma " + pragma)
         print("taken", pragma)
@@ -66,7 +66,7 @@ for pragma in ("key='secret'", "hexkey='11'", "REKEY='other'", "main.key='secret
 print(db.execute("select strongroom_last_error()").fetchone()[0])
 db.execute("pragma user_version=7")
 """ % (name, EXT))
-    assert "taken" not in told and told.count("refused") == 4 and "SR-2281" in told, told
+    assert "taken" not in told and told.count("refused") == 5 and "SR-2281" in told, told
 
 
 def test_a_process_that_never_opens_plain_databases():

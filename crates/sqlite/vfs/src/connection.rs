@@ -60,7 +60,7 @@ pub(crate) fn remember(connection: *mut sqlite3) {
 pub(crate) fn is_known(connection: *mut sqlite3) -> bool {
     known()
         .iter()
-        .any(|entry| entry.connection == connection as usize)
+        .any(|entry| entry.connection == connection as usize && entry.file == 0)
 }
 
 /// The connection is being closed: the destructor of the guard's functions says so.

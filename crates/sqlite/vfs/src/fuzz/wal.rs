@@ -157,8 +157,6 @@ fn write_on(choices: &mut Choices<'_>, log: &mut WalFile) {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
-
     use super::*;
 
     /// SQLite writes a frame's header and then its page. When it gives up in between, nothing is damaged.
