@@ -15,6 +15,7 @@ const MEMBERS: [&str; 16] = [
     "duckdb",
     "entropy_bits_per_byte",
     "error",
+    "foreign",
     "header",
     "kind",
     "log",

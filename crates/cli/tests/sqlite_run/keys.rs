@@ -10,7 +10,17 @@ const MAKE: &str = "create table t(a); insert into t values('CANARY-TEXT')";
 fn every_source_of_a_key_opens_what_it_sealed() {
     let place = place();
     place.write("key", crate::common::ROOT);
-    let sources: [&[&str]; 4] = [
+    // The command keeps what it delivers in a plain database of its own.
+    let store = rusqlite::Connection::open(place.path("store.db")).unwrap();
+    let sql = format!(
+        "create table c(k); insert into c values('{}')",
+        crate::common::ROOT
+    );
+    store.execute_batch(&sql).unwrap();
+    drop(store);
+    let command = format!("{SHELL} store.db 'select k from c'");
+    let sources: [&[&str]; 5] = [
+        &["--key-command", command.as_str()],
         &APP,
         &["--key-env", "ROOT"],
         &["--key-file", "key"],
@@ -27,10 +37,10 @@ fn every_source_of_a_key_opens_what_it_sealed() {
     let other = run(
         &place,
         &["--key-env", "ROOT"],
-        &[SHELL, "0.db", "select a from t"],
+        &[SHELL, "1.db", "select a from t"],
     );
     assert!(other.err.contains("SR-2002"), "{}", other.err);
-    let none = run(&place, &[], &[SHELL, "0.db"]);
+    let none = run(&place, &[], &[SHELL, "1.db"]);
     assert!(none.err.contains("SR-2041"), "{}", none.err);
     let missing = run(&place, &["--key-id", "nobody"], &[SHELL, "new.db", MAKE]);
     assert!(missing.err.contains("SR-2003"), "{}", missing.err);
