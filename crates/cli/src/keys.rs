@@ -67,7 +67,8 @@ pub(crate) fn text(path: &Path) -> Result<String, Failure> {
     path.to_str().map(String::from).ok_or_else(refused)
 }
 
-/// A descriptor that programs inherit and from which they can read `secret`; it has no name and cannot be changed.
+/// A descriptor that programs inherit and from which they can read `secret`; it has no name and
+/// cannot be changed.
 pub(crate) fn inherited(name: &str, secret: &[u8]) -> Result<OwnedFd, Failure> {
     let failed = |error: std::io::Error| {
         Failure::new(&code::IO, format!("memory for the passphrase: {error}"))

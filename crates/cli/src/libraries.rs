@@ -19,7 +19,8 @@ const DIRECTORIES: &[&str] = &[
     "/usr/lib",
 ];
 
-/// The library `file`: the one that the environment's `variable` names, else beside the command, else where packages put it.
+/// The library `file`: the one that the environment's `variable` names, else beside the command,
+/// else where packages put it.
 ///
 /// # Errors
 /// `missing` when there is none, or its path cannot stand in `LD_PRELOAD`.

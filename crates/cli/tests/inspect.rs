@@ -8,7 +8,7 @@ use common::{Place, decoded, members, noise};
 use serde_json::Value;
 use strongroom_format::sqlite::AuxKind;
 
-const MEMBERS: [&str; 16] = [
+const MEMBERS: [&str; 17] = [
     "beside",
     "body_entropy_bits_per_byte",
     "body_offset_bytes",

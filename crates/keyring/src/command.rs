@@ -79,8 +79,9 @@ fn run(line: &str, timeout: Duration) -> Result<SecretBytes, Error> {
     }
 }
 
-/// A program that has a guard by `LD_PRELOAD` gives it to all that it starts. In a key command, which may well keep things in an
-/// SQLite database, the guard would ask for the key that the command is to deliver.
+/// A program that has a guard by `LD_PRELOAD` gives it to all that it starts. In a key command,
+/// which may well keep things in an SQLite database, the guard would ask for the key that the
+/// command is to deliver.
 fn without_guards(command: &mut Command) {
     command.env_remove("STRONGROOM_SQLITE_DEFAULT");
     let Some(former) = std::env::var_os("LD_PRELOAD") else {

@@ -1,7 +1,8 @@
-//! Databases that another product has encrypted, recognised without a key: SQLCipher, SQLite3 Multiple Ciphers, SEE.
+//! Databases that another product has encrypted, recognised without a key: SQLCipher, SQLite3
+//! Multiple Ciphers, SEE.
 //!
-//! A page of theirs is noise. Some of their formats leave bytes of SQLite's header in clear, which tells more; of the others
-//! only the length and the noise speak, so that the answer is a guess.
+//! A page of theirs is noise. Some of their formats leave bytes of SQLite's header in clear, which
+//! tells more; of the others only the length and the noise speak, so that the answer is a guess.
 //!
 //! Must not: call a file what it only may be.
 
@@ -43,8 +44,9 @@ impl Foreign {
     }
 }
 
-/// Looks at the beginning of a file of `size` bytes: its first [`SAMPLE`] bytes, or all. `None` for what is not recognised,
-/// and for plain databases. The caller has made sure that it is no other format that is known.
+/// Looks at the beginning of a file of `size` bytes: its first [`SAMPLE`] bytes, or all. `None` for
+/// what is not recognised, and for plain databases. The caller has made sure that it is no other
+/// format that is known.
 #[must_use]
 pub fn recognise(head: &[u8], size: u64) -> Option<Foreign> {
     let head = head.get(..SAMPLE).unwrap_or(head);

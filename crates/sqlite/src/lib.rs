@@ -20,7 +20,8 @@ pub mod ops;
 mod remote;
 
 pub use open::{OpenOptions, explain, open, register};
-/// The default key of a program that has the extension: what `strongroom sqlite run` writes into its environment.
+/// The default key of a program that has the extension: what `strongroom sqlite run` writes into
+/// its environment.
 pub mod defaults {
     pub use strongroom_sqlite_vfs::{DEFAULT_VARIABLE, EXISTING_PLAIN, KEY_FD, KEY_FD_NAME};
 }

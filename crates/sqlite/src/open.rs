@@ -240,7 +240,8 @@ pub fn explain(error: rusqlite::Error) -> Error {
         .sqlite_error()
         .map_or(rusqlite::ffi::SQLITE_ERROR, |error| error.extended_code);
     let text = error.to_string();
-    // Pragmas and functions fail with the same result code whatever the error is: there SQLite's text is the guard's.
+    // Pragmas and functions fail with the same result code whatever the error is: there SQLite's
+    // text is the guard's.
     let told = vfs::last_text().is_some_and(|last| last == text);
     let last = match told {
         true => vfs::take_last(),

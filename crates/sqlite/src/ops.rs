@@ -50,8 +50,8 @@ pub struct Report {
 /// (page size 0: the source's). `progress` gets pages done and pages in all.
 ///
 /// # Errors
-/// SR-1002, SR-1003, SR-1006 for the names; SR-3011 when the source is sealed already, SR-2288 when another product seems to
-/// have encrypted it; SR-2001 without a key.
+/// SR-1002, SR-1003, SR-1006 for the names; SR-3011 when the source is sealed already, SR-2288 when
+/// another product seems to have encrypted it; SR-2001 without a key.
 pub fn encrypt(
     plain: &Path,
     sealed: &Path,

@@ -1,4 +1,5 @@
-//! One pass over a file: its first 4096 bytes and its first 64 KiB, how often each byte value occurs, and samples for the picture.
+//! One pass over a file: its first 4096 bytes and its first 64 KiB, how often each byte value
+//! occurs, and samples for the picture.
 //!
 //! Must not: hold more of the file than its head and the samples.
 

@@ -43,7 +43,8 @@ impl SqliteArgs {
             Verb::Decrypt(args) => vec![args.sealed.clone(), args.plain.clone()],
             Verb::Rekey(args) => vec![args.sealed.clone()],
             Verb::Shell(args) => args.subject().into_iter().collect(),
-            // The program is run with the caller's rights, as if it had been started without this command.
+            // The program is run with the caller's rights, as if it had been started without this
+            // command.
             Verb::Run(_) => Vec::new(),
         }
     }

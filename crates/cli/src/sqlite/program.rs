@@ -1,8 +1,9 @@
-//! Programs for `strongroom sqlite run`: which file a name means, and whether the guard can be put into it.
+//! Programs for `strongroom sqlite run`: which file a name means, and whether the guard can be put
+//! into it.
 //!
-//! The guard comes in by the dynamic linker. It ignores `LD_PRELOAD` where a program is run with other rights than its
-//! caller's, and has no part in a static program. Where an executable has an SQLite of its own, calls of it go past any
-//! preloaded library.
+//! The guard comes in by the dynamic linker. It ignores `LD_PRELOAD` where a program is run with
+//! other rights than its caller's, and has no part in a static program. Where an executable has an
+//! SQLite of its own, calls of it go past any preloaded library.
 //!
 //! Must not: run anything; take what cannot be told for fine where it can be told.
 
@@ -23,7 +24,8 @@ const SCRIPTS: u32 = 4;
 /// Longest executable that is looked at, in bytes.
 const EXECUTABLE_MAX: u64 = 1 << 30;
 
-/// Layout of an ELF file (System V ABI, "Object Files"): class, byte order and machine, program headers.
+/// Layout of an ELF file (System V ABI, "Object Files"): class, byte order and machine, program
+/// headers.
 const ELF_MAGIC: &[u8] = b"\x7fELF";
 const ELF_CLASS: usize = 4;
 const ELF_MACHINE: usize = 18;
@@ -138,7 +140,8 @@ fn check_elf(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         return Err(refused(path, "it is built for another C library"));
     }
     let own = memchr::memmem::find(bytes, SQLITE_MAGIC).is_some();
-    // A program that is linked to an SQLite has the names of its functions among its dynamic symbols.
+    // A program that is linked to an SQLite has the names of its functions among its dynamic
+    // symbols.
     let linked = dynamic_names(bytes).is_some_and(|names| {
         let mut names = names.split(|byte| *byte == 0);
         names.any(|name| name.starts_with(b"sqlite3_open"))

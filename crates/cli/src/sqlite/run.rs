@@ -1,10 +1,11 @@
-//! `strongroom sqlite run --key-id NAME -- PROGRAM ...`: becomes that program, with the guard in it before it opens its first
-//! database.
+//! `strongroom sqlite run --key-id NAME -- PROGRAM ...`: becomes that program, with the guard in it
+//! before it opens its first database.
 //!
-//! Invariants: the program learns where its key is, never the key; what was typed reaches it through an inherited descriptor.
+//! Invariants: the program learns where its key is, never the key; what was typed reaches it
+//! through an inherited descriptor.
 //!
-//! Must not: change the program's arguments, streams or exit code; start a program that would write plain databases unnoticed
-//! where that can be seen.
+//! Must not: change the program's arguments, streams or exit code; start a program that would write
+//! plain databases unnoticed where that can be seen.
 
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -31,10 +32,11 @@ const LIBRARY_VARIABLE: &str = "STRONGROOM_SQLITE_RUN_LIB";
 
 /// Run a program that uses SQLite: the databases that it opens and makes are sealed.
 ///
-/// For programs that know nothing of Strongroom, and open databases by their paths: the sqlite3 shell, Datasette,
-/// sqlite-utils, litecli, or anything else that is linked to the system's SQLite, and what such a program starts. A sealed
-/// database opens with the key, a new one is sealed for it, and a plain one that exists is refused. What a program writes
-/// elsewhere, such as a history of statements, is not sealed. The exit code is the program's.
+/// For programs that know nothing of Strongroom, and open databases by their paths: the sqlite3
+/// shell, Datasette, sqlite-utils, litecli, or anything else that is linked to the system's SQLite,
+/// and what such a program starts. A sealed database opens with the key, a new one is sealed for
+/// it, and a plain one that exists is refused. What a program writes elsewhere, such as a history
+/// of statements, is not sealed. The exit code is the program's.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom sqlite run --key-id app -- sqlite3 sealed.db"))]
 pub(super) struct RunArgs {
@@ -49,7 +51,8 @@ pub(super) struct RunArgs {
     /// Page size of databases that are made, in bytes, 512 to 65536 [default: 4096]
     #[arg(long, value_name = "N", value_parser = page_size)]
     page_size: Option<u32>,
-    /// Keep a digest over all pages of databases that are made, so that verify finds an older copy of one
+    /// Keep a digest over all pages of databases that are made, so that verify finds an older copy
+    /// of one
     #[arg(long)]
     freshness: bool,
     /// The program and its arguments
@@ -66,7 +69,8 @@ impl RunArgs {
         };
         let key = keys::required(self.key.clone(), "run")?;
         let key = keys::lasting(key)?.settled(&surroundings)?;
-        // A wrong name is told before the program begins. A command is run by the program, and would be run twice.
+        // A wrong name is told before the program begins. A command is run by the program, and
+        // would be run twice.
         if !matches!(key, KeySource::Command(_)) && !asks(&key, &surroundings)? {
             key.opener(&surroundings)?;
         }
@@ -90,7 +94,8 @@ impl RunArgs {
         Err(Failure::open(&program, &error))
     }
 
-    /// What the guard reads in the program's environment, and the descriptor that must stay open until the program has begun.
+    /// What the guard reads in the program's environment, and the descriptor that must stay open
+    /// until the program has begun.
     fn variable(
         &self,
         key: &KeySource,
@@ -143,7 +148,8 @@ impl RunArgs {
     }
 }
 
-/// Whether fetching the key asks somebody, which is then left to the program: it would be asked twice.
+/// Whether fetching the key asks somebody, which is then left to the program: it would be asked
+/// twice.
 fn asks(key: &KeySource, context: &SourceContext) -> Result<bool, Failure> {
     let (KeySource::KeyId { .. }, Some(path)) = (key, &context.keyring) else {
         return Ok(false);

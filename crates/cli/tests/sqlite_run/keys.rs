@@ -90,7 +90,8 @@ fn what_was_typed_is_in_no_argument_and_no_environment() {
     is_sealed(&place, "typed.db");
 }
 
-/// For programs with an SQLite of their own that load the extension: no URI, and a key that is rotated meanwhile.
+/// For programs with an SQLite of their own that load the extension: no URI, and a key that is
+/// rotated meanwhile.
 #[test]
 fn a_key_of_the_keyring_is_named_by_path() {
     let place = place();

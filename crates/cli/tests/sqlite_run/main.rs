@@ -1,9 +1,11 @@
-//! `strongroom sqlite run`: real programs that know nothing of the guard work on sealed databases, and write no plain ones;
-//! and what other products have encrypted is told apart from plain databases.
+//! `strongroom sqlite run`: real programs that know nothing of the guard work on sealed databases,
+//! and write no plain ones; and what other products have encrypted is told apart from plain
+//! databases.
 //!
-//! Method: the real command and the preloaded library, with the distribution's sqlite3 shell and Python, and Datasette,
-//! sqlite-utils, litecli and apsw from PyPI in an environment of their own (`make deps-test`; `STRONGROOM_SQLITE_TOOLS` names
-//! another). What they leave is searched for plaintext and opened without the key.
+//! Method: the real command and the preloaded library, with the distribution's sqlite3 shell and
+//! Python, and Datasette, sqlite-utils, litecli and apsw from PyPI in an environment of their own
+//! (`make deps-test`; `STRONGROOM_SQLITE_TOOLS` names another). What they leave is searched for
+//! plaintext and opened without the key.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 #[path = "../common/mod.rs"]
@@ -26,7 +28,8 @@ const SHELL: &str = "/usr/bin/sqlite3";
 const PYTHON: &str = "/usr/bin/python3";
 const NEEDLE: &str = "CANARY-TEXT";
 
-/// The command, with the libraries that `run` needs beside it: built now unless `STRONGROOM_EXT` says that they are.
+/// The command, with the libraries that `run` needs beside it: built now unless `STRONGROOM_EXT`
+/// says that they are.
 fn libraries() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {

@@ -67,7 +67,8 @@ fn what_new_databases_are_like_can_be_said() {
 #[test]
 fn python_needs_no_line_of_code_and_no_extensions() {
     let place = place();
-    // A script with a `#!` line, which starts another Python: both have the guard, and neither ever loads an extension.
+    // A script with a `#!` line, which starts another Python: both have the guard, and neither ever
+    // loads an extension.
     let script = format!(
         "#!{PYTHON}\n\
          import sqlite3, subprocess, sys\n\

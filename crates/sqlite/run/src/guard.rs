@@ -1,8 +1,9 @@
 //! Finds the SQLite that a caller is linked to, and puts the guard into it, once.
 //!
-//! The extension is loaded as SQLite would load it: registered as an automatic extension, it is called as a connection to
-//! `:memory:` is opened, with SQLite's table of functions. That works also where SQLite was told to load no extensions by
-//! SQL, and it comes after the program has configured its SQLite, which it can do only before the first connection.
+//! The extension is loaded as SQLite would load it: registered as an automatic extension, it is
+//! called as a connection to `:memory:` is opened, with SQLite's table of functions. That works
+//! also where SQLite was told to load no extensions by SQL, and it comes after the program has
+//! configured its SQLite, which it can do only before the first connection.
 //!
 //! Invariants:
 //! - G1. One SQLite of a process has the guard; another one's databases are not opened.
@@ -84,7 +85,8 @@ pub(crate) fn served() -> Option<usize> {
     served.as_ref().and_then(Sqlite::base)
 }
 
-/// The SQLite that the code at `caller` is linked to, with the guard in it. `None` when there is none: it was said why.
+/// The SQLite that the code at `caller` is linked to, with the guard in it. `None` when there is
+/// none: it was said why.
 pub(crate) fn sqlite_of(caller: *const c_void) -> Option<Sqlite> {
     // A panic while this was locked leaves it whole: it is set at once.
     let mut served = SERVED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +94,8 @@ pub(crate) fn sqlite_of(caller: *const c_void) -> Option<Sqlite> {
     let meant = match (linked, *served) {
         (Some(linked), Some(known)) if linked.base() == known.base() => return Some(known),
         (Some(linked), _) => linked,
-        // An extension of SQLite's calls through the table that it was given, and is linked to none.
+        // An extension of SQLite's calls through the table that it was given, and is linked to
+        // none.
         (None, Some(known)) => return Some(known),
         (None, None) => {
             say(
@@ -124,7 +127,8 @@ fn put_guard_into(sqlite: &Sqlite) -> Option<()> {
     ENTRY.get_or_init(|| entry);
     keep(sqlite.open as *const c_void);
     let mut connection = std::ptr::null_mut();
-    // SAFETY: SQLite's own functions; `enter` has the type of an entry point and lives as long as the process.
+    // SAFETY: SQLite's own functions; `enter` has the type of an entry point and lives as long as
+    // the process.
     let rc = unsafe {
         (sqlite.auto_extension)(enter);
         let rc = (sqlite.open_v2)(
@@ -171,7 +175,8 @@ fn extension_entry() -> Option<Entry> {
     entry
 }
 
-/// One line on standard error. The programs that are run know nothing of the guard, and SQLite's interface has no text.
+/// One line on standard error. The programs that are run know nothing of the guard, and SQLite's
+/// interface has no text.
 pub(crate) fn say(code: &Code, detail: &str) {
     if std::env::var_os("STRONGROOM_LOG").is_some_and(|value| value == "off") {
         return;

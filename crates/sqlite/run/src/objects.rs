@@ -1,4 +1,5 @@
-//! Loaded libraries: which one an address belongs to, and what a library and those that it needs export.
+//! Loaded libraries: which one an address belongs to, and what a library and those that it needs
+//! export.
 //!
 //! Must not: load a library that is not loaded, but for the guard's own.
 #![expect(unsafe_code, reason = "dladdr, dlopen and dlsym")]
@@ -8,10 +9,12 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// The file that holds `address`, by the name under which it was loaded. `None` for an address in no file.
+/// The file that holds `address`, by the name under which it was loaded. `None` for an address in
+/// no file.
 pub(crate) fn file_of(address: *const c_void) -> Option<CString> {
     about(address).map(|about| {
-        // SAFETY: the name of a loaded library, which ends with a zero byte, valid while it is loaded.
+        // SAFETY: the name of a loaded library, which ends with a zero byte, valid while it is
+        // loaded.
         unsafe { CStr::from_ptr(about.dli_fname) }.to_owned()
     })
 }
@@ -47,8 +50,8 @@ pub(crate) fn own_address() -> *const c_void {
 pub(crate) struct Library(*mut c_void);
 
 impl Library {
-    /// The library of this name if it is loaded. Never the program itself: with it `dlsym` would find this library's own
-    /// symbols.
+    /// The library of this name if it is loaded. Never the program itself: with it `dlsym` would
+    /// find this library's own symbols.
     pub(crate) fn loaded(name: &CStr) -> Option<Self> {
         let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
         // SAFETY: a name that ends with a zero byte.

@@ -1,7 +1,7 @@
 //! The functions of SQLite that open a database, as the program calls them.
 //!
-//! Each is a few instructions that add the address from which it was called as one more argument: a process can have several
-//! SQLite libraries, and the caller tells which one is meant.
+//! Each is a few instructions that add the address from which it was called as one more argument: a
+//! process can have several SQLite libraries, and the caller tells which one is meant.
 //!
 //! Must not: change arguments or result of a call that SQLite answers.
 #![expect(
@@ -16,7 +16,8 @@ use crate::guard::{self, Sqlite};
 /// `SQLITE_ERROR`, for a database that is not opened because the guard is not there.
 const SQLITE_ERROR: c_int = 1;
 
-/// Declares an exported function: its name, the register for the caller's address, and the function that is jumped to.
+/// Declares an exported function: its name, the register for the caller's address, and the function
+/// that is jumped to.
 macro_rules! entry {
     ($name:ident, $register:literal, $goes_on:ident) => {
         /// As the function of SQLite of this name.

@@ -1,5 +1,6 @@
-//! Says, as the program ends, which of its parts have an SQLite of their own: calls within one library do not come past the
-//! symbols that stand before SQLite's, so that its databases were plain.
+//! Says, as the program ends, which of its parts have an SQLite of their own: calls within one
+//! library do not come past the symbols that stand before SQLite's, so that its databases were
+//! plain.
 //!
 //! Must not: change anything; look into memory that can be written.
 #![expect(
@@ -19,8 +20,8 @@ use crate::objects::{Library, base_of, own_address};
 #[used]
 static AT_EXIT: extern "C" fn() = at_exit;
 
-/// First bytes of a database (SQLite file format, section 1.3), which every SQLite holds as a constant. Put together when it
-/// is used, so that it does not stand in this library.
+/// First bytes of a database (SQLite file format, section 1.3), which every SQLite holds as a
+/// constant. Put together when it is used, so that it does not stand in this library.
 fn magic() -> Vec<u8> {
     let mut magic = b"SQLite ".to_vec();
     magic.extend_from_slice(b"format 3\0");

@@ -113,7 +113,8 @@ fn a_hot_journal_rolls_back() {
     }
 }
 
-/// A crash while page 1 was written can leave a sector of it garbage. The journal is there to mend that.
+/// A crash while page 1 was written can leave a sector of it garbage. The journal is there to mend
+/// that.
 #[test]
 fn a_torn_page_1_does_not_keep_a_journal_from_being_played_back() {
     for (mode, more) in [("delete", ""), ("persist", "PRAGMA synchronous=OFF")] {

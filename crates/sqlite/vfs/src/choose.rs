@@ -1,4 +1,5 @@
-//! Decides, when SQLite opens a file, which `Body` it gets: sealed, plain, a journal's, or a temporary file's.
+//! Decides, when SQLite opens a file, which `Body` it gets: sealed, plain, a journal's, or a
+//! temporary file's.
 //!
 //! Invariants:
 //! V1. A file that begins with the sealed magic is never given to SQLite as a plain one.
@@ -127,9 +128,10 @@ fn choose_main(request: &Request) -> RcResult<Box<dyn Body>> {
         Some(opener) if empty => {
             let source = connection::vacuum_source_page_size();
             let wanted = wanted(request, &parameters, source.flatten())?;
-            // A connection's own database is laid out by SQLite, as a plain one is, so that PRAGMA auto_vacuum and
-            // page_size work on it; the reserve is asked for as soon as it is open (`connection::lay_out`). For an
-            // attached one there is no such moment: it is told of the reserve by a header that fixes its layout.
+            // A connection's own database is laid out by SQLite, as a plain one is, so that PRAGMA
+            // auto_vacuum and page_size work on it; the reserve is asked for as soon as it is open
+            // (`connection::lay_out`). For an attached one there is no such moment: it is told of
+            // the reserve by a header that fixes its layout.
             let free = source.is_some() || !connection::opened_by_sql();
             let path = request.path.clone();
             let main = MainFile::create(request.lower, path, wanted, opener, free)?;
@@ -146,7 +148,8 @@ fn choose_main(request: &Request) -> RcResult<Box<dyn Body>> {
     }
 }
 
-/// Whether a plain database that exists is opened although the program has a default key. SR-2284 where it is not.
+/// Whether a plain database that exists is opened although the program has a default key. SR-2284
+/// where it is not.
 fn may_stay_plain(request: &Request, parameters: &Parameters) -> RcResult<bool> {
     let defaults = defaults::get().map_err(|error| report_error(&error))?;
     let Some(defaults) = defaults else {
@@ -177,7 +180,8 @@ fn plain_file(
     )))
 }
 
-/// What a new database is to be like; `copied` is the page size of the database that VACUUM INTO copies.
+/// What a new database is to be like; `copied` is the page size of the database that VACUUM INTO
+/// copies.
 fn wanted(request: &Request, parameters: &Parameters, copied: Option<u32>) -> RcResult<Wanted> {
     let defaults = defaults::get().map_err(|error| report_error(&error))?;
     let defaults = defaults.filter(|_| !parameters.name_a_key(&request.path));
@@ -202,7 +206,8 @@ fn choose_remote(request: &Request, pointer: Option<&Pointer>) -> RcResult<Box<d
     open_sealed(request, &parameters, &header)
 }
 
-/// V1: structure is checked before a key is asked for, so that damage is told apart from a wrong key.
+/// V1: structure is checked before a key is asked for, so that damage is told apart from a wrong
+/// key.
 fn open_sealed(
     request: &Request,
     parameters: &Parameters,
@@ -248,8 +253,9 @@ fn opener(
     parameters: &Parameters,
     creating: bool,
 ) -> RcResult<Option<Arc<strongroom_keyring::Opener>>> {
-    // Whoever can make an application run ATTACH must not thereby be able to make it run a command: neither one in
-    // the URI, nor one that a keyring named in the URI has for its provider; nor load a module or send credentials.
+    // Whoever can make an application run ATTACH must not thereby be able to make it run a command:
+    // neither one in the URI, nor one that a keyring named in the URI has for its provider; nor
+    // load a module or send credentials.
     let is_command = matches!(parameters.source, Some(KeySource::Command(_)))
         || parameters
             .keyring
@@ -257,7 +263,8 @@ fn opener(
             .is_some_and(|path| Keyring::status(path).is_ok_and(|about| about.provider_acts));
     let allowed =
         std::env::var_os("STRONGROOM_ATTACH_KEY_COMMAND").is_some_and(|value| value == "1");
-    // A connection older than the guard reaches it only through this parameter, and is not known to it.
+    // A connection older than the guard reaches it only through this parameter, and is not known to
+    // it.
     let by_sql = || request.parameter("vfs").is_some() || connection::opened_by_sql();
     if is_command && !allowed && by_sql() {
         return Err(report(&code::KEY_COMMAND_REFUSED, request.path.as_str()));
@@ -275,7 +282,8 @@ fn choose_auxiliary(
     let Some(api) = api() else {
         return Err(Rc(SQLITE_IOERR));
     };
-    // SAFETY: SQLite opens journals and logs with names that it made itself, as the function demands.
+    // SAFETY: SQLite opens journals and logs with names that it made itself, as the function
+    // demands.
     let main = unsafe { (api.database_file_object)(request.name) };
     if !handle::is_ours(main) {
         // Another VFS stands above this one and the database is hidden in its file object.
@@ -300,7 +308,8 @@ fn choose_auxiliary(
     Ok(body.unwrap_or_else(|| Box::new(PassThrough(request.lower))))
 }
 
-/// Whether this is the beginning of a sealed journal, too short for its first mark and even for its prologue.
+/// Whether this is the beginning of a sealed journal, too short for its first mark and even for its
+/// prologue.
 fn begins_journal(bytes: &[u8]) -> bool {
     let magic = bytes.get(..JOURNAL_MAGIC.len().min(bytes.len()));
     bytes.len() < prologue_layout::SIZE
@@ -317,8 +326,8 @@ fn choose_super(request: &Request) -> RcResult<Box<dyn Body>> {
     let mut bytes = vec![0; size];
     lower.read_whole(&mut bytes, 0)?;
     if !bytes.is_empty() && begins_journal(&bytes) {
-        // A sealed journal's first write that stopped short: it was never synced, so nothing depends on it and it names nobody. Its
-        // own database alone would have removed it.
+        // A sealed journal's first write that stopped short: it was never synced, so nothing
+        // depends on it and it names nobody. Its own database alone would have removed it.
         return Ok(Box::new(PassThrough(lower)));
     }
     if AuxKind::of(&bytes).is_none() {

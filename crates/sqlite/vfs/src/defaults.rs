@@ -1,14 +1,16 @@
-//! The key for databases that name none, in a program that `strongroom sqlite run` has started: the program opens a database
-//! by its path, as it would a plain one.
+//! The key for databases that name none, in a program that `strongroom sqlite run` has started: the
+//! program opens a database by its path, as it would a plain one.
 //!
-//! The environment names where the key is, and never holds it. The extension reads the variable once; the Rust library does
-//! not read it at all.
+//! The environment names where the key is, and never holds it. The extension reads the variable
+//! once; the Rust library does not read it at all.
 //!
 //! Invariants:
-//! - F1. A variable that is not understood refuses every database: the program was meant to have a key.
+//! - F1. A variable that is not understood refuses every database: the program was meant to have a
+//!   key.
 //! - F2. An existing plain database is opened only where the variable says so.
-//! - F3. An inherited descriptor is read only while it is the memory that the command made: a program may close descriptors
-//!   that it does not know, and then have another file under the number.
+//! - F3. An inherited descriptor is read only while it is the memory that the command made: a
+//!   program may close descriptors that it does not know, and then have another file under the
+//!   number.
 //!
 //! Must not: take a key out of the environment.
 
@@ -20,10 +22,11 @@ use strongroom_keyring::{Error, KeySource, Opener};
 
 use crate::keys::Parameters;
 
-/// The variable: one parameter to a line, as name, space, value. The names are those of URI parameters, and [`KEY_FD`] and
-/// [`EXISTING_PLAIN`].
+/// The variable: one parameter to a line, as name, space, value. The names are those of URI
+/// parameters, and [`KEY_FD`] and [`EXISTING_PLAIN`].
 pub const DEFAULT_VARIABLE: &str = "STRONGROOM_SQLITE_DEFAULT";
-/// An inherited descriptor from which the key can be read: how a passphrase reaches the program that the command asked for.
+/// An inherited descriptor from which the key can be read: how a passphrase reaches the program
+/// that the command asked for.
 pub const KEY_FD: &str = "key_fd";
 /// What the memory behind [`KEY_FD`] is called, and how the kernel shows it.
 pub const KEY_FD_NAME: &str = "strongroom-key";
@@ -37,15 +40,16 @@ pub(crate) struct Defaults {
     /// The inherited descriptor, by its path.
     inherited: Option<PathBuf>,
     existing_plain: bool,
-    /// The key, once it was fetched: for what exists, and for what is created. The program may open many databases, and a
-    /// passphrase is stretched, or asked for, once.
+    /// The key, once it was fetched: for what exists, and for what is created. The program may open
+    /// many databases, and a passphrase is stretched, or asked for, once.
     openers: [Mutex<Option<Arc<Opener>>>; 2],
 }
 
 /// `None` inside: the variable was not understood.
 static DEFAULTS: OnceLock<Option<Defaults>> = OnceLock::new();
 
-/// Reads the variable. Called by the extension before the first database is opened; a second call changes nothing.
+/// Reads the variable. Called by the extension before the first database is opened; a second call
+/// changes nothing.
 pub fn take_default_from_environment() {
     if let Some(text) = std::env::var_os(DEFAULT_VARIABLE).filter(|text| !text.is_empty()) {
         DEFAULTS.get_or_init(|| text.to_str().and_then(Defaults::parse));

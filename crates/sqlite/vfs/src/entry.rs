@@ -116,14 +116,15 @@ unsafe fn same_library(known: &Api, routines: *const c_void) -> Result<(), Error
 /// Registers the VFS as the default, gives `connection` the functions, and does so for every later connection.
 ///
 /// # Errors
-/// SR-5002 when SQLite has no memory for a registration, SR-9001 when it refuses one, SR-6001 when a new database cannot
-/// have the reserved bytes.
+/// SR-5002 when SQLite has no memory for a registration, SR-9001 when it refuses one, SR-6001 when
+/// a new database cannot have the reserved bytes.
 pub fn enable(connection: *mut sqlite3) -> Result<(), Error> {
     vfs::register(put_back)?;
     if connection.is_null() {
         return Ok(());
     }
-    // Not twice: SQLite replaces no function while a statement runs, and one may be loading the extension.
+    // Not twice: SQLite replaces no function while a statement runs, and one may be loading the
+    // extension.
     if !connection::is_known(connection) {
         sql::install(connection)?;
     }
@@ -207,7 +208,8 @@ unsafe extern "C" fn authorize(
     }
     // SAFETY: with this action, SQLite's text.
     let name = unsafe { connection::text_of(name.cast::<u8>()) };
-    // The same of the question whether all is intact, to which SQLite answers nothing, which means yes.
+    // The same of the question whether all is intact, to which SQLite answers nothing, which means
+    // yes.
     if !others::gives_a_key(&name) && !name.eq_ignore_ascii_case("cipher_integrity_check") {
         return SQLITE_OK;
     }

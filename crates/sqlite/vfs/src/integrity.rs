@@ -1,6 +1,8 @@
-//! `PRAGMA cipher_integrity_check`, as SQLCipher's users know it: no row when every page is authentic, else what is not.
+//! `PRAGMA cipher_integrity_check`, as SQLCipher's users know it: no row when every page is
+//! authentic, else what is not.
 //!
-//! It answers with one text, because a file control has room for one: a line for each page, frame or slot that is bad.
+//! It answers with one text, because a file control has room for one: a line for each page, frame
+//! or slot that is bad.
 //!
 //! Must not: answer nothing for what was not checked.
 
@@ -26,14 +28,16 @@ struct Open {
     path: String,
     keys: std::sync::Arc<Keys>,
     lower: Lower,
-    /// This connection is in the middle of a transaction, or keeps the file for itself: nobody gets a lock beside it.
+    /// This connection is in the middle of a transaction, or keeps the file for itself: nobody gets
+    /// a lock beside it.
     writing: bool,
 }
 
 /// The answer; `None` when everything is authentic.
 ///
 /// # Errors
-/// SR-2280 for a plain database; SR-2001 for one that is locked; SR-6010 while another connection writes; SR-5001.
+/// SR-2280 for a plain database; SR-2001 for one that is locked; SR-6010 while another connection
+/// writes; SR-5001.
 pub(crate) fn check(file: *mut sqlite3_file) -> RcResult<Option<String>> {
     let open = with(file, |open| {
         let Some(main) = open.body.as_main() else {

@@ -1,5 +1,5 @@
-//! Where a database's key comes from: URI parameters, a key registered for a path, PRAGMA key, or the default of a program
-//! that `strongroom sqlite run` has started (`defaults.rs`).
+//! Where a database's key comes from: URI parameters, a key registered for a path, PRAGMA key, or
+//! the default of a program that `strongroom sqlite run` has started (`defaults.rs`).
 //!
 //! Must not: keep key material elsewhere than in an `Opener` (locked memory), or put any into a message.
 
@@ -105,8 +105,8 @@ impl Parameters {
         self.source.is_some() || registered().contains_key(path)
     }
 
-    /// The opener for the database at `path`: from the URI, else from a registered key, else the default of a program that
-    /// `strongroom sqlite run` has started. `None`: no key given.
+    /// The opener for the database at `path`: from the URI, else from a registered key, else the
+    /// default of a program that `strongroom sqlite run` has started. `None`: no key given.
     pub(crate) fn opener(&self, path: &str, creating: bool) -> Result<Option<Arc<Opener>>, Error> {
         if let Some(own) = self.own_opener(path, creating)? {
             return Ok(Some(Arc::new(own)));
@@ -188,7 +188,8 @@ pub fn register(path: String, opener: Arc<Opener>) {
     registered().insert(path, Known::Opener(opener));
 }
 
-/// Registers the keyring's key `id` for every later open of `path` in this process. `path` is absolute, as SQLite makes it.
+/// Registers the keyring's key `id` for every later open of `path` in this process. `path` is
+/// absolute, as SQLite makes it.
 ///
 /// # Errors
 /// What keeps the keyring or the key from being used now: SR-2003, SR-2004 and others.

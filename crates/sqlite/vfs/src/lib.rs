@@ -1,7 +1,8 @@
 //! Guard 1's VFS: SQLite files sealed page by page under an unmodified SQLite.
 //!
 //! The way of a call: SQLite -> `methods` (C entry points) -> a `Body` (`main_file`, `wal`, `journal`, `temp`,
-//! `super_journal`, `plain`) -> `seal` -> `lower` (the file of the VFS below). `choose` decides which body a file gets,
+//! `super_journal`, `plain`) -> `seal` -> `lower` (the file of the VFS below). `choose` decides
+//! which body a file gets,
 //! `connection` closes the traps that SQLite's interface leaves, `rekey` changes the data key of a database in use.
 //!
 //! The bytes are specified in docs/spec/sqlite.md; the invariants, by letter and number, in each file's header and

@@ -87,7 +87,8 @@ impl Peek {
         })
     }
 
-    /// The file below of a database that is open, and stays so as long as this is used. Not locked, and not closed here.
+    /// The file below of a database that is open, and stays so as long as this is used. Not locked,
+    /// and not closed here.
     pub(crate) fn borrowed(lower: Lower, path: &str) -> Self {
         Self {
             lower,

@@ -1,4 +1,5 @@
-//! PRAGMA key, PRAGMA rekey and PRAGMA `cipher_integrity_check`, as users of other products know them, and PRAGMA `page_size`, which a sealed database
+//! PRAGMA key, PRAGMA rekey and PRAGMA `cipher_integrity_check`, as users of other products know
+//! them, and PRAGMA `page_size`, which a sealed database
 //! can follow only into a copy.
 //!
 //! The value of PRAGMA key stands in SQL text: `strongroom_key()` with a bound parameter is the better way.
@@ -68,8 +69,8 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
     };
     let (text, result) = match answer {
         Ok(Some(text)) => (text, SQLITE_OK),
-        // SQLite goes on to a pragma that it does not know, and answers with no row. (OK without a text makes a column without
-        // a name, which Python takes for a lack of memory.)
+        // SQLite goes on to a pragma that it does not know, and answers with no row. (OK without a
+        // text makes a column without a name, which Python takes for a lack of memory.)
         Ok(None) => return SQLITE_NOTFOUND,
         Err(Rc(code)) => {
             // The pragma is the one place where SQLite shows our own words.

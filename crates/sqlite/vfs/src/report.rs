@@ -114,7 +114,8 @@ pub(crate) fn rc_of(code: &Code) -> Rc {
     })
 }
 
-/// Why SQLite refused what the guard asked of it when it was put into place: `what` is the function, `rc` its result.
+/// Why SQLite refused what the guard asked of it when it was put into place: `what` is the
+/// function, `rc` its result.
 pub(crate) fn refused(what: &str, rc: c_int) -> Error {
     match rc & 0xff {
         SQLITE_NOMEM => Error::new(&code::NO_MEMORY, what),

@@ -1,4 +1,5 @@
-//! The guard's SQL surface: `strongroom_key()`, `strongroom_key_id()`, `strongroom_forget()`, `strongroom_last_error()`, `strongroom_explain()`,
+//! The guard's SQL surface: `strongroom_key()`, `strongroom_key_id()`, `strongroom_forget()`,
+//! `strongroom_last_error()`, `strongroom_explain()`,
 //! `strongroom_log()`, `strongroom_version()`, and the table-valued function `strongroom_databases()`.
 //!
 //! Must not: return key material, or be callable from a view or trigger where it changes something.
@@ -208,9 +209,9 @@ unsafe extern "C" fn register_key(
     });
 }
 
-/// `strongroom_key_id(path, name)`: as `strongroom_key()`, with a key of the keyring that is named and not given: for programs
-/// that cannot write a URI. The keyring is that of the environment, else the default one: SQL cannot name another, whose
-/// provider could be a command.
+/// `strongroom_key_id(path, name)`: as `strongroom_key()`, with a key of the keyring that is named
+/// and not given: for programs that cannot write a URI. The keyring is that of the environment,
+/// else the default one: SQL cannot name another, whose provider could be a command.
 unsafe extern "C" fn register_key_id(
     context: *mut sqlite3_context,
     _count: c_int,

@@ -156,8 +156,8 @@ pub(crate) fn verify_with(
     Ok(report)
 }
 
-/// Authenticates the pages in the file of a database that this connection may be writing, without a lock and without what
-/// lies beside it.
+/// Authenticates the pages in the file of a database that this connection may be writing, without a
+/// lock and without what lies beside it.
 pub(crate) fn verify_own(file: &Peek, path: &Path, known: &Object) -> Result<VerifyReport, Error> {
     let way = Way::Known(known);
     let keys = open_header(path, file, way)?;

@@ -1,5 +1,5 @@
-//! The VFS "strongroom": a file that SQLite opens gets the `Body` that `choose` picks for it. Everything else goes to the VFS
-//! below.
+//! The VFS "strongroom": a file that SQLite opens gets the `Body` that `choose` picks for it.
+//! Everything else goes to the VFS below.
 //!
 //! Must not: replace a method that the VFS below already answers correctly.
 #![expect(unsafe_code, reason = "called by SQLite with raw pointers")]

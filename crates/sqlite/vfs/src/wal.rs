@@ -322,8 +322,9 @@ impl WalFile {
         };
         let found = self.get_frame(index)?;
         if found != Frame::Open && !self.wrote(index) {
-            // Its page never came, and the frame is not there yet: SQLite has given the write up, and to whoever reads the log
-            // it ends here, as it does in SQLite at a header without its page.
+            // Its page never came, and the frame is not there yet: SQLite has given the write up,
+            // and to whoever reads the log it ends here, as it does in SQLite at a header without
+            // its page.
             return Ok(());
         }
         if found != Frame::Open {

@@ -159,7 +159,8 @@ fn write_on(choices: &mut Choices<'_>, log: &mut WalFile) {
 mod tests {
     use super::*;
 
-    /// SQLite writes a frame's header and then its page. When it gives up in between, nothing is damaged.
+    /// SQLite writes a frame's header and then its page. When it gives up in between, nothing is
+    /// damaged.
     #[test]
     fn a_header_whose_page_never_comes_is_no_damage() {
         let mut made = made(&mut Choices(&[])).unwrap();
@@ -184,7 +185,8 @@ mod tests {
         assert_eq!(read, page);
         log.write(&header, at(FRAMES + 1)).unwrap();
         log.before_close().unwrap();
-        // A frame that this handle wrote and that is damaged now stays damage, also for a header alone.
+        // A frame that this handle wrote and that is damaged now stays damage, also for a header
+        // alone.
         let mut log = WalFile::new(below.lower(), main.lower(), made.sealed, Arc::default());
         log.write(&header, at(FRAMES)).unwrap();
         log.write(&page, at(FRAMES) + WAL_FRAME_HEADER as u64)

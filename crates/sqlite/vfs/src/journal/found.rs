@@ -116,8 +116,9 @@ impl JournalCore {
         Ok(())
     }
 
-    /// Whether page 1 is there in full and is not authentic: the crash that left the journal tore it while it was written, and
-    /// its last bytes say nothing of the state that it belongs to. An authentic page 1 of another state is no torn one.
+    /// Whether page 1 is there in full and is not authentic: the crash that left the journal tore
+    /// it while it was written, and its last bytes say nothing of the state that it belongs to. An
+    /// authentic page 1 of another state is no torn one.
     fn page1_is_torn(&self) -> RcResult<bool> {
         let size = self.page_size();
         let mut page = vec![0; usize_of(size.into())?];

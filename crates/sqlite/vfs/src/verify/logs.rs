@@ -97,8 +97,8 @@ pub(super) fn verify_wal(
     Ok(())
 }
 
-/// A failure before a good unit is damage; behind the last good one stands what an earlier log or transaction left,
-/// or what was being written when the power went, or damage: that cannot be told.
+/// A failure before a good unit is damage; behind the last good one stands what an earlier log or
+/// transaction left, or what was being written when the power went, or damage: that cannot be told.
 fn split_failures(failures: Vec<Bad>, good_up_to: u64, what: &str, report: &mut VerifyReport) {
     let (damaged, trailing): (Vec<Bad>, Vec<Bad>) = failures
         .into_iter()
