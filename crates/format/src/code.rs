@@ -168,7 +168,7 @@ codes! {
     DEFAULT_PLAIN = 2284, Refused, "the database is plain, and the program was started with a key", "seal it with `strongroom sqlite encrypt`, or start the program with --existing-plain";
     RUN_PROGRAM = 2285, Refused, "the guard cannot be put into this program, which would write plain databases", "see the detail; `strongroom sqlite shell` reads and writes sealed databases, and docs/guides/developer.md says what else does";
     RUN_LIBRARY = 2286, Usage, "the libraries for `strongroom sqlite run` were not found", "install libstrongroom_sqlite_run.so and libstrongroom_sqlite.so beside the command, in ../lib or in /usr/lib/strongroom, or name the first with STRONGROOM_SQLITE_RUN_LIB";
-    RUN_OWN_SQLITE = 2287, Warning, "part of the program has an SQLite of its own, whose databases are not guarded", "do not use that part: what it wrote is plain";
+    RUN_OWN_SQLITE = 2287, Warning, "the program has used, or could have used, an SQLite that the guard is not in", "do not use the part of the program that the detail names: what it wrote is plain";
     OTHER_CIPHER = 2288, Usage, "the file is probably a database that another product has encrypted", "decrypt it into a plain file with that product (SQLCipher: ATTACH ... KEY '' and sqlcipher_export), then seal that: docs/guides/dba.md";
     GUARD_TWICE = 2289, Refused, "another copy of the guard is in this process already", "load one copy of the extension: in a program that `strongroom sqlite run` has started it is there already";
     SOURCE_KEY = 2290, Key, "the source is sealed, and no key that opens it was given", "name one: --source-key-id, --source-key-file, --source-key-env, --source-key-command or --source-ask; --key-id and the like are for what is written";

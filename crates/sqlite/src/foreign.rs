@@ -1,4 +1,4 @@
-//! Databases that another product has encrypted, recognised without a key: SQLCipher, SQLite3
+//! Databases that another product has encrypted, recognised without a key: `SQLCipher`, `SQLite3`
 //! Multiple Ciphers, SEE.
 //!
 //! A page of theirs is noise. Some of their formats leave bytes of SQLite's header in clear, which

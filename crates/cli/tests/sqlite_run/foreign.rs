@@ -1,4 +1,4 @@
-//! Files of SQLCipher and SQLite3 Multiple Ciphers, made by those products.
+//! Files of `SQLCipher` and `SQLite3` Multiple Ciphers, made by those products.
 
 use std::process::Command;
 

@@ -3,7 +3,7 @@
 //! databases.
 //!
 //! Method: the real command and the preloaded library, with the distribution's sqlite3 shell and
-//! Python, and Datasette, sqlite-utils, litecli and apsw from PyPI in an environment of their own
+//! Python, and Datasette, sqlite-utils, litecli and apsw from `PyPI` in an environment of their own
 //! (`make deps-test`; `STRONGROOM_SQLITE_TOOLS` names another). What they leave is searched for
 //! plaintext and opened without the key.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
@@ -52,7 +52,7 @@ fn libraries() {
     });
 }
 
-/// The environment with the tools from PyPI.
+/// The environment with the tools from `PyPI`.
 fn tools() -> PathBuf {
     let usual = || {
         let profile = Path::new(env!("CARGO_BIN_EXE_strongroom"))

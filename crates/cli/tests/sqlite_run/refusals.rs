@@ -81,6 +81,13 @@ fn a_part_with_an_sqlite_of_its_own_is_named() {
     let sealed = strongroom_format::header::is_sealed(&place.read("own.db"));
     assert!(!sealed && done.err.contains("SR-2287"), "{}", done.err);
     assert!(done.err.contains("apsw"), "{}", done.err);
+    // Functions of the shared library that a program looks up by itself.
+    let code = "import ctypes\n\
+        l = ctypes.CDLL('libsqlite3.so.0')\n\
+        c = ctypes.c_void_p()\n\
+        print(l.sqlite3_open(b'looked-up.db', ctypes.byref(c)))\n";
+    let done = run(&place, &APP, &[&tool("python"), "-c", code]);
+    assert!(done.err.contains("SR-2287"), "{}", done.err);
     // A program without one is not spoken of.
     let quiet = run(&place, &APP, &[&tool("python"), "-c", "import sqlite3"]);
     assert_eq!(quiet.err, "");

@@ -130,7 +130,43 @@ fn sqlite_utils_datasette_and_litecli() {
     assert!(!output.status.success());
 }
 
-/// Calls that a program looks up by itself, and a second connection in another thread.
+/// The three functions that open a database, in a program of C that configures its SQLite first.
+#[test]
+fn every_function_that_opens_is_guarded() {
+    let place = place();
+    let source = format!(
+        "#include <sqlite3.h>\n\
+         static int fill(sqlite3 *db) {{\n\
+         \x20   return sqlite3_exec(db, \"create table t(a); insert into t values('{NEEDLE}')\", 0, 0, 0)\n\
+         \x20       || sqlite3_close(db);\n\
+         }}\n\
+         int main(void) {{\n\
+         \x20   static const unsigned short name[] = {{'t', 'w', 'o', '.', 'd', 'b', 0}};\n\
+         \x20   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;\n\
+         \x20   sqlite3 *db;\n\
+         \x20   if (sqlite3_config(SQLITE_CONFIG_URI, 1)) return 1;\n\
+         \x20   if (sqlite3_open(\"one.db\", &db) || fill(db)) return 2;\n\
+         \x20   if (sqlite3_open16(name, &db) || fill(db)) return 3;\n\
+         \x20   return sqlite3_open_v2(\"three.db\", &db, flags, 0) || fill(db) ? 4 : 0;\n\
+         }}\n"
+    );
+    place.write("opens.c", source);
+    let mut compiler = std::process::Command::new("cc");
+    compiler.args(["-o", "opens", "opens.c", "-lsqlite3"]);
+    assert!(
+        compiler
+            .current_dir(place.path("."))
+            .status()
+            .unwrap()
+            .success()
+    );
+    run(&place, &APP, &["./opens"]).succeeded();
+    for name in ["one.db", "two.db", "three.db"] {
+        is_sealed(&place, name);
+    }
+}
+
+/// Databases that are opened by several threads at once.
 #[test]
 fn threads_and_uris() {
     let place = place();

@@ -45,18 +45,36 @@ extern "C" fn at_exit() {
     let own = base_of(own_address());
     for (name, base) in search.found {
         let is_ours = name.contains("libstrongroom_") || Some(base) == own;
-        if Some(base) != guarded && !is_ours && !can_be_guarded(&name, base) {
+        if Some(base) != guarded && !is_ours && !unused(&name, base) {
             say(&code::RUN_OWN_SQLITE, &name);
         }
     }
 }
 
-/// Whether the library exports SQLite's functions: calls of them come past this library.
-fn can_be_guarded(name: &str, base: usize) -> bool {
+/// More bytes than this SQLite has taken only when a database was opened: some ten thousand then, and
+/// under a hundred where it was only initialised.
+const OPENED: i64 = 4096;
+
+/// Whether the library exports SQLite's functions, so that calls of them come past this library, and
+/// none opened a database: a program that looks the functions up by itself calls them past it.
+fn unused(name: &str, base: usize) -> bool {
     let library = std::ffi::CString::new(name).ok();
     let library = library.and_then(|name| Library::loaded(&name));
-    let symbol = library.and_then(|library| library.symbol(c"sqlite3_open_v2"));
-    symbol.is_some_and(|symbol| base_of(symbol) == Some(base))
+    let own = |symbol: &CStr| {
+        let found = library.as_ref()?.symbol(symbol)?;
+        (base_of(found) == Some(base)).then_some(found)
+    };
+    let (Some(_), Some(highwater)) = (own(c"sqlite3_open_v2"), own(c"sqlite3_memory_highwater"))
+    else {
+        return false;
+    };
+    // SAFETY: the type of SQLite's function of this name. It reads a number, also before SQLite was
+    // initialised.
+    unsafe {
+        let highwater =
+            std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> i64>(highwater);
+        highwater(0) < OPENED
+    }
 }
 
 unsafe extern "C" fn visit(

@@ -1,4 +1,4 @@
-//! `PRAGMA cipher_integrity_check`, as SQLCipher's users know it: no row when every page is
+//! `PRAGMA cipher_integrity_check`, as `SQLCipher`'s users know it: no row when every page is
 //! authentic, else what is not.
 //!
 //! It answers with one text, because a file control has room for one: a line for each page, frame
