@@ -76,7 +76,8 @@ impl RunArgs {
         }
         let library = libraries::find(LIBRARY, LIBRARY_VARIABLE, &code::RUN_LIBRARY)?;
         let mut words = self.program.iter();
-        let program = program::check(words.next().map_or("".as_ref(), OsString::as_os_str))?;
+        let word = words.next().map(OsString::as_os_str).unwrap_or_default();
+        let program = program::check(word)?;
         let (variable, _descriptor) = self.variable(&key, &surroundings)?;
         let mut command = Command::new(&program);
         command
