@@ -35,6 +35,7 @@ deps-postgres: deps
 	@packaging/newest-postgresql
 
 DUCKDB := $(abspath $(TARGET)/duckdb)
+SQLITE_TOOLS := $(abspath $(TARGET)/sqlite-tools)
 deps-test: deps-postgres
 	@packaging/install-debian sqlite3:sqlite3 libsqlite3-dev:/usr/include/sqlite3ext.h python3:/usr/bin/python3 gdb:gdb \
 		npm:npm python3-pip:pip3 strace:strace valgrind:valgrind pgbackrest:pgbackrest python3-venv:/usr/share/doc/python3-venv swtpm:swtpm swtpm-tools:swtpm_setup tpm2-tools:tpm2_createak openssl:openssl \
@@ -46,13 +47,17 @@ deps-test: deps-postgres
 	@python3 -c 'import kmip.services.server' 2>/dev/null || python3 -m pip install --quiet PyKMIP || \
 		python3 -m pip install --quiet --break-system-packages PyKMIP
 
+# Programs that know nothing of Strongroom and run on sealed databases, and two other products that encrypt SQLite's.
+	@[ -e $(SQLITE_TOOLS)/ready ] || { python3 -m venv $(SQLITE_TOOLS) && $(SQLITE_TOOLS)/bin/pip install --quiet datasette==0.65.5 \
+		sqlite-utils==4.2.1 litecli==1.17.1 sqlcipher3-wheels==0.5.7 apsw-sqlite3mc==3.54.0.0 && touch $(SQLITE_TOOLS)/ready; }
+
 # Three DuckDBs, each in an environment of its own; 1.4 writes encrypted files only with an extension that comes by name too.
 	@for version in 1.4.4 1.5.5 2.0.0; do [ -e $(DUCKDB)/$$version/ready ] || { python3 -m venv $(DUCKDB)/$$version && \
 		$(DUCKDB)/$$version/bin/pip install --quiet duckdb==$$version && touch $(DUCKDB)/$$version/ready; } || exit 1; done
 	@[ -e $(DUCKDB)/1.4.4/httpfs ] || { $(DUCKDB)/1.4.4/bin/pip install --quiet duckdb-extension-httpfs==1.4.4 && touch $(DUCKDB)/1.4.4/httpfs; }
 
 build: deps
-	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-shield-preload
+	$(CARGO) build --locked --release -p strongroom-cli -p strongroom-sqlite-ext -p strongroom-sqlite-run -p strongroom-shield-preload
 
 # The one place that the guides, and the units in packaging/systemd, count on. PostgreSQL's server and root load these files: they are root's.
 install:
@@ -73,8 +78,8 @@ demo: deps-postgres build
 # All with one profile, that of development: the dependencies are built once.
 DEV := $(abspath $(TARGET)/debug)
 test: deps-test
-	$(CARGO) build --locked -p strongroom-sqlite-ext -p strongroom-shield-preload -p strongroom-cli
-	STRONGROOM_DUCKDB=$(DUCKDB) STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
+	$(CARGO) build --locked -p strongroom-sqlite-ext -p strongroom-sqlite-run -p strongroom-shield-preload -p strongroom-cli
+	STRONGROOM_DUCKDB=$(DUCKDB) STRONGROOM_SQLITE_TOOLS=$(SQLITE_TOOLS) STRONGROOM_EXT=$(DEV)/libstrongroom_sqlite.so STRONGROOM_EXTENSION=$(DEV)/libstrongroom_sqlite.so \
 		STRONGROOM_SHIELD_LIB=$(DEV)/libstrongroom_shield.so STRONGROOM_COMMAND=$(DEV)/strongroom \
 		$(CARGO) test --locked --workspace --no-fail-fast
 	$(MAKE) --no-print-directory fuzz

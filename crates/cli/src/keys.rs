@@ -1,12 +1,15 @@
 //! From the key options of the command line to a source of key material.
 //!
 //! Invariant: environment variables of the command are read here and in `main`, nowhere else.
-//! Must not: read any key material; that is the source's work.
+//! Must not: read any key material; that is the source's work. What was typed is only handed on.
 
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
+use rustix::fs::{MemfdFlags, SealFlags};
 use strongroom_format::code;
-use strongroom_keyring::KeySource;
+use strongroom_keyring::{KeySource, Keyring};
 
 use crate::args::KeyOptions;
 use crate::failure::Failure;
@@ -39,4 +42,42 @@ pub(crate) fn source(options: KeyOptions) -> Option<KeySource> {
 /// As [`source`], where a key is needed. `for_what` completes "... needs one".
 pub(crate) fn required(options: KeyOptions, for_what: &str) -> Result<KeySource, Failure> {
     source(options).ok_or_else(|| Failure::new(&code::KEY_NONE, format!("{for_what} needs one")))
+}
+
+/// Paths are made absolute: the program that gets them may stand in another directory.
+pub(crate) fn lasting(key: KeySource) -> Result<KeySource, Failure> {
+    match key {
+        KeySource::File(path) => {
+            let absolute = std::path::absolute(&path).map_err(|e| Failure::io(&path, &e))?;
+            Ok(KeySource::File(absolute))
+        }
+        other => Ok(other),
+    }
+}
+
+/// The keyring's path, made absolute.
+pub(crate) fn lasting_keyring(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    let path = named.unwrap_or_else(Keyring::default_path);
+    std::path::absolute(&path).map_err(|e| Failure::io(&path, &e))
+}
+
+/// A path as text, for another program's environment. SR-2019 when it is none.
+pub(crate) fn text(path: &Path) -> Result<String, Failure> {
+    let refused = || Failure::new(&code::KEY_OPTION, format!("{}: not UTF-8", path.display()));
+    path.to_str().map(String::from).ok_or_else(refused)
+}
+
+/// A descriptor that programs inherit and from which they can read `secret`; it has no name and
+/// cannot be changed.
+pub(crate) fn inherited(name: &str, secret: &[u8]) -> Result<OwnedFd, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new(&code::IO, format!("memory for the passphrase: {error}"))
+    };
+    let flags = MemfdFlags::ALLOW_SEALING;
+    let descriptor = rustix::fs::memfd_create(name, flags).map_err(|e| failed(e.into()))?;
+    let mut file = std::fs::File::from(descriptor);
+    file.write_all(secret).map_err(failed)?;
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals).map_err(|e| failed(e.into()))?;
+    Ok(file.into())
 }

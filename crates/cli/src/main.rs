@@ -26,6 +26,7 @@ mod key;
 mod keyring;
 mod keys;
 mod keyserver;
+mod libraries;
 mod output;
 mod owner;
 mod paths;

@@ -291,7 +291,9 @@ fn databases_come_back_as_they_were() {
         "--key-id",
         "app",
     ];
-    place.run(&sealed).failed(3, "SR-2001");
+    // The key that is named is for the set.
+    let refused = place.run(&sealed).failed(3, "SR-2290");
+    assert!(refused.contains("--source-key-id"), "{refused}");
     place
         .run(&[&sealed[..], &["--source-key-id", "app"]].concat())
         .succeeded();

@@ -30,6 +30,7 @@ const COMMANDS: &[&str] = &[
     "sqlite decrypt",
     "sqlite rekey",
     "sqlite shell",
+    "sqlite run",
     "pg initdb",
     "pg start",
     "pg stop",

@@ -8,13 +8,14 @@ use common::{Place, decoded, members, noise};
 use serde_json::Value;
 use strongroom_format::sqlite::AuxKind;
 
-const MEMBERS: [&str; 16] = [
+const MEMBERS: [&str; 17] = [
     "beside",
     "body_entropy_bits_per_byte",
     "body_offset_bytes",
     "duckdb",
     "entropy_bits_per_byte",
     "error",
+    "foreign",
     "header",
     "kind",
     "log",

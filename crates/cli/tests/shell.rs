@@ -96,6 +96,18 @@ fn json_mode() {
     assert_eq!(run.out, "[]\n[{\"b\":2}]\n");
 }
 
+/// Why a pragma is refused is said, also where the statement names a key; the key is not.
+#[test]
+fn the_reason_for_a_refused_pragma_is_shown() {
+    let place = sample();
+    let refused = shell(&place, &["-c", "PRAGMA hexkey = '5ec2e7'"]).failed(2, "SR-2280");
+    assert!(refused.contains("PRAGMA key"), "{refused}");
+    assert!(!refused.contains("5ec2e7"), "{refused}");
+    let run = script(&place, "PRAGMA key = '5ec2e7';\n");
+    let refused = run.failed(6, "SR-6006");
+    assert!(!refused.contains("5ec2e7"), "{refused}");
+}
+
 #[test]
 fn a_script_stops_at_its_first_error() {
     let place = sample();

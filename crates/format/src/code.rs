@@ -164,7 +164,14 @@ codes! {
     FOREIGN_WORD = 2280, Usage, "that is how another product is asked for an encrypted database, or it is misspelt", "see the detail for what to write here; nothing was opened or changed";
     KEY_TOO_LATE = 2281, Refused, "the connection was opened before Strongroom was loaded, and its database is plain", "load the extension first, on a connection to :memory:, then open the database with key_id, key_env or key_file in its URI";
     NEVER_PLAIN = 2282, Refused, "plain databases are refused in this process", "name a key in the URI, or unset STRONGROOM_SQLITE_NEVER_PLAIN";
-    PAST_THE_GUARD = 2283, Refused, "the URI names a key, but SQLite opens the database past the guard: it would be plain", "leave `vfs=` out of the URI, and load the extension before the connection is opened; after sqlite3_shutdown() open it once more";
+    PAST_THE_GUARD = 2283, Refused, "a key was named, but SQLite opens the database past the guard: it would be plain", "leave `vfs=` out of the URI, and load the extension before the connection is opened; after sqlite3_shutdown() open it once more";
+    DEFAULT_PLAIN = 2284, Refused, "the database is plain, and the program was started with a key", "seal it with `strongroom sqlite encrypt`, or start the program with --existing-plain";
+    RUN_PROGRAM = 2285, Refused, "the guard cannot be put into this program, which would write plain databases", "see the detail; `strongroom sqlite shell` reads and writes sealed databases, and docs/guides/developer.md says what else does";
+    RUN_LIBRARY = 2286, Usage, "the libraries for `strongroom sqlite run` were not found", "install libstrongroom_sqlite_run.so and libstrongroom_sqlite.so beside the command, in ../lib or in /usr/lib/strongroom, or name the first with STRONGROOM_SQLITE_RUN_LIB";
+    RUN_OWN_SQLITE = 2287, Warning, "the program has used, or could have used, an SQLite that the guard is not in", "do not use the part of the program that the detail names: what it wrote is plain";
+    OTHER_CIPHER = 2288, Usage, "the file is probably a database that another product has encrypted", "decrypt it into a plain file with that product (SQLCipher: ATTACH ... KEY '' and sqlcipher_export), then seal that: docs/guides/dba.md";
+    GUARD_TWICE = 2289, Refused, "another copy of the guard is in this process already", "load one copy of the extension: in a program that `strongroom sqlite run` has started it is there already";
+    SOURCE_KEY = 2290, Key, "the source is sealed, and no key that opens it was given", "name one: --source-key-id, --source-key-file, --source-key-env, --source-key-command or --source-ask; --key-id and the like are for what is written";
 
     NOT_SEALED = 3001, Data, "the file is not a sealed object", "check the path; `strongroom inspect` shows what it is";
     NEWER_FORMAT = 3002, Data, "the object was written by a newer version of Strongroom", "open it with that version or a later one";
@@ -194,6 +201,7 @@ codes! {
     FRESHNESS_OFF = 4014, Usage, "the database does not keep freshness", "it is chosen when a database is made: `strongroom sqlite encrypt --freshness`, or freshness=1 in the URI";
 
     IO = 5001, Io, "the operating system reported an error", "see its message; check disk space, permissions and the device";
+    NO_MEMORY = 5002, Io, "there is not enough memory for this", "free memory, or raise the limit that is set for the process";
 
     RESERVE = 6001, Refused, "pages without the reserved bytes were to be written to a sealed database", "copy with VACUUM INTO or `strongroom sqlite encrypt`; the backup API cannot add reserved bytes";
     PAGE_SIZE = 6002, Refused, "the page size of a sealed database cannot be changed in place", "use PRAGMA page_size=N and then VACUUM INTO 'file:NEW?key_id=...&page_size=N'";

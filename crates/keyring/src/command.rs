@@ -6,6 +6,8 @@
 //!
 //! Must not: show what the command printed, or the command line, in an error.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -48,7 +50,9 @@ fn timeout() -> Result<Duration, Error> {
 
 fn run(line: &str, timeout: Duration) -> Result<SecretBytes, Error> {
     let failed = |error| Error::caused(&code::KEY_COMMAND, "running it", error);
-    let mut child = Command::new("/bin/sh")
+    let mut command = Command::new("/bin/sh");
+    without_guards(&mut command);
+    let mut child = command
         .arg("-c")
         .arg(line)
         .stdin(Stdio::null())
@@ -73,6 +77,29 @@ fn run(line: &str, timeout: Duration) -> Result<SecretBytes, Error> {
             Err(Error::new(&code::KEY_COMMAND, detail))
         }
     }
+}
+
+/// A program that has a guard by `LD_PRELOAD` gives it to all that it starts. In a key command,
+/// which may well keep things in an SQLite database, the guard would ask for the key that the
+/// command is to deliver.
+fn without_guards(command: &mut Command) {
+    command.env_remove("STRONGROOM_SQLITE_DEFAULT");
+    let Some(former) = std::env::var_os("LD_PRELOAD") else {
+        return;
+    };
+    let is_guard = |path: &&[u8]| {
+        let name = path.rsplit(|byte| *byte == b'/').next();
+        name.is_some_and(|name| name.starts_with(b"libstrongroom_"))
+    };
+    let kept: Vec<&[u8]> = former
+        .as_bytes()
+        .split(|byte| matches!(byte, b':' | b' '))
+        .filter(|path| !path.is_empty() && !is_guard(path))
+        .collect();
+    match kept.is_empty() {
+        true => command.env_remove("LD_PRELOAD"),
+        false => command.env("LD_PRELOAD", OsStr::from_bytes(&kept.join(&b':'))),
+    };
 }
 
 /// Reads to the end of the output, then waits for the exit, all before the deadline.

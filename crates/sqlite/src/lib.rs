@@ -13,12 +13,19 @@
 //!
 //! Must not: hold a key elsewhere than in the keyring crate's types.
 
+pub mod foreign;
 mod open;
 pub mod ops;
 #[cfg(feature = "http")]
 mod remote;
 
 pub use open::{OpenOptions, explain, open, register};
+/// The default key of a program that has the extension: what `strongroom sqlite run` writes into
+/// its environment.
+pub mod defaults {
+    pub use strongroom_sqlite_vfs::{DEFAULT_VARIABLE, EXISTING_PLAIN, KEY_FD, KEY_FD_NAME};
+}
+
 #[cfg(feature = "http")]
 pub use remote::open_remote;
 pub use strongroom_format::header::Cipher;

@@ -239,10 +239,17 @@ pub fn explain(error: rusqlite::Error) -> Error {
     let rc = error
         .sqlite_error()
         .map_or(rusqlite::ffi::SQLITE_ERROR, |error| error.extended_code);
-    if let Some((code, detail)) = vfs::take_last_for(rc) {
+    let text = error.to_string();
+    // Pragmas and functions fail with the same result code whatever the error is: there SQLite's
+    // text is the guard's.
+    let told = vfs::last_text().is_some_and(|last| last == text);
+    let last = match told {
+        true => vfs::take_last(),
+        false => vfs::take_last_for(rc),
+    };
+    if let Some((code, detail)) = last {
         return Error::new(code, detail);
     }
-    let text = error.to_string();
     let code = match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => {
             &code::BUSY

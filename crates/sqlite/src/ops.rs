@@ -22,6 +22,7 @@ use strongroom_keyring::storage::{self, About};
 use strongroom_keyring::{Error, KeySource, durable};
 use strongroom_sqlite_vfs as vfs;
 
+use crate::foreign;
 use crate::open::{OpenOptions, explain, open, open_with, opener_of, register, uri, with_key};
 
 pub use strongroom_sqlite_vfs::{Bad, Freshness, RekeyReport, UnitKind, VerifyReport};
@@ -49,7 +50,8 @@ pub struct Report {
 /// (page size 0: the source's). `progress` gets pages done and pages in all.
 ///
 /// # Errors
-/// SR-1002, SR-1003, SR-1006 for the names; SR-3011 when the source is sealed already; SR-2001 without a key.
+/// SR-1002, SR-1003, SR-1006 for the names; SR-3011 when the source is sealed already, SR-2288 when
+/// another product seems to have encrypted it; SR-2001 without a key.
 pub fn encrypt(
     plain: &Path,
     sealed: &Path,
@@ -62,6 +64,11 @@ pub fn encrypt(
             &code::ALREADY_SEALED,
             plain.display().to_string(),
         ));
+    }
+    let size = about(plain)?.len;
+    if let Some(foreign) = foreign::recognise(&vfs::head(plain, foreign::SAMPLE)?, size) {
+        let detail = format!("{}: {}", plain.display(), foreign.describe());
+        return Err(Error::new(&code::OTHER_CIPHER, detail));
     }
     if options.page_size != 0 && vfs::valid_page_size(options.page_size).is_none() {
         return Err(Error::new(

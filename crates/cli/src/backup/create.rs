@@ -198,7 +198,8 @@ impl CreateArgs {
             }
             return Ok(Box::new(DirectorySource::new(path)));
         }
-        if !matches!(paths::sort(path)?, Sort::PlainSqlite | Sort::Sealed) {
+        let sort = paths::sort(path)?;
+        if !matches!(sort, Sort::PlainSqlite | Sort::Sealed) {
             let detail = format!(
                 "{}: neither a directory nor a SQLite database",
                 path.display()
@@ -212,6 +213,10 @@ impl CreateArgs {
         // Asked for once, used more than once.
         let key = keys::source(self.source_key.clone().into());
         let key = key.map(|key| key.settled(&about)).transpose()?;
+        if sort == Sort::Sealed && key.is_none() {
+            let shown = path.display().to_string();
+            return Err(Failure::new(&code::SOURCE_KEY, shown));
+        }
         let options = guard::options(key, context);
         Ok(Box::new(SqliteSource::new(path, options)))
     }

@@ -15,9 +15,11 @@ use strongroom_format::postgres::stream::{STREAM_MAGIC, stream_layout};
 use strongroom_format::slot::SlotKind;
 use strongroom_format::sqlite::{AuxKind, Prologue, prologue_layout};
 use strongroom_luks::LuksError;
+use strongroom_sqlite::foreign::recognise as recognise_foreign;
 
 use super::report::{
-    AnchorReport, Argon2Report, HeaderReport, LogReport, Report, SlotReport, SqliteReport,
+    AnchorReport, Argon2Report, ForeignReport, HeaderReport, LogReport, Report, SlotReport,
+    SqliteReport,
 };
 use super::scan::Scan;
 use crate::failure::Failure;
@@ -62,14 +64,34 @@ pub(super) fn describe(path: &Path, scan: &Scan) -> (Report, Option<Failure>) {
         body_offset_bytes: 0,
         body_entropy_bits_per_byte: None,
         uniform: scan.uniform(),
+        foreign: None,
         png: None,
         error: None,
     };
     let (body, problem) = recognise(&mut report, path, &scan.head);
+    if matches!(report.kind, "unknown" | "sqlite") {
+        note_foreign(&mut report, scan);
+    }
     report.body_offset_bytes = body as u64;
     report.body_entropy_bits_per_byte = scan.body_entropy(body);
     report.error = problem.as_ref().map(Failure::json);
     (report, problem)
+}
+
+/// Whether another product has encrypted it. A guess leaves the kind as it is.
+fn note_foreign(report: &mut Report, scan: &Scan) {
+    let Some(found) = recognise_foreign(&scan.sample, scan.size) else {
+        return;
+    };
+    if found.certain {
+        report.kind = "sqlite-other-cipher";
+        report.sqlite = None;
+    }
+    report.foreign = Some(ForeignReport {
+        product: found.product,
+        page_size: found.page_size,
+        certain: found.certain,
+    });
 }
 
 /// Fills in what the first bytes tell. Returns the length of the header and what is wrong with it.

@@ -24,8 +24,19 @@ pub(super) struct Report {
     pub(super) body_entropy_bits_per_byte: Option<f64>,
     /// Whether byte values are as evenly spread as random ones; `null` for what is too short to tell.
     pub(super) uniform: Option<bool>,
+    /// What another product has encrypted, or may have.
+    pub(super) foreign: Option<ForeignReport>,
     pub(super) png: Option<Png>,
     pub(super) error: Option<ErrorJson>,
+}
+
+/// A database that another product has encrypted.
+#[derive(Serialize)]
+pub(super) struct ForeignReport {
+    pub(super) product: &'static str,
+    pub(super) page_size: u32,
+    /// False: a guess by length and noise.
+    pub(super) certain: bool,
 }
 
 /// A sealed object's header, not authenticated.

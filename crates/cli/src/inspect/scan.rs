@@ -1,4 +1,5 @@
-//! One pass over a file: its first 4096 bytes, how often each byte value occurs, and samples for the picture.
+//! One pass over a file: its first 4096 bytes and its first 64 KiB, how often each byte value
+//! occurs, and samples for the picture.
 //!
 //! Must not: hold more of the file than its head and the samples.
 
@@ -7,6 +8,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use strongroom_format::header::HEADER_LEN;
+use strongroom_sqlite::foreign::SAMPLE;
 
 use super::picture::Sampler;
 use crate::failure::Failure;
@@ -20,6 +22,8 @@ pub(super) struct Scan {
     pub(super) size: u64,
     /// The first 4096 bytes, or all of a shorter file.
     pub(super) head: Vec<u8>,
+    /// The first 64 KiB, or all of a shorter file.
+    pub(super) sample: Vec<u8>,
     /// Occurrences of each byte value.
     pub(super) counts: [u64; 256],
     /// Samples for the picture, if one is wanted.
@@ -31,6 +35,7 @@ pub(super) fn scan(path: &Path, file: File, size: u64, picture: bool) -> Result<
     let mut scan = Scan {
         size: 0,
         head: Vec::new(),
+        sample: Vec::new(),
         counts: [0; 256],
         sampler: picture.then(|| Sampler::new(size)),
     };
@@ -53,6 +58,8 @@ impl Scan {
     fn take(&mut self, chunk: &[u8]) {
         let wanted = HEADER_LEN.saturating_sub(self.head.len());
         self.head.extend(chunk.iter().take(wanted));
+        let wanted = SAMPLE.saturating_sub(self.sample.len());
+        self.sample.extend(chunk.iter().take(wanted));
         for &byte in chunk {
             self.counts[usize::from(byte)] += 1;
         }

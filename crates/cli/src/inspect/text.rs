@@ -4,7 +4,9 @@
 
 use strongroom_format::header::ObjectKind;
 
-use super::report::{DuckdbReport, HeaderReport, LuksReport, LuksTokenReport, Report, SlotReport};
+use super::report::{
+    DuckdbReport, ForeignReport, HeaderReport, LuksReport, LuksTokenReport, Report, SlotReport,
+};
 use crate::failure::printable;
 
 pub(super) fn render(report: &Report) -> String {
@@ -28,6 +30,9 @@ pub(super) fn render(report: &Report) -> String {
             "page size",
             &format!("{size} bytes, {reserve} of them reserved"),
         );
+    }
+    if let Some(foreign) = &report.foreign {
+        foreign_lines(&mut lines, foreign);
     }
     if let Some(luks) = &report.luks {
         luks_lines(&mut lines, luks);
@@ -144,6 +149,19 @@ fn duckdb_lines(lines: &mut Lines, duckdb: &DuckdbReport) {
     }
 }
 
+fn foreign_lines(lines: &mut Lines, foreign: &ForeignReport) {
+    let (product, size) = (foreign.product, foreign.page_size);
+    let text = match foreign.certain {
+        true => format!("{product}; pages of {size} bytes"),
+        false => format!(
+            "likely a database of {product}: noise from the first byte on, and its length fits pages of {size} bytes"
+        ),
+    };
+    lines.put("encrypted", &text);
+    let way = "decrypt it with that product, then `strongroom sqlite encrypt` the plain copy";
+    lines.put("", way);
+}
+
 fn luks_lines(lines: &mut Lines, luks: &LuksReport) {
     lines.put("uuid", &luks.uuid);
     if let Some(label) = &luks.label {
@@ -256,6 +274,7 @@ fn what(kind: &str) -> &str {
         "duckdb-encrypted" => "encrypted DuckDB database",
         "duckdb-damaged" => "DuckDB database that cannot be read",
         "sqlite" => "plain SQLite database",
+        "sqlite-other-cipher" => "SQLite database that another product has encrypted",
         "sqlite-wal" => "plain SQLite write-ahead log",
         "sqlite-journal" => "plain SQLite rollback journal",
         "empty" => "empty file",

@@ -9,12 +9,10 @@
 //!
 //! Must not: print a command line or a key.
 
-use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::{MemfdFlags, SealFlags};
 use strongroom_format::code;
 use strongroom_format::header::ObjectKind;
 use strongroom_format::postgres::CONFIG_FILE;
@@ -147,12 +145,12 @@ impl Chosen {
             return Ok(None);
         };
         let surroundings = SourceContext {
-            keyring: Some(lasting_keyring(context.keyring.clone())?),
+            keyring: Some(keys::lasting_keyring(context.keyring.clone())?),
             creating,
             prompt,
         };
         Ok(Some(Self {
-            key: lasting(key)?.settled(&surroundings)?,
+            key: keys::lasting(key)?.settled(&surroundings)?,
             context: surroundings,
             origin: Origin::Option,
         }))
@@ -202,7 +200,7 @@ impl Chosen {
         {
             // Of the keyring's provider, for one that only this command has.
             if let Ok(command) = std::env::current_exe() {
-                let command = (String::from(COMMAND_VARIABLE), text(&command)?);
+                let command = (String::from(COMMAND_VARIABLE), keys::text(&command)?);
                 handed.variables.push(command);
             }
         }
@@ -211,16 +209,21 @@ impl Chosen {
         }
         let (kind, value) = match &self.key {
             KeySource::KeyId { id } => {
-                let keyring = self.context.keyring.as_deref().map(text).transpose()?;
+                let keyring = self
+                    .context
+                    .keyring
+                    .as_deref()
+                    .map(keys::text)
+                    .transpose()?;
                 let name = String::from(source::KEYRING_VARIABLE);
                 handed.variables.extend(keyring.map(|path| (name, path)));
                 ("ID", id.clone())
             }
             KeySource::Env(variable) => ("ENV", variable.clone()),
-            KeySource::File(path) => ("FILE", text(path)?),
+            KeySource::File(path) => ("FILE", keys::text(path)?),
             KeySource::Command(line) => ("COMMAND", line.clone()),
             KeySource::Given(bytes) => {
-                let descriptor = inherited(bytes.as_slice())?;
+                let descriptor = keys::inherited("strongroom", bytes.as_slice())?;
                 let number = descriptor.as_raw_fd().to_string();
                 handed._descriptor = Some(descriptor);
                 ("FD", number)
@@ -239,7 +242,7 @@ impl Chosen {
         if !matches!(self.key, KeySource::KeyId { .. }) {
             return Ok(());
         }
-        let path = lasting_keyring(self.context.keyring.clone())?;
+        let path = keys::lasting_keyring(self.context.keyring.clone())?;
         if Keyring::status(&path)?.provider != "passphrase" {
             return Ok(());
         }
@@ -279,10 +282,10 @@ impl Chosen {
             KeySource::KeyId { id } => {
                 line("key_id", id.clone())?;
                 let keyring = self.context.keyring.clone();
-                line("keyring", text(&lasting_keyring(keyring)?)?)?;
+                line("keyring", keys::text(&keys::lasting_keyring(keyring)?)?)?;
             }
             KeySource::Env(variable) => line("key_env", variable.clone())?,
-            KeySource::File(path) => line("key_file", text(path)?)?,
+            KeySource::File(path) => line("key_file", keys::text(path)?)?,
             KeySource::Command(command) => line("key_command", command.clone())?,
             KeySource::Ask | KeySource::Given(_) => {
                 out.push_str("# A passphrase, asked for by `strongroom pg start --ask`.\n");
@@ -304,39 +307,4 @@ pub(super) fn configure(directory: &Path, text: &str) -> Result<(), Failure> {
         0o600
     };
     durable::replace(&path, text.as_bytes(), mode).map_err(io)
-}
-
-/// Paths are made absolute: the server stands in its data directory.
-fn lasting(key: KeySource) -> Result<KeySource, Failure> {
-    match key {
-        KeySource::File(path) => {
-            let absolute = std::path::absolute(&path).map_err(|e| Failure::io(&path, &e))?;
-            Ok(KeySource::File(absolute))
-        }
-        other => Ok(other),
-    }
-}
-
-fn lasting_keyring(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
-    let path = named.unwrap_or_else(Keyring::default_path);
-    std::path::absolute(&path).map_err(|e| Failure::io(&path, &e))
-}
-
-fn text(path: &Path) -> Result<String, Failure> {
-    let refused = || Failure::new(&code::KEY_OPTION, format!("{}: not UTF-8", path.display()));
-    path.to_str().map(String::from).ok_or_else(refused)
-}
-
-/// A descriptor that programs inherit and from which they can read `secret`; it has no name and cannot be changed.
-fn inherited(secret: &[u8]) -> Result<OwnedFd, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::new(&code::IO, format!("memory for the passphrase: {error}"))
-    };
-    let flags = MemfdFlags::ALLOW_SEALING;
-    let descriptor = rustix::fs::memfd_create("strongroom", flags).map_err(|e| failed(e.into()))?;
-    let mut file = std::fs::File::from(descriptor);
-    file.write_all(secret).map_err(failed)?;
-    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&file, seals).map_err(|e| failed(e.into()))?;
-    Ok(file.into())
 }

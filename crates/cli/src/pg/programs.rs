@@ -2,8 +2,6 @@
 //!
 //! Must not: start a server; believe a directory that holds no `postgres`.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -12,19 +10,12 @@ use strongroom_format::code;
 use strongroom_format::postgres::MAJORS;
 
 use crate::failure::Failure;
+use crate::libraries;
 
 /// The library's file name.
 pub(super) const LIBRARY: &str = "libstrongroom_shield.so";
 /// The variable that names the library.
 const LIBRARY_VARIABLE: &str = "STRONGROOM_SHIELD_LIB";
-/// Where packages put the library, each with and without `strongroom/`.
-const LIBRARY_DIRECTORIES: &[&str] = &[
-    "/usr/local/lib",
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib64",
-    "/usr/lib",
-];
 /// Where packages put PostgreSQL: what stands before and after the major version.
 const LAYOUTS: &[(&str, &str)] = &[("/usr/lib/postgresql/", "/bin"), ("/usr/pgsql-", "/bin")];
 
@@ -115,46 +106,5 @@ fn output(command: &mut Command) -> Option<String> {
 
 /// The preload library: the one that `STRONGROOM_SHIELD_LIB` names, else beside the command, else where packages put it.
 pub(super) fn library() -> Result<PathBuf, Failure> {
-    let found = match std::env::var_os(LIBRARY_VARIABLE).filter(|value| !value.is_empty()) {
-        Some(named) => named_library(named)?,
-        None => candidates()
-            .find(|path| path.is_file())
-            .ok_or_else(|| Failure::new(&code::PG_SHIELD, ""))?,
-    };
-    // What separates the entries of LD_PRELOAD cannot stand in one.
-    let separators = [b':', b' ', b'\t', b'\n'];
-    let bytes = found.as_os_str().as_bytes();
-    if bytes.iter().any(|byte| separators.contains(byte)) {
-        return Err(Failure::new(&code::PG_SHIELD, found.display().to_string()));
-    }
-    Ok(found)
-}
-
-fn named_library(named: OsString) -> Result<PathBuf, Failure> {
-    let path = PathBuf::from(named);
-    let absolute = std::path::absolute(&path).map_err(|e| Failure::io(&path, &e))?;
-    if absolute.is_file() {
-        return Ok(absolute);
-    }
-    let detail = format!("{LIBRARY_VARIABLE} names {}", path.display());
-    Err(Failure::new(&code::PG_SHIELD, detail))
-}
-
-fn candidates() -> impl Iterator<Item = PathBuf> {
-    let command = std::env::current_exe().ok();
-    let here = command
-        .as_deref()
-        .and_then(Path::parent)
-        .map(Path::to_path_buf);
-    let beside = here.into_iter().flat_map(|here| {
-        let lib = here.parent().map(|up| up.join("lib"));
-        let strongroom = lib.as_ref().map(|lib| lib.join("strongroom"));
-        [Some(here), lib, strongroom].into_iter().flatten()
-    });
-    let system = LIBRARY_DIRECTORIES
-        .iter()
-        .flat_map(|path| [Path::new(path).join("strongroom"), PathBuf::from(path)]);
-    beside
-        .chain(system)
-        .map(|directory| directory.join(LIBRARY))
+    libraries::find(LIBRARY, LIBRARY_VARIABLE, &code::PG_SHIELD)
 }

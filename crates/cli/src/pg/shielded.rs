@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Output, Stdio};
 
 use strongroom_format::code;
@@ -18,6 +18,7 @@ use super::chosen::{Chosen, Handed};
 use super::directory::Directory;
 use super::programs;
 use crate::failure::Failure;
+use crate::libraries;
 
 /// Shields every program, whatever its name: what PostgreSQL's programs and backup tools start must see what they see.
 const ALL_VARIABLE: &str = "STRONGROOM_SHIELD_ALL";
@@ -129,20 +130,7 @@ impl Shielded {
 
 /// `LD_PRELOAD` with the library before what is there.
 pub(super) fn preload() -> Result<OsString, Failure> {
-    let library = programs::library()?;
-    let mut value = library.clone().into_os_string();
-    if let Some(former) = std::env::var_os("LD_PRELOAD").filter(|former| !former.is_empty()) {
-        if former
-            .to_string_lossy()
-            .split([':', ' '])
-            .any(|path| Path::new(path) == library)
-        {
-            return Ok(former);
-        }
-        value.push(":");
-        value.push(former);
-    }
-    Ok(value)
+    Ok(libraries::preload(&programs::library()?))
 }
 
 fn roots(directories: &[&Directory]) -> Result<OsString, Failure> {

@@ -10,6 +10,7 @@ use strongroom_format::header::Cipher;
 
 use strongroom_sqlite::OpenOptions;
 
+use super::{cipher, page_size};
 use crate::args::KeyOptions;
 use crate::failure::{Failure, note, warn};
 use crate::help::tail;
@@ -64,14 +65,4 @@ impl EncryptArgs {
         note(&format!("{plain} is still there, in plaintext"));
         Ok(())
     }
-}
-
-fn cipher(name: &str) -> Result<Cipher, String> {
-    Cipher::from_name(name).ok_or_else(|| "use gcm or ctr".to_owned())
-}
-
-fn page_size(text: &str) -> Result<u32, String> {
-    let size: Option<u32> = text.parse().ok();
-    size.filter(|size| size.is_power_of_two() && (512..=65536).contains(size))
-        .ok_or_else(|| "use a power of two from 512 to 65536".to_owned())
 }

@@ -4,18 +4,21 @@
 
 mod decrypt;
 mod encrypt;
+mod program;
 mod rekey;
+mod run;
 mod shell;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use strongroom_format::header::Cipher;
 
 use crate::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 
-/// Seal, open, rekey and query SQLite databases.
+/// Seal, open, rekey and query SQLite databases, and run other programs on them.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom sqlite encrypt plain.db sealed.db --key-id app"))]
 pub(crate) struct SqliteArgs {
@@ -29,6 +32,7 @@ enum Verb {
     Decrypt(decrypt::DecryptArgs),
     Rekey(rekey::RekeyArgs),
     Shell(shell::ShellArgs),
+    Run(run::RunArgs),
 }
 
 impl SqliteArgs {
@@ -39,6 +43,9 @@ impl SqliteArgs {
             Verb::Decrypt(args) => vec![args.sealed.clone(), args.plain.clone()],
             Verb::Rekey(args) => vec![args.sealed.clone()],
             Verb::Shell(args) => args.subject().into_iter().collect(),
+            // The program is run with the caller's rights, as if it had been started without this
+            // command.
+            Verb::Run(_) => Vec::new(),
         }
     }
 
@@ -48,6 +55,17 @@ impl SqliteArgs {
             Verb::Decrypt(args) => args.run(context),
             Verb::Rekey(args) => args.run(context),
             Verb::Shell(args) => args.run(context),
+            Verb::Run(args) => args.run(context),
         }
     }
+}
+
+fn cipher(name: &str) -> Result<Cipher, String> {
+    Cipher::from_name(name).ok_or_else(|| "use gcm or ctr".to_owned())
+}
+
+fn page_size(text: &str) -> Result<u32, String> {
+    let size: Option<u32> = text.parse().ok();
+    size.filter(|size| size.is_power_of_two() && (512..=65536).contains(size))
+        .ok_or_else(|| "use a power of two from 512 to 65536".to_owned())
 }

@@ -6,7 +6,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use strongroom_sqlite_vfs::{entry_point, sqlite3, to_stderr};
+use strongroom_sqlite_vfs::{entry_point, sqlite3, take_default_from_environment, to_stderr};
 
 /// The entry point that SQLite derives from the file's name.
 ///
@@ -21,6 +21,7 @@ pub unsafe extern "C" fn sqlite3_strongroomsqlite_init(
 ) -> c_int {
     // SQLite's interface carries no text, so the extension says on standard error what went wrong.
     to_stderr(std::env::var_os("STRONGROOM_LOG").is_none_or(|value| value != "off"));
+    take_default_from_environment();
     #[cfg(feature = "http")]
     strongroom_sqlite_http::register();
     // SAFETY: SQLite's own arguments.

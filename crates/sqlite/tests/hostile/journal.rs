@@ -12,7 +12,9 @@ use strongroom_sqlite::ops::{self, UnitKind};
 use strongroom_sqlite::{Cipher, open};
 use tempfile::TempDir;
 
-use crate::support::{RAW, Snapshot, beside, bytes, connect, make, number, options, rows, run};
+use crate::support::{
+    RAW, Snapshot, beside, bytes, connect, make, number, options, page, rows, run,
+};
 
 struct Hot {
     directory: TempDir,
@@ -108,6 +110,42 @@ fn a_hot_journal_rolls_back() {
                 .bad
                 .is_empty()
         );
+    }
+}
+
+/// A crash while page 1 was written can leave a sector of it garbage. The journal is there to mend
+/// that.
+#[test]
+fn a_torn_page_1_does_not_keep_a_journal_from_being_played_back() {
+    for (mode, more) in [("delete", ""), ("persist", "PRAGMA synchronous=OFF")] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("j.db");
+        make(&path, Cipher::Aes256Gcm, 150);
+        let expected = rows(&path).unwrap();
+        let connection = connect(&path);
+        run(&connection, &format!("PRAGMA journal_mode={mode}; {more}"));
+        // A new table: page 1 changes, so that the journal has it.
+        let sql = "BEGIN; UPDATE t SET b='changed '||a; CREATE TABLE u AS SELECT a, b FROM t";
+        run(&connection, sql);
+        connection.cache_flush().unwrap();
+        let middle = Snapshot::take(&path);
+        run(&connection, "ROLLBACK");
+        drop(connection);
+        let end = page(1).end;
+        for torn in [end - 512..end, end - 32..end - 31] {
+            let mut main = middle.main.clone();
+            main[torn].fill(0x5a);
+            let copy = directory.path().join("copy.db");
+            Snapshot {
+                main,
+                wal: None,
+                journal: middle.journal.clone(),
+            }
+            .place(&copy);
+            assert_eq!(rows(&copy).unwrap(), expected, "{mode}");
+            let report = ops::verify(&copy, &options(RAW), &mut |_, _| {}).unwrap();
+            assert!(report.bad.is_empty(), "{mode}: {:?}", report.bad);
+        }
     }
 }
 

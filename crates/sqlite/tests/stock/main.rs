@@ -104,6 +104,16 @@ fn past_the_guard() {
 }
 
 #[test]
+fn integrity() {
+    run("integrity.py");
+}
+
+#[test]
+fn no_memory() {
+    run("no_memory.py");
+}
+
+#[test]
 fn shared_cache() {
     run("shared_cache.py");
 }

@@ -17,14 +17,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use strongroom_format::code;
 use strongroom_format::sqlite::PAGE_RESERVE;
+use strongroom_keyring::Error;
 
 use crate::api::{Api, api};
 use crate::ffi::{
-    SQLITE_FCNTL_FILE_POINTER, SQLITE_FCNTL_RESERVE_BYTES, SQLITE_FCNTL_VFS_POINTER, SQLITE_OK,
-    SQLITE_ROW, sqlite3, sqlite3_file, sqlite3_stmt, sqlite3_vfs,
+    SQLITE_ERROR, SQLITE_FCNTL_FILE_POINTER, SQLITE_FCNTL_RESERVE_BYTES, SQLITE_FCNTL_VFS_POINTER,
+    SQLITE_NOMEM, SQLITE_OK, SQLITE_ROW, sqlite3, sqlite3_file, sqlite3_stmt, sqlite3_vfs,
 };
 use crate::handle::{is_ours, with};
-use crate::report::{report, take_last};
+use crate::report::{refused, report, take_last};
 use crate::statement::{Attach, attach_key, vacuum_into};
 use crate::vfs;
 
@@ -53,6 +54,13 @@ pub(crate) fn remember(connection: *mut sqlite3) {
         file: 0,
         at_work: 0,
     });
+}
+
+/// Whether the connection has the guard's functions.
+pub(crate) fn is_known(connection: *mut sqlite3) -> bool {
+    known()
+        .iter()
+        .any(|entry| entry.connection == connection as usize && entry.file == 0)
 }
 
 /// The connection is being closed: the destructor of the guard's functions says so.
@@ -232,19 +240,27 @@ pub(crate) fn reserve(connection: *mut sqlite3, schema: &str) -> Option<()> {
 
 /// A connection has just been opened: if its own database is a sealed one that is still to be created, SQLite learns
 /// here of its page size and of the bytes to reserve. Where this is not reached, the first page is refused (M1).
-pub(crate) fn lay_out(connection: *mut sqlite3) -> Option<()> {
+///
+/// # Errors
+/// SR-5002 without memory; SR-6001 when SQLite does not reserve the bytes.
+pub(crate) fn lay_out(connection: *mut sqlite3) -> Result<(), Error> {
     let Some(file) = file_of_schema(connection, "main").filter(|file| is_ours(*file)) else {
-        return Some(());
+        return Ok(());
     };
     let page_size = with(file, |open| {
         let main = open.body.as_main().filter(|main| !main.is_on_disk());
         Ok(main.map(|main| main.page_size()))
     });
     let Ok(Some(page_size)) = page_size else {
-        return Some(());
+        return Ok(());
     };
-    execute(connection, &format!("PRAGMA main.page_size={page_size}")).ok()?;
-    reserve(connection, "main")
+    let set = execute_rc(connection, &format!("PRAGMA main.page_size={page_size}"));
+    let failed = |rc: c_int| match rc & 0xff {
+        SQLITE_NOMEM => refused("PRAGMA page_size", rc),
+        _ => Error::new(&code::RESERVE, "a new database"),
+    };
+    set.map_err(|(rc, _)| failed(rc))?;
+    reserve(connection, "main").ok_or_else(|| failed(SQLITE_ERROR))
 }
 
 /// Whether a transaction was begun on the connection and is not ended.
@@ -331,8 +347,13 @@ pub(crate) fn schema_of_file(connection: *mut sqlite3, file: *mut sqlite3_file) 
 
 /// Executes SQL that returns nothing of interest. The error is SQLite's message.
 pub(crate) fn execute(connection: *mut sqlite3, sql: &str) -> Result<(), String> {
+    execute_rc(connection, sql).map_err(|(_, message)| message)
+}
+
+/// As [`execute`], with SQLite's result code.
+fn execute_rc(connection: *mut sqlite3, sql: &str) -> Result<(), (c_int, String)> {
     let (Some(api), Ok(sql)) = (api(), CString::new(sql)) else {
-        return Err("not initialised".to_owned());
+        return Err((SQLITE_ERROR, "not initialised".to_owned()));
     };
     // What is reported from here on belongs to this statement.
     drop(take_last());
@@ -351,7 +372,7 @@ pub(crate) fn execute(connection: *mut sqlite3, sql: &str) -> Result<(), String>
         return Ok(());
     }
     // SAFETY: SQLite's text, valid until the next call on the connection.
-    Err(unsafe { text_of((api.errmsg)(connection).cast()) })
+    Err((rc, unsafe { text_of((api.errmsg)(connection).cast()) }))
 }
 
 /// SQLite tells which connection a database file belongs to (`SQLITE_FCNTL_PDB`): the first moment at which the

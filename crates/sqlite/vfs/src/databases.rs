@@ -18,6 +18,7 @@ use crate::ffi::{
 };
 use crate::handle::{is_ours, with};
 use crate::rekey::pragma_number;
+use crate::report::refused;
 use crate::sql::{result, result_number};
 
 const DECLARATION: &std::ffi::CStr =
@@ -79,10 +80,7 @@ pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
     if rc == SQLITE_OK {
         Ok(())
     } else {
-        Err(Error::new(
-            &code::BUG,
-            format!("sqlite3_create_module: {rc}"),
-        ))
+        Err(refused("sqlite3_create_module", rc))
     }
 }
 

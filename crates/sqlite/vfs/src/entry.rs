@@ -12,9 +12,10 @@ use strongroom_keyring::Error;
 
 use crate::api::{Api, api, install};
 use crate::ffi::{
-    SQLITE_DENY, SQLITE_ERROR, SQLITE_OK, SQLITE_OK_LOAD_PERMANENTLY, SQLITE_PRAGMA,
+    SQLITE_DENY, SQLITE_ERROR, SQLITE_NOMEM, SQLITE_OK, SQLITE_OK_LOAD_PERMANENTLY, SQLITE_PRAGMA,
     SQLITE_TRACE_STMT, sqlite3, sqlite3_stmt,
 };
+use crate::lower::Rc;
 use crate::statement::{Attach, attach_key, vacuum_into};
 use crate::{connection, others, report, sql, vfs};
 
@@ -44,7 +45,10 @@ pub unsafe extern "C" fn entry_point(
     match outcome {
         Ok(Ok(())) => SQLITE_OK_LOAD_PERMANENTLY,
         Ok(Err(failed)) => {
-            report::report_error(&failed);
+            let shown = match report::report_error(&failed) {
+                Rc(SQLITE_NOMEM) => SQLITE_NOMEM,
+                _ => SQLITE_ERROR,
+            };
             // SAFETY: the caller's word.
             let table = unsafe { table_of(routines) };
             if let (Ok(table), false) = (table, error.is_null()) {
@@ -52,7 +56,7 @@ pub unsafe extern "C" fn entry_point(
                 // SAFETY: SQLite gives a place for a text of its allocator; by its own table, which need not be ours.
                 unsafe { error.write(connection::string_of(&table, &text)) };
             }
-            SQLITE_ERROR
+            shown
         }
         Err(_) => SQLITE_ERROR,
     }
@@ -112,17 +116,20 @@ unsafe fn same_library(known: &Api, routines: *const c_void) -> Result<(), Error
 /// Registers the VFS as the default, gives `connection` the functions, and does so for every later connection.
 ///
 /// # Errors
-/// SR-9001 when SQLite refuses a registration.
+/// SR-5002 when SQLite has no memory for a registration, SR-9001 when it refuses one, SR-6001 when
+/// a new database cannot have the reserved bytes.
 pub fn enable(connection: *mut sqlite3) -> Result<(), Error> {
     vfs::register(put_back)?;
     if connection.is_null() {
         return Ok(());
     }
-    sql::install(connection)?;
-    guard_foreign(connection);
-    if connection::lay_out(connection).is_none() {
-        return Err(Error::new(&code::RESERVE, "a new database"));
+    // Not twice: SQLite replaces no function while a statement runs, and one may be loading the
+    // extension.
+    if !connection::is_known(connection) {
+        sql::install(connection)?;
     }
+    guard_foreign(connection);
+    connection::lay_out(connection)?;
     enable_later_ones()
 }
 
@@ -149,10 +156,7 @@ fn enable_later_ones() -> Result<(), Error> {
     if rc == SQLITE_OK {
         Ok(())
     } else {
-        Err(Error::new(
-            &code::BUG,
-            format!("sqlite3_auto_extension: {rc}"),
-        ))
+        Err(report::refused("sqlite3_auto_extension", rc))
     }
 }
 
@@ -204,7 +208,9 @@ unsafe extern "C" fn authorize(
     }
     // SAFETY: with this action, SQLite's text.
     let name = unsafe { connection::text_of(name.cast::<u8>()) };
-    if !others::gives_a_key(&name) {
+    // The same of the question whether all is intact, to which SQLite answers nothing, which means
+    // yes.
+    if !others::gives_a_key(&name) && !name.eq_ignore_ascii_case("cipher_integrity_check") {
         return SQLITE_OK;
     }
     report::report(

@@ -1,4 +1,5 @@
-//! Where a database's key comes from: URI parameters, a key registered for a path, or PRAGMA key.
+//! Where a database's key comes from: URI parameters, a key registered for a path, PRAGMA key, or
+//! the default of a program that `strongroom sqlite run` has started (`defaults.rs`).
 //!
 //! Must not: keep key material elsewhere than in an `Opener` (locked memory), or put any into a message.
 
@@ -10,6 +11,7 @@ use strongroom_format::code;
 use strongroom_format::header::Cipher;
 use strongroom_keyring::{Error, KeySource, Opener, SourceContext};
 
+use crate::defaults;
 use crate::main_file::Wanted;
 use crate::others;
 
@@ -85,20 +87,52 @@ impl Parameters {
         self.keyring.clone().or_else(keyring_from_environment)
     }
 
-    /// The opener for the database at `path`: from the URI, else from a registered key. `None`: no key given.
+    /// Fetches the key that the parameters name. `None` when they name none.
+    pub(crate) fn own_opener(&self, prompt: &str, creating: bool) -> Result<Option<Opener>, Error> {
+        let Some(source) = &self.source else {
+            return Ok(None);
+        };
+        let context = SourceContext {
+            keyring: self.keyring(),
+            creating,
+            prompt: prompt.to_owned(),
+        };
+        source.opener(&context).map(Some)
+    }
+
+    /// Whether the URI names a key for the database at `path`, or one was registered for it.
+    pub(crate) fn name_a_key(&self, path: &str) -> bool {
+        self.source.is_some() || registered().contains_key(path)
+    }
+
+    /// The opener for the database at `path`: from the URI, else from a registered key, else the
+    /// default of a program that `strongroom sqlite run` has started. `None`: no key given.
     pub(crate) fn opener(&self, path: &str, creating: bool) -> Result<Option<Arc<Opener>>, Error> {
-        match &self.source {
-            Some(source) => {
-                let context = SourceContext {
-                    keyring: self.keyring(),
-                    creating,
-                    prompt: path.to_owned(),
-                };
-                Ok(Some(Arc::new(source.opener(&context)?)))
-            }
-            None => Ok(registered().get(path).map(Arc::clone)),
+        if let Some(own) = self.own_opener(path, creating)? {
+            return Ok(Some(Arc::new(own)));
+        }
+        let known = registered().get(path).map(Known::share);
+        match known {
+            Some(Known::Opener(opener)) => Ok(Some(opener)),
+            Some(Known::KeyId(id)) => key_of_keyring(id, path, creating).map(Arc::new).map(Some),
+            // A copy that may be plain was asked for by name.
+            None if self.allow_plaintext => Ok(None),
+            None => match defaults::get()? {
+                Some(defaults) => defaults.opener(creating).map(Some),
+                None => Ok(None),
+            },
         }
     }
+}
+
+/// Fetches a key of the keyring that the environment names, or of the default one.
+fn key_of_keyring(id: String, prompt: &str, creating: bool) -> Result<Opener, Error> {
+    let context = SourceContext {
+        keyring: keyring_from_environment(),
+        creating,
+        prompt: prompt.to_owned(),
+    };
+    KeySource::KeyId { id }.opener(&context)
 }
 
 /// `STRONGROOM_KEYRING`, unless it is empty.
@@ -125,7 +159,24 @@ pub(crate) fn never_plain() -> bool {
         || std::env::var_os(NEVER_PLAIN).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-type Registered = BTreeMap<String, Arc<Opener>>;
+/// A key that was registered for a path.
+enum Known {
+    /// The key itself.
+    Opener(Arc<Opener>),
+    /// A key of the keyring, which is looked up at each open, so that a new version of it is found.
+    KeyId(String),
+}
+
+impl Known {
+    fn share(&self) -> Self {
+        match self {
+            Self::Opener(opener) => Self::Opener(Arc::clone(opener)),
+            Self::KeyId(id) => Self::KeyId(id.clone()),
+        }
+    }
+}
+
+type Registered = BTreeMap<String, Known>;
 static REGISTERED: Mutex<Registered> = Mutex::new(BTreeMap::new());
 
 fn registered() -> MutexGuard<'static, Registered> {
@@ -134,7 +185,18 @@ fn registered() -> MutexGuard<'static, Registered> {
 
 /// Registers `opener` for every later open of `path` in this process. `path` is absolute, as SQLite makes it.
 pub fn register(path: String, opener: Arc<Opener>) {
-    registered().insert(path, opener);
+    registered().insert(path, Known::Opener(opener));
+}
+
+/// Registers the keyring's key `id` for every later open of `path` in this process. `path` is
+/// absolute, as SQLite makes it.
+///
+/// # Errors
+/// What keeps the keyring or the key from being used now: SR-2003, SR-2004 and others.
+pub(crate) fn register_key_id(path: String, id: String) -> Result<(), Error> {
+    key_of_keyring(id.clone(), &path, false)?;
+    registered().insert(path, Known::KeyId(id));
+    Ok(())
 }
 
 /// Forgets the key registered for `path`. True if there was one.

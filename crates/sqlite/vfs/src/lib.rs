@@ -1,7 +1,8 @@
 //! Guard 1's VFS: SQLite files sealed page by page under an unmodified SQLite.
 //!
 //! The way of a call: SQLite -> `methods` (C entry points) -> a `Body` (`main_file`, `wal`, `journal`, `temp`,
-//! `super_journal`, `plain`) -> `seal` -> `lower` (the file of the VFS below). `vfs` decides which body a file gets,
+//! `super_journal`, `plain`) -> `seal` -> `lower` (the file of the VFS below). `choose` decides
+//! which body a file gets,
 //! `connection` closes the traps that SQLite's interface leaves, `rekey` changes the data key of a database in use.
 //!
 //! The bytes are specified in docs/spec/sqlite.md; the invariants, by letter and number, in each file's header and
@@ -13,8 +14,10 @@ mod ahead;
 mod api;
 mod birth;
 mod body;
+mod choose;
 mod connection;
 mod databases;
+mod defaults;
 mod entry;
 mod ffi;
 mod free;
@@ -23,6 +26,7 @@ mod freshness;
 #[doc(hidden)]
 pub mod fuzz;
 mod handle;
+mod integrity;
 mod journal;
 mod keys;
 mod link;
@@ -52,6 +56,9 @@ mod wal;
 mod word;
 
 pub use api::ROUTINES;
+pub use defaults::{
+    DEFAULT_VARIABLE, EXISTING_PLAIN, KEY_FD, KEY_FD_NAME, take_default_from_environment,
+};
 pub use entry::{enable, entry_point};
 pub use ffi::{CONSTANTS, sqlite3};
 pub use freshness::{Freshness, settle};

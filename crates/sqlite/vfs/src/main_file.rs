@@ -250,6 +250,11 @@ impl MainFile {
         self.on_disk
     }
 
+    /// Whether this connection holds a lock with which it may write.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.writing
+    }
+
     /// What this file shares with its journal.
     pub(crate) fn link(&self) -> &Arc<Link> {
         &self.link

@@ -51,7 +51,6 @@ pub(crate) fn pragma(name: &str, has_value: bool) -> Option<String> {
         "hexkey" => "PRAGMA key = \"x'...'\"",
         "textkey" => "PRAGMA key = '...'",
         "hexrekey" | "textrekey" => "PRAGMA rekey",
-        "cipher_integrity_check" => "`strongroom verify FILE`: this pragma does not answer here",
         "cipher_migrate" => "`strongroom sqlite encrypt` on a plain copy",
         "cipher_salt"
         | "cipher_plaintext_header_size"

@@ -23,6 +23,7 @@ use strongroom_format::code;
 
 use crate::api::{Api, api};
 use crate::connection;
+use crate::defaults;
 use crate::ffi::{
     SQLITE_CANTOPEN, SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_URI, sqlite3_file, sqlite3_vfs,
 };
@@ -133,11 +134,14 @@ fn refused(name: *const c_char, flags: c_int) -> Option<c_int> {
         (!value.is_null()).then(|| unsafe { connection::text_of(value.cast()) })
     };
     let is_uri = flags & SQLITE_OPEN_URI != 0;
-    let names_a_key = is_uri
-        && match Parameters::read(parameter) {
-            Ok(parameters) => parameters.source.is_some(),
-            Err(_) => true,
-        };
+    // A program with a default key means it for every database.
+    let has_default = !matches!(defaults::get(), Ok(None));
+    let names_a_key = has_default
+        || is_uri
+            && match Parameters::read(parameter) {
+                Ok(parameters) => parameters.source.is_some(),
+                Err(_) => true,
+            };
     // SAFETY: SQLite's file name.
     let path = || unsafe { connection::text_of(name.cast()) };
     let Rc(rc) = match names_a_key {

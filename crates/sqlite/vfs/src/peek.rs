@@ -30,6 +30,8 @@ pub(crate) struct Peek {
     _memory: Vec<u64>,
     /// The name that the VFS below keeps a pointer to.
     _name: Vec<u8>,
+    /// It was opened here, and is closed here.
+    own: bool,
 }
 
 impl Peek {
@@ -81,7 +83,20 @@ impl Peek {
             path: absolute,
             _memory: memory,
             _name: name,
+            own: true,
         })
+    }
+
+    /// The file below of a database that is open, and stays so as long as this is used. Not locked,
+    /// and not closed here.
+    pub(crate) fn borrowed(lower: Lower, path: &str) -> Self {
+        Self {
+            lower,
+            path: path.to_owned(),
+            _memory: Vec::new(),
+            _name: Vec::new(),
+            own: false,
+        }
     }
 
     /// Takes SQLite's shared lock, so that no writer changes pages meanwhile. Waits up to 5 seconds.
@@ -151,6 +166,9 @@ impl Peek {
 
 impl Drop for Peek {
     fn drop(&mut self) {
+        if !self.own {
+            return;
+        }
         // Nothing was written, so there is nothing that a failure could lose.
         let closed = self.lower.unlock(0).and_then(|()| self.lower.close());
         if closed.is_err() {

@@ -1,4 +1,5 @@
-//! PRAGMA key and PRAGMA rekey, as users of other products know them, and PRAGMA `page_size`, which a sealed database
+//! PRAGMA key, PRAGMA rekey and PRAGMA `cipher_integrity_check`, as users of other products know
+//! them, and PRAGMA `page_size`, which a sealed database
 //! can follow only into a copy.
 //!
 //! The value of PRAGMA key stands in SQL text: `strongroom_key()` with a bound parameter is the better way.
@@ -16,6 +17,7 @@ use strongroom_keyring::{KeySource, Opener, SourceContext};
 use crate::connection::{self, schema_of_file, sqlite_string};
 use crate::ffi::{SQLITE_ERROR, SQLITE_NOTFOUND, SQLITE_OK, sqlite3_file};
 use crate::handle::{rc, with};
+use crate::integrity;
 use crate::keys;
 use crate::lower::{Rc, RcResult};
 use crate::main_file::{MainFile, Wanted};
@@ -50,8 +52,9 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
     let instead = others::pragma(&name, value.is_some());
     let answer = match (name.as_str(), value) {
         _ if instead.is_some() => Err(report(&code::FOREIGN_WORD, instead.unwrap_or_default())),
-        ("key", Some(value)) => key(file, value),
-        ("rekey", Some(value)) => rekey_to(file, value),
+        ("key", Some(value)) => key(file, value).map(Some),
+        ("rekey", Some(value)) => rekey_to(file, value).map(Some),
+        ("cipher_integrity_check", _) => integrity::check(file),
         (name, value) => {
             if let ("page_size", Some(value)) = (name, value)
                 && let Err(failed) = lay_out(file, value)
@@ -65,7 +68,10 @@ pub(crate) unsafe fn control(file: *mut sqlite3_file, argument: *mut c_void) -> 
         }
     };
     let (text, result) = match answer {
-        Ok(text) => (text, SQLITE_OK),
+        Ok(Some(text)) => (text, SQLITE_OK),
+        // SQLite goes on to a pragma that it does not know, and answers with no row. (OK without a
+        // text makes a column without a name, which Python takes for a lack of memory.)
+        Ok(None) => return SQLITE_NOTFOUND,
         Err(Rc(code)) => {
             // The pragma is the one place where SQLite shows our own words.
             (

@@ -18,7 +18,7 @@ use strongroom_keyring::Error;
 use crate::api::api;
 use crate::ffi::{
     SQLITE_AUTH, SQLITE_CANTOPEN, SQLITE_CORRUPT, SQLITE_ERROR, SQLITE_INTERRUPT, SQLITE_IOERR,
-    SQLITE_IOERR_DATA, SQLITE_NOTADB, SQLITE_WARNING,
+    SQLITE_IOERR_DATA, SQLITE_NOMEM, SQLITE_NOTADB, SQLITE_WARNING,
 };
 use crate::lower::Rc;
 
@@ -107,10 +107,20 @@ pub(crate) fn rc_of(code: &Code) -> Rc {
         Class::Key | Class::Usage => SQLITE_CANTOPEN,
         Class::Data if code.number == code::NEWER_FORMAT.number => SQLITE_CANTOPEN,
         Class::Data => SQLITE_CORRUPT,
+        Class::Io if code.number == code::NO_MEMORY.number => SQLITE_NOMEM,
         Class::Io | Class::Bug => SQLITE_IOERR,
         Class::Refused => SQLITE_AUTH,
         Class::Warning => SQLITE_WARNING,
     })
+}
+
+/// Why SQLite refused what the guard asked of it when it was put into place: `what` is the
+/// function, `rc` its result.
+pub(crate) fn refused(what: &str, rc: c_int) -> Error {
+    match rc & 0xff {
+        SQLITE_NOMEM => Error::new(&code::NO_MEMORY, what),
+        _ => Error::new(&code::BUG, format!("{what}: {rc}")),
+    }
 }
 
 /// Reports `code` with what is known of the case, and returns the result code for SQLite.

@@ -1,4 +1,5 @@
-//! The guard's SQL surface: `strongroom_key()`, `strongroom_forget()`, `strongroom_last_error()`, `strongroom_explain()`,
+//! The guard's SQL surface: `strongroom_key()`, `strongroom_key_id()`, `strongroom_forget()`,
+//! `strongroom_last_error()`, `strongroom_explain()`,
 //! `strongroom_log()`, `strongroom_version()`, and the table-valued function `strongroom_databases()`.
 //!
 //! Must not: return key material, or be callable from a view or trigger where it changes something.
@@ -25,13 +26,14 @@ use crate::vfs;
 
 type Scalar = unsafe extern "C" fn(*mut sqlite3_context, c_int, *mut *mut sqlite3_value);
 
-/// Gives `connection` the functions. A second call on the same connection replaces them.
+/// Gives `connection` the functions.
 pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
     let Some(api) = api() else {
         return Err(Error::new(&code::BUG, "not initialised"));
     };
-    let functions: [(&std::ffi::CStr, c_int, Scalar); 7] = [
+    let functions: [(&std::ffi::CStr, c_int, Scalar); 8] = [
         (c"strongroom_key", 2, register_key),
+        (c"strongroom_key_id", 2, register_key_id),
         (c"strongroom_forget", 1, forget_key),
         (c"strongroom_last_error", 0, last_error),
         (c"strongroom_last_error", 1, take_error),
@@ -56,10 +58,7 @@ pub(crate) fn install(connection: *mut sqlite3) -> Result<(), Error> {
             )
         };
         if rc != SQLITE_OK {
-            return Err(Error::new(
-                &code::BUG,
-                format!("sqlite3_create_function: {rc}"),
-            ));
+            return Err(report::refused("sqlite3_create_function", rc));
         }
     }
     mark(api, connection)?;
@@ -83,10 +82,7 @@ fn mark(api: &Api, connection: *mut sqlite3) -> Result<(), Error> {
         )
     };
     if rc != SQLITE_OK {
-        return Err(Error::new(
-            &code::BUG,
-            format!("sqlite3_create_function: {rc}"),
-        ));
+        return Err(report::refused("sqlite3_create_function", rc));
     }
     // Last: where the function replaced an earlier one, that one's destructor has just said that the connection went.
     connection::remember(connection);
@@ -209,6 +205,22 @@ unsafe extern "C" fn register_key(
             prompt: path.clone(),
         };
         keys::register(path, Arc::new(KeySource::Given(secret?).opener(&source)?));
+        Ok(Some("ok".to_owned()))
+    });
+}
+
+/// `strongroom_key_id(path, name)`: as `strongroom_key()`, with a key of the keyring that is named
+/// and not given: for programs that cannot write a URI. The keyring is that of the environment,
+/// else the default one: SQL cannot name another, whose provider could be a command.
+unsafe extern "C" fn register_key_id(
+    context: *mut sqlite3_context,
+    _count: c_int,
+    arguments: *mut *mut sqlite3_value,
+) {
+    // SAFETY: registered with two arguments.
+    let (path, id) = unsafe { (text_argument(arguments, 0), text_argument(arguments, 1)) };
+    answer(context, || {
+        keys::register_key_id(absolute(&path)?, id)?;
         Ok(Some("ok".to_owned()))
     });
 }

@@ -317,10 +317,20 @@ impl WalFile {
     }
 
     fn flush_pending(&mut self) -> RcResult<()> {
-        match self.pending.take() {
-            Some((index, header)) => self.patch_frame(index, 0, &header),
-            None => Ok(()),
+        let Some((index, header)) = self.pending.take() else {
+            return Ok(());
+        };
+        let found = self.get_frame(index)?;
+        if found != Frame::Open && !self.wrote(index) {
+            // Its page never came, and the frame is not there yet: SQLite has given the write up,
+            // and to whoever reads the log it ends here, as it does in SQLite at a header without
+            // its page.
+            return Ok(());
         }
+        if found != Frame::Open {
+            return Err(self.damaged(index));
+        }
+        self.patch_opened(index, 0, &header)
     }
 
     fn damaged(&self, index: u64) -> Rc {

@@ -154,3 +154,47 @@ fn write_on(choices: &mut Choices<'_>, log: &mut WalFile) {
     }
     let _closed = log.before_close();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SQLite writes a frame's header and then its page. When it gives up in between, nothing is
+    /// damaged.
+    #[test]
+    fn a_header_whose_page_never_comes_is_no_damage() {
+        let mut made = made(&mut Choices(&[])).unwrap();
+        let mut main = MemoryFile::new(std::mem::take(&mut made.main));
+        let mut below = MemoryFile::new(std::mem::take(&mut made.bytes));
+        let sealed = Arc::clone(&made.sealed);
+        let mut log = WalFile::new(below.lower(), main.lower(), sealed, Arc::default());
+        let mut header = [1; WAL_FRAME_HEADER];
+        header[8..16].fill(0);
+        let at = |index: usize| (WAL_HEADER + index * UNIT) as u64;
+        let page = [0x77; PAGE];
+        // Behind the last frame, where nothing is; every later call has to work.
+        log.write(&header, at(FRAMES)).unwrap();
+        log.sync(2).unwrap();
+        log.write(&header, at(FRAMES)).unwrap();
+        log.write(&header, at(FRAMES)).unwrap();
+        log.write(&page, at(FRAMES) + WAL_FRAME_HEADER as u64)
+            .unwrap();
+        let mut read = [0; PAGE];
+        log.read(&mut read, at(FRAMES) + WAL_FRAME_HEADER as u64)
+            .unwrap();
+        assert_eq!(read, page);
+        log.write(&header, at(FRAMES + 1)).unwrap();
+        log.before_close().unwrap();
+        // A frame that this handle wrote and that is damaged now stays damage, also for a header
+        // alone.
+        let mut log = WalFile::new(below.lower(), main.lower(), made.sealed, Arc::default());
+        log.write(&header, at(FRAMES)).unwrap();
+        log.write(&page, at(FRAMES) + WAL_FRAME_HEADER as u64)
+            .unwrap();
+        let raw = below.lower();
+        let place = offset(FRAMES) as u64 + 100;
+        raw.write(&[0xff; 32], place).unwrap();
+        log.write(&header, at(FRAMES)).unwrap();
+        assert!(log.sync(2).is_err());
+    }
+}

@@ -1,0 +1,188 @@
+//! Finds the SQLite that a caller is linked to, and puts the guard into it, once.
+//!
+//! The extension is loaded as SQLite would load it: registered as an automatic extension, it is
+//! called as a connection to `:memory:` is opened, with SQLite's table of functions. That works
+//! also where SQLite was told to load no extensions by SQL, and it comes after the program has
+//! configured its SQLite, which it can do only before the first connection.
+//!
+//! Invariants:
+//! - G1. One SQLite of a process has the guard; another one's databases are not opened.
+//! - G2. What was tried and failed is tried again at the next call, and said each time.
+//!
+//! Must not: let a database be opened without the guard.
+#![expect(unsafe_code, reason = "calls SQLite by symbols that were looked up")]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io::Write as _;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use strongroom_format::code::{self, Code};
+
+use crate::objects::{Library, base_of, file_of, keep, own_directory};
+
+const EXTENSION: &str = "libstrongroom_sqlite.so";
+const EXTENSION_ENTRY: &CStr = c"sqlite3_strongroomsqlite_init";
+
+/// What the extension answers when it is to stay (`SQLITE_OK_LOAD_PERMANENTLY`).
+const STAYS: c_int = 256;
+/// `SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE`.
+const READ_WRITE_CREATE: c_int = 2 | 4;
+
+type Entry = unsafe extern "C" fn(*mut c_void, *mut *mut c_char, *const c_void) -> c_int;
+
+/// The functions of one SQLite that are called from here.
+#[derive(Clone, Copy)]
+pub(crate) struct Sqlite {
+    /// `sqlite3_open`.
+    pub(crate) open: unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_int,
+    /// `sqlite3_open16`.
+    pub(crate) open16: unsafe extern "C" fn(*const c_void, *mut *mut c_void) -> c_int,
+    /// `sqlite3_open_v2`.
+    pub(crate) open_v2:
+        unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, *const c_char) -> c_int,
+    close: unsafe extern "C" fn(*mut c_void) -> c_int,
+    auto_extension: unsafe extern "C" fn(Entry) -> c_int,
+    cancel_auto_extension: unsafe extern "C" fn(Entry) -> c_int,
+}
+
+impl Sqlite {
+    /// The functions that `library`, or one that it needs, exports.
+    fn of(library: &Library) -> Option<Self> {
+        // SAFETY: SQLite's functions of these names have these types since 3.8.7.
+        unsafe {
+            Some(Self {
+                open: function(library, c"sqlite3_open")?,
+                open16: function(library, c"sqlite3_open16")?,
+                open_v2: function(library, c"sqlite3_open_v2")?,
+                close: function(library, c"sqlite3_close")?,
+                auto_extension: function(library, c"sqlite3_auto_extension")?,
+                cancel_auto_extension: function(library, c"sqlite3_cancel_auto_extension")?,
+            })
+        }
+    }
+
+    /// Where its library begins in memory.
+    fn base(&self) -> Option<usize> {
+        base_of(self.open as *const c_void)
+    }
+}
+
+/// # Safety
+/// `T` is the type of the function of this name.
+unsafe fn function<T: Copy>(library: &Library, name: &CStr) -> Option<T> {
+    let address = library.symbol(name)?;
+    const { assert!(size_of::<T>() == size_of::<*mut c_void>()) };
+    // SAFETY: a function pointer has the size of an address; the caller's word for its type.
+    Some(unsafe { std::mem::transmute_copy::<*mut c_void, T>(&address) })
+}
+
+/// The SQLite that has the guard, and where it begins in memory (G1).
+static SERVED: Mutex<Option<Sqlite>> = Mutex::new(None);
+
+/// Where the SQLite that has the guard begins in memory.
+pub(crate) fn served() -> Option<usize> {
+    let served = *SERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    served.as_ref().and_then(Sqlite::base)
+}
+
+/// The SQLite that the code at `caller` is linked to, with the guard in it. `None` when there is
+/// none: it was said why.
+pub(crate) fn sqlite_of(caller: *const c_void) -> Option<Sqlite> {
+    // A panic while this was locked leaves it whole: it is set at once.
+    let mut served = SERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    let linked = linked_to(caller);
+    let meant = match (linked, *served) {
+        (Some(linked), Some(known)) if linked.base() == known.base() => return Some(known),
+        (Some(linked), _) => linked,
+        // An extension of SQLite's calls through the table that it was given, and is linked to
+        // none.
+        (None, Some(known)) => return Some(known),
+        (None, None) => {
+            say(
+                &code::RUN_PROGRAM,
+                "no SQLite that the guard can be put into",
+            );
+            return None;
+        }
+    };
+    if served.is_some() {
+        let name = file_of(meant.open as *const c_void).unwrap_or_default();
+        say(&code::OTHER_SQLITE, &name.to_string_lossy());
+        return None;
+    }
+    put_guard_into(&meant).map(|()| *served.insert(meant))
+}
+
+fn linked_to(caller: *const c_void) -> Option<Sqlite> {
+    let library = file_of(caller).and_then(|name| Library::loaded(&name));
+    let own = library.as_ref().and_then(Sqlite::of);
+    own.or_else(|| Sqlite::of(&Library::next()))
+}
+
+/// The extension's entry point, while a connection is opened for it.
+static ENTRY: OnceLock<Entry> = OnceLock::new();
+
+fn put_guard_into(sqlite: &Sqlite) -> Option<()> {
+    let entry = extension_entry()?;
+    ENTRY.get_or_init(|| entry);
+    keep(sqlite.open as *const c_void);
+    let mut connection = std::ptr::null_mut();
+    // SAFETY: SQLite's own functions; `enter` has the type of an entry point and lives as long as
+    // the process.
+    let rc = unsafe {
+        (sqlite.auto_extension)(enter);
+        let rc = (sqlite.open_v2)(
+            c":memory:".as_ptr(),
+            &raw mut connection,
+            READ_WRITE_CREATE,
+            std::ptr::null(),
+        );
+        (sqlite.close)(connection);
+        (sqlite.cancel_auto_extension)(enter);
+        rc
+    };
+    if rc == 0 {
+        return Some(());
+    }
+    // The extension has said more.
+    say(&code::RUN_PROGRAM, &format!("SQLite result code {rc}"));
+    None
+}
+
+/// What SQLite calls: to an automatic extension, "permanently" is no answer.
+unsafe extern "C" fn enter(
+    connection: *mut c_void,
+    error: *mut *mut c_char,
+    routines: *const c_void,
+) -> c_int {
+    let Some(entry) = ENTRY.get() else { return 1 };
+    // SAFETY: SQLite's own arguments.
+    match unsafe { entry(connection, error, routines) } {
+        STAYS => 0,
+        rc => rc,
+    }
+}
+
+fn extension_entry() -> Option<Entry> {
+    let path = own_directory().map(|own| own.join(EXTENSION));
+    let library = path.as_deref().and_then(Library::load);
+    // SAFETY: the extension's entry point has this type.
+    let entry = library.and_then(|library| unsafe { function(&library, EXTENSION_ENTRY) });
+    if entry.is_none() {
+        let shown = path.map_or_else(|| EXTENSION.to_owned(), |path| path.display().to_string());
+        say(&code::RUN_LIBRARY, &shown);
+    }
+    entry
+}
+
+/// One line on standard error. The programs that are run know nothing of the guard, and SQLite's
+/// interface has no text.
+pub(crate) fn say(code: &Code, detail: &str) {
+    if std::env::var_os("STRONGROOM_LOG").is_some_and(|value| value == "off") {
+        return;
+    }
+    let (number, what, todo) = (code.number, code.what, code.todo);
+    let line = format!("strongroom: SR-{number:04}: {what} ({detail}); {todo}\n");
+    // Standard error may be closed; the result code still tells.
+    drop(std::io::stderr().write_all(line.as_bytes()));
+}

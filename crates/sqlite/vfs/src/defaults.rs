@@ -1,0 +1,168 @@
+//! The key for databases that name none, in a program that `strongroom sqlite run` has started: the
+//! program opens a database by its path, as it would a plain one.
+//!
+//! The environment names where the key is, and never holds it. The extension reads the variable
+//! once; the Rust library does not read it at all.
+//!
+//! Invariants:
+//! - F1. A variable that is not understood refuses every database: the program was meant to have a
+//!   key.
+//! - F2. An existing plain database is opened only where the variable says so.
+//! - F3. An inherited descriptor is read only while it is the memory that the command made: a
+//!   program may close descriptors that it does not know, and then have another file under the
+//!   number.
+//!
+//! Must not: take a key out of the environment.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use strongroom_format::code;
+use strongroom_keyring::{Error, KeySource, Opener};
+
+use crate::keys::Parameters;
+
+/// The variable: one parameter to a line, as name, space, value. The names are those of URI
+/// parameters, and [`KEY_FD`] and [`EXISTING_PLAIN`].
+pub const DEFAULT_VARIABLE: &str = "STRONGROOM_SQLITE_DEFAULT";
+/// An inherited descriptor from which the key can be read: how a passphrase reaches the program
+/// that the command asked for.
+pub const KEY_FD: &str = "key_fd";
+/// What the memory behind [`KEY_FD`] is called, and how the kernel shows it.
+pub const KEY_FD_NAME: &str = "strongroom-key";
+const KEY_FD_SHOWN: &str = "/memfd:strongroom-key (deleted)";
+/// With the value 1, plain databases that exist are opened as what they are.
+pub const EXISTING_PLAIN: &str = "existing_plain";
+
+/// What the variable says.
+pub(crate) struct Defaults {
+    parameters: Parameters,
+    /// The inherited descriptor, by its path.
+    inherited: Option<PathBuf>,
+    existing_plain: bool,
+    /// The key, once it was fetched: for what exists, and for what is created. The program may open
+    /// many databases, and a passphrase is stretched, or asked for, once.
+    openers: [Mutex<Option<Arc<Opener>>>; 2],
+}
+
+/// `None` inside: the variable was not understood.
+static DEFAULTS: OnceLock<Option<Defaults>> = OnceLock::new();
+
+/// Reads the variable. Called by the extension before the first database is opened; a second call
+/// changes nothing.
+pub fn take_default_from_environment() {
+    if let Some(text) = std::env::var_os(DEFAULT_VARIABLE).filter(|text| !text.is_empty()) {
+        DEFAULTS.get_or_init(|| text.to_str().and_then(Defaults::parse));
+    }
+}
+
+/// The defaults in force, if there are any.
+///
+/// # Errors
+/// SR-6009 when the variable was not understood (F1).
+pub(crate) fn get() -> Result<Option<&'static Defaults>, Error> {
+    match DEFAULTS.get() {
+        None => Ok(None),
+        Some(Some(defaults)) => Ok(Some(defaults)),
+        Some(None) => Err(Error::new(&code::URI, DEFAULT_VARIABLE)),
+    }
+}
+
+impl Defaults {
+    fn parse(text: &str) -> Option<Self> {
+        let lines: Option<Vec<(&str, &str)>> =
+            text.lines().map(|line| line.split_once(' ')).collect();
+        let lines = lines?;
+        let get = |name: &str| {
+            let found = lines.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let mut parameters = Parameters::read(get).ok()?;
+        let mut inherited = None;
+        if let Some(number) = get(KEY_FD) {
+            let number: u32 = number.parse().ok()?;
+            // Opened anew, each reader begins at the start.
+            let path = PathBuf::from(format!("/proc/self/fd/{number}"));
+            parameters.source = Some(KeySource::File(path.clone()));
+            inherited = Some(path);
+        }
+        parameters.source.as_ref()?;
+        Some(Self {
+            parameters,
+            inherited,
+            existing_plain: get(EXISTING_PLAIN).as_deref() == Some("1"),
+            openers: [Mutex::new(None), Mutex::new(None)],
+        })
+    }
+
+    /// What a new database is to be like, where its URI does not say.
+    pub(crate) fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Whether a plain database that exists is opened (F2).
+    pub(crate) fn open_existing_plain(&self) -> bool {
+        self.existing_plain
+    }
+
+    /// The key, fetched once.
+    ///
+    /// # Errors
+    /// Those of the key's source.
+    pub(crate) fn opener(&self, creating: bool) -> Result<Arc<Opener>, Error> {
+        let place = &self.openers[usize::from(creating)];
+        // A panic while this was locked leaves it whole: it is set at once.
+        let mut known = place.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opener) = &*known {
+            return Ok(Arc::clone(opener));
+        }
+        if let Some(path) = &self.inherited {
+            let is_ours =
+                std::fs::read_link(path).is_ok_and(|shown| shown == Path::new(KEY_FD_SHOWN));
+            if !is_ours {
+                let detail = "the program has closed the descriptor with the passphrase";
+                return Err(Error::new(&code::KEY_FILE, detail));
+            }
+        }
+        let fetched = self.parameters.own_opener("", creating)?;
+        let fetched = fetched.ok_or_else(|| Error::new(&code::NO_KEY, DEFAULT_VARIABLE))?;
+        Ok(Arc::clone(known.insert(Arc::new(fetched))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Defaults {
+        Defaults::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_variable_names_a_key_or_is_not_understood() {
+        let said = parsed("key_file /a b\nfreshness 1\nexisting_plain 1");
+        assert!(said.existing_plain && said.parameters.freshness);
+        let Some(KeySource::File(path)) = said.parameters.source else {
+            panic!("not a file");
+        };
+        assert_eq!(path, PathBuf::from("/a b"));
+        let inherited = parsed("key_fd 7");
+        assert_eq!(
+            inherited.parameters.source.unwrap().describe(),
+            "file:/proc/self/fd/7"
+        );
+        // The number is another file's by now.
+        let other = parsed("key_fd 0");
+        assert_eq!(other.opener(true).err().unwrap().code(), &code::KEY_FILE);
+        for bad in [
+            "freshness 1",
+            "key_id",
+            "key x",
+            "key_fd seven",
+            "key_id a\nkey_env b",
+            "key_id a\npage_size 7",
+        ] {
+            assert!(Defaults::parse(bad).is_none(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `PRAGMA cipher_integrity_check`, as `SQLCipher`'s users know it: no row when every page is
+//! authentic, else what is not.
+//!
+//! It answers with one text, because a file control has room for one: a line for each page, frame
+//! or slot that is bad.
+//!
+//! Must not: answer nothing for what was not checked.
+
+use std::path::Path;
+
+use strongroom_format::code;
+
+use crate::ffi::sqlite3_file;
+use crate::freshness::Freshness;
+use crate::handle::with;
+use crate::lower::{Lower, RcResult};
+use crate::peek::Peek;
+use crate::remote::is_remote;
+use crate::report::{report, report_error};
+use crate::sealed::Keys;
+use crate::verify::{VerifyReport, Way, verify_own, verify_with};
+
+/// Most lines of an answer.
+const LINES: usize = 100;
+
+/// What is to be checked.
+struct Open {
+    path: String,
+    keys: std::sync::Arc<Keys>,
+    lower: Lower,
+    /// This connection is in the middle of a transaction, or keeps the file for itself: nobody gets
+    /// a lock beside it.
+    writing: bool,
+}
+
+/// The answer; `None` when everything is authentic.
+///
+/// # Errors
+/// SR-2280 for a plain database; SR-2001 for one that is locked; SR-6010 while another connection
+/// writes; SR-5001.
+pub(crate) fn check(file: *mut sqlite3_file) -> RcResult<Option<String>> {
+    let open = with(file, |open| {
+        let Some(main) = open.body.as_main() else {
+            let detail = "PRAGMA cipher_integrity_check: nothing authenticates a plain database";
+            return Err(report(&code::FOREIGN_WORD, detail));
+        };
+        let keys = main.keys().cloned();
+        let keys = keys.ok_or_else(|| report(&code::NO_KEY, main.path()))?;
+        Ok(main.is_on_disk().then(|| Open {
+            path: main.path().to_owned(),
+            keys,
+            lower: main.lower(),
+            writing: main.is_writing(),
+        }))
+    })?;
+    let Some(open) = open else {
+        return Ok(None); // Nothing was written yet.
+    };
+    let path = Path::new(&open.path);
+    let object = &open.keys.object;
+    let found = if open.writing || is_remote(open.lower) {
+        verify_own(&Peek::borrowed(open.lower, &open.path), path, object)
+    } else {
+        verify_with(path, Way::Known(object), &mut |_, _| {})
+    };
+    let found = found.map_err(|error| report_error(&error))?;
+    Ok(lines(&found))
+}
+
+fn lines(found: &VerifyReport) -> Option<String> {
+    let mut lines: Vec<String> = found
+        .bad
+        .iter()
+        .take(LINES)
+        .map(|bad| {
+            let (kind, index, number) = (bad.kind.name(), bad.index, bad.code.number);
+            format!("{kind} {index}: SR-{number}, {}", bad.code.what)
+        })
+        .collect();
+    if let Some(more) = found.bad.len().checked_sub(LINES).filter(|more| *more > 0) {
+        lines.push(format!("and {more} more"));
+    }
+    if found.freshness == Freshness::Stale {
+        let stale = &code::STALE;
+        lines.push(format!("SR-{}, {}", stale.number, stale.what));
+    }
+    if found.cipher == strongroom_format::header::Cipher::Aes256Ctr.name() {
+        lines.push("AES-256-CTR does not authenticate: changed pages are not found".to_owned());
+    }
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
