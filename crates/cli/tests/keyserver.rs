@@ -189,7 +189,7 @@ fn a_token_is_taken_back(place: &Place) {
 
 /// By node, by key, in text and JSON.
 fn grants_are_listed(place: &Place) {
-    for (node, key) in [("host", "web-1"), ("other", "web-1")] {
+    for (node, key) in [("host", "web1"), ("other", "web1")] {
         drop(admin(place, &["create", key]));
         if node == "other" {
             admin(place, &["token", node, "--role", "node", "--out", "spare"]).succeeded();
@@ -214,18 +214,18 @@ fn grants_are_listed(place: &Place) {
             .map(|grant| format!("{}/{}", text(grant, "node"), text(grant, "key")))
             .collect()
     };
-    assert_eq!(listed(&[]), ["host/db-7", "host/web-1", "other/web-1"]);
-    assert_eq!(listed(&["host"]), ["host/db-7", "host/web-1"]);
-    assert_eq!(listed(&["--key", "web-1"]), ["host/web-1", "other/web-1"]);
+    assert_eq!(listed(&[]), ["host/db-7", "host/web1", "other/web1"]);
+    assert_eq!(listed(&["host"]), ["host/db-7", "host/web1"]);
+    assert_eq!(listed(&["--key", "web1"]), ["host/web1", "other/web1"]);
     assert_eq!(listed(&["other", "--key", "db-7"]), Vec::<String>::new());
     let text = admin(place, &["grants", "other"]).succeeded();
     assert!(
-        text.contains("other  web-1") && text.contains("yes"),
+        text.contains("other  web1") && text.contains("yes"),
         "{text}"
     );
     assert!(!text.contains("host"), "{text}");
     admin(place, &["revoke", "other"]).succeeded();
-    admin(place, &["ungrant", "host", "web-1"]).succeeded();
+    admin(place, &["ungrant", "host", "web1"]).succeeded();
 }
 
 fn server_of(place: &Place) -> String {
