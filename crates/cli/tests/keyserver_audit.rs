@@ -1,6 +1,8 @@
-//! The audit log leaves the store: archives that are checked without a server, kills at each write, and the alarm.
+//! The audit log leaves the store: archives that are checked without a server, kills at each write,
+//! and the alarm.
 //!
-//! Method: the real command against the real server; kills are strace's, at each call that changes a file or makes it durable.
+//! Method: the real command against the real server; kills are strace's, at each call that changes
+//! a file or makes it durable.
 
 #![expect(
     clippy::unwrap_used,

@@ -103,6 +103,9 @@ fn the_key_is_said_to_wait(server: &Server, record: &serde_json::Value, made: &s
             .is_some_and(|time| time < at)
     );
     let id = made["object_id"].as_str().unwrap();
+    let audit = ["keyserver", "audit", "--node", "server/admin.toml"];
+    let log = server.place.run(&audit).succeeded();
+    assert!(log.contains(&format!("db-7 report {id} shredded")), "{log}");
     let words = |node: &str| ["keyserver", "forget", id, "--node", node].map(str::to_owned);
     let forget = |node: &str| {
         let words = words(node);

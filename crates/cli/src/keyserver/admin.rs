@@ -60,8 +60,8 @@ impl ServerOptions {
         })
     }
 
-    /// Items of a list that come after `after`, page by page, until `each` says that it has enough. `key` is what the next page
-    /// comes after.
+    /// Items of a list that come after `after`, page by page, until `each` says that it has
+    /// enough. `key` is what the next page comes after.
     pub(super) fn pages(
         &self,
         path: &str,

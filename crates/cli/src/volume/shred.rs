@@ -18,8 +18,8 @@ use crate::time::rfc3339;
 
 /// Destroy a volume: its key slots, its header, and the key at the key server. Says what remains.
 ///
-/// The key server erases a key after a delay only, seven days unless its configuration says otherwise:
-/// until then the record says `destroy-pending`.
+/// The key server erases a key after a delay only, seven days unless its configuration says
+/// otherwise: until then the record says `destroy-pending`.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom volume shred /dev/vdb --confirm 5f1c9d1e-4c43-4b0e-9f2c-6b1f3f0d8a11 --json > shredded.json"))]
 pub(super) struct ShredArgs {

@@ -143,7 +143,7 @@ impl Service {
         Ok((cut, found.guard))
     }
 
-    /// The rows that are due, from the first one in the store on; none when there are too few.
+    /// The rows that are due, from the first one in the store on; none when it is not worth an archive.
     fn due(&self, audit: &Audit, is_asked: bool) -> Result<Option<Due>, Error> {
         let (cut, guard) = self.audit_cut()?;
         let Some((last, _)) = self.store.last_row()? else {
@@ -151,6 +151,9 @@ impl Service {
         };
         let too_many = audit.too_many_through(last);
         let young = audit.young_since(now());
+        if !is_asked && !self.is_time(audit, &cut, too_many, young)? {
+            return Ok(None);
+        }
         let mut chain = Chain::after(cut.through, &cut.head);
         let mut rows: Vec<Row> = Vec::new();
         'pages: loop {
@@ -170,18 +173,31 @@ impl Service {
                 break;
             }
         }
-        let slack = audit.keep_rows / 10;
-        let is_late = rows.len() >= ROWS_MAX
-            || too_many > cut.through.saturating_add(slack)
-            || rows
-                .first()
-                .is_some_and(|row| row.time.saturating_add(LATE_S) < young);
         let before = cut.head;
-        Ok((!rows.is_empty() && (is_asked || is_late)).then_some(Due {
+        Ok((!rows.is_empty()).then_some(Due {
             guard,
             before,
             rows,
         }))
+    }
+
+    /// Whether there are a tenth more rows than stay, or the first one is late.
+    fn is_time(
+        &self,
+        audit: &Audit,
+        cut: &AuditCut,
+        too_many: u64,
+        young: u64,
+    ) -> Result<bool, Error> {
+        if too_many > cut.through.saturating_add(audit.keep_rows / 10) {
+            return Ok(true);
+        }
+        let first = self.store.rows(cut.through, 1)?;
+        let Some((n, sealed)) = first.first() else {
+            return Ok(false);
+        };
+        let row = opened(&self.keys, *n, sealed)?;
+        Ok(row.time.saturating_add(LATE_S) < young)
     }
 
     /// An archive that is durable in the directory: a new one, or the one that a run left there
