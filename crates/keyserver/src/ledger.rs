@@ -121,6 +121,16 @@ pub(crate) fn opened(keys: &Keys, n: u64, sealed: &[u8]) -> Result<Row, Error> {
         .ok_or_else(|| Error::new(&code::SERVER_AUDIT, format!("row {n} is malformed")))
 }
 
+/// What a commit appends.
+struct Next {
+    /// The rows, sealed.
+    append: Append,
+    /// Number and hash of the last one.
+    head: (u64, String),
+    /// The rows as they are.
+    rows: Vec<Row>,
+}
+
 /// What the thread has.
 struct Clerk {
     store: Arc<dyn Store>,
@@ -180,7 +190,7 @@ impl Clerk {
         guards.dedup();
         let changes: Vec<Change> = jobs.iter().flat_map(|job| job.changes.clone()).collect();
         for _ in 0..TRIES {
-            let (append, head, rows) = self.rows(jobs)?;
+            let Next { append, head, rows } = self.rows(jobs)?;
             match self.store.commit(&guards, &changes, &append) {
                 Ok(Outcome::Done) => {
                     if !append.rows.is_empty() {
@@ -208,8 +218,8 @@ impl Clerk {
         Err(Error::new(&code::SERVER_BUSY, "the audit log"))
     }
 
-    /// The sealed rows of these jobs after the head, the head after them, and the rows as they are.
-    fn rows(&self, jobs: &[&Job]) -> Result<(Append, (u64, String), Vec<Row>), Error> {
+    /// What a commit of these jobs appends.
+    fn rows(&self, jobs: &[&Job]) -> Result<Next, Error> {
         let (mut n, mut hash) = self.head.clone();
         let first = n.saturating_add(1);
         let (mut rows, mut plain) = (Vec::new(), Vec::new());
@@ -222,7 +232,11 @@ impl Clerk {
             hash.clone_from(&row.hash);
             plain.push(row);
         }
-        Ok((Append { first, rows }, (n, hash), plain))
+        Ok(Next {
+            append: Append { first, rows },
+            head: (n, hash),
+            rows: plain,
+        })
     }
 
     /// The head goes to the log stream too, which is kept elsewhere: a log that was cut short is found by it.

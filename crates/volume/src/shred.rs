@@ -58,6 +58,27 @@ pub struct Record {
 }
 
 impl Record {
+    /// Ends what whoever has the key keeps of the volume: the header backup, and the key.
+    fn end_at_server(&mut self, token: &Token, keys: &mut dyn Keys) {
+        if keys.keeps_headers() {
+            let removed = keys.escrow(&token.object_id, None);
+            self.escrow_removed = Some(removed.is_ok());
+            if let Err(error) = removed {
+                self.remains
+                    .push(format!("the header backup at the key server: {error}"));
+            }
+        }
+        match keys.destroy(&token.key_id) {
+            Ok(Destruction { fate, left }) => {
+                self.tell(fate);
+                self.remains.push(left);
+            }
+            Err(error) => self
+                .remains
+                .push(format!("the key {}: {error}", token.key_id)),
+        }
+    }
+
     fn tell(&mut self, fate: Fate) {
         (self.key_state, self.key_destroy_at) = match fate {
             Fate::Kept => ("kept", None),
@@ -113,24 +134,7 @@ pub fn shred(
         record.remains.push(left);
     } else if let (Some(token), Some(keys)) = (&token, keys.as_mut()) {
         record.is_proven = true;
-        if keys.keeps_headers() {
-            let removed = keys.escrow(&token.object_id, None);
-            record.escrow_removed = Some(removed.is_ok());
-            if let Err(error) = removed {
-                record
-                    .remains
-                    .push(format!("the header backup at the key server: {error}"));
-            }
-        }
-        match keys.destroy(&token.key_id) {
-            Ok(Destruction { fate, left }) => {
-                record.tell(fate);
-                record.remains.push(left);
-            }
-            Err(error) => record
-                .remains
-                .push(format!("the key {}: {error}", token.key_id)),
-        }
+        record.end_at_server(token, &mut **keys);
     } else if let Some(token) = &token {
         let left = format!(
             "the key {} was left as it is, as was a header backup at the key server",

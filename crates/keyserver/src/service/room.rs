@@ -98,7 +98,7 @@ impl Service {
             store_bytes: store.used,
             store_limit_bytes: limit,
             free_bytes: store.free,
-            archive_free_bytes: archive.as_deref().and_then(|path| free_there(path)),
+            archive_free_bytes: archive.as_deref().and_then(free_there),
             syslog_lost: self.ledger.syslog().map_or(0, |syslog| syslog.lost()),
             alarms: Vec::new(),
         };
