@@ -9,9 +9,10 @@
 
 mod common;
 
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -87,13 +88,18 @@ impl Store for Mortal {
     }
 }
 
+fn written(path: &Path, bytes: &[u8]) {
+    let mut file = std::fs::File::create(path).unwrap();
+    file.write_all(bytes).unwrap();
+}
+
 /// A server's files; its rows are archived when there are more than ten.
 fn place(store: Option<&Cluster>) -> Place {
     let place = match store {
         None => Place::with_provider(),
         Some(cluster) => {
             let directory = tempfile::tempdir().unwrap();
-            std::fs::write(directory.path().join("root.key"), [b'5'; 64]).unwrap();
+            written(&directory.path().join("root.key"), &[b'5'; 64]);
             let root = directory.path().join("root.key");
             let provider = Provider::parse(&format!("file:{}", root.display())).unwrap();
             init(&NewServer {
@@ -299,7 +305,7 @@ fn an_archive_that_does_not_fit_is_left_alone(cluster: Option<&Cluster>) {
     let private = std::fs::Permissions::from_mode(0o700);
     std::fs::set_permissions(place.path("archives"), private).unwrap();
     let path = place.path("archives").join(archive::name(1, 9));
-    std::fs::write(&path, "something else").unwrap();
+    written(&path, b"something else");
     refused("in the way");
     std::fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("/dev/null", &path).unwrap();

@@ -2,6 +2,7 @@
 //!
 //! Method: fleets made of records.
 #![expect(
+    clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "a test that panics has failed, which is what it is for"
 )]

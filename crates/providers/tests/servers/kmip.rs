@@ -165,8 +165,8 @@ fn whatever_a_server_does_ends_in_time_and_in_an_error() {
     room.home.opens();
 }
 
-/// PyKMIP has ciphers that authenticate for ECDSA certificates only. The message has to say that, and
-/// nothing of trust.
+/// `PyKMIP` has ciphers that authenticate for ECDSA certificates only. The message has to say that,
+/// and nothing of trust.
 #[test]
 fn with_an_rsa_certificate_the_message_is_about_ciphers() {
     let home = Home::new();
