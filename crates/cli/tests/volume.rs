@@ -527,6 +527,7 @@ fn shredded_is_noise() {
     assert_eq!(record["slots_destroyed"], serde_json::json!([0, 1]));
     assert_eq!(record["overwritten_bytes"], 16 << 20);
     assert_eq!(record["key_destroyed"], false);
+    assert_eq!(record["key_state"], "kept");
     assert!(record["remains"].as_array().unwrap().len() >= 3);
     let head = &place.read("v")[..16 << 20];
     let longest = head

@@ -57,11 +57,7 @@ fn a_volume_lives_and_ends_with_the_servers_key() {
     let run = server.volume("db-7", &["shred", "v", "--confirm", uuid, "--json"]);
     let record = run.json();
     run.succeeded();
-    assert_eq!(
-        (&record["key_destroyed"], &record["escrow_removed"]),
-        (&true.into(), &true.into()),
-        "{record}"
-    );
+    the_key_is_said_to_wait(&server, &record, &made);
     let again = [
         "create",
         "w",
@@ -74,6 +70,54 @@ fn a_volume_lives_and_ends_with_the_servers_key() {
     let refused = server.volume("db-7", &again);
     assert_ne!(refused.code, 0, "a key that is being destroyed was used");
     assert!(!server.place.path("w").exists());
+}
+
+/// The key is there for as long as it can be restored, and nothing says otherwise: not the record,
+/// not what the node reports, not the server. A shredded volume can be taken off the fleet page.
+fn the_key_is_said_to_wait(server: &Server, record: &serde_json::Value, made: &serde_json::Value) {
+    assert_eq!(
+        (&record["key_destroyed"], &record["key_state"]),
+        (&false.into(), &"destroy-pending".into()),
+        "{record}"
+    );
+    assert_eq!(record["escrow_removed"], true);
+    let at = record["key_destroy_at"].as_u64().unwrap();
+    let admin = server.place.path("server/admin.toml");
+    let client = strongroom_keyclient::Node::load(&admin).unwrap().client();
+    let key = client.key("vol-7").unwrap();
+    assert_eq!(key.state, "destroy-pending");
+    let get = strongroom_keyclient::Method::GET;
+    let keys = client.call(&get, "/v1/keys/vol-7", None, true).unwrap();
+    assert_eq!(keys["destroy_at"], at);
+    let reported = || -> Vec<serde_json::Value> {
+        let mut objects = client.call(&get, "/v1/objects", None, true).unwrap();
+        let serde_json::Value::Array(objects) = objects["objects"].take() else {
+            return Vec::new();
+        };
+        let is_ours = |object: &serde_json::Value| object["object_id"] == made["object_id"];
+        objects.into_iter().filter(is_ours).collect()
+    };
+    assert!(
+        reported()[0]["shredded"]
+            .as_u64()
+            .is_some_and(|time| time < at)
+    );
+    let id = made["object_id"].as_str().unwrap();
+    let audit = ["keyserver", "audit", "--node", "server/admin.toml"];
+    let log = server.place.run(&audit).succeeded();
+    assert!(log.contains(&format!("db-7 report {id} shredded")), "{log}");
+    let words = |node: &str| ["keyserver", "forget", id, "--node", node].map(str::to_owned);
+    let forget = |node: &str| {
+        let words = words(node);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        server.place.run(&words)
+    };
+    forget("db-7/node.toml").failed(6, "SR-8422");
+    assert_eq!(
+        forget("server/admin.toml").succeeded(),
+        format!("forgot {id}\n")
+    );
+    assert_eq!(reported(), Vec::<serde_json::Value>::new());
 }
 
 /// Whoever could write to a disk can have put the token of another volume there.

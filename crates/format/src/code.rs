@@ -123,6 +123,7 @@ codes! {
     PROVIDER_DESTROYED = 2121, Key, "the provider's key is destroyed, or will be soon", "cancel the deletion while the server lets you, or restore the key from the server's backup; otherwise restore the keyring from an export";
     PROVIDER_BUSY = 2122, Key, "the server that keeps the root key does not serve now: it is sealed, stands by, has failed or is asked too often", "unseal it or wait, then try again";
     PROVIDER_CREDENTIALS = 2123, Key, "the credentials for the server that keeps the root key are not there, or cannot be used", "check the file or variable that the provider names: this user must be able to read it, and nobody else";
+    PROVIDER_TLS = 2124, Key, "this host and the server that keeps the root key have no version or cipher of TLS in common", "give the server TLS 1.3, or a certificate with an ECDSA key (P-256): docs/guides/providers-network.md, \"KMIP\"";
 
     DUCKDB_NOT = 2200, Data, "the file is not a DuckDB database", "check the path; `strongroom inspect` shows what it is";
     DUCKDB_PLAIN = 2201, Refused, "the DuckDB database is not encrypted", "copy it into an encrypted one in DuckDB: ATTACH with ENCRYPTION_KEY, then COPY FROM DATABASE";
@@ -421,10 +422,14 @@ codes! {
     SERVER_MEDIA_TYPE = 8451, Refused, "the request does not say that its body is what this address takes", "send `Content-Type: application/json` with every request that changes something, also without a body";
     SERVER_TOO_SOON = 8452, Refused, "the key server destroys no key as soon as that", "give a later time; the least is `destroy_least_days` of the server's configuration";
     KEYSERVER_NOT_CONFIRMED = 8453, Refused, "a key is destroyed only when its name is given once more", "look at what needs it, then give `--confirm NAME`";
+    SERVER_NO_KEY = 8454, Usage, "the key server has no key of that name", "make it first: `strongroom keyserver create NAME`; or let the node make it itself, with a token that says `--may-create`";
+    SERVER_NO_CLIENT = 8455, Usage, "the key server has no client of that name", "see who there is: `strongroom keyserver nodes`; enrol one: `strongroom keyserver token NAME`, then `strongroom keyserver join` on its machine";
+    SERVER_ARCHIVE = 8456, Io, "rows of the audit log could not be put into an archive", "see the detail; nothing was removed; rows stay in the store until an archive holds them: docs/guides/keyserver-audit.md";
     NODE_CERTIFICATE_ENDED = 8470, Key, "this host's certificate of the key server has ended", "check this host's clock; if it is right, have an administrator make a token, and join again: `strongroom keyserver join ... --replace`";
     NODE_RENEWAL_COMMAND = 8471, Io, "the certificate was renewed, but the command that was to run then failed", "mend it and run `strongroom keyserver renew` again: it goes on from there, and the former certificate counts until the new one is used";
     SERVER_BREAK_GLASS = 8472, Warning, "an administrator was made with the root key of the key server", "if nobody of yours did that, somebody has the root key or the custodians' shares: revoke that administrator, and read the audit log";
     SERVER_CERTIFICATE_ENDS = 8473, Warning, "the key server's certificate is due and could not be renewed", "see the detail; `strongroom keyserver server-cert renew` on the server's machine makes a new one; nodes believe no server whose certificate has ended";
+    SERVER_ROOM = 8474, Warning, "the key server's store is filling up; without room no key is delivered", "archive the audit log, or give the store more room: docs/guides/keyserver-audit.md, \"When there is no room\"";
 
     BUG = 9001, Bug, "an internal error: this is a defect in Strongroom", "please report it with the version and what was done";
 }

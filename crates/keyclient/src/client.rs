@@ -17,7 +17,7 @@ use crate::base64;
 use crate::error::{Error, Kind, Result};
 use crate::exchange::{Answer, Request, SECRET_MAX};
 use crate::rounds::Servers;
-use crate::wire::{Destroy, KeyRecord, Keys, Made, Material, NewKey, Report, ServerStatus};
+use crate::wire::{Destroy, Ending, KeyRecord, Keys, Made, Material, NewKey, Report, ServerStatus};
 
 /// Longest answer in JSON, in bytes: a list of all keys.
 const JSON_MAX: usize = 64 * 1024 * 1024;
@@ -172,13 +172,20 @@ impl Client {
         self.act(name, "enable", b"{}")
     }
 
-    /// Destroys a key after a time, the server's own where none is given.
+    /// Has a key destroyed after a time, the server's own where none is given. What has become of
+    /// it: as a rule it waits for that time.
     ///
     /// # Errors
     /// As [`Client::material`].
-    pub fn destroy(&self, name: &str, after: Option<Duration>) -> Result<()> {
+    pub fn destroy(&self, name: &str, after: Option<Duration>) -> Result<Ending> {
         let after_seconds = after.map(|after| after.as_secs());
-        self.act(name, "destroy", &json(&Destroy { after_seconds })?)
+        let path = format!("/v1/keys/{}/destroy", key_name(name)?);
+        let body = json(&Destroy { after_seconds })?;
+        let ending: Ending = parsed(&self.ask(&change(path, &body, true))?)?;
+        match ending.name == name {
+            true => Ok(ending),
+            false => Err(malformed("it is about another key")),
+        }
     }
 
     /// Calls off a destruction whose time has not come.

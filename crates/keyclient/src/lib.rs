@@ -33,7 +33,7 @@ pub use error::{Error, Kind};
 pub use node::{DEFAULT_PATH, Files, Node, VARIABLE, Validity};
 pub use renew::Renewal;
 pub use ureq::http::Method;
-pub use wire::{KeyRecord, KeyVersion, Report, ServerStatus};
+pub use wire::{Ending, KeyRecord, KeyVersion, Report, ServerStatus};
 
 /// Clients are shared between threads; a type that stops being `Send + Sync` fails here.
 const fn shareable<T: Send + Sync>() {}

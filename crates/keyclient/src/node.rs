@@ -49,8 +49,8 @@ const TOTAL_TIMEOUT_MAX_S: u64 = 86_400;
 struct Written {
     servers: Vec<String>,
     authority: PathBuf,
-    certificate: PathBuf,
-    key: PathBuf,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
     request_timeout_seconds: Option<u64>,
     total_timeout_seconds: Option<u64>,
 }
@@ -103,7 +103,7 @@ impl Node {
         let bytes = read(path, Access::NotWritable).map_err(about)?;
         let text = std::str::from_utf8(&bytes).map_err(|_| about(String::from("is not text")))?;
         let said = Said::parse(text).map_err(about)?;
-        let files = Files::of(path, &said.written);
+        let files = Files::of(path, &said.written).map_err(about)?;
         let (tls, (validity, name)) = files.settings()?;
         Ok(Self {
             tls,
@@ -112,6 +112,44 @@ impl Node {
             addresses: said.addresses,
             request_timeout: said.request_timeout,
             total_timeout: said.total_timeout,
+        })
+    }
+
+    /// A client for what needs no certificate: with the one that the configuration names, or with
+    /// none where it names none.
+    ///
+    /// # Errors
+    /// [`Kind::Config`], [`Kind::NodeFile`].
+    pub fn client_without_need(path: &Path) -> Result<Client> {
+        let about = |text: String| Error::new(Kind::Config, format!("{}: {text}", path.display()));
+        let bytes = read(path, Access::NotWritable).map_err(about)?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| about(String::from("is not text")))?;
+        let said = Said::parse(text).map_err(about)?;
+        if said.written.certificate.is_some() || said.written.key.is_some() {
+            return Ok(Self::load(path)?.client());
+        }
+        let beside = path.parent().unwrap_or_else(|| Path::new("."));
+        Ok(Client {
+            tls: tls_without_certificate(&beside.join(&said.written.authority))?,
+            addresses: said.addresses,
+            request_timeout: said.request_timeout,
+            total_timeout: said.total_timeout,
+        })
+    }
+
+    /// A client without a certificate of these servers, which have to show one of this authority.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] for an address; [`Kind::NodeFile`].
+    pub fn client_without_certificate(servers: &[String], authority: &Path) -> Result<Client> {
+        Ok(Client {
+            tls: tls_without_certificate(authority)?,
+            addresses: servers
+                .iter()
+                .map(|server| Address::parse(server))
+                .collect::<Result<_>>()?,
+            request_timeout: Duration::from_secs(REQUEST_TIMEOUT_S),
+            total_timeout: Duration::from_secs(TOTAL_TIMEOUT_S),
         })
     }
 
@@ -133,6 +171,7 @@ impl Node {
     /// [`Kind::Config`].
     pub fn check(text: &str) -> Result<()> {
         Said::parse(text)
+            .and_then(|said| Files::of(Path::new(""), &said.written))
             .map(drop)
             .map_err(|why| Error::new(Kind::Config, why))
     }
@@ -220,13 +259,17 @@ pub struct Files {
 }
 
 impl Files {
-    fn of(config: &Path, written: &Written) -> Self {
+    fn of(config: &Path, written: &Written) -> std::result::Result<Self, String> {
         let beside = config.parent().unwrap_or_else(|| Path::new("."));
-        Self {
+        let named = |file: Option<&PathBuf>, member: &str| {
+            let missing = || format!("it has no `{member}`");
+            file.map(|file| beside.join(file)).ok_or_else(missing)
+        };
+        Ok(Self {
             authority: beside.join(&written.authority),
-            certificate: beside.join(&written.certificate),
-            key: beside.join(&written.key),
-        }
+            certificate: named(written.certificate.as_ref(), "certificate")?,
+            key: named(written.key.as_ref(), "key")?,
+        })
     }
 
     /// Those of a configuration. Only the configuration is read.
@@ -238,7 +281,7 @@ impl Files {
             |text: String| Error::new(Kind::Config, format!("{}: {text}", config.display()));
         let bytes = read(config, Access::NotWritable).map_err(about)?;
         let text = std::str::from_utf8(&bytes).map_err(|_| about(String::from("is not text")))?;
-        Ok(Self::of(config, &Said::parse(text).map_err(about)?.written))
+        Self::of(config, &Said::parse(text).map_err(about)?.written).map_err(about)
     }
 
     pub(crate) fn authority(&self) -> Result<Zeroizing<Vec<u8>>> {
@@ -301,6 +344,11 @@ impl Files {
     pub fn pair(&self) -> Pair {
         Pair::new(&self.certificate, &self.key)
     }
+}
+
+fn tls_without_certificate(authority: &Path) -> Result<Arc<ClientConfig>> {
+    let bytes = named(authority, read(authority, Access::NotWritable))?;
+    named(authority, tls::config(&bytes, None))
 }
 
 fn named<T>(path: &Path, result: std::result::Result<T, String>) -> Result<T> {

@@ -58,6 +58,9 @@ pub struct Report {
     /// When it was last verified.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verified: Option<u64>,
+    /// When it was destroyed by `volume shred`; none for an object that is there.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub shredded: Option<u64>,
 }
 
 /// What a server says of itself to anyone.
@@ -96,6 +99,18 @@ pub(crate) struct Material<'a> {
 pub(crate) struct Destroy {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) after_seconds: Option<u64>,
+}
+
+/// What a server says of a key that is to be destroyed.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Ending {
+    /// The key.
+    pub name: String,
+    /// `destroy-pending`, or `destroyed`; another one when more is needed for it.
+    pub state: String,
+    /// When it is, or was, destroyed, in seconds since the Unix epoch.
+    #[serde(default)]
+    pub destroy_at: Option<u64>,
 }
 
 /// `POST /v1/enroll`. The token is written by hand, so that it stays in wiped memory.

@@ -122,6 +122,15 @@ impl Default for Chain {
 }
 
 impl Chain {
+    /// A chain that goes on after row `n`, whose hash is known from elsewhere.
+    #[must_use]
+    pub fn after(n: u64, hash: &str) -> Self {
+        Self {
+            n,
+            hash: hash.to_owned(),
+        }
+    }
+
     /// Takes the next row.
     ///
     /// # Errors

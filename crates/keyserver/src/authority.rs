@@ -8,8 +8,10 @@
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType, SerialNumber,
+    SigningKey as _,
 };
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, alg_id};
 use rustls::server::ParsedCertificate;
 use strongroom_crypto::{random16, sha256};
 use strongroom_format::code;
@@ -197,17 +199,57 @@ fn with_new_key(authority: &Authority, params: CertificateParams) -> Result<Issu
     })
 }
 
+/// The authority's signature over a message, in hexadecimal digits: ECDSA on P-256 with SHA-256.
+///
+/// The message begins with a label, so that it can never be read as a certificate.
+///
+/// # Errors
+/// SR-8435 when the authority's record is malformed; SR-8440.
+pub fn sign(authority: &Authority, message: &[u8]) -> Result<String, Error> {
+    let key = key_of(authority)?;
+    let signed = key.sign(message).map_err(refused);
+    wiped(key);
+    Ok(hex(&signed?))
+}
+
+/// Whether `signature` is the authority's over a message. `authority`: its certificate in PEM.
+///
+/// # Errors
+/// SR-8440 when the certificate cannot be read.
+pub fn is_signed(authority: &[u8], message: &[u8], signature: &str) -> Result<bool, Error> {
+    let malformed = || Error::new(&code::SERVER_TLS, "the authority's certificate");
+    let der = CertificateDer::from_pem_slice(authority).map_err(|_| malformed())?;
+    let (_, parsed) = x509_parser::parse_x509_certificate(&der).map_err(|_| malformed())?;
+    let point = parsed.public_key().subject_public_key.as_ref();
+    let provider = rustls::crypto::ring::default_provider();
+    let known = provider.signature_verification_algorithms.all;
+    let p256 = known.iter().find(|algorithm| {
+        algorithm.public_key_alg_id() == alg_id::ECDSA_P256
+            && algorithm.signature_alg_id() == alg_id::ECDSA_SHA256
+    });
+    let signature = from_hex(signature).unwrap_or_default();
+    Ok(p256.is_some_and(|p256| p256.verify_signature(point, message, &signature).is_ok()))
+}
+
+fn key_of(authority: &Authority) -> Result<KeyPair, Error> {
+    let broken = || Error::new(&code::SERVER_STORE, "the authority");
+    let der = Zeroizing::new(from_hex(&authority.key).ok_or_else(broken)?);
+    KeyPair::try_from(der.as_slice()).map_err(refused)
+}
+
+fn wiped(mut key: KeyPair) {
+    key.zeroize();
+}
+
 fn by(
     authority: &Authority,
     sign: impl FnOnce(&Issuer<'_, &KeyPair>) -> Result<rcgen::Certificate, rcgen::Error>,
 ) -> Result<rcgen::Certificate, Error> {
-    let broken = || Error::new(&code::SERVER_STORE, "the authority");
-    let der = Zeroizing::new(from_hex(&authority.key).ok_or_else(broken)?);
-    let mut key = KeyPair::try_from(der.as_slice()).map_err(refused)?;
+    let key = key_of(authority)?;
     let issuer = Issuer::from_ca_cert_pem(&authority.certificate, &key).map_err(refused)?;
     let signed = sign(&issuer).map_err(refused);
     drop(issuer);
-    key.zeroize();
+    wiped(key);
     signed
 }
 
@@ -225,10 +267,7 @@ mod tests {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let request = params.serialize_request(&key).unwrap().pem().unwrap();
         let issued = signed(&authority, &request, "node-1", 30).unwrap();
-        let der = {
-            use rustls::pki_types::pem::PemObject as _;
-            CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap()
-        };
+        let der = CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap();
         let text = String::from_utf8_lossy(&der).into_owned();
         assert!(text.contains("node-1") && !text.contains("admin"));
         // id-kp-clientAuth, and not id-kp-serverAuth; basicConstraints only ever says that it is no authority.

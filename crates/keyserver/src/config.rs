@@ -12,6 +12,7 @@ use strongroom_format::code;
 use strongroom_format::hex::{from_hex, hex};
 use strongroom_keyring::Error;
 
+use crate::config_audit::{Alarms, Audit};
 use crate::keys::ServerId;
 use crate::service::{Quotas, Rules};
 
@@ -44,6 +45,12 @@ pub struct Config {
     /// What is due when.
     #[serde(default)]
     pub policy: Policy,
+    /// How long rows of the audit log stay in the store, and where they go.
+    #[serde(default)]
+    pub audit: Audit,
+    /// From when on the server says that its store is filling up.
+    #[serde(default)]
+    pub alarms: Alarms,
     /// How to reach etcd, where the store is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<Etcd>,
@@ -155,6 +162,8 @@ pub struct Policy {
     /// How many must want a key destroyed: with 2, an administrator other than the one who asked
     /// for it.
     pub destroy_administrators: u32,
+    /// Whether who gives a share has to show a certificate of the server's authority.
+    pub unseal_certificate: bool,
     /// After how many days a key's rotation is overdue.
     pub rotation_days: u32,
     /// After how many days an object's backup is overdue.
@@ -173,6 +182,7 @@ impl Default for Policy {
             destroy_after_days: 7,
             destroy_least_days: 7,
             destroy_administrators: 1,
+            unseal_certificate: false,
             rotation_days: 365,
             backup_days: 1,
             verification_days: 30,
@@ -231,6 +241,8 @@ impl Config {
             },
             limits: Limits::default(),
             policy: Policy::default(),
+            audit: Audit::default(),
+            alarms: Alarms::default(),
             etcd: None,
             directory: PathBuf::new(),
         }
@@ -318,7 +330,7 @@ impl Config {
         if self.names.is_empty() {
             return refused("names: at least one");
         }
-        Ok(())
+        self.alarms.check()
     }
 
     /// The server's id.

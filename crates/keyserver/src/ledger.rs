@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
 
 use strongroom_format::code;
 use strongroom_keyring::Error;
@@ -17,6 +18,7 @@ use crate::keys::Keys;
 use crate::log::{Level, log};
 use crate::now;
 use crate::store::{Append, Change, Guard, Outcome, Store};
+use crate::syslog::Syslog;
 
 /// Jobs that wait at most.
 const QUEUE: usize = 1024;
@@ -46,7 +48,11 @@ struct Waiting {
 /// The way to the thread that commits. When the last one is dropped, the thread ends.
 pub(crate) struct Ledger {
     jobs: SyncSender<Waiting>,
+    syslog: SyslogToo,
 }
+
+/// Where rows go besides the store, if anywhere.
+type SyslogToo = Arc<Mutex<Option<Arc<Syslog>>>>;
 
 impl Ledger {
     /// Starts the thread. Reads the last row first, to go on from there.
@@ -56,12 +62,29 @@ impl Ledger {
     pub(crate) fn start(store: Arc<dyn Store>, keys: Arc<Keys>) -> Result<Self, Error> {
         let (jobs, queue) = sync_channel(QUEUE);
         let head = head(&*store, &keys)?;
-        let clerk = Clerk { store, keys, head };
+        let syslog = SyslogToo::default();
+        let clerk = Clerk {
+            store,
+            keys,
+            head,
+            syslog: Arc::clone(&syslog),
+        };
         std::thread::Builder::new()
             .name("ledger".to_owned())
             .spawn(move || clerk.work(&queue))
             .map_err(|error| Error::io("starting a thread", error))?;
-        Ok(Self { jobs })
+        Ok(Self { jobs, syslog })
+    }
+
+    /// Rows go to syslog too from now on, or no longer.
+    pub(crate) fn set_syslog(&self, syslog: Option<Arc<Syslog>>) {
+        *self.syslog.lock().unwrap_or_else(PoisonError::into_inner) = syslog;
+    }
+
+    /// The way to syslog, if rows go there.
+    pub(crate) fn syslog(&self) -> Option<Arc<Syslog>> {
+        let syslog = self.syslog.lock().unwrap_or_else(PoisonError::into_inner);
+        syslog.clone()
     }
 
     /// Commits, and waits until it is durable. [`Outcome::Conflict`]: something that it was based upon has changed.
@@ -98,11 +121,22 @@ pub(crate) fn opened(keys: &Keys, n: u64, sealed: &[u8]) -> Result<Row, Error> {
         .ok_or_else(|| Error::new(&code::SERVER_AUDIT, format!("row {n} is malformed")))
 }
 
+/// What a commit appends.
+struct Next {
+    /// The rows, sealed.
+    append: Append,
+    /// Number and hash of the last one.
+    head: (u64, String),
+    /// The rows as they are.
+    rows: Vec<Row>,
+}
+
 /// What the thread has.
 struct Clerk {
     store: Arc<dyn Store>,
     keys: Arc<Keys>,
     head: (u64, String),
+    syslog: SyslogToo,
 }
 
 impl Clerk {
@@ -156,12 +190,12 @@ impl Clerk {
         guards.dedup();
         let changes: Vec<Change> = jobs.iter().flat_map(|job| job.changes.clone()).collect();
         for _ in 0..TRIES {
-            let (append, head) = self.rows(jobs)?;
+            let Next { append, head, rows } = self.rows(jobs)?;
             match self.store.commit(&guards, &changes, &append) {
                 Ok(Outcome::Done) => {
                     if !append.rows.is_empty() {
                         self.head = head;
-                        self.tell();
+                        self.tell(rows);
                     }
                     return Ok(Outcome::Done);
                 }
@@ -184,24 +218,34 @@ impl Clerk {
         Err(Error::new(&code::SERVER_BUSY, "the audit log"))
     }
 
-    /// The sealed rows of these jobs after the head, and the head after them.
-    fn rows(&self, jobs: &[&Job]) -> Result<(Append, (u64, String)), Error> {
+    /// What a commit of these jobs appends.
+    fn rows(&self, jobs: &[&Job]) -> Result<Next, Error> {
         let (mut n, mut hash) = self.head.clone();
         let first = n.saturating_add(1);
-        let mut rows = Vec::new();
+        let (mut rows, mut plain) = (Vec::new(), Vec::new());
         for event in jobs.iter().flat_map(|job| &job.events) {
             n = n.saturating_add(1);
             let row = Row::following(&hash, n, now(), event.clone());
             let bytes = serde_json::to_vec(&row)
                 .map_err(|error| Error::new(&code::BUG, error.to_string()))?;
             rows.push(self.keys.seal(&audit::path(n), &bytes)?);
-            hash = row.hash;
+            hash.clone_from(&row.hash);
+            plain.push(row);
         }
-        Ok((Append { first, rows }, (n, hash)))
+        Ok(Next {
+            append: Append { first, rows },
+            head: (n, hash),
+            rows: plain,
+        })
     }
 
     /// The head goes to the log stream too, which is kept elsewhere: a log that was cut short is found by it.
-    fn tell(&self) {
+    fn tell(&self, rows: Vec<Row>) {
+        let syslog = self.syslog.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(syslog) = &*syslog {
+            rows.into_iter().for_each(|row| syslog.take(row));
+        }
+        drop(syslog);
         let (n, hash) = &self.head;
         log(
             Level::Info,

@@ -8,9 +8,11 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::expect_used)]
 
+pub mod archive;
 pub mod audit;
 pub mod authority;
 pub mod config;
+pub mod config_audit;
 pub mod connections;
 pub mod http;
 pub mod init;
@@ -31,6 +33,7 @@ pub mod server;
 pub mod service;
 pub mod shares;
 pub mod store;
+mod syslog;
 pub mod tls;
 
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::records::BreakGlass;
-use crate::service::Ending;
+use crate::service::{Ending, RoomInfo};
 
 /// Upper bounds of the buckets of the requests' durations, in milliseconds.
 const BOUNDS_MS: [u64; 10] = [1, 2, 5, 10, 25, 50, 100, 250, 1000, 5000];
@@ -185,6 +185,61 @@ pub fn fleet_text(ending: &Ending, glass: Option<&BreakGlass>) -> String {
         "break_glass_seconds",
         "When the last one was made, Unix time; 0: never.",
         glass.map_or(0, |glass| glass.at),
+    );
+    out
+}
+
+/// The room of the store, and its alarm.
+#[must_use]
+pub fn room_text(room: &RoomInfo) -> String {
+    let mut out = String::new();
+    let mut put = |name: &str, help: &str, value| gauge(&mut out, name, help, value);
+    put(
+        "audit_rows",
+        "Rows of the audit log in the store.",
+        room.audit_rows,
+    );
+    put(
+        "audit_archived_rows",
+        "Rows of the audit log in archives.",
+        room.audit_archived_through,
+    );
+    put(
+        "audit_syslog_lost_rows",
+        "Rows that syslog did not take since the start.",
+        room.syslog_lost,
+    );
+    put(
+        "store_bytes",
+        "Bytes that the store uses.",
+        room.store_bytes,
+    );
+    let some = [
+        (
+            "store_limit_bytes",
+            "Bytes to which the store may grow.",
+            room.store_limit_bytes,
+        ),
+        (
+            "store_free_bytes",
+            "Bytes free on the store's file system.",
+            room.free_bytes,
+        ),
+        (
+            "archive_free_bytes",
+            "Bytes free where archives of the audit log are.",
+            room.archive_free_bytes,
+        ),
+    ];
+    for (name, help, value) in some {
+        if let Some(value) = value {
+            put(name, help, value);
+        }
+    }
+    put(
+        "room_alarm",
+        "Reasons why the store may fill up; 0: none.",
+        u64::try_from(room.alarms.len()).unwrap_or(u64::MAX),
     );
     out
 }

@@ -135,7 +135,15 @@ pub(crate) fn opened(config: &Config, root: &SecretKey) -> Result<Service, Error
         return Err(Error::new(&code::SERVER_ROOT, "its check value is another"));
     }
     let store = store::open(config, root, false)?;
-    Service::open(store, Keys::of(root, id)?, config.rules())
+    let service = Service::open(store, Keys::of(root, id)?, config.rules())?;
+    service.set_syslog(config)?;
+    Ok(service)
+}
+
+impl Drop for Offline {
+    fn drop(&mut self) {
+        self.service.settle_syslog();
+    }
 }
 
 /// What root would write here, the server could not read.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use strongroom_format::code;
+use strongroom_format::code::{self, Code};
 use strongroom_keyring::Error;
 
 use crate::keys::Keys;
@@ -257,6 +257,9 @@ pub struct Report {
     /// When it was verified last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<u64>,
+    /// When its node destroyed it; none for one that is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shredded: Option<u64>,
 }
 
 /// Where identities are.
@@ -296,6 +299,21 @@ pub struct BreakGlass {
 
 /// Where it says that an administrator was made with the root key.
 pub const BREAK_GLASS: &str = "alarms/break-glass";
+/// Where the audit log begins in the store, because older rows are in an archive.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditCut {
+    /// Number of the last row that was archived. Rows up to it are removed from the store.
+    pub through: u64,
+    /// The hash of that row.
+    pub head: String,
+    /// The name of the archive that holds it, without a directory.
+    pub file: String,
+    /// When it was archived, in seconds since the Unix epoch.
+    pub at: u64,
+}
+
+/// Where it says which rows of the audit log were archived.
+pub const AUDIT_CUT: &str = "archives/audit";
 /// Where the authority is.
 pub const AUTHORITY: &str = "authority";
 
@@ -313,7 +331,15 @@ impl<T> Found<T> {
     /// # Errors
     /// SR-8423.
     pub fn there(self, detail: &str) -> Result<(T, Guard), Error> {
-        let missing = || Error::new(&code::SERVER_NO_SUCH, detail);
+        self.or(&code::SERVER_NO_SUCH, detail)
+    }
+
+    /// The record, or another error: where who asks may know what is there.
+    ///
+    /// # Errors
+    /// `missing`.
+    pub fn or(self, missing: &'static Code, detail: &str) -> Result<(T, Guard), Error> {
+        let missing = || Error::new(missing, detail);
         Ok((self.record.ok_or_else(missing)?, self.guard))
     }
 }

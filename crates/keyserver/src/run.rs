@@ -24,6 +24,10 @@ use crate::tls;
 const PROVIDER_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// How often the server's certificate is looked at.
 const LOOK: Duration = Duration::from_secs(5);
+/// How often the store's room is looked at, and whether rows of the audit log are due.
+const ROOM: Duration = Duration::from_secs(30);
+/// How often a sealed server is looked at for being open.
+const WHILE_SEALED: Duration = Duration::from_secs(1);
 /// How often keys are looked for whose time has come.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -79,6 +83,7 @@ async fn running(
     notify("READY=1");
     let provided = tokio::spawn(provide(Arc::clone(&server), stopped.clone()));
     let swept = tokio::spawn(sweep(Arc::clone(&server), stopped.clone()));
+    let watched = tokio::spawn(watch_room(Arc::clone(&server), stopped.clone()));
     let kept = tokio::spawn(keep(Arc::clone(&server), Arc::clone(&tls), stopped.clone()));
     let reloaded = tokio::spawn(reload(path, Arc::clone(&server), tls, reloads));
     ended(ends).await;
@@ -92,6 +97,7 @@ async fn running(
         drop(shown.await);
     }
     swept.abort();
+    watched.abort();
     kept.abort();
     provided.abort();
     log(Level::Info, "stopped", &[]);
@@ -148,6 +154,33 @@ async fn sweep(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
         }
         tokio::select! {
             () = tokio::time::sleep(SWEEP) => {}
+            _ = stop.changed() => return,
+        }
+    }
+}
+
+/// Archives rows of the audit log that are due, and looks after the store's room.
+async fn watch_room(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
+    loop {
+        let mut pause = WHILE_SEALED;
+        if let Ok(service) = server.service() {
+            pause = ROOM;
+            let config = server.config();
+            let looked = tokio::task::spawn_blocking(move || {
+                let archived = service.archive_when_due(&config);
+                service.archive_ended(archived.as_ref().err());
+                for one in archived.iter().flatten() {
+                    let (file, head) = (&*one.file, &*one.head);
+                    log(Level::Info, "archived", &[("file", file), ("head", head)]);
+                }
+                service.watch_room(&config)
+            });
+            if let Ok(Err(error)) = looked.await {
+                log(Level::Error, "room", &[("error", &error.to_string())]);
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
             _ = stop.changed() => return,
         }
     }

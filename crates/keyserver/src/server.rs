@@ -19,7 +19,8 @@ use crate::limits::Limiter;
 use crate::log::{Level, log};
 use crate::metrics::Metrics;
 use crate::offline;
-use crate::service::Service;
+use crate::records::Role;
+use crate::service::{Peer, RoomInfo, Service};
 use crate::shares::Given;
 
 /// The name of the root key in its keyring.
@@ -36,6 +37,9 @@ pub struct Status {
     pub shares_given: usize,
     /// The server's version.
     pub version: &'static str,
+    /// How much room its store has: for viewers and administrators.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub room: Option<RoomInfo>,
 }
 
 enum Seal {
@@ -94,6 +98,11 @@ impl Server {
         self.limiter.set(&config.limits);
         if let Ok(service) = self.service() {
             service.set_rules(config.rules());
+            if config.audit.syslog != self.config().audit.syslog
+                && let Err(error) = service.set_syslog(&config)
+            {
+                log(Level::Error, "syslog", &[("error", &error.to_string())]);
+            }
         }
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
@@ -118,7 +127,22 @@ impl Server {
             threshold: self.config().root.threshold.unwrap_or(0),
             shares_given: given.as_ref().map_or(0, Given::count),
             version: env!("CARGO_PKG_VERSION"),
+            room: None,
         }
+    }
+
+    /// The same, and the store's room where who asks is a viewer or an administrator.
+    #[must_use]
+    pub fn status_for(&self, peer: &Peer) -> Status {
+        let mut status = self.status();
+        if peer.shown.is_some()
+            && let Ok(service) = self.service()
+            && let Ok(client) = service.identify(peer)
+            && [Role::Admin, Role::Viewer].contains(&client.identity.role)
+        {
+            status.room = service.room(&self.config()).ok();
+        }
+        status
     }
 
     /// Whether the root key's provider is to be asked.

@@ -73,7 +73,7 @@ fn a_node_makes_fetches_and_rotates_its_key_and_nobody_else_gets_it() {
         .refused(404, "SR-8423");
     admin
         .post("/v1/grants", &json!({"node": "c", "key": "db-7"}))
-        .refused(404, "SR-8423");
+        .refused(404, "SR-8455");
     for version in ["0", "3", "01", "-1", "latest ", "99999999999"] {
         let path = format!(
             "/v1/keys/db-7/versions/{}/material",
@@ -235,7 +235,10 @@ fn tokens_are_used_once_and_a_new_certificate_ends_the_one_before() {
         .get("/v1/keys/k/versions/1/material")
         .refused(404, "SR-8423");
     admin.delete("/v1/nodes/admin").refused(409, "SR-8439");
-    admin.delete("/v1/nodes/nobody").refused(404, "SR-8423");
+    admin.delete("/v1/nodes/nobody").refused(404, "SR-8455");
+    admin
+        .post("/v1/grants", &json!({"node": "admin", "key": "none"}))
+        .refused(404, "SR-8454");
 }
 
 #[test]

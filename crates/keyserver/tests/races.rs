@@ -25,7 +25,7 @@ use strongroom_keyserver::records::{
 };
 use strongroom_keyserver::server::ROOT_NAME;
 use strongroom_keyserver::service::{NewToken, Peer, Service};
-use strongroom_keyserver::store::{self, Append, Change, Guard, Outcome, Store, Stored};
+use strongroom_keyserver::store::{self, Append, Change, Guard, Outcome, Room, Store, Stored};
 
 const ID: &str = "000102030405060708090a0b0c0d0e0f";
 
@@ -89,6 +89,17 @@ impl Store for Hooked {
 
     fn rows(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error> {
         self.store.rows(after, limit)
+    }
+
+    fn forget_rows(&self, through: u64, limit: u64) -> Result<u64, Error> {
+        match self.dead.load(SeqCst) {
+            true => Err(Error::new(&code::SERVER_STORE, "killed")),
+            false => self.store.forget_rows(through, limit),
+        }
+    }
+
+    fn room(&self) -> Result<Room, Error> {
+        self.store.room()
     }
 }
 
@@ -157,6 +168,7 @@ impl Two {
             rotated: None,
             backed_up: None,
             verified: None,
+            shredded: None,
         };
         other.report(&node, ID, &report).unwrap();
         Self {

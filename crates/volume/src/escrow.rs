@@ -139,6 +139,7 @@ pub fn leave(volume: &mut Volume, keys: &mut dyn Keys) -> Result<(), Error> {
             key_version: token.key_version,
             created: 0,
             rotated: None,
+            shredded: None,
         },
     )?;
     keys.escrow(&token.object_id, Some(&sealed))

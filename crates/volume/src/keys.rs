@@ -36,6 +36,28 @@ pub struct Report<'a> {
     pub created: u64,
     /// When its key was last changed.
     pub rotated: Option<u64>,
+    /// When it was shredded; none for a volume that is there.
+    pub shredded: Option<u64>,
+}
+
+/// What became of a key that was to be destroyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is as it was.
+    Kept,
+    /// It is destroyed at this time, in seconds since the Unix epoch, unless somebody restores it
+    /// before; none: the server does not say when.
+    Pending(Option<u64>),
+    /// Its material is erased at the server.
+    Destroyed,
+}
+
+/// What became of a key, and what is left of it in words.
+pub struct Destruction {
+    /// What became of it.
+    pub fate: Fate,
+    /// What is left of it.
+    pub left: String,
 }
 
 /// Whoever has the material.
@@ -70,7 +92,7 @@ pub trait Keys {
     ///
     /// # Errors
     /// What the server reports.
-    fn destroy(&mut self, name: &str) -> Result<String, Error>;
+    fn destroy(&mut self, name: &str) -> Result<Destruction, Error>;
 
     /// Whether header backups can be left here.
     fn keeps_headers(&self) -> bool {
@@ -172,10 +194,13 @@ impl Keys for OfKeyring {
         self.fetch(name, Some(made.version))
     }
 
-    fn destroy(&mut self, name: &str) -> Result<String, Error> {
-        Ok(format!(
-            "the keyring {} keeps the key {name}, and so do its exports",
-            self.path.display()
-        ))
+    fn destroy(&mut self, name: &str) -> Result<Destruction, Error> {
+        Ok(Destruction {
+            fate: Fate::Kept,
+            left: format!(
+                "the keyring {} keeps the key {name}, and so do its exports",
+                self.path.display()
+            ),
+        })
     }
 }

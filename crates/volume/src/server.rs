@@ -8,7 +8,7 @@ use strongroom_format::code;
 use strongroom_keyclient::{Client, Error as ClientError, Kind, Node, Version};
 use strongroom_keyring::Error;
 
-use crate::keys::{Keys, Material, Report};
+use crate::keys::{Destruction, Fate, Keys, Material, Report};
 use crate::token::Provider;
 
 /// Keys of a key server.
@@ -83,13 +83,28 @@ impl Keys for OfServer {
         self.fetch(name, None)
     }
 
-    fn destroy(&mut self, name: &str) -> Result<String, Error> {
-        self.client
+    fn destroy(&mut self, name: &str) -> Result<Destruction, Error> {
+        let ending = self
+            .client
             .destroy(name, None)
             .map_err(|error| told(&error))?;
-        Ok(format!(
-            "the key server destroys the key {name} when its delay is over; until then it can be restored; backups of the server's store keep it, wrapped"
-        ))
+        let backups = "backups of the server's store keep it, wrapped";
+        Ok(match ending.state.as_str() {
+            "destroyed" => Destruction {
+                fate: Fate::Destroyed,
+                left: format!("the key {name} is erased at the key server; {backups}"),
+            },
+            "destroy-pending" => Destruction {
+                fate: Fate::Pending(ending.destroy_at),
+                left: format!(
+                    "the key {name} is still at the key server, which erases it when its delay is over; until then an administrator can restore it; {backups}"
+                ),
+            },
+            state => Destruction {
+                fate: Fate::Kept,
+                left: format!("the key {name} is still at the key server, and {state}"),
+            },
+        })
     }
 
     fn keeps_headers(&self) -> bool {
@@ -120,6 +135,7 @@ impl Keys for OfServer {
             key_version: report.key_version.into(),
             created: report.created,
             rotated: report.rotated,
+            shredded: report.shredded,
             ..strongroom_keyclient::Report::default()
         };
         self.client

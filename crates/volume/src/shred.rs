@@ -20,7 +20,7 @@ use strongroom_keyring::Error;
 use crate::create::overwrite;
 use crate::device::{By, Volume};
 use crate::escrow;
-use crate::keys::Keys;
+use crate::keys::{Destruction, Fate, Keys};
 use crate::look::{check_unused, exclusively, io};
 use crate::secret::slot_secret;
 use crate::token::Token;
@@ -42,10 +42,51 @@ pub struct Record {
     pub overwritten_bytes: u64,
     /// Whether the header backup at the key server was removed; `null` where there is none.
     pub escrow_removed: Option<bool>,
-    /// Whether the destruction of the key was asked for and granted.
+    /// What became of the key: `kept`, `destroy-pending` (it is still there, and is erased at
+    /// `key_destroy_at` unless somebody restores it before), or `destroyed`.
+    pub key_state: &'static str,
+    /// Whether the key's material is erased at the key server already.
     pub key_destroyed: bool,
+    /// When the key server erases it, in seconds since the Unix epoch.
+    pub key_destroy_at: Option<u64>,
+    /// Whether the key that the token names was seen to open this volume, so that the token told
+    /// the truth about which volume this is.
+    #[serde(skip)]
+    pub is_proven: bool,
     /// What is left, in words.
     pub remains: Vec<String>,
+}
+
+impl Record {
+    /// Ends what whoever has the key keeps of the volume: the header backup, and the key.
+    fn end_at_server(&mut self, token: &Token, keys: &mut dyn Keys) {
+        if keys.keeps_headers() {
+            let removed = keys.escrow(&token.object_id, None);
+            self.escrow_removed = Some(removed.is_ok());
+            if let Err(error) = removed {
+                self.remains
+                    .push(format!("the header backup at the key server: {error}"));
+            }
+        }
+        match keys.destroy(&token.key_id) {
+            Ok(Destruction { fate, left }) => {
+                self.tell(fate);
+                self.remains.push(left);
+            }
+            Err(error) => self
+                .remains
+                .push(format!("the key {}: {error}", token.key_id)),
+        }
+    }
+
+    fn tell(&mut self, fate: Fate) {
+        (self.key_state, self.key_destroy_at) = match fate {
+            Fate::Kept => ("kept", None),
+            Fate::Pending(at) => ("destroy-pending", at),
+            Fate::Destroyed => ("destroyed", None),
+        };
+        self.key_destroyed = fate == Fate::Destroyed;
+    }
 }
 
 /// Destroys the volume on `path`, when its UUID is `confirmed`. `keys` is whoever has its key, if that is to be destroyed too.
@@ -75,7 +116,10 @@ pub fn shred(
         slots_destroyed: Vec::new(),
         overwritten_bytes: 0,
         escrow_removed: None,
+        key_state: "kept",
         key_destroyed: false,
+        key_destroy_at: None,
+        is_proven: false,
         remains: Vec::new(),
     };
     let proven = match (&token, keys.as_mut()) {
@@ -89,24 +133,8 @@ pub fn shred(
         );
         record.remains.push(left);
     } else if let (Some(token), Some(keys)) = (&token, keys.as_mut()) {
-        if keys.keeps_headers() {
-            let removed = keys.escrow(&token.object_id, None);
-            record.escrow_removed = Some(removed.is_ok());
-            if let Err(error) = removed {
-                record
-                    .remains
-                    .push(format!("the header backup at the key server: {error}"));
-            }
-        }
-        match keys.destroy(&token.key_id) {
-            Ok(left) => {
-                record.key_destroyed = keys.keeps_headers();
-                record.remains.push(left);
-            }
-            Err(error) => record
-                .remains
-                .push(format!("the key {}: {error}", token.key_id)),
-        }
+        record.is_proven = true;
+        record.end_at_server(token, &mut **keys);
     } else if let Some(token) = &token {
         let left = format!(
             "the key {} was left as it is, as was a header backup at the key server",
@@ -176,10 +204,13 @@ mod tests {
         fn rotate(&mut self, name: &str) -> Result<Material, Error> {
             self.fetch(name, None)
         }
-        fn destroy(&mut self, _: &str) -> Result<String, Error> {
+        fn destroy(&mut self, _: &str) -> Result<Destruction, Error> {
             std::fs::rename(&self.from, &self.to).map_err(|error| io(&self.from, error))?;
             std::fs::rename(&self.other, &self.from).map_err(|error| io(&self.from, error))?;
-            Ok("nothing".to_owned())
+            Ok(Destruction {
+                fate: Fate::Kept,
+                left: "nothing".to_owned(),
+            })
         }
     }
 

@@ -12,7 +12,7 @@ use strongroom_keyclient::{Client, Method, Node};
 use crate::failure::Failure;
 
 /// Items of a list that are asked for at once: an answer has a bounded length.
-const PAGE: usize = 200;
+pub(super) const PAGE: usize = 200;
 
 /// With whose certificate, and where.
 #[derive(Args)]
@@ -22,7 +22,7 @@ pub(super) struct ServerOptions {
         value_name = "FILE",
         help = "Configuration with servers, authority and certificate [default: STRONGROOM_NODE, else /etc/strongroom/node.toml]"
     )]
-    node: Option<PathBuf>,
+    pub(super) node: Option<PathBuf>,
 }
 
 impl ServerOptions {
@@ -54,8 +54,23 @@ impl ServerOptions {
         key: &str,
         mut each: impl FnMut(Value) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
+        let key = |item: &Value| plain(&item[key]);
+        self.pages(path, list, String::new(), key, |item| {
+            each(item).map(|()| true)
+        })
+    }
+
+    /// Items of a list that come after `after`, page by page, until `each` says that it has
+    /// enough. `key` is what the next page comes after.
+    pub(super) fn pages(
+        &self,
+        path: &str,
+        list: &str,
+        mut after: String,
+        key: impl Fn(&Value) -> String,
+        mut each: impl FnMut(Value) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
         let client = self.client()?;
-        let mut after = String::new();
         loop {
             let page = format!("{path}?limit={PAGE}&after={after}");
             let mut answer = client.call(&Method::GET, &page, None, true)?;
@@ -63,15 +78,45 @@ impl ServerOptions {
             let Value::Array(items) = answer[list].take() else {
                 return Err(malformed(list));
             };
-            let last = items.last().map(|item| plain(&item[key]));
+            let last = items.last().map(&key);
             for item in items {
-                each(item)?;
+                if !each(item)? {
+                    return Ok(());
+                }
             }
             match last {
                 Some(last) if more && !last.is_empty() && last != after => after = last,
                 _ => return Ok(()),
             }
         }
+    }
+}
+
+/// Whom to ask for what needs no certificate.
+#[derive(Args)]
+pub(super) struct AnybodyOptions {
+    /// A server's address, in place of a configuration; may be repeated. No certificate is shown
+    #[arg(
+        long = "server",
+        value_name = "URL",
+        requires = "authority",
+        conflicts_with = "node"
+    )]
+    servers: Vec<String>,
+    /// The certificate of the servers' authority
+    #[arg(long, value_name = "FILE", requires = "servers")]
+    authority: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+impl AnybodyOptions {
+    /// A client: with the certificate that the configuration names, if it names one.
+    pub(super) fn client(&self) -> Result<Client, Failure> {
+        Ok(match &self.authority {
+            Some(authority) => Node::client_without_certificate(&self.servers, authority)?,
+            None => Node::client_without_need(&Node::path(self.server.node.as_deref()))?,
+        })
     }
 }
 

@@ -1,22 +1,33 @@
-//! `strongroom keyserver audit`: the audit log, and whether its chain is whole.
+//! `strongroom keyserver audit`: the audit log, whether its chain is whole, and its archives.
 //!
-//! Must not: believe a hash that the server sends: each is computed anew.
+//! Must not: believe a hash that the server sends: each is computed anew. Only the hash of the last
+//! archived row is taken from it, and that one is compared with the archives when they are given,
+//! and with the row that names the archive in any case.
 
-use clap::Args;
-use serde_json::json;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use strongroom_format::code;
+use strongroom_keyclient::{Files, Method, Node};
+use strongroom_keyserver::archive::{self, Whole};
 use strongroom_keyserver::audit::{Chain, Row};
+use strongroom_keyserver::service::naming;
 
-use super::admin::{ServerOptions, malformed};
+use super::admin::{PAGE, ServerOptions, malformed, plain};
 use crate::Context;
 use crate::failure::{Failure, printable};
 use crate::help::tail;
 use crate::time::rfc3339;
 
-/// Show the audit log.
+/// Show the audit log, check it, archive it.
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = tail!("  strongroom keyserver audit --node admin.toml --verify"))]
 pub(super) struct AuditArgs {
-    /// Check the whole chain; show only where it has come to
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// Check the whole chain of the rows that the server has; show only where it has come to
     #[arg(long)]
     verify: bool,
     /// Show rows after this number
@@ -24,36 +35,274 @@ pub(super) struct AuditArgs {
     after: u64,
     /// Print JSON: with --verify one object, else one row a line
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Archive(ArchiveArgs),
+    Verify(VerifyArgs),
+}
+
+/// Have the server put the rows that are older than it keeps into an archive now.
+///
+/// The directory, and how many rows and days stay, are in the server's configuration, section
+/// `[audit]`. The server does the same by itself once a day.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver audit archive --node admin.toml"))]
+struct ArchiveArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+/// Check archives of the audit log without the server: signatures, chains, and that no row between
+/// them is missing.
+///
+/// With --node the server is asked too: its rows have to go on where the archives end.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver audit verify --authority authority.pem /var/lib/strongroom/archive/audit-*.jsonl"))]
+struct VerifyArgs {
+    /// The archives, in any order
+    #[arg(value_name = "ARCHIVE", required = true)]
+    archives: Vec<PathBuf>,
+    /// The certificate of the server's authority; of the configuration unless given
+    #[arg(long, value_name = "FILE")]
+    authority: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     server: ServerOptions,
 }
 
 impl AuditArgs {
+    pub(super) fn wants_json(&self) -> bool {
+        match &self.verb {
+            None => self.json,
+            Some(Verb::Archive(args)) => args.json,
+            Some(Verb::Verify(args)) => args.json,
+        }
+    }
+
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let mut chain = Chain::default();
-        self.server.all("/v1/audit", "rows", "n", |value| {
-            let row: Row = serde_json::from_value(value).map_err(|_| malformed("row"))?;
-            // Every hash depends on those before it: there is no checking without the beginning.
-            chain.take(&row)?;
-            match () {
-                () if self.verify || row.n <= self.after => Ok(()),
-                () if self.json => {
-                    let text = serde_json::to_string(&row).unwrap_or_default();
-                    context.output.line(&text)
-                }
-                () => context.output.line(&in_words(&row)),
+        match self.verb {
+            Some(Verb::Archive(args)) => args.run(context),
+            Some(Verb::Verify(args)) => args.run(context),
+            None => self.shown(context),
+        }
+    }
+
+    fn shown(&self, context: &mut Context) -> Result<(), Failure> {
+        let live = live(&self.server, |row| match () {
+            () if self.verify || row.n <= self.after => Ok(()),
+            () if self.json => {
+                let text = serde_json::to_string(row).unwrap_or_default();
+                context.output.line(&text)
             }
+            () => context.output.line(&in_words(row)),
         })?;
         if !self.verify {
             return Ok(());
         }
-        let (n, hash) = chain.head();
-        match self.json {
-            true => context.output.json(&json!({"rows": n, "head": hash})),
-            false => context
+        let (rows, head) = (live.last, &live.head);
+        if self.json {
+            let told = json!({"rows": rows, "head": head, "archived": live.archived});
+            return context.output.json(&told);
+        }
+        let whole = match live.archived {
+            0 => format!("whole: {rows} rows, head {head}"),
+            n => format!(
+                "whole: rows {} to {rows}, head {head}; rows 1 to {n} are in archives, of which the last is {}",
+                n.saturating_add(1),
+                live.archive
+            ),
+        };
+        context.output.line(&whole)
+    }
+}
+
+/// The rows that a server has, checked.
+struct Live {
+    /// Number of the last row that is in an archive.
+    archived: u64,
+    /// The hash of that row, as the server says.
+    archived_head: String,
+    /// The name of the archive that it is in.
+    archive: String,
+    /// Number of the last row.
+    last: u64,
+    /// Its hash.
+    head: String,
+}
+
+/// Reads the server's rows, checks them, and hands each to `each`.
+fn live(
+    server: &ServerOptions,
+    mut each: impl FnMut(&Row) -> Result<(), Failure>,
+) -> Result<Live, Failure> {
+    let client = server.client()?;
+    let mut read = None::<(Chain, Live)>;
+    let mut is_named = false;
+    loop {
+        let after = read.as_ref().map_or(0, |(chain, _)| chain.head().0);
+        let page = format!("/v1/audit?limit={PAGE}&after={after}");
+        let mut answer = client.call(&Method::GET, &page, None, true)?;
+        let Value::Array(rows) = answer["rows"].take() else {
+            return Err(malformed("rows"));
+        };
+        let (chain, live) = read.get_or_insert_with(|| begin(&answer["begins"]));
+        if answer["begins"]["after"].as_u64() > Some(chain.head().0) {
+            let detail = "rows were archived while they were read";
+            return Err(Failure::new(&code::SERVER_BUSY, detail));
+        }
+        let is_last = answer["more"] != Value::Bool(true) || rows.is_empty();
+        for value in rows {
+            let row: Row = serde_json::from_value(value).map_err(|_| malformed("row"))?;
+            // Every hash depends on those before it: there is no checking without the beginning.
+            chain.take(&row)?;
+            let naming = naming(&live.archived_head, live.archived);
+            is_named |= row.action == "archive" && row.detail == naming;
+            each(&row)?;
+        }
+        if is_last {
+            break;
+        }
+    }
+    let (chain, mut live) = read.unwrap_or_else(|| begin(&Value::Null));
+    let (last, head) = chain.head();
+    (live.last, live.head) = (last, head.to_owned());
+    if live.archived > 0 && !is_named {
+        let detail = format!(
+            "no row says that rows up to {} were archived",
+            live.archived
+        );
+        return Err(Failure::new(&code::SERVER_AUDIT, detail));
+    }
+    Ok(live)
+}
+
+/// Where a server's rows begin: after the first row of all, or after an archive.
+fn begin(begins: &Value) -> (Chain, Live) {
+    let archived = begins["after"].as_u64().unwrap_or(0);
+    let chain = match archived {
+        0 => Chain::default(),
+        n => Chain::after(n, begins["hash"].as_str().unwrap_or_default()),
+    };
+    let live = Live {
+        archived,
+        archived_head: chain.head().1.to_owned(),
+        archive: plain(&begins["archive"]),
+        last: 0,
+        head: String::new(),
+    };
+    (chain, live)
+}
+
+impl ArchiveArgs {
+    fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let path = "/v1/audit/archive";
+        let answer = self.server.change(&Method::POST, path, Some(&json!({})))?;
+        if self.json {
+            return context.output.json(&answer);
+        }
+        let archives = answer["archives"]
+            .as_array()
+            .ok_or_else(|| malformed("archives"))?;
+        if archives.is_empty() {
+            return context.output.line("no row is older than the server keeps");
+        }
+        for archive in archives {
+            let [first, last, file] = ["first", "last", "file"].map(|name| plain(&archive[name]));
+            context
                 .output
-                .line(&format!("whole: {n} rows, head {hash}")),
+                .line(&format!("archived rows {first} to {last}: {file}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl VerifyArgs {
+    fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let node = Node::path(self.server.node.as_deref());
+        let authority = match &self.authority {
+            Some(path) => path.clone(),
+            None => Files::load(&node)?.authority,
+        };
+        let authority =
+            std::fs::read(&authority).map_err(|error| Failure::open(&authority, &error))?;
+        let whole = archive::verified(&self.archives, &authority)?;
+        // Only when it is asked for by name: archives are checked where there is no server.
+        let live = match self.server.node {
+            Some(_) => Some(self.goes_on(&whole)?),
+            None => None,
+        };
+        if self.json {
+            return context.output.json(&json!({
+                "server_id": whole.server_id,
+                "files": whole.files,
+                "first": whole.first,
+                "last": whole.last,
+                "head": whole.head,
+                "server_last": live.as_ref().map(|live| live.last),
+                "server_head": live.as_ref().map(|live| live.head.clone()),
+            }));
+        }
+        let Whole {
+            first, last, head, ..
+        } = &whole;
+        context
+            .output
+            .line(&format!("whole: rows {first} to {last}, head {head}"))?;
+        if let Some(live) = live {
+            let line = format!(
+                "whole: the server's rows go on from there to {}, head {}",
+                live.last, live.head
+            );
+            context.output.line(&line)?;
+        }
+        if *first > 1 {
+            let line = format!("rows 1 to {} are not in these archives", first - 1);
+            context.output.line(&line)?;
+        }
+        Ok(())
+    }
+
+    /// The server's rows, which have to agree with the archives where they meet.
+    fn goes_on(&self, whole: &Whole) -> Result<Live, Failure> {
+        let differs = |what: String| Failure::new(&code::SERVER_AUDIT, what);
+        let mut meets = false;
+        let live = live(&self.server, |row| {
+            if row.n != whole.last {
+                return Ok(());
+            }
+            meets = true;
+            match row.hash == whole.head {
+                true => Ok(()),
+                false => Err(differs(format!(
+                    "the server and the archives have different rows {}",
+                    row.n
+                ))),
+            }
+        })?;
+        if live.archived == whole.last {
+            meets = live.archived_head == whole.head;
+        }
+        match meets {
+            true => Ok(live),
+            false if live.archived > whole.last => Err(differs(format!(
+                "rows {} to {} are in no archive that was given",
+                whole.last.saturating_add(1),
+                live.archived
+            ))),
+            false => Err(differs(format!(
+                "the archives end with another row {} than the server's log",
+                whole.last
+            ))),
         }
     }
 }

@@ -7,7 +7,9 @@ mod admin;
 mod audit;
 mod change;
 mod destroy;
+mod forget;
 mod grant;
+mod grants;
 mod init;
 mod join;
 mod keys;
@@ -57,6 +59,7 @@ enum Verb {
     Revoke(revoke::RevokeArgs),
     Grant(grant::GrantArgs),
     Ungrant(grant::UngrantArgs),
+    Grants(grants::GrantsArgs),
     Keys(keys::KeysArgs),
     Create(change::CreateArgs),
     Rotate(change::RotateArgs),
@@ -64,6 +67,7 @@ enum Verb {
     Enable(change::EnableArgs),
     Destroy(destroy::DestroyArgs),
     Restore(change::RestoreArgs),
+    Forget(forget::ForgetArgs),
     Audit(audit::AuditArgs),
 }
 
@@ -76,7 +80,8 @@ impl KeyserverArgs {
             Verb::Tokens(args) => args.json,
             Verb::Nodes(args) => args.json,
             Verb::Keys(args) => args.json,
-            Verb::Audit(args) => args.json,
+            Verb::Grants(args) => args.json,
+            Verb::Audit(args) => args.wants_json(),
             _ => false,
         }
     }
@@ -99,6 +104,7 @@ impl KeyserverArgs {
             Verb::Revoke(args) => args.run(context),
             Verb::Grant(args) => args.run(context),
             Verb::Ungrant(args) => args.run(context),
+            Verb::Grants(args) => args.run(context),
             Verb::Keys(args) => args.run(context),
             Verb::Create(args) => args.run(context),
             Verb::Rotate(args) => args.run(context),
@@ -106,6 +112,7 @@ impl KeyserverArgs {
             Verb::Enable(args) => args.run(context),
             Verb::Destroy(args) => args.run(context),
             Verb::Restore(args) => args.run(context),
+            Verb::Forget(args) => args.run(context),
             Verb::Audit(args) => args.run(context),
         }
     }

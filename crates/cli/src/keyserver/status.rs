@@ -1,15 +1,19 @@
-//! `strongroom keyserver status`: whether the server is sealed.
+//! `strongroom keyserver status`: whether the server is sealed, and whether its store has room.
 //!
 //! Must not: change anything.
 
 use clap::Args;
+use serde_json::Value;
+use strongroom_format::code;
+use strongroom_keyclient::Method;
 
-use super::admin::{ServerOptions, plain};
+use super::admin::{AnybodyOptions, plain};
 use crate::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, warn};
 use crate::help::tail;
 
-/// Say whether the server is sealed, and how many shares it waits for.
+/// Say whether the server is sealed, and how many shares it waits for; to viewers and administrators
+/// how much room its store has.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyserver status --node admin.toml"))]
 pub(super) struct StatusArgs {
@@ -17,21 +21,53 @@ pub(super) struct StatusArgs {
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
-    server: ServerOptions,
+    server: AnybodyOptions,
 }
 
 impl StatusArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let status = self.server.get("/v1/status")?;
+        let status = self
+            .server
+            .client()?
+            .call(&Method::GET, "/v1/status", None, true)?;
         match self.json {
             true => context.output.json(&status),
-            false => context.output.line(&in_words(&status)),
+            false => {
+                context.output.line(&in_words(&status))?;
+                match &status["room"] {
+                    Value::Null => Ok(()),
+                    room => room_in_words(context, room),
+                }
+            }
         }
     }
 }
 
+/// The store's room, and what is to be done about it.
+fn room_in_words(context: &mut Context, room: &Value) -> Result<(), Failure> {
+    let mib = |name: &str| room[name].as_u64().map(|bytes| bytes >> 20);
+    let limit = mib("store_limit_bytes").map(|mib| format!(" of {mib}"));
+    let free = mib("free_bytes").map(|mib| format!(", {mib} MiB free"));
+    let line = format!(
+        "store: {}{} MiB{}; audit log: {} rows",
+        mib("store_bytes").unwrap_or(0),
+        limit.unwrap_or_default(),
+        free.unwrap_or_default(),
+        plain(&room["audit_rows"]),
+    );
+    let archived = match room["audit_archived_through"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(rows) => format!(", {rows} more in archives"),
+    };
+    context.output.line(&format!("{line}{archived}"))?;
+    for alarm in room["alarms"].as_array().into_iter().flatten() {
+        warn(&code::SERVER_ROOM, &plain(alarm));
+    }
+    Ok(())
+}
+
 /// A status in one line.
-pub(super) fn in_words(status: &serde_json::Value) -> String {
+pub(super) fn in_words(status: &Value) -> String {
     match (status["sealed"].as_bool(), status["threshold"].as_u64()) {
         (Some(false), _) => "open".to_owned(),
         (_, Some(0)) => {

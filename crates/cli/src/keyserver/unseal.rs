@@ -10,21 +10,24 @@ use strongroom_format::code;
 use strongroom_keyclient::Method;
 use strongroom_keyring::{KeySource, SourceContext};
 
-use super::admin::ServerOptions;
+use super::admin::AnybodyOptions;
 use super::status::in_words;
 use crate::Context;
 use crate::failure::Failure;
 use crate::help::tail;
 
 /// Give a share of the root key. With the last one that is needed, the server opens.
+///
+/// The share is what counts: no certificate is needed unless the server's configuration says
+/// `unseal_certificate = true`. The server has to show one of its authority.
 #[derive(Args)]
-#[command(after_help = tail!("  strongroom keyserver unseal --node admin.toml --share-file share-2.txt"))]
+#[command(after_help = tail!("  strongroom keyserver unseal --server https://keys.example.org:8443 --authority authority.pem --share-file share-2.txt"))]
 pub(super) struct UnsealArgs {
     /// The file that holds the share; asked for on the terminal unless given
     #[arg(long, value_name = "FILE")]
     share_file: Option<PathBuf>,
     #[command(flatten)]
-    server: ServerOptions,
+    server: AnybodyOptions,
 }
 
 impl UnsealArgs {
@@ -40,9 +43,8 @@ impl UnsealArgs {
         let text = std::str::from_utf8(share.as_slice())
             .map_err(|_| Failure::new(&code::SERVER_SHARE, "not text"))?;
         let body = json!({"share": text});
-        let status = self
-            .server
-            .change(&Method::POST, "/v1/unseal", Some(&body))?;
+        let client = self.server.client()?;
+        let status = client.call(&Method::POST, "/v1/unseal", Some(&body), false)?;
         context.output.line(&in_words(&status))
     }
 }

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use strongroom_volume::Volume;
 use strongroom_volume::keys::{Keys, Report};
+use strongroom_volume::token::Token;
 
 use crate::failure::note;
 use crate::keyserver::object_name;
@@ -27,6 +28,27 @@ pub(super) fn tell(path: &Path, keys: &mut dyn Keys, happened: Happened) {
         return;
     }
     if let Err(error) = told(path, keys, happened) {
+        note(&format!("the fleet page was not told: {error}"));
+    }
+}
+
+/// Tells it that a volume was shredded, of which this was read before. A failure is a note.
+pub(super) fn tell_shredded(path: &Path, keys: &mut dyn Keys, token: &Token, cipher: &str) {
+    if !keys.keeps_headers() {
+        return;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let report = Report {
+        name: &object_name(&path),
+        cipher,
+        key_id: &token.key_id,
+        key_version: token.key_version,
+        created: 0,
+        rotated: None,
+        shredded: Some(now.map_or(0, |passed| passed.as_secs())),
+    };
+    if let Err(error) = keys.report(&token.object_id, &report) {
         note(&format!("the fleet page was not told: {error}"));
     }
 }
@@ -52,6 +74,7 @@ fn told(
             key_version: token.key_version,
             created: 0,
             rotated: (happened == Happened::Rotated).then_some(now),
+            shredded: None,
         },
     )
 }

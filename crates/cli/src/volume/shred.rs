@@ -9,13 +9,17 @@ use strongroom_format::code;
 use strongroom_volume::keys::Keys;
 use strongroom_volume::{Volume, shred};
 
-use super::cache;
 use super::material::ProviderOptions;
+use super::{cache, fleet};
 use crate::Context;
 use crate::failure::{Failure, warn};
 use crate::help::tail;
+use crate::time::rfc3339;
 
 /// Destroy a volume: its key slots, its header, and the key at the key server. Says what remains.
+///
+/// The key server erases a key after a delay only, seven days unless its configuration says
+/// otherwise: until then the record says `destroy-pending`.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom volume shred /dev/vdb --confirm 5f1c9d1e-4c43-4b0e-9f2c-6b1f3f0d8a11 --json > shredded.json"))]
 pub(super) struct ShredArgs {
@@ -43,10 +47,15 @@ impl ShredArgs {
             let detail = format!("--confirm: the volume's UUID is {uuid}");
             return Err(Failure::new(&code::VOLUME_SLOT, detail));
         }
-        let token = volume.metadata()?.token().ok().flatten();
+        let metadata = volume.metadata()?;
+        let token = metadata.token().ok().flatten();
+        let cipher = metadata
+            .segment()
+            .map(|segment| segment.encryption.clone())
+            .unwrap_or_default();
         cache::forget_of(&mut volume);
         drop(volume);
-        let mut keys: Option<Box<dyn Keys>> = match (token, self.keep_key) {
+        let mut keys: Option<Box<dyn Keys>> = match (&token, self.keep_key) {
             (Some((_, token)), false) => Some(self.provider.keys(context, Some(token.provider))?),
             _ => None,
         };
@@ -54,6 +63,9 @@ impl ShredArgs {
             Some(keys) => shred::shred(&self.path, &self.confirm, Some(keys.as_mut()))?,
             None => shred::shred(&self.path, &self.confirm, None)?,
         };
+        if let (true, Some((_, token)), Some(keys)) = (record.is_proven, &token, keys.as_mut()) {
+            fleet::tell_shredded(&self.path, keys.as_mut(), token, &cipher);
+        }
         if self.json {
             return context.output.json(&record);
         }
@@ -64,6 +76,13 @@ impl ShredArgs {
             record.overwritten_bytes
         );
         context.output.line(&line)?;
+        if record.key_state == "destroy-pending" {
+            let until = record
+                .key_destroy_at
+                .map_or_else(|| "later".to_owned(), |at| format!("at {}", rfc3339(at)));
+            let line = format!("its key is NOT destroyed yet: the key server erases it {until}");
+            context.output.line(&line)?;
+        }
         for left in &record.remains {
             warn(&code::VOLUME_WARNED, left);
         }

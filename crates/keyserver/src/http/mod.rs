@@ -9,6 +9,7 @@
 mod answer;
 mod ask;
 mod browser;
+mod log;
 mod routes;
 
 use std::convert::Infallible;

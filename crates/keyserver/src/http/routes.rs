@@ -29,16 +29,16 @@ use crate::records::{Report, Role};
 use crate::server::Server;
 use crate::service::{Delivered, HEADER_MAX, KeyInfo, NewToken};
 
-type Shared = State<Arc<Server>>;
-type From = Extension<Other>;
-type Answer = Result<Response, Refusal>;
+pub(super) type Shared = State<Arc<Server>>;
+pub(super) type From = Extension<Other>;
+pub(super) type Answer = Result<Response, Refusal>;
 type Name = Result<Path<String>, PathRejection>;
 
 /// The addresses.
 pub(super) fn routes() -> Router<Arc<Server>> {
     Router::new()
         .route("/healthz", get(health))
-        .route("/metrics", get(metrics))
+        .route("/metrics", get(super::log::metrics))
         .route("/openapi.json", get(openapi))
         .route("/v1/status", get(status))
         .route("/v1/unseal", changing(post(unseal)))
@@ -70,14 +70,15 @@ pub(super) fn routes() -> Router<Arc<Server>> {
             "/v1/grants",
             get(grants).merge(changing(post(grant).delete(ungrant))),
         )
-        .route("/v1/audit", get(audit))
+        .route("/v1/audit", get(super::log::audit))
+        .route("/v1/audit/archive", changing(post(super::log::archive)))
         .fallback(async || Refusal::from(Error::new(&code::SERVER_NO_ADDRESS, "")))
         .method_not_allowed_fallback(async || {
             Refusal::from(Error::new(&code::SERVER_NO_ADDRESS, METHOD))
         })
 }
 
-fn fine(value: &impl Serialize) -> Answer {
+pub(super) fn fine(value: &impl Serialize) -> Answer {
     Ok(json(StatusCode::OK, value))
 }
 
@@ -102,29 +103,6 @@ async fn health(State(server): Shared) -> Response {
     }
 }
 
-async fn metrics(State(server): Shared, Extension(other): From) -> Answer {
-    let text = match server.service() {
-        Ok(service) => {
-            let roles = [Role::Admin, Role::Viewer];
-            let fleet = waiting(move || {
-                service.allowed(&other.peer, "metrics", &roles)?;
-                let glass = service.glass_broken()?;
-                Ok(crate::metrics::fleet_text(
-                    &service.ending()?,
-                    glass.as_ref(),
-                ))
-            });
-            let fleet = fleet.await?;
-            server.metrics.text(false) + &fleet
-        }
-        Err(_) => crate::metrics::sealed_text(true),
-    };
-    let mut response = Response::new(Body::from(text));
-    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    Ok(response)
-}
-
 async fn openapi() -> Response {
     json_bytes(
         StatusCode::OK,
@@ -132,9 +110,9 @@ async fn openapi() -> Response {
     )
 }
 
-async fn status(State(server): Shared) -> Answer {
+async fn status(State(server): Shared, Extension(other): From) -> Answer {
     // Whoever gives the last share has the lock until the store is open.
-    fine(&waiting(move || Ok(server.status())).await?)
+    fine(&waiting(move || Ok(server.status_for(&other.peer))).await?)
 }
 
 #[derive(Deserialize)]
@@ -143,7 +121,16 @@ struct Share {
     share: String,
 }
 
-async fn unseal(State(server): Shared, headers: HeaderMap, body: Body) -> Answer {
+async fn unseal(
+    State(server): Shared,
+    Extension(other): From,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    // Shares are the authority. Who is enrolled is not known before they are given.
+    if server.config().policy.unseal_certificate && other.peer.shown.is_none() {
+        return Err(Error::new(&code::SERVER_CERTIFICATE_NEEDED, "unseal_certificate").into());
+    }
     let asked: Share = json_of(&server, &headers, body).await?;
     let shared = Arc::clone(&server);
     let share = Zeroizing::new(asked.share);
@@ -602,18 +589,4 @@ async fn grants(State(server): Shared, Extension(other): From, RawQuery(text): R
         service.grants(&other.peer, &page.after, limit)
     });
     page_of("grants", &found.await?, limit)
-}
-
-async fn audit(State(server): Shared, Extension(other): From, RawQuery(text): RawQuery) -> Answer {
-    let page = query(text.as_deref())?;
-    let after = match page.after.as_str() {
-        "" => Some(0),
-        text => text.parse::<u64>().ok(),
-    };
-    let after = after.ok_or_else(|| Error::new(&code::SERVER_REQUEST, "after: a number"))?;
-    let limit = page.limit;
-    let rows = blocking(&server, move |service| {
-        service.audit(&other.peer, after, limit)
-    });
-    page_of("rows", &rows.await?, limit)
 }

@@ -45,6 +45,7 @@ pub fn object(fleet: &Fleet, object: &Object) -> Markup {
                     (line("Key age", &key_age(object, now)))
                     (line("Made", &parts::dated(record.created, now)))
                     (line("Reported", &parts::dated(record.reported, now)))
+                    @if let Some(at) = record.shredded { (line("Shredded", &parts::dated(at, now))) }
                 }
             }
             section.panel aria-labelledby="when" {

@@ -105,14 +105,18 @@ pub struct Fleet {
     pub now: u64,
     /// The operator's intervals.
     pub policy: Policy,
-    /// Every object, in order of its id.
+    /// Every object that is there, in order of its id.
     pub objects: Vec<Object>,
+    /// Objects that their nodes destroyed, the newest first. Nothing is asked of them any more.
+    pub shredded: Vec<Object>,
     /// Every key, in order of its name.
     pub keys: Vec<Key>,
     /// Every node, in order of its name.
     pub nodes: Vec<Node>,
     /// Whether there are more of something than is shown.
     pub cut: bool,
+    /// What is wrong with the key server itself, in words.
+    pub alarms: Vec<String>,
 }
 
 impl Fleet {
@@ -134,15 +138,21 @@ impl Fleet {
             })
             .collect();
         objects.sort_by(|a, b| a.record.id.cmp(&b.record.id));
+        let (mut shredded, objects): (Vec<Object>, Vec<Object>) = objects
+            .into_iter()
+            .partition(|object| object.record.shredded.is_some());
+        shredded.sort_by_key(|object| std::cmp::Reverse(object.record.shredded));
         let nodes = nodes(records.nodes, &objects, now);
         let keys = judged_keys(keys, &objects, policy, now);
         Self {
             now,
             policy,
             objects,
+            shredded,
             keys,
             nodes,
             cut: records.cut,
+            alarms: Vec::new(),
         }
     }
 
@@ -193,7 +203,8 @@ impl Fleet {
         let at = self
             .objects
             .binary_search_by(|object| object.record.id.as_str().cmp(id));
-        at.ok().and_then(|at| self.objects.get(at))
+        let there = at.ok().and_then(|at| self.objects.get(at));
+        there.or_else(|| self.shredded.iter().find(|object| object.record.id == id))
     }
 
     /// The key with a name.

@@ -8,11 +8,13 @@ use super::judge::{Concern, Finding, Severity};
 use super::model::{Fleet, Object, Tally};
 use super::parts;
 use super::query::{PER_PAGE, Query, Sort};
-use super::records::Kind;
+use super::records::{KeyState, Kind};
 use super::words;
 
 /// Keys and nodes that are named beside the objects.
 const NOTICES: usize = 6;
+/// Shredded objects that are listed.
+const SHREDDED: usize = 100;
 
 /// The content of the first page.
 #[must_use]
@@ -21,6 +23,13 @@ pub fn overview(fleet: &Fleet, query: &Query) -> Markup {
         div.head {
             h1 { "Fleet" }
             p.lead { (lead(fleet)) }
+        }
+        @if !fleet.alarms.is_empty() {
+            section.state role="alert" {
+                h2 { "The key server needs room" }
+                ul.findings { @for alarm in &fleet.alarms { li { (parts::badge(Severity::Overdue, alarm)) } } }
+                p { "Without room it delivers no key. What to do is in the guide keyserver-audit.md, " q { "When there is no room" } "." }
+            }
         }
         @if fleet.cut {
             section.state { p { "There is more than this page reads. What is shown is not all: see the lists of the interface." } }
@@ -35,6 +44,51 @@ pub fn overview(fleet: &Fleet, query: &Query) -> Markup {
                 (notices(fleet))
             }
             (objects(fleet, query))
+        }
+        @if !fleet.shredded.is_empty() { (shredded(fleet)) }
+    }
+}
+
+/// Objects that their nodes destroyed, with what became of their keys.
+fn shredded(fleet: &Fleet) -> Markup {
+    let more = fleet.shredded.len().saturating_sub(SHREDDED);
+    html! {
+        section.panel aria-labelledby="shredded" {
+            h2 #shredded { "Shredded" }
+            p.quiet { "Their nodes destroyed them. " code { "strongroom keyserver forget ID" } " takes one off this page." }
+            div.scroll tabindex="0" role="region" aria-label="Table of shredded objects" {
+                table.objects {
+                    thead { tr { @for head in ["Name", "Node", "Shredded", "Key", "State of the key", "Id"] { th scope="col" { (head) } } } }
+                    tbody { @for object in fleet.shredded.iter().take(SHREDDED) { (shredded_row(fleet, object)) } }
+                }
+            }
+            @if more > 0 { p.quiet { "and " (words::grouped(more)) " more" } }
+        }
+    }
+}
+
+fn shredded_row(fleet: &Fleet, object: &Object) -> Markup {
+    let record = &object.record;
+    let kept = fleet.key(&record.key_id);
+    html! {
+        tr {
+            th scope="row" { (parts::object_link(&record.id, &record.name)) }
+            td data-label="Node" { (parts::node_link(&record.node)) }
+            td data-label="Shredded" { (parts::age(record.shredded.unwrap_or(0), fleet.now)) }
+            td data-label="Key" { (key(fleet, object)) }
+            td data-label="State of the key" { (kept.map_or_else(|| html! { span.quiet { "not kept here" } }, |key| key_state(key.record.state, fleet.now))) }
+            td.code data-label="Id" { (parts::name(&record.id)) }
+        }
+    }
+}
+
+/// Whether the key of a shredded object is destroyed, or still waits for that.
+fn key_state(state: KeyState, now: u64) -> Markup {
+    html! {
+        @match state {
+            KeyState::Destroyed => "destroyed",
+            KeyState::Pending { at } => { "not destroyed yet: at " (words::date(at)) ", in " (words::length(at.saturating_sub(now))) },
+            KeyState::Active | KeyState::Disabled => "kept",
         }
     }
 }

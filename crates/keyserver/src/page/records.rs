@@ -89,6 +89,8 @@ pub struct ObjectRecord {
     pub verified: Option<u64>,
     /// When this report came, by the server's clock.
     pub reported: u64,
+    /// When its node destroyed it; none for one that is there.
+    pub shredded: Option<u64>,
 }
 
 /// State of a key.

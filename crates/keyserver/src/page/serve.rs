@@ -199,7 +199,7 @@ async fn shown(
     let asked = Arc::clone(&server);
     let made = tokio::task::spawn_blocking(move || {
         let service = asked.service()?;
-        let (identity, fleet) = service.fleet(&other.peer, policy)?;
+        let (identity, fleet) = service.fleet(&other.peer, policy, &asked.config())?;
         Ok::<_, Error>((identity, fleet.now, show(&fleet)))
     });
     let why = match made.await {

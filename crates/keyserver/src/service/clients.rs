@@ -175,7 +175,7 @@ impl Service {
     /// Makes a token.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8423 for a key that is not there; SR-8429.
+    /// SR-8422 unless administrator; SR-8454 for a key that is not there; SR-8429.
     pub fn create_token(&self, peer: &Peer, new: &NewToken) -> Result<Zeroizing<String>, Error> {
         let refused = |what: &str| Err(Error::new(&code::SERVER_REQUEST, what));
         check_name(&new.node)?;
@@ -194,9 +194,8 @@ impl Service {
             client.must_be(&[Role::Admin])?;
             for name in &new.keys {
                 check_name(name)?;
-                let hint =
-                    format!("the key {name}: make it first, or let the token's node make it");
-                self.read::<Key>(&format!("{KEYS}{name}"))?.there(&hint)?;
+                self.read::<Key>(&format!("{KEYS}{name}"))?
+                    .or(&code::SERVER_NO_KEY, name)?;
             }
             let record = Token {
                 node: new.node.clone(),
@@ -453,7 +452,7 @@ impl Service {
     /// Revokes a client: its certificate no longer counts, at once, and its grants are removed.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8423; SR-8439 for the client itself, so that the last administrator stays.
+    /// SR-8422 unless administrator; SR-8455; SR-8439 for the client itself, so that the last administrator stays.
     pub fn revoke(&self, peer: &Peer, name: &str) -> Result<(), Error> {
         check_name(name)?;
         self.run(peer, "revoke", name, |client| {
@@ -461,7 +460,9 @@ impl Service {
             if client.identity.name == name {
                 return Err(Error::new(&code::SERVER_STATE, "nobody revokes itself"));
             }
-            let (node, guard) = self.read::<Node>(&node_path(name))?.there(name)?;
+            let (node, guard) = self
+                .read::<Node>(&node_path(name))?
+                .or(&code::SERVER_NO_CLIENT, name)?;
             let mut changes = identities_of(&node);
             changes.push(Change::Delete {
                 path: node_path(name),
@@ -520,7 +521,7 @@ impl Service {
     /// Grants a key to a node.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8423 when there is no such node or key.
+    /// SR-8422 unless administrator; SR-8455, SR-8454 when there is no such node or key.
     pub fn grant(
         &self,
         peer: &Peer,
@@ -532,8 +533,12 @@ impl Service {
         check_name(key)?;
         self.run(peer, "grant", key, |client| {
             client.must_be(&[Role::Admin])?;
-            let (_, is_there) = self.read::<Node>(&node_path(node))?.there(node)?;
-            let (_, is_kept) = self.read::<Key>(&format!("{KEYS}{key}"))?.there(key)?;
+            let (_, is_there) = self
+                .read::<Node>(&node_path(node))?
+                .or(&code::SERVER_NO_CLIENT, node)?;
+            let (_, is_kept) = self
+                .read::<Key>(&format!("{KEYS}{key}"))?
+                .or(&code::SERVER_NO_KEY, key)?;
             let grant = Grant {
                 granted: now(),
                 may_destroy,

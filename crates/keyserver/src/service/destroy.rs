@@ -70,7 +70,8 @@ impl Service {
 
     fn objects_with(&self, key: &str, needs: &mut Needs) -> Result<bool, Error> {
         self.each::<Object>(OBJECTS, RECORDS_MAX, |id, object| {
-            if object.report.key_id != key {
+            // Nothing is lost with the key of what was destroyed before.
+            if object.report.key_id != key || object.report.shredded.is_some() {
                 return;
             }
             needs.objects = needs.objects.saturating_add(1);

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use strongroom_keyring::Error;
 
 use super::{Client, Peer, Plan, RECORDS_MAX, Service};
+use crate::config::Config;
 use crate::now;
 use crate::page::model::Fleet;
 use crate::page::records::{KeyRecord, KeyState, Kind, NodeRecord, ObjectRecord, Policy, Records};
@@ -40,7 +41,12 @@ impl Service {
     ///
     /// # Errors
     /// SR-8420, SR-8421; SR-8422 unless viewer or administrator; what the store reports.
-    pub fn fleet(&self, peer: &Peer, policy: Policy) -> Result<(Identity, Arc<Fleet>), Error> {
+    pub fn fleet(
+        &self,
+        peer: &Peer,
+        policy: Policy,
+        config: &Config,
+    ) -> Result<(Identity, Arc<Fleet>), Error> {
         let identity = self.run(peer, "fleet", "", |client: &Client| {
             client.must_be(&[Role::Admin, Role::Viewer])?;
             Ok(Plan::read(client.identity.clone()))
@@ -54,7 +60,9 @@ impl Service {
             return Ok((identity, Arc::clone(&snapshot.fleet)));
         }
         let began = Instant::now();
-        let fleet = Arc::new(Fleet::new(self.fleet_records()?, policy, now()));
+        let mut fleet = Fleet::new(self.fleet_records()?, policy, now());
+        fleet.alarms = self.room(config)?.alarms;
+        let fleet = Arc::new(fleet);
         let keep = began.elapsed().saturating_mul(KEPT).min(KEPT_MAX);
         *kept = Some(Snapshot {
             fleet: Arc::clone(&fleet),
@@ -148,6 +156,7 @@ fn object_record(id: String, object: Object, stored: Option<u64>) -> Option<Obje
         backed_up: report.backed_up.max(stored),
         verified: report.verified,
         reported: object.reported,
+        shredded: report.shredded,
     })
 }
 

@@ -9,6 +9,7 @@
 //!
 //! Must not: know HTTP; exist while the server is sealed.
 
+mod archive;
 mod clients;
 mod denials;
 mod destroy;
@@ -19,6 +20,7 @@ mod objects;
 mod quotas;
 mod renewal;
 mod rescue;
+mod room;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -30,19 +32,21 @@ use strongroom_format::code;
 use strongroom_format::keyring::NAME_MAX;
 use strongroom_keyring::Error;
 
+pub use archive::{Archived, naming};
 pub use clients::{Ending, Enrolled, GrantInfo, NewToken, NodeInfo, TokenInfo};
 pub use destroy::{Need, Needs};
 pub use escrow::{HEADER_MAX, Kept};
 pub use keys::{Delivered, KeyInfo, VersionInfo};
 pub use objects::ObjectInfo;
 pub use quotas::Quotas;
+pub use room::RoomInfo;
 
 use crate::audit::{Event, Row};
 use crate::authority::Shown;
 use crate::keys::Keys;
 use crate::ledger::{Job, Ledger, opened};
 use crate::now;
-use crate::records::{self, Authority, Identity, Role};
+use crate::records::{self, AuditCut, Authority, Identity, Role};
 use crate::store::{Change, Guard, Outcome, Store};
 
 /// How often an operation is decided anew because others came in between.
@@ -167,6 +171,9 @@ pub struct Service {
     /// How many administrators made with the root key were shown.
     glass: Mutex<Option<u64>>,
     ending: clients::KeptEnding,
+    /// Held while rows go into an archive.
+    archiving: Mutex<()>,
+    room: room::KeptRoom,
 }
 
 impl Service {
@@ -202,6 +209,8 @@ impl Service {
             fleet: fleet::Kept::default(),
             glass: Mutex::new(None),
             ending: clients::KeptEnding::default(),
+            archiving: Mutex::new(()),
+            room: room::KeptRoom::default(),
         })
     }
 
@@ -382,16 +391,23 @@ impl Service {
         }
     }
 
-    /// Rows of the audit log after this number.
+    /// Rows of the audit log after this number, and which ones are in an archive.
     ///
     /// # Errors
     /// SR-8422 unless viewer or administrator; SR-8436 when a row does not open.
-    pub fn audit(&self, peer: &Peer, after: u64, limit: usize) -> Result<Vec<Row>, Error> {
+    pub fn audit(
+        &self,
+        peer: &Peer,
+        after: u64,
+        limit: usize,
+    ) -> Result<(AuditCut, Vec<Row>), Error> {
         self.run(peer, "audit", "", |client| {
             client.must_be(&[Role::Admin, Role::Viewer])?;
-            let rows = self.store.rows(after, limit)?.into_iter();
+            let (cut, _) = self.audit_cut()?;
+            // Rows that are archived may not be removed yet.
+            let rows = self.store.rows(after.max(cut.through), limit)?.into_iter();
             let rows = rows.map(|(n, sealed)| opened(&self.keys, n, &sealed));
-            Ok(Plan::read(rows.collect::<Result<_, _>>()?))
+            Ok(Plan::read((cut, rows.collect::<Result<_, _>>()?)))
         })
     }
 

@@ -30,7 +30,7 @@ pub struct ObjectInfo {
 }
 
 impl Service {
-    /// Takes a report. Written down when the object is new or is another node's now, not each time.
+    /// Takes a report. Written down when the object is new, is another node's now, or was shredded, not each time.
     ///
     /// # Errors
     /// SR-8422 unless node or administrator; SR-8423 when another node reports the object and the key is not granted to this one;
@@ -51,6 +51,8 @@ impl Service {
             let mut guards = vec![found.guard];
             let before = found.record.as_ref().map(|object| &object.report);
             let report = completed(report, before);
+            let was_there = before.is_none_or(|before| before.shredded.is_none());
+            let is_shredded = report.shredded.is_some();
             let known = found
                 .record
                 .as_ref()
@@ -79,9 +81,14 @@ impl Service {
                 report,
             };
             changes.push(self.put(&path, &object)?);
-            let events = match known {
+            let is_news = was_there && is_shredded;
+            let mut event = client.event("report", id);
+            if is_shredded {
+                "shredded".clone_into(&mut event.detail);
+            }
+            let events = match known && !is_news {
                 true => Vec::new(),
-                false => vec![client.event("report", id)],
+                false => vec![event],
             };
             Ok(Plan {
                 value: (),

@@ -6,7 +6,7 @@
 //!
 //! Invariants: as for every store. S1 and S2 by the transaction, which a majority has on disk before it is answered; S3 because
 //! every read is linearizable: a member that has lost the others answers none; S4 because a row is only ever written where
-//! none is. E1: a transaction whose answer was lost is sent again, and can happen once only, because it moves `last`; whose row
+//! none is, and rows are removed from the first one on. E1: a transaction whose answer was lost is sent again, and can happen once only, because it moves `last`; whose row
 //! stands under its number afterwards says which of them happened.
 //!
 //! Must not: use a serializable read, or a connection without TLS to another host.
@@ -23,7 +23,7 @@ use strongroom_format::hex::hex;
 use strongroom_keyring::Error;
 
 use super::etcd_link::{Fault, Member, members};
-use super::{Append, Change, Guard, Outcome, Store, Stored, end_of};
+use super::{Append, Change, Guard, Outcome, Room, Store, Stored, end_of, last_stays};
 use crate::config::Config;
 
 /// The longest time for a call that can be configured, in seconds.
@@ -80,6 +80,16 @@ struct KeyValue {
 #[serde(default)]
 struct Done {
     succeeded: bool,
+}
+
+/// `POST /v3/maintenance/status`: sizes in bytes, as text. The quota is told by etcd 3.6 and newer.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    #[serde(rename = "dbSize")]
+    db_size: String,
+    #[serde(rename = "dbSizeQuota")]
+    db_size_quota: String,
 }
 
 /// `POST /v3/kv/range`.
@@ -407,6 +417,33 @@ impl Store for EtcdStore {
                 Ok((n, row.value))
             })
             .collect()
+    }
+
+    fn forget_rows(&self, through: u64, limit: u64) -> Result<u64, Error> {
+        if through >= self.last()? {
+            return Err(last_stays());
+        }
+        let first = match self.rows(0, 1)?.first() {
+            Some((n, _)) if *n <= through => *n,
+            _ => return Ok(0),
+        };
+        let to = first.saturating_add(limit).saturating_sub(1).min(through);
+        let (from, end) = (self.row(first), self.row(to.saturating_add(1)));
+        let body = text(&json!({"key": encoded(&from), "range_end": encoded(&end)}))?;
+        // Removing what is removed already changes nothing, so it does not matter how often it arrives.
+        self.request("/v3/kv/deleterange", &body)?;
+        Ok(to.saturating_sub(first).saturating_add(1))
+    }
+
+    /// The size that etcd compares with its quota is that of the first member that answers.
+    fn room(&self) -> Result<Room, Error> {
+        let (answer, _) = self.request("/v3/maintenance/status", b"{}")?;
+        let status: Status = parsed(&answer)?;
+        Ok(Room {
+            used: status.db_size.parse().unwrap_or(0),
+            limit: status.db_size_quota.parse().ok().filter(|quota| *quota > 0),
+            free: None,
+        })
     }
 
     /// Drops the history before now. The space that it had is given back, and overwritten, only when etcd's members are

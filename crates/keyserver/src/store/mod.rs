@@ -2,7 +2,8 @@
 //!
 //! Invariants: S1, a commit happens whole or not at all, and is durable when [`Store::commit`] returns [`Outcome::Done`]; S2, a commit
 //! happens only if every guarded path still has the revision that its maker saw and no row of the audit log came in between; S3, a read
-//! that begins after a commit returned sees it, whichever server made it; S4, a row of the audit log is never changed or removed.
+//! that begins after a commit returned sees it, whichever server made it; S4, a row of the audit log is never changed, the last one is
+//! never removed, and others only from the beginning on, by [`Store::forget_rows`].
 //!
 //! Must not: know what is in a value or a row; both are sealed before they come here (docs/spec/keyserver.md, "Records").
 
@@ -22,6 +23,7 @@ use crate::keys::Keys;
 
 pub use etcd::EtcdStore;
 pub use sqlite::SqliteStore;
+pub(crate) use sqlite::free;
 
 /// A value and when it was last written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +78,22 @@ pub enum Outcome {
     Conflict,
 }
 
+/// How much room a store has and uses, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// What it uses. Of a file, without pages that will be used again.
+    pub used: u64,
+    /// How far it may grow by itself, if that is known.
+    pub limit: Option<u64>,
+    /// What is free on its file system, where that is this machine's.
+    pub free: Option<u64>,
+}
+
+/// That rows were to be removed of which the last must stay.
+fn last_stays() -> Error {
+    Error::new(&code::BUG, "the last row of the audit log stays")
+}
+
 /// The longest value, in bytes: what etcd takes in one request, with room for the rest of the request.
 pub const VALUE_MAX: usize = 768 * 1024;
 /// The greatest number of guards, of changes, and of rows in one commit: etcd's limit is 128 operations in all.
@@ -122,6 +140,19 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As for the trait.
     fn rows(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error>;
+
+    /// Removes rows of the audit log from the first one to the one with number `through`, at most `limit` of them, and says how many
+    /// that were: 0 when none is left. The caller has made them durable elsewhere, and written down that it did. The last row of all stays.
+    ///
+    /// # Errors
+    /// As for the trait; SR-9001 when `through` is the number of the last row, or beyond it.
+    fn forget_rows(&self, through: u64, limit: u64) -> Result<u64, Error>;
+
+    /// How much room the store has and uses.
+    ///
+    /// # Errors
+    /// As for the trait.
+    fn room(&self) -> Result<Room, Error>;
 
     /// Makes sure that values that were replaced or removed are gone from the store's own files, as far as it can.
     ///

@@ -7,7 +7,7 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
@@ -18,7 +18,7 @@ use strongroom_sqlite::{OpenOptions, explain};
 
 use crate::keys::secret_hex;
 
-use super::{Append, Change, Guard, Outcome, Store, Stored, end_of};
+use super::{Append, Change, Guard, Outcome, Room, Store, Stored, end_of, last_stays};
 
 /// Connections that read at the same time.
 const READERS: usize = 4;
@@ -31,13 +31,21 @@ const SCHEMA: &str = "
     INSERT OR IGNORE INTO revision VALUES (1, 0);
     CREATE TABLE IF NOT EXISTS audit(n INTEGER PRIMARY KEY, row BLOB NOT NULL);
     CREATE TRIGGER IF NOT EXISTS audit_stays BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END;
-    CREATE TRIGGER IF NOT EXISTS audit_remains BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END;
+    CREATE TABLE IF NOT EXISTS audit_cut(only INTEGER PRIMARY KEY CHECK (only = 1), through INTEGER NOT NULL);
+    INSERT OR IGNORE INTO audit_cut VALUES (1, 0);
+    DROP TRIGGER IF EXISTS audit_remains;
+    CREATE TRIGGER IF NOT EXISTS audit_remains_after_cut BEFORE DELETE ON audit
+        WHEN OLD.n > (SELECT through FROM audit_cut) BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END;
+    CREATE TRIGGER IF NOT EXISTS audit_cut_rises BEFORE UPDATE ON audit_cut
+        WHEN NEW.through < OLD.through OR NEW.through >= (SELECT COALESCE(MAX(n), 0) FROM audit)
+        BEGIN SELECT RAISE(ABORT, 'the last row of the audit log stays'); END;
     CREATE TRIGGER IF NOT EXISTS audit_in_order BEFORE INSERT ON audit
         WHEN NEW.n <> (SELECT COALESCE(MAX(n), 0) + 1 FROM audit) BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END;
 ";
 
 /// A sealed SQLite database as a store.
 pub struct SqliteStore {
+    path: PathBuf,
     writer: Mutex<Connection>,
     readers: [Mutex<Connection>; READERS],
 }
@@ -56,6 +64,7 @@ impl SqliteStore {
             .map_err(failed)?;
         let reader = || connection(path, key, false).map(Mutex::new);
         Ok(Self {
+            path: path.to_owned(),
             writer: Mutex::new(writer),
             readers: [reader()?, reader()?, reader()?, reader()?],
         })
@@ -219,6 +228,52 @@ impl Store for SqliteStore {
         Ok(found)
     }
 
+    fn forget_rows(&self, through: u64, limit: u64) -> Result<u64, Error> {
+        let mut writer = self.writer();
+        let transaction = writer
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(failed)?;
+        let (first, last): (i64, i64) = transaction
+            .query_row(
+                "SELECT COALESCE(MIN(n), 0), COALESCE(MAX(n), 0) FROM audit",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+            .map_err(failed)?;
+        let (first, through, limit) = (first, number(through)?, number(limit)?);
+        if through >= last {
+            return Err(last_stays());
+        }
+        let to = first.saturating_add(limit).saturating_sub(1).min(through);
+        if first > through {
+            return Ok(0);
+        }
+        let removed = transaction
+            .execute("UPDATE audit_cut SET through = MAX(through, ?1)", [through])
+            .and_then(|_| transaction.execute("DELETE FROM audit WHERE n <= ?1", [to]))
+            .map_err(failed)?;
+        transaction.commit().map_err(failed)?;
+        Ok(u64::try_from(removed).unwrap_or(u64::MAX))
+    }
+
+    fn room(&self) -> Result<Room, Error> {
+        let reader = self.reader();
+        let pragma = |name: &str| -> Result<u64, Error> {
+            let value = reader.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0));
+            count(value.map_err(failed)?)
+        };
+        let pages = pragma("page_count")?.saturating_sub(pragma("freelist_count")?);
+        let wal = std::fs::metadata(format!("{}-wal", self.path.display()));
+        let wal = wal.map_or(0, |about| about.len());
+        Ok(Room {
+            used: pages
+                .saturating_mul(pragma("page_size")?)
+                .saturating_add(wal),
+            limit: None,
+            free: Some(free(&self.path)?),
+        })
+    }
+
     fn scrub(&self) -> Result<(), Error> {
         let writer = self.writer();
         // A reader in the middle of a statement keeps the log from being emptied: the next time it will be.
@@ -226,6 +281,13 @@ impl Store for SqliteStore {
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_row| Ok(()))
             .map_err(failed)
     }
+}
+
+/// What is free for this user on the file system of a path, in bytes.
+pub(crate) fn free(path: &Path) -> Result<u64, Error> {
+    let about = rustix::fs::statvfs(path)
+        .map_err(|error| Error::io(path.display().to_string(), error.into()))?;
+    Ok(about.f_bavail.saturating_mul(about.f_frsize))
 }
 
 /// Whether all that a commit is based upon is as its maker saw it.

@@ -30,6 +30,7 @@ pub(crate) fn one_object(kind: Kind) -> ObjectRecord {
         backed_up: None,
         verified: None,
         reported: NOW - 3600,
+        shredded: None,
     }
 }
 
@@ -81,6 +82,7 @@ fn numbered(n: u64) -> ObjectRecord {
         backed_up: scattered(2, 3),
         verified: scattered(3, 40),
         reported: scattered(4, 2).unwrap_or(NOW - 10 * DAY_S),
+        shredded: None,
     }
 }
 
@@ -120,6 +122,11 @@ pub(crate) fn hostile() -> Fleet {
         key_id: "javascript:alert(1)".to_owned(),
         ..record.clone()
     };
+    let gone = ObjectRecord {
+        id: format!("{:032x}", 9),
+        shredded: Some(u64::MAX),
+        ..record.clone()
+    };
     let key = KeyRecord {
         name: HOSTILE.to_owned(),
         state: KeyState::Active,
@@ -131,7 +138,7 @@ pub(crate) fn hostile() -> Fleet {
         ..node(HOSTILE)
     };
     let records = Records {
-        objects: vec![record, elsewhere],
+        objects: vec![record, elsewhere, gone],
         keys: vec![key],
         nodes: vec![client],
         cut: true,

@@ -279,6 +279,7 @@ pub(crate) fn volume(name: &str) -> Report {
         rotated: None,
         backed_up: None,
         verified: None,
+        shredded: None,
     }
 }
 

@@ -114,6 +114,11 @@ fn local(given: &rustls::Error) -> Error {
     error(&code::PROVIDER_CREDENTIALS, what)
 }
 
+/// What this client takes, for who has to set up the server.
+const TAKEN: &str = "This client takes TLS 1.3, and TLS 1.2 with ECDHE and AES-GCM or \
+    ChaCha20-Poly1305. Some servers, PyKMIP among them, have these ciphers of TLS 1.2 for a \
+    certificate with an ECDSA key only, and none for one with an RSA key";
+
 /// What a failure of TLS means: who is at fault.
 pub(crate) fn failure(given: &rustls::Error) -> Error {
     use AlertDescription as Alert;
@@ -147,10 +152,16 @@ pub(crate) fn failure(given: &rustls::Error) -> Error {
             let detail = "it does not accept the client's certificate";
             error(&code::PROVIDER_DENIED, detail)
         }
-        rustls::Error::AlertReceived(_)
-        | rustls::Error::PeerIncompatible(_)
-        | rustls::Error::NoApplicationProtocol => {
-            error(&code::PROVIDER_TRUST, "no common version or cipher of TLS")
+        rustls::Error::AlertReceived(alert) => {
+            let detail = format!("it refused the handshake ({alert:?}). {TAKEN}");
+            error(&code::PROVIDER_TLS, detail)
+        }
+        rustls::Error::PeerIncompatible(why) => {
+            let detail = format!("{why:?}. {TAKEN}");
+            error(&code::PROVIDER_TLS, detail)
+        }
+        rustls::Error::NoApplicationProtocol => {
+            error(&code::PROVIDER_TLS, "it does not speak HTTP/1.1")
         }
         // Not TLS at all, or changed on the way.
         _ => error(&code::PROVIDER_ANSWER, "what came is not valid TLS"),

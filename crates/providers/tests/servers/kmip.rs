@@ -164,3 +164,50 @@ fn whatever_a_server_does_ends_in_time_and_in_an_error() {
     relay.set(Fault::None);
     room.home.opens();
 }
+
+/// `PyKMIP` has ciphers that authenticate for ECDSA certificates only. The message has to say that,
+/// and nothing of trust.
+#[test]
+fn with_an_rsa_certificate_the_message_is_about_ciphers() {
+    let home = Home::new();
+    let openssl = |words: &[&str]| {
+        let mut command = std::process::Command::new("openssl");
+        let done = command.args(words).current_dir(home.path("")).output();
+        let done = done.unwrap();
+        assert!(done.status.success(), "{words:?}");
+    };
+    let make = ["req", "-newkey", "rsa:2048", "-nodes", "-days", "2"];
+    let ca = [
+        "-x509", "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.pem",
+    ];
+    openssl(&[&make[..], &ca].concat());
+    for name in ["server", "client"] {
+        let (subject, key) = (format!("/CN={name}"), format!("{name}.key"));
+        let out = [
+            "-x509", "-CA", "ca.pem", "-CAkey", "ca.key", "-subj", &subject,
+        ];
+        let uses = ["-addext", "extendedKeyUsage=serverAuth,clientAuth"];
+        let names = ["-addext", "subjectAltName=IP:127.0.0.1"];
+        let is_no_ca = ["-addext", "basicConstraints=critical,CA:FALSE"];
+        let pem = format!("{name}.pem");
+        let files = ["-keyout", &key, "-out", &pem];
+        openssl(&[&make[..], &out, &uses, &names, &is_no_ca, &files].concat());
+    }
+    let place = home.text("");
+    let server = Script::started("kmip_server.py", &[&place], "PyKMIP");
+    let text = |name: &str| home.text(name);
+    let provider = format!(
+        "kmip:127.0.0.1:{}?name=root&ca={}&certificate={}&private-key={}&timeout=60",
+        server.port,
+        text("ca.pem"),
+        text("client.pem"),
+        text("client.key")
+    );
+    let (code, words) = created(&provider);
+    assert_eq!(code, 2124, "{words}");
+    assert!(
+        words.contains("ECDSA") && words.contains("HandshakeFailure"),
+        "{words}"
+    );
+    assert!(!words.contains("trusted"), "{words}");
+}

@@ -1,0 +1,36 @@
+//! `strongroom keyserver forget`: removes an object that is no more from the fleet page.
+//!
+//! Must not: touch a key, or the object itself.
+
+use clap::Args;
+use strongroom_keyclient::Method;
+
+use super::admin::{ServerOptions, named};
+use crate::Context;
+use crate::failure::Failure;
+use crate::help::tail;
+
+/// Forget objects that are no more, such as shredded volumes: they leave the fleet page.
+///
+/// Only what was reported of them is removed. An object that is still there comes back with the
+/// next report of its node. A copy of its header stays until `volume shred` or its node removes it.
+#[derive(Args)]
+#[command(after_help = tail!("  strongroom keyserver forget --node admin.toml 0f3c9d1e4c434b0e9f2c6b1f3f0d8a11"))]
+pub(super) struct ForgetArgs {
+    /// The object's id, as the fleet page and the record of `volume shred` show it
+    #[arg(value_name = "OBJECT", required = true)]
+    ids: Vec<String>,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+impl ForgetArgs {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        for id in &self.ids {
+            let path = format!("/v1/objects/{}", named(id)?);
+            self.server.change(&Method::DELETE, &path, None)?;
+            context.output.line(&format!("forgot {id}"))?;
+        }
+        Ok(())
+    }
+}

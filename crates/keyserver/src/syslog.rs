@@ -1,0 +1,242 @@
+//! Rows of the audit log on their way to the local syslog daemon, in the form of RFC 3164 that
+//! daemons take from `/dev/log`: one datagram for each row, whose text is the row in JSON.
+//!
+//! Invariant Y1: whoever commits rows never waits for the daemon. Rows wait in a queue of bounded
+//! length; those that find no place, or that the daemon does not take, are counted as lost.
+//!
+//! Must not: fail a commit; be the only place where a row is.
+
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use strongroom_keyring::Error;
+use time::OffsetDateTime;
+
+use crate::audit::Row;
+use crate::log::{Level, log};
+
+/// Rows that wait for the daemon at most.
+const QUEUE: usize = 8192;
+/// How long the daemon may take for one row.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Pause before the daemon is tried again after it was not there.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How often the log says that rows were lost.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// Priority: facility 10 (security messages), severity 5 (notice); 4 (warning) for some.
+const NOTICE: u8 = 85;
+const WARNING: u8 = 84;
+/// What is done that an operator should look at.
+const WARNED: [&str; 3] = ["denied", "break-glass", "seal"];
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+
+/// What was counted.
+#[derive(Default)]
+struct Counts {
+    waiting: AtomicU64,
+    lost: AtomicU64,
+}
+
+/// The way to the daemon. When it is dropped, what waits is still sent.
+pub(crate) struct Syslog {
+    rows: SyncSender<Row>,
+    counts: Arc<Counts>,
+}
+
+impl Syslog {
+    /// Starts a thread that sends to the socket at `path`. The daemon need not be there yet.
+    ///
+    /// # Errors
+    /// SR-5001 when there is no thread.
+    pub(crate) fn start(path: &Path) -> Result<Self, Error> {
+        let (rows, queue) = sync_channel(QUEUE);
+        let counts = Arc::new(Counts::default());
+        let sender = Sender {
+            path: path.to_owned(),
+            socket: None,
+            counts: Arc::clone(&counts),
+            retry_at: Instant::now(),
+            told_at: None,
+        };
+        std::thread::Builder::new()
+            .name("syslog".to_owned())
+            .spawn(move || sender.work(&queue))
+            .map_err(|error| Error::io("starting a thread", error))?;
+        Ok(Self { rows, counts })
+    }
+
+    /// Takes a row without waiting.
+    pub(crate) fn take(&self, row: Row) {
+        self.counts.waiting.fetch_add(1, Relaxed);
+        if self.rows.try_send(row).is_err() {
+            self.counts.waiting.fetch_sub(1, Relaxed);
+            self.counts.lost.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// How many rows the daemon did not get.
+    pub(crate) fn lost(&self) -> u64 {
+        self.counts.lost.load(Relaxed)
+    }
+
+    /// Waits until every row was sent or lost, but not longer than this.
+    pub(crate) fn settle(&self, most: Duration) {
+        let until = Instant::now() + most;
+        while self.counts.waiting.load(Relaxed) > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// What the thread has.
+struct Sender {
+    path: PathBuf,
+    socket: Option<UnixDatagram>,
+    counts: Arc<Counts>,
+    retry_at: Instant,
+    told_at: Option<Instant>,
+}
+
+impl Sender {
+    fn work(mut self, queue: &Receiver<Row>) {
+        while let Ok(row) = queue.recv() {
+            let text = message(&row);
+            // A daemon that was started anew has another socket of the same name: once more.
+            let sent = self.send(&text).or_else(|_| self.send(&text));
+            if let Err(error) = sent {
+                self.counts.lost.fetch_add(1, Relaxed);
+                self.tell(&error);
+            }
+            self.counts.waiting.fetch_sub(1, Relaxed);
+        }
+    }
+
+    fn send(&mut self, text: &str) -> io::Result<()> {
+        if self.socket.is_none() {
+            if Instant::now() < self.retry_at {
+                return Err(io::ErrorKind::NotConnected.into());
+            }
+            let connected = connect(&self.path);
+            if connected.is_err() {
+                self.retry_at = Instant::now() + PAUSE;
+            }
+            self.socket = Some(connected?);
+        }
+        let sent = match &self.socket {
+            Some(socket) => socket.send(text.as_bytes()).map(drop),
+            None => Ok(()),
+        };
+        if sent.is_err() {
+            self.socket = None;
+        }
+        sent
+    }
+
+    fn tell(&mut self, error: &io::Error) {
+        if self.told_at.is_some_and(|at| at.elapsed() < TOLD_EVERY) {
+            return;
+        }
+        self.told_at = Some(Instant::now());
+        let lost = self.counts.lost.load(Relaxed).to_string();
+        let path = self.path.display().to_string();
+        let error = error.to_string();
+        let members = [("socket", &*path), ("error", &*error), ("lost", &*lost)];
+        log(Level::Warning, "syslog", &members);
+    }
+}
+
+fn connect(path: &Path) -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.connect(path)?;
+    Ok(socket)
+}
+
+/// `<PRIORITY>Mmm dd hh:mm:ss strongroom-keyserver[PID]: JSON`. The time is in UTC.
+fn message(row: &Row) -> String {
+    let seconds = i64::try_from(row.time).unwrap_or_default();
+    let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let month = usize::from(u8::from(at.month())).saturating_sub(1);
+    let month = MONTHS.get(month).unwrap_or(&"Jan");
+    let priority = match WARNED.contains(&row.action.as_str()) {
+        true => WARNING,
+        false => NOTICE,
+    };
+    format!(
+        "<{priority}>{month} {:2} {:02}:{:02}:{:02} strongroom-keyserver[{}]: {}",
+        at.day(),
+        at.hour(),
+        at.minute(),
+        at.second(),
+        std::process::id(),
+        serde_json::to_string(row).unwrap_or_default()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(n: u64, action: &str) -> Row {
+        let event = crate::audit::Event {
+            actor: "a\nb".to_owned(),
+            action: action.to_owned(),
+            ..crate::audit::Event::default()
+        };
+        Row::following(crate::audit::GENESIS, n, 1_700_000_000, event)
+    }
+
+    #[test]
+    fn a_message_is_one_line_with_the_row_in_it() {
+        let text = message(&row(7, "deliver"));
+        assert!(
+            text.starts_with("<85>Nov 14 22:13:20 strongroom-keyserver["),
+            "{text}"
+        );
+        assert!(!text.contains('\n'));
+        let (_, json) = text.split_once("]: ").unwrap();
+        let back: Row = serde_json::from_str(json).unwrap();
+        assert_eq!(back, row(7, "deliver"));
+        assert!(message(&row(8, "denied")).starts_with("<84>"));
+    }
+
+    #[test]
+    fn a_daemon_that_takes_nothing_makes_nobody_wait_and_one_that_comes_back_is_found() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("log");
+        let listening = UnixDatagram::bind(&path).unwrap();
+        let syslog = Syslog::start(&path).unwrap();
+        let count = u64::try_from(QUEUE).unwrap() * 2;
+        let began = Instant::now();
+        for n in 0..count {
+            syslog.take(row(n, "deliver"));
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            began.elapsed()
+        );
+        assert!(syslog.lost() > 0, "the queue is bounded");
+        // The daemon is stopped, and started anew under the same name.
+        drop(listening);
+        std::fs::remove_file(&path).unwrap();
+        syslog.settle(Duration::from_secs(30));
+        let listening = UnixDatagram::bind(&path).unwrap();
+        listening
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        std::thread::sleep(PAUSE);
+        syslog.take(row(count, "after"));
+        let mut bytes = [0; 4096];
+        let len = listening.recv(&mut bytes).unwrap();
+        let text = String::from_utf8_lossy(&bytes[..len]).into_owned();
+        assert!(text.contains("\"after\""), "{text}");
+    }
+}

@@ -1,0 +1,510 @@
+//! Rows of the audit log go into archives: none is lost, whichever write a server is killed after, the chain holds across the cut,
+//! and the alarm comes before there is no room. In a sealed SQLite database and in etcd.
+//!
+//! Method: real servers in this process; a store that fails from a named commit on stands for one that is killed there.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+
+mod common;
+
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use common::etcd::Cluster;
+use common::{Place, Running};
+use serde_json::{Value, json};
+use strongroom_format::code;
+use strongroom_keyring::{Error, Keyring, Provider};
+use strongroom_keyserver::archive;
+use strongroom_keyserver::audit::{Chain, Row};
+use strongroom_keyserver::config::Config;
+use strongroom_keyserver::init::{NewServer, RootWay, init};
+use strongroom_keyserver::keys::Keys;
+use strongroom_keyserver::records::AUDIT_CUT;
+use strongroom_keyserver::server::ROOT_NAME;
+use strongroom_keyserver::service::{Service, naming};
+use strongroom_keyserver::store::{self, Append, Change, Guard, Outcome, Room, Store, Stored};
+
+/// A store of a server that is killed at a certain commit or after it.
+struct Mortal {
+    store: Arc<dyn Store>,
+    dies_before_the_cut: AtomicBool,
+    dies_after_the_cut: AtomicBool,
+}
+
+impl Store for Mortal {
+    fn read(&self, path: &str) -> Result<Option<Stored>, Error> {
+        self.store.read(path)
+    }
+
+    fn list(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, Stored)>, Error> {
+        self.store.list(prefix, after, limit)
+    }
+
+    fn commit(
+        &self,
+        guards: &[Guard],
+        changes: &[Change],
+        append: &Append,
+    ) -> Result<Outcome, Error> {
+        let is_cut = changes
+            .iter()
+            .any(|change| matches!(change, Change::Put { path, .. } if path == AUDIT_CUT));
+        if is_cut && self.dies_before_the_cut.load(SeqCst) {
+            return Err(Error::new(&code::SERVER_STORE, "killed"));
+        }
+        self.store.commit(guards, changes, append)
+    }
+
+    fn last_row(&self) -> Result<Option<(u64, Vec<u8>)>, Error> {
+        self.store.last_row()
+    }
+
+    fn rows(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+        self.store.rows(after, limit)
+    }
+
+    fn forget_rows(&self, through: u64, limit: u64) -> Result<u64, Error> {
+        if self.dies_after_the_cut.load(SeqCst) {
+            return Err(Error::new(&code::SERVER_STORE, "killed"));
+        }
+        self.store.forget_rows(through, limit)
+    }
+
+    fn room(&self) -> Result<Room, Error> {
+        self.store.room()
+    }
+}
+
+fn written(path: &Path, bytes: &[u8]) {
+    let mut file = std::fs::File::create(path).unwrap();
+    file.write_all(bytes).unwrap();
+}
+
+/// A server's files; its rows are archived when there are more than ten.
+fn place(store: Option<&Cluster>) -> Place {
+    let place = match store {
+        None => Place::with_provider(),
+        Some(cluster) => {
+            let directory = tempfile::tempdir().unwrap();
+            written(&directory.path().join("root.key"), &[b'5'; 64]);
+            let root = directory.path().join("root.key");
+            let provider = Provider::parse(&format!("file:{}", root.display())).unwrap();
+            init(&NewServer {
+                config: directory.path().join("server.toml"),
+                store: cluster.store(),
+                names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
+                address: "127.0.0.1:0".parse().unwrap(),
+                page: None,
+                root: RootWay::Provider(provider),
+            })
+            .unwrap();
+            Place {
+                directory,
+                shares: Vec::new(),
+            }
+        }
+    };
+    place.edit(|text| {
+        text.replace(
+            "[audit]\nkeep_days = 90\nkeep_rows = 1000000\n",
+            "[audit]\narchive = \"archives\"\nkeep_days = 0\nkeep_rows = 10\n",
+        )
+    });
+    assert!(place.config().audit.archive.is_some());
+    place
+}
+
+impl Place {
+    fn config(&self) -> Config {
+        Config::read(&self.path("server.toml")).unwrap()
+    }
+
+    fn authority(&self) -> Vec<u8> {
+        std::fs::read(self.path("authority.pem")).unwrap()
+    }
+
+    fn archives(&self) -> Vec<PathBuf> {
+        let Ok(found) = std::fs::read_dir(self.path("archives")) else {
+            return Vec::new();
+        };
+        let mut paths: Vec<PathBuf> = found.map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths
+    }
+
+    /// A service on the store itself, as another server has it.
+    fn service(&self) -> (Arc<Mortal>, Service) {
+        let config = self.config();
+        let keyring = Keyring::open(&self.path("root.keyring")).unwrap();
+        let root = keyring.key(ROOT_NAME, None).unwrap();
+        let keys = Keys::of(&root, config.server_id().unwrap()).unwrap();
+        let store = Arc::new(Mortal {
+            store: store::open(&config, &root, false).unwrap(),
+            dies_before_the_cut: AtomicBool::new(false),
+            dies_after_the_cut: AtomicBool::new(false),
+        });
+        let own: Arc<dyn Store> = Arc::<Mortal>::clone(&store);
+        let service = Service::open(own, keys, config.rules()).unwrap();
+        (store, service)
+    }
+
+    /// The archives and the store's rows are one log without a gap; the number of its rows.
+    fn is_whole(&self, store: &dyn Store) {
+        let (last, _) = store.last_row().unwrap().unwrap();
+        let n = match self.archives().as_slice() {
+            [] => 0,
+            paths => archive::verified(paths, &self.authority()).unwrap().last,
+        };
+        assert!(n < last, "the last row stays in the store");
+        let rows = store.rows(n, 1000).unwrap();
+        let numbers: Vec<u64> = rows.iter().map(|(n, _)| *n).collect();
+        assert_eq!(numbers, (n + 1..=last).collect::<Vec<_>>());
+    }
+}
+
+fn notes(service: &Service, count: usize) {
+    for n in 0..count {
+        service.note("-", "note", &format!("n{n}"), "").unwrap();
+    }
+}
+
+/// The log as the interface tells it: where it begins, and the rows, whose chain is checked.
+fn told(running: &Running, place: &Place) -> (u64, Vec<Row>) {
+    let answer = running.admin(place).get("/v1/audit?limit=5000");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let mut answer = answer.json();
+    let begins = answer["begins"].clone();
+    let after = begins["after"].as_u64().unwrap();
+    let rows: Vec<Row> = serde_json::from_value(answer["rows"].take()).unwrap();
+    let mut chain = Chain::after(after, begins["hash"].as_str().unwrap());
+    for row in &rows {
+        chain.take(row).unwrap();
+    }
+    if after > 0 {
+        let naming = naming(begins["hash"].as_str().unwrap(), after);
+        assert!(
+            rows.iter()
+                .any(|row| row.action == "archive" && row.detail == naming)
+        );
+    }
+    (after, rows)
+}
+
+fn rows_go_into_archives(cluster: Option<&Cluster>) {
+    let place = place(cluster);
+    let running = Running::open(&place);
+    let service = running.server.service().unwrap();
+    notes(&service, 40);
+    let before = told(&running, &place).1;
+    assert!(before.len() > 40);
+    let mut admin = running.admin(&place);
+    let answer = admin.post("/v1/audit/archive", &json!({}));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let archives = answer.json()["archives"].clone();
+    let last = u64::try_from(before.len()).unwrap() - 10;
+    assert_eq!(archives[0]["first"], 1);
+    assert_eq!(archives[0]["last"], last, "{archives}");
+    let (after, rows) = told(&running, &place);
+    assert_eq!(after, last);
+    assert_eq!(rows.len(), 11, "ten, and the one that says so");
+    assert_eq!(
+        (rows[10].action.as_str(), rows[10].actor.as_str()),
+        ("archive", "admin")
+    );
+    // What went out is what was there, byte for byte.
+    let paths = place.archives();
+    assert_eq!(paths.len(), 1);
+    let text = std::fs::read_to_string(&paths[0]).unwrap();
+    let lines: Vec<&str> = text.lines().skip(1).collect();
+    let expected: Vec<String> = before
+        .iter()
+        .take(lines.len())
+        .map(|row| serde_json::to_string(row).unwrap())
+        .collect();
+    assert_eq!(lines, expected);
+    let mode = std::fs::metadata(&paths[0]).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // One row is too many now, which is not worth an archive until an administrator says so.
+    assert_eq!(service.archive_when_due(&place.config()).unwrap(), []);
+    notes(&service, 12);
+    let made = service.archive_when_due(&place.config()).unwrap();
+    assert_eq!((made.len(), made[0].first), (1, last + 1));
+    assert_eq!(told(&running, &place).0, made[0].last);
+    // Nobody else than administrators.
+    let node = running.node(&place, "n");
+    let denied = running
+        .client(Some(&node))
+        .post("/v1/audit/archive", &json!({}));
+    assert_eq!(denied.status, 403);
+    // The server goes on from there when it is started anew.
+    drop(service);
+    drop(running);
+    let running = Running::open(&place);
+    let (after, rows) = told(&running, &place);
+    assert_eq!(after, made[0].last);
+    assert_eq!(rows.last().unwrap().action, "unseal");
+    let (store, _service) = place.service();
+    place.is_whole(&*store);
+}
+
+fn a_kill_between_two_writes_loses_no_row(cluster: Option<&Cluster>) {
+    let place = place(cluster);
+    let (store, service) = place.service();
+    notes(&service, 30);
+    let config = place.config();
+    store.dies_before_the_cut.store(true, SeqCst);
+    service.archive_when_due(&config).unwrap_err();
+    assert_eq!(place.archives().len(), 1, "the archive is there");
+    assert_eq!(store.rows(0, 1).unwrap()[0].0, 1, "and so is every row");
+    drop(service);
+    let (store, service) = place.service();
+    // There are more rows now; the archive that was left is taken as it is, and then another one is made.
+    notes(&service, 20);
+    store.dies_after_the_cut.store(true, SeqCst);
+    service.archive_when_due(&config).unwrap_err();
+    assert_eq!(place.archives().len(), 1, "taken, not made anew");
+    assert_eq!(store.rows(0, 1).unwrap()[0].0, 1, "not removed yet");
+    drop(service);
+    let (store, service) = place.service();
+    let made = service.archive_when_due(&config).unwrap();
+    assert_eq!(made.len(), 1);
+    assert_eq!(place.archives().len(), 2);
+    let first = store.rows(0, 1).unwrap()[0].0;
+    assert_eq!(first, made[0].last + 1, "removed");
+    place.is_whole(&*store);
+}
+
+fn an_archive_that_does_not_fit_is_left_alone(cluster: Option<&Cluster>) {
+    let place = place(cluster);
+    let (store, service) = place.service();
+    notes(&service, 30);
+    let config = place.config();
+    let refused = |word: &str| {
+        let error = service.archive_when_due(&config).unwrap_err();
+        assert_eq!(error.code().number, 8456, "{error}");
+        assert!(error.detail().contains(word), "{error}");
+        assert_eq!(store.rows(0, 1).unwrap()[0].0, 1);
+    };
+    std::fs::create_dir(place.path("archives")).unwrap();
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(place.path("archives"), open).unwrap();
+    refused("nobody else may write");
+    let private = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(place.path("archives"), private).unwrap();
+    let path = place.path("archives").join(archive::name(1, 9));
+    written(&path, b"something else");
+    refused("in the way");
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+    refused("in the way");
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(service.archive_when_due(&config).unwrap().len(), 1);
+    let (last, _) = store.last_row().unwrap().unwrap();
+    assert!(store.forget_rows(last, 10).is_err(), "the last row stays");
+    assert!(store.forget_rows(last + 5, 10).is_err());
+    place.is_whole(&*store);
+}
+
+#[test]
+fn rows_go_into_archives_and_the_chain_holds_across_the_cut() {
+    rows_go_into_archives(None);
+}
+
+#[test]
+fn rows_go_into_archives_from_etcd() {
+    rows_go_into_archives(Some(&Cluster::start(1)));
+}
+
+#[test]
+fn a_kill_between_two_writes_loses_no_row_of_a_sealed_store() {
+    a_kill_between_two_writes_loses_no_row(None);
+}
+
+#[test]
+fn a_kill_between_two_writes_loses_no_row_of_etcd() {
+    a_kill_between_two_writes_loses_no_row(Some(&Cluster::start(1)));
+}
+
+#[test]
+fn what_is_in_the_way_of_an_archive_is_left_alone() {
+    an_archive_that_does_not_fit_is_left_alone(None);
+}
+
+#[test]
+fn what_is_in_the_way_of_an_archive_is_left_alone_with_etcd() {
+    an_archive_that_does_not_fit_is_left_alone(Some(&Cluster::start(1)));
+}
+
+#[test]
+fn young_rows_stay_and_old_ones_go() {
+    let place = place(None);
+    place.edit(|text| {
+        text.replace(
+            "keep_days = 0\nkeep_rows = 10",
+            "keep_days = 3\nkeep_rows = 0",
+        )
+    });
+    let (store, service) = place.service();
+    notes(&service, 30);
+    assert_eq!(service.archive_when_due(&place.config()).unwrap(), []);
+    assert_eq!(store.rows(0, 1).unwrap()[0].0, 1);
+}
+
+#[test]
+fn a_store_made_before_there_were_archives_takes_them() {
+    let place = place(None);
+    let (store, service) = place.service();
+    notes(&service, 30);
+    // The triggers of such a store refuse every removal.
+    let id = place.config().server_id().unwrap();
+    let keyring = Keyring::open(&place.path("root.keyring")).unwrap();
+    let key = Keys::of_store(&keyring.key(ROOT_NAME, None).unwrap(), &id).unwrap();
+    let options = strongroom_sqlite::OpenOptions {
+        key: Some(strongroom_keyring::KeySource::Given(
+            strongroom_keyserver::keys::secret_hex(key.expose()).unwrap(),
+        )),
+        ..strongroom_sqlite::OpenOptions::default()
+    };
+    let raw = strongroom_sqlite::open(&place.path("keys.db"), &options).unwrap();
+    raw.execute_batch(
+        "DROP TRIGGER audit_remains_after_cut; DROP TRIGGER audit_cut_rises; DROP TABLE audit_cut;
+        CREATE TRIGGER audit_remains BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END;",
+    )
+    .unwrap();
+    drop((store, service));
+    let (store, service) = place.service();
+    assert_eq!(service.archive_when_due(&place.config()).unwrap().len(), 1);
+    place.is_whole(&*store);
+    // What is not archived cannot be removed, and a cut does not go back.
+    let first = store.rows(0, 1).unwrap()[0].0;
+    let refused = raw.execute(
+        "DELETE FROM audit WHERE n = ?1",
+        [i64::try_from(first).unwrap()],
+    );
+    assert!(refused.unwrap_err().to_string().contains("only grows"));
+    let refused = raw.execute("UPDATE audit_cut SET through = 1000000", []);
+    assert!(refused.unwrap_err().to_string().contains("stays"));
+}
+
+#[test]
+fn rows_reach_syslog_and_a_daemon_that_hangs_delays_nothing() {
+    let place = place(None);
+    let socket = place.path("log");
+    let daemon = UnixDatagram::bind(&socket).unwrap();
+    daemon
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    place.edit(|text| text.replace("[audit]\n", "[audit]\nsyslog = \"log\"\n"));
+    let running = Running::open(&place);
+    let mut admin = running.admin(&place);
+    assert_eq!(admin.post("/v1/keys", &json!({"name": "k"})).status, 201);
+    let mut bytes = [0; 8192];
+    let mut heard = Vec::new();
+    while !heard.iter().any(|row: &Row| row.action == "create") {
+        let len = daemon.recv(&mut bytes).unwrap();
+        let text = std::str::from_utf8(&bytes[..len]).unwrap();
+        assert!(text.starts_with("<85>"), "{text}");
+        let (_, json) = text.split_once("]: ").unwrap();
+        heard.push(serde_json::from_str(json).unwrap());
+    }
+    assert_eq!(heard[0].action, "unseal");
+    assert_eq!(heard.last().unwrap().subject, "k");
+    // Nobody reads any more: the socket's queue is full after some rows.
+    let service = running.server.service().unwrap();
+    let began = Instant::now();
+    notes(&service, 1000);
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(admin.get("/v1/keys").status, 200);
+}
+
+#[test]
+fn the_alarm_comes_before_there_is_no_room() {
+    let place = place(None);
+    place.edit(|text| text.replace("free_mib = 1024", "free_mib = 0"));
+    let running = Running::open(&place);
+    let metrics = |running: &Running| running.admin(&place).get("/metrics").text();
+    let value = |text: &str, name: &str| -> u64 {
+        let name = format!("strongroom_keyserver_{name} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&name));
+        line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
+    };
+    let text = metrics(&running);
+    assert_eq!(value(&text, "room_alarm"), 0);
+    assert!(value(&text, "audit_rows") >= 2 && value(&text, "store_bytes") > 4096);
+    assert!(value(&text, "store_free_bytes") > 0);
+    let status = running.admin(&place).get("/v1/status").json();
+    assert_eq!(status["room"]["alarms"], json!([]));
+    assert_eq!(
+        running.client(None).get("/v1/status").json()["room"],
+        Value::Null
+    );
+    let node = running.node(&place, "n");
+    let seen = running.client(Some(&node)).get("/v1/status").json();
+    assert_eq!(
+        seen["room"],
+        Value::Null,
+        "a node sees nothing of the log's size"
+    );
+    drop(running);
+    place.edit(|text| {
+        text.replace("free_mib = 0", "free_mib = 900000000")
+            .replace("audit_rows = 5000000", "audit_rows = 3")
+            .replace("store_mib = 0", "store_mib = 1")
+            .replace("store_percent = 70", "store_percent = 1")
+    });
+    let running = Running::open(&place);
+    assert_eq!(value(&metrics(&running), "room_alarm"), 4);
+    let status = running.admin(&place).get("/v1/status").json();
+    let alarms = status["room"]["alarms"].as_array().unwrap();
+    assert!(
+        alarms[0].as_str().unwrap().contains("MiB free"),
+        "{alarms:?}"
+    );
+}
+
+#[test]
+fn an_archive_that_fails_is_an_alarm() {
+    let place = place(None);
+    place.edit(|text| {
+        text.replace("free_mib = 1024", "free_mib = 0")
+            .replace("archive = \"archives\"", "archive = \"nowhere/archives\"")
+    });
+    let running = Running::open(&place);
+    let service = running.server.service().unwrap();
+    notes(&service, 30);
+    let failed = service.archive_when_due(&place.config()).unwrap_err();
+    assert_eq!(failed.code().number, 8456);
+    service.archive_ended(Some(&failed));
+    let status = running.admin(&place).get("/v1/status").json();
+    let alarm = status["room"]["alarms"][0].as_str().unwrap().to_owned();
+    assert!(alarm.contains("could not be archived"), "{alarm}");
+}
+
+#[test]
+fn a_full_file_system_is_told_of_etcd_by_its_size() {
+    let cluster = Cluster::start(1);
+    let place = place(Some(&cluster));
+    let (store, service) = place.service();
+    let room = store.room().unwrap();
+    assert!(room.used > 0, "{room:?}");
+    let info = service.room(&place.config()).unwrap();
+    assert_eq!(info.store_bytes, room.used);
+    assert!(info.store_limit_bytes.unwrap() >= 2 << 30);
+}

@@ -1,0 +1,75 @@
+//! What the fleet page says besides its list: objects that were shredded, and a server that needs room.
+//!
+//! Method: fleets made of records.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that panics has failed, which is what it is for"
+)]
+
+#[path = "page/fixture.rs"]
+#[expect(dead_code, reason = "tests of the list use the rest")]
+mod fixture;
+
+use fixture::{NOW, of, one_object};
+use strongroom_keyserver::page::overview;
+use strongroom_keyserver::page::query::Query;
+use strongroom_keyserver::page::records::{DAY_S, KeyRecord, KeyState, Kind, ObjectRecord};
+
+#[test]
+fn shredded_objects_have_a_heading_of_their_own_and_nothing_is_asked_of_them() {
+    let gone = ObjectRecord {
+        id: format!("{:032x}", 8),
+        name: "/dev/gone".to_owned(),
+        shredded: Some(NOW - 3600),
+        created: 1,
+        ..one_object(Kind::Volume)
+    };
+    let key = |state| KeyRecord {
+        name: "key-0".to_owned(),
+        state,
+        versions: vec![(1, NOW - 3600)],
+        nodes: Vec::new(),
+    };
+    let pending = KeyState::Pending {
+        at: NOW + 6 * DAY_S,
+    };
+    let fleet = of(vec![gone.clone()], vec![key(pending)]);
+    assert_eq!((fleet.objects.len(), fleet.shredded.len()), (0, 1));
+    assert_eq!(fleet.keys[0].objects, 0);
+    let page = overview::overview(&fleet, &Query::default()).into_string();
+    for part in [
+        "Shredded",
+        "/dev/gone",
+        "not destroyed yet: at",
+        "in 6 d",
+        &gone.id,
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(fleet.object(&gone.id).is_some(), "its page is still there");
+    let fleet = of(vec![gone], vec![key(KeyState::Destroyed)]);
+    let page = overview::overview(&fleet, &Query::default()).into_string();
+    assert!(
+        page.contains("<td data-label=\"State of the key\">destroyed</td>"),
+        "{page}"
+    );
+    assert!(
+        !of(vec![one_object(Kind::Volume)], Vec::new())
+            .objects
+            .is_empty()
+    );
+}
+
+#[test]
+fn the_page_says_that_the_server_needs_room() {
+    let mut fleet = of(vec![one_object(Kind::Volume)], Vec::new());
+    let calm = overview::overview(&fleet, &Query::default()).into_string();
+    assert!(!calm.contains("needs room"));
+    fleet.alarms = vec!["the store's file system has 9 MiB free".to_owned()];
+    let page = overview::overview(&fleet, &Query::default()).into_string();
+    assert!(
+        page.contains("needs room") && page.contains("9 MiB free"),
+        "{page}"
+    );
+}
