@@ -25,6 +25,7 @@ mod pipeline;
 mod read;
 mod receive;
 mod removal;
+mod replay;
 mod restore;
 mod rewrap;
 mod sealing;
@@ -37,7 +38,8 @@ mod wal;
 mod writeback;
 
 pub use chain::{
-    Base, Chain, open_base, open_chain, restore_chain, restore_chain_sealed, verify_chain,
+    Base, Chain, open_base, open_chain, restore_chain, restore_chain_sealed, verified_by_restore,
+    verify_chain,
 };
 pub use continuity::{LogCheck, check_log};
 pub use create::{Compression, CreateOptions, Created, Mode, create, create_on};
@@ -50,6 +52,7 @@ pub use object::ObjectMedium;
 pub use pieces::{Partial, wal_partial};
 pub use read::{SetReader, Verified, open_set, verify};
 pub use receive::{ReceiveOptions, Received, wal_receive};
+pub use replay::{ArchivedLog, Replayed};
 pub use restore::{RestoreOptions, Restored, restore};
 pub use rewrap::{Others, rewrap_archive, rewrap_set};
 pub use sealing::{Becomes, SealedFile, Sealing};

@@ -290,6 +290,7 @@ codes! {
     NO_TRIPLE_DES = 7172, Io, "the set is sealed with Triple DES, which this system's libcrypto does not have", "the set may be sound: read it on a host whose OpenSSL has DES-EDE3-CBC, and seal what is restored anew";
     NOT_LOG = 7173, Refused, "the file is not what PostgreSQL archives under its name, or of another cluster", "nothing was archived or handed over; give the file where the server has it: log of a sealed instance is opened only from the instance's own pg_wal";
     ARCHIVE_CONTENT = 7174, Data, "archived segments of the log are not what their names say", "recovery ends before the first of them: make a new set, and look at what archives them";
+    LOG_NOT_REPLAYED = 7175, Data, "a server that was restored for a test has not replayed the archived log to its end", "recovery ends where the message says: make a new set, and find out what has damaged the log";
 
     FID_STALE = 8001, Data, "the identifier does not name a value any more", "if a table still holds it, restore table and zone to one point in time; report it if neither was restored";
     FID_FORGED = 8002, Data, "the identifier never named a value of this place", "someone or something other than Strongroom wrote it into the table, or the zone's store is another one's";

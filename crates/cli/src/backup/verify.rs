@@ -6,14 +6,17 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use strongroom_backup::{Description, LogCheck, Verified, check_log, open_chain, verify_chain};
+use strongroom_backup::{
+    ArchivedLog, Description, LogCheck, Verified, check_log, open_chain, verified_by_restore,
+    verify_chain,
+};
 use strongroom_format::code;
 
 use super::drill::{DrillOptions, Drilled};
 use super::history::{self, Entry, HistoryOptions, Told};
 use super::metrics::MetricsOptions;
 use super::progress::{ProgressOptions, Watch};
-use super::{store, thread_count, threads, with_key};
+use super::{store, thread_count, threads, with_kept_key};
 use crate::args::KeyOptions;
 use crate::failure::{ErrorJson, Failure, printable};
 use crate::help::tail;
@@ -80,23 +83,40 @@ impl VerifyArgs {
     fn read(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
         let store = store(&self.medium)?;
         entry.on(store.as_ref());
+        if self.test.is_wanted() {
+            entry.is_restore_test();
+        }
         let keyring = keyring::path(context);
-        let (chain, log) = with_key(self.key, &keyring, |key| {
+        let ((chain, log), key) = with_kept_key(self.key, &keyring, |key| {
             let chain = open_chain(store.as_ref(), self.set, key)?;
             // Now, since a timeline's history is sealed too.
             let log = check_log(store.as_ref(), chain.newest()?.description(), key);
             Ok((chain, log))
         })?;
-        entry.with_set(store.as_ref(), chain.newest()?.position());
-        let mut progress = Watch::new("verify", self.progress).of(chain.size_bytes());
-        let (verified, bases) = verify_chain(&chain, threads(self.threads), &mut |bytes| {
-            progress.update(bytes);
-        })?;
-        progress.finish();
-        let drilled = self
-            .test
-            .run(&chain, threads(self.threads), self.progress)?;
-        let log = log?;
+        let newest = chain.newest()?;
+        entry.with_set(store.as_ref(), newest.position());
+        let threads = threads(self.threads);
+        let mut drilled = None;
+        let ((verified, bases), log) = if self.test.is_wanted() {
+            let log = log?;
+            let archive = ArchivedLog::of_set(
+                store.as_ref(),
+                newest.description(),
+                log.as_ref(),
+                key.as_ref(),
+            )?;
+            drilled = Some(
+                self.test
+                    .run(&chain, archive.as_ref(), threads, self.progress)?,
+            );
+            // The restore has read all of it.
+            (verified_by_restore(&chain)?, log)
+        } else {
+            let mut progress = Watch::new("verify", self.progress).of(chain.size_bytes());
+            let verified = verify_chain(&chain, threads, &mut |bytes| progress.update(bytes))?;
+            progress.finish();
+            (verified, log?)
+        };
         let gap = log.as_ref().and_then(|log| gap(log).or_else(|| wrong(log)));
         if gap.is_none() {
             entry.done();

@@ -5,19 +5,21 @@
 //!   owner of its files: whoever runs this, or the user `postgres` when that is root.
 //! - The place itself stays ours: of another user are only the cluster, its tablespaces and the directory of the socket, and nothing
 //!   in them is opened by root once that user can reach it, but the server's own word that it is ready.
+//! - The server gets the archived log from this process, file by file, and no key (`requests.rs`).
 //! - Server and place are gone when this ends, after a signal too, unless it is killed.
 //! - What was not checked is said; what was checked and failed is an error.
 //!
 //! Must not: take a setting of the restored cluster: they are for another place.
 
 mod programs;
+mod requests;
 mod server;
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use strongroom_backup::{Chain, Kept, Owners, RestoreOptions};
+use strongroom_backup::{ArchivedLog, Chain, Kept, Owners, RestoreOptions};
 use strongroom_format::code;
 
 use self::programs::{STOP, not_stopped, run, succeeded};
@@ -58,21 +60,35 @@ pub(super) struct DrillOptions {
 pub(super) struct Drilled {
     pub(super) checked: Vec<String>,
     pub(super) not_checked: Vec<String>,
+    /// How far the archived log was replayed; null when nothing is archived.
+    replayed: Option<Replayed>,
     /// What the query answered.
     pub(super) answer: Option<String>,
 }
 
+/// The end of what was replayed of the archived log.
+#[derive(Serialize)]
+struct Replayed {
+    /// Where the last record begins.
+    lsn: String,
+    /// When the last transaction ended, as the server prints it; null if none did behind the backup.
+    last_transaction: Option<String>,
+}
+
 impl DrillOptions {
-    /// Tests the chain, if that is wanted.
+    /// Whether a restore test is asked for.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.restore_test
+    }
+
+    /// Tests the chain, with the log in `archive` if there is any: every set is read to its end.
     pub(super) fn run(
         &self,
         chain: &Chain<'_>,
+        archive: Option<&ArchivedLog<'_>>,
         threads: usize,
         progress: ProgressOptions,
-    ) -> Result<Option<Drilled>, Failure> {
-        if !self.restore_test {
-            return Ok(None);
-        }
+    ) -> Result<Drilled, Failure> {
         let facts = chain.newest()?.description().postgres.clone();
         let facts = facts
             .ok_or_else(|| Failure::usage("--restore-test is for sets of PostgreSQL clusters"))?;
@@ -97,20 +113,40 @@ impl DrillOptions {
         })?;
         progress.finish();
         not_stopped()?;
-        let mut server = place.settled(facts.server_version)?;
-        self.checked(&mut server).map(Some)
+        let mut server = place.settled(facts.server_version, archive)?;
+        self.checked(&mut server, archive)
     }
 
-    fn checked(&self, server: &mut Server) -> Result<Drilled, Failure> {
+    fn checked(
+        &self,
+        server: &mut Server,
+        archive: Option<&ArchivedLog<'_>>,
+    ) -> Result<Drilled, Failure> {
         let mut out = Drilled {
             checked: vec![String::from("restored, with the digest of every file")],
             not_checked: Vec::new(),
+            replayed: None,
             answer: None,
         };
-        server.start()?;
-        out.checked.push(String::from(
-            "recovered by PostgreSQL to the end of the backup",
-        ));
+        server.start(archive)?;
+        out.checked.push(match archive {
+            None => String::from("recovered by PostgreSQL to the end of the backup"),
+            Some(archive) => {
+                let replayed = archive.check_replayed(&server.said()?)?;
+                let lsn = replayed.lsn.to_string();
+                let until = replayed.time.as_deref().map_or_else(
+                    || String::from("no transaction has ended behind the backup"),
+                    |time| format!("the last transaction ended at {time}"),
+                );
+                out.replayed = Some(Replayed {
+                    lsn: lsn.clone(),
+                    last_transaction: replayed.time,
+                });
+                format!(
+                    "recovered by PostgreSQL to the end of the archived log: the last record is at {lsn}, {until}"
+                )
+            }
+        });
         self.structures(server, &mut out)?;
         if let Some(query) = &self.query {
             let answer = self.sql(server, &self.database, query)?;

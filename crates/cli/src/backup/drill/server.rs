@@ -16,11 +16,13 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
+use strongroom_backup::ArchivedLog;
 use strongroom_crypto::random16;
 use strongroom_format::{code, hex};
 
 use super::super::until::quoted;
 use super::programs::{LOOK, copy_of, not_stopped, said_in, succeeded, unnamed, words};
+use super::requests::{COMMAND, Requests};
 use crate::failure::Failure;
 
 /// Longest path of a socket (`sun_path`, unix(7)), in bytes.
@@ -69,7 +71,12 @@ impl Place {
     }
 
     /// Lets the owner of the restored files in, with settings for a server that is theirs to read.
-    pub(super) fn settled(self, version_number: u32) -> Result<Server, Failure> {
+    /// With an archive, the server recovers from it.
+    pub(super) fn settled(
+        self,
+        version_number: u32,
+        archive: Option<&ArchivedLog<'_>>,
+    ) -> Result<Server, Failure> {
         let data = self.data();
         let version = data.join("PG_VERSION");
         let about = fs::metadata(&version).map_err(|error| Failure::io(&version, &error))?;
@@ -84,7 +91,7 @@ impl Place {
                 _ => {}
             }
         }
-        let server = Server {
+        let mut server = Server {
             settings: self.root.join("settings"),
             socket: self.root.join("run"),
             version: version_number,
@@ -92,9 +99,10 @@ impl Place {
             owner,
             child: None,
             log: unnamed()?,
+            requests: None,
             place: self,
         };
-        server.configure()?;
+        server.configure(archive)?;
         Ok(server)
     }
 }
@@ -121,10 +129,12 @@ pub(super) struct Server {
     child: Option<Child>,
     /// What it says.
     log: File,
+    /// How it gets the archived log, if it recovers from it.
+    requests: Option<Requests>,
 }
 
 impl Server {
-    fn configure(&self) -> Result<(), Failure> {
+    fn configure(&mut self, archive: Option<&ArchivedLog<'_>>) -> Result<(), Failure> {
         let text = |path: &Path| {
             let text = path
                 .to_str()
@@ -143,6 +153,9 @@ impl Server {
         if self.version >= EVENT_TRIGGERS {
             settings.push_str("event_triggers = off\n");
         }
+        if let Some(archive) = archive {
+            settings.push_str(&recovery(archive));
+        }
         let files = [
             ("postgresql.conf", settings.as_str()),
             ("pg_hba.conf", "local all all trust\n"),
@@ -156,11 +169,17 @@ impl Server {
                 .map_err(|error| Failure::io(&path, &error))?;
             self.give(&path, None)?;
         }
+        if archive.is_some() {
+            let signal = self.data.join("recovery.signal");
+            strongroom_keyring::durable::create_new(&signal, b"", 0o600)
+                .map_err(|error| Failure::io(&signal, &error))?;
+            self.give_to_user(&signal)?;
+            self.requests = Some(Requests::new(self, &self.place.root, &self.settings)?);
+        }
         self.give(&self.settings, None)?;
         self.allow(&self.settings, 0o750)?;
         self.make(&self.socket)?;
-        let user = self.owner.map(|(user, _)| user);
-        self.give(&self.socket, user)?;
+        self.give_to_user(&self.socket)?;
         // A set of a directory that its group could read keeps that.
         self.allow(&self.data, 0o700)?;
         if self.owner.is_some() {
@@ -175,13 +194,18 @@ impl Server {
         made.map_err(|error| Failure::io(path, &error))
     }
 
-    fn allow(&self, path: &Path, mode: u32) -> Result<(), Failure> {
+    pub(super) fn allow(&self, path: &Path, mode: u32) -> Result<(), Failure> {
         fs::set_permissions(path, Permissions::from_mode(mode))
             .map_err(|error| Failure::io(path, &error))
     }
 
+    /// Gives something to the server's user and group, if the server is not ours.
+    pub(super) fn give_to_user(&self, path: &Path) -> Result<(), Failure> {
+        self.give(path, self.owner.map(|(user, _)| user))
+    }
+
     /// Gives something to the server's group, and to a user, if the server is not ours.
-    fn give(&self, path: &Path, user: Option<u32>) -> Result<(), Failure> {
+    pub(super) fn give(&self, path: &Path, user: Option<u32>) -> Result<(), Failure> {
         let Some((_, group)) = self.owner else {
             return Ok(());
         };
@@ -219,8 +243,9 @@ impl Server {
         command.env("PGOPTIONS", options);
     }
 
-    /// Starts the server, and waits until it has recovered, which takes as long as it takes.
-    pub(super) fn start(&mut self) -> Result<(), Failure> {
+    /// Starts the server, and waits until it has recovered, which takes as long as it takes. With an archive, it gets the log
+    /// from there meanwhile.
+    pub(super) fn start(&mut self, archive: Option<&ArchivedLog<'_>>) -> Result<(), Failure> {
         not_stopped()?;
         let lost =
             |error: std::io::Error| Failure::new(&code::TEST_PROGRAM, format!("postgres: {error}"));
@@ -232,11 +257,9 @@ impl Server {
         program.process_group(0);
         program.stdout(copy_of(&self.log)?);
         program.stderr(copy_of(&self.log)?);
-        let child = self.child.insert(program.spawn().map_err(lost)?);
-        let pid = child.id();
+        let pid = self.child.insert(program.spawn().map_err(lost)?).id();
         loop {
-            if child.try_wait().map_err(lost)?.is_some() {
-                self.child = None;
+            if self.has_ended().map_err(lost)? {
                 let said = words(&said_in(&self.log).unwrap_or_default());
                 let detail = format!("the server does not start: {said}");
                 return Err(Failure::new(&code::RESTORE_TEST, detail));
@@ -245,8 +268,30 @@ impl Server {
             if is_ready(&self.data, pid) {
                 return Ok(());
             }
+            if let (Some(mut requests), Some(archive)) = (self.requests.take(), archive) {
+                let served = requests.serve(self, archive);
+                self.requests = Some(requests);
+                served?;
+            }
             std::thread::sleep(LOOK);
         }
+    }
+
+    /// Whether the server runs no more.
+    fn has_ended(&mut self) -> std::io::Result<bool> {
+        let ended = match &mut self.child {
+            Some(child) => child.try_wait()?.is_some(),
+            None => true,
+        };
+        if ended {
+            self.child = None;
+        }
+        Ok(ended)
+    }
+
+    /// What the server has said so far.
+    pub(super) fn said(&self) -> Result<String, Failure> {
+        Ok(String::from_utf8_lossy(&said_in(&self.log)?).into_owned())
     }
 
     pub(super) fn stop(&mut self) -> Result<(), Failure> {
@@ -271,6 +316,17 @@ impl Server {
             let _sent: Result<(), Errno> = kill_process(pid, signal);
         }
     }
+}
+
+/// Settings by which a server recovers to the end of an archive. What it says of that is read, so it is in English; and it needs no
+/// sizes of the former server's while nobody can ask it anything.
+fn recovery(archive: &ArchivedLog<'_>) -> String {
+    format!(
+        "restore_command = {}\nrecovery_target_timeline = '{}'\nrecovery_target_action = 'promote'\n\
+         hot_standby = off\nlc_messages = 'C'\n",
+        quoted(COMMAND),
+        archive.target_timeline(),
+    )
 }
 
 /// Whether the server has written that it takes connections (PostgreSQL: `LOCK_FILE_LINE_PM_STATUS`,
