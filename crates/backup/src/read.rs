@@ -65,6 +65,14 @@ pub fn open_set<'a>(
     let unopened = read_head(store, position)?;
     let guard = unopened.open_in(store, opener)?;
     let description = unopened.description;
+    // Its seal holds. Whoever can write to the medium could make an older set the newest by another name.
+    if let Some(made_at) = description
+        .set_position
+        .filter(|made_at| *made_at != position)
+    {
+        let detail = format!("set {made_at} at position {position}: it was moved there");
+        return Err(Error::new(&code::SET_HEAD, detail));
+    }
     Ok(SetReader {
         store,
         guard,
