@@ -317,6 +317,10 @@ pub fn restore_chain(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Restored> {
     let to = restore::absolute(&options.to)?;
+    if options.delta.is_some() {
+        let detail = "an incremental set is put together anew; restore it to a new directory";
+        return Err(Error::new(&code::DELTA_REFUSED, detail));
+    }
     restore::check_target(&to)?;
     for set in chain.sets() {
         set.check_families()?;
@@ -330,6 +334,9 @@ pub fn restore_chain(
     };
     let scratch = restore::partial_beside(&to)?;
     make_private(&scratch)?;
+    // So that it is not taken for what a killed restore has left.
+    let held = fs::File::open(&scratch).map_err(|error| failed(&scratch, error))?;
+    let _free = crate::delta::locked(&held);
     let mut work = Work {
         scratch,
         spaces,
@@ -355,6 +362,8 @@ pub fn restore_chain(
         files,
         bytes,
         tablespaces: has_spaces.then_some(work.spaces),
+        kept: 0,
+        left: None,
     })
 }
 
@@ -391,6 +400,7 @@ impl Work {
                 recovery: None,
                 kept: options.kept,
                 sealing: None,
+                delta: None,
                 stop: options.stop,
             };
             // The first is a cluster that is whole, and older than the one that is wanted (B13).

@@ -12,6 +12,7 @@ mod chain;
 mod combine;
 mod continuity;
 mod create;
+mod delta;
 mod expire;
 mod family;
 mod files;
@@ -43,6 +44,7 @@ pub use chain::{
 };
 pub use continuity::{LogCheck, check_log};
 pub use create::{Compression, CreateOptions, Created, Mode, create, create_on};
+pub use delta::Delta;
 pub use expire::{Expired, expire};
 pub use files::{Kept, Owners};
 pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, TablespaceFacts};

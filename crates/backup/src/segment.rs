@@ -293,6 +293,50 @@ mod tests {
         assert_eq!(pages(NAME, &content).map(|pages| pages.whole), Ok(false));
     }
 
+    /// A record at `at`, of `length` bytes, after one at `before`.
+    fn put_record(content: &mut [u8], at: usize, length: u32, before: usize) {
+        content[at..at + 4].copy_from_slice(&length.to_le_bytes());
+        let before = (1_u64 << 32) + 3 * SIZE as u64 + before as u64;
+        content[at + 8..at + 16].copy_from_slice(&before.to_le_bytes());
+    }
+
+    #[test]
+    fn the_last_record_is_found_by_lengths() {
+        let begins = (1_u64 << 32) + 3 * SIZE as u64;
+        let position = |at: usize| Some(begins + at as u64);
+        let mut content = made(5);
+        for page in content.chunks_mut(PAGE).take(5) {
+            page[100] = 0;
+        }
+        assert_eq!(last_record(&content), None);
+        // The first page begins with 30 bytes of a record of the segment before.
+        content[2] |= 1;
+        content[16..20].copy_from_slice(&30_u32.to_le_bytes());
+        put_record(&mut content, 72, 50, 0);
+        assert_eq!(last_record(&content), position(72));
+        // The next one goes over to the next page; the one after that begins behind its header and 40 bytes of it.
+        put_record(&mut content, 128, 8192 - 128 + 40, 72);
+        assert_eq!(last_record(&content), position(128));
+        let third = PAGE + 24 + 40;
+        put_record(&mut content, third, 24, 128);
+        assert_eq!(last_record(&content), position(third));
+        // What an older use of the file has left, and what does not end in the pages that are there.
+        put_record(&mut content, third + 24, 24, 128);
+        assert_eq!(last_record(&content), position(third));
+        put_record(&mut content, third + 24, 60_000, third);
+        assert_eq!(last_record(&content), position(third));
+        // A record that was given up, and the one that takes its place on the next page.
+        put_record(&mut content, third + 24, 8192, third);
+        content[2 * PAGE + 2] = 8;
+        put_record(&mut content, 2 * PAGE + 24, 32, third);
+        assert_eq!(last_record(&content), position(2 * PAGE + 24));
+        // One that ends with its page.
+        let rest = u32::try_from(3 * PAGE - (2 * PAGE + 24 + 32)).unwrap();
+        put_record(&mut content, 2 * PAGE + 24 + 32, rest, 2 * PAGE + 24);
+        put_record(&mut content, 3 * PAGE + 24, 24, 2 * PAGE + 24 + 32);
+        assert_eq!(last_record(&content), position(3 * PAGE + 24));
+    }
+
     #[test]
     fn what_is_no_segment_of_its_name_is_refused() {
         let good = made(3);

@@ -38,7 +38,7 @@ impl<'a> Work<'a> {
         let server = Instance::create(room, &programs, "server", Guard::Plain);
         let key = room.key("main", &mut Random::new(seed()));
         drop(room.directory("scratch"));
-        server.configure("archive_mode = on\n");
+        server.configure("archive_mode = on\narchive_command = 'true'\n");
         server.start();
         server.sql("create table t as select n from generate_series(1, 100) n");
         let work = Self {
@@ -50,7 +50,7 @@ impl<'a> Work<'a> {
         let mut create = work.backup("create");
         create.arg(work.server.address()).arg("--to");
         checked(create.arg(room.at("medium")));
-        // Not before: a server that cannot archive waits a minute before it tries again.
+        // Not before: a server that cannot archive waits a minute before it tries again, and the backup for it.
         work.server.sql(&format!(
             "alter system set archive_command = $$STRONGROOM_KEYRING={} {} backup wal-push \"%p\" --to {} --key-file {}$$",
             room.at("keyring").display(),

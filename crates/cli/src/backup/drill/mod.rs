@@ -105,6 +105,7 @@ impl DrillOptions {
                 special_bits: false,
             },
             sealing: None,
+            delta: None,
             stop: Some(&STOP),
         };
         let mut progress = Watch::new("restore-test", progress).of(chain.size_bytes());
