@@ -273,8 +273,8 @@ pub fn verify_chain(
     Ok((newest, all))
 }
 
-/// As [`verify_chain`], of a chain that was restored just now: that has read every set to its end, with the digest of every file, so
-/// none of it is read again but the manifests.
+/// As [`verify_chain`], of a chain that was restored just now: that has read every set to its end,
+/// with the digest of every file, so none of it is read again but the manifests.
 ///
 /// # Errors
 /// SR-7108 to SR-7110 when a manifest is damaged.

@@ -1,11 +1,14 @@
-//! A restore over a directory that is there. The new directory is made beside it, as in every restore; files of the old one that
-//! are what the set says are linked into it (`files/old.rs`); and when everything is authentic, whole and durable, the two exchange
-//! their names, and the old one is removed.
+//! A restore over a directory that is there. The new directory is made beside it, as in every
+//! restore; files of the old one that are what the set says are linked into it (`files/old.rs`);
+//! and when everything is authentic, whole and durable, the two exchange their names, and the old
+//! one is removed.
 //!
-//! Invariants: B26, what is at the target is the old directory, untouched, or the new one, whole, at every moment; nothing is
-//! removed before that; a directory is restored over only if it is what the set was made of, or the user insists.
+//! Invariants: B26, what is at the target is the old directory, untouched, or the new one, whole,
+//! at every moment; nothing is removed before that; a directory is restored over only if it is what
+//! the set was made of, or the user insists.
 //!
-//! Must not: follow a link; remove what lies in another file system, or what the restore itself needs.
+//! Must not: follow a link; remove what lies in another file system, or what the restore itself
+//! needs.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -123,10 +126,12 @@ impl Over {
             .map_err(|error| failed(&self.to, error))
     }
 
-    /// Exchanges it for the new directory, which is whole and durable, and removes it. What could not be removed.
+    /// Exchanges it for the new directory, which is whole and durable, and removes it. What could
+    /// not be removed.
     ///
     /// # Errors
-    /// SR-7176 when a server was started on it meanwhile, SR-7150 when it was exchanged, SR-5001: the old directory is there then.
+    /// SR-7176 when a server was started on it meanwhile, SR-7150 when it was exchanged, SR-5001:
+    /// the old directory is there then.
     pub(crate) fn exchange(self, new: &Path) -> Result<Option<PathBuf>> {
         no_server(&self.to)?;
         if !self.is_at(&self.to) {
@@ -134,7 +139,8 @@ impl Over {
             return Err(Error::new(&code::RESTORE_EXCHANGED, shown));
         }
         exchanged(new, &self.to)?;
-        // A server may have begun between the look and the exchange; it runs on what `new` names now.
+        // A server may have begun between the look and the exchange; it runs on what `new` names
+        // now.
         if let Err(error) = no_server(new) {
             exchanged(new, &self.to)?;
             return Err(error);
@@ -156,8 +162,8 @@ impl Over {
         matches!((named, held), (Ok(named), Ok(held)) if named == held)
     }
 
-    /// Removes the control file of what is about to be removed: no server starts on it if that is interrupted, for it shares files
-    /// with the new directory.
+    /// Removes the control file of what is about to be removed: no server starts on it if that is
+    /// interrupted, for it shares files with the new directory.
     fn disable(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         if let Ok(global) = openat(&self.held, "global", flags, Mode::empty()) {
@@ -256,7 +262,8 @@ fn check_what_it_is(
     Err(refused(to, &format!("{what}; --force insists")))
 }
 
-/// The number of the cluster, by its control file (`ControlFileData`, `src/include/catalog/pg_control.h`).
+/// The number of the cluster, by its control file (`ControlFileData`,
+/// `src/include/catalog/pg_control.h`).
 fn system_identifier(held: &File) -> Option<String> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -274,7 +281,8 @@ fn system_identifier(held: &File) -> Option<String> {
     Some(u64::from_le_bytes(number).to_string())
 }
 
-/// Refuses while a server has the directory: the process that its `postmaster.pid` names is there, or it names none.
+/// Refuses while a server has the directory: the process that its `postmaster.pid` names is there,
+/// or it names none.
 fn no_server(directory: &Path) -> Result<()> {
     let path = directory.join("postmaster.pid");
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -299,8 +307,8 @@ fn no_server(directory: &Path) -> Result<()> {
     Err(refused(directory, why))
 }
 
-/// Looks at everything in it: nothing is in another file system, and a cluster has no link but those to tablespaces. The bytes of
-/// its files.
+/// Looks at everything in it: nothing is in another file system, and a cluster has no link but
+/// those to tablespaces. The bytes of its files.
 fn check_below(to: &Path, device: u64, cluster: bool) -> Result<u64> {
     let mut bytes = 0_u64;
     let mut open = vec![to.to_path_buf()];
@@ -330,7 +338,8 @@ fn check_below(to: &Path, device: u64, cluster: bool) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Takes the lock of a directory that is held open; whether nobody else has it. It ends with the process.
+/// Takes the lock of a directory that is held open; whether nobody else has it. It ends with the
+/// process.
 pub(crate) fn locked(held: &File) -> bool {
     for _ in 0..LOCK_TRIES {
         // A file system without locks has no other holder either.
@@ -344,7 +353,8 @@ pub(crate) fn locked(held: &File) -> bool {
     false
 }
 
-/// Makes sure that the file system can exchange two directories, before anything is written into `partial`, which is empty.
+/// Makes sure that the file system can exchange two directories, before anything is written into
+/// `partial`, which is empty.
 pub(crate) fn check_exchange(partial: &Path, to: &Path) -> Result<()> {
     let other = partial_beside(to)?;
     let made = DirBuilder::new().mode(0o700).create(&other);
@@ -365,7 +375,8 @@ fn exchanged(one: &Path, other: &Path) -> Result<()> {
         .map_err(|error| failed(other, error.into()))
 }
 
-/// Removes what restores to the same target have left that were killed: hidden directories beside it that nobody has locked.
+/// Removes what restores to the same target have left that were killed: hidden directories beside
+/// it that nobody has locked.
 pub(crate) fn clear_left(to: &Path) -> Result<()> {
     let to = absolute(to)?;
     let above = parent_of(&to);

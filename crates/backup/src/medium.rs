@@ -265,7 +265,8 @@ pub(crate) fn read_head(store: &dyn Store, position: u32) -> Result<Unopened> {
     }
 }
 
-/// Publishes a head at the first free position; returns it. `head_at` makes the head, which names its position.
+/// Publishes a head at the first free position; returns it. `head_at` makes the head, which names
+/// its position.
 pub(crate) fn publish(
     store: &dyn Store,
     mut head_at: impl FnMut(u32) -> Result<Vec<u8>>,

@@ -65,7 +65,8 @@ pub fn open_set<'a>(
     let unopened = read_head(store, position)?;
     let guard = unopened.open_in(store, opener)?;
     let description = unopened.description;
-    // Its seal holds. Whoever can write to the medium could make an older set the newest by another name.
+    // Its seal holds. Whoever can write to the medium could make an older set the newest by another
+    // name.
     if let Some(made_at) = description
         .set_position
         .filter(|made_at| *made_at != position)
@@ -125,8 +126,8 @@ pub fn verify(
     found_good(set)
 }
 
-/// What is told of a set whose stream was read to its end: that compares its counts with the head's. Looks at the manifest that an
-/// incremental set would need, which is not in the stream.
+/// What is told of a set whose stream was read to its end: that compares its counts with the
+/// head's. Looks at the manifest that an incremental set would need, which is not in the stream.
 pub(crate) fn found_good(set: &SetReader<'_>) -> Result<Verified> {
     let description = set.description.clone();
     let facts = description.postgres.as_ref();

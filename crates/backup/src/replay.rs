@@ -1,10 +1,12 @@
-//! The archived log as a server asks for it that was restored from a set, and whether the server has replayed all of it.
+//! The archived log as a server asks for it that was restored from a set, and whether the server
+//! has replayed all of it.
 //!
-//! Invariants: a file that cannot be opened, and a segment that was lost, are errors and never the end of the log. What the
-//! server says of its recovery is compared with what the archive has: PostgreSQL takes a record that is damaged for the end of
-//! the log, and starts all the same.
+//! Invariants: a file that cannot be opened, and a segment that was lost, are errors and never the
+//! end of the log. What the server says of its recovery is compared with what the archive has:
+//! PostgreSQL takes a record that is damaged for the end of the log, and starts all the same.
 //!
-//! Must not: hand out what recovery of another cluster would ask for under names that PostgreSQL does not archive.
+//! Must not: hand out what recovery of another cluster would ask for under names that PostgreSQL
+//! does not archive.
 
 use strongroom_format::code;
 use strongroom_keyring::Opener;
@@ -51,8 +53,9 @@ pub struct Replayed {
 }
 
 impl<'a> ArchivedLog<'a> {
-    /// The archive on `store` for the set that `description` is of; `check` is what [`crate::check_log`] has found. `None` when
-    /// the set is of no PostgreSQL server, or nothing is archived.
+    /// The archive on `store` for the set that `description` is of; `check` is what
+    /// [`crate::check_log`] has found. `None` when the set is of no PostgreSQL server, or nothing
+    /// is archived.
     ///
     /// # Errors
     /// SR-5001.
@@ -79,14 +82,15 @@ impl<'a> ArchivedLog<'a> {
         }))
     }
 
-    /// What `recovery_target_timeline` has to be. A server refuses `latest` where the newest timeline of the archive does not come
-    /// from that of the set.
+    /// What `recovery_target_timeline` has to be. A server refuses `latest` where the newest
+    /// timeline of the archive does not come from that of the set.
     #[must_use]
     pub fn target_timeline(&self) -> &'static str {
         if self.latest { "latest" } else { "current" }
     }
 
-    /// The file that recovery asks for. `None`: the archive does not have it, and recovery ends there or uses the set's own.
+    /// The file that recovery asks for. `None`: the archive does not have it, and recovery ends
+    /// there or uses the set's own.
     ///
     /// # Errors
     /// As [`wal_fetch`] and [`wal_partial`], but SR-7121: SR-7130 when later segments are there.

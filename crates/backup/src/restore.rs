@@ -79,7 +79,8 @@ pub struct Restored {
 /// Restores `set`. `progress` gets the bytes of files so far.
 ///
 /// # Errors
-/// SR-7113, SR-7176, SR-1001 before anything is read; SR-7108 to SR-7112; SR-5001. Nothing is at the target then.
+/// SR-7113, SR-7176, SR-1001 before anything is read; SR-7108 to SR-7112; SR-5001. Nothing is at
+/// the target then.
 pub fn restore(
     set: &SetReader<'_>,
     options: &RestoreOptions,
@@ -134,25 +135,9 @@ pub(crate) fn restore_part(
         places.into_iter().flatten(),
         needed.saturating_sub(taken_over),
     )?;
-    let partial = partial_beside(&options.to)?;
-    let made = DirBuilder::new().mode(0o700).create(&partial);
-    made.map_err(|error| Error::io(partial.display().to_string(), error))?;
-    if over.is_some()
-        && let Err(error) = delta::check_exchange(&partial, &options.to)
-    {
-        drop(fs::remove_dir(&partial));
-        return Err(error);
-    }
-    let mut files = Files::new(&partial, &spaces, cluster, options.kept)?;
-    files.lock();
-    if let Some(over) = &over {
-        files.replace(over.held()?);
-    }
+    let (partial, mut files) = begun(options, over.as_ref(), &spaces, cluster)?;
     if open {
         files.keep_open();
-    }
-    if let Some(sealing) = &options.sealing {
-        files.seal(Arc::clone(sealing));
     }
     let filled = fill(sets, options, &mut files, progress).and_then(|end| {
         files.check_at(&partial)?;
@@ -181,6 +166,33 @@ pub(crate) fn restore_part(
         kept: files.taken_over(),
         left,
     })
+}
+
+/// Makes the directory that is filled, beside the target.
+fn begun(
+    options: &RestoreOptions,
+    over: Option<&Over>,
+    spaces: &Path,
+    cluster: bool,
+) -> Result<(PathBuf, Files)> {
+    let partial = partial_beside(&options.to)?;
+    let made = DirBuilder::new().mode(0o700).create(&partial);
+    made.map_err(|error| Error::io(partial.display().to_string(), error))?;
+    if over.is_some()
+        && let Err(error) = delta::check_exchange(&partial, &options.to)
+    {
+        drop(fs::remove_dir(&partial));
+        return Err(error);
+    }
+    let mut files = Files::new(&partial, spaces, cluster, options.kept)?;
+    files.lock();
+    if let Some(over) = over {
+        files.replace(over.held()?);
+    }
+    if let Some(sealing) = &options.sealing {
+        files.seal(Arc::clone(sealing));
+    }
+    Ok((partial, files))
 }
 
 /// The directory that is restored over. `None`: there is none, or it is empty.

@@ -4,8 +4,8 @@
 //! is; every later page says its address. So a file that is sealed, of another place in the log, or
 //! damaged at a page's beginning is known without a server.
 //!
-//! Must not: read what records hold. That pages are in their places says nothing of what is in them; of records only the
-//! lengths are looked at, to know which one is the last.
+//! Must not: read what records hold. That pages are in their places says nothing of what is in
+//! them; of records only the lengths are looked at, to know which one is the last.
 
 use strongroom_format::code;
 
@@ -162,8 +162,8 @@ enum End {
     GivenUp(usize),
 }
 
-/// The position of the last record that is whole in a segment, by the lengths that records have. `None`: there is none, or this
-/// is no segment.
+/// The position of the last record that is whole in a segment, by the lengths that records have.
+/// `None`: there is none, or this is no segment.
 pub(crate) fn last_record(content: &[u8]) -> Option<u64> {
     let first = Header::of(content).filter(|first| first.info & LONG_HEADER != 0)?;
     let mut at = LONG_HEADER_LEN;
@@ -180,7 +180,8 @@ pub(crate) fn last_record(content: &[u8]) -> Option<u64> {
         let Some(length) = length.filter(|length| *length >= RECORD_MIN) else {
             break;
         };
-        // `xl_prev`. What an older use of the file has left does not fit; a header that goes over to the next page is not looked at.
+        // `xl_prev`. What an older use of the file has left does not fit; a header that goes over
+        // to the next page is not looked at.
         let previous = array(content, begins.saturating_add(8)).map(u64::from_le_bytes);
         let in_page = begins % PAGE <= PAGE - 16;
         let before = last.map(|last| first.address.saturating_add(last as u64));
@@ -199,17 +200,19 @@ pub(crate) fn last_record(content: &[u8]) -> Option<u64> {
     last.map(|last| first.address.saturating_add(last as u64))
 }
 
-/// Where the record begins that follows what ends at `at`: records are aligned to 8 bytes, and never lie in a page's header.
+/// Where the record begins that follows what ends at `at`: records are aligned to 8 bytes, and
+/// never lie in a page's header.
 fn record_at(first: &Header, content: &[u8], at: usize) -> Option<usize> {
     let aligned = at.next_multiple_of(8);
-    if aligned % PAGE != 0 {
+    if !aligned.is_multiple_of(PAGE) {
         return (aligned < content.len()).then_some(aligned);
     }
     page_at(first, content, aligned)?;
     Some(aligned.saturating_add(HEADER_LEN))
 }
 
-/// Where `left` bytes of a record end that go on at `at`, over the headers of pages. `None`: not in this segment.
+/// Where `left` bytes of a record end that go on at `at`, over the headers of pages. `None`: not in
+/// this segment.
 fn record_end(first: &Header, content: &[u8], mut at: usize, mut left: usize) -> Option<End> {
     loop {
         let page_end = at.saturating_add(1).next_multiple_of(PAGE);
@@ -314,13 +317,15 @@ mod tests {
         content[16..20].copy_from_slice(&30_u32.to_le_bytes());
         put_record(&mut content, 72, 50, 0);
         assert_eq!(last_record(&content), position(72));
-        // The next one goes over to the next page; the one after that begins behind its header and 40 bytes of it.
+        // The next one goes over to the next page; the one after that begins behind its header and
+        // 40 bytes of it.
         put_record(&mut content, 128, 8192 - 128 + 40, 72);
         assert_eq!(last_record(&content), position(128));
         let third = PAGE + 24 + 40;
         put_record(&mut content, third, 24, 128);
         assert_eq!(last_record(&content), position(third));
-        // What an older use of the file has left, and what does not end in the pages that are there.
+        // What an older use of the file has left, and what does not end in the pages that are
+        // there.
         put_record(&mut content, third + 24, 24, 128);
         assert_eq!(last_record(&content), position(third));
         put_record(&mut content, third + 24, 60_000, third);

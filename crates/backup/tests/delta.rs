@@ -1,11 +1,16 @@
-//! Goal: a restore over a directory leaves what the set says and nothing else, keeps files that are as they were, and changes
-//! nothing before everything is authentic and whole: killed at any moment it leaves the old directory or the new one. A directory
-//! that is not the set's, or is in use, is refused.
+//! Goal: a restore over a directory leaves what the set says and nothing else, keeps files that are
+//! as they were, and changes nothing before everything is authentic and whole: killed at any moment
+//! it leaves the old directory or the new one. A directory that is not the set's, or is in use, is
+//! refused.
 //!
-//! Method: real trees that are changed in every way; a set that is damaged at its very end; strace, which kills a restore at each
-//! call that writes, names, links, removes or makes durable.
+//! Method: real trees that are changed in every way; a set that is damaged at its very end; strace,
+//! which kills a restore at each call that writes, names, links, removes or makes durable.
 
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test that panics has failed, and its files need not outlive a power cut"
+)]
 
 mod common;
 
@@ -23,7 +28,8 @@ use strongroom_backup::{
 };
 
 const PLACE: &str = "STRONGROOM_TEST_DELTA_PLACE";
-/// Calls at which a restore is killed, one group after the other; their names differ between architectures.
+/// Calls at which a restore is killed, one group after the other; their names differ between
+/// architectures.
 const GROUPS: [&str; 4] = [
     "?write,?pwrite64",
     "?fsync,?fdatasync,?syncfs",
@@ -73,7 +79,8 @@ fn inode(path: PathBuf) -> u64 {
     fs::symlink_metadata(path).unwrap().ino()
 }
 
-/// Without times: those of files that are kept are set before the exchange, and those of directories change with what is in them.
+/// Without times: those of files that are kept are set before the exchange, and those of
+/// directories change with what is in them.
 fn content(root: &Path) -> BTreeMap<PathBuf, (String, Vec<u8>, u32)> {
     let all = picture(root).into_iter();
     all.map(|(path, (sort, content, mode, _))| (path, (sort, content, mode)))

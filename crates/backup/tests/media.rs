@@ -366,7 +366,8 @@ fn sockets_are_left_out_and_named() {
     assert!(created.left_out[0].ends_with("socket: socket"));
 }
 
-/// `newest` goes by positions: whoever can write to the medium could have an older set restored for the newest one.
+/// `newest` goes by positions: whoever can write to the medium could have an older set restored for
+/// the newest one.
 #[test]
 fn an_older_set_is_not_made_the_newest_by_another_name() {
     let place = Place::new();

@@ -1,7 +1,9 @@
-//! Goal: a cluster is restored over its own directory, to its set or to a point behind it, with most of its files kept; a directory
-//! of another cluster, or one on which a server runs, is refused; a restore that is killed leaves a cluster that starts.
+//! Goal: a cluster is restored over its own directory, to its set or to a point behind it, with
+//! most of its files kept; a directory of another cluster, or one on which a server runs, is
+//! refused; a restore that is killed leaves a cluster that starts.
 //!
-//! Method: real servers that archive by `wal-push`; the restored ones are started and asked, and PostgreSQL's own programs check them.
+//! Method: real servers that archive by `wal-push`; the restored ones are started and asked, and
+//! PostgreSQL's own programs check them.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 

@@ -1,13 +1,14 @@
-//! Goal: `verify --restore-test` replays the archived log to its end, says how far it came, and fails where a recovery would end
-//! too early or stop.
+//! Goal: `verify --restore-test` replays the archived log to its end, says how far it came, and
+//! fails where a recovery would end too early or stop.
 //!
-//! Method: a real server that archives by `wal-push`, real restored servers, and archives from which a segment was taken, in which
-//! one was damaged, or into which a segment was put whose records PostgreSQL does not accept although every page is in its place.
+//! Method: a real server that archives by `wal-push`, real restored servers, and archives from
+//! which a segment was taken, in which one was damaged, or into which a segment was put whose
+//! records PostgreSQL does not accept although every page is in its place.
 
 #![expect(
     clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test that panics has failed, and its files need not outlive a power cut"
+    clippy::panic,
+    reason = "a test that panics has failed"
 )]
 
 use std::fs;
@@ -50,7 +51,8 @@ impl<'a> Work<'a> {
         let mut create = work.backup("create");
         create.arg(work.server.address()).arg("--to");
         checked(create.arg(room.at("medium")));
-        // Not before: a server that cannot archive waits a minute before it tries again, and the backup for it.
+        // Not before: a server that cannot archive waits a minute before it tries again, and the
+        // backup for it.
         work.server.sql(&format!(
             "alter system set archive_command = $$STRONGROOM_KEYRING={} {} backup wal-push \"%p\" --to {} --key-file {}$$",
             room.at("keyring").display(),
@@ -169,8 +171,8 @@ fn a_log_that_does_not_go_to_its_end_is_found() {
     work.fails(&["SR-7109", second]);
     room.put(&work.archived(second), &of_second);
 
-    // A segment of which every page is in its place, with a record whose checksum is wrong: PostgreSQL takes that for the end of
-    // the log, and starts all the same.
+    // A segment of which every page is in its place, with a record whose checksum is wrong:
+    // PostgreSQL takes that for the end of the log, and starts all the same.
     let plain = room.directory("plain").join(third);
     let mut fetch = work.backup("wal-fetch");
     fetch.arg(third).arg(&plain).arg("--from");

@@ -1,8 +1,9 @@
-//! Files of the directory that a restore takes the place of: one that is what the set says gets a second name in the new directory
-//! and is not written again.
+//! Files of the directory that a restore takes the place of: one that is what the set says gets a
+//! second name in the new directory and is not written again.
 //!
-//! Invariants: nothing is written into a file of the old directory. A file is taken over only if its owner and mode are those that
-//! it would get, it has no other name, and each of its bytes was compared.
+//! Invariants: nothing is written into a file of the old directory. A file is taken over only if
+//! its owner and mode are those that it would get, it has no other name, and each of its bytes was
+//! compared.
 //!
 //! Must not: follow a link, neither of a file nor on the way to it.
 
@@ -46,8 +47,8 @@ impl Old {
         }
     }
 
-    /// The file with the member's path, if it could be taken over: `owner` and `group` are what it has to have, where that
-    /// matters, and `mode`.
+    /// The file with the member's path, if it could be taken over: `owner` and `group` are what it
+    /// has to have, where that matters, and `mode`.
     pub(super) fn candidate(
         &self,
         member: &Member,
@@ -109,7 +110,8 @@ impl Files {
         old.candidate(member, owner, group, self.kept_mode(member.mode))
     }
 
-    /// The file of the old directory is another one: what was compared so far is written, and the rest will be.
+    /// The file of the old directory is another one: what was compared so far is written, and the
+    /// rest will be.
     pub(super) fn write_anew(&mut self) -> Result<()> {
         if let Some(compared) = self.compared.take() {
             let file = self.spot(&compared.member.path).create()?;
@@ -119,7 +121,8 @@ impl Files {
         Ok(())
     }
 
-    /// Ends a file that was compared to its end. Whether it was taken over: else what is left of it is to be written.
+    /// Ends a file that was compared to its end. Whether it was taken over: else what is left of it
+    /// is to be written.
     pub(super) fn is_taken_over(&mut self) -> Result<bool> {
         let Some(compared) = &self.compared else {
             return Ok(false);
@@ -161,8 +164,8 @@ impl Candidate {
         true
     }
 
-    /// Gives the file a name in the new directory. False when it has to be written anew: it is longer than the set's, or cannot
-    /// have another name.
+    /// Gives the file a name in the new directory. False when it has to be written anew: it is
+    /// longer than the set's, or cannot have another name.
     pub(super) fn link(&self, spot: &Spot<'_>) -> Result<bool> {
         let about = self.file.metadata();
         let about = about.map_err(|error| Error::io(spot.shown.display().to_string(), error))?;

@@ -224,7 +224,7 @@ impl RestoreArgs {
         let sealing = instance.map(|instance| -> Arc<dyn Sealing> { Arc::new(instance) });
         let options = RestoreOptions {
             to: self.to.clone(),
-            tablespaces: self.tablespaces,
+            tablespaces: self.tablespaces.clone(),
             threads: threads(self.threads),
             recovery,
             kept: self.owners.kept()?,
@@ -247,10 +247,34 @@ impl RestoreArgs {
         if let Some(unattended) = unattended {
             NewInstance::warned(unattended, &self.to);
         }
+        let position = set.position();
+        self.told(context, position, restored, unattended.is_some())?;
+        if left_to_root && facts.is_some() && !self.json {
+            note(
+                "the files belong to root, as whom no server runs: --owner USER gives them to the server's user",
+            );
+        }
+        Ok(())
+    }
+
+    /// Says what was restored.
+    fn told(
+        &self,
+        context: &mut Context,
+        position: u32,
+        restored: Restored,
+        sealed: bool,
+    ) -> Result<(), Failure> {
+        if let Some(left) = restored.left {
+            note(&format!(
+                "what was there before could not be removed whole: {}",
+                left.display()
+            ));
+        }
         let tablespaces = restored.tablespaces.map(|path| path.display().to_string());
         if self.json {
             return context.output.json(&Report {
-                position: set.position(),
+                position,
                 path: self.to.display().to_string(),
                 files: restored.files,
                 size_bytes: restored.bytes,
@@ -259,31 +283,20 @@ impl RestoreArgs {
                 set: restored.description,
             });
         }
+        let mut more = String::new();
+        if sealed {
+            more.push_str(", sealed");
+        }
+        if self.delta.delta {
+            more.push_str(&format!("; {} files were kept", restored.kept));
+        }
         context.output.line(&format!(
-            "restored set {} to {}: {} files, {} bytes{}{}",
-            set.position(),
+            "restored set {position} to {}: {} files, {} bytes{more}",
             self.to.display(),
             restored.files,
             restored.bytes,
-            if unattended.is_some() { ", sealed" } else { "" },
-            if self.delta.delta {
-                format!("; {} files were kept", restored.kept)
-            } else {
-                String::new()
-            }
         ))?;
         context.output.flush()?;
-        if left_to_root && restored.description.postgres.is_some() {
-            note(
-                "the files belong to root, as whom no server runs: --owner USER gives them to the server's user",
-            );
-        }
-        if let Some(left) = restored.left {
-            note(&format!(
-                "what was there before could not be removed whole: {}",
-                left.display()
-            ));
-        }
         if let Some(tablespaces) = tablespaces {
             note(&format!("the tablespaces are in {tablespaces}"));
         }

@@ -1,11 +1,13 @@
-//! How the server of a restore test gets the archived log. Its `restore_command` leaves a file with the name that it asks for, and
-//! waits until this process has put the file itself, or the word that there is none, into another directory. So the server, which
-//! runs what the set holds, gets neither a key nor a way to the medium, and one archived file at a time takes space.
+//! How the server of a restore test gets the archived log. Its `restore_command` leaves a file with
+//! the name that it asks for, and waits until this process has put the file itself, or the word
+//! that there is none, into another directory. So the server, which runs what the set holds, gets
+//! neither a key nor a way to the medium, and one archived file at a time takes space.
 //!
-//! Invariants: what the server's user can write to is read here as names only, below a directory that was opened before that user
-//! could reach it. A file appears under its name when it is whole.
+//! Invariants: what the server's user can write to is read here as names only, below a directory
+//! that was opened before that user could reach it. A file appears under its name when it is whole.
 //!
-//! Must not: tell an archived file that cannot be opened as one that is not there: recovery would end as if the log did.
+//! Must not: tell an archived file that cannot be opened as one that is not there: recovery would
+//! end as if the log did.
 
 use std::ffi::CStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -13,13 +15,14 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, unlinkat};
+use rustix::fs::{AtFlags, Dir, rename, unlinkat};
 use strongroom_backup::ArchivedLog;
 
 use super::server::Server;
 use crate::failure::Failure;
 
-/// What `restore_command` runs; the server's working directory is the data directory, which lies beside the others.
+/// What `restore_command` runs; the server's working directory is the data directory, which lies
+/// beside the others.
 pub(super) const COMMAND: &str = "/bin/sh ../settings/fetch \"%f\" \"%p\"";
 /// The script. Every exit code above 125 stops the server, 1 ends recovery.
 const SCRIPT: &str = "\
@@ -109,7 +112,7 @@ impl Requests {
         let before = self.given.join(".part");
         write(&before, &found.unwrap_or_default())?;
         server.give(&before, None)?;
-        fs::rename(&before, &path).map_err(|error| Failure::io(&path, &error))?;
+        rename(&before, &path).map_err(|error| Failure::io(&path, &error.into()))?;
         self.last = Some(path);
         Ok(())
     }
