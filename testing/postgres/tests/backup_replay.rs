@@ -5,11 +5,7 @@
 //! which a segment was taken, in which one was damaged, or into which a segment was put whose
 //! records PostgreSQL does not accept although every page is in its place.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that panics has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::fs;
 use std::path::PathBuf;

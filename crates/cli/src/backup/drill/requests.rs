@@ -24,7 +24,8 @@ use crate::failure::Failure;
 /// What `restore_command` runs; the server's working directory is the data directory, which lies
 /// beside the others.
 pub(super) const COMMAND: &str = "/bin/sh ../settings/fetch \"%f\" \"%p\"";
-/// The script. Every exit code above 125 stops the server, 1 ends recovery.
+/// The script. Every exit code above 125 stops the server, 1 ends recovery. It ends when the place of
+/// the test is gone.
 const SCRIPT: &str = "\
 name=$1 to=$2
 : > \"../asked/$name\" || exit 255
@@ -34,6 +35,7 @@ while :; do
         exit 0
     fi
     if test -e \"../given/$name.absent\"; then exit 1; fi
+    test -d ../given || exit 255
     sleep 0.02 || exit 255
 done
 ";
