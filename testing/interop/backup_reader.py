@@ -244,6 +244,7 @@ def main():
     medium, position, key_file, out = sys.argv[1:]
     raw = None if key_file == "-" else bytes.fromhex(open(key_file).read().strip())
     description, cipher, key = read_head(f"{medium}/sets/{int(position):08}", raw)
+    need(description.get("set_position", int(position)) == int(position), "position")
     set_id, ends = bytes.fromhex(description["set_id"]), description["families"]
     families = [
         Family(f"{medium}/data/{set_id.hex()}.{number}", number, len(ends), set_id, cipher, key, end)

@@ -278,7 +278,7 @@ impl Berth<'_> {
             remove_families(store, guard, self.medium.stripes);
             return Err(error);
         }
-        let position = match publish_head(store, guard, &description) {
+        let position = match publish_head(store, guard, &mut description) {
             // An incremental set without its base would be of no use.
             Err(error) if error.code() == &code::CHAIN => {
                 remove_families(store, guard, self.medium.stripes);
@@ -347,20 +347,24 @@ impl Berth<'_> {
 }
 
 /// Publishes a head; of an incremental set only while its base is there (B12), and SR-7161 otherwise.
-fn publish_head(store: &dyn Store, guard: &Guard, description: &Description) -> Result<u32> {
-    let bytes = head::to_bytes(guard, description)?;
-    let Some(base) = description.base_set_id() else {
-        return medium::publish(store, &bytes);
+fn publish_head(store: &dyn Store, guard: &Guard, description: &mut Description) -> Result<u32> {
+    let base = description.base_set_id().map(str::to_owned);
+    let mut head_at = |position| {
+        description.set_position = Some(position);
+        head::to_bytes(guard, description)
+    };
+    let Some(base) = base else {
+        return medium::publish(store, head_at);
     };
     let changing = store.changing("sets");
     let _changing = changing.map_err(|error| Error::io(store.shown(), error))?;
-    if removal::is_there_to_stay(store, base)? {
-        let position = medium::publish(store, &bytes)?;
+    if removal::is_there_to_stay(store, &base)? {
+        let position = medium::publish(store, &mut head_at)?;
         // Where no lock keeps others from removing the base, it may be gone by now.
         if store.writing_limit().is_none() {
             return Ok(position);
         }
-        let looked = removal::is_there_to_stay(store, base);
+        let looked = removal::is_there_to_stay(store, &base);
         if matches!(looked, Ok(true)) {
             return Ok(position);
         }

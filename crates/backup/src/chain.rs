@@ -24,7 +24,7 @@ use crate::create::CreateOptions;
 use crate::files::{Files, sync_all_of};
 use crate::head::{Description, Kind, PostgresFacts};
 use crate::medium::list;
-use crate::read::{SetReader, Verified, open_set, verify};
+use crate::read::{SetReader, Verified, found_good, open_set, verify};
 use crate::removal::is_there_to_stay;
 use crate::restore::{self, RestoreOptions, Restored};
 use crate::set::Guard;
@@ -273,6 +273,19 @@ pub fn verify_chain(
     Ok((newest, all))
 }
 
+/// As [`verify_chain`], of a chain that was restored just now: that has read every set to its end,
+/// with the digest of every file, so none of it is read again but the manifests.
+///
+/// # Errors
+/// SR-7108 to SR-7110 when a manifest is damaged.
+pub fn verified_by_restore(chain: &Chain<'_>) -> Result<(Verified, Vec<Verified>)> {
+    let all: Result<Vec<Verified>> = chain.sets().iter().map(found_good).collect();
+    let mut all = all?;
+    let newest = all.pop();
+    let newest = newest.ok_or_else(|| Error::new(&code::BUG, "a chain without a set"))?;
+    Ok((newest, all))
+}
+
 /// Restores a chain as a sealed instance: each set is written over the one before, sealed, so nothing of any of them is in clear, and no
 /// program of PostgreSQL's is needed. `progress` gets the bytes of files so far, of all sets.
 ///
@@ -304,6 +317,10 @@ pub fn restore_chain(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Restored> {
     let to = restore::absolute(&options.to)?;
+    if options.delta.is_some() {
+        let detail = "an incremental set is put together anew; restore it to a new directory";
+        return Err(Error::new(&code::DELTA_REFUSED, detail));
+    }
     restore::check_target(&to)?;
     for set in chain.sets() {
         set.check_families()?;
@@ -317,6 +334,9 @@ pub fn restore_chain(
     };
     let scratch = restore::partial_beside(&to)?;
     make_private(&scratch)?;
+    // So that it is not taken for what a killed restore has left.
+    let held = fs::File::open(&scratch).map_err(|error| failed(&scratch, error))?;
+    let _free = crate::delta::locked(&held);
     let mut work = Work {
         scratch,
         spaces,
@@ -342,6 +362,8 @@ pub fn restore_chain(
         files,
         bytes,
         tablespaces: has_spaces.then_some(work.spaces),
+        kept: 0,
+        left: None,
     })
 }
 
@@ -378,6 +400,7 @@ impl Work {
                 recovery: None,
                 kept: options.kept,
                 sealing: None,
+                delta: None,
                 stop: options.stop,
             };
             // The first is a cluster that is whole, and older than the one that is wanted (B13).

@@ -106,6 +106,7 @@ mod tests {
             recovery: None,
             kept: crate::Kept::default(),
             sealing: None,
+            delta: None,
             stop: Some(&STOP),
         };
         let mut command = Command::new("sleep");

@@ -41,7 +41,16 @@ pub struct LogCheck {
     /// What could not be looked at.
     pub not_checked: Vec<String>,
     /// The archived segments that recovery asks for, in order.
-    wanted: Vec<String>,
+    pub(crate) wanted: Vec<String>,
+    /// Whether the newest timeline of the archive does not come from the set's.
+    stranger: bool,
+}
+
+impl LogCheck {
+    /// Whether recovery can go to the newest timeline of the archive.
+    pub(crate) fn follows_newest(&self) -> bool {
+        !self.stranger
+    }
 }
 
 /// Numbers of the whole segments of each timeline.
@@ -70,6 +79,7 @@ pub fn check_log(
     let of = u64::from(facts.end_timeline);
     let newest = timelines.keys().next_back().copied().unwrap_or(of);
     let mut not_checked = Vec::new();
+    let mut stranger = false;
     let mut way = vec![(of, None)];
     if newest > of {
         match branches(store, newest, opener)? {
@@ -77,9 +87,12 @@ pub fn check_log(
                 Some(found) if found.first().is_some_and(|(_, end)| *end >= Some(last)) => {
                     way = found;
                 }
-                _ => not_checked.push(format!(
-                    "log of timeline {newest}, which does not come from this set's"
-                )),
+                _ => {
+                    stranger = true;
+                    not_checked.push(format!(
+                        "log of timeline {newest}, which does not come from this set's"
+                    ));
+                }
             },
             Err(why) => not_checked.push(format!(
                 "log of the timelines after {of}: {newest:08X}.history: {why}"
@@ -108,6 +121,7 @@ pub fn check_log(
     let mut wanted: Vec<String> = before.filter(|name| !is_newer(name)).collect();
     wanted.extend_from_slice(&followed);
     look_into(store, &wanted, facts, opener, &mut check)?;
+    (check.wanted, check.stranger) = (wanted, stranger);
     let any = check.segments > 0
         || check.missing_count > 0
         || check.wrong_count > 0

@@ -237,6 +237,7 @@ pub(crate) fn description(
         postgres: None,
         sqlite: None,
         content_digest: None,
+        set_position: None,
     }
 }
 

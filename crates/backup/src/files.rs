@@ -10,6 +10,7 @@
 //!
 //! Must not: leave the directory that it was given, but for tablespaces.
 
+mod old;
 mod open;
 mod over;
 mod place;
@@ -31,6 +32,7 @@ use rustix::io::Errno;
 use strongroom_format::backup::{Member, MemberKind};
 use strongroom_format::code;
 
+use self::old::{Candidate, Old};
 use self::open::Open;
 use self::over::Over;
 use self::place::{Base, Space, Spot, exchanged, named_twice, taken};
@@ -98,6 +100,10 @@ pub(crate) struct Files {
     keep_back: bool,
     /// Whether the root becomes open to everyone.
     open: bool,
+    /// The directory that this one takes the place of.
+    old: Option<Old>,
+    /// The file of it that is compared with the stream's.
+    compared: Option<Candidate>,
 }
 
 impl Files {
@@ -123,6 +129,8 @@ impl Files {
             over: None,
             keep_back,
             open: false,
+            old: None,
+            compared: None,
         })
     }
 
@@ -190,6 +198,12 @@ impl Files {
             content.extend_from_slice(bytes);
             return Ok(());
         }
+        if let Some(compared) = &mut self.compared {
+            if compared.goes_on(bytes) {
+                return Ok(());
+            }
+            self.write_anew()?;
+        }
         match &mut self.file {
             Some(open) => open.data(bytes),
             None if self.left_out => Ok(()),
@@ -204,6 +218,9 @@ impl Files {
             return Ok(());
         }
         if std::mem::take(&mut self.left_out) {
+            return Ok(());
+        }
+        if self.is_taken_over()? {
             return Ok(());
         }
         let open = self.file.take().ok_or_else(no_file)?;
@@ -225,6 +242,10 @@ impl Files {
             Becomes::InClear => None,
             Becomes::Sealed(sealed) => Some(sealed),
         };
+        self.compared = self.candidate(&member);
+        if self.compared.is_some() {
+            return Ok(());
+        }
         self.file = Some(match changed {
             Some(path) => Open::changes(self.spot(&path).reopen()?, member, sealed),
             None if self.is_label_of_chain(&member) => {
@@ -289,6 +310,7 @@ impl Files {
 
     /// Writes what was kept back and makes everything durable.
     pub(crate) fn finish(&mut self) -> Result<()> {
+        self.set_times_of_kept()?;
         self.sync()?;
         // The links to tablespaces lead to names. Who exchanged one gets no control file: nothing starts.
         if let Some(lost) = self.made_spaces.iter().find(|space| !space.is_in_place()) {

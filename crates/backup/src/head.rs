@@ -98,6 +98,10 @@ pub struct Description {
     /// Of a file of a log archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_digest: Option<String>,
+    /// Where on the medium the set was put. Sets of builds from before do not say it, nor do
+    /// archived files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_position: Option<u32>,
 }
 
 impl Description {

@@ -12,6 +12,7 @@ mod chain;
 mod combine;
 mod continuity;
 mod create;
+mod delta;
 mod expire;
 mod family;
 mod files;
@@ -25,6 +26,7 @@ mod pipeline;
 mod read;
 mod receive;
 mod removal;
+mod replay;
 mod restore;
 mod rewrap;
 mod sealing;
@@ -37,10 +39,12 @@ mod wal;
 mod writeback;
 
 pub use chain::{
-    Base, Chain, open_base, open_chain, restore_chain, restore_chain_sealed, verify_chain,
+    Base, Chain, open_base, open_chain, restore_chain, restore_chain_sealed, verified_by_restore,
+    verify_chain,
 };
 pub use continuity::{LogCheck, check_log};
 pub use create::{Compression, CreateOptions, Created, Mode, create, create_on};
+pub use delta::Delta;
 pub use expire::{Expired, expire};
 pub use files::{Kept, Owners};
 pub use head::{Description, FamilyEnd, Kind, PostgresFacts, SqliteFacts, TablespaceFacts};
@@ -50,6 +54,7 @@ pub use object::ObjectMedium;
 pub use pieces::{Partial, wal_partial};
 pub use read::{SetReader, Verified, open_set, verify};
 pub use receive::{ReceiveOptions, Received, wal_receive};
+pub use replay::{ArchivedLog, Replayed};
 pub use restore::{RestoreOptions, Restored, restore};
 pub use rewrap::{Others, rewrap_archive, rewrap_set};
 pub use sealing::{Becomes, SealedFile, Sealing};

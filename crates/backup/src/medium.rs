@@ -265,8 +265,12 @@ pub(crate) fn read_head(store: &dyn Store, position: u32) -> Result<Unopened> {
     }
 }
 
-/// Publishes a head at the first free position; returns it.
-pub(crate) fn publish(store: &dyn Store, bytes: &[u8]) -> Result<u32> {
+/// Publishes a head at the first free position; returns it. `head_at` makes the head, which names
+/// its position.
+pub(crate) fn publish(
+    store: &dyn Store,
+    mut head_at: impl FnMut(u32) -> Result<Vec<u8>>,
+) -> Result<u32> {
     let mut position = removal::last_position(store)?;
     // Another writer may take a position at any time; each turn means that one succeeded.
     loop {
@@ -275,7 +279,7 @@ pub(crate) fn publish(store: &dyn Store, bytes: &[u8]) -> Result<u32> {
             _ => return Err(Error::new(&code::BUG, "positions are used up")),
         };
         let name = head_name(position);
-        let created = store.create_new(&name, bytes);
+        let created = store.create_new(&name, &head_at(position)?);
         if created.map_err(|error| Error::io(format!("{}/{name}", store.shown()), error))? {
             return Ok(position);
         }

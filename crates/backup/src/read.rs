@@ -65,6 +65,15 @@ pub fn open_set<'a>(
     let unopened = read_head(store, position)?;
     let guard = unopened.open_in(store, opener)?;
     let description = unopened.description;
+    // Its seal holds. Whoever can write to the medium could make an older set the newest by another
+    // name.
+    if let Some(made_at) = description
+        .set_position
+        .filter(|made_at| *made_at != position)
+    {
+        let detail = format!("set {made_at} at position {position}: it was moved there");
+        return Err(Error::new(&code::SET_HEAD, detail));
+    }
     Ok(SetReader {
         store,
         guard,
@@ -102,7 +111,7 @@ pub fn verify(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Verified> {
     let mut bytes = 0_u64;
-    let end = set.read(threads, |stream| {
+    set.read(threads, |stream| {
         loop {
             match stream.next()? {
                 Event::Data(data) => {
@@ -114,26 +123,25 @@ pub fn verify(
             }
         }
     })?;
-    if set
-        .description
-        .postgres
-        .as_ref()
-        .is_some_and(|facts| facts.manifest_object.is_some())
-    {
+    found_good(set)
+}
+
+/// What is told of a set whose stream was read to its end: that compares its counts with the
+/// head's. Looks at the manifest that an incremental set would need, which is not in the stream.
+pub(crate) fn found_good(set: &SetReader<'_>) -> Result<Verified> {
+    let description = set.description.clone();
+    let facts = description.postgres.as_ref();
+    if facts.is_some_and(|facts| facts.manifest_object.is_some()) {
         crate::chain::manifest_of(set)?;
     }
-    let description = set.description.clone();
     let mut not_checked = vec![String::from("whether this is the newest set that was made")];
     not_checked.extend(set.guard.not_proved().map(String::from));
+    let segments = description.families.iter();
     Ok(Verified {
         position: set.position,
-        segments: description
-            .families
-            .iter()
-            .map(|end| u64::from(end.segments))
-            .sum(),
-        files: end.files,
-        bytes: end.size,
+        segments: segments.map(|end| u64::from(end.segments)).sum(),
+        files: description.files,
+        bytes: description.backup_size_bytes,
         description,
         not_checked,
     })

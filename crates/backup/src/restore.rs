@@ -1,4 +1,4 @@
-//! Restores a set into a directory that is absent or empty.
+//! Restores a set into a directory that is absent or empty, or over one that is there (`delta.rs`).
 //!
 //! Invariant: everything is written to a directory beside the target, which takes the target's name when it is whole and
 //! durable. A restore that fails removes what it wrote; one that is killed leaves a directory with another name, and one of
@@ -20,6 +20,7 @@ use strongroom_format::backup::StreamEnd;
 use strongroom_format::{code, hex};
 use strongroom_keyring::durable;
 
+use crate::delta::{self, Delta, Over};
 use crate::files::{Files, Kept};
 use crate::head::{Description, Kind};
 use crate::read::SetReader;
@@ -42,6 +43,8 @@ pub struct RestoreOptions {
     pub kept: Kept,
     /// How the files of a cluster are sealed as they are written; `None`: in clear.
     pub sealing: Option<Arc<dyn Sealing>>,
+    /// How a directory is treated that is there; `None`: it must be empty.
+    pub delta: Option<Delta>,
     /// Once this is set the restore ends as if it had failed.
     pub stop: Option<&'static AtomicBool>,
 }
@@ -67,12 +70,17 @@ pub struct Restored {
     pub bytes: u64,
     /// Where tablespaces were put, if there are any.
     pub tablespaces: Option<PathBuf>,
+    /// Files that were taken over from the directory that was there.
+    pub kept: u64,
+    /// The former directory, if it could not be removed.
+    pub left: Option<PathBuf>,
 }
 
 /// Restores `set`. `progress` gets the bytes of files so far.
 ///
 /// # Errors
-/// SR-7113, SR-1001 before anything is read; SR-7108 to SR-7112; SR-5001. Nothing is at the target then.
+/// SR-7113, SR-7176, SR-1001 before anything is read; SR-7108 to SR-7112; SR-5001. Nothing is at
+/// the target then.
 pub fn restore(
     set: &SetReader<'_>,
     options: &RestoreOptions,
@@ -105,7 +113,7 @@ pub(crate) fn restore_part(
         let detail = "only PostgreSQL clusters are sealed as they are restored";
         return Err(Error::new(&code::USAGE, detail));
     }
-    check_target(&options.to)?;
+    let over = over(options, description)?;
     for set in sets {
         set.check_families()?;
     }
@@ -120,25 +128,26 @@ pub(crate) fn restore_part(
         has_spaces.then(|| spaces.clone()),
     ];
     let sizes = sets.iter().map(|set| set.description().backup_size_bytes);
+    // What is taken over needs none; how much that is is not known yet.
+    let taken_over = over.as_ref().map_or(0, |over| over.bytes);
+    let needed = sizes.fold(0, u64::saturating_add);
     check_space(
         places.into_iter().flatten(),
-        sizes.fold(0, u64::saturating_add),
+        needed.saturating_sub(taken_over),
     )?;
-    let partial = partial_beside(&options.to)?;
-    let made = DirBuilder::new().mode(0o700).create(&partial);
-    made.map_err(|error| Error::io(partial.display().to_string(), error))?;
-    let mut files = Files::new(&partial, &spaces, cluster, options.kept)?;
+    let (partial, mut files) = begun(options, over.as_ref(), &spaces, cluster)?;
     if open {
         files.keep_open();
     }
-    if let Some(sealing) = &options.sealing {
-        files.seal(Arc::clone(sealing));
-    }
     let filled = fill(sets, options, &mut files, progress).and_then(|end| {
         files.check_at(&partial)?;
-        moved(&partial, &options.to).map(|()| end)
+        let left = match over {
+            Some(over) => over.exchange(&partial)?,
+            None => moved(&partial, &options.to).map(|()| None)?,
+        };
+        Ok((end, left))
     });
-    let end = match filled {
+    let (end, left) = match filled {
         Ok(end) => end,
         Err(error) => {
             files.undo();
@@ -154,7 +163,59 @@ pub(crate) fn restore_part(
         files: end.files,
         bytes: end.size,
         tablespaces: has_spaces.then_some(spaces),
+        kept: files.taken_over(),
+        left,
     })
+}
+
+/// Makes the directory that is filled, beside the target.
+fn begun(
+    options: &RestoreOptions,
+    over: Option<&Over>,
+    spaces: &Path,
+    cluster: bool,
+) -> Result<(PathBuf, Files)> {
+    let partial = partial_beside(&options.to)?;
+    let made = DirBuilder::new().mode(0o700).create(&partial);
+    made.map_err(|error| Error::io(partial.display().to_string(), error))?;
+    if over.is_some()
+        && let Err(error) = delta::check_exchange(&partial, &options.to)
+    {
+        drop(fs::remove_dir(&partial));
+        return Err(error);
+    }
+    let mut files = Files::new(&partial, spaces, cluster, options.kept)?;
+    files.lock();
+    if let Some(over) = over {
+        files.replace(over.held()?);
+    }
+    if let Some(sealing) = &options.sealing {
+        files.seal(Arc::clone(sealing));
+    }
+    Ok((partial, files))
+}
+
+/// The directory that is restored over. `None`: there is none, or it is empty.
+fn over(options: &RestoreOptions, description: &Description) -> Result<Option<Over>> {
+    let over = match &options.delta {
+        Some(_) if options.sealing.is_some() => {
+            let detail = "nothing of an instance that is sealed anew is what it was";
+            return Err(Error::new(&code::USAGE, detail));
+        }
+        Some(wanted) => {
+            let mut wanted = wanted.clone();
+            wanted.apart.extend(options.tablespaces.clone());
+            Over::begin(&options.to, &wanted, description, options.kept)?
+        }
+        None => None,
+    };
+    if over.is_none() {
+        check_target(&options.to)?;
+    }
+    if options.delta.is_some() {
+        delta::clear_left(&options.to)?;
+    }
+    Ok(over)
 }
 
 fn fill(

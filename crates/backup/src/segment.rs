@@ -4,7 +4,8 @@
 //! is; every later page says its address. So a file that is sealed, of another place in the log, or
 //! damaged at a page's beginning is known without a server.
 //!
-//! Must not: read records. That pages are in their places says nothing of what is in them.
+//! Must not: read what records hold. That pages are in their places says nothing of what is in
+//! them; of records only the lengths are looked at, to know which one is the last.
 
 use strongroom_format::code;
 
@@ -14,8 +15,17 @@ use crate::{Error, Result};
 
 /// Bytes of a page of the log (`XLOG_BLCKSZ`; servers of another size are refused elsewhere).
 const PAGE: usize = 8192;
+/// `XLP_FIRST_IS_CONTRECORD`: a page begins with the rest of a record.
+const CONTINUED: u16 = 1;
 /// `XLP_LONG_HEADER`.
 const LONG_HEADER: u16 = 2;
+/// `XLP_FIRST_IS_OVERWRITE_CONTRECORD`: the record that should go on here was given up.
+const OVERWRITES: u16 = 8;
+/// Bytes of a page's header: the first page's of a segment, and any other's.
+const LONG_HEADER_LEN: usize = 40;
+const HEADER_LEN: usize = 24;
+/// `SizeOfXLogRecord`: no record is shorter.
+const RECORD_MIN: usize = 24;
 /// The second byte of `XLOG_PAGE_MAGIC` in every version so far.
 const MAGIC_KIND: u8 = 0xd1;
 /// `WalSegMinSize`, `WalSegMaxSize`.
@@ -145,6 +155,87 @@ fn every_page(first: &Header, timeline: u64, content: &[u8]) -> bool {
     true
 }
 
+/// Where the bytes of a record end.
+enum End {
+    At(usize),
+    /// The record was given up, and another one begins here.
+    GivenUp(usize),
+}
+
+/// The position of the last record that is whole in a segment, by the lengths that records have.
+/// `None`: there is none, or this is no segment.
+pub(crate) fn last_record(content: &[u8]) -> Option<u64> {
+    let first = Header::of(content).filter(|first| first.info & LONG_HEADER != 0)?;
+    let mut at = LONG_HEADER_LEN;
+    if first.info & CONTINUED != 0 {
+        let rest = array(content, 16).map(u32::from_le_bytes)?;
+        match record_end(&first, content, at, usize::try_from(rest).ok()?)? {
+            End::At(end) | End::GivenUp(end) => at = end,
+        }
+    }
+    let mut last: Option<usize> = None;
+    while let Some(begins) = record_at(&first, content, at) {
+        let length = array(content, begins).map(u32::from_le_bytes);
+        let length = length.and_then(|length| usize::try_from(length).ok());
+        let Some(length) = length.filter(|length| *length >= RECORD_MIN) else {
+            break;
+        };
+        // `xl_prev`. What an older use of the file has left does not fit; a header that goes over
+        // to the next page is not looked at.
+        let previous = array(content, begins.saturating_add(8)).map(u64::from_le_bytes);
+        let in_page = begins % PAGE <= PAGE - 16;
+        let before = last.map(|last| first.address.saturating_add(last as u64));
+        if in_page && before.is_some_and(|before| previous != Some(before)) {
+            break;
+        }
+        match record_end(&first, content, begins, length) {
+            Some(End::At(end)) => {
+                last = Some(begins);
+                at = end;
+            }
+            Some(End::GivenUp(next)) => at = next,
+            None => break,
+        }
+    }
+    last.map(|last| first.address.saturating_add(last as u64))
+}
+
+/// Where the record begins that follows what ends at `at`: records are aligned to 8 bytes, and
+/// never lie in a page's header.
+fn record_at(first: &Header, content: &[u8], at: usize) -> Option<usize> {
+    let aligned = at.next_multiple_of(8);
+    if !aligned.is_multiple_of(PAGE) {
+        return (aligned < content.len()).then_some(aligned);
+    }
+    page_at(first, content, aligned)?;
+    Some(aligned.saturating_add(HEADER_LEN))
+}
+
+/// Where `left` bytes of a record end that go on at `at`, over the headers of pages. `None`: not in
+/// this segment.
+fn record_end(first: &Header, content: &[u8], mut at: usize, mut left: usize) -> Option<End> {
+    loop {
+        let page_end = at.saturating_add(1).next_multiple_of(PAGE);
+        let room = page_end.saturating_sub(at);
+        if left <= room {
+            return Some(End::At(at.saturating_add(left)));
+        }
+        left = left.saturating_sub(room);
+        let page = page_at(first, content, page_end)?;
+        at = page_end.saturating_add(HEADER_LEN);
+        if page.info & OVERWRITES != 0 {
+            return Some(End::GivenUp(at));
+        }
+    }
+}
+
+/// The header of a later page, if it is this segment's.
+fn page_at(first: &Header, content: &[u8], at: usize) -> Option<Header> {
+    let address = first.address.checked_add(at as u64)?;
+    let page = Header::of(content.get(at..)?)?;
+    (page.magic == first.magic && page.address == address).then_some(page)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,6 +294,52 @@ mod tests {
         let mut content = made(5);
         content[SIZE - 1] = 1;
         assert_eq!(pages(NAME, &content).map(|pages| pages.whole), Ok(false));
+    }
+
+    /// A record at `at`, of `length` bytes, after one at `before`.
+    fn put_record(content: &mut [u8], at: usize, length: u32, before: usize) {
+        content[at..at + 4].copy_from_slice(&length.to_le_bytes());
+        let before = (1_u64 << 32) + 3 * SIZE as u64 + before as u64;
+        content[at + 8..at + 16].copy_from_slice(&before.to_le_bytes());
+    }
+
+    #[test]
+    fn the_last_record_is_found_by_lengths() {
+        let begins = (1_u64 << 32) + 3 * SIZE as u64;
+        let position = |at: usize| Some(begins + at as u64);
+        let mut content = made(5);
+        for page in content.chunks_mut(PAGE).take(5) {
+            page[100] = 0;
+        }
+        assert_eq!(last_record(&content), None);
+        // The first page begins with 30 bytes of a record of the segment before.
+        content[2] |= 1;
+        content[16..20].copy_from_slice(&30_u32.to_le_bytes());
+        put_record(&mut content, 72, 50, 0);
+        assert_eq!(last_record(&content), position(72));
+        // The next one goes over to the next page; the one after that begins behind its header and
+        // 40 bytes of it.
+        put_record(&mut content, 128, 8192 - 128 + 40, 72);
+        assert_eq!(last_record(&content), position(128));
+        let third = PAGE + 24 + 40;
+        put_record(&mut content, third, 24, 128);
+        assert_eq!(last_record(&content), position(third));
+        // What an older use of the file has left, and what does not end in the pages that are
+        // there.
+        put_record(&mut content, third + 24, 24, 128);
+        assert_eq!(last_record(&content), position(third));
+        put_record(&mut content, third + 24, 60_000, third);
+        assert_eq!(last_record(&content), position(third));
+        // A record that was given up, and the one that takes its place on the next page.
+        put_record(&mut content, third + 24, 8192, third);
+        content[2 * PAGE + 2] = 8;
+        put_record(&mut content, 2 * PAGE + 24, 32, third);
+        assert_eq!(last_record(&content), position(2 * PAGE + 24));
+        // One that ends with its page.
+        let rest = u32::try_from(3 * PAGE - (2 * PAGE + 24 + 32)).unwrap();
+        put_record(&mut content, 2 * PAGE + 24 + 32, rest, 2 * PAGE + 24);
+        put_record(&mut content, 3 * PAGE + 24, 24, 2 * PAGE + 24 + 32);
+        assert_eq!(last_record(&content), position(3 * PAGE + 24));
     }
 
     #[test]

@@ -116,6 +116,7 @@ fn a_place_that_fills_up_has_no_half_restored_cluster() {
         recovery: Some(String::from("# settings\n")),
         kept: strongroom_backup::Kept::default(),
         sealing: None,
+        delta: None,
         stop: None,
     };
     for left in [0, 4096, 500_000, 1_499_136] {

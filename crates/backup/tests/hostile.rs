@@ -25,6 +25,7 @@ fn recovering(place: &Place) -> RestoreOptions {
         recovery: Some(String::from("# settings\n")),
         kept: Kept::default(),
         sealing: None,
+        delta: None,
         stop: None,
     }
 }
@@ -303,6 +304,7 @@ fn a_set_of_a_standby_recovers_to_where_it_is_told() {
         to: place.at("standby"),
         recovery: None,
         sealing: None,
+        delta: None,
         stop: None,
         ..recovering(&place)
     };

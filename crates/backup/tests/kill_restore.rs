@@ -69,6 +69,7 @@ fn child() {
         recovery: Some(String::from("# settings\n")),
         kept: strongroom_backup::Kept::default(),
         sealing: None,
+        delta: None,
         stop: None,
     };
     restore(&set, &options, &mut |_| {}).unwrap();

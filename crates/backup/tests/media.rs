@@ -365,3 +365,26 @@ fn sockets_are_left_out_and_named() {
     assert_eq!(created.left_out.len(), 1);
     assert!(created.left_out[0].ends_with("socket: socket"));
 }
+
+/// `newest` goes by positions: whoever can write to the medium could have an older set restored for
+/// the newest one.
+#[test]
+fn an_older_set_is_not_made_the_newest_by_another_name() {
+    let place = Place::new();
+    let tree = place.tree(1000);
+    let key = key();
+    let medium = place.medium();
+    for _ in 0..2 {
+        made(&medium, &tree, &options(Some(&key))).unwrap();
+    }
+    let sets = place.at("medium/sets");
+    fs::copy(sets.join("00000001"), sets.join("00000003")).unwrap();
+    for position in [None, Some(3)] {
+        let error = verified(&medium, position, Some(&key)).unwrap_err();
+        assert_eq!(error.code().number, 7106, "{error:?}");
+        assert!(error.detail().contains("moved"), "{error:?}");
+    }
+    verified(&medium, Some(1), Some(&key)).unwrap();
+    fs::remove_file(sets.join("00000003")).unwrap();
+    assert_eq!(verified(&medium, None, Some(&key)).unwrap().position, 2);
+}

@@ -139,6 +139,7 @@ fn to(place: &Place, spaces: &str) -> RestoreOptions {
         recovery: None,
         kept: strongroom_backup::Kept::default(),
         sealing: None,
+        delta: None,
         stop: None,
     }
 }

@@ -73,6 +73,7 @@ fn sets_in_a_bucket_are_what_they_were() {
         recovery: None,
         kept: strongroom_backup::Kept::default(),
         sealing: None,
+        delta: None,
         stop: None,
     };
     let set = open_set(&store, None, Some(&opener)).unwrap();

@@ -54,6 +54,7 @@ fn restored(store: &LocalStore, opener: &Opener, to: &Path) -> Result<(), Error>
             ..strongroom_backup::Kept::default()
         },
         sealing: None,
+        delta: None,
         stop: None,
     };
     let set = open_set(store, None, Some(opener))?;

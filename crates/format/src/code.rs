@@ -262,7 +262,7 @@ codes! {
     FAMILY_SHORT = 7110, Data, "a family of the backup set is cut short, or is not the one that the set's head names", "copy it again from where it came, or restore another set";
     STREAM = 7111, Data, "what the backup set holds has not the form that it must have", "do not trust this set: whoever made it was not this program, or was defective";
     FILE_DIGEST = 7112, Data, "a file of the backup set is not what it was when it was read", "restore another set; please report it";
-    TARGET_NOT_EMPTY = 7113, Refused, "the directory to restore into is not empty", "name an absent or empty one";
+    TARGET_NOT_EMPTY = 7113, Refused, "the directory to restore into is not empty", "name an absent or empty one; `strongroom backup restore --delta` restores over the directory that a set was made of";
     BACKUP_SOURCE = 7114, Io, "what was to be backed up cannot be read, or is not of a kind that is known", "check the path, or the connection string, and who runs the command";
     BACKUP_SERVER = 7115, Io, "the PostgreSQL server has refused or ended the backup", "see its message; the server's log says more";
     BACKUP_MANIFEST = 7116, Data, "the backup is not what PostgreSQL's own manifest says", "take the backup again; if it happens again, check the server's disks and memory";
@@ -302,6 +302,8 @@ codes! {
     NO_TRIPLE_DES = 7172, Io, "the set is sealed with Triple DES, which this system's libcrypto does not have", "the set may be sound: read it on a host whose OpenSSL has DES-EDE3-CBC, and seal what is restored anew";
     NOT_LOG = 7173, Refused, "the file is not what PostgreSQL archives under its name, or of another cluster", "nothing was archived or handed over; give the file where the server has it: log of a sealed instance is opened only from the instance's own pg_wal";
     ARCHIVE_CONTENT = 7174, Data, "archived segments of the log are not what their names say", "recovery ends before the first of them: make a new set, and look at what archives them";
+    LOG_NOT_REPLAYED = 7175, Data, "a server that was restored for a test has not replayed the archived log to its end", "recovery ends where the message says: make a new set, and find out what has damaged the log";
+    DELTA_REFUSED = 7176, Refused, "the directory is not one that this set is restored over", "see the detail; nothing was changed. A restore to a new directory is always possible";
 
     FID_STALE = 8001, Data, "the identifier does not name a value any more", "if a table still holds it, restore table and zone to one point in time; report it if neither was restored";
     FID_FORGED = 8002, Data, "the identifier never named a value of this place", "someone or something other than Strongroom wrote it into the table, or the zone's store is another one's";

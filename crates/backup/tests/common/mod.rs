@@ -161,6 +161,7 @@ pub(crate) fn restored(
         recovery: None,
         kept: strongroom_backup::Kept::default(),
         sealing: None,
+        delta: None,
         stop: None,
     };
     restore(&open_set(store, set, opener)?, &options, &mut |_| {})

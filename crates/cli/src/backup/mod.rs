@@ -133,15 +133,24 @@ fn sealing_openers(
 fn with_key<T>(
     key: KeyOptions,
     keyring: &Path,
-    mut open: impl FnMut(Option<&Opener>) -> strongroom_backup::Result<T>,
+    open: impl FnMut(Option<&Opener>) -> strongroom_backup::Result<T>,
 ) -> Result<T, Failure> {
+    with_kept_key(key, keyring, open).map(|(done, _)| done)
+}
+
+/// As [`with_key`]; gives back the key that served, for what is opened later.
+fn with_kept_key<T>(
+    key: KeyOptions,
+    keyring: &Path,
+    mut open: impl FnMut(Option<&Opener>) -> strongroom_backup::Result<T>,
+) -> Result<(T, Option<Opener>), Failure> {
     if let Some(source) = keys::source(key) {
         let opener = opener(&source, Some(keyring.to_path_buf()), false)?;
-        return Ok(open(Some(&opener))?);
+        return Ok((open(Some(&opener))?, Some(opener)));
     }
     let needed = match open(None) {
         Err(error) if error.code() == &code::NO_KEY => error,
-        other => return Ok(other?),
+        other => return Ok((other?, None)),
     };
     if !keyring.exists() {
         return Err(needed.into());
@@ -150,7 +159,7 @@ fn with_key<T>(
     match open(Some(&private)) {
         // It has no slot for a certificate at all.
         Err(error) if error.code() == &code::WRONG_KEY => Err(needed.into()),
-        other => Ok(other?),
+        other => Ok((other?, Some(private))),
     }
 }
 

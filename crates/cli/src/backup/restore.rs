@@ -1,6 +1,6 @@
 //! `strongroom backup restore MEDIUM --to DIR`: a set as files again.
 //!
-//! Must not: write over anything.
+//! Must not: write over anything, unless `--delta` says so.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 use clap::Args;
 use serde::Serialize;
 use strongroom_backup::{
-    Chain, Description, Kept, Owners, RestoreOptions, Restored, Sealing, open_chain,
+    Chain, Delta, Description, Kept, Owners, RestoreOptions, Restored, Sealing, open_chain,
 };
 use strongroom_format::header::Cipher;
 
 use super::history::{self, Entry, HistoryOptions, Told};
 use super::progress::{ProgressOptions, Watch};
 use super::until::UntilOptions;
-use super::{store, thread_count, threads, with_key};
+use super::{is_url, store, thread_count, threads, with_key};
 use crate::args::{InstanceKeyOptions, KeyOptions};
 use crate::failure::{Failure, note, printable};
 use crate::help::tail;
@@ -23,7 +23,7 @@ use crate::pg::programs::BindirOption;
 use crate::pg::restored::{self, NewInstance};
 use crate::{Context, keyring, owner};
 
-/// Restore a set into a directory that is absent or empty.
+/// Restore a set into a directory that is absent or empty, or with --delta over the one that it was made of.
 ///
 /// The directory appears when it is whole. What is restored is in plaintext; with --sealed a PostgreSQL cluster becomes a sealed
 /// instance, and nothing of it is in clear on the disk at any time but what `strongroom pg encrypt` leaves in clear.
@@ -45,6 +45,8 @@ pub(super) struct RestoreArgs {
     #[arg(long, value_name = "DIR")]
     tablespaces: Option<PathBuf>,
     #[command(flatten)]
+    delta: DeltaOptions,
+    #[command(flatten)]
     sealed: SealedOptions,
     #[command(flatten)]
     owners: OwnerOptions,
@@ -62,6 +64,32 @@ pub(super) struct RestoreArgs {
     progress: ProgressOptions,
     #[command(flatten)]
     history: HistoryOptions,
+}
+
+/// How a directory is treated that is there.
+#[derive(Args)]
+struct DeltaOptions {
+    /// Restore over the directory that the set was made of: files that are what the set says are kept, everything else is replaced
+    /// or removed, at once and at the end
+    #[arg(long, conflicts_with = "sealed")]
+    delta: bool,
+    /// With --delta: also if the directory is not known to be what the set was made of; everything in it is lost that the set does
+    /// not have
+    #[arg(long, requires = "delta")]
+    force: bool,
+}
+
+impl DeltaOptions {
+    /// What the restore needs must not lie in what it removes.
+    fn wanted(&self, medium: &Path, keyring: &Path, key: &KeyOptions) -> Option<Delta> {
+        let mut apart = vec![keyring.to_path_buf()];
+        apart.extend((!is_url(medium)).then(|| medium.to_path_buf()));
+        apart.extend(key.key_file.as_ref().map(PathBuf::from));
+        self.delta.then_some(Delta {
+            force: self.force,
+            apart,
+        })
+    }
 }
 
 /// What a sealed instance is made with.
@@ -160,6 +188,7 @@ struct Report {
     path: String,
     files: u64,
     size_bytes: u64,
+    kept_files: u64,
     tablespaces: Option<String>,
     set: Description,
 }
@@ -195,11 +224,12 @@ impl RestoreArgs {
         let sealing = instance.map(|instance| -> Arc<dyn Sealing> { Arc::new(instance) });
         let options = RestoreOptions {
             to: self.to.clone(),
-            tablespaces: self.tablespaces,
+            tablespaces: self.tablespaces.clone(),
             threads: threads(self.threads),
             recovery,
             kept: self.owners.kept()?,
             sealing,
+            delta: self.delta.wanted(&self.medium, &keyring, &self.key),
             stop: None,
         };
         say_who_made(set.description());
@@ -217,31 +247,56 @@ impl RestoreArgs {
         if let Some(unattended) = unattended {
             NewInstance::warned(unattended, &self.to);
         }
-        let tablespaces = restored.tablespaces.map(|path| path.display().to_string());
-        if self.json {
-            return context.output.json(&Report {
-                position: set.position(),
-                path: self.to.display().to_string(),
-                files: restored.files,
-                size_bytes: restored.bytes,
-                tablespaces,
-                set: restored.description,
-            });
-        }
-        context.output.line(&format!(
-            "restored set {} to {}: {} files, {} bytes{}",
-            set.position(),
-            self.to.display(),
-            restored.files,
-            restored.bytes,
-            if unattended.is_some() { ", sealed" } else { "" }
-        ))?;
-        context.output.flush()?;
-        if left_to_root && restored.description.postgres.is_some() {
+        let position = set.position();
+        self.told(context, position, restored, unattended.is_some())?;
+        if left_to_root && facts.is_some() && !self.json {
             note(
                 "the files belong to root, as whom no server runs: --owner USER gives them to the server's user",
             );
         }
+        Ok(())
+    }
+
+    /// Says what was restored.
+    fn told(
+        &self,
+        context: &mut Context,
+        position: u32,
+        restored: Restored,
+        sealed: bool,
+    ) -> Result<(), Failure> {
+        if let Some(left) = restored.left {
+            note(&format!(
+                "what was there before could not be removed whole: {}",
+                left.display()
+            ));
+        }
+        let tablespaces = restored.tablespaces.map(|path| path.display().to_string());
+        if self.json {
+            return context.output.json(&Report {
+                position,
+                path: self.to.display().to_string(),
+                files: restored.files,
+                size_bytes: restored.bytes,
+                kept_files: restored.kept,
+                tablespaces,
+                set: restored.description,
+            });
+        }
+        let mut more = String::new();
+        if sealed {
+            more.push_str(", sealed");
+        }
+        if self.delta.delta {
+            more.push_str(&format!("; {} files were kept", restored.kept));
+        }
+        context.output.line(&format!(
+            "restored set {position} to {}: {} files, {} bytes{more}",
+            self.to.display(),
+            restored.files,
+            restored.bytes,
+        ))?;
+        context.output.flush()?;
         if let Some(tablespaces) = tablespaces {
             note(&format!("the tablespaces are in {tablespaces}"));
         }

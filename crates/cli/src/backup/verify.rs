@@ -6,14 +6,17 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use strongroom_backup::{Description, LogCheck, Verified, check_log, open_chain, verify_chain};
+use strongroom_backup::{
+    ArchivedLog, Description, LogCheck, Verified, check_log, open_chain, verified_by_restore,
+    verify_chain,
+};
 use strongroom_format::code;
 
 use super::drill::{DrillOptions, Drilled};
 use super::history::{self, Entry, HistoryOptions, Told};
 use super::metrics::MetricsOptions;
 use super::progress::{ProgressOptions, Watch};
-use super::{store, thread_count, threads, with_key};
+use super::{store, thread_count, threads, with_kept_key};
 use crate::args::KeyOptions;
 use crate::failure::{ErrorJson, Failure, printable};
 use crate::help::tail;
@@ -78,77 +81,122 @@ impl VerifyArgs {
     }
 
     fn read(self, context: &mut Context, entry: &mut Entry) -> Result<(), Failure> {
+        let json = self.json;
+        let found = self.looked_at(context, entry)?;
+        let log = found.log.as_ref();
+        let gap = log.and_then(|log| gap(log).or_else(|| wrong(log)));
+        if gap.is_none() {
+            entry.done();
+        }
+        if json {
+            context.output.json(&found.report(gap.as_ref()))?;
+            context.output.flush()?;
+            return gap.map_or(Ok(()), |gap| Err(gap.told_in_json()));
+        }
+        context.output.text(&found.text())?;
+        context.output.flush()?;
+        gap.map_or(Ok(()), Err)
+    }
+
+    /// Reads everything, and restores it if that is asked for.
+    fn looked_at(self, context: &Context, entry: &mut Entry) -> Result<Found, Failure> {
         let store = store(&self.medium)?;
         entry.on(store.as_ref());
+        if self.test.is_wanted() {
+            entry.is_restore_test();
+        }
         let keyring = keyring::path(context);
-        let (chain, log) = with_key(self.key, &keyring, |key| {
+        let ((chain, log), key) = with_kept_key(self.key, &keyring, |key| {
             let chain = open_chain(store.as_ref(), self.set, key)?;
             // Now, since a timeline's history is sealed too.
             let log = check_log(store.as_ref(), chain.newest()?.description(), key);
             Ok((chain, log))
         })?;
-        entry.with_set(store.as_ref(), chain.newest()?.position());
-        let mut progress = Watch::new("verify", self.progress).of(chain.size_bytes());
-        let (verified, bases) = verify_chain(&chain, threads(self.threads), &mut |bytes| {
-            progress.update(bytes);
-        })?;
-        progress.finish();
-        let drilled = self
-            .test
-            .run(&chain, threads(self.threads), self.progress)?;
-        let log = log?;
-        let gap = log.as_ref().and_then(|log| gap(log).or_else(|| wrong(log)));
-        if gap.is_none() {
-            entry.done();
+        let newest = chain.newest()?;
+        entry.with_set(store.as_ref(), newest.position());
+        let threads = threads(self.threads);
+        if !self.test.is_wanted() {
+            let mut progress = Watch::new("verify", self.progress).of(chain.size_bytes());
+            let (verified, bases) =
+                verify_chain(&chain, threads, &mut |bytes| progress.update(bytes))?;
+            progress.finish();
+            return Ok(Found {
+                verified,
+                bases,
+                log: log?,
+                drilled: None,
+            });
         }
-        if self.json {
-            let Verified {
-                position,
-                description,
-                segments,
-                files,
-                bytes,
-                mut not_checked,
-            } = verified;
-            not_checked.extend(log.iter().flat_map(|log| log.not_checked.clone()));
-            let of_log = log.map(|log| (log.missing, log.wrong));
-            let (missing_log, wrong_log) = of_log.unwrap_or_default();
-            context.output.json(&Report {
-                position,
-                ok: gap.is_none(),
-                error: gap.as_ref().map(Failure::json),
-                missing_log,
-                wrong_log,
-                segments,
-                files,
-                size_bytes: bytes,
-                not_checked,
-                builds_on: bases.iter().map(|base| base.position).collect(),
-                restore_test: drilled,
-                set: description,
-            })?;
-            context.output.flush()?;
-            return gap.map_or(Ok(()), |gap| Err(gap.told_in_json()));
+        let (log, described, key) = (log?, newest.description(), key.as_ref());
+        let archive = ArchivedLog::of_set(store.as_ref(), described, log.as_ref(), key)?;
+        let archive = archive.as_ref();
+        let drilled = self.test.run(&chain, archive, threads, self.progress)?;
+        // The restore has read all of it.
+        let (verified, bases) = verified_by_restore(&chain)?;
+        Ok(Found {
+            verified,
+            bases,
+            log,
+            drilled: Some(drilled),
+        })
+    }
+}
+
+/// What was found of a set, those that it builds on, and the log behind it.
+struct Found {
+    verified: Verified,
+    bases: Vec<Verified>,
+    log: Option<LogCheck>,
+    drilled: Option<Drilled>,
+}
+
+impl Found {
+    fn report(self, gap: Option<&Failure>) -> Report {
+        let Verified {
+            position,
+            description,
+            segments,
+            files,
+            bytes,
+            mut not_checked,
+        } = self.verified;
+        not_checked.extend(self.log.iter().flat_map(|log| log.not_checked.clone()));
+        let of_log = self.log.map(|log| (log.missing, log.wrong));
+        let (missing_log, wrong_log) = of_log.unwrap_or_default();
+        Report {
+            position,
+            ok: gap.is_none(),
+            error: gap.map(Failure::json),
+            missing_log,
+            wrong_log,
+            segments,
+            files,
+            size_bytes: bytes,
+            not_checked,
+            builds_on: self.bases.iter().map(|base| base.position).collect(),
+            restore_test: self.drilled,
+            set: description,
         }
+    }
+
+    fn text(&self) -> String {
         let mut text = String::new();
-        for each in bases.iter().chain([&verified]) {
+        for each in self.bases.iter().chain([&self.verified]) {
             text.push_str(&format!(
                 "set {}: {} segments, {} files, {} bytes: good\n",
                 each.position, each.segments, each.files, each.bytes
             ));
         }
-        for item in &verified.not_checked {
+        for item in &self.verified.not_checked {
             text.push_str(&format!("  not checked: {}\n", printable(item)));
         }
-        if let Some(drilled) = drilled {
-            text.push_str(&told(&drilled));
+        if let Some(drilled) = &self.drilled {
+            text.push_str(&told(drilled));
         }
-        if let Some(log) = log {
-            text.push_str(&of_log(&log));
+        if let Some(log) = &self.log {
+            text.push_str(&of_log(log));
         }
-        context.output.text(&text)?;
-        context.output.flush()?;
-        gap.map_or(Ok(()), Err)
+        text
     }
 }
 

@@ -13,10 +13,13 @@ use crate::failure::{Failure, code_text};
 /// The outcome of a run that did what it was to do.
 pub(in crate::backup) const DONE: &str = "done";
 
+/// What a `verify` is noted as that also restores the set and starts a server on it.
+pub(super) const RESTORE_TEST: &str = "restore-test";
+
 /// One run: a row of the catalogue.
 #[derive(Clone, Debug, Default, Serialize, PartialEq, Eq)]
 pub(in crate::backup) struct Entry {
-    /// The verb, or `scan`.
+    /// The verb, `scan`, or `restore-test`.
     pub(super) operation: String,
     /// `done`, or the code of the error.
     pub(super) outcome: String,
@@ -89,6 +92,11 @@ impl Entry {
         self.source = shown;
     }
 
+    /// The run is a `verify` that also restores the set.
+    pub(in crate::backup) fn is_restore_test(&mut self) {
+        RESTORE_TEST.clone_into(&mut self.operation);
+    }
+
     /// Where a restore went, what was removed.
     pub(in crate::backup) fn with_detail(&mut self, detail: String) {
         self.detail = detail;
@@ -135,8 +143,12 @@ impl Entry {
         self.outcome == DONE
     }
 
+    /// The verb that was run. Monitoring goes by it: a restore test is a `verify` that does more.
     pub(in crate::backup) fn operation(&self) -> &str {
-        &self.operation
+        match self.operation.as_str() {
+            RESTORE_TEST => "verify",
+            operation => operation,
+        }
     }
 
     pub(in crate::backup) fn medium(&self) -> &str {

@@ -51,7 +51,7 @@ impl Past {
 
     /// When a medium that has one of these names was verified last.
     pub(crate) fn verified(&self, names: &[String]) -> Option<u64> {
-        self.newest(|run| run.operation == "verify" && names.contains(&run.medium))
+        self.newest(|run| run.operation() == "verify" && names.contains(&run.medium))
     }
 
     fn newest(&self, wanted: impl Fn(&Entry) -> bool) -> Option<u64> {

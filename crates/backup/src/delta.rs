@@ -1,0 +1,410 @@
+//! A restore over a directory that is there. The new directory is made beside it, as in every
+//! restore; files of the old one that are what the set says are linked into it (`files/old.rs`);
+//! and when everything is authentic, whole and durable, the two exchange their names, and the old
+//! one is removed.
+//!
+//! Invariants: B26, what is at the target is the old directory, untouched, or the new one, whole,
+//! at every moment; nothing is removed before that; a directory is restored over only if it is what
+//! the set was made of, or the user insists.
+//!
+//! Must not: follow a link; remove what lies in another file system, or what the restore itself
+//! needs.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, flock, openat, openat2,
+    renameat_with, unlinkat,
+};
+use rustix::process::{Pid, test_kill_process};
+use strongroom_format::{code, hex};
+use strongroom_keyring::durable;
+
+use crate::files::{Kept, Owners};
+use crate::head::{Description, Kind};
+use crate::restore::{absolute, beside, parent_of, partial_beside};
+use crate::{Error, Result};
+
+/// How a restore treats a directory that is there.
+#[derive(Clone, Debug, Default)]
+pub struct Delta {
+    /// Takes the place also of a directory that is not known to be what the set was made of.
+    pub force: bool,
+    /// What must not lie in the directory, since the restore needs it: the medium, the keyring.
+    pub apart: Vec<PathBuf>,
+}
+
+/// A directory that is restored over.
+pub(crate) struct Over {
+    to: PathBuf,
+    held: File,
+    cluster: bool,
+    /// Bytes of its files.
+    pub(crate) bytes: u64,
+}
+
+/// How often, and after what time each, a lock is asked for that another holds.
+const LOCK_TRIES: u32 = 10;
+const LOCK_WAIT: Duration = Duration::from_millis(50);
+/// Longest `postmaster.pid` that is looked at, in bytes.
+const PID_FILE_MAX: u64 = 4096;
+/// What makes a directory a sealed instance.
+const SEALED: &str = "strongroom.header";
+
+fn refused(to: &Path, why: &str) -> Error {
+    Error::new(&code::DELTA_REFUSED, format!("{}: {why}", to.display()))
+}
+
+fn failed(path: &Path, error: io::Error) -> Error {
+    Error::io(path.display().to_string(), error)
+}
+
+impl Over {
+    /// The directory at `to`, if there is one that is not empty, and it may be restored over.
+    ///
+    /// # Errors
+    /// SR-7176 when it may not; SR-5001.
+    pub(crate) fn begin(
+        to: &Path,
+        delta: &Delta,
+        description: &Description,
+        kept: Kept,
+    ) -> Result<Option<Self>> {
+        let to = absolute(to)?;
+        let about = match fs::symlink_metadata(&to) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|error| failed(&to, error))?,
+        };
+        if !about.is_dir() {
+            return Err(refused(&to, "not a directory; a link is not followed"));
+        }
+        let mut entries = fs::read_dir(&to).map_err(|error| failed(&to, error))?;
+        if entries.next().is_none() {
+            return Ok(None);
+        }
+        let cluster = match description.kind {
+            Kind::Postgres => true,
+            Kind::Files => false,
+            _ => {
+                return Err(refused(
+                    &to,
+                    "only directories and clusters are restored over",
+                ));
+            }
+        };
+        if description.base_set_id().is_some() {
+            let why = "an incremental set is put together anew; restore it to a new directory";
+            return Err(refused(&to, why));
+        }
+        check_place(&to, &about, delta)?;
+        check_owner(&to, &about, kept, description)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = openat(CWD, &to, flags, Mode::empty());
+        let held = File::from(held.map_err(|error| failed(&to, error.into()))?);
+        if !locked(&held) {
+            return Err(refused(&to, "another restore is at work on it"));
+        }
+        no_server(&to)?;
+        check_what_it_is(&to, &held, delta, description)?;
+        let bytes = check_below(&to, about.dev(), cluster)?;
+        Ok(Some(Self {
+            to,
+            held,
+            cluster,
+            bytes,
+        }))
+    }
+
+    /// The directory, open.
+    pub(crate) fn held(&self) -> Result<File> {
+        self.held
+            .try_clone()
+            .map_err(|error| failed(&self.to, error))
+    }
+
+    /// Exchanges it for the new directory, which is whole and durable, and removes it. What could
+    /// not be removed.
+    ///
+    /// # Errors
+    /// SR-7176 when a server was started on it meanwhile, SR-7150 when it was exchanged, SR-5001:
+    /// the old directory is there then.
+    pub(crate) fn exchange(self, new: &Path) -> Result<Option<PathBuf>> {
+        no_server(&self.to)?;
+        if !self.is_at(&self.to) {
+            let shown = self.to.display().to_string();
+            return Err(Error::new(&code::RESTORE_EXCHANGED, shown));
+        }
+        exchanged(new, &self.to)?;
+        // A server may have begun between the look and the exchange; it runs on what `new` names
+        // now.
+        if let Err(error) = no_server(new) {
+            exchanged(new, &self.to)?;
+            return Err(error);
+        }
+        durable::sync_dir_of(&self.to).map_err(|error| failed(&self.to, error))?;
+        if self.cluster {
+            self.disable();
+        }
+        // What has the name by now may be somebody's.
+        let removed = self.is_at(new) && fs::remove_dir_all(new).is_ok();
+        Ok((!removed).then(|| new.to_path_buf()))
+    }
+
+    /// Whether `path` is the old directory.
+    fn is_at(&self, path: &Path) -> bool {
+        let identity = |about: fs::Metadata| (about.dev(), about.ino());
+        let named = fs::symlink_metadata(path).map(identity);
+        let held = self.held.metadata().map(identity);
+        matches!((named, held), (Ok(named), Ok(held)) if named == held)
+    }
+
+    /// Removes the control file of what is about to be removed: no server starts on it if that is
+    /// interrupted, for it shares files with the new directory.
+    fn disable(&self) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        if let Ok(global) = openat(&self.held, "global", flags, Mode::empty()) {
+            let _gone = unlinkat(&global, "pg_control", AtFlags::empty());
+            let _durable = rustix::fs::fsync(&global);
+        }
+    }
+}
+
+/// Where it is: not a file system of its own, and nothing in it that the restore needs.
+fn check_place(to: &Path, about: &fs::Metadata, delta: &Delta) -> Result<()> {
+    let real = fs::canonicalize(to).map_err(|error| failed(to, error))?;
+    let parent = parent_of(&real);
+    let above = fs::metadata(&parent).map_err(|error| failed(&parent, error))?;
+    if real == Path::new("/") || above.dev() != about.dev() {
+        return Err(refused(to, "a mount point; name a directory below it"));
+    }
+    for needed in &delta.apart {
+        // What is not there yet would be made in what is there.
+        let needed = absolute(needed)?;
+        let there = needed.ancestors().find_map(|at| fs::canonicalize(at).ok());
+        if there.is_some_and(|there| there.starts_with(&real)) {
+            let why = format!("{} lies in it and would be removed", needed.display());
+            return Err(refused(to, &why));
+        }
+    }
+    Ok(())
+}
+
+/// Whose it is: of who restores, or of whom the files become.
+fn check_owner(
+    to: &Path,
+    about: &fs::Metadata,
+    kept: Kept,
+    description: &Description,
+) -> Result<()> {
+    let me = rustix::process::geteuid();
+    let becomes = match kept.owners {
+        _ if !me.is_root() => None,
+        Owners::Mine => None,
+        Owners::Given { user, .. } => Some(user),
+        // The owner of each member is compared when it comes.
+        Owners::OfSet => Some(about.uid()),
+    };
+    if about.uid() == me.as_raw() || Some(about.uid()) == becomes {
+        return Ok(());
+    }
+    let hint = match description.kind {
+        Kind::Postgres if me.is_root() => "; give --owner with the name of that user",
+        _ if me.is_root() => "; give --owner or --keep-owners",
+        _ => "; run this as that user",
+    };
+    let why = format!(
+        "it belongs to the user with the number {}{hint}",
+        about.uid()
+    );
+    Err(refused(to, &why))
+}
+
+/// Whether it is what the set was made of.
+fn check_what_it_is(
+    to: &Path,
+    held: &File,
+    delta: &Delta,
+    description: &Description,
+) -> Result<()> {
+    if fs::symlink_metadata(to.join(SEALED)).is_ok() {
+        let why = "a sealed instance; restore with --sealed to a new directory";
+        return Err(refused(to, why));
+    }
+    if delta.force {
+        return Ok(());
+    }
+    let Some(facts) = &description.postgres else {
+        let real = fs::canonicalize(to).map_err(|error| failed(to, error))?;
+        if Path::new(&description.source) == real {
+            return Ok(());
+        }
+        let why = format!(
+            "the set was made of {}; everything here that the set does not have would be removed; --force insists",
+            description.source
+        );
+        return Err(refused(to, &why));
+    };
+    let system = system_identifier(held);
+    let shown = &facts.system_identifier;
+    if system.as_deref() == Some(facts.system_identifier.as_str()) {
+        return Ok(());
+    }
+    let what = match system {
+        Some(other) => format!("it is the cluster {other}, and the set is of {shown}"),
+        None => String::from(
+            "it is not known to be the set's cluster: it has no PG_VERSION or no control file",
+        ),
+    };
+    Err(refused(to, &format!("{what}; --force insists")))
+}
+
+/// The number of the cluster, by its control file (`ControlFileData`,
+/// `src/include/catalog/pg_control.h`).
+fn system_identifier(held: &File) -> Option<String> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let open = |path: &str| {
+        let opened = openat2(held, path, flags, Mode::empty(), resolve).ok()?;
+        let file = File::from(opened);
+        file.metadata()
+            .is_ok_and(|about| about.is_file())
+            .then_some(file)
+    };
+    open("PG_VERSION")?;
+    let mut number = [0; 8];
+    let control = open("global/pg_control")?;
+    std::os::unix::fs::FileExt::read_exact_at(&control, &mut number, 0).ok()?;
+    Some(u64::from_le_bytes(number).to_string())
+}
+
+/// Refuses while a server has the directory: the process that its `postmaster.pid` names is there,
+/// or it names none.
+fn no_server(directory: &Path) -> Result<()> {
+    let path = directory.join("postmaster.pid");
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match openat(CWD, &path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(failed(&path, error.into())),
+    };
+    let mut text = String::new();
+    let read = io::Read::read_to_string(&mut io::Read::take(file, PID_FILE_MAX), &mut text);
+    read.map_err(|error| failed(&path, error))?;
+    // A server without a postmaster writes its number negated.
+    let number = text.lines().next().map(str::trim);
+    let number = number.and_then(|number| number.parse::<i32>().ok());
+    let process = number.and_then(i32::checked_abs).and_then(Pid::from_raw);
+    let gone =
+        process.is_some_and(|process| test_kill_process(process) == Err(rustix::io::Errno::SRCH));
+    if gone {
+        return Ok(());
+    }
+    let why = "a server runs on it, by its postmaster.pid; stop it first";
+    Err(refused(directory, why))
+}
+
+/// Looks at everything in it: nothing is in another file system, and a cluster has no link but
+/// those to tablespaces. The bytes of its files.
+fn check_below(to: &Path, device: u64, cluster: bool) -> Result<u64> {
+    let mut bytes = 0_u64;
+    let mut open = vec![to.to_path_buf()];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(&directory).map_err(|error| failed(&directory, error))? {
+            let path = entry.map_err(|error| failed(&directory, error))?.path();
+            let about = fs::symlink_metadata(&path).map_err(|error| failed(&path, error))?;
+            if about.dev() != device {
+                let why = format!("{} is in another file system", path.display());
+                return Err(refused(to, &why));
+            }
+            let of_space = directory.ends_with("pg_tblspc");
+            if cluster && about.is_symlink() && !of_space {
+                let why = format!(
+                    "{} is a link, which a restore would replace by a directory or file",
+                    path.display()
+                );
+                return Err(refused(to, &why));
+            }
+            if about.is_dir() {
+                open.push(path);
+            } else if about.is_file() {
+                bytes = bytes.saturating_add(about.len());
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+/// Takes the lock of a directory that is held open; whether nobody else has it. It ends with the
+/// process.
+pub(crate) fn locked(held: &File) -> bool {
+    for _ in 0..LOCK_TRIES {
+        // A file system without locks has no other holder either.
+        let got = flock(held, FlockOperation::NonBlockingLockExclusive);
+        if got != Err(rustix::io::Errno::WOULDBLOCK) {
+            return true;
+        }
+        // A program that another thread begins may hold it until it runs.
+        std::thread::sleep(LOCK_WAIT);
+    }
+    false
+}
+
+/// Makes sure that the file system can exchange two directories, before anything is written into
+/// `partial`, which is empty.
+pub(crate) fn check_exchange(partial: &Path, to: &Path) -> Result<()> {
+    let other = partial_beside(to)?;
+    let made = DirBuilder::new().mode(0o700).create(&other);
+    made.map_err(|error| failed(&other, error))?;
+    let done = exchanged(partial, &other);
+    drop(fs::remove_dir(&other));
+    done.map_err(|error| {
+        let why = format!(
+            "the file system cannot exchange two directories: {}",
+            error.detail()
+        );
+        refused(to, &why)
+    })
+}
+
+fn exchanged(one: &Path, other: &Path) -> Result<()> {
+    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)
+        .map_err(|error| failed(other, error.into()))
+}
+
+/// Removes what restores to the same target have left that were killed: hidden directories beside
+/// it that nobody has locked.
+pub(crate) fn clear_left(to: &Path) -> Result<()> {
+    let to = absolute(to)?;
+    let above = parent_of(&to);
+    let pattern = beside(&to, |name| {
+        let shown: String = name.to_string_lossy().chars().take(48).collect();
+        *name = format!(".{shown}.").into();
+    })?;
+    let prefix = pattern.file_name().unwrap_or_default().to_string_lossy();
+    let Ok(entries) = fs::read_dir(&above) else {
+        return Ok(());
+    };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let random = name.strip_prefix(prefix.as_ref());
+        let random = random.and_then(|rest| rest.strip_suffix(".partial"));
+        let is_ours = random.and_then(hex::from_hex);
+        let is_ours = is_ours.is_some_and(|random| random.len() == 16);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(opened) = openat(CWD, &path, flags, Mode::empty()) else {
+            continue;
+        };
+        let held = File::from(opened);
+        let mine = held
+            .metadata()
+            .is_ok_and(|about| about.uid() == rustix::process::geteuid().as_raw());
+        if is_ours && mine && locked(&held) {
+            fs::remove_dir_all(&path).map_err(|error| failed(&path, error))?;
+        }
+    }
+    Ok(())
+}

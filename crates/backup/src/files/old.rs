@@ -1,0 +1,200 @@
+//! Files of the directory that a restore takes the place of: one that is what the set says gets a
+//! second name in the new directory and is not written again.
+//!
+//! Invariants: nothing is written into a file of the old directory. A file is taken over only if
+//! its owner and mode are those that it would get, it has no other name, and each of its bytes was
+//! compared.
+//!
+//! Must not: follow a link, neither of a file nor on the way to it.
+
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, linkat, openat2};
+use rustix::io::Errno;
+use strongroom_format::backup::Member;
+
+use super::open::Open;
+use super::place::{Spot, taken};
+use super::{Files, set_times};
+use crate::{Error, Result};
+
+/// Bytes that are compared or copied together.
+const PIECE: usize = 256 * 1024;
+
+/// The old directory, and what was taken over from it.
+pub(super) struct Old {
+    held: File,
+    /// Files that have a name in both directories; they get their times at the end.
+    pub(super) kept: Vec<Member>,
+}
+
+/// A file of the old directory that is like the set's as far as that has come.
+pub(super) struct Candidate {
+    file: File,
+    pub(super) member: Member,
+    compared: u64,
+    buffer: Vec<u8>,
+}
+
+impl Old {
+    pub(super) fn new(held: File) -> Self {
+        Self {
+            held,
+            kept: Vec::new(),
+        }
+    }
+
+    /// The file with the member's path, if it could be taken over: `owner` and `group` are what it
+    /// has to have, where that matters, and `mode`.
+    pub(super) fn candidate(
+        &self,
+        member: &Member,
+        owner: Option<u32>,
+        group: Option<u32>,
+        mode: u32,
+    ) -> Option<Candidate> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        let path = std::ffi::OsStr::from_bytes(&member.path);
+        // Where the kernel does not know the call every file is written anew.
+        let opened = openat2(&self.held, path, flags, Mode::empty(), resolve).ok()?;
+        let file = File::from(opened);
+        let about = file.metadata().ok()?;
+        let same = about.is_file()
+            && about.nlink() == 1
+            && owner.is_none_or(|owner| owner == about.uid())
+            && group.is_none_or(|group| group == about.gid())
+            && about.mode() & 0o7777 == mode;
+        same.then(|| Candidate {
+            file,
+            member: member.clone(),
+            compared: 0,
+            buffer: vec![0; PIECE],
+        })
+    }
+}
+
+impl Files {
+    /// Files of the directory `old` that are what the set says are taken over.
+    pub(crate) fn replace(&mut self, old: File) {
+        self.old = Some(Old::new(old));
+    }
+
+    /// How many files were taken over.
+    pub(crate) fn taken_over(&self) -> u64 {
+        self.old.as_ref().map_or(0, |old| old.kept.len() as u64)
+    }
+
+    /// Locks the root against being taken for what a killed restore has left.
+    pub(crate) fn lock(&self) {
+        // Nobody else knows the name.
+        let _free = crate::delta::locked(&self.root.held);
+    }
+
+    /// The file of the old directory that the stream's may be.
+    pub(super) fn candidate(&self, member: &Member) -> Option<Candidate> {
+        let old = self.old.as_ref()?;
+        // What a recovery is told is added to these, which would change the old directory's.
+        let added_to = [&b"postgresql.auto.conf"[..], b"recovery.signal"];
+        if self.keep_back && added_to.contains(&member.path.as_slice()) {
+            return None;
+        }
+        let (owner, group) = match self.becomes(member) {
+            Some(becomes) => becomes,
+            None if self.as_root => (Some(0), Some(0)),
+            None => (Some(rustix::process::geteuid().as_raw()), None),
+        };
+        old.candidate(member, owner, group, self.kept_mode(member.mode))
+    }
+
+    /// The file of the old directory is another one: what was compared so far is written, and the
+    /// rest will be.
+    pub(super) fn write_anew(&mut self) -> Result<()> {
+        if let Some(compared) = self.compared.take() {
+            let file = self.spot(&compared.member.path).create()?;
+            let open = Open::whole(file, compared.member.clone(), None);
+            self.file = Some(compared.copied(open)?);
+        }
+        Ok(())
+    }
+
+    /// Ends a file that was compared to its end. Whether it was taken over: else what is left of it
+    /// is to be written.
+    pub(super) fn is_taken_over(&mut self) -> Result<bool> {
+        let Some(compared) = &self.compared else {
+            return Ok(false);
+        };
+        if !compared.link(&self.spot(&compared.member.path))? {
+            self.write_anew()?;
+            return Ok(false);
+        }
+        let member = self.compared.take().map(|compared| compared.member);
+        if let Some(old) = &mut self.old {
+            old.kept.extend(member);
+        }
+        Ok(true)
+    }
+
+    /// Files that were taken over get the times of the set.
+    pub(super) fn set_times_of_kept(&self) -> Result<()> {
+        let kept = self.old.iter().flat_map(|old| &old.kept);
+        kept.into_iter()
+            .try_for_each(|member| set_times(&self.spot(&member.path), member))
+    }
+}
+
+impl Candidate {
+    /// Whether the file goes on with these bytes.
+    pub(super) fn goes_on(&mut self, bytes: &[u8]) -> bool {
+        let mut at = self.compared;
+        for piece in bytes.chunks(PIECE) {
+            let Some(room) = self.buffer.get_mut(..piece.len()) else {
+                return false;
+            };
+            // What cannot be read is written anew.
+            if self.file.read_exact_at(room, at).is_err() || room != piece {
+                return false;
+            }
+            at = at.saturating_add(piece.len() as u64);
+        }
+        self.compared = at;
+        true
+    }
+
+    /// Gives the file a name in the new directory. False when it has to be written anew: it is
+    /// longer than the set's, or cannot have another name.
+    pub(super) fn link(&self, spot: &Spot<'_>) -> Result<bool> {
+        let about = self.file.metadata();
+        let about = about.map_err(|error| Error::io(spot.shown.display().to_string(), error))?;
+        if about.len() != self.compared || about.nlink() != 1 {
+            return Ok(false);
+        }
+        // By the descriptor: the name may lead to another file by now.
+        let source = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        match linkat(CWD, source, spot.held, spot.below, AtFlags::SYMLINK_FOLLOW) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Err(taken(spot, Errno::EXIST)),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Writes what was compared into a new file.
+    pub(super) fn copied(mut self, mut into: Open) -> Result<Open> {
+        let mut at = 0_u64;
+        while at < self.compared {
+            let length = self.compared.saturating_sub(at).min(PIECE as u64);
+            let room = usize::try_from(length).ok();
+            let Some(room) = room.and_then(|length| self.buffer.get_mut(..length)) else {
+                break;
+            };
+            let read = self.file.read_exact_at(room, at);
+            read.map_err(|error| Error::io(String::from_utf8_lossy(&self.member.path), error))?;
+            into.data(room)?;
+            at = at.saturating_add(length);
+        }
+        Ok(into)
+    }
+}

@@ -1,0 +1,217 @@
+//! The archived log as a server asks for it that was restored from a set, and whether the server
+//! has replayed all of it.
+//!
+//! Invariants: a file that cannot be opened, and a segment that was lost, are errors and never the
+//! end of the log. What the server says of its recovery is compared with what the archive has:
+//! PostgreSQL takes a record that is damaged for the end of the log, and starts all the same.
+//!
+//! Must not: hand out what recovery of another cluster would ask for under names that PostgreSQL
+//! does not archive.
+
+use strongroom_format::code;
+use strongroom_keyring::Opener;
+use strongroom_replication::Lsn;
+
+use crate::continuity::LogCheck;
+use crate::head::{Description, PostgresFacts};
+use crate::pieces::wal_partial;
+use crate::segment;
+use crate::store::Store;
+use crate::wal::{segment as segment_of, wal_fetch};
+use crate::{Error, Result};
+
+/// The line of a server's log that says where it has replayed to (`PerformWalRecovery`,
+/// `src/backend/access/transam/xlogrecovery.c`; the same in PostgreSQL 15 to 18).
+const REDO_DONE: &str = "redo done at ";
+/// The line after it: when the last transaction ended, by the server's clock.
+const LAST_TRANSACTION: &str = "last completed transaction was at log time ";
+
+/// The log archive of a medium, for the recovery of one set.
+pub struct ArchivedLog<'a> {
+    store: &'a dyn Store,
+    opener: Option<&'a Opener>,
+    facts: PostgresFacts,
+    /// Whether the newest timeline of the archive comes from the set's.
+    latest: bool,
+    /// The archived segments that recovery asks for, in order.
+    wanted: Vec<String>,
+}
+
+impl std::fmt::Debug for ArchivedLog<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ArchivedLog({} segments)", self.wanted.len())
+    }
+}
+
+/// How far a server has recovered, in its own words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// Where the last record begins that was replayed.
+    pub lsn: Lsn,
+    /// When the last transaction ended, as the server prints it. `None`: the log has none.
+    pub time: Option<String>,
+}
+
+impl<'a> ArchivedLog<'a> {
+    /// The archive on `store` for the set that `description` is of; `check` is what
+    /// [`crate::check_log`] has found. `None` when the set is of no PostgreSQL server, or nothing
+    /// is archived.
+    ///
+    /// # Errors
+    /// SR-5001.
+    pub fn of_set(
+        store: &'a dyn Store,
+        description: &Description,
+        check: Option<&LogCheck>,
+        opener: Option<&'a Opener>,
+    ) -> Result<Option<Self>> {
+        let Some(facts) = description.postgres.clone() else {
+            return Ok(None);
+        };
+        let listed = store.list("wal");
+        let listed = listed.map_err(|error| Error::io(store.shown(), error))?;
+        if listed.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            store,
+            opener,
+            facts,
+            latest: check.is_none_or(LogCheck::follows_newest),
+            wanted: check.map(|check| check.wanted.clone()).unwrap_or_default(),
+        }))
+    }
+
+    /// What `recovery_target_timeline` has to be. A server refuses `latest` where the newest
+    /// timeline of the archive does not come from that of the set.
+    #[must_use]
+    pub fn target_timeline(&self) -> &'static str {
+        if self.latest { "latest" } else { "current" }
+    }
+
+    /// The file that recovery asks for. `None`: the archive does not have it, and recovery ends
+    /// there or uses the set's own.
+    ///
+    /// # Errors
+    /// As [`wal_fetch`] and [`wal_partial`], but SR-7121: SR-7130 when later segments are there.
+    pub fn fetch(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        match wal_fetch(self.store, name, self.opener) {
+            Ok(content) => return Ok(Some(content)),
+            // The set has brought it; the archive need not have it.
+            Err(error) if error.code() == &code::WAL_GAP && self.end_within(name).is_some() => {
+                return Ok(None);
+            }
+            Err(error) if error.code() != &code::WAL_ABSENT => return Err(error),
+            Err(_) => {}
+        }
+        let partial = wal_partial(self.store, name, self.opener)?;
+        let partial = partial.filter(|partial| {
+            // The set may have more of its last segment than a receiver has got.
+            let needed = self.end_within(name).unwrap_or(0);
+            partial.received as u64 >= needed
+        });
+        Ok(partial.map(|partial| partial.content))
+    }
+
+    /// How many bytes the set has brought of the segment `name`; `None`: nothing.
+    fn end_within(&self, name: &str) -> Option<u64> {
+        let (timeline, number) = segment_of(name)?;
+        let size = self.facts.segment_size_bytes;
+        let begins = (number & 0xffff_ffff).checked_mul(size)?;
+        let begins = begins.checked_add(number & !0xffff_ffff)?;
+        let of_set: Lsn = self.facts.start_lsn.parse().ok()?;
+        let end: Lsn = self.facts.end_lsn.parse().ok()?;
+        let brought = timeline == u64::from(self.facts.end_timeline)
+            && begins.checked_add(size)? > of_set.0
+            && begins < end.0;
+        brought.then(|| end.0.saturating_sub(begins).min(size))
+    }
+
+    /// Compares how far a server has come, by its log `said`, with the last record of the archive.
+    ///
+    /// # Errors
+    /// SR-7175 when it has stopped before that; as [`wal_fetch`].
+    pub fn check_replayed(&self, said: &str) -> Result<Replayed> {
+        let short = |detail: String| Error::new(&code::LOG_NOT_REPLAYED, detail);
+        let replayed = replayed(said);
+        let replayed = replayed.ok_or_else(|| {
+            short(String::from(
+                "the server does not say how far it has replayed the log",
+            ))
+        })?;
+        let Some((name, last)) = self.last_record()? else {
+            return Ok(replayed);
+        };
+        if replayed.lsn < last {
+            let why = reason(said)
+                .map(|why| format!(" ({why})"))
+                .unwrap_or_default();
+            let detail = format!(
+                "the server stopped behind {}{why}; the last record of the archive, in {name}, is at {last}",
+                replayed.lsn
+            );
+            return Err(short(detail));
+        }
+        Ok(replayed)
+    }
+
+    /// The last record that is whole in an archived segment that recovery asks for, and in which.
+    fn last_record(&self) -> Result<Option<(&str, Lsn)>> {
+        // The last segment may hold nothing but the middle of one record.
+        for name in self.wanted.iter().rev() {
+            let content = wal_fetch(self.store, name, self.opener)?;
+            if let Some(at) = segment::last_record(&content) {
+                return Ok(Some((name, Lsn(at))));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What a server's log says of the recovery that has ended.
+fn replayed(said: &str) -> Option<Replayed> {
+    let after = |words: &str| {
+        let mut lines = said.lines().rev();
+        lines.find_map(|line| {
+            line.split_once(words)
+                .map(|(_, rest)| rest.trim().to_owned())
+        })
+    };
+    let done = after(REDO_DONE)?;
+    Some(Replayed {
+        lsn: done.split_whitespace().next()?.parse().ok()?,
+        time: after(LAST_TRANSACTION),
+    })
+}
+
+/// Why a server took the log to be at its end: what it said just before.
+fn reason(said: &str) -> Option<&str> {
+    let before = said.rsplit_once(REDO_DONE)?.0;
+    let mut lines = before.lines().rev().skip(1);
+    let line = lines.find(|line| !line.contains("restored log file"))?;
+    line.split_once("LOG:").map(|(_, why)| why.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_servers_words_tell_how_far_it_came() {
+        let said = "\
+2026-11-25 01:00:00 UTC [1] LOG:  restored log file \"000000010000000000000003\" from archive
+2026-11-25 01:00:00 UTC [1] LOG:  invalid record length at 0/4000060: expected at least 24, got 0
+2026-11-25 01:00:00 UTC [1] LOG:  redo done at 0/4000028 system usage: CPU: user: 0.00 s
+2026-11-25 01:00:00 UTC [1] LOG:  last completed transaction was at log time 2026-11-25 00:59:58.1+00
+2026-11-25 01:00:00 UTC [1] LOG:  selected new timeline ID: 2
+";
+        let found = replayed(said).unwrap();
+        assert_eq!(found.lsn, Lsn(0x400_0028));
+        assert_eq!(found.time.as_deref(), Some("2026-11-25 00:59:58.1+00"));
+        assert_eq!(
+            reason(said),
+            Some("invalid record length at 0/4000060: expected at least 24, got 0")
+        );
+        assert_eq!(replayed("LOG:  redo is not required"), None);
+    }
+}

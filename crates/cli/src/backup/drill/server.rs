@@ -1,0 +1,365 @@
+//! The private place of a restore test, and the server in it.
+//!
+//! Invariants: those of the module above, which concern the server and its place.
+//!
+//! Must not: take a setting of the restored cluster: they are for another place.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::Read as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+use strongroom_backup::ArchivedLog;
+use strongroom_crypto::random16;
+use strongroom_format::{code, hex};
+
+use super::super::until::quoted;
+use super::programs::{LOOK, copy_of, not_stopped, said_in, succeeded, unnamed, words};
+use super::requests::{COMMAND, Requests};
+use crate::failure::Failure;
+
+/// Longest path of a socket (`sun_path`, unix(7)), in bytes.
+const SOCKET_MAX: usize = 107;
+/// A part of the name of the socket only.
+const PORT: &str = "5432";
+/// How long a server may take that is told to end at once.
+const AT_ONCE: Duration = Duration::from_secs(10);
+/// Longest `postmaster.pid` that is looked at, in bytes.
+const PID_FILE_MAX: u64 = 4096;
+/// Since this version (`server_version_num`) event triggers can be switched off, and fire at a login.
+const EVENT_TRIGGERS: u32 = 170_000;
+
+/// The private place; gone with everything in it, and the server on it, when it is dropped.
+pub(super) struct Place {
+    root: PathBuf,
+    bin: PathBuf,
+}
+
+impl Place {
+    pub(super) fn new(within: Option<&Path>, bin: &Path) -> Result<Self, Failure> {
+        let within = within.map_or_else(std::env::temp_dir, Path::to_path_buf);
+        let absolute =
+            std::path::absolute(&within).map_err(|error| Failure::io(&within, &error))?;
+        let random = random16().map_err(strongroom_keyring::Error::from)?;
+        let random: String = hex::hex(&random).chars().take(12).collect();
+        let root = absolute.join(format!("strongroom-{random}"));
+        let socket = root.join("run").join(format!(".s.PGSQL.{PORT}.lock"));
+        if socket.as_os_str().len() > SOCKET_MAX {
+            let detail = format!(
+                "{}: too long a path for a socket; use --scratch",
+                root.display()
+            );
+            return Err(Failure::usage(&detail));
+        }
+        let made = DirBuilder::new().mode(0o700).create(&root);
+        made.map_err(|error| Failure::io(&root, &error))?;
+        Ok(Self {
+            root,
+            bin: bin.to_path_buf(),
+        })
+    }
+
+    pub(super) fn data(&self) -> PathBuf {
+        self.root.join("data")
+    }
+
+    /// Lets the owner of the restored files in, with settings for a server that is theirs to read.
+    /// With an archive, the server recovers from it.
+    pub(super) fn settled(
+        self,
+        version_number: u32,
+        archive: Option<&ArchivedLog<'_>>,
+    ) -> Result<Server, Failure> {
+        let data = self.data();
+        let version = data.join("PG_VERSION");
+        let about = fs::metadata(&version).map_err(|error| Failure::io(&version, &error))?;
+        let root = rustix::process::geteuid().is_root();
+        let owner = root.then(|| (about.uid(), about.gid()));
+        for name in ["postgresql.auto.conf", "standby.signal", "recovery.signal"] {
+            let path = data.join(name);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Failure::io(&path, &error));
+                }
+                _ => {}
+            }
+        }
+        let mut server = Server {
+            settings: self.root.join("settings"),
+            socket: self.root.join("run"),
+            version: version_number,
+            data,
+            owner,
+            child: None,
+            log: unnamed()?,
+            requests: None,
+            place: self,
+        };
+        server.configure(archive)?;
+        Ok(server)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What is left cannot be told to anybody any more; nobody else can read it.
+        drop(fs::remove_dir_all(&self.root));
+    }
+}
+
+/// A server in the private place.
+pub(super) struct Server {
+    place: Place,
+    pub(super) data: PathBuf,
+    settings: PathBuf,
+    /// The directory of its socket.
+    socket: PathBuf,
+    /// As `server_version_num`.
+    version: u32,
+    /// User and group that programs run as, if not as ours.
+    owner: Option<(u32, u32)>,
+    /// The server, until it has ended.
+    child: Option<Child>,
+    /// What it says.
+    log: File,
+    /// How it gets the archived log, if it recovers from it.
+    requests: Option<Requests>,
+}
+
+impl Server {
+    fn configure(&mut self, archive: Option<&ArchivedLog<'_>>) -> Result<(), Failure> {
+        let text = |path: &Path| {
+            let text = path
+                .to_str()
+                .filter(|text| !text.chars().any(char::is_control));
+            text.map(quoted)
+                .ok_or_else(|| Failure::usage("a path that cannot stand in a setting"))
+        };
+        let mut settings = format!(
+            "data_directory = {}\nunix_socket_directories = {}\nlisten_addresses = ''\nport = {PORT}\n\
+             archive_mode = off\nfsync = off\nautovacuum = off\nshared_buffers = 64MB\nrestart_after_crash = off\n\
+             max_prepared_transactions = 1000\nmax_locks_per_transaction = 256\nlogging_collector = off\n\
+             max_logical_replication_workers = 0\nmax_sync_workers_per_subscription = 0\n",
+            text(&self.data)?,
+            text(&self.socket)?,
+        );
+        if self.version >= EVENT_TRIGGERS {
+            settings.push_str("event_triggers = off\n");
+        }
+        if let Some(archive) = archive {
+            settings.push_str(&recovery(archive));
+        }
+        let files = [
+            ("postgresql.conf", settings.as_str()),
+            ("pg_hba.conf", "local all all trust\n"),
+            ("pg_ident.conf", ""),
+        ];
+        // Until the last line nobody else can reach any of this.
+        self.make(&self.settings)?;
+        for (name, content) in files {
+            let path = self.settings.join(name);
+            strongroom_keyring::durable::create_new(&path, content.as_bytes(), 0o640)
+                .map_err(|error| Failure::io(&path, &error))?;
+            self.give(&path, None)?;
+        }
+        if archive.is_some() {
+            let signal = self.data.join("recovery.signal");
+            strongroom_keyring::durable::create_new(&signal, b"", 0o600)
+                .map_err(|error| Failure::io(&signal, &error))?;
+            self.give_to_user(&signal)?;
+            self.requests = Some(Requests::new(self, &self.place.root, &self.settings)?);
+        }
+        self.give(&self.settings, None)?;
+        self.allow(&self.settings, 0o750)?;
+        self.make(&self.socket)?;
+        self.give_to_user(&self.socket)?;
+        // A set of a directory that its group could read keeps that.
+        self.allow(&self.data, 0o700)?;
+        if self.owner.is_some() {
+            self.give(&self.place.root, None)?;
+            self.allow(&self.place.root, 0o710)?;
+        }
+        Ok(())
+    }
+
+    fn make(&self, path: &Path) -> Result<(), Failure> {
+        let made = DirBuilder::new().mode(0o700).create(path);
+        made.map_err(|error| Failure::io(path, &error))
+    }
+
+    pub(super) fn allow(&self, path: &Path, mode: u32) -> Result<(), Failure> {
+        fs::set_permissions(path, Permissions::from_mode(mode))
+            .map_err(|error| Failure::io(path, &error))
+    }
+
+    /// Gives something to the server's user and group, if the server is not ours.
+    pub(super) fn give_to_user(&self, path: &Path) -> Result<(), Failure> {
+        self.give(path, self.owner.map(|(user, _)| user))
+    }
+
+    /// Gives something to the server's group, and to a user, if the server is not ours.
+    pub(super) fn give(&self, path: &Path, user: Option<u32>) -> Result<(), Failure> {
+        let Some((_, group)) = self.owner else {
+            return Ok(());
+        };
+        std::os::unix::fs::lchown(path, user, Some(group))
+            .map_err(|error| Failure::io(path, &error))
+    }
+
+    /// A program of the server's version, with nothing of our environment that could lead it elsewhere.
+    pub(super) fn program(&self, name: &str) -> Option<Command> {
+        let path = self.place.bin.join(name);
+        if !path.is_file() {
+            return None;
+        }
+        let mut command = Command::new(path);
+        let kept: Vec<(&str, OsString)> = ["PATH", "LD_LIBRARY_PATH"]
+            .into_iter()
+            .filter_map(|name| Some((name, std::env::var_os(name)?)))
+            .collect();
+        command.env_clear().envs(kept).env("LC_ALL", "C");
+        command.current_dir(&self.place.root).stdin(Stdio::null());
+        if let Some((user, group)) = self.owner {
+            command.uid(user).gid(group);
+        }
+        Some(command)
+    }
+
+    pub(super) fn reached_by(&self, command: &mut Command, user: &str) {
+        command.arg("-h").arg(&self.socket);
+        command.args(["-p", PORT, "-w", "-U", user]);
+        // A client's word counts more than what a database or a role of the set has, a file's does not.
+        let mut options = String::from("-c session_preload_libraries= -c local_preload_libraries=");
+        if self.version >= EVENT_TRIGGERS {
+            options.push_str(" -c event_triggers=off");
+        }
+        command.env("PGOPTIONS", options);
+    }
+
+    /// Starts the server, and waits until it has recovered, which takes as long as it takes. With an archive, it gets the log
+    /// from there meanwhile.
+    pub(super) fn start(&mut self, archive: Option<&ArchivedLog<'_>>) -> Result<(), Failure> {
+        not_stopped()?;
+        let lost =
+            |error: std::io::Error| Failure::new(&code::TEST_PROGRAM, format!("postgres: {error}"));
+        let program = self.program("postgres");
+        let mut program =
+            program.ok_or_else(|| Failure::new(&code::TEST_PROGRAM, "postgres: not found"))?;
+        program.arg("-D").arg(&self.settings);
+        // What a terminal sends is for us.
+        program.process_group(0);
+        program.stdout(copy_of(&self.log)?);
+        program.stderr(copy_of(&self.log)?);
+        let pid = self.child.insert(program.spawn().map_err(lost)?).id();
+        loop {
+            if self.has_ended().map_err(lost)? {
+                let said = words(&said_in(&self.log).unwrap_or_default());
+                let detail = format!("the server does not start: {said}");
+                return Err(Failure::new(&code::RESTORE_TEST, detail));
+            }
+            not_stopped()?;
+            if is_ready(&self.data, pid) {
+                return Ok(());
+            }
+            if let (Some(mut requests), Some(archive)) = (self.requests.take(), archive) {
+                let served = requests.serve(self, archive);
+                self.requests = Some(requests);
+                served?;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Whether the server runs no more.
+    fn has_ended(&mut self) -> std::io::Result<bool> {
+        let ended = match &mut self.child {
+            Some(child) => child.try_wait()?.is_some(),
+            None => true,
+        };
+        if ended {
+            self.child = None;
+        }
+        Ok(ended)
+    }
+
+    /// What the server has said so far.
+    pub(super) fn said(&self) -> Result<String, Failure> {
+        Ok(String::from_utf8_lossy(&said_in(&self.log)?).into_owned())
+    }
+
+    pub(super) fn stop(&mut self) -> Result<(), Failure> {
+        self.signal(Signal::INT);
+        let lost =
+            |error: std::io::Error| Failure::new(&code::TEST_PROGRAM, format!("postgres: {error}"));
+        while let Some(child) = &mut self.child {
+            if let Some(status) = child.try_wait().map_err(lost)? {
+                self.child = None;
+                return succeeded("postgres", status, &said_in(&self.log).unwrap_or_default());
+            }
+            not_stopped()?;
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = self.child.as_ref().map(|child| child.id().cast_signed());
+        if let Some(pid) = pid.and_then(Pid::from_raw) {
+            // Not waited for yet, so it is nobody else's.
+            let _sent: Result<(), Errno> = kill_process(pid, signal);
+        }
+    }
+}
+
+/// Settings by which a server recovers to the end of an archive. What it says of that is read, so it is in English; and it needs no
+/// sizes of the former server's while nobody can ask it anything.
+fn recovery(archive: &ArchivedLog<'_>) -> String {
+    format!(
+        "restore_command = {}\nrecovery_target_timeline = '{}'\nrecovery_target_action = 'promote'\n\
+         hot_standby = off\nlc_messages = 'C'\n",
+        quoted(COMMAND),
+        archive.target_timeline(),
+    )
+}
+
+/// Whether the server has written that it takes connections (PostgreSQL: `LOCK_FILE_LINE_PM_STATUS`,
+/// `src/include/utils/pidfile.h`). The directory is another user's: neither a link nor a pipe is opened for him.
+fn is_ready(data: &Path, pid: u32) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(opened) = rustix::fs::open(data.join("postmaster.pid"), flags, Mode::empty()) else {
+        return false;
+    };
+    let file = File::from(opened);
+    let mut text = String::new();
+    let is_file = file.metadata().is_ok_and(|about| about.is_file());
+    if !is_file || file.take(PID_FILE_MAX).read_to_string(&mut text).is_err() {
+        return false;
+    }
+    let mut lines = text.lines();
+    lines.next() == Some(pid.to_string().as_str()) && lines.nth(6).map(str::trim) == Some("ready")
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.signal(Signal::QUIT);
+        let begun = Instant::now();
+        while let Some(child) = &mut self.child {
+            match child.try_wait() {
+                Ok(None) if begun.elapsed() < AT_ONCE => std::thread::sleep(LOOK),
+                Ok(None) => {
+                    drop(child.kill());
+                    drop(child.wait());
+                    self.child = None;
+                }
+                _ => self.child = None,
+            }
+        }
+    }
+}
