@@ -205,82 +205,72 @@ fn zeros_in_a_transaction_status_file_do_not_undo_transactions() {
     place.stop();
 }
 
+/// `strongroom pg status` of the instance.
+fn status(place: &Place, arguments: &[&str]) -> instance::Run {
+    place.strongroom(&[&["pg", "status", "-D", "data"], arguments].concat())
+}
+
+/// Turns data checksums on or off.
+fn checksums(place: &Place, action: &str) {
+    let program = bindir().join("pg_checksums");
+    let program = program.to_str().unwrap();
+    place
+        .strongroom(&[
+            "pg", "run", "-D", "data", "--", program, action, "-D", "data",
+        ])
+        .succeeded();
+}
+
 #[test]
-fn whoever_has_no_data_checksums_is_told() {
+fn status_says_whether_data_checksums_are_on_and_warns_when_they_are_off() {
     let place = Place::with_instance();
-    let status = |arguments: &[&str]| {
-        let all: Vec<&str> = ["pg", "status", "-D", "data"]
-            .iter()
-            .chain(arguments)
-            .copied()
-            .collect();
-        place.strongroom(&all)
-    };
-    let checksums = |action: &str| {
-        let program = bindir().join("pg_checksums");
-        let program = program.to_str().unwrap().to_owned();
-        place
-            .strongroom(&[
-                "pg", "run", "-D", "data", "--", &program, action, "-D", "data",
-            ])
-            .succeeded();
-    };
-    let shown = status(&[]);
+    let shown = status(&place, &[]);
     assert!(!shown.err.contains("SR-7030"), "{}", shown.err);
     let shown = shown.succeeded();
-    assert!(shown.contains("data checksums"), "{shown}");
     assert!(
         line_of(&shown, "data checksums").ends_with(" on"),
         "{shown}"
     );
-    assert!(
-        line_of(&shown, "zeros in transaction status").ends_with("found when they are read"),
-        "{shown}"
-    );
-    checksums("--disable");
-    let shown = status(&[]);
+    let zeros = line_of(&shown, "zeros in transaction status");
+    assert!(zeros.ends_with("found when they are read"), "{shown}");
+    checksums(&place, "--disable");
+    let shown = status(&place, &[]);
     assert!(shown.err.contains("warning[SR-7030]"), "{}", shown.err);
     assert!(line_of(&shown.succeeded(), "data checksums").ends_with(" off"));
-    let json = status(&["--json", "--key-file", "key"]).succeeded();
+    let json = status(&place, &["--json", "--key-file", "key"]).succeeded();
     assert!(
         json.contains("\"data_checksums\": false") || json.contains("\"data_checksums\":false"),
         "{json}"
     );
-    status(&["--key-file", "other"]).failed(3, "SR-2002");
-
+    status(&place, &["--key-file", "other"]).failed(3, "SR-2002");
     // A key that only a command has is not fetched for this.
-    let configuration = fs::read(place.path("data/strongroom.conf")).unwrap();
     place.overwrite(
         "data/strongroom.conf",
         b"key_command = touch /nonexistent; cat key\n",
     );
-    let shown = status(&[]);
+    let shown = status(&place, &[]);
     assert!(!shown.err.contains("SR-7030"), "{}", shown.err);
     assert!(line_of(&shown.succeeded(), "data checksums").ends_with("not known without the key"));
-    place.overwrite("data/strongroom.conf", &configuration);
+}
 
+#[test]
+fn what_makes_a_sealed_instance_warns_when_data_checksums_are_off() {
+    let place = Place::with_instance();
+    checksums(&place, "--disable");
     let opened = ["pg", "decrypt", "-D", "data", "--key-file", "key"];
     place.strongroom(&opened).succeeded();
-    let shown = status(&[]);
+    let shown = status(&place, &[]);
     assert!(shown.err.contains("warning[SR-7030]"), "{}", shown.err);
     shown.succeeded();
     let sealed = place.strongroom(&["pg", "encrypt", "-D", "data", "--key-file", "key"]);
     assert!(sealed.err.contains("warning[SR-7030]"), "{}", sealed.err);
     sealed.succeeded();
-    checksums("--enable");
-    assert!(line_of(&status(&[]).succeeded(), "data checksums").ends_with(" on"));
+    checksums(&place, "--enable");
+    assert!(line_of(&status(&place, &[]).succeeded(), "data checksums").ends_with(" on"));
 
     // PostgreSQL's own default, which differs between versions: what initdb says agrees with what was made.
-    let made = place.strongroom(&[
-        "pg",
-        "initdb",
-        "-D",
-        "new",
-        "--key-file",
-        "key",
-        "--",
-        "--no-sync",
-    ]);
+    let initdb = "pg initdb -D new --key-file key -- --no-sync";
+    let made = place.strongroom(&initdb.split(' ').collect::<Vec<_>>());
     let warned = made.err.contains("warning[SR-7030]");
     made.succeeded();
     let shown = place.strongroom(&["pg", "status", "-D", "new"]).succeeded();
@@ -295,5 +285,6 @@ fn whoever_has_no_data_checksums_is_told() {
 #[track_caller]
 fn line_of<'text>(table: &'text str, name: &str) -> &'text str {
     let line = table.lines().find(|line| line.starts_with(name));
-    line.unwrap_or_else(|| panic!("{name}: {table}")).trim_end()
+    assert!(line.is_some(), "{name}: {table}");
+    line.unwrap_or_default().trim_end()
 }
