@@ -131,7 +131,6 @@ fn constants() -> BTreeMap<&'static str, String> {
     let mut constants = BTreeMap::from([
         ("ANSWER_SECONDS", long(tpm::ANSWER_SECONDS)),
         ("PCRS", tpm::PCRS.to_string()),
-        ("BLOCK", postgres::BLOCK.to_string()),
         ("BLOCK_SLOTS", block::BLOCK_SLOTS.to_string()),
         ("BLOCK_UNIT", long(block::BLOCK_UNIT)),
         ("ENVELOPE_LABEL", envelope::ENVELOPE_LABEL.to_owned()),
@@ -152,22 +151,6 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("RECORD_MAX", long(record::RECORD_MAX)),
         ("RECORD_PIECE_MAX", number(record::RECORD_PIECE_MAX)),
         ("VALUE_MAX", number(block::VALUE_MAX)),
-        ("CONFIG_FILE", postgres::CONFIG_FILE.to_owned()),
-        ("CONTAINER_CHUNK", number(container::CONTAINER_CHUNK)),
-        ("CONTAINER_HEADER", number(container::CONTAINER_HEADER)),
-        ("CONTAINER_MAGIC", spaced_hex(&container::CONTAINER_MAGIC)),
-        ("CONTAINER_OVERHEAD", number(container::CONTAINER_OVERHEAD)),
-        ("CONTAINER_SEALED", number(container::CONTAINER_SEALED)),
-        ("CONTROL_NAME", spaced_hex(&postgres::CONTROL_NAME)),
-        ("CONVERT_FILE", postgres::CONVERT_FILE.to_owned()),
-        ("CONVERT_TITLE", convert::CONVERT_TITLE.to_owned()),
-        ("HEADER_FILE", postgres::HEADER_FILE.to_owned()),
-        ("SECTOR", number(postgres::SECTOR)),
-        ("SEGMENT_BLOCKS", postgres::SEGMENT_BLOCKS.to_string()),
-        ("STREAM_HEADER", long(stream::STREAM_HEADER)),
-        ("STREAM_MAGIC", spaced_hex(&stream::STREAM_MAGIC)),
-        ("STREAM_PREFIX", number(stream::STREAM_PREFIX)),
-        ("XTS_UNIT", number(postgres::XTS_UNIT)),
         ("WAL_MAGIC", spaced_hex(&sqlite::WAL_MAGIC)),
         ("JOURNAL_MAGIC", spaced_hex(&sqlite::JOURNAL_MAGIC)),
         ("SUPER_MAGIC", spaced_hex(&sqlite::SUPER_MAGIC)),
@@ -189,6 +172,7 @@ fn constants() -> BTreeMap<&'static str, String> {
         ("WAL_HEADER_SEALED", long(sqlite::WAL_HEADER_SEALED)),
         ("WRAPPED_GCM_LEN", number(slot::WRAPPED_GCM_LEN)),
     ]);
+    constants.extend(instance_constants());
     constants.extend(journal_constants());
     constants.extend(redo_constants());
     constants.extend(certificate_constants());
@@ -197,6 +181,30 @@ fn constants() -> BTreeMap<&'static str, String> {
     constants.extend(backup_constants());
     constants.extend(duckdb_constants());
     constants
+}
+
+/// Those of sealed PostgreSQL instances.
+fn instance_constants() -> BTreeMap<&'static str, String> {
+    let number = |value: usize| value.to_string();
+    BTreeMap::from([
+        ("BLOCK", postgres::BLOCK.to_string()),
+        ("CONFIG_FILE", postgres::CONFIG_FILE.to_owned()),
+        ("CONTAINER_CHUNK", number(container::CONTAINER_CHUNK)),
+        ("CONTAINER_HEADER", number(container::CONTAINER_HEADER)),
+        ("CONTAINER_MAGIC", spaced_hex(&container::CONTAINER_MAGIC)),
+        ("CONTAINER_OVERHEAD", number(container::CONTAINER_OVERHEAD)),
+        ("CONTAINER_SEALED", number(container::CONTAINER_SEALED)),
+        ("CONTROL_NAME", spaced_hex(&postgres::CONTROL_NAME)),
+        ("CONVERT_FILE", postgres::CONVERT_FILE.to_owned()),
+        ("CONVERT_TITLE", convert::CONVERT_TITLE.to_owned()),
+        ("HEADER_FILE", postgres::HEADER_FILE.to_owned()),
+        ("SECTOR", number(postgres::SECTOR)),
+        ("SEGMENT_BLOCKS", postgres::SEGMENT_BLOCKS.to_string()),
+        ("STREAM_HEADER", stream::STREAM_HEADER.to_string()),
+        ("STREAM_MAGIC", spaced_hex(&stream::STREAM_MAGIC)),
+        ("STREAM_PREFIX", number(stream::STREAM_PREFIX)),
+        ("XTS_UNIT", number(postgres::XTS_UNIT)),
+    ])
 }
 
 /// Those of DuckDB's databases.
