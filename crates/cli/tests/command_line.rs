@@ -288,7 +288,7 @@ fn a_closed_standard_output_is_not_a_panic() {
 fn bash_completes_verbs_and_options() {
     let place = Place::new();
     let script = place.run(&["completion", "bash"]).succeeded();
-    fs::write(place.path("completion"), script).unwrap();
+    place.write("completion", script);
     let completed = |words: &[&str]| {
         let last = words.len() - 1;
         let words = words.join(" ");

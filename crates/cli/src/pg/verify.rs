@@ -8,9 +8,10 @@
 use std::fs::File;
 use std::path::Path;
 
-use strongroom_format::code;
+use strongroom_format::code::{self, Code};
 use strongroom_format::header::ObjectKind;
 use strongroom_shield::body::{BlockKey, Body};
+use strongroom_shield::instance::Instance;
 use strongroom_shield::place::Seal;
 use strongroom_shield::real::Errno;
 use strongroom_shield::scratch;
@@ -46,74 +47,101 @@ pub(crate) fn verify(
     let object = chosen.open(&directory)?;
     let instance = chosen.instance(&directory)?;
     check_control(&directory, &instance)?;
-    let found = files(&directory.path)?;
-    let total = found.len() as u64;
-    let mut progress = Progress::new("verifying");
     let finds_zeros = object.header().sealed_zeros;
-    let (mut containers, mut status_files, mut bad) = (0, 0, Vec::new());
-    for (done, (relative, _)) in (1_u64..).zip(&found) {
-        let Some((seal, kind)) = checked_as(relative, finds_zeros) else {
-            continue;
-        };
-        // A running server removes and replaces files.
-        let Ok(file) = File::open(directory.path.join(relative)) else {
-            continue;
-        };
-        let (count, code) = match kind {
-            CONTAINER => (&mut containers, &code::PG_FILE),
-            _ => (&mut status_files, &code::PG_STATUS_ZEROS),
-        };
-        *count += 1;
-        match opens(&Contents::new(&file, &instance, seal)) {
-            Ok(()) => {}
-            Err((EIO, offset_bytes)) => bad.push(BadUnit {
-                kind,
-                index: *count,
-                offset_bytes,
-                code: code_text(code),
-                file: Some(relative.display().to_string()),
-            }),
-            Err((errno, _)) => {
-                let error = std::io::Error::from_raw_os_error(errno.0);
-                return Err(Failure::io(&directory.path.join(relative), &error));
-            }
-        }
-        progress.update(done, total);
-    }
-    drop(progress);
-    let failure = bad.first().map(|first| {
+    let looked = Looked::at(&directory, &instance, finds_zeros)?;
+    let failure = looked.bad.first().map(|first| {
         let file = first.file.clone().unwrap_or_default();
-        let detail = format!("{} bad, the first is {file}", bad.len());
-        let code = match first.kind {
-            CONTAINER => &code::PG_FILE,
-            _ => &code::PG_STATUS_ZEROS,
-        };
-        directory.failure(code, &detail)
+        let detail = format!("{} bad, the first is {file}", looked.bad.len());
+        directory.failure(code_of(first.kind), &detail)
     });
-    let checked = |kind, count| Checked {
-        kind,
-        count,
-        good: count - bad.iter().filter(|unit| unit.kind == kind).count() as u64,
-    };
-    let mut kinds = vec![checked(CONTAINER, containers)];
+    let mut kinds = vec![looked.checked(CONTAINER, looked.containers)];
     if finds_zeros {
-        kinds.push(checked(STATUS_FILE, status_files));
+        kinds.push(looked.checked(STATUS_FILE, looked.status_files));
     }
     let verified = Verified {
         path: path.display().to_string(),
         kind: ObjectKind::Postgres.name(),
-        ok: bad.is_empty(),
+        ok: looked.bad.is_empty(),
         cipher: object.header().cipher.name(),
         rekey_under_way: object.previous_epoch().is_some(),
         freshness: None,
         root: None,
         checked: kinds,
-        bad,
+        bad: looked.bad,
         notes: Vec::new(),
         not_checked: not_checked(&directory, finds_zeros),
         error: None,
     };
     Ok((verified, failure))
+}
+
+/// What was looked at in a data directory.
+struct Looked {
+    containers: u64,
+    status_files: u64,
+    bad: Vec<BadUnit>,
+}
+
+impl Looked {
+    /// Reads every file that can be checked.
+    fn at(directory: &Directory, instance: &Instance, finds_zeros: bool) -> Result<Self, Failure> {
+        let found = files(&directory.path)?;
+        let total = found.len() as u64;
+        let mut progress = Progress::new("verifying");
+        let mut looked = Self {
+            containers: 0,
+            status_files: 0,
+            bad: Vec::new(),
+        };
+        for (done, (relative, _)) in (1_u64..).zip(&found) {
+            let Some((seal, kind)) = checked_as(relative, finds_zeros) else {
+                continue;
+            };
+            // A running server removes and replaces files.
+            let Ok(file) = File::open(directory.path.join(relative)) else {
+                continue;
+            };
+            let count = match kind {
+                CONTAINER => &mut looked.containers,
+                _ => &mut looked.status_files,
+            };
+            *count += 1;
+            match opens(&Contents::new(&file, instance, seal)) {
+                Ok(()) => {}
+                Err((EIO, offset_bytes)) => looked.bad.push(BadUnit {
+                    kind,
+                    index: *count,
+                    offset_bytes,
+                    code: code_text(code_of(kind)),
+                    file: Some(relative.display().to_string()),
+                }),
+                Err((errno, _)) => {
+                    let error = std::io::Error::from_raw_os_error(errno.0);
+                    return Err(Failure::io(&directory.path.join(relative), &error));
+                }
+            }
+            progress.update(done, total);
+        }
+        Ok(looked)
+    }
+
+    /// How many of the `count` files of a kind are good.
+    fn checked(&self, kind: &'static str, count: u64) -> Checked {
+        let bad = self.bad.iter().filter(|unit| unit.kind == kind).count();
+        Checked {
+            kind,
+            count,
+            good: count - bad as u64,
+        }
+    }
+}
+
+/// The code for a file of a kind that is bad.
+fn code_of(kind: &str) -> &'static Code {
+    match kind {
+        CONTAINER => &code::PG_FILE,
+        _ => &code::PG_STATUS_ZEROS,
+    }
 }
 
 /// How a file is sealed and as what it is checked; `None` when there is nothing to check. Transaction status files that
@@ -153,7 +181,8 @@ fn not_checked(directory: &Directory, finds_zeros: bool) -> Vec<String> {
     ];
     if !finds_zeros {
         out.push(String::from(
-            "zeros that somebody wrote into transaction status files: an older version sealed the instance;              `strongroom pg decrypt` and `strongroom pg encrypt` make one whose zeros are checked",
+            "zeros that somebody wrote into transaction status files: an older version sealed the instance; \
+             `strongroom pg decrypt` and `strongroom pg encrypt` make one whose zeros are checked",
         ));
     }
     if let Some(pid) = directory.server() {
