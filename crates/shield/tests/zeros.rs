@@ -7,7 +7,6 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
     reason = "a test that panics has failed, which is what it is for"
 )]
 
@@ -97,21 +96,18 @@ impl<'a> Sealed<'a> {
     }
 
     fn write(&self, from: &[u8], at: usize) -> Result<usize, Errno> {
-        let at = u64::try_from(at).unwrap();
-        body::write_at(&self.real, self.fd, &self.file(), from, at)
+        body::write_at(&self.real, self.fd, &self.file(), from, offset(at))
     }
 
     fn read(&self, len: usize, at: usize) -> Result<Vec<u8>, Errno> {
         let mut into = vec![0xa5; len];
-        let at = u64::try_from(at).unwrap();
-        let count = body::read_at(&self.real, self.fd, &self.file(), &mut into, at)?;
+        let count = body::read_at(&self.real, self.fd, &self.file(), &mut into, offset(at))?;
         into.truncate(count);
         Ok(into)
     }
 
     fn truncate(&self, size: usize) -> Result<(), Errno> {
-        let size = u64::try_from(size).unwrap();
-        body::truncate(&self.real, self.fd, &self.file(), size)
+        body::truncate(&self.real, self.fd, &self.file(), offset(size))
     }
 }
 
@@ -120,6 +116,13 @@ impl Drop for Sealed<'_> {
         self.real.close(self.fd).unwrap();
     }
 }
+
+fn offset(at: usize) -> u64 {
+    u64::try_from(at).unwrap()
+}
+
+/// Changes a file and, in the same way, the bytes that it should read as.
+type Step<'a> = &'a dyn Fn(&mut Vec<u8>);
 
 /// How many whole units of zeros the file holds.
 fn zero_units(path: &Path) -> usize {
@@ -137,7 +140,7 @@ fn nothing_is_stored_as_zeros() {
     let mut model = vec![0; 2 * PAGE];
     assert_eq!(sealed.write(&model, 0), Ok(2 * PAGE));
     // A page beyond the end, bytes within a page beyond the end, a longer file, a shorter one, and one of an odd length.
-    let steps: [&dyn Fn(&mut Vec<u8>); 6] = [
+    let steps: [Step<'_>; 6] = [
         &|model| {
             model.resize(5 * PAGE, 0);
             model.extend([7; PAGE]);
