@@ -28,6 +28,7 @@ fn of_guide(place: &Place, begins: &str) -> String {
     let paths = [
         ("/etc/strongroom/keyring", path("keyring")),
         ("/etc/strongroom/root.key", path("root.key")),
+        ("/etc/strongroom/backup.key", path("root.key")),
         ("/mnt/backups", path("medium")),
         ("/srv/restored", path("restored")),
         ("host=/run/postgresql", place.connection()),

@@ -46,7 +46,11 @@ impl End {
         let mut message = vec![tag];
         message.extend_from_slice(&u32::try_from(body.len() + 4).unwrap().to_be_bytes());
         message.extend_from_slice(body);
-        self.stream.write_all(&message).unwrap();
+        // The other side may have hung up already: what it said before is still there to be read.
+        match self.stream.write_all(&message) {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            sent => sent.unwrap(),
+        }
     }
 
     pub(crate) fn read(&mut self, len: usize) -> Vec<u8> {
