@@ -28,6 +28,8 @@ pub(super) struct DecryptArgs {
 impl DecryptArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         paths::check_copy(&self.sealed, &self.plain)?;
+        // A pipe would be waited for.
+        let _regular = paths::open_to_read(&self.sealed)?;
         let options = guard::options(keys::source(self.key), context);
         let report = guard::decrypt(&self.sealed, &self.plain, &options)?;
         let plain = self.plain.display();

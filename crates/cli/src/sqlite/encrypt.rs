@@ -43,6 +43,8 @@ impl EncryptArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let key = keys::required(self.key, "encrypt")?;
         paths::check_copy(&self.plain, &self.sealed)?;
+        // A pipe would be waited for.
+        let _regular = paths::open_to_read(&self.plain)?;
         if self.cipher == Cipher::Aes256Ctr {
             warn(&code::CTR_WARNING, &self.sealed.display().to_string());
         }

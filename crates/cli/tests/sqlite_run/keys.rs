@@ -129,3 +129,24 @@ fn a_key_of_the_keyring_is_named_by_path() {
     is_sealed(&place, "one.db");
     is_sealed(&place, "two.db");
 }
+
+/// A program under `sqlite run` that was there before its key was rotated.
+#[test]
+fn a_rotated_key_is_seen_by_a_program_that_runs() {
+    let place = place();
+    let code = "import sqlite3, subprocess, sys\n\
+        def key_of(name):\n\
+        \x20   db = sqlite3.connect(name)\n\
+        \x20   db.execute('create table if not exists t(a)')\n\
+        \x20   return db.execute('select key_id from strongroom_databases()').fetchone()[0]\n\
+        print(key_of('one.db'))\n\
+        subprocess.run([sys.argv[1], 'key', 'rotate', 'app'], check=True, capture_output=True)\n\
+        print(key_of('two.db'), key_of('one.db'))\n\
+        subprocess.run([sys.argv[1], 'sqlite', 'rekey', 'one.db', '--key-id', 'app', '--new-key-id', 'app',\n\
+        \x20              '--slots-only'], check=True, capture_output=True)\n\
+        print(key_of('one.db'))\n";
+    place.write("rotated.py", code);
+    let own = env!("CARGO_BIN_EXE_strongroom");
+    let out = run(&place, &APP, &[PYTHON, "rotated.py", own]).succeeded();
+    assert_eq!(out, "app:1\napp:2 app:1\napp:2\n");
+}

@@ -175,3 +175,51 @@ fn a_second_sqlite_library_and_a_second_guard_are_refused() {
     is_sealed(&place, "one.db");
     assert!(!place.path("two.db").exists());
 }
+
+#[test]
+fn a_program_that_clears_its_environment_opens_no_database() {
+    let place = place();
+    let clears = "import os, sqlite3\nos.environ.clear()\nsqlite3.connect('clear.db').execute('create table t(a)')";
+    let refused = run(&place, &APP, &[PYTHON, "-c", clears]);
+    assert_ne!(refused.code, 0);
+    assert!(refused.err.contains("SR-2285"), "{}", refused.err);
+    assert!(!place.path("clear.db").exists());
+    // A child that keeps the library and not the variable.
+    let child = [
+        "/usr/bin/env",
+        "-u",
+        "STRONGROOM_SQLITE_DEFAULT",
+        SHELL,
+        "child.db",
+        "create table t(a)",
+    ];
+    let refused = run(&place, &APP, &child);
+    assert!(refused.err.contains("SR-2285"), "{}", refused.err);
+    assert!(!place.path("child.db").exists());
+    // Cleared after the first database: the key is known by then.
+    let later = "import os, sqlite3\nsqlite3.connect('one.db').execute('create table t(a)')\nos.environ.clear()\nsqlite3.connect('two.db').execute('create table t(a)')";
+    run(&place, &APP, &[PYTHON, "-c", later]).succeeded();
+    is_sealed(&place, "two.db");
+}
+
+#[test]
+fn a_key_is_registered_for_a_path_only() {
+    let place = place();
+    for path in ["'file:uri.db'", "''", "null"] {
+        let sql = format!("select strongroom_key_id({path}, 'app')");
+        let refused = run(&place, &APP, &[SHELL, ":memory:", &sql]);
+        assert_ne!(refused.code, 0, "{path}: {}", refused.out);
+    }
+}
+
+#[test]
+fn a_pipe_is_not_waited_for() {
+    let place = place();
+    let made = Command::new("mkfifo").arg(place.path("pipe")).status();
+    assert!(made.unwrap().success());
+    for verb in ["encrypt", "decrypt"] {
+        place
+            .run(&["sqlite", verb, "pipe", "out.db", "--key-id", "app"])
+            .failed(5, "SR-5001");
+    }
+}

@@ -8,6 +8,7 @@
 //! Invariants:
 //! - G1. One SQLite of a process has the guard; another one's databases are not opened.
 //! - G2. What was tried and failed is tried again at the next call, and said each time.
+//! - G3. A program whose environment no longer says where the key is opens no database.
 //!
 //! Must not: let a database be opened without the guard.
 #![expect(unsafe_code, reason = "calls SQLite by symbols that were looked up")]
@@ -122,7 +123,16 @@ fn linked_to(caller: *const c_void) -> Option<Sqlite> {
 /// The extension's entry point, while a connection is opened for it.
 static ENTRY: OnceLock<Entry> = OnceLock::new();
 
+/// The variable that tells the extension where the key is (`strongroom_sqlite_vfs::defaults`).
+const DEFAULT_VARIABLE: &str = "STRONGROOM_SQLITE_DEFAULT";
+
 fn put_guard_into(sqlite: &Sqlite) -> Option<()> {
+    // Without it the guard would take every database for one that is meant to be plain.
+    if std::env::var_os(DEFAULT_VARIABLE).is_none_or(|value| value.is_empty()) {
+        let detail = "STRONGROOM_SQLITE_DEFAULT was taken out of its environment";
+        say(&code::RUN_PROGRAM, detail);
+        return None;
+    }
     let entry = extension_entry()?;
     ENTRY.get_or_init(|| entry);
     keep(sqlite.open as *const c_void);

@@ -14,6 +14,7 @@
 //!
 //! Must not: take a key out of the environment.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -42,8 +43,20 @@ pub(crate) struct Defaults {
     existing_plain: bool,
     /// The key, once it was fetched: for what exists, and for what is created. The program may open
     /// many databases, and a passphrase is stretched, or asked for, once.
-    openers: [Mutex<Option<Arc<Opener>>>; 2],
+    openers: [Mutex<Option<Fetched>>; 2],
 }
+
+/// A key that was fetched.
+struct Fetched {
+    opener: Arc<Opener>,
+    /// What the keyring's file was then: a key of the keyring that was rotated since has a version
+    /// that this opener does not know.
+    keyring: Option<KeyringState>,
+}
+
+/// Tells whether a file is still what it was: device, inode, size in bytes, and the time of its last
+/// change in seconds and nanoseconds.
+type KeyringState = (u64, u64, u64, i64, i64);
 
 /// `None` inside: the variable was not understood.
 static DEFAULTS: OnceLock<Option<Defaults>> = OnceLock::new();
@@ -113,8 +126,11 @@ impl Defaults {
         let place = &self.openers[usize::from(creating)];
         // A panic while this was locked leaves it whole: it is set at once.
         let mut known = place.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(opener) = &*known {
-            return Ok(Arc::clone(opener));
+        let keyring = self.keyring_state();
+        if let Some(fetched) = &*known
+            && (keyring.is_none() || fetched.keyring == keyring)
+        {
+            return Ok(Arc::clone(&fetched.opener));
         }
         if let Some(path) = &self.inherited {
             let is_ours =
@@ -126,7 +142,30 @@ impl Defaults {
         }
         let fetched = self.parameters.own_opener("", creating)?;
         let fetched = fetched.ok_or_else(|| Error::new(&code::NO_KEY, DEFAULT_VARIABLE))?;
-        Ok(Arc::clone(known.insert(Arc::new(fetched))))
+        let opener = Arc::new(fetched);
+        *known = Some(Fetched {
+            opener: Arc::clone(&opener),
+            keyring,
+        });
+        Ok(opener)
+    }
+
+    /// The state of the keyring's file, where the key is one of the keyring. `None` also where the
+    /// file cannot be looked at, for instance by a program that has given up its rights.
+    fn keyring_state(&self) -> Option<KeyringState> {
+        let Some(KeySource::KeyId { .. }) = self.parameters.source else {
+            return None;
+        };
+        let path = self.parameters.keyring();
+        let path = path.unwrap_or_else(strongroom_keyring::Keyring::default_path);
+        let about = std::fs::metadata(path).ok()?;
+        Some((
+            about.dev(),
+            about.ino(),
+            about.size(),
+            about.mtime(),
+            about.mtime_nsec(),
+        ))
     }
 }
 

@@ -83,7 +83,7 @@ impl Parameters {
     }
 
     /// The keyring named by the URI, by `STRONGROOM_KEYRING`, or `None` for the default one.
-    fn keyring(&self) -> Option<PathBuf> {
+    pub(crate) fn keyring(&self) -> Option<PathBuf> {
         self.keyring.clone().or_else(keyring_from_environment)
     }
 

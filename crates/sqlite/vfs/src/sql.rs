@@ -238,7 +238,13 @@ unsafe extern "C" fn forget_key(
     });
 }
 
+/// The path as SQLite makes it when it opens the file. An empty one, which is also what SQL's NULL
+/// is read as, and a URI name no file: a key that is registered for them would never be used.
 fn absolute(path: &str) -> Result<String, Error> {
+    if path.is_empty() || path.starts_with("file:") {
+        let detail = "strongroom_key: a file's path is wanted, not a URI";
+        return Err(Error::new(&code::URI, detail));
+    }
     vfs::absolute(path).ok_or_else(|| Error::new(&code::URI, "strongroom_key: path"))
 }
 

@@ -12,7 +12,6 @@ use strongroom_format::journal::{
     journal_slot_layout, journal_slot_offset, journal_slots,
 };
 use strongroom_format::layout::{Field, array};
-use strongroom_format::sqlite::page_offset;
 
 use super::head::{Head, UNCOUNTED, segment_length, segment_start, segments};
 use super::slot::{copy_overlap, open_shadow, open_slot};
@@ -21,7 +20,7 @@ use crate::ffi::SQLITE_IOERR_SHORT_READ;
 use crate::link::Page1Nonces;
 use crate::lower::{Rc, RcResult};
 use crate::report::{report, report_error};
-use crate::seal::{PageError, crypto};
+use crate::seal::crypto;
 
 /// The part of a page-1 nonce that names its journal.
 const PREFIX: Field = Field {
@@ -104,7 +103,7 @@ impl JournalCore {
         let is_known = (0..prefix.len())
             .any(|at| now[..at] == prefix[..at] && now[at..] == before[at..])
             || now[..8] == prefix;
-        if !is_known && !self.page1_is_torn()? {
+        if !is_known {
             return Err(report(&code::JOURNAL_STALE, self.path()));
         }
         let mut count = [0; 4];
@@ -114,27 +113,6 @@ impl JournalCore {
         self.of.link.played_back();
         self.checked = true;
         Ok(())
-    }
-
-    /// Whether page 1 is there in full and is not authentic: the crash that left the journal tore
-    /// it while it was written, and its last bytes say nothing of the state that it belongs to. An
-    /// authentic page 1 of another state is no torn one.
-    fn page1_is_torn(&self) -> RcResult<bool> {
-        let size = self.page_size();
-        let mut page = vec![0; usize_of(size.into())?];
-        if !self.of.main.read_whole(&mut page, page_offset(1, size))? {
-            return Ok(false);
-        }
-        let keys = self.of.sealed.refresh(self.of.main)?;
-        let opened = match keys.current.open(1, &mut page) {
-            Err(PageError::Epoch(epoch)) => match keys.cipher(epoch) {
-                Some(cipher) => cipher.open(1, &mut page),
-                None => Err(PageError::Epoch(epoch)),
-            },
-            other => other,
-        };
-        page.fill(0);
-        Ok(opened.is_err())
     }
 
     /// The size that SQLite sees. It asks for it before it plays a found journal back, and reads nothing of one that
@@ -172,6 +150,11 @@ impl JournalCore {
             self.check()?;
         }
         let size = self.logical_size()?;
+        if hot_probe && counts && size == 0 && self.is_cut_to_its_head()? {
+            // Hot for SQLite, which then locks the database, asks for the size and gets an error.
+            self.lay_over(out, at);
+            return Ok(());
+        }
         let uncounted = self
             .in_force
             .as_ref()
@@ -190,6 +173,19 @@ impl JournalCore {
         }
         self.lay_over(out, at);
         Ok(())
+    }
+
+    /// Whether the marks say that records count although the file has no whole slot: somebody cut
+    /// it. The marks are read again, because another connection may have ended the journal and cut
+    /// it since they were read; a mark that counts records is written after their slots.
+    fn is_cut_to_its_head(&mut self) -> RcResult<bool> {
+        self.forget();
+        Ok(self.load()?
+            && !self.mine
+            && self
+                .in_force
+                .as_ref()
+                .is_some_and(|in_force| in_force.is(JournalState::Counted) && !ended(in_force)))
     }
 
     /// SQLite's look for a super-journal's name at the file's end (`readSuperJournal`). Where there is none, old chunks

@@ -7,8 +7,7 @@
 //! J3. A segment's record count is durable only after its records are, whatever `synchronous` says, so that a record
 //!     missing under a valid count is damage and never the trace of a crash. (`synchronous=OFF` has no count: see J7.)
 //! J4. A journal rolls back only the database state that it was made for, or the one that its
-//!     transaction wrote, or one whose page 1 does not authenticate: that page was torn while it
-//!     was written.
+//!     transaction wrote.
 //! J5. What counts is what the newest mark leads to, and nothing else: magic and counts that SQLite writes over a
 //!     segment's header go into a mark, and are laid over the header's bytes when it reads them.
 //! J6. A journal found in a file is played back only if everything that counts is there.
