@@ -13,7 +13,7 @@ use strongroom_sqlite::{Cipher, open};
 use tempfile::TempDir;
 
 use crate::support::{
-    RAW, Snapshot, beside, bytes, connect, make, number, options, page, rows, run,
+    RAW, Snapshot, beside, bytes, connect, make, number, options, rows, run,
 };
 
 struct Hot {
