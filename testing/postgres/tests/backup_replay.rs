@@ -146,6 +146,31 @@ fn the_archived_log_is_replayed_to_its_end() {
     work.nothing_is_left();
 }
 
+/// PostgreSQL asks for the same file more than once, and answers to former requests may lie there.
+#[test]
+fn a_log_of_many_segments_is_replayed_every_time() {
+    let room = Room::new("many");
+    let work = Work::new(&room);
+    for _ in 0..6 {
+        work.add(100);
+    }
+    for run in 0..5 {
+        let drill = work.drill(&["--query", COUNT]);
+        let mut limited = Command::new("timeout");
+        limited.arg("120").arg(drill.get_program());
+        limited.args(drill.get_args());
+        for (name, value) in drill.get_envs() {
+            match value {
+                Some(value) => limited.env(name, value),
+                None => limited.env_remove(name),
+            };
+        }
+        let said = checked(&mut limited);
+        assert!(said.contains("answer: rows|700"), "run {run}: {said}");
+        work.nothing_is_left();
+    }
+}
+
 #[test]
 fn a_log_that_does_not_go_to_its_end_is_found() {
     let room = Room::new("short");
