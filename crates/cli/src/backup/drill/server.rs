@@ -36,7 +36,7 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 const TELLS_PROGRESS: u32 = 150_000;
 /// How long a recovery may take without a sign of life: a line of the server's log, or a request
 /// for a file of the archive. Older servers give no such sign where nothing is archived.
-const SILENCE_MAX: Duration = Duration::from_mins(30);
+const SILENCE_MAX: Duration = Duration::from_secs(30 * 60);
 /// Longest `postmaster.pid` that is looked at, in bytes.
 const PID_FILE_MAX: u64 = 4096;
 /// Since this version (`server_version_num`) event triggers can be switched off, and fire at a login.
