@@ -194,6 +194,11 @@ fn what_is_not_the_sets_or_is_in_use_is_refused() {
     symlink(&tree, place.at("by-link")).unwrap();
     refused(&place.at("by-link"), true, "a link is not followed");
     refused(&other.join("thesis"), true, "not a directory");
+    // Another restore that has not ended.
+    let held = fs::File::open(&tree).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    refused(&tree, true, "another restore is at work on it");
+    drop(held);
     // A server that runs: this process.
     let pid = format!("{}\n/somewhere\n", std::process::id());
     put(&tree.join("postmaster.pid"), pid.as_bytes());
