@@ -7,8 +7,7 @@
 //! at every moment; nothing is removed before that; a directory is restored over only if it is what
 //! the set was made of, or the user insists.
 //!
-//! Must not: follow a link; remove what lies in another file system, or what the restore itself
-//! needs.
+//! Must not: follow a link; remove what lies in another mount, or what the restore itself needs.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -24,8 +23,9 @@ use rustix::process::{Pid, test_kill_process};
 use strongroom_format::{code, hex};
 use strongroom_keyring::durable;
 
-use crate::files::{Kept, Owners};
+use crate::files::{Files, Kept, Owners};
 use crate::head::{Description, Kind};
+use crate::mounts::{mount_of, remove_tree};
 use crate::restore::{absolute, beside, parent_of, partial_beside};
 use crate::{Error, Result};
 
@@ -105,18 +105,20 @@ impl Over {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = openat(CWD, &to, flags, Mode::empty());
         let held = File::from(held.map_err(|error| failed(&to, error.into()))?);
-        if !locked(&held) {
-            return Err(refused(&to, "another restore is at work on it"));
-        }
-        no_server(&to)?;
-        check_what_it_is(&to, &held, delta, description)?;
-        let bytes = check_below(&to, about.dev(), cluster)?;
-        Ok(Some(Self {
+        let mut over = Self {
             to,
             held,
             cluster,
-            bytes,
-        }))
+            bytes: 0,
+        };
+        // Another restore may have ended between the two: what is held is being removed then.
+        if !locked(&over.held) || !over.is_at(&over.to) {
+            return Err(refused(&over.to, "another restore is at work on it"));
+        }
+        no_server(&over.to)?;
+        check_what_it_is(&over.to, &over.held, delta, description)?;
+        over.bytes = check_below(&over.to, about.dev(), cluster)?;
+        Ok(Some(over))
     }
 
     /// The directory, open.
@@ -126,22 +128,27 @@ impl Over {
             .map_err(|error| failed(&self.to, error))
     }
 
-    /// Exchanges it for the new directory, which is whole and durable, and removes it. What could
-    /// not be removed.
+    /// Exchanges it for the new directory `files`, which is whole and durable and is at `new`, and
+    /// removes it. What could not be removed.
     ///
     /// # Errors
-    /// SR-7176 when a server was started on it meanwhile, SR-7150 when it was exchanged, SR-5001:
-    /// the old directory is there then.
-    pub(crate) fn exchange(self, new: &Path) -> Result<Option<PathBuf>> {
+    /// SR-7176 when a server was started on it meanwhile, something was mounted in it or a file of
+    /// it changed that was taken over; SR-7150 when it was exchanged, SR-5001: the old directory is
+    /// there then.
+    pub(crate) fn exchange(self, new: &Path, files: &Files) -> Result<Option<PathBuf>> {
         no_server(&self.to)?;
+        let device = self.held.metadata().map(|about| about.dev());
+        let device = device.map_err(|error| failed(&self.to, error))?;
+        check_below(&self.to, device, self.cluster)?;
+        files.check_kept()?;
         if !self.is_at(&self.to) {
             let shown = self.to.display().to_string();
             return Err(Error::new(&code::RESTORE_EXCHANGED, shown));
         }
         exchanged(new, &self.to)?;
         // A server may have begun between the look and the exchange; it runs on what `new` names
-        // now.
-        if let Err(error) = no_server(new) {
+        // now. A file may have changed as well.
+        if let Err(error) = no_server(new).and_then(|()| files.check_kept()) {
             exchanged(new, &self.to)?;
             return Err(error);
         }
@@ -150,7 +157,7 @@ impl Over {
             self.disable();
         }
         // What has the name by now may be somebody's.
-        let removed = self.is_at(new) && fs::remove_dir_all(new).is_ok();
+        let removed = self.is_at(new) && remove_tree(new, &self.held);
         Ok((!removed).then(|| new.to_path_buf()))
     }
 
@@ -178,7 +185,8 @@ fn check_place(to: &Path, about: &fs::Metadata, delta: &Delta) -> Result<()> {
     let real = fs::canonicalize(to).map_err(|error| failed(to, error))?;
     let parent = parent_of(&real);
     let above = fs::metadata(&parent).map_err(|error| failed(&parent, error))?;
-    if real == Path::new("/") || above.dev() != about.dev() {
+    let is_mounted = real == Path::new("/") || above.dev() != about.dev();
+    if is_mounted || mount_at(&real)? != mount_at(&parent)? {
         return Err(refused(to, "a mount point; name a directory below it"));
     }
     for needed in &delta.apart {
@@ -239,7 +247,10 @@ fn check_what_it_is(
     }
     let Some(facts) = &description.postgres else {
         let real = fs::canonicalize(to).map_err(|error| failed(to, error))?;
-        if Path::new(&description.source) == real {
+        // The set may name it by a link. A relative path says nothing: it is of another moment.
+        let source = Path::new(&description.source);
+        let named = source.is_absolute().then(|| fs::canonicalize(source));
+        if source == real || matches!(named, Some(Ok(named)) if named == real) {
             return Ok(());
         }
         let why = format!(
@@ -307,17 +318,26 @@ fn no_server(directory: &Path) -> Result<()> {
     Err(refused(directory, why))
 }
 
-/// Looks at everything in it: nothing is in another file system, and a cluster has no link but
+/// The number of the mount that `path` is in.
+fn mount_at(path: &Path) -> Result<u64> {
+    mount_of(path).map_err(|error| failed(path, error.into()))
+}
+
+/// Looks at everything in it: nothing is in another mount, and a cluster has no link but
 /// those to tablespaces. The bytes of its files.
 fn check_below(to: &Path, device: u64, cluster: bool) -> Result<u64> {
     let mut bytes = 0_u64;
+    let mount = mount_at(to)?;
     let mut open = vec![to.to_path_buf()];
     while let Some(directory) = open.pop() {
         for entry in fs::read_dir(&directory).map_err(|error| failed(&directory, error))? {
             let path = entry.map_err(|error| failed(&directory, error))?.path();
             let about = fs::symlink_metadata(&path).map_err(|error| failed(&path, error))?;
-            if about.dev() != device {
-                let why = format!("{} is in another file system", path.display());
+            if about.dev() != device || mount_at(&path)? != mount {
+                let why = format!(
+                    "{} is in another file system, or mounted there",
+                    path.display()
+                );
                 return Err(refused(to, &why));
             }
             let of_space = directory.ends_with("pg_tblspc");
@@ -402,8 +422,9 @@ pub(crate) fn clear_left(to: &Path) -> Result<()> {
         let mine = held
             .metadata()
             .is_ok_and(|about| about.uid() == rustix::process::geteuid().as_raw());
-        if is_ours && mine && locked(&held) {
-            fs::remove_dir_all(&path).map_err(|error| failed(&path, error))?;
+        if is_ours && mine && locked(&held) && !remove_tree(&path, &held) {
+            let why = "left by a restore that was killed, and cannot be removed whole: something may be mounted in it; remove it";
+            return Err(refused(&path, why));
         }
     }
     Ok(())

@@ -396,7 +396,7 @@ impl Files {
         for base in spaces.chain([&self.root]) {
             // What has the name by now may be somebody's.
             if base.is_at(&base.path) {
-                drop(fs::remove_dir_all(&base.path));
+                let _left = crate::mounts::remove_tree(&base.path, &base.held);
             }
         }
         if self.made_place {

@@ -19,6 +19,7 @@ mod files;
 mod head;
 mod leftovers;
 mod medium;
+mod mounts;
 #[cfg(feature = "object-store")]
 mod object;
 mod pieces;

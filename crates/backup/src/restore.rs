@@ -23,6 +23,7 @@ use strongroom_keyring::durable;
 use crate::delta::{self, Delta, Over};
 use crate::files::{Files, Kept};
 use crate::head::{Description, Kind};
+use crate::mounts::mount_of;
 use crate::read::SetReader;
 use crate::sealing::Sealing;
 use crate::stream::reader::Event;
@@ -113,6 +114,12 @@ pub(crate) fn restore_part(
         let detail = "only PostgreSQL clusters are sealed as they are restored";
         return Err(Error::new(&code::USAGE, detail));
     }
+    // The working directory may be what is restored over; a relative path leads elsewhere then.
+    let mut options = options.clone();
+    if options.delta.is_some() {
+        options.to = settled(&options.to)?;
+    }
+    let options = &options;
     let over = over(options, description)?;
     for set in sets {
         set.check_families()?;
@@ -142,7 +149,7 @@ pub(crate) fn restore_part(
     let filled = fill(sets, options, &mut files, progress).and_then(|end| {
         files.check_at(&partial)?;
         let left = match over {
-            Some(over) => over.exchange(&partial)?,
+            Some(over) => over.exchange(&partial, &files)?,
             None => moved(&partial, &options.to).map(|()| None)?,
         };
         Ok((end, left))
@@ -293,7 +300,11 @@ pub(crate) fn check_target(to: &Path) -> Result<()> {
     }
     let parent = fs::metadata(parent_of(&absolute(to)?));
     let parent = parent.map_err(|error| Error::io(shown(), error))?;
-    if parent.dev() != about.dev() {
+    let mount = |path: &Path| {
+        mount_of(path).map_err(|error| Error::io(path.display().to_string(), error.into()))
+    };
+    let above = parent_of(&absolute(to)?);
+    if parent.dev() != about.dev() || mount(to)? != mount(&above)? {
         let detail = format!("{}: a mount point; name a directory below it", to.display());
         return Err(Error::new(&code::TARGET_NOT_EMPTY, detail));
     }
@@ -351,6 +362,15 @@ pub(crate) fn beside(to: &Path, rename: impl FnOnce(&mut OsString)) -> Result<Pa
 
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io(path.display().to_string(), error))
+}
+
+/// As [`absolute`], with `.` and `..` at the end resolved. A link that the path names itself stays.
+fn settled(path: &Path) -> Result<PathBuf> {
+    let path = absolute(path)?;
+    if path.file_name().is_some() {
+        return Ok(path);
+    }
+    fs::canonicalize(&path).map_err(|error| Error::io(path.display().to_string(), error))
 }
 
 pub(crate) fn parent_of(path: &Path) -> PathBuf {

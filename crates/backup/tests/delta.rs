@@ -16,7 +16,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,6 +28,8 @@ use strongroom_backup::{
 };
 
 const PLACE: &str = "STRONGROOM_TEST_DELTA_PLACE";
+/// The directory that a child restores over, if it is not `tree`.
+const TO: &str = "STRONGROOM_TEST_DELTA_TO";
 /// Calls at which a restore is killed, one group after the other; their names differ between
 /// architectures.
 const GROUPS: [&str; 4] = [
@@ -40,6 +42,16 @@ const GROUPS: [&str; 4] = [
 const MOST: u32 = 400;
 
 fn over(place: &Place, to: &Path, force: bool) -> Result<Restored, Error> {
+    over_while(place, to, force, &mut |_| {})
+}
+
+/// As `over`; `during` is called while it goes on, with how many bytes have come.
+fn over_while(
+    place: &Place,
+    to: &Path,
+    force: bool,
+    during: &mut dyn FnMut(u64),
+) -> Result<Restored, Error> {
     let medium = place.medium();
     let options = RestoreOptions {
         to: to.to_path_buf(),
@@ -54,7 +66,7 @@ fn over(place: &Place, to: &Path, force: bool) -> Result<Restored, Error> {
         }),
         stop: None,
     };
-    restore(&open_set(&medium, None, None)?, &options, &mut |_| {})
+    restore(&open_set(&medium, None, None)?, &options, during)
 }
 
 /// Changes a tree in every way that a restore has to undo.
@@ -182,6 +194,11 @@ fn what_is_not_the_sets_or_is_in_use_is_refused() {
     symlink(&tree, place.at("by-link")).unwrap();
     refused(&place.at("by-link"), true, "a link is not followed");
     refused(&other.join("thesis"), true, "not a directory");
+    // Another restore that has not ended.
+    let held = fs::File::open(&tree).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    refused(&tree, true, "another restore is at work on it");
+    drop(held);
     // A server that runs: this process.
     let pid = format!("{}\n/somewhere\n", std::process::id());
     put(&tree.join("postmaster.pid"), pid.as_bytes());
@@ -218,6 +235,195 @@ fn a_directory_that_is_no_cluster_of_the_sets_is_refused() {
     assert!(error.detail().contains("a sealed instance"), "{error:?}");
 }
 
+/// A relative path of what the set was made of is stored as an absolute one; the directory that is
+/// restored over may be named by a dot, and be the working directory.
+#[test]
+fn the_directory_may_be_named_by_relative_paths() {
+    let place = Place::new();
+    let tree = place.tree(1000);
+    symlink(&tree, place.at("by-link")).unwrap();
+    made(&place.medium(), &place.at("by-link"), &options(None)).unwrap();
+    let before = picture(&tree);
+    change(&tree);
+    over(&place, &tree, false).unwrap();
+    assert_eq!(picture(&tree), before);
+    change(&tree);
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child
+        .args(["--ignored", "--exact", "child", "--test-threads", "1"])
+        .env(PLACE, place.at(""))
+        .env(TO, ".")
+        .current_dir(&tree);
+    let ended = child.output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(picture(&tree), before);
+}
+
+/// A program that has a file of the directory open, and writes to it when it has been compared.
+#[test]
+fn a_file_that_changes_while_it_is_kept_ends_the_restore() {
+    let place = Place::new();
+    let tree = place.at("tree");
+    fs::create_dir(&tree).unwrap();
+    // The last one is what makes the restore go on after `a` has got its second name.
+    for (name, bytes) in [("a", 1000), ("other", 3_000_000)] {
+        put(&tree.join(name), &noise(bytes));
+    }
+    made(&place.medium(), &tree, &options(None)).unwrap();
+    let kept = tree.join("a");
+    let original = fs::read(&kept).unwrap();
+    let times = fs::metadata(&kept).unwrap().modified().unwrap();
+    for (times_are_set_back, times_are_the_sets) in [(false, true), (true, true), (false, false)] {
+        put(&kept, &original);
+        put(&tree.join("other"), &noise(10));
+        let file = fs::OpenOptions::new().write(true).open(&kept).unwrap();
+        if times_are_the_sets {
+            file.set_modified(times).unwrap();
+        }
+        let mut wrote = 0;
+        let ended = over_while(&place, &tree, false, &mut |_| {
+            if wrote == 0 && file.metadata().unwrap().nlink() == 2 {
+                file.write_at(b"written meanwhile", 10).unwrap();
+                wrote += 1;
+                if times_are_set_back {
+                    file.set_modified(times).unwrap();
+                }
+            }
+        });
+        assert_eq!(wrote, 1);
+        let error = ended.unwrap_err();
+        assert_eq!(error.code().number, 7176, "{error:?}");
+        assert!(error.detail().contains("a: "), "{}", error.detail());
+        let now = fs::read(&kept).unwrap();
+        assert_eq!(&now[10..27], b"written meanwhile");
+        assert_eq!(fs::read(tree.join("other")).unwrap(), noise(10));
+        assert_eq!(fs::metadata(&kept).unwrap().nlink(), 1);
+        assert_eq!(left_over(&place), 0);
+    }
+}
+
+/// In a mount namespace of its own, so that no mount outlives the test.
+#[test]
+fn what_is_mounted_below_the_directory_stays() {
+    let unshared = |command: &str| {
+        let mut unshare = Command::new("unshare");
+        unshare
+            .args(["--mount", "--propagation", "private"])
+            .arg(command);
+        unshare
+    };
+    let place = Place::new();
+    fs::create_dir(place.at("a")).unwrap();
+    fs::create_dir(place.at("b")).unwrap();
+    let mut tried = unshared("mount");
+    tried.arg("--bind").arg(place.at("a")).arg(place.at("b"));
+    if !tried.status().is_ok_and(|status| status.success()) {
+        println!("skipped: this user may not mount anything");
+        return;
+    }
+    let ended = unshared(std::env::current_exe().unwrap().to_str().unwrap())
+        .args(["--ignored", "--exact", "mounts", "--test-threads", "1"])
+        .env(PLACE, place.at(""))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(ended.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+fn bind(what: &Path, to: &Path) {
+    let mut mount = Command::new("mount");
+    assert!(
+        mount
+            .arg("--bind")
+            .arg(what)
+            .arg(to)
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+fn unmount(path: &Path) {
+    assert!(Command::new("umount").arg(path).status().unwrap().success());
+}
+
+/// Not a test of its own: it mounts directories.
+#[test]
+#[ignore = "run by the other test, in a mount namespace"]
+fn mounts() {
+    if std::env::var_os(PLACE).is_none() {
+        return;
+    }
+    let place = Place::new();
+    let tree = place.tree(3_000_000);
+    made(&place.medium(), &tree, &options(None)).unwrap();
+    change(&tree);
+    let before = content(&tree);
+    let precious = place.at("precious");
+    fs::create_dir(&precious).unwrap();
+    put(&precious.join("thesis"), b"years of work");
+    let refused = |why: &str, during: &mut dyn FnMut(u64)| {
+        let error = over_while(&place, &tree, true, during).unwrap_err();
+        assert_eq!(error.code().number, 7176, "{error:?}");
+        assert!(error.detail().contains(why), "{}", error.detail());
+        assert!(precious.join("thesis").exists());
+    };
+
+    // In it, a directory and a file, from the beginning and later.
+    let inside = tree.join("more");
+    bind(&precious, &inside);
+    refused(
+        "more is in another file system, or mounted there",
+        &mut |_| {},
+    );
+    unmount(&inside);
+    bind(&precious.join("thesis"), &tree.join("new"));
+    refused(
+        "new is in another file system, or mounted there",
+        &mut |_| {},
+    );
+    unmount(&tree.join("new"));
+    let mut mounted = false;
+    refused(
+        "more is in another file system, or mounted there",
+        &mut |_| {
+            if !mounted {
+                bind(&precious, &inside);
+                mounted = true;
+            }
+        },
+    );
+    assert!(mounted);
+    unmount(&inside);
+    assert_eq!(content(&tree), before);
+    assert_eq!(left_over(&place), 0);
+
+    // The directory itself, full and empty.
+    bind(&tree, &tree);
+    refused("a mount point", &mut |_| {});
+    unmount(&tree);
+    let void = place.at("void");
+    fs::create_dir(&void).unwrap();
+    bind(&void, &void);
+    let error = over(&place, &void, true).unwrap_err();
+    assert!(error.detail().contains("a mount point"), "{error:?}");
+    unmount(&void);
+
+    // In what a killed restore has left: it goes, but for what is mounted.
+    let left = place.at(".tree.00112233445566778899aabbccddeeff.partial");
+    fs::create_dir_all(left.join("sub/mounted")).unwrap();
+    put(&left.join("sub/file"), b"of the restore");
+    bind(&precious, &left.join("sub/mounted"));
+    refused("something may be mounted in it", &mut |_| {});
+    assert!(!left.join("sub/file").exists());
+    unmount(&left.join("sub/mounted"));
+
+    over(&place, &tree, false).unwrap();
+    assert_eq!(left_over(&place), 0);
+    assert!(precious.join("thesis").exists());
+}
+
 /// Not a test of its own: what is killed.
 #[test]
 #[ignore = "run by the other test, under strace"]
@@ -228,7 +434,7 @@ fn child() {
     let medium = LocalStore::new(&place.join("medium"));
     let set = open_set(&medium, None, None).unwrap();
     let options = RestoreOptions {
-        to: place.join("tree"),
+        to: std::env::var_os(TO).map_or_else(|| place.join("tree"), PathBuf::from),
         tablespaces: None,
         threads: 1,
         recovery: None,

@@ -9,7 +9,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed};
@@ -144,6 +144,47 @@ fn the_archived_log_is_replayed_to_its_end() {
     let said = checked(&mut work.with_options(root, &["--query", COUNT]));
     assert!(said.contains("answer: rows|21100"), "{said}");
     work.nothing_is_left();
+}
+
+/// PostgreSQL asks for the same file more than once, and answers to former requests may lie there.
+#[test]
+fn a_log_of_many_segments_is_replayed_every_time() {
+    let room = Room::new("many");
+    let work = Work::new(&room);
+    // In which order two requests are found depends on the names of the segments.
+    for run in 1..=6 {
+        work.add(100);
+        let mut drill = work.drill(&["--query", COUNT]);
+        let mut child = drill.stdout(Stdio::piped()).spawn().unwrap();
+        // This process does not run all the time, so that requests wait for it in their directory.
+        let ended = patiently(Duration::from_secs(60), || {
+            if child.try_wait().unwrap().is_some() {
+                return true;
+            }
+            signal(&child, "-STOP");
+            std::thread::sleep(Duration::from_millis(60));
+            signal(&child, "-CONT");
+            false
+        });
+        if !ended {
+            signal(&child, "-TERM");
+        }
+        let output = child.wait_with_output().unwrap();
+        assert!(ended, "run {run} did not end");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "run {run}: {said}");
+        assert!(
+            said.contains(&format!("answer: rows|{}", 100 * (run + 1))),
+            "run {run}: {said}"
+        );
+        work.nothing_is_left();
+    }
+}
+
+fn signal(child: &Child, signal: &str) {
+    let mut kill = Command::new("kill");
+    kill.arg(signal).arg(child.id().to_string());
+    assert!(kill.status().unwrap().success());
 }
 
 #[test]

@@ -2,19 +2,20 @@
 //! second name in the new directory and is not written again.
 //!
 //! Invariants: nothing is written into a file of the old directory. A file is taken over only if
-//! its owner and mode are those that it would get, it has no other name, and each of its bytes was
-//! compared.
+//! its owner and mode are those that it would get, it has no other name, each of its bytes was
+//! compared, and nobody has changed it since.
 //!
 //! Must not: follow a link, neither of a file nor on the way to it.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, linkat, openat2};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, linkat, openat, openat2};
 use rustix::io::Errno;
 use strongroom_format::backup::Member;
+use strongroom_format::code;
 
 use super::open::Open;
 use super::place::{Spot, taken};
@@ -28,12 +29,63 @@ const PIECE: usize = 256 * 1024;
 pub(super) struct Old {
     held: File,
     /// Files that have a name in both directories; they get their times at the end.
-    pub(super) kept: Vec<Member>,
+    pub(super) kept: Vec<Taken>,
+}
+
+/// A file that has a name in both directories, as it was when it was looked at last.
+pub(super) struct Taken {
+    member: Member,
+    state: State,
+}
+
+/// What changes with a file's content. A file has its state from before the first byte is compared
+/// until the exchange, but for what the restore itself does to it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State {
+    device: u64,
+    inode: u64,
+    size: u64,
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+    /// As `modified`; changes with names, mode and times, too.
+    changed: (i64, i64),
+}
+
+impl State {
+    fn of(about: &Metadata) -> Self {
+        Self {
+            device: about.dev(),
+            inode: about.ino(),
+            size: about.len(),
+            modified: (about.mtime(), about.mtime_nsec()),
+            changed: (about.ctime(), about.ctime_nsec()),
+        }
+    }
+
+    /// Of a file by its name in the new directory; never through a link.
+    fn at(spot: &Spot<'_>) -> Result<Self> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = openat(spot.held, spot.below, flags, Mode::empty());
+        let file = File::from(opened.map_err(|error| spot.failed(error))?);
+        let about = file.metadata();
+        let about = about.map_err(|error| Error::io(spot.shown.display().to_string(), error))?;
+        Ok(Self::of(&about))
+    }
+}
+
+fn has_changed(path: &[u8]) -> Error {
+    let path = String::from_utf8_lossy(path);
+    let why = format!(
+        "{path}: something writes to it, and it changed during the restore; stop that first"
+    );
+    Error::new(&code::DELTA_REFUSED, why)
 }
 
 /// A file of the old directory that is like the set's as far as that has come.
 pub(super) struct Candidate {
     file: File,
+    /// Before the first byte was compared.
+    state: State,
     pub(super) member: Member,
     compared: u64,
     buffer: Vec<u8>,
@@ -70,6 +122,7 @@ impl Old {
             && about.mode() & 0o7777 == mode;
         same.then(|| Candidate {
             file,
+            state: State::of(&about),
             member: member.clone(),
             compared: 0,
             buffer: vec![0; PIECE],
@@ -127,22 +180,69 @@ impl Files {
         let Some(compared) = &self.compared else {
             return Ok(false);
         };
-        if !compared.link(&self.spot(&compared.member.path))? {
+        let spot = self.spot(&compared.member.path);
+        let Some(state) = compared.link(&spot)? else {
             self.write_anew()?;
             return Ok(false);
-        }
+        };
         let member = self.compared.take().map(|compared| compared.member);
         if let Some(old) = &mut self.old {
-            old.kept.extend(member);
+            old.kept
+                .extend(member.map(|member| Taken { member, state }));
         }
         Ok(true)
     }
 
     /// Files that were taken over get the times of the set.
-    pub(super) fn set_times_of_kept(&self) -> Result<()> {
-        let kept = self.old.iter().flat_map(|old| &old.kept);
-        kept.into_iter()
-            .try_for_each(|member| set_times(&self.spot(&member.path), member))
+    ///
+    /// # Errors
+    /// SR-7176 when one of them has changed.
+    pub(super) fn set_times_of_kept(&mut self) -> Result<()> {
+        let Some(mut old) = self.old.take() else {
+            return Ok(());
+        };
+        let set = old.kept.iter_mut().try_for_each(|taken| {
+            let spot = self.spot(&taken.member.path);
+            let wanted = (taken.member.seconds, i64::from(taken.member.nanoseconds));
+            // The time of the last change is left alone where it can be: a change shows in it.
+            if taken.state.modified == wanted {
+                return Ok(());
+            }
+            taken.check(&spot)?;
+            set_times(&spot, &taken.member)?;
+            let before = taken.state;
+            taken.state = State::at(&spot)?;
+            let same = State {
+                modified: wanted,
+                changed: taken.state.changed,
+                ..before
+            };
+            // Somebody wrote to it after its time was set.
+            if taken.state != same {
+                return Err(has_changed(&taken.member.path));
+            }
+            Ok(())
+        });
+        self.old = Some(old);
+        set
+    }
+
+    /// Files that were taken over are as they were when they were compared.
+    ///
+    /// # Errors
+    /// SR-7176 when one of them has changed.
+    pub(crate) fn check_kept(&self) -> Result<()> {
+        let mut kept = self.old.iter().flat_map(|old| &old.kept);
+        kept.try_for_each(|taken| taken.check(&self.spot(&taken.member.path)))
+    }
+}
+
+impl Taken {
+    fn check(&self, spot: &Spot<'_>) -> Result<()> {
+        if State::at(spot)? == self.state {
+            return Ok(());
+        }
+        Err(has_changed(&self.member.path))
     }
 }
 
@@ -164,24 +264,49 @@ impl Candidate {
         true
     }
 
-    /// Gives the file a name in the new directory. False when it has to be written anew: it is
-    /// longer than the set's, or cannot have another name.
-    pub(super) fn link(&self, spot: &Spot<'_>) -> Result<bool> {
+    /// Its state now.
+    fn now(&self) -> Result<State> {
+        let failed = |error| Error::io(String::from_utf8_lossy(&self.member.path), error);
+        Ok(State::of(&self.file.metadata().map_err(failed)?))
+    }
+
+    /// Gives the file a name in the new directory. Its state with that name; `None` when it has to
+    /// be written anew: it is longer than the set's, or cannot have another name.
+    ///
+    /// # Errors
+    /// SR-7176 when it has changed since its first byte was compared.
+    fn link(&self, spot: &Spot<'_>) -> Result<Option<State>> {
         let about = self.file.metadata();
         let about = about.map_err(|error| Error::io(spot.shown.display().to_string(), error))?;
+        if State::of(&about) != self.state {
+            return Err(has_changed(&self.member.path));
+        }
         if about.len() != self.compared || about.nlink() != 1 {
-            return Ok(false);
+            return Ok(None);
         }
         // By the descriptor: the name may lead to another file by now.
         let source = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         match linkat(CWD, source, spot.held, spot.below, AtFlags::SYMLINK_FOLLOW) {
-            Ok(()) => Ok(true),
-            Err(Errno::EXIST) => Err(taken(spot, Errno::EXIST)),
-            Err(_) => Ok(false),
+            Ok(()) => {}
+            Err(Errno::EXIST) => return Err(taken(spot, Errno::EXIST)),
+            Err(_) => return Ok(None),
         }
+        // The name itself changes the time of the last change of its inode.
+        let now = self.now()?;
+        let same = State {
+            changed: now.changed,
+            ..self.state
+        };
+        if now != same {
+            return Err(has_changed(&self.member.path));
+        }
+        Ok(Some(now))
     }
 
     /// Writes what was compared into a new file.
+    ///
+    /// # Errors
+    /// SR-7176 when it has changed since: what is written is not what was compared.
     pub(super) fn copied(mut self, mut into: Open) -> Result<Open> {
         let mut at = 0_u64;
         while at < self.compared {
@@ -194,6 +319,9 @@ impl Candidate {
             read.map_err(|error| Error::io(String::from_utf8_lossy(&self.member.path), error))?;
             into.data(room)?;
             at = at.saturating_add(length);
+        }
+        if self.compared > 0 && self.now()? != self.state {
+            return Err(has_changed(&self.member.path));
         }
         Ok(into)
     }

@@ -61,7 +61,10 @@ impl Source for DirectorySource {
     }
 
     fn shown(&self) -> String {
-        self.root.display().to_string()
+        // A relative path would say nothing to who restores: `--delta` compares it.
+        let real = std::fs::canonicalize(&self.root);
+        let shown = real.as_ref().unwrap_or(&self.root);
+        shown.display().to_string()
     }
 
     fn prepare(&mut self) -> Result<()> {

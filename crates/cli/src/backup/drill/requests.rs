@@ -1,21 +1,27 @@
 //! How the server of a restore test gets the archived log. Its `restore_command` leaves a file with
 //! the name that it asks for, and waits until this process has put the file itself, or the word
 //! that there is none, into another directory. So the server, which runs what the set holds, gets
-//! neither a key nor a way to the medium, and one archived file at a time takes space.
+//! neither a key nor a way to the medium, and few archived files at a time take space.
+//!
+//! PostgreSQL may ask for the same file several times. Each run of the command is therefore a
+//! request of its own, whose name ends with the number of its process. The command removes its
+//! request when it has taken the answer, and only then is the answer removed.
 //!
 //! Invariants: what the server's user can write to is read here as names only, below a directory
 //! that was opened before that user could reach it. A file appears under its name when it is whole.
+//! An answer stays until its request is gone.
 //!
 //! Must not: tell an archived file that cannot be opened as one that is not there: recovery would
 //! end as if the log did.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, rename, unlinkat};
+use rustix::fs::{Dir, rename};
 use strongroom_backup::ArchivedLog;
 
 use super::server::Server;
@@ -27,27 +33,36 @@ pub(super) const COMMAND: &str = "/bin/sh ../settings/fetch \"%f\" \"%p\"";
 /// The script. Every exit code above 125 stops the server, 1 ends recovery. It ends when the place of
 /// the test is gone.
 const SCRIPT: &str = "\
-name=$1 to=$2
-: > \"../asked/$name\" || exit 255
+request=$1.$$ to=$2
+: > \"../asked/$request\" || exit 255
 while :; do
-    if test -e \"../given/$name\"; then
-        cp \"../given/$name\" \"$to\" || exit 255
+    if test -e \"../given/$request\"; then
+        cp \"../given/$request\" \"$to\" || exit 255
+        rm -f \"../asked/$request\"
         exit 0
     fi
-    if test -e \"../given/$name.absent\"; then exit 1; fi
+    if test -e \"../given/$request.absent\"; then
+        rm -f \"../asked/$request\"
+        exit 1
+    fi
     test -d ../given || exit 255
     sleep 0.02 || exit 255
 done
 ";
-/// Longest name that is looked at: PostgreSQL's are of 40 characters at most.
+/// Longest name of a request that is looked at: PostgreSQL's files have 40 characters at most.
 const NAME_MAX: usize = 64;
+/// Answers that lie in the directory at once. PostgreSQL asks for one file after the other; this
+/// bounds the space that a server takes which does anything else.
+const ANSWERS_MAX: usize = 8;
 
 /// The two directories.
 pub(super) struct Requests {
     asked: File,
     given: PathBuf,
-    /// What was given last; it is removed when the next file is asked for.
-    last: Option<PathBuf>,
+    /// The answer to each request that is still there.
+    answers: BTreeMap<String, PathBuf>,
+    /// How many requests have been answered so far.
+    answered: u64,
 }
 
 impl Requests {
@@ -68,7 +83,8 @@ impl Requests {
         Ok(Self {
             asked: opened,
             given,
-            last: None,
+            answers: BTreeMap::new(),
+            answered: 0,
         })
     }
 
@@ -78,53 +94,84 @@ impl Requests {
         server: &Server,
         archive: &ArchivedLog<'_>,
     ) -> Result<(), Failure> {
-        let failed = |error: rustix::io::Errno| Failure::io(&self.given, &error.into());
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&self.asked).map_err(failed)? {
-            names.extend(name_of(entry.map_err(failed)?.file_name()));
+        let asked = self.asked()?;
+        // The command has taken these, or has been killed.
+        let taken = |request: &String| !asked.contains(request);
+        let gone: Vec<String> = self
+            .answers
+            .keys()
+            .filter(|key| taken(key))
+            .cloned()
+            .collect();
+        for request in gone {
+            if let Some(path) = self.answers.remove(&request) {
+                fs::remove_file(&path).map_err(|error| Failure::io(&path, &error))?;
+            }
         }
-        for name in names {
-            // What cannot be removed was not made by the script.
-            if unlinkat(&self.asked, name.as_str(), AtFlags::empty()).is_ok() {
-                self.answer(server, archive, &name)?;
+        for request in asked {
+            if self.answers.len() < ANSWERS_MAX && !self.answers.contains_key(&request) {
+                self.answer(server, archive, request)?;
             }
         }
         Ok(())
+    }
+
+    /// How many requests have been answered so far.
+    pub(super) fn answered(&self) -> u64 {
+        self.answered
+    }
+
+    /// The requests that are there.
+    fn asked(&self) -> Result<BTreeSet<String>, Failure> {
+        let failed = |error: rustix::io::Errno| Failure::io(&self.given, &error.into());
+        let mut requests = BTreeSet::new();
+        for entry in Dir::read_from(&self.asked).map_err(failed)? {
+            requests.extend(request_of(entry.map_err(failed)?.file_name()));
+        }
+        Ok(requests)
     }
 
     fn answer(
         &mut self,
         server: &Server,
         archive: &ArchivedLog<'_>,
-        name: &str,
+        request: String,
     ) -> Result<(), Failure> {
-        let there = self.given.join(name);
-        let absent = self.given.join(format!("{name}.absent"));
-        if there.exists() || absent.exists() {
+        let Some(name) = file_of(&request) else {
             return Ok(());
-        }
+        };
         let found = archive.fetch(name).map_err(|error| {
             let detail = format!("the archived log, {name}: {}", error.detail());
             Failure::new(error.code(), detail)
         })?;
-        if let Some(last) = self.last.take() {
-            fs::remove_file(&last).map_err(|error| Failure::io(&last, &error))?;
-        }
-        let path = if found.is_some() { there } else { absent };
+        let path = self.given.join(match &found {
+            Some(_) => request.clone(),
+            None => format!("{request}.absent"),
+        });
         let before = self.given.join(".part");
         write(&before, &found.unwrap_or_default())?;
         server.give(&before, None)?;
         rename(&before, &path).map_err(|error| Failure::io(&path, &error.into()))?;
-        self.last = Some(path);
+        self.answers.insert(request, path);
+        self.answered = self.answered.saturating_add(1);
         Ok(())
     }
 }
 
-/// A name that PostgreSQL could ask for: letters, digits and dots.
-fn name_of(name: &CStr) -> Option<String> {
+/// A request that the command could make: the name of a file, of letters, digits and dots, and the
+/// number of a process behind a dot.
+fn request_of(name: &CStr) -> Option<String> {
     let name = name.to_str().ok().filter(|name| name.len() <= NAME_MAX)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.';
-    (!name.starts_with('.') && name.bytes().all(plain)).then(|| name.to_owned())
+    let is_request = name.bytes().all(plain) && file_of(name).is_some();
+    is_request.then(|| name.to_owned())
+}
+
+/// The file that a request asks for.
+fn file_of(request: &str) -> Option<&str> {
+    let (name, process) = request.rsplit_once('.')?;
+    let is_number = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && !name.is_empty() && !name.starts_with('.')).then_some(name)
 }
 
 /// Makes a file that the server's group can read.

@@ -31,6 +31,12 @@ const SOCKET_MAX: usize = 107;
 const PORT: &str = "5432";
 /// How long a server may take that is told to end at once.
 const AT_ONCE: Duration = Duration::from_secs(10);
+/// Since this version (`server_version_num`) a server that recovers writes every 10 seconds to its
+/// log how far it has come (`log_startup_progress_interval`).
+const TELLS_PROGRESS: u32 = 150_000;
+/// How long a recovery may take without a sign of life: a line of the server's log, or a request
+/// for a file of the archive. Older servers give no such sign where nothing is archived.
+const SILENCE_MAX: Duration = Duration::from_secs(30 * 60);
 /// Longest `postmaster.pid` that is looked at, in bytes.
 const PID_FILE_MAX: u64 = 4096;
 /// Since this version (`server_version_num`) event triggers can be switched off, and fire at a login.
@@ -243,8 +249,8 @@ impl Server {
         command.env("PGOPTIONS", options);
     }
 
-    /// Starts the server, and waits until it has recovered, which takes as long as it takes. With an archive, it gets the log
-    /// from there meanwhile.
+    /// Starts the server, and waits until it has recovered, which takes as long as it takes, if there are signs of life. With an
+    /// archive, it gets the log from there meanwhile.
     pub(super) fn start(&mut self, archive: Option<&ArchivedLog<'_>>) -> Result<(), Failure> {
         not_stopped()?;
         let lost =
@@ -258,6 +264,7 @@ impl Server {
         program.stdout(copy_of(&self.log)?);
         program.stderr(copy_of(&self.log)?);
         let pid = self.child.insert(program.spawn().map_err(lost)?).id();
+        let mut silence = Silence::new();
         loop {
             if self.has_ended().map_err(lost)? {
                 let said = words(&said_in(&self.log).unwrap_or_default());
@@ -273,8 +280,27 @@ impl Server {
                 self.requests = Some(requests);
                 served?;
             }
+            let speaks = archive.is_some() || self.version >= TELLS_PROGRESS;
+            if speaks && silence.lasts(self.signs(), Instant::now()) > SILENCE_MAX {
+                return Err(self.stalled());
+            }
             std::thread::sleep(LOOK);
         }
+    }
+
+    /// What changes while a recovery goes on: the length of the log, and how many files it got.
+    fn signs(&self) -> (u64, u64) {
+        let log = self.log.metadata().map_or(0, |about| about.len());
+        (log, self.requests.as_ref().map_or(0, Requests::answered))
+    }
+
+    fn stalled(&self) -> Failure {
+        let said = words(&said_in(&self.log).unwrap_or_default());
+        let minutes = SILENCE_MAX.as_secs() / 60;
+        let detail = format!(
+            "the server neither ends its recovery, nor says anything, nor asks for a file since {minutes} minutes: {said}"
+        );
+        Failure::new(&code::RESTORE_TEST, detail)
     }
 
     /// Whether the server runs no more.
@@ -315,6 +341,29 @@ impl Server {
             // Not waited for yet, so it is nobody else's.
             let _sent: Result<(), Errno> = kill_process(pid, signal);
         }
+    }
+}
+
+/// Since when a server that recovers has given no sign of life.
+struct Silence {
+    since: Instant,
+    signs: (u64, u64),
+}
+
+impl Silence {
+    fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            signs: (0, 0),
+        }
+    }
+
+    /// How long the signs have been the same.
+    fn lasts(&mut self, signs: (u64, u64), now: Instant) -> Duration {
+        if signs != self.signs {
+            *self = Self { since: now, signs };
+        }
+        now.saturating_duration_since(self.since)
     }
 }
 
@@ -361,5 +410,24 @@ impl Drop for Server {
                 _ => self.child = None,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::Silence;
+
+    #[test]
+    fn every_sign_of_life_begins_the_time_anew() {
+        let begun = Instant::now();
+        let after = |seconds| begun + Duration::from_secs(seconds);
+        let mut silence = Silence::new();
+        silence.lasts((1, 0), begun);
+        assert_eq!(silence.lasts((1, 0), after(60)), Duration::from_secs(60));
+        assert_eq!(silence.lasts((1, 1), after(61)), Duration::ZERO);
+        assert_eq!(silence.lasts((2, 1), after(70)), Duration::ZERO);
+        assert_eq!(silence.lasts((2, 1), after(71)), Duration::from_secs(1));
     }
 }

@@ -1,0 +1,122 @@
+//! Which mount something is in, and the removal of a directory that never enters another mount. The
+//! number of a device does not tell: a directory of the same file system may be bind-mounted.
+//!
+//! Must not: follow a link.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, StatxFlags, openat, statx, unlinkat};
+use rustix::io::{Errno, Result};
+
+/// A directory that is being removed: its name in the one above it, and the directories in it that
+/// are not removed yet.
+struct Level {
+    held: File,
+    name: CString,
+    below: Vec<CString>,
+}
+
+/// The number of the mount that the file is in at `path`; of what is mounted there, if something is.
+///
+/// # Errors
+/// Those of `statx` and `openat`.
+pub(crate) fn mount_of(path: &Path) -> Result<u64> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    match statx(CWD, path, flags, StatxFlags::MNT_ID) {
+        Ok(about) if StatxFlags::from_bits_retain(about.stx_mask).contains(StatxFlags::MNT_ID) => {
+            Ok(about.stx_mnt_id)
+        }
+        Ok(_) | Err(Errno::NOSYS) => {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            mount_of_open(&openat(CWD, path, flags, Mode::empty())?)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The number of the mount that an open file is in, also on kernels before 5.8, whose `statx` does
+/// not say it (proc(5), `/proc/PID/fdinfo`).
+pub(crate) fn mount_of_open(held: impl AsFd) -> Result<u64> {
+    let path = format!("/proc/self/fdinfo/{}", held.as_fd().as_raw_fd());
+    let text = fs::read_to_string(path).map_err(|_| Errno::NOSYS)?;
+    let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    number
+        .and_then(|number| number.trim().parse().ok())
+        .ok_or(Errno::NOSYS)
+}
+
+/// Removes the directory `held`, which is at `path`, and everything below it that is in the same
+/// mount. Whether nothing is left; what cannot be removed does not keep the rest from it.
+pub(crate) fn remove_tree(path: &Path, held: &File) -> bool {
+    let same = |mount: u64| path.parent().map(mount_of) == Some(Ok(mount));
+    match mount_of_open(held) {
+        // Else `held` itself is what is mounted.
+        Ok(mount) if same(mount) => {
+            remove_below(held, mount) && unlinkat(CWD, path, AtFlags::REMOVEDIR).is_ok()
+        }
+        _ => false,
+    }
+}
+
+fn remove_below(top: &File, mount: u64) -> bool {
+    let mut whole = true;
+    let Ok(top) = top
+        .try_clone()
+        .map_err(drop)
+        .and_then(|held| Level::emptied(held, CString::default(), &mut whole).map_err(drop))
+    else {
+        return false;
+    };
+    let mut levels = vec![top];
+    while let Some(level) = levels.last_mut() {
+        if let Some(name) = level.below.pop() {
+            match level.entered(name, mount, &mut whole) {
+                Ok(Some(next)) => levels.push(next),
+                Ok(None) | Err(_) => whole = false,
+            }
+        } else if let Some(done) = levels.pop()
+            && let Some(above) = levels.last()
+        {
+            // Not empty, if something was left in it.
+            let removed = unlinkat(&above.held, done.name.as_c_str(), AtFlags::REMOVEDIR);
+            whole &= removed.is_ok();
+        }
+    }
+    whole
+}
+
+impl Level {
+    /// Removes what is no directory.
+    fn emptied(held: File, name: CString, whole: &mut bool) -> Result<Self> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&held)? {
+            let name = entry?.file_name().to_owned();
+            if name.as_bytes() != b"." && name.as_bytes() != b".." {
+                names.push(name);
+            }
+        }
+        let mut below = Vec::new();
+        for name in names {
+            match unlinkat(&held, name.as_c_str(), AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                // Linux says so of directories (unlink(2)).
+                Err(Errno::ISDIR) => below.push(name),
+                Err(_) => *whole = false,
+            }
+        }
+        Ok(Self { held, name, below })
+    }
+
+    /// The directory `name` in this one; `None` when something else is mounted there.
+    fn entered(&self, name: CString, mount: u64, whole: &mut bool) -> Result<Option<Self>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = openat(&self.held, name.as_c_str(), flags, Mode::empty())?;
+        if mount_of_open(&opened)? != mount {
+            return Ok(None);
+        }
+        Self::emptied(File::from(opened), name, whole).map(Some)
+    }
+}
