@@ -12,9 +12,7 @@ use strongroom_sqlite::ops::{self, UnitKind};
 use strongroom_sqlite::{Cipher, open};
 use tempfile::TempDir;
 
-use crate::support::{
-    RAW, Snapshot, beside, bytes, connect, make, number, options, rows, run,
-};
+use crate::support::{RAW, Snapshot, beside, bytes, connect, make, number, options, rows, run};
 
 struct Hot {
     directory: TempDir,
