@@ -83,7 +83,7 @@ fn back_up_list_verify_restore() {
 fn headers_are_listed(place: &Place) {
     let text = place.run(&["backup", "header", "medium"]).succeeded();
     // A source that was named by a relative path is the directory that it led to.
-    let tree = fs::canonicalize(place.path("tree")).unwrap();
+    let tree = fs::canonicalize(place.path("tree")).expect("the tree is there");
     let source = format!("  source           {}\n", tree.display());
     for part in [
         "set 1: files, nightly\n",
