@@ -19,7 +19,8 @@ struct Level {
     below: Vec<CString>,
 }
 
-/// The number of the mount that the file is in at `path`; of what is mounted there, if something is.
+/// The number of the mount that the file is in at `path`; of what is mounted there, if something
+/// is.
 ///
 /// # Errors
 /// Those of `statx` and `openat`.

@@ -1,5 +1,5 @@
-//! `strongroom completion SHELL` and `strongroom man`: completion scripts and manual pages, made from the definition of
-//! the command line itself, so that they always agree with it.
+//! `strongroom completion SHELL` and `strongroom man`: completion scripts and manual pages, made
+//! from the definition of the command line itself, so that they always agree with it.
 
 use std::path::{Path, PathBuf};
 

@@ -162,8 +162,8 @@ fn a_server_that_is_killed_at_any_write_loses_no_row() {
     made(&place);
     drop(run(&place));
     let (mut kills, mut archived) = (0, 0);
-    // Each start writes a row, and so makes an archive. The calls are those that name a file or make
-    // one durable; strace counts them for each thread. Who is not killed is told to end.
+    // Each start writes a row, and so makes an archive. The calls are those that name a file or
+    // make one durable; strace counts them for each thread. Who is not killed is told to end.
     let group = "renameat2,rename,linkat,fsync,fdatasync,unlink,unlinkat";
     for at in 1..=40 {
         let mut strace = Command::new("strace");

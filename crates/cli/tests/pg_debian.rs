@@ -25,7 +25,8 @@ fn version() -> String {
     version.expect("/usr/lib/postgresql/VERSION/bin").to_owned()
 }
 
-/// One of Debian's programs, as root when root runs the test, with what a login has in its environment.
+/// One of Debian's programs, as root when root runs the test, with what a login has in its
+/// environment.
 fn debian(place: &Place, program: &str) -> Command {
     let mut command = Command::new(program);
     command

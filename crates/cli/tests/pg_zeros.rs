@@ -1,8 +1,10 @@
-//! Goal: zeros that somebody writes into the files of a stopped instance do not undo transactions unnoticed; a real
-//! server never meets zeros of its own there; and whoever has no data checksums is told.
+//! Goal: zeros that somebody writes into the files of a stopped instance do not undo transactions
+//! unnoticed; a real server never meets zeros of its own there; and whoever has no data checksums
+//! is told.
 //!
-//! Method: a real PostgreSQL, whose transaction status files are looked at while it uses up transaction numbers, is
-//! killed and recovers, and is copied; then the files are changed as somebody with the disk would.
+//! Method: a real PostgreSQL, whose transaction status files are looked at while it uses up
+//! transaction numbers, is killed and recovers, and is copied; then the files are changed as
+//! somebody with the disk would.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -56,7 +58,8 @@ fn check_no_zeros(data: &Path) {
     }
 }
 
-/// Sets a flag at its end, also when a test fails: a scope of threads ends only when all of them do.
+/// Sets a flag at its end, also when a test fails: a scope of threads ends only when all of them
+/// do.
 struct SetAtDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetAtDrop<'_> {
@@ -184,7 +187,8 @@ fn zeros_in_a_transaction_status_file_do_not_undo_transactions() {
     let verified = ["verify", "data", "--key-file", "key", "--json"];
     place.strongroom(&verified).succeeded();
 
-    // One unit of 16 bytes holds 64 transactions; a page all of them. Reading either is an error, at the start or later.
+    // One unit of 16 bytes holds 64 transactions; a page all of them. Reading either is an error,
+    // at the start or later.
     for (offset, zeros) in [(unit * 16, 16), (0, 8192)] {
         with_changed(&place, "data/pg_xact/0000", offset, zeros, || {
             drop(fs::remove_file(place.path("log")));
@@ -268,7 +272,8 @@ fn what_makes_a_sealed_instance_warns_when_data_checksums_are_off() {
     checksums(&place, "--enable");
     assert!(line_of(&status(&place, &[]).succeeded(), "data checksums").ends_with(" on"));
 
-    // PostgreSQL's own default, which differs between versions: what initdb says agrees with what was made.
+    // PostgreSQL's own default, which differs between versions: what initdb says agrees with what
+    // was made.
     let initdb = "pg initdb -D new --key-file key -- --no-sync";
     let made = place.strongroom(&initdb.split(' ').collect::<Vec<_>>());
     let warned = made.err.contains("warning[SR-7030]");

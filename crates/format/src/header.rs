@@ -355,8 +355,8 @@ pub struct Header {
     pub sequence: u64,
     /// The anchors keep a digest over the pages ([`FEATURE_FRESHNESS`]; databases only).
     pub freshness: bool,
-    /// Of a PostgreSQL instance: its transaction status files hold no zeros, because zeros too were sealed whenever they
-    /// were written. Never changes.
+    /// Of a PostgreSQL instance: its transaction status files hold no zeros, because zeros too were
+    /// sealed whenever they were written. Never changes.
     pub sealed_zeros: bool,
     /// Data key of `previous_epoch`, wrapped under the current data key.
     pub previous_key: WrappedKey,

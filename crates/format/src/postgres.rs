@@ -20,7 +20,8 @@ pub const MAJORS: core::ops::RangeInclusive<u32> = 15..=18;
 pub const SEGMENT_BLOCKS: u32 = 131_072;
 /// The smallest thing that XTS seals, and of which one may be rewritten alone, in bytes.
 pub const XTS_UNIT: usize = 16;
-/// The smallest part of a file whose stored zeros read as zeros, in bytes, where zeros are sealed: what a disk writes whole.
+/// The smallest part of a file whose stored zeros read as zeros, in bytes, where zeros are sealed:
+/// what a disk writes whole.
 pub const SECTOR: usize = 512;
 /// Name of the instance's header, in the data directory.
 pub const HEADER_FILE: &str = "strongroom.header";

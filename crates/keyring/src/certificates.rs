@@ -487,7 +487,8 @@ fn update(
     })
 }
 
-/// SR-2025 for a certificate whose public key the keyring has, and what to do with an exported file.
+/// SR-2025 for a certificate whose public key the keyring has, and what to do with an exported
+/// file.
 fn taken(held: &CertificateRecord, why: &str) -> Error {
     let name = &held.name;
     let detail = format!(

@@ -353,7 +353,8 @@ mod tests {
         let whole = room.verified(&[three.clone(), two.clone()]).unwrap();
         assert_eq!((whole.first, whole.last), (5, 10));
         room.refused(&[one.clone(), three], "rows 5 to 9 are missing");
-        // The same rows may be in several files: after a kill between two writes, or of two servers.
+        // The same rows may be in several files: after a kill between two writes, or of two
+        // servers.
         let twice = [
             one.clone(),
             room.archive(1, 7, "a"),

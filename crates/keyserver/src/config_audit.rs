@@ -48,7 +48,8 @@ impl Audit {
         }
     }
 
-    /// Of rows whose last has number `last`, how many are too many: the number of the last of those.
+    /// Of rows whose last has number `last`, how many are too many: the number of the last of
+    /// those.
     #[must_use]
     pub fn too_many_through(&self, last: u64) -> u64 {
         match self.keep_rows {

@@ -1,7 +1,9 @@
-//! Rows of the audit log go into archives: none is lost, whichever write a server is killed after, the chain holds across the cut,
-//! and the alarm comes before there is no room. In a sealed SQLite database and in etcd.
+//! Rows of the audit log go into archives: none is lost, whichever write a server is killed after,
+//! the chain holds across the cut, and the alarm comes before there is no room. In a sealed SQLite
+//! database and in etcd.
 //!
-//! Method: real servers in this process; a store that fails from a named commit on stands for one that is killed there.
+//! Method: real servers in this process; a store that fails from a named commit on stands for one
+//! that is killed there.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that panics has failed, which is what it is for"
@@ -271,7 +273,8 @@ fn a_kill_between_two_writes_loses_no_row(cluster: Option<&Cluster>) {
     assert_eq!(store.rows(0, 1).unwrap()[0].0, 1, "and so is every row");
     drop(service);
     let (store, service) = place.service();
-    // There are more rows now; the archive that was left is taken as it is, and then another one is made.
+    // There are more rows now; the archive that was left is taken as it is, and then another one is
+    // made.
     notes(&service, 20);
     store.dies_after_the_cut.store(true, SeqCst);
     service.archive_when_due(&config).unwrap_err();

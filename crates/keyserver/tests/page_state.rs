@@ -1,4 +1,5 @@
-//! What the fleet page says besides its list: objects that were shredded, and a server that needs room.
+//! What the fleet page says besides its list: objects that were shredded, and a server that needs
+//! room.
 //!
 //! Method: fleets made of records.
 #![expect(

@@ -1,15 +1,15 @@
 //! Treatments B, W and T: AES-XTS in data units of 8192 bytes from the start of the file, read and written at any byte.
 //!
 //! A file is a row of 16-byte units. A transfer is widened to whole units; what of the edge units lies outside it is
-//! read first and written back as it was, within the same units (P5), or within the same sector where that holds stored
-//! zeros (`zeros.rs`). A file whose length is no multiple of 16 ends in a
+//! read first and written back as it was, within the same units (P5), or within the same sector
+//! where that holds stored zeros (`zeros.rs`). A file whose length is no multiple of 16 ends in a
 //! *tail*, which is combined with a keystream of its own (docs/spec/postgres.md, "Short tails").
 //!
 //! Invariants: P1 to P6. Keys and tweaks are those of the open file; nothing is remembered between calls, but how far a
 //! temporary file is known to reach (P7).
 //!
-//! Must not: allocate, lock, or write a byte outside the units that the caller's bytes lie in, but zeros of the same
-//! sector.
+//! Must not: allocate, lock, or write a byte outside the units that the caller's bytes lie in, but
+//! zeros of the same sector.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -203,8 +203,8 @@ pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<()
     write_all(real, fd, file, tail, unit_start(size))
 }
 
-/// Before a file grows to `size`: writes sealed zeros up to the end of the sector in which the file ends now, because
-/// zeros can be stored for whole sectors only.
+/// Before a file grows to `size`: writes sealed zeros up to the end of the sector in which the file
+/// ends now, because zeros can be stored for whole sectors only.
 fn seal_rest_of_sector(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
     if file.zeros() != Zeros::BySector {
         return Ok(());
@@ -221,8 +221,8 @@ fn seal_rest_of_sector(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Re
     write_all(real, fd, file, zeros.get(..len).ok_or(EINVAL)?, from)
 }
 
-/// A write beyond a tail leaves a hole after it: first the tail becomes a whole unit, and the rest of its sector sealed
-/// zeros.
+/// A write beyond a tail leaves a hole after it: first the tail becomes a whole unit, and the rest
+/// of its sector sealed zeros.
 fn mend_tail_before(real: &Real, fd: RawFd, file: &File<'_>, offset: u64) -> Result<(), Errno> {
     if !may_end_anywhere(file) {
         return Ok(());

@@ -144,8 +144,9 @@ impl File<'_> {
         self.key == BlockKey::Slru
     }
 
-    /// Where zeros that are stored in this file read as zeros. The files of an instance whose header does not say that
-    /// zeros are sealed may have been written by a version that stored them.
+    /// Where zeros that are stored in this file read as zeros. The files of an instance whose
+    /// header does not say that zeros are sealed may have been written by a version that stored
+    /// them.
     pub(crate) fn zeros(&self) -> Zeros {
         match (self.instance.keys.zeros_are_sealed(), self.body) {
             (true, _) if self.seals_zeros() => Zeros::Refused,

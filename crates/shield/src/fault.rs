@@ -1,9 +1,11 @@
-//! What can go wrong with a file that can tell damage from data, and how that is reported; the lock of its writers.
+//! What can go wrong with a file that can tell damage from data, and how that is reported; the lock
+//! of its writers.
 //!
 //! Invariants: damage is EIO to the program, and one line on standard error for each descriptor that met it. Nothing
 //! here allocates.
 //!
-//! Must not: be used for block files that cannot tell damage from data: all but transaction status files.
+//! Must not: be used for block files that cannot tell damage from data: all but transaction status
+//! files.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,

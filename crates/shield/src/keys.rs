@@ -83,7 +83,8 @@ impl Keys {
         &self.container
     }
 
-    /// Whether everything that was ever written to transaction status files under these keys is sealed, zeros too.
+    /// Whether everything that was ever written to transaction status files under these keys is
+    /// sealed, zeros too.
     #[must_use]
     pub const fn zeros_are_sealed(&self) -> bool {
         self.zeros_are_sealed

@@ -1,14 +1,15 @@
 //! Transaction status files (SLRU files): how their zeros are stored, and how a gap is filled.
 //!
-//! In these files zeros have a meaning: a transaction of status zero never committed. So that nobody who can write to the
-//! disk undoes transactions by writing zeros, zeros are sealed like other bytes, and what is stored as zeros is damage
-//! (docs/spec/postgres.md, "Zeros"). PostgreSQL may write a later page before an earlier one
-//! (`src/backend/access/transam/slru.c`), and a base backup may read the file then. A writer therefore fills the gap
-//! between the file's end and its own first byte with sealed zeros.
+//! In these files zeros have a meaning: a transaction of status zero never committed. So that
+//! nobody who can write to the disk undoes transactions by writing zeros, zeros are sealed like
+//! other bytes, and what is stored as zeros is damage (docs/spec/postgres.md, "Zeros"). PostgreSQL
+//! may write a later page before an earlier one (`src/backend/access/transam/slru.c`), and a base
+//! backup may read the file then. A writer therefore fills the gap between the file's end and its
+//! own first byte with sealed zeros.
 //!
-//! Invariants: P4. Whoever makes such a file longer holds the lock of its writers from before it asks for the length
-//! until its bytes are written. A write within the file needs no lock, because files only become longer while a server
-//! runs, so that no gap is filled where it writes.
+//! Invariants: P4. Whoever makes such a file longer holds the lock of its writers from before it
+//! asks for the length until its bytes are written. A write within the file needs no lock, because
+//! files only become longer while a server runs, so that no gap is filled where it writes.
 //!
 //! Must not: be used for other block files, in which a hole reads as zeros.
 #![deny(
@@ -26,7 +27,8 @@ use crate::real::{Errno, LockKind, Real};
 
 /// Bytes of zeros that are sealed at a time: a page.
 const PAGE: usize = 8192;
-/// Length of the longest file that PostgreSQL makes here, in bytes: 32 pages (`SLRU_PAGES_PER_SEGMENT`, slru.h).
+/// Length of the longest file that PostgreSQL makes here, in bytes: 32 pages
+/// (`SLRU_PAGES_PER_SEGMENT`, slru.h).
 const LENGTH_MAX: u64 = 32 * 8192;
 /// Bytes of the smallest part that is sealed by itself.
 const UNIT: u64 = 16;

@@ -1,9 +1,9 @@
 //! How the zeros of block files are stored (docs/spec/postgres.md, "Zeros").
 //!
-//! PostgreSQL extends files with zeros and with holes, and counts on reading zeros back. So zeros are stored as zeros
-//! where nothing else was written. Somebody who can write to the disk can put zeros there too, and the rules here keep
-//! what they can reach in that way small: transaction status files hold no zeros at all, and elsewhere zeros count by
-//! whole sectors only.
+//! PostgreSQL extends files with zeros and with holes, and counts on reading zeros back. So zeros
+//! are stored as zeros where nothing else was written. Somebody who can write to the disk can put
+//! zeros there too, and the rules here keep what they can reach in that way small: transaction
+//! status files hold no zeros at all, and elsewhere zeros count by whole sectors only.
 //!
 //! Invariant: P4.
 #![deny(
@@ -22,11 +22,12 @@ use crate::real::{Errno, Real};
 /// Bytes of the smallest part that is sealed by itself.
 const UNIT: usize = 16;
 
-/// Where zeros that are stored in a file read as zeros. Elsewhere they are decrypted like other bytes.
+/// Where zeros that are stored in a file read as zeros. Elsewhere they are decrypted like other
+/// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zeros {
-    /// In every unit of 16 bytes: files of an instance whose header does not have `FEATURE_SEALED_ZEROS`, and log files
-    /// that have no name yet.
+    /// In every unit of 16 bytes: files of an instance whose header does not have
+    /// `FEATURE_SEALED_ZEROS`, and log files that have no name yet.
     ByUnit,
     /// In aligned sectors of 512 bytes, or what the file has of one, that hold nothing else.
     BySector,
@@ -34,8 +35,8 @@ pub(crate) enum Zeros {
     Refused,
 }
 
-/// Puts zeros into `plain`, which was decrypted from `stored`, where `stored` holds zeros that are not sealed. Both begin
-/// at the start of a sector.
+/// Puts zeros into `plain`, which was decrypted from `stored`, where `stored` holds zeros that are
+/// not sealed. Both begin at the start of a sector.
 ///
 /// # Errors
 /// [`Fault::Damaged`] where a file has none.
@@ -106,8 +107,8 @@ pub(crate) fn is_zero(bytes: &[u8]) -> bool {
         && rest.iter().all(|byte| *byte == 0)
 }
 
-/// Whether some aligned group of four bytes is zero: of ciphertext that is true for one block in two million, and then
-/// the units are looked at one by one.
+/// Whether some aligned group of four bytes is zero: of ciphertext that is true for one block in
+/// two million, and then the units are looked at one by one.
 fn may_hold_zero_unit(bytes: &[u8]) -> bool {
     let (lines, rest) = bytes.as_chunks::<LINE>();
     let mut found = [0_u32; LINE / 4];

@@ -1,9 +1,10 @@
-//! Goal: zeros that somebody writes into the files of an instance read as zeros only where the rules for zeros allow it
-//! (docs/spec/postgres.md): never in transaction status files, and by whole sectors elsewhere. What PostgreSQL writes is
-//! read back whatever the order of its writes, also in files of an instance from before these rules.
+//! Goal: zeros that somebody writes into the files of an instance read as zeros only where the
+//! rules for zeros allow it (docs/spec/postgres.md): never in transaction status files, and by
+//! whole sectors elsewhere. What PostgreSQL writes is read back whatever the order of its writes,
+//! also in files of an instance from before these rules.
 //!
-//! Method: what is stored is looked at after each operation and, with several writers, all the time; it is changed as
-//! somebody with the disk would change it.
+//! Method: what is stored is looked at after each operation and, with several writers, all the
+//! time; it is changed as somebody with the disk would change it.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -139,7 +140,8 @@ fn nothing_is_stored_as_zeros() {
     let sealed = Sealed::new(&instance, BlockKey::Slru, &path);
     let mut model = vec![0; 2 * PAGE];
     assert_eq!(sealed.write(&model, 0), Ok(2 * PAGE));
-    // A page beyond the end, bytes within a page beyond the end, a longer file, a shorter one, and one of an odd length.
+    // A page beyond the end, bytes within a page beyond the end, a longer file, a shorter one, and
+    // one of an odd length.
     let steps: [Step<'_>; 6] = [
         &|model| {
             model.resize(5 * PAGE, 0);
@@ -305,7 +307,8 @@ fn zeros_in_a_relation_count_by_whole_sectors() {
     }
 }
 
-/// A write of some bytes into a sector of zeros seals the sector whole, and its neighbours stay as they are.
+/// A write of some bytes into a sector of zeros seals the sector whole, and its neighbours stay as
+/// they are.
 #[test]
 fn a_sector_of_zeros_is_sealed_whole_when_a_part_of_it_is_written() {
     let instance = instance();
@@ -365,8 +368,8 @@ fn files_of_an_older_instance_keep_their_zeros_whatever_is_written() {
     }
 }
 
-/// Pages of one file are written in an order that leaves gaps, by threads with descriptors of their own, as PostgreSQL's
-/// processes have them, while others read what is stored.
+/// Pages of one file are written in an order that leaves gaps, by threads with descriptors of their
+/// own, as PostgreSQL's processes have them, while others read what is stored.
 #[test]
 fn pages_that_are_written_at_the_same_time_are_all_there_and_no_gap_is_seen() {
     const PAGES: usize = 32;

@@ -1,10 +1,11 @@
-//! Goal: Debian's `pg_upgradecluster` takes a sealed cluster to another major version, by a dump and by `pg_upgrade`, and the
-//! new cluster is sealed, under a data key of its own or that of the old cluster. What would make a cluster in clear or of noise
-//! is refused.
+//! Goal: Debian's `pg_upgradecluster` takes a sealed cluster to another major version, by a dump
+//! and by `pg_upgrade`, and the new cluster is sealed, under a data key of its own or that of the
+//! old cluster. What would make a cluster in clear or of noise is refused.
 //!
-//! Method: Debian's own programs, by root, in a mount namespace in which the places of clusters are empty file systems of memory
-//! and `/usr/lib/postgresql` holds the installed version and 16 (see `packages`) beside each other. Servers listen on a socket
-//! only. Tables are in the dump alone: servers of the packages need not know every option of the installed version's columns.
+//! Method: Debian's own programs, by root, in a mount namespace in which the places of clusters are
+//! empty file systems of memory and `/usr/lib/postgresql` holds the installed version and 16 (see
+//! `packages`) beside each other. Servers listen on a socket only. Tables are in the dump alone:
+//! servers of the packages need not know every option of the installed version's columns.
 
 use std::process::Command;
 
@@ -12,8 +13,10 @@ use strongroom_testing_postgres::packages;
 use strongroom_testing_postgres::programs::Programs;
 use strongroom_testing_postgres::room::{Room, other_user};
 
-/// `$OLD` is the installed version, `$BIN` has command and library, `$NEW` is the installation of 16, `$METHOD` what
-/// `pg_upgradecluster` is told, `$ASK` the question, and `$HEADER` the options of the new header. Everything that fails ends it.
+/// `$OLD` is the installed version, `$BIN` has command and library, `$NEW` is the installation of
+/// 16, `$METHOD` what
+/// `pg_upgradecluster` is told, `$ASK` the question, and `$HEADER` the options of the new header.
+/// Everything that fails ends it.
 const SCRIPT: &str = r#"
 set -eu -o pipefail
 for place in /etc/postgresql /etc/postgresql-common /etc/strongroom /etc/systemd/system /var/lib/postgresql /var/log/postgresql /run/postgresql; do

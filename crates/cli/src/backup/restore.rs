@@ -23,7 +23,8 @@ use crate::pg::programs::BindirOption;
 use crate::pg::restored::{self, NewInstance};
 use crate::{Context, keyring, owner};
 
-/// Restore a set into a directory that is absent or empty, or with --delta over the one that it was made of.
+/// Restore a set into a directory that is absent or empty, or with --delta over the one that it was
+/// made of.
 ///
 /// The directory appears when it is whole. What is restored is in plaintext; with --sealed a PostgreSQL cluster becomes a sealed
 /// instance, and nothing of it is in clear on the disk at any time but what `strongroom pg encrypt` leaves in clear.
@@ -69,12 +70,12 @@ pub(super) struct RestoreArgs {
 /// How a directory is treated that is there.
 #[derive(Args)]
 struct DeltaOptions {
-    /// Restore over the directory that the set was made of: files that are what the set says are kept, everything else is replaced
-    /// or removed, at once and at the end
+    /// Restore over the directory that the set was made of: files that are what the set says are
+    /// kept, everything else is replaced or removed, at once and at the end
     #[arg(long, conflicts_with = "sealed")]
     delta: bool,
-    /// With --delta: also if the directory is not known to be what the set was made of; everything in it is lost that the set does
-    /// not have
+    /// With --delta: also if the directory is not known to be what the set was made of; everything
+    /// in it is lost that the set does not have
     #[arg(long, requires = "delta")]
     force: bool,
 }

@@ -15,8 +15,8 @@ use crate::{Context, keyring, paths};
 /// Take in a certificate: PEM or DER, with or without its private key, or PKCS #12.
 ///
 /// A host that only writes backups needs the certificate and no private key. One that was issued anew for a public key
-/// that the keyring has takes the older one's place; backups do not notice. A file that `strongroom cert export` has
-/// written is brought back with `strongroom cert restore`.
+/// that the keyring has takes the older one's place; backups do not notice. A file that `strongroom
+/// cert export` has written is brought back with `strongroom cert restore`.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom cert import offsite.pem --name offsite"))]
 pub(super) struct ImportArgs {

@@ -14,7 +14,8 @@ use crate::{Context, keyring, paths};
 
 /// Bring a private key back from the file that it was exported to.
 ///
-/// Into any keyring, a new one too: the certificate comes with it. A certificate alone, and one that did not come from
+/// Into any keyring, a new one too: the certificate comes with it. A certificate alone, and one
+/// that did not come from
 /// `strongroom cert export`, is taken in with `strongroom cert import`.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom cert restore /mnt/safe/backup.p12 --ask"))]

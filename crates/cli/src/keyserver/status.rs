@@ -12,8 +12,8 @@ use crate::Context;
 use crate::failure::{Failure, warn};
 use crate::help::tail;
 
-/// Say whether the server is sealed, and how many shares it waits for; to viewers and administrators
-/// how much room its store has.
+/// Say whether the server is sealed, and how many shares it waits for; to viewers and
+/// administrators how much room its store has.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom keyserver status --node admin.toml"))]
 pub(super) struct StatusArgs {

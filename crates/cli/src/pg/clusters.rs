@@ -1,8 +1,8 @@
 //! Clusters of Debian's postgresql-common: where the configuration of a data directory is kept.
 //!
 //! On Debian the configuration of a cluster is in `/etc/postgresql/VERSION/NAME`, and its data
-//! directory has no `postgresql.conf`. The cluster of a data directory is found as `pg_lsclusters`(1)
-//! finds it: by `data_directory` in each `postgresql.conf`.
+//! directory has no `postgresql.conf`. The cluster of a data directory is found as
+//! `pg_lsclusters`(1) finds it: by `data_directory` in each `postgresql.conf`.
 //!
 //! Must not: write, or be asked by root about a directory that somebody else owns, except by
 //! `strongroom pg service`, which root runs.

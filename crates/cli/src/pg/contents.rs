@@ -88,7 +88,8 @@ pub(super) fn check_control(directory: &Directory, instance: &Instance) -> Resul
     Err(wrong())
 }
 
-/// Whether pages of relations have checksums, as the control file says. `instance` opens it where it is sealed.
+/// Whether pages of relations have checksums, as the control file says. `instance` opens it where
+/// it is sealed.
 pub(super) fn has_data_checksums(
     directory: &Directory,
     instance: Option<&Instance>,

@@ -1,7 +1,8 @@
-//! `strongroom pg start`, `stop`, `restart` and `promote`: `pg_ctl`, with the library and the key in its environment.
+//! `strongroom pg start`, `stop`, `restart` and `promote`: `pg_ctl`, with the library and the key
+//! in its environment.
 //!
-//! A data directory of Debian's postgresql-common has no `postgresql.conf`. The server is told where its configuration
-//! lies, as `pg_ctlcluster` tells it.
+//! A data directory of Debian's postgresql-common has no `postgresql.conf`. The server is told
+//! where its configuration lies, as `pg_ctlcluster` tells it.
 //!
 //! Invariant: the key is tried before `pg_ctl` runs, on the header and on the control file, so that a wrong one is told
 //! here and not in the server's log.
@@ -64,8 +65,8 @@ pub(super) struct RestartArgs {
 
 /// Make a standby a primary: `pg_ctl` promote under the shield.
 ///
-/// `pg_ctl` reads the control file first, which is sealed: without the shield it calls that file corrupt. `SELECT
-/// pg_promote()` does the same and needs no shield.
+/// `pg_ctl` reads the control file first, which is sealed: without the shield it calls that file
+/// corrupt. `SELECT pg_promote()` does the same and needs no shield.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom pg promote -D /var/lib/postgresql/15/main"))]
 pub(super) struct PromoteArgs {
@@ -81,8 +82,8 @@ struct BeginArgs {
     /// Where the server's messages go
     #[arg(short = 'l', long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// The server's postgresql.conf, where that is not in the data directory [default: that of the cluster of
-    /// postgresql-common that has this data directory]
+    /// The server's postgresql.conf, where that is not in the data directory [default: that of the
+    /// cluster of postgresql-common that has this data directory]
     #[arg(long, value_name = "FILE")]
     config_file: Option<PathBuf>,
 }

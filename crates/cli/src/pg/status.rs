@@ -24,9 +24,9 @@ use crate::output::columns;
 
 /// Show whether an instance is running and sealed, and by which key.
 ///
-/// No key is needed, so nothing is authenticated: controldata does that. Whether data checksums are on is known of a
-/// sealed instance only with its key: a key option, or one that strongroom.conf names as a file or a variable. Ends with
-/// 0 whether or not the server runs.
+/// No key is needed, so nothing is authenticated: controldata does that. Whether data checksums are
+/// on is known of a sealed instance only with its key: a key option, or one that strongroom.conf
+/// names as a file or a variable. Ends with 0 whether or not the server runs.
 #[derive(Args)]
 #[command(after_help = tail!("  strongroom pg status -D /srv/pg/data --plaintext"))]
 pub(super) struct StatusArgs {
@@ -103,8 +103,8 @@ impl StatusArgs {
     }
 }
 
-/// Whether pages of relations have checksums; `None` when that cannot be told. A key that was given has to open the
-/// instance.
+/// Whether pages of relations have checksums; `None` when that cannot be told. A key that was given
+/// has to open the instance.
 fn data_checksums(
     key: KeyOptions,
     context: &Context,
@@ -116,7 +116,8 @@ fn data_checksums(
     if !directory.is_sealed() {
         return Ok(has_data_checksums(directory, None).ok());
     }
-    // What strongroom.conf names was chosen by the directory's owner, and is followed for the owner only.
+    // What strongroom.conf names was chosen by the directory's owner, and is followed for the owner
+    // only.
     let Some(chosen) = Chosen::find(key, context, directory).ok().flatten() else {
         return Ok(None);
     };

@@ -1,5 +1,5 @@
-//! `strongroom verify DIR`: what of a sealed instance can be authenticated, which is its header and its containers; and
-//! whether somebody wrote zeros into its transaction status files.
+//! `strongroom verify DIR`: what of a sealed instance can be authenticated, which is its header and
+//! its containers; and whether somebody wrote zeros into its transaction status files.
 //!
 //! Invariant: what is not authenticated is said to be so, by class: blocks and streams are sealed without a tag.
 //!
@@ -144,8 +144,9 @@ fn code_of(kind: &str) -> &'static Code {
     }
 }
 
-/// How a file is sealed and as what it is checked; `None` when there is nothing to check. Transaction status files that
-/// PostgreSQL does not keep through a restart may hold zeros after a power cut; they are made anew.
+/// How a file is sealed and as what it is checked; `None` when there is nothing to check.
+/// Transaction status files that PostgreSQL does not keep through a restart may hold zeros after a
+/// power cut; they are made anew.
 fn checked_as(relative: &Path, finds_zeros: bool) -> Option<(Seal, &'static str)> {
     let seal = seal_of(relative)?;
     let lasts = LASTING_STATUS.iter().any(|name| relative.starts_with(name));

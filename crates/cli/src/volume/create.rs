@@ -147,8 +147,8 @@ impl CreateArgs {
         self.tell(context, &created)
     }
 
-    /// After a failure: a new file gets its name when it is whole, and if there is none, the recovery
-    /// key opens nothing. A device may hold something that it opens.
+    /// After a failure: a new file gets its name when it is whole, and if there is none, the
+    /// recovery key opens nothing. A device may hold something that it opens.
     fn take_back(&self, shown: Option<&Shown>) {
         let nothing_made = self.size.is_some() && self.path.symlink_metadata().is_err();
         if let Some(shown) = shown.filter(|_| nothing_made) {

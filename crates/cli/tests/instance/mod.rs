@@ -349,8 +349,9 @@ impl Drop for Place {
 }
 
 pub(crate) fn wait_until_gone(pid: i32) {
-    // One that has ended and waits to be collected is gone too, but only with its last thread: a thread that the kernel
-    // still holds, in fsync for instance, keeps the process's files open and locked.
+    // One that has ended and waits to be collected is gone too, but only with its last thread: a
+    // thread that the kernel still holds, in fsync for instance, keeps the process's files open and
+    // locked.
     let there = || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
         let threads = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);

@@ -1,8 +1,8 @@
 //! The blocks of commands in a page of the documents, and what the page says of each one.
 //!
 //! A block is a run of lines that are indented by four spaces. It is a block of commands if a line
-//! of it calls `strongroom` or begins with a prompt, `$ ` or `NAME$ `, or if a comment says that it is
-//! run. A comment of HTML directly
+//! of it calls `strongroom` or begins with a prompt, `$ ` or `NAME$ `, or if a comment says that it
+//! is run. A comment of HTML directly
 //! above the block, which readers do not see, says what becomes of it:
 //!
 //!     <!-- commands: run -->                    it is run as it stands, by root

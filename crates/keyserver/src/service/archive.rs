@@ -67,8 +67,8 @@ impl Service {
     /// so.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8456 when no directory is configured, or what is in it is in
-    /// the way; SR-8436 when the rows are not whole; what the store reports.
+    /// SR-8422 unless administrator; SR-8456 when no directory is configured, or what is in it is
+    /// in the way; SR-8436 when the rows are not whole; what the store reports.
     pub fn archive(&self, peer: &Peer, config: &Config) -> Result<Vec<Archived>, Error> {
         let client = self.run(peer, "archive", "", |client: &Client| {
             client.must_be(&[Role::Admin])?;
@@ -143,7 +143,8 @@ impl Service {
         Ok((cut, found.guard))
     }
 
-    /// The rows that are due, from the first one in the store on; none when it is not worth an archive.
+    /// The rows that are due, from the first one in the store on; none when it is not worth an
+    /// archive.
     fn due(&self, audit: &Audit, is_asked: bool) -> Result<Option<Due>, Error> {
         let (cut, guard) = self.audit_cut()?;
         let Some((last, _)) = self.store.last_row()? else {

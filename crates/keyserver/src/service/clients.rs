@@ -452,7 +452,8 @@ impl Service {
     /// Revokes a client: its certificate no longer counts, at once, and its grants are removed.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8455; SR-8439 for the client itself, so that the last administrator stays.
+    /// SR-8422 unless administrator; SR-8455; SR-8439 for the client itself, so that the last
+    /// administrator stays.
     pub fn revoke(&self, peer: &Peer, name: &str) -> Result<(), Error> {
         check_name(name)?;
         self.run(peer, "revoke", name, |client| {

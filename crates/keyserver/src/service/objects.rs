@@ -30,7 +30,8 @@ pub struct ObjectInfo {
 }
 
 impl Service {
-    /// Takes a report. Written down when the object is new, is another node's now, or was shredded, not each time.
+    /// Takes a report. Written down when the object is new, is another node's now, or was shredded,
+    /// not each time.
     ///
     /// # Errors
     /// SR-8422 unless node or administrator; SR-8423 when another node reports the object and the key is not granted to this one;

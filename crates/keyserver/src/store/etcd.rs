@@ -6,8 +6,9 @@
 //!
 //! Invariants: as for every store. S1 and S2 by the transaction, which a majority has on disk before it is answered; S3 because
 //! every read is linearizable: a member that has lost the others answers none; S4 because a row is only ever written where
-//! none is, and rows are removed from the first one on. E1: a transaction whose answer was lost is sent again, and can happen once only, because it moves `last`; whose row
-//! stands under its number afterwards says which of them happened.
+//! none is, and rows are removed from the first one on. E1: a transaction whose answer was lost is
+//! sent again, and can happen once only, because it moves `last`; whose row stands under its number
+//! afterwards says which of them happened.
 //!
 //! Must not: use a serializable read, or a connection without TLS to another host.
 
@@ -430,7 +431,8 @@ impl Store for EtcdStore {
         let to = first.saturating_add(limit).saturating_sub(1).min(through);
         let (from, end) = (self.row(first), self.row(to.saturating_add(1)));
         let body = text(&json!({"key": encoded(&from), "range_end": encoded(&end)}))?;
-        // Removing what is removed already changes nothing, so it does not matter how often it arrives.
+        // Removing what is removed already changes nothing, so it does not matter how often it
+        // arrives.
         self.request("/v3/kv/deleterange", &body)?;
         Ok(to.saturating_sub(first).saturating_add(1))
     }

@@ -2,8 +2,9 @@
 //!
 //! Invariants: S1, a commit happens whole or not at all, and is durable when [`Store::commit`] returns [`Outcome::Done`]; S2, a commit
 //! happens only if every guarded path still has the revision that its maker saw and no row of the audit log came in between; S3, a read
-//! that begins after a commit returned sees it, whichever server made it; S4, a row of the audit log is never changed, the last one is
-//! never removed, and others only from the beginning on, by [`Store::forget_rows`].
+//! that begins after a commit returned sees it, whichever server made it; S4, a row of the audit
+//! log is never changed, the last one is never removed, and others only from the beginning on, by
+//! [`Store::forget_rows`].
 //!
 //! Must not: know what is in a value or a row; both are sealed before they come here (docs/spec/keyserver.md, "Records").
 
@@ -141,8 +142,9 @@ pub trait Store: Send + Sync {
     /// As for the trait.
     fn rows(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error>;
 
-    /// Removes rows of the audit log from the first one to the one with number `through`, at most `limit` of them, and says how many
-    /// that were: 0 when none is left. The caller has made them durable elsewhere, and written down that it did. The last row of all stays.
+    /// Removes rows of the audit log from the first one to the one with number `through`, at most
+    /// `limit` of them, and says how many that were: 0 when none is left. The caller has made them
+    /// durable elsewhere, and written down that it did. The last row of all stays.
     ///
     /// # Errors
     /// As for the trait; SR-9001 when `through` is the number of the last row, or beyond it.

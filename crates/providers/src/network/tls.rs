@@ -114,7 +114,7 @@ fn local(given: &rustls::Error) -> Error {
     error(&code::PROVIDER_CREDENTIALS, what)
 }
 
-/// What this client takes, for who has to set up the server.
+/// The ciphers that this client offers, in words for whoever configures the server.
 const TAKEN: &str = "This client takes TLS 1.3, and TLS 1.2 with ECDHE and AES-GCM or \
     ChaCha20-Poly1305. Some servers, PyKMIP among them, have these ciphers of TLS 1.2 for a \
     certificate with an ECDSA key only, and none for one with an RSA key";

@@ -146,8 +146,8 @@ unsafe fn reserve(fd: c_int, mode: c_int, from: off_t, len: off_t) -> c_int {
     }
 }
 
-/// Whether the kernel may add space by itself. What it adds are zeros, which read as zeros only where they fill a sector,
-/// and which transaction status files do not hold.
+/// Whether the kernel may add space by itself. What it adds are zeros, which read as zeros only
+/// where they fill a sector, and which transaction status files do not hold.
 fn plain_space(fd: c_int, open: &Open) -> bool {
     open.file.body.is_headerless()
         && !open.file.seals_zeros()

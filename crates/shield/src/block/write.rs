@@ -2,8 +2,8 @@
 //!
 //! Invariants: P1, P3 to P6.
 //!
-//! Must not: allocate, lock, or write a byte outside the units that the caller's bytes lie in, but zeros of the same
-//! sector.
+//! Must not: allocate, lock, or write a byte outside the units that the caller's bytes lie in, but
+//! zeros of the same sector.
 #![deny(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -67,8 +67,8 @@ pub(super) struct Write<'a> {
 }
 
 impl Write<'_> {
-    /// Fills what the transfer leaves of its first and last unit with what is stored there. Gives the end of what is to
-    /// be written, from `base`: a unit's end, unless the file ends before it.
+    /// Fills what the transfer leaves of its first and last unit with what is stored there. Gives
+    /// the end of what is to be written, from `base`: a unit's end, unless the file ends before it.
     pub(super) fn fill_edges(
         &self,
         len: usize,
@@ -113,7 +113,8 @@ impl Write<'_> {
         Ok(end)
     }
 
-    /// The unit at `within` from `base`: how many bytes of it the file has, decrypted; the others are zeros.
+    /// The unit at `within` from `base`: how many bytes of it the file has, decrypted; the others
+    /// are zeros.
     fn stored_unit(
         &self,
         within: usize,
@@ -139,7 +140,8 @@ impl Write<'_> {
             *unit = stored;
             return Ok(UNIT);
         }
-        // XTS steps its tweak from the start of the data unit: what stands before does not matter, its length does.
+        // XTS steps its tweak from the start of the data unit: what stands before does not matter,
+        // its length does.
         let (front, back) = cipher.split_at_mut(BLOCK);
         let through = in_block.checked_add(UNIT).ok_or(EINVAL)?;
         let input = front.get_mut(..through).ok_or(EINVAL)?;
@@ -172,8 +174,8 @@ impl Write<'_> {
         Sector::read(self.real, self.fd, self.span.at(start), start)
     }
 
-    /// Widens `units` so that no sector is written in part in which zeros are stored, or in which the file ends before
-    /// the transfer: the other zeros of such a sector are sealed with it.
+    /// Widens `units` so that no sector is written in part in which zeros are stored, or in which
+    /// the file ends before the transfer: the other zeros of such a sector are sealed with it.
     pub(super) fn cover_zero_sectors(
         &self,
         units: std::ops::Range<usize>,
@@ -219,8 +221,8 @@ impl Write<'_> {
         let count = self
             .real
             .pwrite(self.fd, stored, self.span.at(units.start))?;
-        // A unit of which a part is new is noise, and so are zeros beside it in a sector of which a part is new. Both are
-        // finished, if they can be.
+        // A unit of which a part is new is noise, and so are zeros beside it in a sector of which a
+        // part is new. Both are finished, if they can be.
         let least = match self.file.zeros() {
             Zeros::BySector => SECTOR,
             Zeros::ByUnit | Zeros::Refused => UNIT,

@@ -164,8 +164,8 @@ impl Worker<'_> {
         let source = Open::new(original, self.from, &item.seal);
         let target = Open::new(made, self.to, &item.seal);
         let size = source.size()?;
-        // Holes stay holes. Not in the log: there, room that was taken ahead keeps the server from running out of it. Nor
-        // in transaction status files, whose zeros are sealed.
+        // Holes stay holes. Not in the log: there, room that was taken ahead keeps the server from
+        // running out of it. Nor in transaction status files, whose zeros are sealed.
         let sparse = item.allocated < item.size
             && item.seal.body == Body::Block
             && item.seal.class != Class::Wal

@@ -51,12 +51,12 @@ extern "C" fn at_exit() {
     }
 }
 
-/// More bytes than this SQLite has taken only when a database was opened: some ten thousand then, and
-/// under a hundred where it was only initialised.
+/// More bytes than this SQLite has taken only when a database was opened: some ten thousand then,
+/// and under a hundred where it was only initialised.
 const OPENED: i64 = 4096;
 
-/// Whether the library exports SQLite's functions, so that calls of them come past this library, and
-/// none opened a database: a program that looks the functions up by itself calls them past it.
+/// Whether the library exports SQLite's functions, so that calls of them come past this library,
+/// and none opened a database: a program that looks the functions up by itself calls them past it.
 fn unused(name: &str, base: usize) -> bool {
     let library = std::ffi::CString::new(name).ok();
     let library = library.and_then(|name| Library::loaded(&name));

@@ -54,8 +54,8 @@ struct Fetched {
     keyring: Option<KeyringState>,
 }
 
-/// Tells whether a file is still what it was: device, inode, size in bytes, and the time of its last
-/// change in seconds and nanoseconds.
+/// Tells whether a file is still what it was: device, inode, size in bytes, and the time of its
+/// last change in seconds and nanoseconds.
 type KeyringState = (u64, u64, u64, i64, i64);
 
 /// `None` inside: the variable was not understood.

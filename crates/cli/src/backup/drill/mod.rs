@@ -1,10 +1,13 @@
-//! `strongroom backup verify --restore-test`: a set restored to a private place, a server started there, PostgreSQL's own checks.
+//! `strongroom backup verify --restore-test`: a set restored to a private place, a server started
+//! there, PostgreSQL's own checks.
 //!
 //! Invariants:
-//! - The server listens on a socket in the private place and nowhere else, archives nothing, follows no publisher, and runs as the
-//!   owner of its files: whoever runs this, or the user `postgres` when that is root.
-//! - The place itself stays ours: of another user are only the cluster, its tablespaces and the directory of the socket, and nothing
-//!   in them is opened by root once that user can reach it, but the server's own word that it is ready.
+//! - The server listens on a socket in the private place and nowhere else, archives nothing,
+//!   follows no publisher, and runs as the owner of its files: whoever runs this, or the user
+//!   `postgres` when that is root.
+//! - The place itself stays ours: of another user are only the cluster, its tablespaces and the
+//!   directory of the socket, and nothing in them is opened by root once that user can reach it,
+//!   but the server's own word that it is ready.
 //! - The server gets the archived log from this process, file by file, and no key (`requests.rs`).
 //! - Server and place are gone when this ends, after a signal too, unless it is killed.
 //! - What was not checked is said; what was checked and failed is an error.
@@ -36,10 +39,12 @@ const SERVER_USER: &str = "postgres";
 /// How a set is tested.
 #[derive(Args)]
 pub(super) struct DrillOptions {
-    /// Of a PostgreSQL cluster: restore it to a private place, start a server there and let PostgreSQL's programs check it
+    /// Of a PostgreSQL cluster: restore it to a private place, start a server there and let
+    /// PostgreSQL's programs check it
     #[arg(long)]
     restore_test: bool,
-    /// With --restore-test: where the private place is made [default: the directory for temporary files]
+    /// With --restore-test: where the private place is made [default: the directory for temporary
+    /// files]
     #[arg(long, value_name = "DIR", requires = "restore_test")]
     scratch: Option<PathBuf>,
     /// With --restore-test: a query that the restored server has to answer
@@ -71,7 +76,8 @@ pub(super) struct Drilled {
 struct Replayed {
     /// Where the last record begins.
     lsn: String,
-    /// When the last transaction ended, as the server prints it; null if none did behind the backup.
+    /// When the last transaction ended, as the server prints it; null if none did behind the
+    /// backup.
     last_transaction: Option<String>,
 }
 
@@ -240,7 +246,8 @@ fn checksums(server: &Server, out: &mut Drilled) -> Result<(), Failure> {
     };
     program.arg("--check").arg("-D").arg(&server.data);
     let output = run("pg_checksums", program)?;
-    // The program's own words for a cluster without (src/bin/pg_checksums/pg_checksums.c); LC_ALL is C.
+    // The program's own words for a cluster without (src/bin/pg_checksums/pg_checksums.c); LC_ALL
+    // is C.
     if String::from_utf8_lossy(&output.stderr).contains("data checksums are not enabled") {
         let text = "page checksums: the cluster has none";
         out.not_checked.push(String::from(text));

@@ -1,4 +1,5 @@
-//! How the programs of a restore test are run: what they say goes to files without names, and a signal ends them.
+//! How the programs of a restore test are run: what they say goes to files without names, and a
+//! signal ends them.
 //!
 //! Must not: put what a program prints where another user can read it.
 
@@ -21,7 +22,8 @@ pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// Set by a signal.
 pub(super) static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Runs a program to its end, or to a signal for us. What it says goes to memory: nobody has to read along, and no name leads to it.
+/// Runs a program to its end, or to a signal for us. What it says goes to memory: nobody has to
+/// read along, and no name leads to it.
 pub(super) fn run(name: &str, mut command: Command) -> Result<Output, Failure> {
     let (out, err) = (unnamed()?, unnamed()?);
     command.stdout(copy_of(&out)?).stderr(copy_of(&err)?);

@@ -30,8 +30,8 @@ use crate::failure::Failure;
 /// What `restore_command` runs; the server's working directory is the data directory, which lies
 /// beside the others.
 pub(super) const COMMAND: &str = "/bin/sh ../settings/fetch \"%f\" \"%p\"";
-/// The script. Every exit code above 125 stops the server, 1 ends recovery. It ends when the place of
-/// the test is gone.
+/// The script. Every exit code above 125 stops the server, 1 ends recovery. It ends when the place
+/// of the test is gone.
 const SCRIPT: &str = "\
 request=$1.$$ to=$2
 : > \"../asked/$request\" || exit 255

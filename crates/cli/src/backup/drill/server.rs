@@ -39,7 +39,8 @@ const TELLS_PROGRESS: u32 = 150_000;
 const SILENCE_MAX: Duration = Duration::from_secs(30 * 60);
 /// Longest `postmaster.pid` that is looked at, in bytes.
 const PID_FILE_MAX: u64 = 4096;
-/// Since this version (`server_version_num`) event triggers can be switched off, and fire at a login.
+/// Since this version (`server_version_num`) event triggers can be switched off, and fire at a
+/// login.
 const EVENT_TRIGGERS: u32 = 170_000;
 
 /// The private place; gone with everything in it, and the server on it, when it is dropped.
@@ -219,7 +220,8 @@ impl Server {
             .map_err(|error| Failure::io(path, &error))
     }
 
-    /// A program of the server's version, with nothing of our environment that could lead it elsewhere.
+    /// A program of the server's version, with nothing of our environment that could lead it
+    /// elsewhere.
     pub(super) fn program(&self, name: &str) -> Option<Command> {
         let path = self.place.bin.join(name);
         if !path.is_file() {
@@ -241,7 +243,8 @@ impl Server {
     pub(super) fn reached_by(&self, command: &mut Command, user: &str) {
         command.arg("-h").arg(&self.socket);
         command.args(["-p", PORT, "-w", "-U", user]);
-        // A client's word counts more than what a database or a role of the set has, a file's does not.
+        // A client's word counts more than what a database or a role of the set has, a file's does
+        // not.
         let mut options = String::from("-c session_preload_libraries= -c local_preload_libraries=");
         if self.version >= EVENT_TRIGGERS {
             options.push_str(" -c event_triggers=off");
@@ -249,8 +252,8 @@ impl Server {
         command.env("PGOPTIONS", options);
     }
 
-    /// Starts the server, and waits until it has recovered, which takes as long as it takes, if there are signs of life. With an
-    /// archive, it gets the log from there meanwhile.
+    /// Starts the server, and waits until it has recovered, which takes as long as it takes, if
+    /// there are signs of life. With an archive, it gets the log from there meanwhile.
     pub(super) fn start(&mut self, archive: Option<&ArchivedLog<'_>>) -> Result<(), Failure> {
         not_stopped()?;
         let lost =
@@ -367,8 +370,8 @@ impl Silence {
     }
 }
 
-/// Settings by which a server recovers to the end of an archive. What it says of that is read, so it is in English; and it needs no
-/// sizes of the former server's while nobody can ask it anything.
+/// Settings by which a server recovers to the end of an archive. What it says of that is read, so
+/// it is in English; and it needs no sizes of the former server's while nobody can ask it anything.
 fn recovery(archive: &ArchivedLog<'_>) -> String {
     format!(
         "restore_command = {}\nrecovery_target_timeline = '{}'\nrecovery_target_action = 'promote'\n\
@@ -378,8 +381,10 @@ fn recovery(archive: &ArchivedLog<'_>) -> String {
     )
 }
 
-/// Whether the server has written that it takes connections (PostgreSQL: `LOCK_FILE_LINE_PM_STATUS`,
-/// `src/include/utils/pidfile.h`). The directory is another user's: neither a link nor a pipe is opened for him.
+/// Whether the server has written that it takes connections (PostgreSQL:
+/// `LOCK_FILE_LINE_PM_STATUS`,
+/// `src/include/utils/pidfile.h`). The directory is another user's: neither a link nor a pipe is
+/// opened for him.
 fn is_ready(data: &Path, pid: u32) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(opened) = rustix::fs::open(data.join("postmaster.pid"), flags, Mode::empty()) else {
