@@ -17,17 +17,15 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::forged::{cluster, directory, file, forged};
-use common::{Place, made, noise, options, picture, put};
+use common::{PLACE, Place, killed_at, made, noise, options, picture, put};
 use strongroom_backup::{
     Delta, Error, Kept, LocalStore, RestoreOptions, Restored, open_set, restore,
 };
 
-const PLACE: &str = "STRONGROOM_TEST_DELTA_PLACE";
 /// The directory that a child restores over, if it is not `tree`.
 const TO: &str = "STRONGROOM_TEST_DELTA_TO";
 /// Calls at which a restore is killed, one group after the other; their names differ between
@@ -461,17 +459,7 @@ fn a_killed_restore_leaves_the_old_directory_or_the_new_one() {
             let mut copy = Command::new("cp");
             copy.arg("-a").arg(place.at("old")).arg(&tree);
             assert!(copy.status().unwrap().success());
-            let mut strace = Command::new("strace");
-            strace
-                .args(["-f", "-qq", "-o", "/dev/null", "-e"])
-                .arg(format!("trace={group}"))
-                .arg(format!("--inject={group}:signal=KILL:when={at}"))
-                .arg(std::env::current_exe().unwrap())
-                .args(["--ignored", "--exact", "child", "--test-threads", "1"])
-                .env(PLACE, place.at(""));
-            let ended = strace.output().unwrap().status;
-            let killed = ended.signal() == Some(9);
-            assert!(killed || ended.success(), "{group} {at}: {ended}");
+            let killed = killed_at(&place, group, at);
             let found = content(&tree);
             assert!(found == old || found == new, "{group}, call {at}");
             before += u32::from(found == old);

@@ -5,16 +5,11 @@
 mod common;
 
 use std::fs;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use common::Place;
 use common::forged::{cluster, directory, file, forged, space};
+use common::{PLACE, Place, killed_at};
 use strongroom_backup::{LocalStore, RestoreOptions, open_set, restore};
-
-/// Where the child finds the place.
-const PLACE: &str = "STRONGROOM_TEST_PLACE";
 
 /// Calls that are counted together, as strace counts them: each thread's by themselves.
 const GROUPS: [&str; 3] = [
@@ -91,17 +86,7 @@ fn a_killed_restore_leaves_nothing_that_starts() {
     let (mut kills, mut partials, mut finished) = (0, 0, 0);
     for group in GROUPS {
         for at in 1..MOST {
-            let mut strace = Command::new("strace");
-            strace
-                .args(["-f", "-qq", "-o", "/dev/null", "-e"])
-                .arg(format!("trace={group}"))
-                .arg(format!("--inject={group}:signal=KILL:when={at}"))
-                .arg(std::env::current_exe().unwrap())
-                .args(["--ignored", "--exact", "child", "--test-threads", "1"])
-                .env(PLACE, place.at(""));
-            let ended = strace.output().unwrap().status;
-            let killed = ended.signal() == Some(9);
-            assert!(killed || ended.success(), "{group} {at}: {ended}");
+            let killed = killed_at(&place, group, at);
             let (out, spaces) = (place.at("out"), place.at("out.tablespaces"));
             let here = || format!("{group}, call {at}");
             // The name is there only for what is whole, whatever came after.

@@ -19,7 +19,9 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use strongroom_backup::{
     Cipher, Compression, CreateOptions, Created, DirectorySource, Error, LocalStore, Mode,
@@ -165,4 +167,25 @@ pub(crate) fn restored(
         stop: None,
     };
     restore(&open_set(store, set, opener)?, &options, &mut |_| {})
+}
+
+/// The variable that names the place to a test program that [`killed_at`] runs.
+pub(crate) const PLACE: &str = "STRONGROOM_TEST_PLACE";
+
+/// Runs the ignored test `child` of this test program under strace(1), which kills it at the `at`th
+/// of the system calls `calls`; each thread's calls are counted by themselves. False when it
+/// succeeded before it came so far.
+pub(crate) fn killed_at(place: &Place, calls: &str, at: u32) -> bool {
+    let mut strace = Command::new("strace");
+    strace
+        .args(["-f", "-qq", "-o", "/dev/null", "-e"])
+        .arg(format!("trace={calls}"))
+        .arg(format!("--inject={calls}:signal=KILL:when={at}"))
+        .arg(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "child", "--test-threads", "1"])
+        .env(PLACE, place.at(""));
+    let ended = strace.output().unwrap().status;
+    let killed = ended.signal() == Some(9);
+    assert!(killed || ended.success(), "{calls} {at}: {ended}");
+    killed
 }
