@@ -157,7 +157,10 @@ fn first_set(place: &Place, run: &Value) {
         ]
     );
     assert_eq!(run["medium"], place.path("medium").to_str().unwrap());
-    assert_eq!(run["source"], "tree-CANARY-6a0d");
+    assert_eq!(
+        run["source"],
+        place.path("tree-CANARY-6a0d").to_str().unwrap()
+    );
     assert_eq!(set["name"], CANARY);
     assert_eq!(set["encryptor"], "keyring key app version 1");
     assert_eq!(set["key_algorithm"], "aes-256");

@@ -7,8 +7,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use strongroom_testing::random::{Random, seed};
@@ -50,6 +51,28 @@ fn with_set<'a>(room: &'a Room, key: &Path) -> Instance<'a> {
     server.sql("select pg_reload_conf()");
     server.sql("insert into t select n from generate_series(1, 100) n; create table u (n int)");
     server
+}
+
+/// Runs `command` under strace(1), which kills it at the `at`th of the system calls `calls` of one
+/// of its threads. False when it succeeded before it came so far.
+fn killed_at(room: &Room, command: &Command, calls: &str, at: u32) -> bool {
+    let mut strace = room.command(Path::new("strace"));
+    strace
+        .args(["-f", "-qq", "-o", "/dev/null", "-e"])
+        .arg(format!("trace={calls}"))
+        .arg(format!("--inject={calls}:signal=KILL:when={at}"))
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => strace.env(name, value),
+            None => strace.env_remove(name),
+        };
+    }
+    let ended = strace.output().unwrap();
+    let killed = ended.status.signal() == Some(9);
+    assert!(killed || ended.status.success(), "{calls} {at}: {ended:?}");
+    killed
 }
 
 fn keep(said: &str) -> u32 {
@@ -136,32 +159,32 @@ fn a_killed_restore_leaves_a_cluster_that_starts_and_can_be_run_again() {
     let server = with_set(&room, &key);
     let data = server.data().to_path_buf();
     server.stop();
-    let mut random = Random::new(seed());
-    let mut killed = 0;
-    for _ in 0..12 {
-        let mut restore = over(&room, &key, &data, &["--threads", "1"]);
-        let mut child = restore
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let wait = random.one_of(&[20, 100, 200, 300, 400, 500, 700, 900, 1200]);
-        std::thread::sleep(Duration::from_millis(wait));
-        if child.try_wait().unwrap().is_none() {
-            child.kill().unwrap();
-            killed += 1;
+    let mut kills = 0;
+    for (calls, first) in [("%file", 32), ("write", 32), ("rename,renameat2", 1)] {
+        let mut at = first;
+        loop {
+            let killed = killed_at(
+                &room,
+                &over(&room, &key, &data, &["--threads", "1"]),
+                calls,
+                at,
+            );
+            // The old cluster or the new one.
+            server.start();
+            let rows = server.sql(COUNT);
+            assert!(rows == "200" || rows == "100", "{calls} {at}: {rows}");
+            server.sql(
+                "insert into t select n from generate_series(1, 200 - (select count(*) from t)) n",
+            );
+            server.stop();
+            if !killed {
+                break;
+            }
+            kills += 1;
+            at *= 2;
         }
-        child.wait().unwrap();
-        // The old cluster or the new one.
-        server.start();
-        let rows = server.sql(COUNT);
-        assert!(rows == "200" || rows == "100", "{rows}");
-        server.sql(
-            "insert into t select n from generate_series(1, 200 - (select count(*) from t)) n",
-        );
-        server.stop();
     }
-    assert!(killed > 2, "{killed}");
+    assert!(kills >= 10, "{kills}");
     checked(&mut over(&room, &key, &data, &[]));
     server.start();
     assert_eq!(server.sql(COUNT), "100");
