@@ -29,7 +29,7 @@ use crate::fault::{self, Fault};
 use crate::install::note_new_log_written;
 use crate::real::{Errno, Real};
 use crate::scratch::{self, BUFFER};
-use crate::zeros::{self, SECTOR, Zeros, is_zero};
+use crate::zeros::{self, SECTOR, SECTOR_U64, Zeros, is_zero};
 use write::{Span, Write};
 
 /// Bytes of an XTS data unit, which is a block of PostgreSQL.
@@ -40,8 +40,6 @@ const BLOCK_U64: u64 = 8192;
 const UNIT: usize = 16;
 /// The same, for offsets in a file.
 const UNIT_U64: u64 = 16;
-/// Bytes of a sector, for offsets in a file.
-const SECTOR_U64: u64 = 512;
 
 const EIO: Errno = Errno(libc::EIO);
 const EINVAL: Errno = Errno(libc::EINVAL);
@@ -63,10 +61,8 @@ pub fn read_at(
     scratch::with(|plain, cipher| {
         let span = Span::of(offset, into.len())?;
         // Whole sectors, because whether a unit of zeros is stored or sealed depends on its sector.
-        let len = match file.zeros() {
-            Zeros::BySector => span.len.checked_next_multiple_of(SECTOR).ok_or(EINVAL)?,
-            Zeros::ByUnit | Zeros::Refused => span.len,
-        };
+        let len = span.len.checked_next_multiple_of(file.zeros().part());
+        let len = len.ok_or(EINVAL)?;
         let stored = cipher.get_mut(..len).ok_or(EINVAL)?;
         // In full: less than this would be the file's end, and in a unit's middle its tail.
         let count = real.pread_full(fd, stored, span.base)?;
@@ -167,7 +163,6 @@ pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<()
         return real.ftruncate(fd, size);
     }
     let old = real.file_size(fd)?;
-    let unit_start = |end: u64| end.saturating_sub(end.checked_rem(UNIT_U64).unwrap_or(0));
     let mut unit = [0_u8; UNIT];
     if size > old {
         let kept = read_unit(real, fd, file, &mut unit, unit_start(old))?;
@@ -203,6 +198,11 @@ pub fn truncate(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<()
     write_all(real, fd, file, tail, unit_start(size))
 }
 
+/// Where the unit begins that the byte at `offset` of a file belongs to.
+pub(crate) fn unit_start(offset: u64) -> u64 {
+    offset.saturating_sub(offset.checked_rem(UNIT_U64).unwrap_or(0))
+}
+
 /// Before a file grows to `size`: writes sealed zeros up to the end of the sector in which the file
 /// ends now, because zeros can be stored for whole sectors only.
 fn seal_rest_of_sector(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Result<(), Errno> {
@@ -210,7 +210,7 @@ fn seal_rest_of_sector(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Re
         return Ok(());
     }
     let old = real.file_size(fd)?;
-    let from = old.saturating_sub(old.checked_rem(UNIT_U64).unwrap_or(0));
+    let from = unit_start(old);
     let sector_end = from.checked_next_multiple_of(SECTOR_U64).ok_or(EINVAL)?;
     let to = size.min(sector_end);
     if to <= from {
@@ -221,20 +221,16 @@ fn seal_rest_of_sector(real: &Real, fd: RawFd, file: &File<'_>, size: u64) -> Re
     write_all(real, fd, file, zeros.get(..len).ok_or(EINVAL)?, from)
 }
 
-/// A write beyond a tail leaves a hole after it: first the tail becomes a whole unit, and the rest
-/// of its sector sealed zeros.
+/// Before a write that begins beyond the file's end: makes the tail a whole unit, and seals zeros to the
+/// end of its sector. The hole after that is stored as zeros.
 fn mend_tail_before(real: &Real, fd: RawFd, file: &File<'_>, offset: u64) -> Result<(), Errno> {
     if !may_end_anywhere(file) {
         return Ok(());
     }
     let size = real.file_size(fd)?;
-    let least = match file.zeros() {
-        Zeros::BySector => SECTOR_U64,
-        Zeros::ByUnit | Zeros::Refused => UNIT_U64,
-    };
-    let mended = size.checked_next_multiple_of(least).ok_or(EINVAL)?;
-    let before = offset.saturating_sub(offset.checked_rem(UNIT_U64).unwrap_or(0));
-    let mended = mended.min(before);
+    let part = u64::try_from(file.zeros().part()).map_err(|_| EINVAL)?;
+    let mended = size.checked_next_multiple_of(part).ok_or(EINVAL)?;
+    let mended = mended.min(unit_start(offset));
     if mended <= size {
         return Ok(());
     }
@@ -292,9 +288,14 @@ fn open(file: &File<'_>, first_block: u32, stored: &[u8], plain: &mut [u8]) -> R
 
 /// Decrypts units of one block, from its first on (P4).
 fn open_units(file: &File<'_>, tweak: &[u8; 16], from: &[u8], to: &mut [u8]) -> Result<(), Fault> {
-    if !is_zero(from) {
-        key(file).decrypt(tweak, from, to).map_err(|_| EIO)?;
+    if is_zero(from) {
+        to.fill(0);
+        return match file.zeros() {
+            Zeros::Refused => Err(Fault::Damaged),
+            Zeros::ByUnit | Zeros::BySector => Ok(()),
+        };
     }
+    key(file).decrypt(tweak, from, to).map_err(|_| EIO)?;
     zeros::restore(file.zeros(), from, to)
 }
 

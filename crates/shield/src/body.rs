@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 
 use crate::instance::Instance;
 use crate::real::{Errno, Real};
-use crate::zeros::Zeros;
+use crate::zeros::{SECTOR_U64, Zeros};
 use crate::{block, container, status_files, stream};
 
 /// How the bytes of an open file are sealed.
@@ -142,6 +142,13 @@ impl File<'_> {
     #[must_use]
     pub fn seals_zeros(&self) -> bool {
         self.key == BlockKey::Slru
+    }
+
+    /// Whether a file of `size` bytes may be made longer by zeros that are not sealed, as the kernel
+    /// adds them: not a transaction status file, and elsewhere only from the end of a sector on.
+    #[must_use]
+    pub fn may_grow_by_plain_zeros(&self, size: u64) -> bool {
+        self.body.is_headerless() && !self.seals_zeros() && size.is_multiple_of(SECTOR_U64)
     }
 
     /// Where zeros that are stored in this file read as zeros. The files of an instance whose

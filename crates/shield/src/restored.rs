@@ -187,7 +187,14 @@ fn seal(real: &Real, fd: RawFd, file: &File<'_>, head: &Head) -> Result<(), Refu
     Ok(real.fsync(fd)?)
 }
 
-fn write_all(real: &Real, fd: RawFd, file: &File<'_>, bytes: &[u8], at: u64) -> Result<(), Errno> {
+/// Writes all of `bytes` at `at` of a block file, in as many writes as the kernel wants. ENOSPC when it takes nothing.
+pub(crate) fn write_all(
+    real: &Real,
+    fd: RawFd,
+    file: &File<'_>,
+    bytes: &[u8],
+    at: u64,
+) -> Result<(), Errno> {
     let mut done = 0_usize;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
         let at = at.saturating_add(u64::try_from(done).unwrap_or(u64::MAX));

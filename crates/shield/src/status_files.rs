@@ -24,14 +24,13 @@ use crate::block;
 use crate::body::File;
 use crate::fault::Held;
 use crate::real::{Errno, LockKind, Real};
+use crate::restored;
 
 /// Bytes of zeros that are sealed at a time: a page.
 const PAGE: usize = 8192;
 /// Length of the longest file that PostgreSQL makes here, in bytes: 32 pages
 /// (`SLRU_PAGES_PER_SEGMENT`, slru.h).
 const LENGTH_MAX: u64 = 32 * 8192;
-/// Bytes of the smallest part that is sealed by itself.
-const UNIT: u64 = 16;
 
 /// Writes `from` at `offset`; see [`crate::body::write_at`]. It leaves no hole.
 ///
@@ -76,15 +75,13 @@ fn fill(real: &Real, fd: RawFd, file: &File<'_>, end: u64) -> Result<(), Errno> 
         return Err(Errno(libc::EFBIG));
     }
     // A torn unit at the end was never readable.
-    let mut at = size.saturating_sub(size.checked_rem(UNIT).unwrap_or(0));
+    let mut at = block::unit_start(size);
     while at < end {
         let len = usize::try_from(end.saturating_sub(at)).map_or(PAGE, |left| left.min(PAGE));
         let zeros = [0_u8; PAGE];
         let zeros = zeros.get(..len).ok_or(Errno(libc::EINVAL))?;
-        match block::write_at(real, fd, file, zeros, at)? {
-            0 => return Err(Errno(libc::ENOSPC)),
-            count => at = at.saturating_add(u64::try_from(count).unwrap_or(u64::MAX)),
-        }
+        restored::write_all(real, fd, file, zeros, at)?;
+        at = at.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
     }
     Ok(())
 }

@@ -15,12 +15,13 @@
 use std::os::fd::RawFd;
 
 pub(crate) use strongroom_format::postgres::SECTOR;
+use strongroom_format::postgres::XTS_UNIT as UNIT;
 
 use crate::fault::Fault;
 use crate::real::{Errno, Real};
 
-/// Bytes of the smallest part that is sealed by itself.
-const UNIT: usize = 16;
+/// Bytes of a sector, for offsets in a file.
+pub(crate) const SECTOR_U64: u64 = SECTOR as u64;
 
 /// Where zeros that are stored in a file read as zeros. Elsewhere they are decrypted like other
 /// bytes.
@@ -35,17 +36,26 @@ pub(crate) enum Zeros {
     Refused,
 }
 
+impl Zeros {
+    /// Bytes of the smallest part that is written as a whole.
+    pub(crate) const fn part(self) -> usize {
+        match self {
+            Self::BySector => SECTOR,
+            Self::ByUnit | Self::Refused => UNIT,
+        }
+    }
+}
+
 /// Puts zeros into `plain`, which was decrypted from `stored`, where `stored` holds zeros that are
 /// not sealed. Both begin at the start of a sector.
 ///
 /// # Errors
 /// [`Fault::Damaged`] where a file has none.
 pub(crate) fn restore(zeros: Zeros, stored: &[u8], plain: &mut [u8]) -> Result<(), Fault> {
-    let part = match zeros {
-        Zeros::BySector => SECTOR,
-        Zeros::ByUnit | Zeros::Refused if may_hold_zero_unit(stored) => UNIT,
-        Zeros::ByUnit | Zeros::Refused => return Ok(()),
-    };
+    if zeros != Zeros::BySector && !may_hold_zero_unit(stored) {
+        return Ok(());
+    }
+    let part = zeros.part();
     for (from, to) in stored.chunks(part).zip(plain.chunks_mut(part)) {
         if is_zero(from) {
             if zeros == Zeros::Refused {

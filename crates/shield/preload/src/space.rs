@@ -146,15 +146,9 @@ unsafe fn reserve(fd: c_int, mode: c_int, from: off_t, len: off_t) -> c_int {
     }
 }
 
-/// Whether the kernel may add space by itself. What it adds are zeros, which read as zeros only
-/// where they fill a sector, and which transaction status files do not hold.
+/// Whether the kernel may add space by itself to this file.
 fn plain_space(fd: c_int, open: &Open) -> bool {
-    open.file.body.is_headerless()
-        && !open.file.seals_zeros()
-        && real()
-            .file_size(fd)
-            .is_ok_and(|size| size.is_multiple_of(SECTOR))
+    real()
+        .file_size(fd)
+        .is_ok_and(|size| open.file.may_grow_by_plain_zeros(size))
 }
-
-/// Bytes of a sector (docs/spec/postgres.md, "Zeros").
-const SECTOR: u64 = 512;

@@ -223,13 +223,9 @@ impl Write<'_> {
             .pwrite(self.fd, stored, self.span.at(units.start))?;
         // A unit of which a part is new is noise, and so are zeros beside it in a sector of which a
         // part is new. Both are finished, if they can be.
-        let least = match self.file.zeros() {
-            Zeros::BySector => SECTOR,
-            Zeros::ByUnit | Zeros::Refused => UNIT,
-        };
         let came_to = units.start.saturating_add(count);
         let finished = came_to
-            .checked_next_multiple_of(least)
+            .checked_next_multiple_of(self.file.zeros().part())
             .map_or(stored.len(), |end| {
                 end.saturating_sub(units.start).min(stored.len())
             });
