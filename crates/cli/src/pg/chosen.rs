@@ -184,8 +184,7 @@ impl Chosen {
 
     /// Whether the key can be had without running a program, asking anybody or opening a keyring.
     pub(super) fn is_at_hand(&self) -> bool {
-        self.origin != Origin::Configuration
-            || matches!(self.key, KeySource::Env(_) | KeySource::File(_))
+        matches!(self.key, KeySource::Env(_) | KeySource::File(_))
     }
 
     /// What programs need to find it. Nothing when they find it by themselves.

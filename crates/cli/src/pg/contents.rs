@@ -113,9 +113,9 @@ pub(super) fn has_data_checksums(
 /// Warns (SR-7030) when data checksums are off.
 pub(super) fn warn_without_checksums(
     directory: &Directory,
-    instance: Option<&Instance>,
+    instance: &Instance,
 ) -> Result<(), Failure> {
-    if !has_data_checksums(directory, instance)? {
+    if !has_data_checksums(directory, Some(instance))? {
         warn(&code::PG_NO_CHECKSUMS, &directory.shown());
     }
     Ok(())

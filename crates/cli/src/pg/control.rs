@@ -108,13 +108,12 @@ impl StartArgs {
             return Err(directory.failure(&code::PG_RUNNING, &format!("process {pid}")));
         }
         let configuration = self.begin.configuration(&directory)?;
-        let mut shielded = self.server.shielded(&directory, self.key, context)?;
-        let command = shielded.command();
-        command.arg("start").arg("-D").arg(&directory.path);
-        self.begin
-            .arguments(&directory, configuration.as_deref(), command);
-        command.args(&self.server.options);
-        shielded.run()
+        let arguments = |command: &mut Command| {
+            self.begin
+                .arguments(&directory, configuration.as_deref(), command);
+        };
+        self.server
+            .pg_ctl("start", &directory, self.key, arguments, context)
     }
 }
 
@@ -138,13 +137,12 @@ impl RestartArgs {
         refuse_root()?;
         let directory = self.server.directory.sealed()?;
         let configuration = self.configuration(&directory)?;
-        let mut shielded = self.server.shielded(&directory, self.key, context)?;
-        let command = shielded.command();
-        command.arg("restart").arg("-D").arg(&directory.path);
-        self.begin
-            .arguments(&directory, configuration.as_deref(), command);
-        command.args(&self.server.options);
-        shielded.run()
+        let arguments = |command: &mut Command| {
+            self.begin
+                .arguments(&directory, configuration.as_deref(), command);
+        };
+        self.server
+            .pg_ctl("restart", &directory, self.key, arguments, context)
     }
 
     /// As for a start, unless `pg_ctl` knows it: it takes the options of the last start, if it is
@@ -165,11 +163,8 @@ impl PromoteArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let directory = self.server.directory.sealed()?;
         check_runs(&directory)?;
-        let mut shielded = self.server.shielded(&directory, self.key, context)?;
-        let command = shielded.command();
-        command.arg("promote").arg("-D").arg(&directory.path);
-        command.args(&self.server.options);
-        shielded.run()
+        self.server
+            .pg_ctl("promote", &directory, self.key, |_| (), context)
     }
 
     pub(super) fn directory(&self) -> &DirectoryOption {
@@ -225,5 +220,22 @@ impl ServerArgs {
         check_control(directory, &chosen.instance(directory)?)?;
         context.output.flush()?;
         Shielded::new(bindir.join("pg_ctl"), &[directory], Some(&chosen))
+    }
+
+    /// Runs `pg_ctl VERB` under the shield, with what `more` adds and the options for `pg_ctl` itself.
+    fn pg_ctl(
+        &self,
+        verb: &str,
+        directory: &Directory,
+        key: KeyOptions,
+        more: impl FnOnce(&mut Command),
+        context: &mut Context,
+    ) -> Result<(), Failure> {
+        let mut shielded = self.shielded(directory, key, context)?;
+        let command = shielded.command();
+        command.arg(verb).arg("-D").arg(&directory.path);
+        more(command);
+        command.args(&self.options);
+        shielded.run()
     }
 }

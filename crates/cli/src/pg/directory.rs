@@ -126,7 +126,8 @@ impl Directory {
         (there && !ours.contains(&Some(pid))).then(|| number.unsigned_abs())
     }
 
-    fn is_own(&self) -> bool {
+    /// Whether the data directory belongs to the user of this process.
+    pub(super) fn is_own(&self) -> bool {
         let me = rustix::process::geteuid().as_raw();
         std::fs::metadata(&self.path).is_ok_and(|about| about.uid() == me)
     }

@@ -9,6 +9,7 @@ use strongroom_format::code;
 use strongroom_format::header::Cipher;
 use strongroom_format::postgres::CONFIG_FILE;
 use strongroom_shield::convert::{self, Action};
+use strongroom_shield::instance::Instance;
 
 use super::chosen::{Chosen, configure};
 use super::contents::warn_without_checksums;
@@ -82,6 +83,8 @@ impl EncryptArgs {
         if !chosen.is_unattended() {
             warn(&code::PG_NO_SOURCE, &directory.shown());
         }
-        warn_without_checksums(&directory, Some(&chosen.instance(&directory)?))
+        let about = |error| Failure::from(error).within(&format!("{}: ", directory.shown()));
+        let instance = Instance::open(&directory.path, &[], &opener).map_err(about)?;
+        warn_without_checksums(&directory, &instance)
     }
 }

@@ -19,7 +19,7 @@ use strongroom_keyring::{NewObject, Object, durable};
 use strongroom_shield::instance;
 
 use super::chosen::{Chosen, configure};
-use super::contents::{looks_like_control, warn_without_checksums};
+use super::contents::looks_like_control;
 use super::controldata::Control;
 use super::directory::{Directory, DirectoryOption, refuse_root};
 use super::facts::Facts;
@@ -73,9 +73,10 @@ impl InitdbArgs {
         let (chosen, header) = self.header(context, &directory)?;
         made.keep_nothing_yet(&directory.path);
         write_own(&directory, &chosen, &header)?;
+        let mut has_checksums = true;
         if let Some(program) = &program {
             self.initdb(program, &directory, &chosen)?;
-            check_made(program, &directory, &chosen)?;
+            has_checksums = check_made(program, &directory, &chosen)?;
         }
         let object = chosen.open(&directory)?;
         if was_stopped() {
@@ -89,10 +90,10 @@ impl InitdbArgs {
             &chosen,
             program.is_none(),
         )?;
-        match program {
-            Some(_) => warn_without_checksums(&directory, Some(&chosen.instance(&directory)?)),
-            None => Ok(()),
+        if !has_checksums {
+            warn(&code::PG_NO_CHECKSUMS, &directory.shown());
         }
+        Ok(())
     }
 
     /// The program, or `None` when only the header is wanted.
@@ -188,7 +189,8 @@ fn write_own(directory: &Directory, chosen: &Chosen, header: &[u8]) -> Result<()
 }
 
 /// The instance as the shield shows it has the geometry that its tweaks count on; without the shield it cannot be read.
-fn check_made(initdb: &Path, directory: &Directory, chosen: &Chosen) -> Result<(), Failure> {
+/// Returns whether its pages have checksums.
+fn check_made(initdb: &Path, directory: &Directory, chosen: &Chosen) -> Result<bool, Failure> {
     let path = directory.path.join("global/pg_control");
     let raw = std::fs::read(&path).map_err(|e| Failure::io(&path, &e))?;
     if looks_like_control(&raw) {
@@ -207,7 +209,12 @@ fn check_made(initdb: &Path, directory: &Directory, chosen: &Chosen) -> Result<(
             return Err(directory.failure(&code::PG_GEOMETRY, &detail));
         }
     }
-    open_to_group(directory)
+    let checksums = "Data page checksum version";
+    let Some(version) = control.value(checksums) else {
+        return Err(directory.failure(&code::PG_GEOMETRY, &format!("{checksums}: not told")));
+    };
+    open_to_group(directory)?;
+    Ok(version != "0")
 }
 
 /// With initdb --allow-group-access the group may read everything: backups need the header too.

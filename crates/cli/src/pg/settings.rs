@@ -49,16 +49,14 @@ impl Settings {
     /// Of a data directory, as its server would read them: also where Debian keeps them elsewhere, which the last start
     /// tells, or the cluster that has this directory.
     pub(super) fn of_instance(directory: &Path) -> Self {
-        let options = directory.join(OPTIONS_FILE);
-        let bytes = std::fs::read(&options).unwrap_or_default();
-        let given = from_options(&bytes, &options);
+        let given = last_start(directory);
         let named = |name: &str| given.iter().rev().find(|it| it.name == name);
         let mut main = directory.join(clusters::CONFIGURATION);
         if let Some(file) = named("config_file") {
             main = directory.join(&file.value);
         } else if let Some(other) = named(DIRECTORY_OPTION) {
             // -D may name where the configuration is, and that where the data is.
-            let other = directory.join(&other.value).join("postgresql.conf");
+            let other = directory.join(&other.value).join(clusters::CONFIGURATION);
             main = if other.exists() { other } else { main };
         }
         if !main.exists() {
@@ -134,8 +132,8 @@ impl Settings {
     }
 }
 
-/// The bytes of a configuration file. Whoever owns one names those that it includes: what would be
-/// read without end, or waited for, is not a file, and is not read.
+/// The bytes of a configuration file, if it is a regular file of at most `FILE_MAX` bytes. Its owner
+/// chooses what it includes: a device could be read without end, a pipe waited for.
 fn contents(path: &Path) -> Option<Vec<u8>> {
     let about = path.metadata().ok()?;
     let is_file = about.is_file() && about.len() <= FILE_MAX;
@@ -212,10 +210,15 @@ fn from_options(bytes: &[u8], origin: &Path) -> Vec<Setting> {
 
 /// Whether the last start of the server set `name` by its command line.
 pub(super) fn started_with(directory: &Path, name: &str) -> bool {
+    last_start(directory)
+        .iter()
+        .any(|setting| setting.name == name)
+}
+
+/// The settings of the command line of the last start.
+fn last_start(directory: &Path) -> Vec<Setting> {
     let options = directory.join(OPTIONS_FILE);
-    let bytes = std::fs::read(&options).unwrap_or_default();
-    let given = from_options(&bytes, &options);
-    given.iter().any(|setting| setting.name == name)
+    from_options(&contents(&options).unwrap_or_default(), &options)
 }
 
 /// Whether a path that a setting names, relative to the data directory as the server takes it, leads out of it.

@@ -2,8 +2,6 @@
 //!
 //! Must not: need a key, or change anything.
 
-use std::os::unix::fs::MetadataExt as _;
-
 use clap::Args;
 use serde::Serialize;
 use strongroom_format::code;
@@ -20,6 +18,7 @@ use crate::Context;
 use crate::args::KeyOptions;
 use crate::failure::{ErrorJson, Failure, printable, warn};
 use crate::help::tail;
+use crate::keys;
 use crate::output::columns;
 
 /// Show whether an instance is running and sealed, and by which key.
@@ -118,10 +117,15 @@ fn data_checksums(
     }
     // What strongroom.conf names was chosen by the directory's owner, and is followed for the owner
     // only.
-    let Some(chosen) = Chosen::find(key, context, directory).ok().flatten() else {
+    let given = keys::source(key.clone()).is_some();
+    let chosen = match Chosen::find(key, context, directory) {
+        Err(failure) if given => return Err(failure),
+        found => found.ok().flatten(),
+    };
+    let Some(chosen) = chosen else {
         return Ok(None);
     };
-    if chosen.is_own() && !(chosen.is_at_hand() && is_ours(directory)) {
+    if chosen.is_own() && !(chosen.is_at_hand() && directory.is_own()) {
         return Ok(None);
     }
     let found = chosen
@@ -131,12 +135,6 @@ fn data_checksums(
         Err(failure) if !chosen.is_own() => Err(failure),
         found => Ok(found.ok()),
     }
-}
-
-/// Whether the data directory belongs to the user of this process.
-fn is_ours(directory: &Directory) -> bool {
-    std::fs::metadata(&directory.path)
-        .is_ok_and(|about| about.uid() == rustix::process::geteuid().as_raw())
 }
 
 /// What the configuration names.
