@@ -65,6 +65,7 @@ install:
 	install -D -m 755 $(TARGET)/release/strongroom $(DESTDIR)/usr/bin/strongroom
 	install -D -m 755 $(TARGET)/release/libstrongroom_shield.so $(DESTDIR)/usr/lib/strongroom/libstrongroom_shield.so
 	install -D -m 755 $(TARGET)/release/libstrongroom_sqlite.so $(DESTDIR)/usr/lib/strongroom/libstrongroom_sqlite.so
+	install -D -m 755 $(TARGET)/release/libstrongroom_sqlite_run.so $(DESTDIR)/usr/lib/strongroom/libstrongroom_sqlite_run.so
 
 TOUR_COLUMNS := $(abspath $(TARGET)/columns)
 demo: deps-postgres build

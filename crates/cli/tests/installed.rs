@@ -11,7 +11,7 @@ use std::process::Command;
 
 use common::Place;
 
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 4] = [
     ("strongroom", "usr/bin/strongroom"),
     (
         "libstrongroom_shield.so",
@@ -20,6 +20,10 @@ const FILES: [(&str, &str); 3] = [
     (
         "libstrongroom_sqlite.so",
         "usr/lib/strongroom/libstrongroom_sqlite.so",
+    ),
+    (
+        "libstrongroom_sqlite_run.so",
+        "usr/lib/strongroom/libstrongroom_sqlite_run.so",
     ),
 ];
 
