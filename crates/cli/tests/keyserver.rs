@@ -95,6 +95,16 @@ impl Drop for Server {
     }
 }
 
+/// What makes three custodians' shares in `shares`, of which two open the server.
+const SHARES: [&str; 6] = [
+    "--shares",
+    "3",
+    "--threshold",
+    "2",
+    "--shares-out",
+    "shares",
+];
+
 fn init(place: &Place, root: &[&str]) {
     let fixed = [
         "keyserver",
@@ -382,15 +392,7 @@ fn init_elsewhere(place: &Place) {
 #[test]
 fn an_unsealing_can_be_made_to_need_a_certificate() {
     let place = Place::new();
-    let shares = [
-        "--shares",
-        "3",
-        "--threshold",
-        "2",
-        "--shares-out",
-        "shares",
-    ];
-    init(&place, &shares);
+    init(&place, &SHARES);
     let config = String::from_utf8(place.read("srv/server.toml")).unwrap();
     place.write(
         "srv/server.toml",
@@ -410,17 +412,7 @@ fn an_unsealing_can_be_made_to_need_a_certificate() {
 #[test]
 fn custodians_open_it_and_an_administrator_seals_it() {
     let place = Place::new();
-    init(
-        &place,
-        &[
-            "--shares",
-            "3",
-            "--threshold",
-            "2",
-            "--shares-out",
-            "shares",
-        ],
-    );
+    init(&place, &SHARES);
     let server = Server::start(&place);
     assert_eq!(
         admin(&place, &["status"]).succeeded(),
@@ -502,15 +494,7 @@ fn copies(pid: u32, needle: &[u8]) -> usize {
 #[test]
 fn a_server_that_was_sealed_again_has_no_share_and_no_root_key_in_its_memory() {
     let place = Place::new();
-    let shares = [
-        "--shares",
-        "3",
-        "--threshold",
-        "2",
-        "--shares-out",
-        "shares",
-    ];
-    init(&place, &shares);
+    init(&place, &SHARES);
     let server = Server::start(&place);
     let pid = server.child.id();
     let text = |n: u8| String::from_utf8(place.read(&format!("shares/share-{n}.txt"))).unwrap();

@@ -16,14 +16,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use common::etcd::Cluster;
+use common::store::{Hooked, REMOVAL_OF_ROWS};
 use common::{Place, Running};
 use serde_json::{Value, json};
-use strongroom_format::code;
-use strongroom_keyring::{Error, Keyring, Provider};
+use strongroom_keyring::{Keyring, Provider};
 use strongroom_keyserver::archive;
 use strongroom_keyserver::audit::{Chain, Row};
 use strongroom_keyserver::config::Config;
@@ -32,63 +31,7 @@ use strongroom_keyserver::keys::Keys;
 use strongroom_keyserver::records::AUDIT_CUT;
 use strongroom_keyserver::server::ROOT_NAME;
 use strongroom_keyserver::service::{Service, naming};
-use strongroom_keyserver::store::{self, Append, Change, Guard, Outcome, Room, Store, Stored};
-
-/// A store of a server that is killed at a certain commit or after it.
-struct Mortal {
-    store: Arc<dyn Store>,
-    dies_before_the_cut: AtomicBool,
-    dies_after_the_cut: AtomicBool,
-}
-
-impl Store for Mortal {
-    fn read(&self, path: &str) -> Result<Option<Stored>, Error> {
-        self.store.read(path)
-    }
-
-    fn list(
-        &self,
-        prefix: &str,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<(String, Stored)>, Error> {
-        self.store.list(prefix, after, limit)
-    }
-
-    fn commit(
-        &self,
-        guards: &[Guard],
-        changes: &[Change],
-        append: &Append,
-    ) -> Result<Outcome, Error> {
-        let is_cut = changes
-            .iter()
-            .any(|change| matches!(change, Change::Put { path, .. } if path == AUDIT_CUT));
-        if is_cut && self.dies_before_the_cut.load(SeqCst) {
-            return Err(Error::new(&code::SERVER_STORE, "killed"));
-        }
-        self.store.commit(guards, changes, append)
-    }
-
-    fn last_row(&self) -> Result<Option<(u64, Vec<u8>)>, Error> {
-        self.store.last_row()
-    }
-
-    fn rows(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error> {
-        self.store.rows(after, limit)
-    }
-
-    fn forget_rows(&self, through: u64, limit: u64) -> Result<u64, Error> {
-        if self.dies_after_the_cut.load(SeqCst) {
-            return Err(Error::new(&code::SERVER_STORE, "killed"));
-        }
-        self.store.forget_rows(through, limit)
-    }
-
-    fn room(&self) -> Result<Room, Error> {
-        self.store.room()
-    }
-}
+use strongroom_keyserver::store::{self, Store};
 
 fn written(path: &Path, bytes: &[u8]) {
     let mut file = std::fs::File::create(path).unwrap();
@@ -148,17 +91,13 @@ impl Place {
     }
 
     /// A service on the store itself, as another server has it.
-    fn service(&self) -> (Arc<Mortal>, Service) {
+    fn service(&self) -> (Arc<Hooked>, Service) {
         let config = self.config();
         let keyring = Keyring::open(&self.path("root.keyring")).unwrap();
         let root = keyring.key(ROOT_NAME, None).unwrap();
         let keys = Keys::of(&root, config.server_id().unwrap()).unwrap();
-        let store = Arc::new(Mortal {
-            store: store::open(&config, &root, false).unwrap(),
-            dies_before_the_cut: AtomicBool::new(false),
-            dies_after_the_cut: AtomicBool::new(false),
-        });
-        let own: Arc<dyn Store> = Arc::<Mortal>::clone(&store);
+        let store = Hooked::new(store::open(&config, &root, false).unwrap());
+        let own: Arc<dyn Store> = Arc::<Hooked>::clone(&store);
         let service = Service::open(own, keys, config.rules()).unwrap();
         (store, service)
     }
@@ -267,7 +206,7 @@ fn a_kill_between_two_writes_loses_no_row(cluster: Option<&Cluster>) {
     let (store, service) = place.service();
     notes(&service, 30);
     let config = place.config();
-    store.dies_before_the_cut.store(true, SeqCst);
+    store.dies_before(AUDIT_CUT);
     service.archive_when_due(&config).unwrap_err();
     assert_eq!(place.archives().len(), 1, "the archive is there");
     assert_eq!(store.rows(0, 1).unwrap()[0].0, 1, "and so is every row");
@@ -276,7 +215,7 @@ fn a_kill_between_two_writes_loses_no_row(cluster: Option<&Cluster>) {
     // There are more rows now; the archive that was left is taken as it is, and then another one is
     // made.
     notes(&service, 20);
-    store.dies_after_the_cut.store(true, SeqCst);
+    store.dies_before(REMOVAL_OF_ROWS);
     service.archive_when_due(&config).unwrap_err();
     assert_eq!(place.archives().len(), 1, "taken, not made anew");
     assert_eq!(store.rows(0, 1).unwrap()[0].0, 1, "not removed yet");

@@ -9,13 +9,12 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use common::store::Hooked;
 use common::{Place, request};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use strongroom_format::code;
 use strongroom_keyring::{Error, Keyring};
 use strongroom_keyserver::authority::shown;
 use strongroom_keyserver::config::Config;
@@ -25,83 +24,9 @@ use strongroom_keyserver::records::{
 };
 use strongroom_keyserver::server::ROOT_NAME;
 use strongroom_keyserver::service::{NewToken, Peer, Service};
-use strongroom_keyserver::store::{self, Append, Change, Guard, Outcome, Room, Store, Stored};
+use strongroom_keyserver::store::{self, Append, Store};
 
 const ID: &str = "000102030405060708090a0b0c0d0e0f";
-
-type Act = Box<dyn FnOnce() + Send>;
-
-/// A store that something happens to before a commit of a path that begins so.
-struct Hooked {
-    store: Arc<dyn Store>,
-    before: Mutex<Option<(&'static str, Act)>>,
-    dead: AtomicBool,
-}
-
-impl Hooked {
-    fn before(&self, prefix: &'static str, act: impl FnOnce() + Send + 'static) {
-        *self.before.lock().unwrap() = Some((prefix, Box::new(act)));
-    }
-}
-
-fn path_of(change: &Change) -> &str {
-    match change {
-        Change::Put { path, .. } | Change::Delete { path } => path,
-    }
-}
-
-impl Store for Hooked {
-    fn read(&self, path: &str) -> Result<Option<Stored>, Error> {
-        self.store.read(path)
-    }
-
-    fn list(
-        &self,
-        prefix: &str,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<(String, Stored)>, Error> {
-        self.store.list(prefix, after, limit)
-    }
-
-    fn commit(
-        &self,
-        guards: &[Guard],
-        changes: &[Change],
-        append: &Append,
-    ) -> Result<Outcome, Error> {
-        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |prefix: &str| changes.iter().any(|one| path_of(one).starts_with(prefix));
-        let act = before.take_if(|(prefix, _)| is_it(prefix));
-        drop(before);
-        if let Some((_, act)) = act {
-            act();
-        }
-        if self.dead.load(SeqCst) {
-            return Err(Error::new(&code::SERVER_STORE, "killed"));
-        }
-        self.store.commit(guards, changes, append)
-    }
-
-    fn last_row(&self) -> Result<Option<(u64, Vec<u8>)>, Error> {
-        self.store.last_row()
-    }
-
-    fn rows(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error> {
-        self.store.rows(after, limit)
-    }
-
-    fn forget_rows(&self, through: u64, limit: u64) -> Result<u64, Error> {
-        match self.dead.load(SeqCst) {
-            true => Err(Error::new(&code::SERVER_STORE, "killed")),
-            false => self.store.forget_rows(through, limit),
-        }
-    }
-
-    fn room(&self) -> Result<Room, Error> {
-        self.store.room()
-    }
-}
 
 /// Two servers, an administrator and a node.
 struct Two {
@@ -148,11 +73,7 @@ impl Two {
         let root = keyring.key(ROOT_NAME, None).unwrap();
         let keys = || Keys::of(&root, config.server_id().unwrap()).unwrap();
         let shared = store::open(&config, &root, false).unwrap();
-        let hooked = Arc::new(Hooked {
-            store: Arc::clone(&shared),
-            before: Mutex::default(),
-            dead: AtomicBool::new(false),
-        });
+        let hooked = Hooked::new(Arc::clone(&shared));
         let one: Arc<dyn Store> = Arc::<Hooked>::clone(&hooked);
         let one = Arc::new(Service::open(one, keys(), config.rules()).unwrap());
         let other = Arc::new(Service::open(shared, keys(), config.rules()).unwrap());
@@ -288,11 +209,9 @@ fn what_a_killed_server_left_is_swept_up_and_what_was_there_stays() {
     let two = Two::new();
     let (first, second) = headers();
     two.one.keep_header(&two.node, ID, &first).unwrap();
-    let store = Arc::clone(&two.store);
-    two.store
-        .before(ESCROW, move || store.dead.store(true, SeqCst));
+    two.store.dies_before(ESCROW);
     assert_eq!(number(two.one.keep_header(&two.node, ID, &second)), 8435);
-    two.store.dead.store(false, SeqCst);
+    two.store.revive();
     assert_eq!(two.count(ESCROW_DATA), 5, "pieces of both");
     // It may be that they are still being written.
     two.other.sweep().unwrap();
@@ -303,11 +222,10 @@ fn what_a_killed_server_left_is_swept_up_and_what_was_there_stays() {
     // Killed when the record names the new ones, and the old ones are still there.
     let store = Arc::clone(&two.store);
     two.store.before(ESCROW, move || {
-        let next = Arc::clone(&store);
-        store.before(ESCROW_DATA, move || next.dead.store(true, SeqCst));
+        store.dies_before(ESCROW_DATA);
     });
     two.one.keep_header(&two.node, ID, &second).unwrap();
-    two.store.dead.store(false, SeqCst);
+    two.store.revive();
     assert_eq!(two.count(ESCROW_DATA), 5);
     two.other.sweep().unwrap();
     two.has(Some(&second));
@@ -335,11 +253,9 @@ fn a_revocation_that_broke_off_leaves_nothing_to_the_next_of_that_name() {
     let two = Two::new();
     two.one.create_key(&two.node, "k", None).unwrap();
     two.one.deliver(&two.node, "k", None).unwrap();
-    let store = Arc::clone(&two.store);
-    two.store
-        .before(GRANTS, move || store.dead.store(true, SeqCst));
+    two.store.dies_before(GRANTS);
     assert_eq!(number(two.one.revoke(&two.admin, "a")), 8435);
-    two.store.dead.store(false, SeqCst);
+    two.store.revive();
     assert_eq!(number(two.other.deliver(&two.node, "k", None)), 8421);
     assert_eq!(two.count(GRANTS), 1, "the grant is left");
     let anew = enrolled(&two.other, &two.admin, "a");

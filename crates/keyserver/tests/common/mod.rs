@@ -12,6 +12,7 @@
 )]
 
 pub(crate) mod etcd;
+pub(crate) mod store;
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
