@@ -117,6 +117,15 @@ fn the_key_is_said_to_wait(server: &Server, record: &serde_json::Value, made: &s
         forget("server/admin.toml").succeeded(),
         format!("forgot {id}\n")
     );
+    forget("server/admin.toml").failed(2, "SR-8457");
+    let none = [
+        "keyserver",
+        "forget",
+        "nothing",
+        "--node",
+        "server/admin.toml",
+    ];
+    server.place.run(&none).failed(2, "SR-8457");
     assert_eq!(reported(), Vec::<serde_json::Value>::new());
 }
 

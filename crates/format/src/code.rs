@@ -415,7 +415,7 @@ codes! {
     SERVER_AUDIT = 8436, Data, "the audit log is not whole: a row is missing, changed, or out of order", "keep a copy of the store, compare with the heads in the server's log, and find out who had access to it";
     SERVER_ROOT = 8437, Key, "the root key does not open the key server's store", "check what the provider delivers, and that server.toml belongs to this store";
     SERVER_TIMEOUT = 8438, Io, "the request to the key server did not end in time", "try again";
-    SERVER_STATE = 8439, Refused, "the key's state does not allow that", "see its state: `strongroom keyserver keys`";
+    SERVER_STATE = 8439, Refused, "the state of the key, the client or the server does not allow that", "see the detail, and the states: `strongroom keyserver status`, `strongroom keyserver keys`";
     SERVER_TLS = 8440, Usage, "a certificate or private key of the key server cannot be used", "check the files that server.toml names";
     SERVER_SHARE_TWICE = 8441, Refused, "that share was given already", "give another one";
     SERVER_BUSY = 8442, Io, "others changed the same thing at the same time, again and again", "try again";
@@ -427,6 +427,7 @@ codes! {
     SERVER_NO_KEY = 8454, Usage, "the key server has no key of that name", "make it first: `strongroom keyserver create NAME`; or let the node make it itself, with a token that says `--may-create`";
     SERVER_NO_CLIENT = 8455, Usage, "the key server has no client of that name", "see who there is: `strongroom keyserver nodes`; enrol one: `strongroom keyserver token NAME`, then `strongroom keyserver join` on its machine";
     SERVER_ARCHIVE = 8456, Io, "rows of the audit log could not be put into an archive", "see the detail; nothing was removed; rows stay in the store until an archive holds them: docs/guides/keyserver-audit.md";
+    SERVER_NO_OBJECT = 8457, Usage, "the key server knows no object of that id", "see the fleet page; an id has 32 hexadecimal digits";
     NODE_CERTIFICATE_ENDED = 8470, Key, "this host's certificate of the key server has ended", "check this host's clock; if it is right, have an administrator make a token, and join again: `strongroom keyserver join ... --replace`";
     NODE_RENEWAL_COMMAND = 8471, Io, "the certificate was renewed, but the command that was to run then failed", "mend it and run `strongroom keyserver renew` again: it goes on from there, and the former certificate counts until the new one is used";
     SERVER_BREAK_GLASS = 8472, Warning, "an administrator was made with the root key of the key server", "if nobody of yours did that, somebody has the root key or the custodians' shares: revoke that administrator, and read the audit log";

@@ -10,8 +10,10 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use strongroom_format::code;
 use strongroom_format::hex::hex;
@@ -126,10 +128,19 @@ impl Reader {
     /// SR-1006; SR-8436 when it is not an archive, or not signed by this authority.
     fn open(path: &Path, authority: &[u8]) -> Result<Self, Error> {
         let shown = || path.display().to_string();
-        let file = File::open(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Error::new(&code::NOT_FOUND, shown()),
-            _ => Error::io(shown(), error),
-        })?;
+        // Without waiting: a named pipe would keep this until somebody writes to it.
+        let file = File::options()
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+            .open(path)
+            .map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => Error::new(&code::NOT_FOUND, shown()),
+                _ => Error::io(shown(), error),
+            })?;
+        let about = file.metadata().map_err(|error| Error::io(shown(), error))?;
+        if !about.is_file() {
+            return Err(broken(path, "it is not a regular file"));
+        }
         let mut lines = BufReader::new(file);
         let line = line(&mut lines, path)?.unwrap_or_default();
         let head: Option<Head> = serde_json::from_slice(&line).ok();
@@ -366,6 +377,16 @@ mod tests {
             let other = room.archive(from, to, "b");
             room.refused(&[one.clone(), other], "different things of row");
         }
+    }
+
+    #[test]
+    fn a_pipe_is_refused_without_waiting_for_a_writer() {
+        let room = Room::new();
+        let pipe = room.put("pipe", b"");
+        std::fs::remove_file(&pipe).unwrap();
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        room.refused(&[pipe], "not a regular file");
     }
 
     #[test]

@@ -100,6 +100,9 @@ async fn running(
     watched.abort();
     kept.abort();
     provided.abort();
+    if let Ok(service) = server.service() {
+        drop(tokio::task::spawn_blocking(move || service.settle_syslog()).await);
+    }
     log(Level::Info, "stopped", &[]);
     Ok(())
 }
@@ -167,9 +170,7 @@ async fn watch_room(server: Arc<Server>, mut stop: watch::Receiver<bool>) {
             pause = ROOM;
             let config = server.config();
             let looked = tokio::task::spawn_blocking(move || {
-                let archived = service.archive_when_due(&config);
-                service.archive_ended(archived.as_ref().err());
-                for one in archived.iter().flatten() {
+                for one in service.archive_when_due(&config).iter().flatten() {
                     let (file, head) = (&*one.file, &*one.head);
                     log(Level::Info, "archived", &[("file", file), ("head", head)]);
                 }

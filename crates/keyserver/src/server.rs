@@ -171,14 +171,16 @@ impl Server {
     /// Takes a share; opens when it was the last that was needed.
     ///
     /// # Errors
-    /// SR-8432, SR-8441; SR-8439 when no share is wanted; what the store reports.
+    /// SR-8432, SR-8441; SR-8439 when the server is open, or takes no shares; what the store
+    /// reports.
     pub fn give_share(&self, text: &str) -> Result<(), Error> {
         let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        let none = || Error::new(&code::SERVER_STATE, "no share is wanted");
-        let shares = given.as_mut().ok_or_else(none)?;
+        let unwanted = |why| Error::new(&code::SERVER_STATE, why);
         if self.service().is_ok() {
-            return Err(none());
+            return Err(unwanted("the server is open already"));
         }
+        let provided = "the server's root key comes from a provider, not from shares";
+        let shares = given.as_mut().ok_or_else(|| unwanted(provided))?;
         match shares.give(text)? {
             Some(root) => self.open(&root, "shares"),
             None => Ok(()),

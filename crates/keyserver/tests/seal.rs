@@ -73,7 +73,12 @@ fn fewer_shares_than_needed_serve_nothing() {
     );
     assert_eq!(give(&place.shares[0]).json()["sealed"], false);
     assert_eq!(client.material("k", "1").len(), 44);
-    give(&place.shares[2]).refused(409, "SR-8439");
+    let unwanted = give(&place.shares[2]);
+    unwanted.refused(409, "SR-8439");
+    assert_eq!(
+        unwanted.json()["error"]["detail"],
+        "the server is open already"
+    );
 
     // Sealed by an administrator, on open connections too; and opened again.
     assert_eq!(

@@ -84,11 +84,13 @@ pub fn check(new: &New<'_>) -> Result<(), Error> {
         }
         return check_len(new, size);
     }
-    if !new.path.exists() {
-        let detail = format!("{}; --size SIZE makes a new file", new.path.display());
-        return Err(Error::new(&code::NOT_FOUND, detail));
-    }
-    let found = look(new.path)?;
+    let found = look(new.path).map_err(|error| match error.code() == &code::NOT_FOUND {
+        true => Error::new(
+            &code::NOT_FOUND,
+            format!("{}; --size SIZE makes a new file", new.path.display()),
+        ),
+        false => error,
+    })?;
     check_unused(new.path)?;
     check_len(new, found.len)?;
     match found.holds {

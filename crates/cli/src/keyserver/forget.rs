@@ -3,11 +3,12 @@
 //! Must not: touch a key, or the object itself.
 
 use clap::Args;
+use strongroom_format::code;
 use strongroom_keyclient::Method;
 
-use super::admin::{ServerOptions, named};
+use super::admin::ServerOptions;
 use crate::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, printable};
 use crate::help::tail;
 
 /// Forget objects that are no more, such as shredded volumes: they leave the fleet page.
@@ -27,7 +28,11 @@ pub(super) struct ForgetArgs {
 impl ForgetArgs {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         for id in &self.ids {
-            let path = format!("/v1/objects/{}", named(id)?);
+            let is_id = id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit());
+            if !is_id {
+                return Err(Failure::new(&code::SERVER_NO_OBJECT, printable(id)));
+            }
+            let path = format!("/v1/objects/{}", id.to_ascii_lowercase());
             self.server.change(&Method::DELETE, &path, None)?;
             context.output.line(&format!("forgot {id}"))?;
         }

@@ -19,6 +19,8 @@ pub(super) enum Happened {
     Made,
     /// It has another key.
     Rotated,
+    /// Its key slots were destroyed.
+    Shredded,
 }
 
 /// Tells it; a failure is a note. The server knows the time of its making, if it was told before.
@@ -27,28 +29,18 @@ pub(super) fn tell(path: &Path, keys: &mut dyn Keys, happened: Happened) {
     if !keys.keeps_headers() {
         return;
     }
-    if let Err(error) = told(path, keys, happened) {
-        note(&format!("the fleet page was not told: {error}"));
-    }
+    noted(told(path, keys, happened));
 }
 
 /// Tells it that a volume was shredded, of which this was read before. A failure is a note.
 pub(super) fn tell_shredded(path: &Path, keys: &mut dyn Keys, token: &Token, cipher: &str) {
-    if !keys.keeps_headers() {
-        return;
+    if keys.keeps_headers() {
+        noted(report(path, keys, token, cipher, Happened::Shredded));
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let report = Report {
-        name: &object_name(&path),
-        cipher,
-        key_id: &token.key_id,
-        key_version: token.key_version,
-        created: 0,
-        rotated: None,
-        shredded: Some(now.map_or(0, |passed| passed.as_secs())),
-    };
-    if let Err(error) = keys.report(&token.object_id, &report) {
+}
+
+fn noted(told: Result<(), strongroom_volume::Error>) {
+    if let Err(error) = told {
         note(&format!("the fleet page was not told: {error}"));
     }
 }
@@ -62,6 +54,16 @@ fn told(
     let token = volume.token()?;
     let cipher = volume.metadata()?.segment()?.encryption.clone();
     drop(volume);
+    report(path, keys, &token, &cipher, happened)
+}
+
+fn report(
+    path: &Path,
+    keys: &mut dyn Keys,
+    token: &Token,
+    cipher: &str,
+    happened: Happened,
+) -> Result<(), strongroom_volume::Error> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |passed| passed.as_secs());
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -69,12 +71,12 @@ fn told(
         &token.object_id,
         &Report {
             name: &object_name(&path),
-            cipher: &cipher,
+            cipher,
             key_id: &token.key_id,
             key_version: token.key_version,
             created: 0,
             rotated: (happened == Happened::Rotated).then_some(now),
-            shredded: None,
+            shredded: (happened == Happened::Shredded).then_some(now),
         },
     )
 }

@@ -77,11 +77,18 @@ impl Service {
         self.archive_all(config, &client, false)
     }
 
-    /// Archives rows of the server's own accord, when enough are due.
+    /// Archives rows of the server's own accord, when enough are due. An alarm tells how this
+    /// ended until the next time.
     ///
     /// # Errors
     /// As [`Service::archive`].
     pub fn archive_when_due(&self, config: &Config) -> Result<Vec<Archived>, Error> {
+        let archived = self.archive_due(config);
+        self.archive_ended(archived.as_ref().err());
+        archived
+    }
+
+    fn archive_due(&self, config: &Config) -> Result<Vec<Archived>, Error> {
         if config.audit.archive.is_none() {
             self.remove_archived()?;
             return Ok(Vec::new());

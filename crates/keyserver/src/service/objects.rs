@@ -126,13 +126,15 @@ impl Service {
     /// Forgets an object that is no more.
     ///
     /// # Errors
-    /// SR-8422 unless administrator; SR-8423.
+    /// SR-8422 unless administrator; SR-8429, SR-8457.
     pub fn forget_object(&self, peer: &Peer, id: &str) -> Result<(), Error> {
         check_object_id(id)?;
         let path = format!("{OBJECTS}{id}");
         self.run(peer, "forget", id, |client| {
             client.must_be(&[Role::Admin])?;
-            let (object, guard) = self.read::<Object>(&path)?.there(id)?;
+            let (object, guard) = self
+                .read::<Object>(&path)?
+                .or(&code::SERVER_NO_OBJECT, id)?;
             let (usage, count) = self.counted(client, &object.node, one_less)?;
             let changes = vec![Change::Delete { path: path.clone() }, count];
             let events = vec![client.event("forget", id)];

@@ -156,7 +156,7 @@ impl Service {
     }
 
     /// Keeps in mind how the last run of the archive ended.
-    pub fn archive_ended(&self, failed: Option<&Error>) {
+    pub(super) fn archive_ended(&self, failed: Option<&Error>) {
         let kept = &self.room.archive_failed;
         *kept.lock().unwrap_or_else(PoisonError::into_inner) = failed.map(ToString::to_string);
     }

@@ -235,7 +235,9 @@ impl Store for SqliteStore {
             .map_err(failed)?;
         let (first, last): (i64, i64) = transaction
             .query_row(
-                "SELECT COALESCE(MIN(n), 0), COALESCE(MAX(n), 0) FROM audit",
+                // Two searches of the index; MIN and MAX in one statement read every row.
+                "SELECT COALESCE((SELECT MIN(n) FROM audit), 0),
+                        COALESCE((SELECT MAX(n) FROM audit), 0)",
                 [],
                 |row| Ok((row.get(0)?, row.get(1)?)),
             )
