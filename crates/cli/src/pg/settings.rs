@@ -6,10 +6,12 @@
 //! Must not: judge a value; write.
 
 use std::ffi::OsStr;
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::clusters;
+use crate::paths::open_to_read;
 
 /// As deep as the server follows includes.
 const DEPTH_MAX: usize = 10;
@@ -135,9 +137,13 @@ impl Settings {
 /// The bytes of a configuration file, if it is a regular file of at most `FILE_MAX` bytes. Its owner
 /// chooses what it includes: a device could be read without end, a pipe waited for.
 fn contents(path: &Path) -> Option<Vec<u8>> {
-    let about = path.metadata().ok()?;
-    let is_file = about.is_file() && about.len() <= FILE_MAX;
-    is_file.then(|| std::fs::read(path).ok()).flatten()
+    let (file, len) = open_to_read(path)
+        .ok()
+        .filter(|(_, len)| *len <= FILE_MAX)?;
+    let mut bytes = Vec::new();
+    // The file may grow while it is read.
+    file.take(len).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// `name = value # comment`; the `=` may be missing.
@@ -285,8 +291,13 @@ mod tests {
         write("endless.conf", "include 'endless.conf'\n");
         write(
             "postgresql.conf",
-            "port = 1\ninclude_dir = 'conf.d'\ninclude_if_exists 'nothing'\ninclude = 'missing'\ninclude 'endless.conf'\ninclude '/dev/zero'\n",
+            "port = 1\ninclude_dir = 'conf.d'\ninclude_if_exists 'nothing'\ninclude = 'missing'\ninclude 'endless.conf'\ninclude '/dev/zero'\ninclude 'pipe'\ninclude 'large'\n",
         );
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+        let pipe = room.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        let large = std::fs::File::create(room.path().join("large")).unwrap();
+        large.set_len(FILE_MAX + 1).unwrap();
         write("postgresql.auto.conf", "log_directory = '/var/log/x'\n");
         let settings = Settings::of_instance(room.path());
         assert_eq!(settings.value("port", ""), "3");
@@ -296,7 +307,17 @@ mod tests {
             .iter()
             .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
             .collect();
-        assert_eq!(unread, ["none.conf", "missing", "endless.conf", "zero"]);
+        assert_eq!(
+            unread,
+            [
+                "none.conf",
+                "missing",
+                "endless.conf",
+                "zero",
+                "pipe",
+                "large"
+            ]
+        );
         let directory = room.path().canonicalize().unwrap();
         assert!(!leads_out(&directory, "log"));
         assert!(leads_out(&directory, "/var/log/x"));

@@ -137,10 +137,29 @@ mod tests {
         put(WAL_BLOCK_SIZE, 8192);
         bytes[FLOAT_FORMAT..FLOAT_FORMAT + 8]
             .copy_from_slice(&1_234_567.0_f64.to_bits().to_le_bytes());
+        with_checksum(bytes, version)
+    }
+
+    fn with_checksum(mut bytes: Vec<u8>, version: u32) -> Vec<u8> {
         let at = if version == 1800 { 292 } else { 288 };
         let crc = crc32c(&bytes[..at]);
         bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
         bytes
+    }
+
+    #[test]
+    fn data_checksums_are_seen() {
+        for version in [1300, 1800] {
+            let mut bytes = control(version, 1, 8192);
+            bytes[DATA_CHECKSUM_VERSION] = 1;
+            assert_eq!(
+                Control::parse(&bytes),
+                None,
+                "the control file's own checksum"
+            );
+            let bytes = with_checksum(bytes, version);
+            assert!(Control::parse(&bytes).unwrap().has_data_checksums());
+        }
     }
 
     #[test]
