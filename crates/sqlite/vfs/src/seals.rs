@@ -105,6 +105,15 @@ pub fn take_seals_warning() -> Option<Warning> {
 mod tests {
     use super::*;
 
+    /// 2^25 nonces as pages get them: 512 are to be counted, with a standard deviation of 22.6.
+    #[test]
+    fn the_estimate_is_within_eight_standard_deviations() {
+        let counted = (0..1 << 25)
+            .filter(|_| is_counted(&strongroom_crypto::nonce12().unwrap()))
+            .count();
+        assert!((331..=693).contains(&counted), "{counted}");
+    }
+
     #[test]
     fn one_nonce_in_65536_is_counted() {
         assert!(is_counted(&[0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]));
