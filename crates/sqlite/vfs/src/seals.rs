@@ -26,8 +26,15 @@ use crate::report::warn;
 
 /// Whether a page that is sealed under this nonce stands for others: so does one in 65536.
 #[inline]
+#[cfg(not(feature = "count-often"))]
 pub(crate) fn is_counted(nonce: &[u8; 12]) -> bool {
     nonce[..2] == [0, 0]
+}
+
+/// For tests that fail calls and cut the power while a page is counted: every second page is.
+#[cfg(feature = "count-often")]
+pub(crate) fn is_counted(nonce: &[u8; 12]) -> bool {
+    nonce[0].is_multiple_of(2)
 }
 
 /// The estimate that an anchor of a database of this header holds, if the limit is one of its cipher: a nonce that
@@ -101,7 +108,7 @@ pub fn take_seals_warning() -> Option<Warning> {
     last().take()
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "count-often")))]
 mod tests {
     use super::*;
 
