@@ -290,7 +290,7 @@ fn what_is_not_a_regular_file_is_refused_without_waiting() {
 fn a_data_key_that_has_sealed_much_is_told_of() {
     let place = Place::new();
     place.plain_database("plain.db", 300);
-    std::fs::write(place.path("key"), "11".repeat(32)).unwrap();
+    place.write("key", "11".repeat(32).as_bytes());
     let key = ["--key-file", "key"];
     let encrypt = ["sqlite", "encrypt", "plain.db", "sealed.db"];
     place.run(&[&encrypt[..], &key].concat()).succeeded();
@@ -305,7 +305,7 @@ fn a_data_key_that_has_sealed_much_is_told_of() {
     assert_eq!(run.json()["seals_limit"], 1_u64 << 32);
     for (seals, code) in [(1 << 30, "SR-6012"), ((1 << 32) + (1 << 16), "SR-6013")] {
         let seals: u64 = seals;
-        has_sealed(&place.path("sealed.db"), seals);
+        has_sealed(&place, seals);
         let run = place.run(&verify);
         assert!(
             run.err.contains(&format!("warning[{code}]: ")),
@@ -346,12 +346,13 @@ fn a_data_key_that_has_sealed_much_is_told_of() {
     assert!(run.json()["seals"].as_u64().unwrap() < 1 << 20);
 }
 
-/// Writes into both anchors of a database, whose raw key is 32 bytes of 0x11, that so many pages were sealed.
-fn has_sealed(path: &std::path::Path, seals: u64) {
+/// Writes into both anchors of `sealed.db`, whose raw key is 32 bytes of 0x11, that so many pages were sealed.
+#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+fn has_sealed(place: &Place, seals: u64) {
     use strongroom_format::header::{Anchor, ObjectKind};
     use strongroom_keyring::{Object, Opener};
     let key = strongroom_crypto::SecretKey::take(&mut [0x11; 32]).unwrap();
-    let mut bytes = std::fs::read(path).unwrap();
+    let mut bytes = place.read("sealed.db");
     let object = Object::open(&bytes, ObjectKind::Sqlite, &Opener::raw(key)).unwrap();
     let old = object.anchor(&bytes).unwrap();
     for sequence in [old.sequence + 1, old.sequence + 2] {
@@ -361,5 +362,5 @@ fn has_sealed(path: &std::path::Path, seals: u64) {
         let at = Anchor::offset(sequence);
         bytes[at..at + 512].copy_from_slice(&anchor.to_bytes());
     }
-    std::fs::write(path, bytes).unwrap();
+    place.write("sealed.db", &bytes);
 }

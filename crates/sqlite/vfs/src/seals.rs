@@ -104,6 +104,7 @@ fn last() -> MutexGuard<'static, Option<Warning>> {
 
 /// The last warning about the number of a data key's seals in this process (SR-6012, SR-6013), and forgets it: for
 /// programs that show warnings elsewhere than in SQLite's log.
+#[must_use]
 pub fn take_seals_warning() -> Option<Warning> {
     last().take()
 }
